@@ -494,5 +494,5 @@ ALLOWED = [
 
 
 @pytest.mark.parametrize(("rule", "name", "source"), ALLOWED)
-def test_what_is_right_is_left_alone(rule: Callable[[Module], Iterator[str]], name: str, source: str) -> None:
+def test_correct_code_breaks_no_rule(rule: Callable[[Module], Iterator[str]], name: str, source: str) -> None:
     assert list(rule(Module(name, source))) == []

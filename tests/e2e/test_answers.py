@@ -97,7 +97,7 @@ async def test_too_many_requests_without_a_time_is_a_backoff(fleet: Fleet) -> No
     await counted(fleet, "t.vague", throttled=2, failed_attempts=0)
 
 
-async def test_who_is_gone_is_left_alone_until_somebody_says_otherwise(fleet: Fleet) -> None:
+async def test_a_receiver_that_answered_410_gets_nothing_until_it_is_resumed(fleet: Fleet) -> None:
     await two_events(fleet, "t.gone", first(Reply(status=410)))
     await fleet.until_true(lambda: in_phase(fleet, "t.gone", "disabled"), "t.gone is disabled")
     shown = await fleet.ask("inspect", "t.gone")

@@ -239,7 +239,7 @@ def test_secrets_stay_and_are_changed_with_an_overlap(terminal: Terminal) -> Non
     assert "requests are not signed" in terminal.done(*put, "--url", URL, "--unsigned", "--replace")
 
 
-def test_what_get_shows_can_be_changed_and_put(terminal: Terminal) -> None:
+def test_the_output_of_get_can_be_changed_and_put(terminal: Terminal) -> None:
     flags = ("--url", URL, "--secret", SECRET, "--header", "x-team=hush", "--order", "relaxed")
     terminal.done("receiver", "put", "acme.round", *flags)
     shown = terminal.done("receiver", "get", "acme.round")
@@ -253,7 +253,7 @@ def test_what_get_shows_can_be_changed_and_put(terminal: Terminal) -> None:
     assert "nothing is stored for acme.rounder; leave secrets out to get a new one" in error
 
 
-def test_nobody_is_shown_secrets_or_values_of_headers(terminal: Terminal) -> None:
+def test_secrets_and_header_values_are_never_shown(terminal: Terminal) -> None:
     url = "https://example.com/hook?token=hush-query"
     flags = ("--url", url, "--secret", SECRET, "--header", "authorization=hush-header")
     shown = terminal.done("receiver", "put", "acme.hush", *flags)
@@ -288,7 +288,7 @@ def test_every_field_that_is_wrong_is_named(terminal: Terminal) -> None:
     )
 
 
-async def test_what_is_no_configuration_hides_no_other(terminal: Terminal, js: JetStream) -> None:
+async def test_an_invalid_configuration_hides_no_other(terminal: Terminal, js: JetStream) -> None:
     bucket = "$KV.angarium_receivers."
     strange = {"acme.text": b'{"url": "\xff"}', "acme.deep": b"[" * 5000, "acme.x.y": b"[]", "acme": b""}
     for key, value in {"acme.good": b'{"url": "https://example.com"}', **strange}.items():
@@ -301,7 +301,7 @@ async def test_what_is_no_configuration_hides_no_other(terminal: Terminal, js: J
         await js.publish(bucket + key, b"", {"KV-Operation": "PURGE", "Nats-Rollup": "sub"})
 
 
-def test_what_waits_is_listed_also_where_no_node_has_looked_at_it(terminal: Terminal) -> None:
+def test_waiting_events_are_listed_even_if_no_node_has_looked_at_them(terminal: Terminal) -> None:
     terminal.done("receiver", "put", "listed.waits", "--url", URL, "--unsigned")
     terminal.done("receiver", "put", "listed.paused", "--url", URL, "--unsigned", "--paused")
     for _ in range(3):
@@ -324,7 +324,7 @@ def test_what_waits_is_listed_also_where_no_node_has_looked_at_it(terminal: Term
         ("https://8.8.8.8/", ["--deny-network", "8.8.8.0/24"], ["8.8.8.0/24 is denied (--deny-network)"]),
     ],
 )
-def test_what_nodes_may_refuse_is_noted(
+def test_a_url_that_nodes_may_refuse_is_noted(
     terminal: Terminal, url: str, flags: list[str], notes: list[str]
 ) -> None:
     done = terminal.run("receiver", "put", "acme.noted", "--url", url, "--unsigned", *flags)

@@ -165,7 +165,7 @@ def test_a_port_that_was_taken_is_kept_over_restarts(tmp_path: Path) -> None:
     assert not urls[0].endswith(":4222")
 
 
-def test_what_it_waits_for_is_shown_in_order(tmp_path: Path) -> None:
+def test_the_steps_of_the_start_are_shown_in_order(tmp_path: Path) -> None:
     with dev(tmp_path, signal.SIGTERM) as (_, output):
         pass
     notes = [line for line in output[0].splitlines() if not line.startswith("20")]

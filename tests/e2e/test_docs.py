@@ -21,7 +21,7 @@ DEV = Typed("angarium dev", ["…", "ready: NATS on …"])
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if page.typed], ids=str)
-def test_what_is_shown_works(page: Page, tmp_path: Path) -> None:
+def test_the_shown_commands_work(page: Page, tmp_path: Path) -> None:
     typed = [each for each in page.typed if can_run(each.command)]
     lay_out(tmp_path)
     with newcomer(tmp_path, fresh=page == README) as walker:
@@ -51,7 +51,7 @@ def test_links_lead_somewhere(page: Page) -> None:
     assert list(page.broken_links()) == []
 
 
-def test_what_is_named_is_there() -> None:
+def test_everything_that_is_named_exists() -> None:
     """All pages in one test: each process that looks takes the whole product apart."""
     missing = {str(page): names for page in PAGES if (names := list(page.missing()))}
     assert missing == {}
@@ -105,7 +105,7 @@ def test_an_output_is_compared_as_a_whole(shown: list[str], fits: bool, tmp_path
             assert fits
 
 
-def test_what_is_not_there_is_found(tmp_path: Path) -> None:
+def test_missing_parts_are_found(tmp_path: Path) -> None:
     path = tmp_path / "page.md"
     path.write_text(
         "[a](page.md#here) [b](page.md#there) [c](none.md) [d](https://example.com)\n# Here\n"

@@ -36,7 +36,9 @@ async def told(fleet: Fleet) -> list[tuple[str, str, str]]:
     return [(number, reason, event) for number, reason, event in found]
 
 
-async def test_what_waits_is_trimmed_skipped_forgotten_and_removed(fleet: Fleet, terminal: Terminal) -> None:
+async def test_waiting_events_are_trimmed_skipped_forgotten_and_removed(
+    fleet: Fleet, terminal: Terminal
+) -> None:
     async def typed(*arguments: str) -> str:
         return await asyncio.to_thread(terminal.done, "receiver", *arguments)
 

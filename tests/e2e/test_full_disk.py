@@ -37,7 +37,7 @@ def full_disk(pid: int) -> Iterator[None]:
 
 
 @needs_proc
-async def test_what_was_acknowledged_arrives_once_there_is_room(
+async def test_acknowledged_events_arrive_once_there_is_room(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(publish, "TRIES_MAX", 1)

@@ -109,7 +109,7 @@ def test_a_delivery_is_verified_and_shown(listen: Listen) -> None:
         ({"webhook-id": ""}, "webhook-signature: no usable webhook-id"),
     ],
 )
-def test_what_is_wrong_is_said_and_ends_with_1(listen: Listen, change: dict[str, str], problem: str) -> None:
+def test_a_problem_is_reported_and_ends_with_1(listen: Listen, change: dict[str, str], problem: str) -> None:
     listener = listen("--json", "--secret", SECRET, "--count", "1")
     assert listener.post(b"{}", signed(b"{}", 7) | change).status == 200
     shown = listener.shown()
@@ -158,7 +158,7 @@ def test_only_posts_are_events(listen: Listen) -> None:
     assert (answer.status, answer.headers["allow"]) == (405, "POST")
 
 
-def test_what_is_no_request_ends_the_connection(listen: Listen) -> None:
+def test_bytes_that_are_not_a_request_end_the_connection(listen: Listen) -> None:
     """What has no end, too, before it fills the memory."""
     listener = listen()
     for request_bytes, status in (

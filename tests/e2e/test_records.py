@@ -58,7 +58,7 @@ def wide(
     ],
     ids=["nothing", "at once", "after failures", "repeated by a crash", "in relaxed order"],
 )
-def test_what_is_promised_passes(kept: Record) -> None:
+def test_a_record_that_keeps_the_promise_passes(kept: Record) -> None:
     assert breaches([kept]) == []
     assert kept.complete
 
@@ -95,7 +95,7 @@ def test_every_rule_has_its_breach() -> None:
     assert {rule for rule, _ in BREACHES} == set(RULES)
 
 
-def test_what_is_missing_is_not_complete() -> None:
+def test_a_record_with_a_missing_event_is_not_complete() -> None:
     assert not record("ab", (1, "a"), (2, "b", 500)).complete
 
 

@@ -36,7 +36,7 @@ async def settled(fleet: Fleet, terminal: Terminal, events: int) -> None:
     await fleet.until_true(told, f"{events} events can be replayed")
 
 
-async def test_what_was_sent_is_sent_again_under_new_numbers(fleet: Fleet, terminal: Terminal) -> None:
+async def test_events_are_sent_again_under_new_numbers(fleet: Fleet, terminal: Terminal) -> None:
     await fleet.configure([BILLING])
     await fleet.start_ready()
     for number in range(1, 5):

@@ -16,7 +16,7 @@ TALKATIVE = Reply(
 )  # fmt: skip
 
 
-async def test_what_a_receiver_repeats_of_its_credentials_is_told_to_nobody(fleet: Fleet) -> None:
+async def test_credentials_that_a_receiver_repeats_are_shown_nowhere(fleet: Fleet) -> None:
     """`Fleet.ask` looks for secrets in every answer, and `Node` in every line of its log."""
     fleet.sink.manners[RECEIVER] = lambda _: TALKATIVE
     await fleet.configure([RECEIVER], retry={"rejected_attempts": 2, "base_s": 0.05})

@@ -31,7 +31,7 @@ def terminal(fleet: Fleet, tmp_path: Path) -> Terminal:
     return terminal
 
 
-async def test_what_limits_each_backlog_is_named(fleet: Fleet, terminal: Terminal) -> None:
+async def test_the_limit_of_each_backlog_is_named(fleet: Fleet, terminal: Terminal) -> None:
     fleet.sink.manners |= {
         "t.slow": lambda _: Reply(delay_s=3.0),
         "t.fails": lambda _: Reply(status=500),

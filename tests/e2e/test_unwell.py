@@ -29,7 +29,7 @@ def terminal(fleet: Fleet, tmp_path: Path) -> Terminal:
     return terminal
 
 
-async def test_who_is_unwell_is_named_everywhere(fleet: Fleet, terminal: Terminal) -> None:
+async def test_an_unhealthy_receiver_is_named_everywhere(fleet: Fleet, terminal: Terminal) -> None:
     fleet.sink.manners[GONE] = lambda _: Reply(status=410)
     await fleet.configure([GONE, WELL, FRESH])
     for receiver in (GONE, WELL):

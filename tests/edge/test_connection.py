@@ -447,7 +447,7 @@ async def guarded(tmp_path: Path) -> AsyncIterator[tuple[str, Path]]:
 
 
 class TestAGuardedServer:
-    async def test_takes_whom_it_knows(self, guarded: tuple[str, Path]) -> None:
+    async def test_takes_a_user_that_it_knows(self, guarded: tuple[str, Path]) -> None:
         place, ca = guarded
         wire = await connect(ConnectOptions(servers=(f"tls://us:secret@{place}",), tls_ca=str(ca)))
         assert wire.connected

@@ -373,7 +373,7 @@ async def store_something(url: str) -> None:
     await client.close()
 
 
-async def test_nobody_else_may_read_the_store(tmp_path: Path, usual_umask: None) -> None:
+async def test_other_users_cannot_read_the_store(tmp_path: Path, usual_umask: None) -> None:
     directory = tmp_path / "store"
     async with EmbeddedServer(directory, port=0) as server:
         await store_something(server.url)
@@ -403,7 +403,7 @@ def _open_project(directory: Path) -> None:
     (directory / "jetstream" / "link").symlink_to(directory / "elsewhere")
 
 
-async def test_of_a_directory_with_other_things_in_it_only_our_own_are_closed(
+async def test_in_a_directory_with_other_files_only_our_own_are_made_private(
     tmp_path: Path, usual_umask: None
 ) -> None:
     """`angarium dev --dir .`"""
@@ -426,7 +426,7 @@ async def test_a_directory_of_another_user_is_refused(
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
 @pytest.mark.parametrize("name", ["jetstream", "nats-server.log"])
-async def test_what_another_user_has_put_into_a_directory_is_refused(tmp_path: Path, name: str) -> None:
+async def test_a_file_of_another_user_in_the_directory_is_refused(tmp_path: Path, name: str) -> None:
     target = tmp_path / "mine"
     target.write_text("mine")
     directory = tmp_path / "store"

@@ -51,7 +51,7 @@ async def test_a_thousand_requests_at_once_are_answered_in_order_and_in_turns() 
     assert len(set(answered_in)) == MANY
 
 
-async def test_what_is_no_http_ends_the_connection_behind_the_answers_to_what_was() -> None:
+async def test_bytes_that_are_not_http_end_the_connection_after_the_pending_answers() -> None:
     async with served(lambda received: Reply(body=b"yes")) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(REQUEST % 1 + REQUEST % 2 + b"\0\0\0\r\n\r\n" + REQUEST % 3)

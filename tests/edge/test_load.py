@@ -34,14 +34,14 @@ def never_sleep(seconds: float) -> None:
         pass
 
 
-def test_who_never_sleeps_is_saturated_however_little_it_gets_to_run(rival: None) -> None:
+def test_a_loop_that_never_sleeps_is_saturated_however_little_it_runs(rival: None) -> None:
     saturated, used_s = Load(), time.thread_time()
     never_sleep(0.2)
     assert time.thread_time() - used_s < 0.2 * 0.8
     assert saturated()
 
 
-def test_who_sleeps_is_not_saturated() -> None:
+def test_a_loop_that_sleeps_is_not_saturated() -> None:
     saturated = Load()
     time.sleep(SAMPLE_EVERY_S * 20)
     assert not saturated()

@@ -112,7 +112,7 @@ async def test_headers_that_are_not_wanted_are_not_read(monkeypatch: pytest.Monk
         ("a", {"X": "1\r\nY: 2"}), ("a", {"X": "1\n"}), ("a", {"X\r": "1"}),
     ],
 )  # fmt: skip
-async def test_what_would_be_read_as_something_else_is_not_sent(
+async def test_a_subject_or_header_that_would_be_misread_is_not_sent(
     subject: str, headers: dict[str, str] | None
 ) -> None:
     client = Offline()

@@ -92,7 +92,7 @@ def test_a_command_has_the_inbox_that_it_is_told_to_have(
     assert "PRIVATE_DELIVERIES" in capsys.readouterr().out
 
 
-async def test_whoever_waits_is_told_whenever_it_asks(address: str) -> None:
+async def test_every_publish_is_told_that_it_is_forbidden(address: str) -> None:
     wire = await connect(ConnectOptions(servers=(f"nats://deaf:hush@{address}",)))
     js = JetStream(wire)
     await js.start()

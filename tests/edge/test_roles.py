@@ -123,7 +123,7 @@ async def test_each_does_its_work(server: Server, sink: Sink, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("name", ["inspector", "operator"])
-async def test_who_looks_on_finds_the_nodes(server: Server, name: str) -> None:
+async def test_the_live_nodes_are_seen_from_outside(server: Server, name: str) -> None:
     async with server.user(name) as user:
         for verb, kind in (("PING", "ping"), ("INFO", "info"), ("STATS", "stats")):
             for tail in ("", ".angarium"):

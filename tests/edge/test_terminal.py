@@ -125,7 +125,7 @@ def test_tables_align_whatever_is_in_them(environment: dict[str, str]) -> None:
     assert r"\x1b[2J" in lines[2]
 
 
-def test_what_setup_says_fits_80_columns() -> None:
+def test_the_output_of_setup_fits_80_columns() -> None:
     lines = ESCAPE.sub("", seen(ROOMS)).splitlines()
     assert max(map(len, lines)) <= 80
     assert lines[2].split() == ["stream", "room", "keeps"]

@@ -177,7 +177,7 @@ def test_a_closed_output_is_no_defect() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_what_nobody_foresaw_is_one_line_without_what_it_may_quote(
+def test_an_unexpected_error_is_one_line_without_quotations(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     broken = Mock(side_effect=ValueError("no port in\nnats://me:hush-hush@a:x"))
@@ -386,7 +386,7 @@ def test_our_own_packages_are_ours() -> None:
     assert package_check.foreign_packages() == []
 
 
-def test_what_we_start_finds_ours_in_a_directory_with_packages_of_others(
+def test_our_children_find_our_packages_in_a_directory_with_others_of_that_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "actors").mkdir()

@@ -211,7 +211,7 @@ def test_a_delivery_that_was_lost_leaves_a_hole_in_the_consumers_numbers() -> No
     assert 70 < len(numbers) < 100
 
 
-def test_what_a_killed_process_had_under_way_may_still_arrive() -> None:
+def test_a_request_of_a_killed_process_may_still_arrive() -> None:
     arrived = set()
     for seed in range(40):
         run = Run(seed)

@@ -46,7 +46,7 @@ def test_across_a_change_each_rate_counts_for_its_time_and_the_higher_burst() ->
     st.lists(st.integers(0, 800), min_size=1, max_size=80),
     st.booleans(),
 )
-def test_what_a_bucket_lets_pass_is_never_exceeded_and_a_burst_more_always_is(
+def test_the_rate_limit_of_a_bucket_is_never_exceeded_and_one_burst_more_always_is(
     rate: float, burst: int, pauses: list[int], again: bool
 ) -> None:
     limit = InForce(rate, burst)

@@ -125,7 +125,7 @@ OBEYED = "a\x1b]0;b\x07\x7f\x85\x9b2J\u202e\u2028\U000e0001z"
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
-def test_what_a_terminal_would_obey_is_escaped(form: Literal["text", "json"]) -> None:
+def test_control_characters_are_escaped(form: Literal["text", "json"]) -> None:
     stream = _stream(form)
     log = logging.getLogger("angarium.node.node")
     log.info(OBEYED)

@@ -74,7 +74,7 @@ def test_buckets_add_up() -> None:
 
 
 @in_virtual_time
-async def test_what_is_in_memory_is_counted_over_all_shards() -> None:
+async def test_the_actors_in_memory_are_counted_over_all_shards() -> None:
     paused = strict(paused=True)
     paused.publish(3)
     hanging = strict()
@@ -142,7 +142,7 @@ def test_a_node_that_works_is_ready_and_tells_its_metrics_and_those_of_the_proce
     assert b"angarium_loop_lag_seconds_count 0.0" in reply.body
 
 
-def test_who_scrapes_all_the_time_takes_a_tenth_of_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_constant_scrapes_take_at_most_a_tenth_of_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     """A scrape looks at each actor in memory: 100,000 of them take 60 ms."""
     now, scrapes = 0.0, 0
 
@@ -164,7 +164,7 @@ def test_who_scrapes_all_the_time_takes_a_tenth_of_the_loop(monkeypatch: pytest.
     assert monitor.answer(Received("GET", "/metrics", {}, b"")).body == b"3"
 
 
-def test_what_breaks_while_it_is_scraped_is_logged_and_answered(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failure_during_a_scrape_is_logged_and_answered(caplog: pytest.LogCaptureFixture) -> None:
     monitor = Monitor()
     monitor.watch(node({0: None}))
     assert monitor.answer(Received("GET", "/metrics", {}, b"")).status == 500

@@ -48,7 +48,7 @@ def explained(heading: str) -> list[str]:
 
 
 @pytest.mark.parametrize("heading", ["## What the log says", "### Refused shards", "## What commands say"])
-def test_what_is_explained_is_said(heading: str) -> None:
+def test_every_explained_message_exists(heading: str) -> None:
     said = "\n".join(texts())
     pieces = [
         (message, piece.strip())

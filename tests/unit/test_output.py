@@ -41,7 +41,7 @@ def test_a_state_begins_with_why_nothing_comes() -> None:
     assert lines(STATE | {"backlog": 0, "why": "nothing waits"})[0] == "acme.billing: nothing waits"
 
 
-def test_what_a_receiver_wrote_is_not_obeyed_in_the_first_line() -> None:
+def test_control_characters_from_a_receiver_are_escaped_in_the_first_line() -> None:
     assert "\x1b" not in "".join(lines(STATE | {"why": "the last: \x1b[2J"}))
 
 
@@ -106,7 +106,7 @@ def test_long_texts_are_cut_in_one_line() -> None:
     assert output.first_of("\n\n\n\n", 4) == r"\n\…"
 
 
-def test_what_a_terminal_would_obey_is_escaped_in_json_too(capsys: pytest.CaptureFixture[str]) -> None:
+def test_control_characters_are_escaped_in_json_too(capsys: pytest.CaptureFixture[str]) -> None:
     data = {"body": "a\x1b[2J\x7f\x9b2J\u202eß\n"}
     output.say_json(data)
     output.say_json_line(data)
@@ -117,7 +117,7 @@ def test_what_a_terminal_would_obey_is_escaped_in_json_too(capsys: pytest.Captur
     assert "ß" in line
 
 
-def test_what_is_wrong_with_a_configuration_is_noted_and_not_obeyed(
+def test_problems_of_a_configuration_are_noted_and_it_is_not_applied(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = ShownConfiguration(

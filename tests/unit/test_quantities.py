@@ -39,7 +39,7 @@ def test_rates(text: str, burst: int | None, expected: Rate) -> None:
         "1..5/s",
     ],
 )
-def test_what_is_no_rate(text: str) -> None:
+def test_an_invalid_rate_is_refused(text: str) -> None:
     with pytest.raises(BadQuantity, match="is not a rate; write it as 10/second"):
         rate(text)
 
@@ -63,7 +63,7 @@ def test_sizes(text: str, expected: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "KiB", "1.5MiB", "-1", "1iB", "1 MiB each", "1" * 5000])
-def test_what_is_no_size(text: str) -> None:
+def test_an_invalid_size_is_refused(text: str) -> None:
     with pytest.raises(BadQuantity, match="is not a size; write bytes"):
         size(text)
 
@@ -103,7 +103,7 @@ def test_an_instant_can_be_told_the_server_however_far_away_it_is(text: str, yea
 @pytest.mark.parametrize(
     "text", ["", "2", "h", "2y", "-2h", "yesterday", "2026-01-31", "2026-01-31T12:00:00", "1" * 5000 + "w"]
 )
-def test_what_is_no_instant(text: str) -> None:
+def test_an_invalid_time_is_refused(text: str) -> None:
     with pytest.raises(BadQuantity, match="is not a time; write an age"):
         instant(text, 0)
 
@@ -120,6 +120,6 @@ def test_addresses(text: str, expected: tuple[str, int]) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "9464", ":9464", "::1:80", "a:b", "a:65536", "http://a:80", "a:80/"])
-def test_what_is_no_address(text: str) -> None:
+def test_an_invalid_address_is_refused(text: str) -> None:
     with pytest.raises(BadQuantity, match="is not an address; write it as 127"):
         address(text)

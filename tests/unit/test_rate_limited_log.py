@@ -19,7 +19,7 @@ def told(caplog: pytest.LogCaptureFixture) -> list[tuple[Any, Any]]:
 
 
 @in_virtual_time
-async def test_of_many_the_first_is_told_and_then_how_many_there_were(
+async def test_the_first_of_many_is_logged_and_then_their_number(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     warn = RateLimitedLog(LOG, "event.misaddressed")
@@ -90,7 +90,7 @@ async def test_ten_thousand_that_flap_neither_flood_the_log_nor_hide_others(
 
 
 @in_virtual_time
-async def test_who_is_quiet_is_forgotten(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_quiet_tenant_is_forgotten(caplog: pytest.LogCaptureFixture) -> None:
     tell = Announcer()
     for number in range(3 * TENANTS_MAX):
         tell(news(f"t{number}.r"))

@@ -229,7 +229,7 @@ def test_the_commented_file_names_every_setting_with_its_default() -> None:
 
 
 @pytest.mark.parametrize("prefix", ["_INBOX", "_INBOX_inspector", "_ops.in", "_a-1"])
-def test_what_an_inbox_may_begin_with(prefix: str) -> None:
+def test_an_inbox_may_begin_with_these(prefix: str) -> None:
     given = {"inbox_prefix": prefix, "answer_inboxes": (prefix,)}
     assert load(given, {}).inbox_prefix == prefix
 
@@ -242,7 +242,7 @@ def test_what_an_inbox_may_begin_with(prefix: str) -> None:
         "_a b", "_a..b", "_R_", "_R_.x", "_GR_", "_INBOX.x\n",
     ],
 )  # fmt: skip
-def test_what_no_inbox_may_begin_with(prefix: str) -> None:
+def test_an_inbox_may_not_begin_with_these(prefix: str) -> None:
     for given in ({"inbox_prefix": prefix}, {"answer_inboxes": (prefix,)}):
         with pytest.raises(SettingsError, match="must begin with _"):
             load(given, {})

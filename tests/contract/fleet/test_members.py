@@ -121,7 +121,7 @@ class TestShowing:
         assert changes == [("a", "b"), ("a",)]
         assert a.wanted(64) == list(range(64))
 
-    async def test_whoever_dies_is_missed_as_soon_as_he_may_be(
+    async def test_a_dead_node_is_noticed_as_soon_as_possible(
         self, js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """And not at the next of the regular looks, which are a minute apart here."""
@@ -156,7 +156,7 @@ class TestShowing:
         await a.leave()
 
     @pytest.mark.parametrize("value", [b"hello", b'{"v": 9}', b'{"node": "\xff"}', b'{"x":' + b"[" * 5000])
-    async def test_what_no_node_wrote_stops_nobody(
+    async def test_a_message_that_no_node_wrote_stops_nobody(
         self, js: JetStream, names: Names, join: Join, value: bytes
     ) -> None:
         a = await join(js, "a")
@@ -386,7 +386,7 @@ class TestTheLease:
         assert members.lease is not before
         assert not before.valid()
 
-    async def test_who_waits_for_a_new_one_is_told_at_once(
+    async def test_a_listener_learns_of_a_new_lease_at_once(
         self, clocks: Clocks, faulty: FaultyJetStream, join: Join
     ) -> None:
         members = await join(faulty, "a")

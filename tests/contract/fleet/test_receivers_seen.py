@@ -91,7 +91,9 @@ async def test_the_end_of_one_batch_is_not_taken_for_that_of_the_next(
     assert sum("MSG.NEXT" in subject for subject in asked) <= 601
 
 
-async def test_what_cannot_be_read_or_was_deleted_is_not_taken_for_well(js: JetStream, names: Names) -> None:
+async def test_an_unreadable_or_deleted_snapshot_does_not_count_as_healthy(
+    js: JetStream, names: Names
+) -> None:
     await js.publish(names.actor(1, "acme.strange"), b"mine!")
     await js.publish(names.actor(1, "acme.newer"), b'{"v": 99}')
     await js.publish(names.actor(1, "acme.gone"), b"", {"KV-Operation": "DEL"})
@@ -100,7 +102,7 @@ async def test_what_cannot_be_read_or_was_deleted_is_not_taken_for_well(js: JetS
     }  # fmt: skip
 
 
-async def test_who_writes_all_the_time_keeps_nobody_reading(
+async def test_constant_writes_do_not_keep_a_reader_busy_forever(
     js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reading, "REPEATED_MAX", 5)
@@ -121,7 +123,7 @@ async def test_a_stream_that_is_missing_is_an_error(js: JetStream) -> None:
 # ---- what waits
 
 
-async def test_who_is_not_parked_is_known_by_the_snapshot() -> None:
+async def test_the_snapshot_shows_that_a_receiver_is_not_parked() -> None:
     state = State(
         receiver=RECEIVER, open=(Open(sequence=1, position=4, id="a", stored_at=30.0),)
     )  # fmt: skip
@@ -135,7 +137,7 @@ async def test_who_is_not_parked_is_known_by_the_snapshot() -> None:
     )
 
 
-async def test_who_is_parked_is_counted_from_the_frontier_on(js: JetStream, names: Names) -> None:
+async def test_a_parked_receiver_is_counted_from_the_frontier_on(js: JetStream, names: Names) -> None:
     positions = [await publish(js, names, RECEIVER) for _ in range(5)]
     await publish(js, names, "acme.other")
     opened = Open(sequence=2, position=positions[1], id="a", stored_at=30.0)
@@ -151,7 +153,7 @@ async def test_who_is_parked_is_counted_from_the_frontier_on(js: JetStream, name
     assert await counted(js, names, ReceiverSnapshot(RECEIVER, shard(RECEIVER), state), WORKED) == Waiting(0)
 
 
-async def test_what_an_owner_released_is_not_counted_for_whoever_is_not_parked(
+async def test_released_events_are_not_counted_for_a_receiver_that_is_not_parked(
     js: JetStream, names: Names
 ) -> None:
     positions = [await publish(js, names, RECEIVER) for _ in range(5)]

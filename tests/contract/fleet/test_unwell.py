@@ -87,14 +87,14 @@ async def test_each_ailment_is_named_the_worst_first(js: JetStream, names: Names
     assert findings[1].remedy == "when it works again, run angarium receiver resume acme.gone"
 
 
-async def test_who_is_well_is_only_counted(js: JetStream, names: Names) -> None:
+async def test_healthy_receivers_are_only_counted(js: JetStream, names: Names) -> None:
     await put(js, names, State(receiver="acme.well", opened=True))
     await js.publish(names.receiver("acme.fresh"), b'{"url":"https://x.example/"}')
     (finding,) = await told(js, names)
     assert (finding.level, finding.text) == ("ok", "2 configured, all healthy (snapshots 0s old)")
 
 
-async def test_of_many_ten_are_named_and_all_are_counted(js: JetStream, names: Names) -> None:
+async def test_ten_of_many_are_named_and_all_are_counted(js: JetStream, names: Names) -> None:
     for number in range(30):
         await put(js, names, disabled(f"acme.r{number}"))
     findings = await told(js, names)
@@ -103,7 +103,7 @@ async def test_of_many_ten_are_named_and_all_are_counted(js: JetStream, names: N
     assert findings[0].remedy == "the worst are below; angarium receiver list shows all"
 
 
-async def test_who_has_caught_up_since_it_parked_is_well(js: JetStream, names: Names) -> None:
+async def test_a_receiver_that_has_caught_up_since_it_parked_is_healthy(js: JetStream, names: Names) -> None:
     """A receiver that drains its backlog stays parked, and its state tells only when it began to wait."""
     position = await publish(js, names, "acme.drains")
     frontier = Frontier(position=position - 1)
@@ -126,7 +126,7 @@ async def test_invalid_configurations_are_problems_the_first_of_them_by_name(
     assert findings[10].text == "5 more configurations are not in force"
 
 
-async def test_whoever_may_not_look_is_told_so(
+async def test_a_user_without_permission_is_told_so(
     js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def refused(*_: object) -> None:

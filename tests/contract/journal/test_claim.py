@@ -258,7 +258,9 @@ class TestLostAnswers:
 
 
 class TestRelease:
-    async def test_of_what_is_somebody_elses_changes_nothing(self, js: JetStream, names: Names) -> None:
+    async def test_a_release_of_another_owners_claim_changes_nothing(
+        self, js: JetStream, names: Names
+    ) -> None:
         first = await own(js, names, "a")
         second = await own(js, names, "b")
         assert not await release(js, names, first, "a")

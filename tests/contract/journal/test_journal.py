@@ -76,7 +76,7 @@ def positions(flush: Flush) -> list[int]:
 
 
 class TestGrouping:
-    async def test_what_is_added_together_goes_together(
+    async def test_facts_that_are_added_together_are_flushed_together(
         self, js: JetStream, names: Names, keep: Keep
     ) -> None:
         journal, listening = await keep()
@@ -370,7 +370,7 @@ class TestReclaiming:
         add(journal, 1, urgent=True)
         await listening.has(1)
 
-    async def test_what_was_not_stored_goes_out_anew_and_first(
+    async def test_facts_that_were_not_stored_are_sent_again_first(
         self, js: JetStream, names: Names, keep: Keep, faulty: FaultyJetStream
     ) -> None:
         journal, listening = await keep()
@@ -385,7 +385,7 @@ class TestReclaiming:
         assert positions(flush) == [1, 2, 3, 4]
         assert listening.indices == [1, 2, 3, 4]
 
-    async def test_what_was_stored_unheard_of_is_confirmed(
+    async def test_a_flush_that_was_stored_without_an_answer_is_confirmed(
         self, js: JetStream, names: Names, keep: Keep, faulty: FaultyJetStream
     ) -> None:
         journal, listening = await keep()

@@ -213,7 +213,7 @@ class TestTheWhole:
 
 
 class TestTheTail:
-    async def test_of_a_replica_that_lags_is_read_again(
+    async def test_an_answer_of_a_lagging_replica_is_read_again(
         self, js: JetStream, names: Names, shard: Shard, faulty: FaultyJetStream
     ) -> None:
         sequences = [await shard.record(repeated(position)) for position in (1, 2, 3)]
@@ -343,7 +343,7 @@ class TestStreamsThatAreNotWhatTheyWere:
         with pytest.raises(StreamRemade, match=f"known up to {known}, .* at {last} follows {last - 1}"):
             await take_over(js, names)
 
-    async def test_what_was_purged_behind_a_claim_that_is_over_is_another_owners(
+    async def test_a_tail_purged_after_our_claim_ended_belongs_to_another_owner(
         self, js: JetStream, names: Names, shard: Shard
     ) -> None:
         """It has snapshotted what we would read, and purged it."""

@@ -31,7 +31,7 @@ def states(count: int, delivered: int = 0) -> list[State]:
     return [state(f"acme.r{number}", delivered) for number in range(count)]
 
 
-async def test_what_was_written_is_loaded(js: JetStream, names: Names) -> None:
+async def test_a_written_snapshot_is_loaded(js: JetStream, names: Names) -> None:
     snapshots = Snapshots(js, names, await own(js, names, "a"))
     assert await snapshots.load(RECEIVER) is None
     checkpoint = Checkpoint(
@@ -44,7 +44,7 @@ async def test_what_was_written_is_loaded(js: JetStream, names: Names) -> None:
     assert await read_checkpoint(js, names, SHARD) == checkpoint
 
 
-async def test_what_is_forgotten_is_gone(js: JetStream, names: Names) -> None:
+async def test_a_forgotten_snapshot_is_gone(js: JetStream, names: Names) -> None:
     snapshots = Snapshots(js, names, await own(js, names, "a"))
     await snapshots.write(states(2), [], 7, Checkpoint(sequence=7))
     assert await snapshots.write([], ["acme.r0"], 8, Checkpoint(sequence=8))
@@ -52,7 +52,7 @@ async def test_what_is_forgotten_is_gone(js: JetStream, names: Names) -> None:
     assert await snapshots.load("acme.r1") == state("acme.r1")
 
 
-async def test_whose_there_are_is_listed_for_one_shard(js: JetStream, names: Names) -> None:
+async def test_the_receivers_with_snapshots_are_listed_for_one_shard(js: JetStream, names: Names) -> None:
     snapshots = Snapshots(js, names, await own(js, names, "a"))
     await snapshots.write(states(3), [], 7, Checkpoint(sequence=7))
     assert sorted(await snapshots.receivers()) == ["acme.r0", "acme.r1", "acme.r2"]
@@ -74,7 +74,7 @@ async def test_more_than_one_batch_takes(js: JetStream, names: Names) -> None:
 
 
 class TestTheFence:
-    async def test_nobody_writes_after_another_claim(self, js: JetStream, names: Names) -> None:
+    async def test_no_former_owner_writes_after_another_claim(self, js: JetStream, names: Names) -> None:
         old = Snapshots(js, names, await own(js, names, "a"))
         await old.write([state(delivered=1)], [], 7, Checkpoint(sequence=7))
         await own(js, names, "b")
@@ -226,7 +226,7 @@ class TestVersions:
             await read_checkpoint(js, names, SHARD)
 
     @pytest.mark.parametrize("data", [b"mine!", b'{"v": 1, "as_of": "\xff"}', TOO_DEEP])
-    async def test_what_is_not_ours_is_said_to_be(self, js: JetStream, names: Names, data: bytes) -> None:
+    async def test_data_that_is_not_ours_is_reported(self, js: JetStream, names: Names, data: bytes) -> None:
         snapshots = Snapshots(js, names, await own(js, names, "a"))
         await js.publish(names.actor(SHARD, RECEIVER), data)
         with pytest.raises(NotOurs, match=r"acme\.billing was not written by Angarium"):

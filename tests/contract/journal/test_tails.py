@@ -75,7 +75,7 @@ async def test_a_message_has_one_time_whoever_tells_it(js: JetStream, names: Nam
             assert (told.sequence, told.stored_at) == (mark.position, mark.stored_at)
 
 
-async def test_what_is_there_is_not_lost(js: JetStream, names: Names) -> None:
+async def test_a_message_that_exists_is_not_lost(js: JetStream, names: Names) -> None:
     for _ in range(3):
         await publish(js, names, RECEIVER)
     assert await find_loss(js, names.deliveries, Mark()) is None
@@ -83,7 +83,7 @@ async def test_what_is_there_is_not_lost(js: JetStream, names: Names) -> None:
     assert await find_loss(js, names.deliveries, Mark(position=3)) is None
 
 
-async def test_what_was_purged_is_not_lost(js: JetStream, names: Names) -> None:
+async def test_a_purged_message_is_not_lost(js: JetStream, names: Names) -> None:
     for _ in range(3):
         await publish(js, names, RECEIVER)
     mark = await mark_at(js, names, 2)
@@ -93,7 +93,7 @@ async def test_what_was_purged_is_not_lost(js: JetStream, names: Names) -> None:
     assert await find_loss(js, names.deliveries, mark) is None
 
 
-async def test_what_was_deleted_by_hand_is_not_lost(js: JetStream, names: Names) -> None:
+async def test_a_message_that_was_deleted_by_hand_is_not_lost(js: JetStream, names: Names) -> None:
     for _ in range(3):
         await publish(js, names, RECEIVER)
     mark = await mark_at(js, names, 2)

@@ -152,7 +152,7 @@ async def snapshot(js: JetStream, names: Names, as_of: int, state: State) -> Non
     assert isinstance(answer, Stored)
 
 
-async def test_what_was_purged_is_a_gap_on_record_and_states_go_on_from_the_snapshots(
+async def test_purged_facts_are_a_recorded_gap_and_states_go_on_from_the_snapshots(
     js: JetStream, names: Names, pen: Pen, ledger: Kept
 ) -> None:
     await pen.flush(opens())
@@ -225,7 +225,7 @@ async def test_a_journal_that_was_made_anew_is_refused(
         (b"what?", "not written by Angarium"),
     ],
 )
-async def test_what_cannot_be_read_stops_it_behind_all_that_can(
+async def test_the_writer_stops_at_an_unreadable_flush_after_storing_all_before_it(
     js: JetStream, names: Names, pen: Pen, ledger: Kept, data: bytes, why: str
 ) -> None:
     await pen.flush(opens())
@@ -258,7 +258,7 @@ async def test_two_writers_of_one_file_are_one_too_many(
     assert await ledger.rows("SELECT count(*) FROM facts") == [(1,)]
 
 
-async def test_whoever_comes_second_to_a_file_is_refused_and_stops_nobody(tmp_path: Path) -> None:
+async def test_a_second_writer_of_a_file_is_refused_and_stops_nobody(tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
     async with sqlite_store(path):
         with alone(path):
@@ -306,7 +306,7 @@ async def test_a_clock_that_was_set_back_does_not_silence_that_nothing_is_new(
     assert await ledger.rows(query, names.journal) == [(MS + 600_000,)]
 
 
-async def test_what_is_too_old_goes_and_the_state_stays_known(
+async def test_old_rows_are_dropped_and_the_state_stays_known(
     js: JetStream, names: Names, pen: Pen, ledger: Kept, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(schema, "BLOCK_FACTS", 2)

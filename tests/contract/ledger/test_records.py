@@ -110,7 +110,7 @@ async def test_attempts_are_listed_by_the_type_of_their_event(
     assert (await listed())[0] == (4, None)
 
 
-async def test_what_the_receiver_answered_is_kept_of_what_failed(
+async def test_the_answers_to_failed_attempts_are_kept(
     js: JetStream, names: Names, pen: Pen, ledger: Kept, settings: Settings
 ) -> None:
     events = (numbered(7, type="order.paid"),)
@@ -267,7 +267,7 @@ async def test_before_what_is_known_a_look_back_says_from_when_on(
     assert "nothing is known from the beginning to" in found.ledger.notes[0]
 
 
-async def test_what_was_under_way_when_facts_got_lost_ended_nobody_knows_how(
+async def test_a_delivery_under_way_when_facts_were_lost_has_an_unknown_end(
     js: JetStream, names: Names, pen: Pen, ledger: Kept, settings: Settings
 ) -> None:
     await pen.flush(opens(), failed(1))

@@ -109,7 +109,7 @@ async def test_each_stores_what_is_its_own(
     assert await sequences(in_database) == {1: len(RECEIVERS)}
 
 
-async def test_who_slept_over_its_lease_stores_nothing_more(
+async def test_a_holder_that_slept_over_its_lease_stores_nothing_more(
     js: JetStream, names: Names, pen: Pen, in_database: InDatabase, stores: Any
 ) -> None:
     """Its connection is ended, so that nothing it had begun stands in the way; what it knew is forgotten."""
@@ -127,7 +127,7 @@ async def test_who_slept_over_its_lease_stores_nothing_more(
     assert await sequences(in_database) == {1: len(RECEIVERS), 2: len(RECEIVERS)}
 
 
-async def test_who_lost_a_share_and_has_its_connection_still_is_refused(
+async def test_a_writer_that_lost_a_share_but_not_its_connection_is_refused(
     js: JetStream,
     names: Names,
     pen: Pen,
@@ -217,7 +217,7 @@ async def test_a_text_with_nul_is_stored_with_a_mark(
     assert await in_database.rows("SELECT last_error FROM receivers") == [("a\ufffdb",)]
 
 
-async def test_what_is_dropped_waits_for_readers_and_keeps_nobody_waiting(
+async def test_dropping_a_block_waits_for_readers_and_delays_no_writer(
     js: JetStream, names: Names, pen: Pen, in_database: InDatabase, stores: Any
 ) -> None:
     one = Process(js, names, await stores())

@@ -130,7 +130,7 @@ async def test_each_attempt_names_where_to_go_on(js: JetStream, names: Names, pe
         assert await first(tail(js, names, after=each.id), 6 - count) == every[count:]
 
 
-async def test_what_is_purged_is_told_as_missed(js: JetStream, names: Names, pen: Pen) -> None:
+async def test_purged_facts_are_reported_as_missed(js: JetStream, names: Names, pen: Pen) -> None:
     begin = await pen.flush(delivered(1))
     await pen.flush(delivered(2))
     last = await pen.flush(delivered(3))
@@ -205,6 +205,8 @@ async def test_no_more_is_read_than_is_taken(
     "wrong",
     [{"of": "a.b.c"}, {"of": "*"}, {"after": "7"}, {"after": "x-1"}, {"types": ("a..b",)}],
 )
-async def test_what_cannot_be_followed_is_refused(js: JetStream, names: Names, wrong: dict[str, Any]) -> None:
+async def test_a_filter_that_cannot_be_followed_is_refused(
+    js: JetStream, names: Names, wrong: dict[str, Any]
+) -> None:
     with pytest.raises(BadInput):
         tail(js, names, **wrong)

@@ -75,7 +75,7 @@ class TestPublishing:
         with pytest.raises(Unavailable, match=prefix):
             await js.request(prefix, b"", timeout_s=0.05)
 
-    async def test_what_is_open_ends_when_it_is_stopped(self, js: JetStream, wire: Wire, prefix: str) -> None:
+    async def test_open_requests_end_when_it_is_stopped(self, js: JetStream, wire: Wire, prefix: str) -> None:
         await wire.subscribe(prefix, requests := Seen())
         publishing = asyncio.ensure_future(js.publish(prefix, b"", timeout_s=60))
         await requests.first(1)
@@ -133,7 +133,7 @@ class TestExpectations:
         assert await js.purge(prefix, 2) == 1
         assert await js.publish(f"{prefix}.a", b"", expecting(0)) == Stored(3)
 
-    async def test_of_two_writers_with_the_same_expectation_one_is_refused(
+    async def test_one_of_two_writers_with_the_same_expectation_is_refused(
         self, js: JetStream, make_stream: MakeStream, prefix: str
     ) -> None:
         await make_stream()
@@ -186,7 +186,7 @@ class TestDuplicates:
         repeated = await js.publish(f"{prefix}.a", b"", {MESSAGE_ID: "1", LAST: "1"})
         assert repeated == Stored(1, duplicate=True)
 
-    async def test_what_was_refused_leaves_no_message_id(
+    async def test_a_refused_publish_leaves_no_message_id(
         self, js: JetStream, make_stream: MakeStream, prefix: str
     ) -> None:
         await make_stream()
@@ -377,7 +377,7 @@ class TestReading:
             await js.last_message(prefix, f"{prefix}.>"),
         ]
 
-    async def test_what_was_purged_is_passed_over(
+    async def test_purged_messages_are_passed_over(
         self, js: JetStream, make_stream: MakeStream, prefix: str
     ) -> None:
         await make_stream()
@@ -449,7 +449,9 @@ class TestDeleting:
         assert await js.delete(prefix, 2) is True
         assert [message.sequence for message in (await js.read(prefix, ">", 1)).messages] == [1, 3]
 
-    async def test_what_is_not_there(self, js: JetStream, make_stream: MakeStream, prefix: str) -> None:
+    async def test_a_purged_or_deleted_message_is_not_there(
+        self, js: JetStream, make_stream: MakeStream, prefix: str
+    ) -> None:
         await make_stream()
         for _ in range(4):
             await js.publish(f"{prefix}.a", b"")
@@ -458,7 +460,9 @@ class TestDeleting:
         for sequence in (1, 3, 9):
             assert await js.delete(prefix, sequence) is False
 
-    async def test_what_may_not_be_deleted(self, js: JetStream, make_stream: MakeStream, prefix: str) -> None:
+    async def test_a_delete_that_is_not_allowed_is_an_error(
+        self, js: JetStream, make_stream: MakeStream, prefix: str
+    ) -> None:
         await make_stream(deny_delete=True)
         await js.publish(f"{prefix}.a", b"")
         with pytest.raises(ApiError):

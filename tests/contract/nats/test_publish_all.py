@@ -54,7 +54,7 @@ async def test_those_without_an_answer_end_as_well(
     assert unanswered == Unanswered("no answer in time")
 
 
-async def test_what_is_open_ends_when_it_is_stopped(js: JetStream, wire: Wire, prefix: str) -> None:
+async def test_open_requests_end_when_it_is_stopped(js: JetStream, wire: Wire, prefix: str) -> None:
     await wire.subscribe(prefix, requests := Seen())
     publishing = asyncio.ensure_future(js.publish_all([Put(prefix, b"")] * 2, timeout_s=60))
     await requests.first(2)

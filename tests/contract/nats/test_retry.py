@@ -81,7 +81,7 @@ async def test_a_trouble_is_told_once_for_each_reason_and_again_after_it_was_ove
     assert _told(caplog) == [("thing.waiting", why) for why in ("full", "gone", "gone")]
 
 
-async def test_what_fails_while_nats_is_away_is_told_only_if_it_stays_ill(
+async def test_a_failure_while_nats_is_away_is_logged_only_if_it_lasts(
     away: Away, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     complaint = Complaint(away.js, log, "thing.waiting")

@@ -16,7 +16,7 @@ async def test_messages_of_one_publisher_arrive_in_its_order(server: Server, wir
     assert [int(message.data) for message in await seen.first(100)] == list(range(100))
 
 
-async def test_a_message_bears_subject_reply_and_headers(wire: Wire, prefix: str) -> None:
+async def test_a_message_has_subject_reply_and_headers(wire: Wire, prefix: str) -> None:
     seen = Seen()
     await wire.subscribe(f"{prefix}.*", seen)
     await wire.publish(f"{prefix}.a", b"body", "answer.here", {"Some-Header": "räksmörgås: 1"})
@@ -116,7 +116,7 @@ async def test_inboxes_are_never_the_same(wire: Wire) -> None:
     assert len({wire.new_inbox() for _ in range(100)}) == 100
 
 
-async def test_what_the_server_says_of_itself(wire: Wire) -> None:
+async def test_the_server_describes_itself(wire: Wire) -> None:
     major, minor, *_ = wire.server_version.split(".")
     assert (int(major), int(minor)) >= (2, 14)
     assert wire.max_payload == 1 << 20

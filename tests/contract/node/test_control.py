@@ -99,7 +99,7 @@ async def test_everybody_else_is_silent(
         ("break", "billing", b"", "internal"),
     ],
 )
-async def test_what_is_not_done_is_denied_in_words(
+async def test_an_operation_that_is_not_done_is_denied_in_words(
     js: JetStream, names: Names, control: Control, verb: str, name: str, body: bytes, code: str
 ) -> None:
     answer = await ask(js, names.control(verb, "acme", name), body)
@@ -157,7 +157,7 @@ async def test_more_than_can_be_under_way_is_denied(
 @pytest.mark.parametrize(
     "reply", ["{prefix}.journal.0", "$KV.{prefix}_receivers.acme.x", "_INBOX_{prefix}.x"]
 )
-async def test_what_is_no_inbox_is_not_answered(
+async def test_a_reply_subject_that_is_not_an_inbox_gets_no_answer(
     js: JetStream, wire: Wire, prefix: str, control: Control, service: Service, asked: str, reply: str
 ) -> None:
     """An answer would be stored under our own permissions, wherever the one who asks names."""
@@ -171,7 +171,7 @@ async def test_what_is_no_inbox_is_not_answered(
     assert info.messages == 0
 
 
-async def test_who_has_another_inbox_is_answered_where_the_settings_name_it(
+async def test_another_inbox_prefix_is_answered_if_the_settings_name_it(
     wire: Wire, names: Names, handler: Handler
 ) -> None:
     control = Control(wire, names, handler, Inboxes("_INBOX_other"))

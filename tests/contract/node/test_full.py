@@ -85,7 +85,9 @@ async def ids(js: JetStream, stream: str, subject: str) -> list[str]:
     return [each.headers[EVENT_ID] for each in messages]
 
 
-async def test_who_takes_nothing_gives_way_on_record(wire: Wire, js: JetStream, names: Names) -> None:
+async def test_events_of_a_receiver_that_accepts_nothing_are_evicted_on_record(
+    wire: Wire, js: JetStream, names: Names
+) -> None:
     sender = Sender()
     settings = node_settings(names)
     accepted: dict[str, list[str]] = {receiver: [] for receiver in CONFIGURATIONS}

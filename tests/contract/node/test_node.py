@@ -98,7 +98,7 @@ async def test_a_bucket_that_is_made_anew_under_a_node_stops_its_shards(
         await until(lambda: url() == "https://b.example")
 
 
-async def test_of_misaddressed_events_the_log_tells_few_times_and_all(
+async def test_misaddressed_events_are_logged_in_few_lines_that_count_all(
     wire: Wire, js: JetStream, prefix: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Otherwise any producer could write one line per event into it."""
@@ -142,7 +142,7 @@ async def test_a_refused_shard_is_taken_once_what_was_wrong_is_right(
 @pytest.mark.parametrize(
     "passing", [Unavailable("no leader"), ApiError(10008, "unavailable"), NotPermitted("not yet")]
 )
-async def test_what_passes_refuses_no_shard(
+async def test_a_temporary_failure_refuses_no_shard(
     wire: Wire,
     js: JetStream,
     prefix: str,
@@ -168,7 +168,7 @@ async def test_what_passes_refuses_no_shard(
 
 
 @pytest.mark.parametrize("unusable", [NewerVersion("upgrade"), NotOurs("whose?"), StreamRemade("remade")])
-async def test_what_must_not_be_guessed_at_refuses_the_shard(
+async def test_unusable_data_refuses_the_shard(
     wire: Wire, js: JetStream, prefix: str, monkeypatch: pytest.MonkeyPatch, unusable: AngariumError
 ) -> None:
     monkeypatch.setattr("angarium.node.node.LOOK_EVERY_S", 0.01)
@@ -254,7 +254,7 @@ async def stop_and_let(go_on: asyncio.Event, node: Node) -> None:
     await stopping
 
 
-async def test_what_is_being_claimed_while_a_node_stops_is_handed_over_too(
+async def test_a_shard_that_is_being_claimed_while_a_node_stops_is_handed_over_too(
     wire: Wire, js: JetStream, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its next owner would else wait for the lease to end, and take this one for crashed."""
@@ -338,7 +338,7 @@ async def test_a_stranger_in_the_place_of_the_owner_stops_the_shard_with_the_nex
         assert SHARD not in node.owned
 
 
-async def test_what_nobody_needs_any_more_is_forgotten_beside_what_cannot_be_read(
+async def test_unneeded_snapshots_are_forgotten_even_if_another_cannot_be_read(
     wire: Wire, js: JetStream, prefix: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The snapshot of a receiver that was removed long ago goes, before and after one of another receiver."""

@@ -225,7 +225,7 @@ class TestTheDeliveries:
         assert held.receiver == f"acme.of{held.shard}"
         assert await self.purge(js, names) == held.position
 
-    async def test_what_lies_between_for_others_is_not_needed(
+    async def test_messages_for_others_in_between_are_not_needed(
         self, js: JetStream, names: Names, shards: list[Shard], positions: dict[int, list[int]]
     ) -> None:
         """A quiet shard needs its first message beyond the floor, however many of others lie before it."""

@@ -31,9 +31,7 @@ def remembered(node: Node) -> int:
     return actors + len(node.around.receivers._known)
 
 
-async def test_asking_for_names_that_nobody_knows_leaves_no_trace(
-    wire: Wire, js: JetStream, names: Names
-) -> None:
+async def test_requests_about_unknown_names_leave_no_trace(wire: Wire, js: JetStream, names: Names) -> None:
     """Otherwise any client that may ask could fill a node's memory and the bucket of the snapshots."""
     async with member(wire, node_settings(names), SystemTime(), NobodySends()) as node:
         await until(lambda: len(node.owned) == SHARDS)

@@ -87,7 +87,7 @@ async def test_the_plan_comes_first_and_a_second_time_nothing_is_left_to_do(benc
     assert await bench.revisions() == revisions
 
 
-async def test_what_was_exported_changes_nothing_and_shows_no_secret(bench: Applying) -> None:
+async def test_an_export_changes_nothing_when_applied_and_shows_no_secret(bench: Applying) -> None:
     olds = [{"secret": B, "until": "2099-01-01T00:00:00Z"}]
     full = {"url": URL, "secrets": [A], "old_secrets": olds, "headers": {"X-Team": "hush"}, "paused": True}
     await bench.store(full, "acme.full")
@@ -146,7 +146,9 @@ async def test_one_bad_receiver_is_named_and_nothing_is_applied(bench: Applying)
     assert await bench.all() == before
 
 
-async def test_what_somebody_else_changes_meanwhile_is_left_alone_and_told(bench: Applying) -> None:
+async def test_a_receiver_that_another_user_changes_meanwhile_is_left_alone_and_reported(
+    bench: Applying,
+) -> None:
     for name in ("acme.a", "acme.b", "acme.c", "acme.gone"):
         await bench.store({"url": URL, "secrets": []}, name)
     theirs = {"url": "https://example.com/theirs", "secrets": []}

@@ -67,7 +67,7 @@ async def test_a_receiver_is_put_shown_listed_and_removed(to: Access) -> None:
     failed(await remove_receiver(to, NAME), "not_found")
 
 
-async def test_what_is_wrong_is_named_member_by_member(to: Access) -> None:
+async def test_problems_are_named_member_by_member(to: Access) -> None:
     wrong = NewConfiguration(members={"url": URL, "order": "any", "concurrency": 0})
     failure = failed(await put_configuration(to, NAME, wrong), "invalid")
     assert sorted(each.partition(":")[0] for each in failure.problems) == ["concurrency", "order"]
@@ -82,7 +82,7 @@ async def test_without_a_node_nobody_answers(to: Access) -> None:
         failed(await control(to, NAME), "unanswered")
 
 
-async def test_what_is_not_agreed_to_is_not_done(to: Access) -> None:
+async def test_nothing_is_done_without_consent(to: Access) -> None:
     await put_configuration(to, NAME, NewConfiguration(members={"url": URL}))
     published = await Publisher(to, NewEvent(tenant="acme", name="billing", type="t")).publish(b"x")
     assert isinstance(published, Published)

@@ -77,7 +77,7 @@ async def bench(js: JetStream, prefix: str) -> Patching:
         ({"secrets": ["…", "…"], "order": "strict"}, ["order: relaxed → strict"], {"order": "strict"}),
     ],
 )
-async def test_what_is_said_changes_and_all_else_stays(
+async def test_named_members_change_and_all_others_stay(
     bench: Patching, change: dict[str, Any], changes: list[str], members: dict[str, Any]
 ) -> None:
     await bench.store(FULL)
@@ -97,7 +97,7 @@ async def test_a_rate_in_words_is_changed_by_its_members(bench: Patching) -> Non
     assert await bench.stored() == {"url": URL, "rate": "10/min", "order": "relaxed"}
 
 
-async def test_what_changes_nothing_is_not_stored(bench: Patching) -> None:
+async def test_a_change_without_effect_is_not_stored(bench: Patching) -> None:
     revision = await bench.store(FULL)
     done = await patch_configuration(bench.to, NAME, {"order": "relaxed"})
     assert isinstance(done, PutResult)
@@ -127,7 +127,7 @@ async def test_each_bad_member_is_named_and_nothing_changes(
     assert await bench.stored() == FULL
 
 
-async def test_what_nobody_knows_can_be_taken_away(bench: Patching) -> None:
+async def test_an_unknown_member_can_be_removed(bench: Patching) -> None:
     await bench.store(FULL | {"colour": "hush"})
     assert (await bench.refused({"order": "strict"})).problems[0].startswith("colour: unknown")
     assert await bench.patched({"colour": None}) == ["colour: … → none"]
@@ -137,7 +137,7 @@ async def test_one_that_is_not_there_cannot_be_changed(bench: Patching) -> None:
     assert (await bench.refused({"order": "strict"})).kind == "not_found"
 
 
-async def test_what_somebody_else_changed_is_not_overwritten(
+async def test_a_change_by_another_user_is_not_overwritten(
     bench: Patching, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     revision = await bench.store(FULL)

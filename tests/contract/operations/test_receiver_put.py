@@ -45,7 +45,7 @@ async def test_a_new_one_is_signed_with_a_secret_of_its_own(bench: Putting) -> N
     assert await bench.stored() == {"url": URL, "secrets": [done.secret]}
 
 
-async def test_what_is_shown_can_be_put_again(bench: Putting) -> None:
+async def test_a_shown_configuration_can_be_put_again(bench: Putting) -> None:
     await bench.store(FULL)
     shown = await get_configuration(bench.to, NAME)
     assert isinstance(shown, ShownConfiguration)
@@ -125,7 +125,7 @@ async def test_one_that_is_there_already_comes_to_the_front(bench: Putting) -> N
     assert await bench.stored() == FULL | {"secrets": [OLD, NEW]}
 
 
-async def test_what_nodes_may_not_post_to_is_noted_where_the_url_is_new(bench: Putting) -> None:
+async def test_a_new_url_that_nodes_may_not_post_to_is_noted(bench: Putting) -> None:
     away = "https://127.0.0.1/hook"
     assert "angarium dev allows it" in str((await bench.put({"url": away})).notes)
     assert (await bench.put({"url": away, "paused": True})).notes == []
@@ -151,14 +151,14 @@ async def test_flags_that_are_only_a_part_say_how_to_change_one(bench: Putting) 
     assert any("secrets: expected `array`" in each for each in wrong.problems)
 
 
-async def test_what_nobody_can_read_has_nothing_to_lose(bench: Putting) -> None:
+async def test_an_unreadable_configuration_has_nothing_to_lose(bench: Putting) -> None:
     await bench.store([1])
     done = await bench.put({"url": URL})
     assert (done.replaced, done.secrets) == (True, 1)
 
 
 @pytest.mark.parametrize("before", [FULL, None, "removed"], ids=["there", "not there", "removed"])
-async def test_what_somebody_else_put_meanwhile_is_not_overwritten(
+async def test_a_configuration_that_another_user_put_meanwhile_is_not_overwritten(
     bench: Putting, before: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if before == "removed":

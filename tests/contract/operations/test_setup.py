@@ -77,7 +77,7 @@ async def test_only_what_is_missing_is_made(js: JetStream, installation: Install
     ]
 
 
-async def test_what_is_published_comes_to_its_shard(js: JetStream, installation: Installation) -> None:
+async def test_an_event_is_stored_in_its_receivers_shard(js: JetStream, installation: Installation) -> None:
     names = installation.names
     await setup(js, installation)
     for tenant, name in (("acme", "billing"), ("acme", "crm"), ("Other-1", "billing_2")):
@@ -204,7 +204,7 @@ async def test_a_refusal_makes_nothing(js: JetStream, installation: Installation
         (6, {"allow_msg_ttl": False, "subject_delete_marker_ttl": 0}, "allow_msg_ttl"),
     ],
 )
-async def test_what_would_break_a_promise_is_refused(
+async def test_a_setting_that_would_break_a_promise_is_refused(
     js: JetStream, installation: Installation, which: int, changed: dict[str, Any], field: str
 ) -> None:
     config = streams(installation)[which] | changed
@@ -246,7 +246,7 @@ async def test_a_consumer_that_would_break_a_promise_is_refused(
         await setup(js, installation)
 
 
-async def test_what_the_server_refuses_is_said(js: JetStream, installation: Installation) -> None:
+async def test_a_refusal_of_the_server_is_reported(js: JetStream, installation: Installation) -> None:
     await js.stream_create(
         {"name": f"{installation.prefix}thief", "subjects": [f"{installation.prefix}.journal.1"]}
     )

@@ -109,7 +109,7 @@ async def test_a_receiver_without_events_is_complete_at_once(js: JetStream, name
     assert await of(js, names).read(RECEIVER, 0, 0, 10) == Batch(events=[], complete=True)
 
 
-async def test_where_a_replica_lags_the_leader_has_the_next_event(js: JetStream, names: Names) -> None:
+async def test_the_leader_has_the_next_event_if_a_replica_lags(js: JetStream, names: Names) -> None:
     for _ in range(4):
         await publish(js, names, RECEIVER)
     lagging = Lagging(js.wire)
@@ -125,7 +125,7 @@ async def test_where_a_replica_lags_the_leader_has_the_next_event(js: JetStream,
     await lagging.stop()
 
 
-async def test_what_the_leader_does_not_have_either_is_gone(js: JetStream, names: Names) -> None:
+async def test_a_message_that_the_leader_does_not_have_either_is_gone(js: JetStream, names: Names) -> None:
     for _ in range(3):
         await publish(js, names, RECEIVER)
     await publish(js, names, OTHER)
@@ -147,7 +147,7 @@ async def test_an_event_is_found_by_its_position_unless_it_is_another_receivers(
     assert await backlog.event(RECEIVER, 2) is None
 
 
-async def test_what_lies_above_a_position_is_counted(js: JetStream, names: Names) -> None:
+async def test_messages_above_a_position_are_counted(js: JetStream, names: Names) -> None:
     for number in range(7):
         await publish(js, names, OTHER if number == 3 else RECEIVER, bytes(2000))
     backlog = of(js, names)

@@ -91,7 +91,9 @@ async def test_events_come_in_order_with_what_was_published(
     assert owner.inbox.received == 30
 
 
-async def test_what_was_read_beside_it_is_compared_too(js: JetStream, names: Names, owner: Owner) -> None:
+async def test_messages_read_by_another_reader_are_compared_too(
+    js: JetStream, names: Names, owner: Owner
+) -> None:
     """For a parked receiver, say, and further on than the inbox is; its place was taken since."""
     for _ in range(3):
         await publish(js, names, RECEIVER)
@@ -103,7 +105,7 @@ async def test_what_was_read_beside_it_is_compared_too(js: JetStream, names: Nam
     assert owner.losses[0].mark == owner.known
 
 
-async def test_what_was_read_beside_it_hides_no_loss(js: JetStream, names: Names, owner: Owner) -> None:
+async def test_a_read_by_another_reader_hides_no_loss(js: JetStream, names: Names, owner: Owner) -> None:
     """Its server restarted without its tail, which is noticed some seconds later, and was filled up again."""
     for _ in range(3):
         await publish(js, names, RECEIVER)
@@ -158,7 +160,7 @@ async def test_a_name_that_no_receiver_can_have_is_malformed(
     assert owner.inbox.received == 2
 
 
-async def test_of_a_name_as_long_as_a_subject_no_more_is_looked_at_than_may_be_one(
+async def test_only_a_bounded_part_of_a_name_as_long_as_a_subject_is_looked_at(
     js: JetStream, names: Names, owner: Owner
 ) -> None:
     """What is looked up is kept in memory."""
@@ -253,7 +255,7 @@ async def test_acks_reach_the_server(js: JetStream, names: Names, owner: Owner) 
     await until_true(acked)
 
 
-async def test_what_is_to_be_acked_when_it_stops_is_acked(js: JetStream, names: Names, owner: Owner) -> None:
+async def test_pending_acks_are_sent_when_it_stops(js: JetStream, names: Names, owner: Owner) -> None:
     await publish(js, names, RECEIVER)
     await owner.has(1)
     owner.inbox.ack(owner.replies)

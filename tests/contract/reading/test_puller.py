@@ -118,7 +118,7 @@ async def script() -> AsyncIterator[Script]:
     await script.puller.stop()
 
 
-async def test_what_is_asked_for(script: Script) -> None:
+async def test_a_request_names_batch_expiry_heartbeat_and_group(script: Script) -> None:
     assert await script.request(1) == {
         "batch": 10,
         "expires": 3_000_000_000,
@@ -161,7 +161,7 @@ async def test_an_end_that_does_not_say_what_it_leaves_left_everything(script: S
 @pytest.mark.parametrize(
     ("status", "text"), [("423", "Nats-Wrong-Pin-Id"), ("400", "Bad Request"), ("409", "Consumer Deleted")]
 )
-async def test_what_ends_it(script: Script, status: str, text: str) -> None:
+async def test_these_statuses_end_a_puller(script: Script, status: str, text: str) -> None:
     script.hear(Status=status, Description=text)
     assert script.gaps == [f"{status} {text}"]
 
@@ -239,7 +239,7 @@ async def test_while_it_is_held_it_takes_what_comes_and_asks_for_nothing(script:
     assert (await script.request(2))["batch"] == 10
 
 
-async def test_who_is_held_from_the_start_asks_when_he_is_let_go() -> None:
+async def test_a_puller_held_from_the_start_requests_messages_when_it_is_released() -> None:
     script = Script()
     script.puller.hold(True)
     await script.puller.start()

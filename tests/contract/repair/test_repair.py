@@ -187,7 +187,7 @@ async def test_is_not_for_a_shard_that_somebody_owns(js: JetStream, names: Names
         await repaired(js, names)
 
 
-async def test_that_was_cut_off_keeps_everybody_out(js: JetStream, names: Names) -> None:
+async def test_an_interrupted_repair_keeps_all_nodes_out(js: JetStream, names: Names) -> None:
     """It has claimed the shard, which nothing refused before, and the next thing is its death."""
     await js.publish(names.journal_of(SHARD), b"no flush", {})
     with pytest.raises(Exception, match="not written by Angarium"):

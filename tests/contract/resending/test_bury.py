@@ -116,7 +116,7 @@ async def test_nobody_else_says_why(js: JetStream, names: Names) -> None:
     }
 
 
-async def test_what_was_meant_for_the_server_does_not_act_again(js: JetStream, names: Names) -> None:
+async def test_headers_for_the_server_do_not_act_again(js: JetStream, names: Names) -> None:
     expectations = {"Nats-Expected-Stream": names.deliveries, "nats-own": "x"}
     position = await publish(js, names, RECEIVER, b"", expectations)
     await DeadLetterWriter(js, names).bury(
@@ -138,7 +138,7 @@ async def test_a_malformed_event_says_what_is_wrong_with_it(js: JetStream, names
     assert named.headers["Angarium-Problem"].startswith("tenant '1st'")
 
 
-async def test_what_is_gone_is_buried_without_its_body(js: JetStream, names: Names) -> None:
+async def test_an_event_that_is_gone_is_buried_as_headers_alone(js: JetStream, names: Names) -> None:
     position = await publish(js, names, RECEIVER, b"body")
     await publish(js, names, "acme.other", b"not mine")
     await js.purge(names.deliveries, position + 1)
@@ -169,7 +169,7 @@ async def test_many_are_buried_at_once_those_that_are_gone_too(js: JetStream, na
     assert all(letter.data.startswith(b"%d" % number) for number, letter in found.items() if letter.data)
 
 
-async def test_what_is_nobodys_is_buried_in_company_each_under_its_own_name(
+async def test_events_for_unknown_names_are_buried_together_each_under_its_own_name(
     js: JetStream, names: Names
 ) -> None:
     """All lie in one shard, others between them, and one is gone."""
@@ -190,7 +190,7 @@ async def test_what_is_nobodys_is_buried_in_company_each_under_its_own_name(
     assert await letters(js, names) == []
 
 
-async def test_what_is_nobodys_is_read_once_and_two_letters_are_on_their_way(
+async def test_events_for_unknown_names_are_read_once_and_published_two_at_a_time(
     js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Others would wait: for 64 letters one question to the leader, and no message that is not buried."""

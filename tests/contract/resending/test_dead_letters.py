@@ -138,7 +138,9 @@ async def test_few_letters_among_very_many_places_are_found_in_few_looks(
     assert [page.unseen for page in pages] == [1545, 1033, 9, 0]
 
 
-async def test_what_comes_while_one_reads_is_not_read(js: JetStream, names: Names, dead: DeadLetters) -> None:
+async def test_letters_that_come_during_a_search_are_not_read(
+    js: JetStream, names: Names, dead: DeadLetters
+) -> None:
     """Otherwise letters that are sent again and come back would be sent forever."""
     await bury(js, names, ONE, 1)
     end = await dead.end()
@@ -155,7 +157,7 @@ async def test_dropped_is_what_was_named(js: JetStream, names: Names, dead: Dead
     assert await found(dead) == [*range(1, 11), *range(91, 101)]
 
 
-async def test_what_is_not_there_can_be_dropped_too(js: JetStream, names: Names, dead: DeadLetters) -> None:
+async def test_a_missing_letter_can_be_dropped_too(js: JetStream, names: Names, dead: DeadLetters) -> None:
     for number in range(1, 4):
         await bury(js, names, ONE, number)
     assert await dead.drop([1, 2]) == 2
@@ -163,7 +165,9 @@ async def test_what_is_not_there_can_be_dropped_too(js: JetStream, names: Names,
     assert await found(dead) == []
 
 
-async def test_what_may_not_be_deleted_is_an_error(js: JetStream, names: Names, dead: DeadLetters) -> None:
+async def test_deleting_from_a_stream_that_denies_it_is_an_error(
+    js: JetStream, names: Names, dead: DeadLetters
+) -> None:
     await bury(js, names, ONE, 1)
     info = await js.stream_info(names.dead_letters)
     assert info is not None

@@ -102,7 +102,7 @@ async def letters(js: JetStream, names: Names) -> list[int]:
 # ---- what is sent
 
 
-async def test_what_is_sent_again_is_the_event_with_its_id_and_a_mark(js: JetStream, names: Names) -> None:
+async def test_a_redriven_letter_is_the_event_with_its_id_and_a_mark(js: JetStream, names: Names) -> None:
     trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
     headers = {
         "Nats-Msg-Id": "order-7", "Angarium-Type": "order.created", "Content-Type": "text/x", "X-Own": "x",
@@ -132,7 +132,7 @@ async def test_an_event_without_a_number_is_marked_with_its_position(js: JetStre
     assert message.headers["Angarium-Again"] == f"dead-p{position}"
 
 
-async def test_what_comes_back_is_sent_again_under_another_mark(js: JetStream, names: Names) -> None:
+async def test_a_redriven_event_gets_another_mark_the_next_time(js: JetStream, names: Names) -> None:
     await bury(js, names, ONE, 7)
     await redrive_all(js, names)
     (first,) = await sent(js, names)
@@ -154,7 +154,7 @@ async def test_a_receivers_letters_keep_their_order(js: JetStream, names: Names)
         assert len(bodies) == 15
 
 
-async def test_what_cannot_be_sent_stays_and_is_counted(js: JetStream, names: Names) -> None:
+async def test_letters_that_cannot_be_sent_stay_and_are_counted(js: JetStream, names: Names) -> None:
     await DeadLetterWriter(js, names).bury(ONE, [Burial(position=99, reason="evicted", sequence=1)])
     position = await publish(js, names, ONE, b"", {"Angarium-Type": "a b"})
     await DeadLetterWriter(js, names).bury(ONE, [Burial(position=position, reason="malformed", sequence=2)])
@@ -262,7 +262,7 @@ async def test_a_copy_that_is_gone_again_proves_nothing(
     assert await letters(js, names) == [1]
 
 
-async def test_what_an_older_version_had_sent_is_found(js: JetStream, names: Names) -> None:
+async def test_letters_that_an_older_version_sent_are_found(js: JetStream, names: Names) -> None:
     await bury(js, names, ONE, 7, 8)
     again = {"Angarium-Id": "e7", "Angarium-Again": "dead-7", "Nats-Msg-Id": "acme.billing:e7:dead-7"}
     info = await js.stream_info(names.deliveries)
@@ -277,7 +277,7 @@ async def test_what_an_older_version_had_sent_is_found(js: JetStream, names: Nam
 # ---- what the stream does not take
 
 
-async def test_where_the_stream_is_full_it_stops_and_goes_on_later(js: JetStream, names: Names) -> None:
+async def test_it_stops_at_a_full_stream_and_goes_on_later(js: JetStream, names: Names) -> None:
     await bury(js, names, ONE, *range(1, 6))
     await settle_all(js, names)
     info = await js.stream_info(names.deliveries)
@@ -292,7 +292,7 @@ async def test_where_the_stream_is_full_it_stops_and_goes_on_later(js: JetStream
     assert [message.data for message in await sent(js, names)] == [b"4", b"5"]
 
 
-async def test_one_that_is_too_large_holds_up_nobody(js: JetStream, names: Names) -> None:
+async def test_an_event_that_is_too_large_holds_up_no_other(js: JetStream, names: Names) -> None:
     await bury(js, names, ONE, 1)
     position = await publish(js, names, ONE, bytes(4000))
     await DeadLetterWriter(js, names).bury(ONE, [Burial(position=position, reason="rejected", sequence=2)])
@@ -313,7 +313,7 @@ async def test_nor_does_one_whose_headers_are(js: JetStream, names: Names) -> No
     assert await letters(js, names) == [2]
 
 
-async def test_what_is_not_answered_is_sent_until_it_is(server: Server, js: JetStream, names: Names) -> None:
+async def test_a_publish_is_repeated_until_answered(server: Server, js: JetStream, names: Names) -> None:
     await bury(js, names, ONE, 1, 2)
     async with misbehaving(server) as faulty:
         faulty.faults[names.publish_to(ONE)].extend([ack_lost, request_lost])
@@ -394,7 +394,7 @@ async def test_deaths_in_a_row_change_nothing(server: Server, js: JetStream, nam
     assert await letters(js, names) == []
 
 
-async def test_what_was_sent_is_found_behind_others_and_where_a_replica_lags(
+async def test_a_copy_is_found_among_others_on_a_lagging_replica(
     server: Server, js: JetStream, names: Names
 ) -> None:
     await interrupted(server, js, names, 1, 2)
@@ -448,7 +448,7 @@ async def test_a_turn_that_goes_on_is_left_alone(js: JetStream, names: Names) ->
         await taking
 
 
-async def test_who_was_overtaken_sends_nothing_more(js: JetStream, names: Names) -> None:
+async def test_a_holder_that_was_overtaken_sends_nothing_more(js: JetStream, names: Names) -> None:
     await bury(js, names, ONE, 1)
     slow = await begun(js, names)
     page = await DeadLetters(js, names).letters([1])
@@ -462,7 +462,7 @@ async def test_who_was_overtaken_sends_nothing_more(js: JetStream, names: Names)
     assert len(await sent(js, names)) == 1
 
 
-async def test_who_is_overtaken_amid_a_page_stops(server: Server, js: JetStream, names: Names) -> None:
+async def test_a_redrive_overtaken_within_a_page_stops(server: Server, js: JetStream, names: Names) -> None:
     await bury(js, names, ONE, 1, 2)
     page = await DeadLetters(js, names).letters([1, 2])
     quick: list[Redrive] = []

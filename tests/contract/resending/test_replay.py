@@ -229,7 +229,7 @@ async def test_deaths_in_a_row_change_nothing(
     assert bodies(await sent_again(js, names)) == list(range(6))
 
 
-async def test_what_was_sent_is_found_behind_others_and_where_a_replica_lags(
+async def test_a_copy_is_found_among_others_on_a_lagging_replica(
     server: Server, js: JetStream, names: Names
 ) -> None:
     await published(js, names, 1, 2)
@@ -253,7 +253,7 @@ async def test_what_was_sent_is_found_behind_others_and_where_a_replica_lags(
     assert bodies(await sent_again(js, names)) == [1, 2]
 
 
-async def test_what_is_not_answered_is_sent_until_it_is(server: Server, js: JetStream, names: Names) -> None:
+async def test_a_publish_is_repeated_until_answered(server: Server, js: JetStream, names: Names) -> None:
     await published(js, names, 1, 2)
     async with misbehaving(server) as faulty:
         faulty.faults[names.publish_to(ONE)].extend([ack_lost, request_lost])
@@ -264,7 +264,7 @@ async def test_what_is_not_answered_is_sent_until_it_is(server: Server, js: JetS
     }  # JetStream forgets ids sooner than it is repeated.
 
 
-async def test_who_comes_between_ends_the_other(js: JetStream, names: Names) -> None:
+async def test_another_holder_ends_a_replay(js: JetStream, names: Names) -> None:
     await published(js, names, 1, 2)
     choice = Choice(begin=0, until=await end(js, names))
     first = locked(js, names, "first")
@@ -280,7 +280,7 @@ async def test_who_comes_between_ends_the_other(js: JetStream, names: Names) -> 
 # ---- what the stream does not keep, or not take
 
 
-async def test_what_is_purged_meanwhile_is_told(
+async def test_events_that_are_purged_meanwhile_are_reported(
     server: Server, js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(copies, "PAGE_MAX", 1)
@@ -329,7 +329,7 @@ async def test_where_all_of_it_is_gone_nothing_is_sent_and_that_is_told(
     assert await sent_again(js, names) == []
 
 
-async def test_where_the_stream_is_full_it_stops_and_goes_on_later(js: JetStream, names: Names) -> None:
+async def test_it_stops_at_a_full_stream_and_goes_on_later(js: JetStream, names: Names) -> None:
     await published(js, names, *range(4))
     choice = Choice(begin=0, until=await end(js, names))
     info = await js.stream_info(names.deliveries)
@@ -342,7 +342,7 @@ async def test_where_the_stream_is_full_it_stops_and_goes_on_later(js: JetStream
     assert bodies(await sent_again(js, names)) == [0, 1, 2, 3]
 
 
-async def test_one_that_is_too_large_holds_up_nobody(js: JetStream, names: Names) -> None:
+async def test_an_event_that_is_too_large_holds_up_no_other(js: JetStream, names: Names) -> None:
     await published(js, names, 1)
     large = await publish(js, names, ONE, bytes(4000))
     await published(js, names, 3)
@@ -365,7 +365,7 @@ async def settled(js: JetStream, names: Names, position: int, *still_open: int) 
     await js.publish(names.actor(shard(ONE), ONE), msgspec.json.encode(snapshot))
 
 
-async def test_what_is_settled_is_replayed_and_what_waits_is_left(js: JetStream, names: Names) -> None:
+async def test_settled_events_are_replayed_and_waiting_ones_are_left_out(js: JetStream, names: Names) -> None:
     to, now = Access(js, Settings(prefix=names.prefix)), time.time()
     assert isinstance(missing := await operation.preview(to, ONE, ReplayRange(since=0.0)), NotDone)
     assert missing.kind == "not_found"

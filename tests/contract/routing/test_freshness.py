@@ -58,7 +58,7 @@ async def test_it_asks_once_for_all_that_comes_within_half_a_second(
     assert bucket.asked == 2
 
 
-async def test_all_who_want_to_know_wait_for_the_same_answer(freshness: Freshness, bucket: Bucket) -> None:
+async def test_all_callers_wait_for_the_same_answer(freshness: Freshness, bucket: Bucket) -> None:
     bucket.gate.clear()
     waiting = [asyncio.ensure_future(freshness.cover(freshness.now())) for _ in range(3)]
     await until(lambda: bucket.asked == 1)

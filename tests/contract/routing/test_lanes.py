@@ -89,7 +89,7 @@ async def test_a_lane_that_has_no_answer_stops_no_other(road: Road) -> None:
     await until(lambda: road.stored["t.slow"] == [0, 1, 2])
 
 
-async def test_what_comes_while_the_last_sender_goes_is_not_left_lying(
+async def test_an_item_added_while_the_last_sender_ends_is_sent(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It has nothing more to send, but the loop has not told of its end yet."""

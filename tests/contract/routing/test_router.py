@@ -73,7 +73,7 @@ async def test_each_subscriber_gets_a_copy_and_nobody_else(
     assert (owner.totals.events, owner.totals.copies, owner.totals.unmatched) == (3, 5, 0)
 
 
-async def test_a_copy_bears_its_source_and_no_message_id(
+async def test_a_copy_has_its_source_and_no_message_id(
     js: JetStream, names: Names, open_owner: OpenOwner
 ) -> None:
     await subscribe(js, names, A)
@@ -91,7 +91,9 @@ async def test_a_copy_bears_its_source_and_no_message_id(
     }
 
 
-async def test_what_is_sent_again_bears_no_source(js: JetStream, names: Names, open_owner: OpenOwner) -> None:
+async def test_an_event_that_is_sent_again_is_routed_without_a_source(
+    js: JetStream, names: Names, open_owner: OpenOwner
+) -> None:
     """Its source lies below the receiver's highest, and it is to arrive all the same."""
     await subscribe(js, names, A)
     await open_owner()
@@ -117,7 +119,7 @@ async def test_all_receivers_get_all_events_in_order(
         assert await stored(js, names, receiver) == bodies
 
 
-async def test_what_nobody_wants_is_counted_and_acked(
+async def test_an_event_without_subscribers_is_counted_and_acked(
     js: JetStream, names: Names, open_owner: OpenOwner
 ) -> None:
     await subscribe(js, names, A, "other")
@@ -188,7 +190,7 @@ async def test_an_event_is_acked_when_all_its_copies_are_confirmed(
     await settled(js, names, 3)
 
 
-async def test_what_a_router_of_the_past_still_sends_is_a_repeat(
+async def test_a_late_copy_from_a_former_router_is_a_duplicate(
     js: JetStream, names: Names, open_owner: OpenOwner
 ) -> None:
     """It was stopped with a copy on its way, and comes back when another has long gone on."""
@@ -347,7 +349,7 @@ async def test_while_memory_is_full_no_more_is_asked_for(
 # ---- configurations
 
 
-async def test_a_subscription_of_a_second_ago_holds_although_nothing_was_heard_of_it(
+async def test_a_subscription_made_a_second_before_applies_even_without_a_hint(
     js: JetStream, names: Names, open_owner: OpenOwner
 ) -> None:
     owner = await open_owner(follows=False)

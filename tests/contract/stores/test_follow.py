@@ -56,7 +56,7 @@ async def test_a_hint_is_enough(js: JetStream, stream: StreamInfo, prefix: str) 
     await follower.stop()
 
 
-async def test_of_a_key_its_last_value(js: JetStream, make_stream: MakeStream, prefix: str) -> None:
+async def test_a_key_has_its_last_value(js: JetStream, make_stream: MakeStream, prefix: str) -> None:
     await make_stream(max_msgs_per_subject=1, discard="new")
     for value in (b"1", b"2", b"3"):
         await js.publish(f"{prefix}.key", value)
@@ -154,7 +154,7 @@ async def test_start_waits_for_a_stream_that_is_still_to_come(
     await follower.stop()
 
 
-async def test_who_is_deaf_catches_up_when_asked(
+async def test_a_follower_without_hints_catches_up_when_asked(
     js: JetStream, server: Server, stream: StreamInfo, prefix: str
 ) -> None:
     """It was never started, so that it hears nothing; and the replica shows only some at first."""
@@ -173,7 +173,7 @@ async def test_who_is_deaf_catches_up_when_asked(
         assert followed.sequences == [1, 2, 3]
 
 
-async def test_what_is_wiped_before_it_was_shown_is_not_waited_for(
+async def test_a_message_deleted_before_it_was_shown_is_not_waited_for(
     js: JetStream, server: Server, stream: StreamInfo, prefix: str
 ) -> None:
     async def wipe() -> None:

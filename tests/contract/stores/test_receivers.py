@@ -48,7 +48,7 @@ async def remove(js: JetStream, names: Names, operation: str = "DEL") -> int:
     return stored(await js.publish(names.receiver(RECEIVER), b"", {"KV-Operation": operation}))
 
 
-async def test_what_is_there_at_the_start_is_known(js: JetStream, names: Names) -> None:
+async def test_existing_configurations_are_known_at_the_start(js: JetStream, names: Names) -> None:
     await put(js, names, raw(timeout_s=3))
     receivers = Receivers(js, names)
     await receivers.start()
@@ -328,7 +328,7 @@ async def test_the_leader_is_asked_where_nothing_is_followed(js: JetStream, name
     assert receivers.policy(RECEIVER) is None
 
 
-async def test_what_the_leader_said_is_not_undone_by_older_news(js: JetStream, names: Names) -> None:
+async def test_the_leaders_answer_is_not_undone_by_older_news(js: JetStream, names: Names) -> None:
     await put(js, names, raw(timeout_s=1))
     await put(js, names, raw(timeout_s=2))
     await put(js, names, b"invalid")
@@ -372,7 +372,7 @@ async def test_a_key_that_was_wiped_out_is_absent_once_the_leader_is_asked(
     assert (receivers.known(RECEIVER), told) == (False, [RECEIVER])
 
 
-async def test_what_is_put_is_checked_strictly(js: JetStream, names: Names) -> None:
+async def test_a_configuration_that_is_put_is_checked_strictly(js: JetStream, names: Names) -> None:
     receivers = Receivers(js, names)
     with pytest.raises(InvalidPolicy, match="later: unknown member"):
         await receivers.put(RECEIVER, raw(later=1))
@@ -452,7 +452,7 @@ async def test_two_who_edit_at_once_lose_nothing(js: JetStream, names: Names) ->
     assert (policy.paused, policy.timeout_s, policy.concurrency) == (True, 5, 5)
 
 
-async def test_what_cannot_be_edited_says_why(js: JetStream, names: Names) -> None:
+async def test_an_edit_that_is_not_possible_says_why(js: JetStream, names: Names) -> None:
     receivers = Receivers(js, names)
     assert await receivers.set_paused(RECEIVER, True) == Absent()
     await put(js, names, b"[1]")

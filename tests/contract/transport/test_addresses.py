@@ -30,7 +30,7 @@ NETWORK = ("unshare", "--map-root-user", "--net")
 ALL_LOCAL = "ip link set lo up && ip route add local 0.0.0.0/0 dev lo && ip -6 route add local ::/0 dev lo"
 
 
-async def test_however_this_machine_is_spelt_it_is_not_connected_to(make_transport: MakeTransport) -> None:
+async def test_no_spelling_of_this_machine_is_connected_to(make_transport: MakeTransport) -> None:
     receiver = Receiver()
     await receiver.start(host="")
     transport = make_transport(Guard(allow_http=True))

@@ -147,7 +147,7 @@ async def test_a_body_that_is_cut_short_leaves_the_status_standing(
 
 
 @pytest.mark.parametrize("size", [BODY_MAX, BODY_MAX + 1, 20 * BODY_MAX])
-async def test_of_a_body_64_kib_are_kept(post: Post, receiver: Receiver, size: int) -> None:
+async def test_at_most_64_kib_of_a_body_are_kept(post: Post, receiver: Receiver, size: int) -> None:
     receiver.answers(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (size, b"x" * size))
     assert answered(await post()).body == b"x" * BODY_MAX
 
@@ -229,7 +229,7 @@ async def test_a_flood_of_interim_answers_is_given_up(post: Post, receiver: Rece
         b"HTTP/1.1 200 OK\r\nx\xff: y\r\n\r\n",
     ],
 )
-async def test_what_is_no_answer_of_http_1_is_a_failure_of_protocol(
+async def test_an_answer_that_is_not_http_1_fails_with_protocol(
     post: Post, receiver: Receiver, data: bytes
 ) -> None:
     receiver.answers(data)

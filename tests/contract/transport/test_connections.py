@@ -192,7 +192,7 @@ async def test_names_at_one_address_share_no_connection(
     assert receiver.connections == 2
 
 
-async def test_where_all_connections_are_taken_the_next_waits_its_turn(
+async def test_an_attempt_waits_its_turn_if_all_connections_are_taken(
     make_transport: MakeTransport, receiver: Receiver
 ) -> None:
     go = asyncio.Event()

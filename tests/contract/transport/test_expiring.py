@@ -16,7 +16,7 @@ def started(connection: Http1Connection) -> Exchange:
     return connection.start(b"POST / HTTP/1.1\r\n\r\n", lambda: True, now, now + 60)
 
 
-async def test_what_expires_together_leaves_others_a_turn_in_between() -> None:
+async def test_exchanges_that_expire_together_leave_turns_for_others() -> None:
     pool, connection = Pool(default_tls(), DEFAULT_LIMITS), Mock(spec=Http1Connection)
     exchange: Exchange = asyncio.get_running_loop().create_future()
     for _ in range(5 * EXPIRED_AT_ONCE):
@@ -31,7 +31,7 @@ async def test_what_expires_together_leaves_others_a_turn_in_between() -> None:
     await pool.close()
 
 
-async def test_who_was_answered_before_its_turn_to_expire_does_not_end_the_next() -> None:
+async def test_an_exchange_answered_before_its_turn_to_expire_does_not_end_the_next() -> None:
     connection = Http1Connection(Mock(), asyncio.get_running_loop())
     ours, theirs = socket.socketpair()
     wire = Mock(**{"is_closing.return_value": False, "get_write_buffer_size.return_value": 0})

@@ -261,7 +261,7 @@ async def test_a_kept_connection_is_not_replaced_once_the_receiver_may_have_answ
     assert (receiver.connections, len(receiver.requests)) == (1, 2)
 
 
-async def test_what_the_guard_refuses_is_never_connected_to(
+async def test_an_address_that_the_guard_refuses_is_never_connected_to(
     make_transport: MakeTransport, receiver: Receiver
 ) -> None:
     names = Names(inside=["127.0.0.1"], mixed=["127.0.0.1", "10.0.0.1"])

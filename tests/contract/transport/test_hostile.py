@@ -192,7 +192,7 @@ HEADERS = [
 
 
 @pytest.mark.parametrize("table", [FRAMING, STATUS_LINES, HEADERS], ids=["framing", "status", "headers"])
-async def test_what_an_answer_comes_to_and_that_the_next_gets_its_own(
+async def test_each_answer_has_its_outcome_and_the_next_request_gets_its_own_answer(
     edge: Edge, table: list[tuple[bytes, tuple[str, Verdict]]]
 ) -> None:
     for data, expected in table:
@@ -240,7 +240,7 @@ async def test_no_time_that_a_receiver_names_holds_for_more_than_a_day(
     ],
     ids=["2 GB", "gzip", "chunks", "chunk header", "trailer", "header", "headers", "interim"],
 )  # fmt: skip
-async def test_what_has_no_end_takes_bounded_memory(
+async def test_an_endless_answer_takes_bounded_memory(
     edge: Edge, before: bytes, part: bytes, expected: tuple[str, Verdict]
 ) -> None:
     edge.first(partial(pours, before, part))

@@ -99,7 +99,7 @@ async def test_a_connection_in_use_is_not_idle(make_transport: MakeTransport, re
     assert receiver.connections == 1
 
 
-async def test_who_gives_up_in_line_leaves_its_turn_to_the_next(
+async def test_a_waiter_that_gives_up_leaves_its_turn_to_the_next(
     make_transport: MakeTransport, receiver: Receiver, stay: asyncio.Event
 ) -> None:
     async def slow(peer: Peer) -> None:
@@ -138,7 +138,7 @@ async def test_an_idle_connection_makes_room_for_another_receiver_of_the_host_th
     assert receiver.connections == 5
 
 
-async def test_who_rests_with_all_connections_of_a_host_makes_room_for_others_at_once(
+async def test_idle_connections_of_one_receiver_make_room_for_others_at_once(
     make_transport: MakeTransport, receiver: Receiver
 ) -> None:
     transport = make_transport(limits=ConnectionLimits(per_host_max=4))
@@ -189,7 +189,7 @@ async def test_a_dead_kept_connection_is_replaced_by_a_new_one_though_others_are
     assert receiver.connections == 4
 
 
-async def test_hundreds_that_hang_at_a_host_keep_nobody_from_it(
+async def test_hundreds_of_hanging_receivers_keep_no_other_from_their_host(
     make_transport: MakeTransport, receiver: Receiver, stay: asyncio.Event
 ) -> None:
     """Receivers that share a host share nothing else; one bound of many would hold the healthy ones up."""

@@ -90,7 +90,7 @@ async def test_a_name_without_addresses_is_an_error_of_the_system(
         await resolver.resolve(name)
 
 
-async def test_names_whose_servers_are_silent_hold_nobody_up_and_meet_the_deadline(
+async def test_names_with_silent_servers_delay_no_other_and_meet_the_deadline(
     server: NameServer, resolver: DnsResolver, make_transport: MakeTransport, receiver: Receiver
 ) -> None:
     server.names["hook.example"] = Records(HERE)
@@ -157,7 +157,7 @@ async def test_a_kept_connection_is_not_used_once_its_name_leads_elsewhere(
     assert (len(receiver.requests), len(elsewhere.requests)) == (2, 1)
 
 
-async def test_of_many_addresses_only_as_many_are_taken_as_show_that_there_are_too_many(
+async def test_of_many_addresses_one_more_than_the_limit_is_returned(
     server: NameServer, resolver: DnsResolver, make_transport: MakeTransport, receiver: Receiver
 ) -> None:
     server.names["many.example"] = Records(*(f"127.0.1.{number}" for number in range(70)))
@@ -212,7 +212,7 @@ async def test_the_event_loop_never_waits_for_the_lock_of_the_asker(
         await resolver.resolve("late.example")
 
 
-async def test_what_the_operator_denies_is_never_connected_to(
+async def test_a_network_that_the_operator_denies_is_never_connected_to(
     server: NameServer,
     resolver: DnsResolver,
     make_transport: MakeTransport,

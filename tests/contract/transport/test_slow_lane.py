@@ -89,7 +89,9 @@ async def test_half_of_the_connections_are_left_to_the_quick(transport: Transpor
     assert {answered(each).status for each in await asyncio.gather(*slow)} == {200}
 
 
-async def test_who_gets_no_turn_in_time_has_not_been_asked(transport: Transport, crowd: Crowd) -> None:
+async def test_a_receiver_that_gets_no_turn_in_time_has_not_been_asked(
+    transport: Transport, crowd: Crowd
+) -> None:
     holding = [asyncio.create_task(post_to(transport, crowd.url(path))) for path in SLOW[:2]]
     await until(lambda: crowd.held == 2)
     failure = failed(await post_to(transport, crowd.url(SLOW[2]), timeout_s=SOON_S))
@@ -104,7 +106,7 @@ async def test_who_gets_no_turn_in_time_has_not_been_asked(transport: Transport,
         assert isinstance(await each, Response)
 
 
-async def test_who_answers_quickly_is_no_longer_slow(transport: Transport, crowd: Crowd) -> None:
+async def test_a_target_that_answers_quickly_is_no_longer_slow(transport: Transport, crowd: Crowd) -> None:
     crowd.let_go()
     for path in SLOW[:4]:
         answered(await post_to(transport, crowd.url(path)))
@@ -115,7 +117,7 @@ async def test_who_answers_quickly_is_no_longer_slow(transport: Transport, crowd
     await asyncio.gather(*asked)
 
 
-def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_remembered_receivers_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bulkhead, "SLOW_TARGETS_MAX", 2)
     lane = SlowLane(ConnectionLimits())
     targets = [parse_target(f"https://example.com/{number}") for number in range(3)]

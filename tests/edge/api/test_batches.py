@@ -78,7 +78,7 @@ async def test_each_event_that_cannot_be_published_says_why_and_the_others_are(a
         (b" " * ((8 << 20) + 1), "application/json", 413, "too-large"),
     ],
 )
-async def test_what_is_no_batch_is_refused_as_a_whole(
+async def test_an_invalid_batch_is_refused_as_a_whole(
     api: Api, content: bytes, media: str, status: int, name: str
 ) -> None:
     async with await api.client() as client:

@@ -59,7 +59,7 @@ async def test_a_page_of_any_other_origin_gets_nothing(api: Api) -> None:
         assert [cors(each) for each in answers] == [{}, {}, {}]
 
 
-async def test_what_only_looks_like_a_preflight_is_answered_as_what_it_is(api: Api) -> None:
+async def test_a_request_that_only_looks_like_a_preflight_is_answered_normally(api: Api) -> None:
     async with await api.client() as client:
         problem(await client.options(EVENTS, headers={"origin": NAMED}), 405, "method-not-allowed")
         answer = await client.post(EVENTS, json={}, headers={"origin": NAMED} | PREFLIGHT)

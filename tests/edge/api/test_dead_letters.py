@@ -99,7 +99,7 @@ async def test_letters_are_sent_again_once_and_page_by_page(api: Api) -> None:
     assert await again(api) == ["e2", "e1", "e3", "e4", "e5"]
 
 
-async def test_what_cannot_be_sent_again_is_named_and_passed_over(api: Api) -> None:
+async def test_a_letter_that_cannot_be_sent_again_is_named_and_passed_over(api: Api) -> None:
     """Else a client that follows the cursor would never get past it."""
     position = await publish(api.js, api.names, "acme.billing", b"{}", {EVENT_ID: "gone"})
     await api.js.purge(api.names.deliveries, position + 1)
@@ -126,7 +126,7 @@ async def test_what_cannot_be_sent_again_is_named_and_passed_over(api: Api) -> N
         ({"since": "yesterday"}, "/since"),
     ],
 )
-async def test_what_is_wrong_with_a_redrive_is_pointed_at(api: Api, given: object, pointer: str) -> None:
+async def test_problems_of_a_redrive_have_pointers(api: Api, given: object, pointer: str) -> None:
     async with await keeper(api) as client:
         refused = await client.post(f"{LETTERS}/redrive", json=given)
     problem(refused, 422, "invalid")

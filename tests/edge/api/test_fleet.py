@@ -35,7 +35,7 @@ async def test_nodes_and_shards_are_seen(api: Api) -> None:
     ]
 
 
-async def test_what_is_unwell_is_listed(api: Api) -> None:
+async def test_unhealthy_receivers_are_listed(api: Api) -> None:
     """Also where this process knows nothing of the number of shards: the installation does."""
     await api.js.publish(api.names.receiver("acme.typo"), b'{"url": "nowhere"}')
     await put_receiver(api.js, api.names, disabled("acme.gone"))

@@ -26,7 +26,7 @@ async def test_a_token_comes_as_a_bearer_token_alone(api: Api, sent: str) -> Non
         assert (await client.post(EVENTS, headers={"authorization": f"bearer  {token}"})).status_code == 202
 
 
-async def test_who_knows_the_id_of_a_token_alone_gets_nothing(api: Api) -> None:
+async def test_the_id_of_a_token_alone_opens_nothing(api: Api) -> None:
     made = await api.token()
     async with api.client_with(f"ang_{made.id}_{'x' * 43}") as client:
         problem(await client.post(EVENTS), 401, "unauthorized")

@@ -195,7 +195,7 @@ async def test_a_body_that_is_too_large_is_refused_before_it_comes(api: Api, hea
         ("no header\r\n", 400),
     ],
 )
-async def test_what_is_no_decent_head_is_refused(api: Api, head: str, lines: str, status: int) -> None:
+async def test_an_invalid_head_is_refused(api: Api, head: str, lines: str, status: int) -> None:
     answer = await said(api, f"{head}{lines}\r\n".encode())
     assert answer.startswith(f"HTTP/1.1 {status} ".encode()), answer[:200]
     assert b"application/problem+json" in answer

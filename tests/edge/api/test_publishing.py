@@ -122,7 +122,7 @@ async def test_a_repeat_is_known_by_its_key(api: Api) -> None:
         ("/v1/tenants/acme/receivers/_events/events", {}, 404, HIDDEN),
     ],
 )
-async def test_what_cannot_be_published_is_refused(
+async def test_an_event_that_cannot_be_published_is_refused(
     api: Api, path: str, headers: dict[str, str], status: int, words: str
 ) -> None:
     async with await api.client() as client:
@@ -131,7 +131,7 @@ async def test_what_cannot_be_published_is_refused(
     assert await api.stored(api.names.events) == []
 
 
-async def test_what_is_no_trace_is_not_passed_on(api: Api) -> None:
+async def test_an_invalid_trace_is_not_passed_on(api: Api) -> None:
     async with await api.client() as client:
         for trace in ({"traceparent": "x", "tracestate": "a=b"}, {"tracestate": "a=b"}):
             assert (await client.post(EVENTS, headers=trace)).status_code == 202

@@ -77,7 +77,7 @@ async def test_a_condition_keeps_what_another_client_changed(api: Api) -> None:
     assert "paused" not in await in_bucket(api)
 
 
-async def test_what_would_be_lost_needs_a_condition(api: Api) -> None:
+async def test_a_put_that_would_lose_members_needs_a_condition(api: Api) -> None:
     await api.receiver("acme.billing", rate="10/second", secrets=[SECRET], retry={"base_s": 1})
     async with await manager(api) as client:
         refused = await client.put(BILLING, json={"url": URL})

@@ -204,7 +204,7 @@ async def test_a_look_back_at_the_state(
         "state?at=2026-01-01T00:00:00Z&health=true",
     ],
 )  # fmt: skip
-async def test_what_cannot_be_asked_is_told(reader: httpx.AsyncClient, wrong: str) -> None:
+async def test_an_invalid_question_is_refused_with_the_reason(reader: httpx.AsyncClient, wrong: str) -> None:
     answer = await reader.get(f"{AT}/{wrong}")
     problem(answer, 422, "invalid")
     assert answer.json()["errors"][0]["parameter"] in wrong

@@ -163,7 +163,7 @@ async def _flush_all(pen: Pen, numbers: range) -> None:
         await pen.flush(delivered(number))
 
 
-async def test_what_is_purged_is_told_as_missed(api: Api, pen: Pen) -> None:
+async def test_purged_facts_are_reported_as_missed(api: Api, pen: Pen) -> None:
     begin = await pen.flush(delivered(1))
     last = await pen.flush(delivered(2))
     await pen.flush(delivered(3))
@@ -388,7 +388,9 @@ async def test_a_server_that_stops_ends_its_streams_in_order(api: Api) -> None:
     ("after", "query"),
     [("x", {}), ("7", {}), ("", {"type": "a..b"}), ("", {"receiver": "a.b"}), ("", {"receiver": "*"})],
 )
-async def test_what_cannot_be_followed_is_refused(api: Api, after: str, query: dict[str, str]) -> None:
+async def test_a_filter_that_cannot_be_followed_is_refused(
+    api: Api, after: str, query: dict[str, str]
+) -> None:
     async with await api.client("acme", ["read"]) as client:
         headers = {"last-event-id": after} if after else {}
         problem(await client.get(TAIL, params=query, headers=headers), 422, "invalid")

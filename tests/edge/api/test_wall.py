@@ -156,7 +156,7 @@ async def test_each_operation_shows_an_example_of_each_answer_and_body(api: Api)
         assert all(media["examples"] for media in body["content"].values()), (method, path)
 
 
-async def test_what_needs_no_token_tells_nothing(api: Api) -> None:
+async def test_routes_without_a_token_reveal_nothing(api: Api) -> None:
     async with httpx.AsyncClient(base_url=api.url) as client:
         for path in ("/healthz", "/readyz"):
             answer = await client.get(path)

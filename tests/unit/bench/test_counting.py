@@ -21,7 +21,7 @@ def test_calls_into_c_count_for_who_makes_them() -> None:
     assert not any("len" in name for name in counts)
 
 
-def test_what_grew_is_told_the_worst_first() -> None:
+def test_functions_with_more_calls_are_listed_the_worst_first() -> None:
     before = Calls({"Actor.wake": 1.0, "Lease.valid": 2.0, "sign": 4.0})
     now = Calls({"Actor.wake": 1.5, "Lease.valid": 5.0, "sign": 2.0, "higher": 0.75})
     assert now.whole == 9.25

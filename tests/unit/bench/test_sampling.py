@@ -24,7 +24,7 @@ def test_the_innermost_function_that_has_a_part_decides(stack: list[str], part: 
     assert part_of(stack) == part
 
 
-def test_what_precedes_the_event_loop_does_not_count() -> None:
+def test_work_before_the_event_loop_does_not_count() -> None:
     samples = Samples()
     samples.add(sys._getframe())
     assert samples.counts == [{}, {}, {}]

@@ -26,7 +26,7 @@ def test_a_repeat_is_no_delivery() -> None:
     assert (report.deliveries, report.repeats, report.disordered) == (3, 2, 0)
 
 
-def test_what_overtakes_is_out_of_order() -> None:
+def test_an_event_that_overtakes_is_out_of_order() -> None:
     assert counted(1, 3).arrivals.report().disordered == 1
 
 

@@ -87,7 +87,7 @@ def test_the_bound_of_interim_answers_is_exact(over: int) -> None:
 
 @pytest.mark.parametrize("size", [0, BODY_MAX - 1, BODY_MAX, BODY_MAX + 1, 3 * BODY_MAX])
 @pytest.mark.parametrize("read", [1000, 1 << 20])
-def test_of_a_body_its_bound_is_kept(size: int, read: int) -> None:
+def test_a_body_is_kept_up_to_its_bound(size: int, read: int) -> None:
     data = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (size, b"x" * size)
     answer = fed(*(data[i : i + read] for i in range(0, len(data), read)))
     assert answer.over

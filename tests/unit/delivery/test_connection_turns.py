@@ -43,7 +43,7 @@ def test_a_receivers_turn_comes_though_other_tenants_come_and_go() -> None:
     assert emptied(line) == [0, 10, 2, 11, 1, 12, 13]
 
 
-def test_who_leaves_without_a_turn_changes_nobody_elses() -> None:
+def test_a_waiter_that_leaves_without_a_turn_changes_no_other_turn() -> None:
     line = filled("a.1", "a.2", "b.1", "a.1", "c.1")
     line.remove("a.1", 0)
     line.remove("b.1", 2)

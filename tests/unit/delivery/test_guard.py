@@ -221,7 +221,7 @@ def test_a_name_is_believed_as_long_as_its_answer_is_valid_and_no_longer(
         assert guard.known(target, earliest + kept_s * 0.99) is not None
 
 
-def test_who_gives_up_waiting_for_a_name_takes_nobody_along() -> None:
+def test_a_caller_that_gives_up_waiting_for_a_name_cancels_no_other() -> None:
     async def ask() -> None:
         guard = Guard(resolver=Names(hook=["1.1.1.1"]))
         target = parse_target("https://hook/")
@@ -269,7 +269,7 @@ async def test_names_of_one_tenant_wait_for_each_other_and_hold_no_other_tenant_
 
 
 @in_virtual_time
-async def test_whoever_was_answered_gives_its_turn_back_at_once() -> None:
+async def test_an_answered_name_gives_its_turn_back_at_once() -> None:
     names = Names()
     names.names = {f"n{number}": ["1.1.1.1"] for number in range(3 * LOOKUPS_MAX)}
     guard = Guard(resolver=names)

@@ -75,7 +75,7 @@ def usable(*wires: Wire) -> list[bool]:
     return [wire.usable for wire in wires]
 
 
-async def test_nobody_who_comes_in_between_takes_the_room_of_who_was_called() -> None:
+async def test_a_newer_attempt_cannot_take_the_room_of_the_one_that_was_called() -> None:
     world = World(ConnectionLimits(connections_max=1))
     held = (await world.ask("acme.one")).result()
     waiting = await world.ask("acme.two")
@@ -88,7 +88,7 @@ async def test_nobody_who_comes_in_between_takes_the_room_of_who_was_called() ->
     assert late.done()
 
 
-async def test_nobody_who_comes_in_between_takes_the_connection_of_who_was_called() -> None:
+async def test_a_newer_attempt_cannot_take_the_connection_of_the_one_that_was_called() -> None:
     world = World(ConnectionLimits(per_host_max=1))
     held = (await world.ask("acme.one")).result()
     waiting = await world.ask("acme.one")
@@ -123,7 +123,7 @@ async def test_a_connection_is_not_closed_for_who_gets_the_room_of_another() -> 
         assert asked.done()
 
 
-async def test_of_what_rests_the_one_that_rests_longest_is_closed_wherever_it_is() -> None:
+async def test_the_longest_idle_connection_is_closed_wherever_it_leads() -> None:
     world = World(ConnectionLimits(connections_max=3, per_host_max=2))
     first, second, third = [
         (await world.ask(name, host)).result()
@@ -139,7 +139,7 @@ async def test_of_what_rests_the_one_that_rests_longest_is_closed_wherever_it_is
     assert usable(second, first) == [False, True]
 
 
-async def test_who_is_called_and_gives_up_in_the_same_moment_passes_it_on() -> None:
+async def test_a_waiter_that_gives_up_when_it_is_called_passes_its_turn_on() -> None:
     world = World(ConnectionLimits(connections_max=1))
     held = (await world.ask("acme.one")).result()
     given_up, waiting, own, last = [

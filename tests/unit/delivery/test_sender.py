@@ -172,7 +172,7 @@ def test_a_ping_has_no_sequence_and_nothing_signed_over_one() -> None:
     assert "webhook-signature" in headers
 
 
-def test_what_the_producer_said_is_passed_on() -> None:
+def test_the_producers_headers_are_passed_on() -> None:
     parent = f"00-{TRACE}-b7ad6b7169203331-00"
     headers = Post().headers(
         event(again="replay-1", content_type="text/plain", traceparent=parent, tracestate="a=b")
@@ -227,7 +227,7 @@ def test_a_new_configuration_takes_effect_with_the_next_attempt() -> None:
     assert post.wire.requests[-1].target.host == "other.example"
 
 
-def test_what_is_prepared_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_prepared_receivers_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sender, "PREPARED_MAX", 2)
     post = Post()
     for name in ("a", "b", "c", "b", "a"):

@@ -94,7 +94,7 @@ def test_a_url_is_read_in_one_way(url: str, target: Target) -> None:
 
 
 @pytest.mark.parametrize(("url", "remedy"), REFUSED)
-def test_what_has_two_readings_or_none_is_refused_with_a_remedy(url: str, remedy: str) -> None:
+def test_a_url_with_two_readings_or_none_is_refused_with_a_remedy(url: str, remedy: str) -> None:
     with pytest.raises(InvalidTarget, match=remedy) as caught:
         parse_target(url)
     assert str(caught.value).startswith("url: ")
@@ -105,7 +105,7 @@ def test_what_has_two_readings_or_none_is_refused_with_a_remedy(url: str, remedy
     "url",
     ["https://user:hush@ex℀mple.com/", "https://host:hush/", "https://[hush]/", "https://hush\u200bü..b/"],
 )
-def test_what_is_wrong_is_told_without_a_word_of_the_url(url: str) -> None:
+def test_a_problem_is_reported_without_quoting_the_url(url: str) -> None:
     with pytest.raises(InvalidTarget) as caught:
         parse_target(url)
     assert "hush" not in str(caught.value)

@@ -22,7 +22,7 @@ def written(*facts: AnyFact, unclean: Unclean | None = None) -> bytes:
     )  # fmt: skip
 
 
-def test_what_is_written_is_read() -> None:
+def test_a_written_flush_is_read_back_as_it_was() -> None:
     facts = (
         Delivered(
             receiver="acme.billing",
@@ -60,7 +60,7 @@ def test_it_is_the_json_that_others_follow() -> None:
     assert list(flush) == ["v", "node", "epoch", "flush", "floor", "at", "facts"]
 
 
-def test_what_newer_versions_add_to_a_known_fact_is_passed_over() -> None:
+def test_members_that_newer_versions_add_to_a_fact_are_ignored() -> None:
     data = written(Repeated(receiver="acme.billing", position=7)).replace(
         b'"position":7', b'"position":7,"x":1'
     )
@@ -87,7 +87,7 @@ def test_an_unknown_kind_of_fact_is_newer() -> None:
     written(Repeated(receiver="a.b", position=1)).replace(b'"position":1', b'"position":"1"'),
     written(Repeated(receiver="a.b", position=1)).replace(b'"fact":"repeated",', b""),
 ])  # fmt: skip
-def test_what_is_no_flush_is_not_ours(data: bytes) -> None:
+def test_a_message_that_is_not_a_flush_is_not_ours(data: bytes) -> None:
     with pytest.raises(NotOurs, match=f"{WHERE} was not written by Angarium"):
         decode_flush(data, WHERE)
 

@@ -35,12 +35,12 @@ async def test_the_messages_before_a_hole_are_taken_first() -> None:
     assert await reader([5, 6, 8], [5, 6, 7, 8]).read(4) == [message(5), message(6)]
 
 
-async def test_what_the_leader_has_is_no_gap() -> None:
+async def test_a_message_that_the_leader_has_is_no_gap() -> None:
     assert await reader([8], [7, 8]).read(6) == [message(7)]
     assert await reader([], [7, 8]).read(6) == [message(7)]
 
 
-async def test_what_the_leader_has_not_is_a_gap_up_to_the_next() -> None:
+async def test_messages_that_the_leader_lacks_are_a_gap_up_to_the_next() -> None:
     assert await reader([9], [9]).read(6) == Gap(7, 8, 9.0)
     assert await reader([], [9]).read(6) == Gap(7, 8, 9.0)
 

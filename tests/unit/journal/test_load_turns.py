@@ -27,7 +27,7 @@ async def test_no_more_than_there_are_places() -> None:
     assert came == [1.0, 2.0, 3.0]
 
 
-async def test_who_is_due_first_comes_first_whenever_he_came() -> None:
+async def test_the_caller_that_is_due_first_comes_first_whenever_it_came() -> None:
     turns, came, done = LoadTurns(1), list[float](), asyncio.Event()
     async with asyncio.TaskGroup() as tasks:
         for due in (5.0, 9.0, float("inf"), 3.0, 0.0, 3.0):
@@ -37,7 +37,7 @@ async def test_who_is_due_first_comes_first_whenever_he_came() -> None:
     assert came == [5.0, 0.0, 3.0, 3.0, 9.0, float("inf")]
 
 
-async def test_whoever_gives_up_takes_no_place_along() -> None:
+async def test_a_waiter_that_gives_up_takes_no_place() -> None:
     turns, came, done = LoadTurns(1), list[float](), asyncio.Event()
     first = asyncio.create_task(hold(turns, 1.0, came, done))
     second = asyncio.create_task(hold(turns, 2.0, came, done))

@@ -19,7 +19,7 @@ def stored(listed: ParkedList, sequence: int) -> list[Part]:
     return [msgspec.json.decode(listed.encode(number, sequence), type=Part) for number in range(count)]
 
 
-def test_who_is_parked_is_listed_and_who_is_not_is_not() -> None:
+def test_parked_receivers_are_listed_and_others_are_not() -> None:
     listed = ParkedList()
     listed.update([state("acme.a", 5.0), state("acme.b"), state("acme.c", is_parked=False)])
     assert listed.receivers() == {"acme.a": 5.0, "acme.b": 0.0}
@@ -50,7 +50,7 @@ def test_a_wake_up_that_hardly_moves_changes_nothing() -> None:
     assert listed.changed
 
 
-def test_what_was_read_goes_on_as_it_was() -> None:
+def test_a_list_that_was_read_is_written_unchanged() -> None:
     before = ParkedList()
     before.update(state(f"acme.r{number}", float(number)) for number in range(1000))
     parts = stored(before, 7)
@@ -63,7 +63,7 @@ def test_what_was_read_goes_on_as_it_was() -> None:
     assert after.changed == {len(parts) - 1}
 
 
-def test_whoever_is_read_twice_stays_in_one_part() -> None:
+def test_a_receiver_that_is_read_twice_stays_in_one_part() -> None:
     """A write moved him, and was never finished."""
     listed = ParkedList()
     old = Part(as_of=7, receivers={"acme.a": 4.0, "acme.b": None})

@@ -100,7 +100,7 @@ FAST, SLOW = Limit(1.0, 10), Limit(1 / 60, 10)
         (Bucket(4.0, T0 - 365, 6), Unclean(7, 9, T0), True, SLOW, 5.0),
     ],
 )  # fmt: skip
-def test_what_an_owner_starts_with(
+def test_an_owner_starts_with_this_bucket(
     recorded: Bucket, unclean: Unclean | None, unsettled: bool, limit: Limit, tokens: float
 ) -> None:
     inherited = inherit(recorded, limit, epoch=7, claimed_at=T0, unclean=unclean, unsettled=unsettled)

@@ -119,7 +119,7 @@ def test_a_fold_that_breaks_a_rule_is_found(after: State, breach: Breach) -> Non
         (STATE, f.Repaired(receiver=RECEIVER, at=NOW, position=5, next_sequence=600, dropped=(9,))),
     ],
 )
-def test_what_may_happen_breaks_none(before: State, fact: f.Fact) -> None:
+def test_allowed_courses_break_no_invariant(before: State, fact: f.Fact) -> None:
     assert check(before, fact, evolve(before, fact)) is None
 
 
@@ -129,7 +129,7 @@ def test_only_a_repair_goes_back_and_it_gives_no_number_twice() -> None:
     assert check(QUIET, back, again) is Breach.FRONTIER
 
 
-def test_whoever_folds_is_told_receiver_fact_and_rule_and_nothing_of_an_event() -> None:
+def test_a_breach_names_receiver_fact_and_rule_and_shows_no_event() -> None:
     fact = delivered(numbered(10, 9, again="hidden"))
     with pytest.raises(InvariantBroken) as caught:
         evolve_checked(QUIET, fact)

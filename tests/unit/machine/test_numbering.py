@@ -88,7 +88,7 @@ def test_the_packed_window_is_a_set_of_the_last_ids(
 
 
 @given(st.lists(NAMES, max_size=40), st.integers(0, 40))
-def test_whoever_folds_a_part_of_it_goes_on_alike(names: list[str], cut: int) -> None:
+def test_every_reader_of_a_part_of_the_journal_gives_the_same_numbers(names: list[str], cut: int) -> None:
     """A snapshot in between, by way of JSON, changes nothing."""
 
     def fold(frontier: Frontier, part: Iterator[tuple[int, str]]) -> Frontier:
@@ -131,7 +131,7 @@ def test_the_highest_source_never_falls() -> None:
     assert frontier.source == 7
 
 
-def test_what_is_sent_again_is_another_event_once() -> None:
+def test_an_event_that_is_sent_again_counts_as_another_event_once() -> None:
     frontier = number(Frontier(), Numbered(sequence=1, position=1, id="a", stored_at=0.0))
     assert is_repeat(frontier, event(2, "a"))
     assert not is_repeat(frontier, event(2, "a", again="r1"))

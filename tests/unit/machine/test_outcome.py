@@ -83,7 +83,7 @@ def test_no_answer_is_retried_whatever_it_began_with() -> None:
         (200, "30", Verdict.DELIVERED), (410, "30", Verdict.GONE), (400, "30", Verdict.REJECTED),
     ],
 )  # fmt: skip
-def test_only_429_and_503_may_ask_for_peace(status: int, retry_after: str, verdict: Verdict) -> None:
+def test_only_429_and_503_can_ask_for_a_pause(status: int, retry_after: str, verdict: Verdict) -> None:
     assert judge(answer(status, retry_after=retry_after), NOW) is verdict
 
 
@@ -141,7 +141,7 @@ def test_seconds_need_no_date() -> None:
     assert retry_after_s(answer(retry_after="60", date=http_date(NOW - DAY_S)), NOW) == 60
 
 
-def test_of_two_headers_the_first_counts() -> None:
+def test_the_first_of_two_headers_counts() -> None:
     headers = (("retry-after", "10"), ("retry-after", "99"))
     assert retry_after_s(Answered(status=429, latency_ms=1.0, headers=headers), NOW) == 10
 

@@ -248,7 +248,7 @@ def test_an_outcome_of_an_event_that_was_given_up_meanwhile_tells_of_the_receive
     assert (actor.state.frontier, actor.state.counters.delivered) == (frontier, 0)
 
 
-def test_what_is_gone_from_the_stream_leaves_a_gap() -> None:
+def test_events_that_are_gone_from_the_stream_leave_a_gap() -> None:
     actor = Actor()
     actor.ends(event(5), answer(500))
     assert only(actor.do(c.MissEvents(5, 5))).next_sequence == 2
@@ -473,7 +473,7 @@ def test_retry_and_offline_are_the_policies_of_now() -> None:
     assert actor.step(NOW, head=event(5)) == given_up("attempts", event(5))
 
 
-def test_who_is_gone_or_never_was_is_remembered_as_long_as_its_events_may_be_there() -> None:
+def test_a_removed_or_unknown_receiver_is_remembered_while_its_events_may_exist() -> None:
     gone, unknown, there = Actor(), Actor(opened=False), Actor()
     gone.ends(event(5), answer(200))
     gone.do(c.RemoveReceiver(9, 0))

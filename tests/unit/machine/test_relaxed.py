@@ -43,7 +43,7 @@ def with_open(given: Policy, *due_at: float) -> Actor:
 # ---- the machine: going wide
 
 
-def test_up_to_concurrency_are_in_flight() -> None:
+def test_a_relaxed_receiver_has_up_to_concurrency_attempts_in_flight() -> None:
     actor = Actor(wide(concurrency=3))
     for position in (1, 2, 3):
         step = actor.step(head=event(position), in_flight=range(1, position))
@@ -77,7 +77,7 @@ def test_numbers_are_those_of_strict_order_whatever_comes_back_first() -> None:
     assert widely.state.settled_sequence == len(numbers)
 
 
-def test_every_number_is_on_record_before_whatever_comes_of_a_later_one() -> None:
+def test_every_number_is_recorded_before_any_result_of_a_later_event() -> None:
     """Any owner that folds a part of the journal gives the rest the same numbers."""
     actor = Actor(wide())
     for position in (1, 2):
@@ -89,7 +89,7 @@ def test_every_number_is_on_record_before_whatever_comes_of_a_later_one() -> Non
     assert [each.position for each in actor.state.open] == [1]
 
 
-def test_at_most_256_are_open() -> None:
+def test_a_relaxed_receiver_has_at_most_256_open_events() -> None:
     actor = with_open(wide(concurrency=256), *[NOW + 60] * 256)
     head = event(999)
     assert actor.step(head=head) == s.WaitUntil(NOW + 60, Rule.RETRYING)
@@ -100,7 +100,7 @@ def test_at_most_256_are_open() -> None:
 # ---- the machine: each with its own patience
 
 
-def test_what_is_due_goes_before_what_is_new_and_what_waits_holds_nobody_back() -> None:
+def test_due_events_go_before_new_ones_and_waiting_ones_hold_nobody_back() -> None:
     actor = with_open(wide(), NOW + 60, NOW + 1, NOW + 30)
     held = {position: event(position) for position in (1, 2, 3)}
     assert actor.step(head=event(9), held=held) == s.Post(event(9), 4, 1, free=True, accepted=True)
@@ -145,7 +145,7 @@ def test_a_slow_attempt_on_record_is_the_next_one_made() -> None:
 # ---- the machine: the receiver as a whole
 
 
-def test_after_five_failures_in_a_row_the_receiver_is_left_alone_and_comes_back_through_one() -> None:
+def test_five_failures_in_a_row_pause_the_receiver_which_then_gets_one_attempt() -> None:
     actor = with_open(wide(), *[NOW] * 9)
     held = {position: event(position) for position in range(1, 10)}
     for position in range(1, FAILURES_IN_A_ROW_MAX + 1):
@@ -164,7 +164,7 @@ def test_after_five_failures_in_a_row_the_receiver_is_left_alone_and_comes_back_
     assert isinstance(actor.step(until, held=held, in_flight=(7,)), s.Post)
 
 
-def test_what_was_on_its_way_when_the_receiver_was_left_alone_says_nothing_new() -> None:
+def test_an_attempt_under_way_when_the_backoff_began_changes_nothing() -> None:
     """Or a receiver with 256 attempts in flight would be away for the longest time after one bad second."""
     actor = with_open(wide(concurrency=256, retry=Retry(base_s=2, cap_s=3600)), *[NOW] * 100)
     for position in range(1, 100):
@@ -209,7 +209,7 @@ def test_resume_and_another_url_end_the_receivers_backoff(how: str) -> None:
 # ---- the machine: another order while work is under way
 
 
-def test_strict_again_it_ends_what_is_open_one_by_one_in_order() -> None:
+def test_a_receiver_that_is_strict_again_finishes_open_events_one_by_one_in_order() -> None:
     actor = with_open(wide(), NOW + 5, NOW, NOW)
     held = {position: event(position) for position in (1, 2, 3)}
     actor.policy = policy()
@@ -255,7 +255,7 @@ async def test_it_goes_as_wide_as_it_may_and_all_is_recorded_and_acked() -> None
 
 
 @in_virtual_time
-async def test_one_event_that_fails_for_long_stops_nobody_and_costs_one_open_entry() -> None:
+async def test_an_event_that_fails_for_long_stops_no_other_and_costs_one_open_entry() -> None:
     world = relaxed(retry=Retry(base_s=2, cap_s=300, max_age_s=2 * HOUR_S))
     world.sender.reply = failing(1)
     world.publish(10)
@@ -304,7 +304,7 @@ async def test_parking_with_events_open_and_in_flight_loses_and_repeats_nothing(
 
 
 @in_virtual_time
-async def test_a_receiver_that_is_down_is_left_alone_and_comes_back_through_a_single_attempt() -> None:
+async def test_a_receiver_that_is_down_gets_a_pause_and_then_a_single_attempt() -> None:
     world = relaxed(concurrency=8, retry=Retry(base_s=20, cap_s=20))
     world.sender.latency_s = 0.1
     up = False
@@ -406,7 +406,7 @@ async def test_from_strict_to_relaxed_and_back_while_work_is_under_way() -> None
 
 
 @in_virtual_time
-async def test_what_is_removed_leaves_memory_with_all_that_was_open() -> None:
+async def test_a_removed_receiver_leaves_memory_with_its_open_events() -> None:
     world = relaxed(retry=Retry(base_s=1.5, cap_s=1.5))
     world.sender.reply = lambda _: answer(400)
     world.publish(4)

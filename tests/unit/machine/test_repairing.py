@@ -33,7 +33,7 @@ def repaired(state: State, position: int) -> Repaired | None:
     return repair(state, position=position, gap=512, at=9.0, epoch=7)
 
 
-def test_what_lies_beyond_is_dropped_on_record_and_read_again() -> None:
+def test_events_beyond_are_dropped_with_a_record_and_read_again() -> None:
     fact = repaired(STATE, 50)
     assert fact is not None
     assert (fact.position, fact.next_sequence, fact.dropped) == (50, 533, (59, 60))
@@ -57,7 +57,7 @@ def test_a_second_time_changes_nothing_but_the_numbers() -> None:
     assert (twice.frontier.position, twice.frontier.sequence) == (50, 1044)
 
 
-def test_who_knows_nothing_beyond_gets_a_gap_since_something_may_be_unrecorded() -> None:
+def test_an_actor_at_its_end_gets_a_gap_since_numbers_may_be_unrecorded() -> None:
     fact = repaired(STATE, 60)
     assert fact is not None
     assert evolve(STATE, fact).frontier == replace(STATE.frontier, sequence=532)
@@ -71,7 +71,7 @@ def test_a_frontier_that_lies_before_stays_there() -> None:
     assert evolve(replace(STATE, frontier=Frontier(position=30, sequence=8)), fact).frontier.position == 30
 
 
-def test_what_was_open_and_lost_was_not_given_and_may_come_again() -> None:
+def test_open_events_that_were_lost_do_not_count_as_delivered_and_may_come_again() -> None:
     state = State(receiver="a.b", opened=True)
     given = [Numbered(sequence=n, position=n, id=f"e{n}", stored_at=1.0, source=n + 30) for n in range(1, 4)]
     state = evolve(state, Delivered(receiver="a.b", events=tuple(given[:1]), at=1.0, attempt=1))

@@ -48,7 +48,7 @@ def test_the_head_is_posted_under_the_next_number() -> None:
     assert actor.step(head=event(9)) == s.Post(event(9), 2, 1, free=True)
 
 
-def test_strict_order_has_one_attempt_in_flight() -> None:
+def test_a_strict_receiver_has_at_most_one_attempt_in_flight() -> None:
     assert Actor().step(head=event(9), in_flight=(5,)) == s.Rest(Rule.IN_FLIGHT)
 
 
@@ -62,7 +62,7 @@ def test_an_event_that_failed_comes_before_the_next_one() -> None:
     assert actor.step(NOW + 1) == s.Fetch(5)
 
 
-def test_what_is_to_be_confirmed_first_holds_everything_up() -> None:
+def test_a_fact_that_must_be_confirmed_first_holds_everything_up() -> None:
     """The actor says `unconfirmed` for every fact but a few: only after a 2xx may the next event hurry on."""
     assert Actor().step(head=event(9), unconfirmed=True) == s.Rest(Rule.UNCONFIRMED)
 
@@ -115,7 +115,7 @@ def test_an_event_expires_while_it_waits_for_a_token() -> None:
 
 
 @pytest.mark.parametrize("holding", [True, False])
-def test_who_is_held_back_for_long_drops_what_it_has_in_memory(holding: bool) -> None:
+def test_a_receiver_that_is_held_back_for_long_drops_its_events_from_memory(holding: bool) -> None:
     for wait_s, step in (
         (PARK_AFTER_S, s.WaitUntil(NOW + PARK_AFTER_S, Rule.THROTTLED)),
         (PARK_AFTER_S + 0.1, s.Park(Rule.THROTTLED)),
@@ -154,13 +154,13 @@ def test_backoff_and_throttling_both_have_to_end() -> None:
 
 
 @pytest.mark.parametrize("given", [policy(), PAUSED], ids=["active", "paused"])
-def test_what_is_too_old_is_given_up_also_while_paused(given: Policy) -> None:
+def test_an_expired_event_is_given_up_even_while_paused(given: Policy) -> None:
     actor = Actor(given)
     assert actor.step(NOW + MAX_AGE_S, head=EVENT) == given_up("expired", EVENT)
     assert not isinstance(actor.step(NOW + MAX_AGE_S - 1, head=EVENT), c.GiveUpEvents)
 
 
-def test_what_comes_of_age_in_the_stream_is_read_to_be_given_up() -> None:
+def test_an_event_that_expires_in_the_stream_is_read_and_given_up() -> None:
     actor = changed(Actor(PAUSED), parked=True, waiting_since=NOW)
     assert actor.step(NOW + MAX_AGE_S, read_to=4, seen=9) == s.Read(4)
     actor = changed(failed(PAUSED), parked=True)
@@ -254,7 +254,7 @@ def test_without_a_configuration_the_leader_is_asked_about_what_waits() -> None:
     assert actor.step(head=broken) == c.RefuseEvent(broken, "malformed")
 
 
-def test_what_waits_in_the_stream_for_an_unknown_receiver_is_read_to_be_refused() -> None:
+def test_events_of_an_unknown_receiver_in_the_stream_are_read_and_refused() -> None:
     actor = changed(Actor(opened=False), parked=True)
     actor.policy = None
     assert actor.step(read_to=5, seen=9) == s.Read(5)

@@ -223,7 +223,7 @@ def found(positions: list[int], gone: tuple[int, int] | None = None) -> Found:
         ([8], True, 7, found([], (4, 7)), 3),
     ],
 )
-def test_what_is_new_and_what_is_gone(
+def test_a_read_finds_new_events_and_missing_ones(
     positions: list[int], complete: bool, known: int, expected: Found, read_to: int
 ) -> None:
     cursor = Cursor()
@@ -243,7 +243,7 @@ def counting(left: int) -> Cursor:
     return cursor
 
 
-def test_what_was_read_while_it_was_counted_is_left_no_more() -> None:
+def test_events_read_during_a_count_are_no_longer_left() -> None:
     cursor = counting(5)
     cursor.read([event(1), event(2)], complete=False, reach=5, known=0)
     cursor.count(5, 5, sweeps=0, taken=0)
@@ -258,7 +258,7 @@ def test_a_count_that_was_overtaken_by_a_whole_read_says_nothing() -> None:
     assert cursor.left == 0
 
 
-def test_what_comes_up_to_the_end_of_a_count_may_be_in_it() -> None:
+def test_events_up_to_the_end_of_a_count_may_be_in_it() -> None:
     cursor = counting(5)
     cursor.count(7, 9, sweeps=0, taken=0)
     cursor.left_behind(8, 0)
@@ -274,7 +274,7 @@ def test_while_a_read_is_under_way_nothing_overtakes_what_it_may_find() -> None:
     assert not cursor.is_read_up
 
 
-def test_what_lies_beyond_the_discarded_is_uncounted_and_told() -> None:
+def test_events_beyond_the_discarded_ones_are_uncounted_and_reported() -> None:
     cursor = counting(9)
     cursor.count(4, 9, sweeps=0, taken=0)
     assert cursor.discarded(5)

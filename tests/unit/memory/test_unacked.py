@@ -147,7 +147,7 @@ def test_a_stream_without_messages_has_the_floor_that_it_began_with() -> None:
     assert Bindings(7).floor(0) == 7
 
 
-def test_who_is_overdue_is_told_oldest_first_and_only_while_it_holds_a_message() -> None:
+def test_overdue_receivers_are_listed_oldest_first_while_they_hold_a_message() -> None:
     bindings = Bindings(0)
     held = [bindings.bind(n, f"a.{n}", f"r{n}", float(n)) for n in range(1, 5)]
     assert list(bindings.overdue(4.0)) == ["a.1", "a.2", "a.3"]
@@ -157,7 +157,7 @@ def test_who_is_overdue_is_told_oldest_first_and_only_while_it_holds_a_message()
     assert list(bindings.overdue(9.0)) == ["a.3", "a.4"]
 
 
-def test_what_is_released_takes_no_memory_until_the_next_flush() -> None:
+def test_released_messages_take_no_memory_until_the_next_flush() -> None:
     """A flood for a parked receiver brings about no fact, and so no flush."""
     bindings = Bindings(0)
     for position in range(1, 1001):

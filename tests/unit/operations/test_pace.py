@@ -57,12 +57,14 @@ def policy(rate: float | None = None, order: str = "strict") -> Policy:
         ("node", Counts(), "active", None),
     ],
 )
-def test_what_limits_a_backlog(limited_by: Limit, counts: Counts, phase: Phase, of: Policy | None) -> None:
+def test_each_backlog_has_its_limit(
+    limited_by: Limit, counts: Counts, phase: Phase, of: Policy | None
+) -> None:
     found = pace(counts, SPAN_S, arrived=0, waiting=100, oldest_s=60.0, phase=phase, policy=of)
     assert found.limited_by == limited_by
 
 
-def test_what_is_on_its_way_is_limited_by_nothing() -> None:
+def test_a_backlog_that_is_simply_on_its_way_has_no_limit() -> None:
     found = pace(Counts(), SPAN_S, arrived=None, waiting=3, oldest_s=0.5, phase="active", policy=policy())
     assert found.limited_by is None
     nothing = pace(Counts(), SPAN_S, arrived=None, waiting=0, oldest_s=0.0, phase="paused", policy=policy())

@@ -69,7 +69,7 @@ def test_each_change_in_words(before: dict[str, Any], after: dict[str, Any], cha
         ({"secrets": []}, {}),
     ],
 )
-def test_what_means_the_same_is_no_change(before: dict[str, Any], after: dict[str, Any]) -> None:
+def test_an_equivalent_value_is_no_change(before: dict[str, Any], after: dict[str, Any]) -> None:
     assert told(before, after) == told(after, before) == []
 
 
@@ -97,7 +97,7 @@ HEADERS = st.dictionaries(st.text("xyz", min_size=1, max_size=3), st.text("ab", 
 
 
 @given(secrets=SECRETS, headers=HEADERS)
-def test_what_is_shown_can_be_put_again(secrets: list[str], headers: dict[str, str]) -> None:
+def test_a_shown_configuration_can_be_put_again(secrets: list[str], headers: dict[str, str]) -> None:
     stored = URL | {"secrets": secrets, "headers": headers}
     shown = json.loads(json.dumps(masked(stored)))
     assert all(each == HIDDEN for each in [*shown["secrets"], *shown["headers"].values()])

@@ -41,7 +41,7 @@ def test_an_attempt_counts_by_what_came_back(outcome: Outcome, status: str, arri
     assert (sum(totals.arrival_s.counts), totals.arrival_s.sum) == (arrived, 3.0 * arrived)
 
 
-def test_what_was_not_sent_took_no_time() -> None:
+def test_an_attempt_that_was_not_sent_took_no_time() -> None:
     totals = DeliveryTotals()
     totals.ended(NotSent(why="the lease is over"), 3.0)
     assert totals.attempts == {"not_sent": 1}

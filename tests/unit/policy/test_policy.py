@@ -77,7 +77,7 @@ def test_a_rate_may_be_a_text(text: str, rate: Rate, strict: bool) -> None:
 @pytest.mark.parametrize(
     "rate", [10, True, [], "10", "10/fortnight", "ten/second", "10/second burst 5", "", "/s"]
 )
-def test_what_is_no_rate_is_told_with_an_example(rate: object) -> None:
+def test_an_invalid_rate_is_refused_with_an_example(rate: object) -> None:
     (problem,) = problems(rate=rate)
     assert problem.startswith("rate: ")
     assert problem.endswith('write it as "10/second", or as {"limit": 10, "per": "second", "burst": 20}')
@@ -112,7 +112,7 @@ def test_a_long_text_is_no_rate_in_a_short_sentence() -> None:
         ({"secrets": "x"}, "secrets"),
     ],
 )  # fmt: skip
-def test_what_is_out_of_bounds_is_named(members: dict[str, Any], field: str) -> None:
+def test_a_value_out_of_bounds_is_named(members: dict[str, Any], field: str) -> None:
     (problem,) = problems(**members)
     assert problem.startswith(field)
 
@@ -165,7 +165,7 @@ def test_urls_that_cannot_be_called(url: str) -> None:
         "https://user:hush@[v1.hush]/", "https://user:hush@host/", "https://host:-hush/",
     ],
 )  # fmt: skip
-def test_what_is_wrong_with_a_url_is_told_without_a_word_of_it(url: str) -> None:
+def test_a_problem_of_a_url_is_reported_without_quoting_it(url: str) -> None:
     assert "hush" not in "".join(problems(url=url))
 
 
@@ -261,7 +261,7 @@ def test_a_node_reports_unknown_members_and_goes_on() -> None:
 
 
 @pytest.mark.parametrize("raw", [b"", b"null", b"[]", b'"x"', b"{", b"\xff", b'{"url":"\xff"}', b"[" * 10**5])
-def test_what_is_no_object_is_refused_in_a_sentence(raw: bytes) -> None:
+def test_a_configuration_that_is_not_an_object_is_refused_in_a_sentence(raw: bytes) -> None:
     with pytest.raises(InvalidPolicy, match="configuration: "):
         parse(raw, strict=False)
 

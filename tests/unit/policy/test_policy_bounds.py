@@ -36,7 +36,7 @@ def headers(count: int, length: int) -> dict[str, str]:
         {"events": [".".join(["*"] * 4 + ["a"] * 12), "*.*.*.*.>", ".".join(["a"] * 15) + ".>"]},
     ],
 )
-def test_what_is_just_within_the_bounds_is_taken(members: dict[str, Any]) -> None:
+def test_values_just_within_the_bounds_are_accepted(members: dict[str, Any]) -> None:
     parse(raw(**members), strict=True)
 
 
@@ -99,7 +99,7 @@ MANY = 9_000
     ],
     ids=["unknown members", "all at once", "patterns", "long member", "long header"],
 )
-def test_what_is_told_of_it_is_bounded(document: bytes) -> None:
+def test_the_problems_that_are_reported_are_bounded(document: bytes) -> None:
     """It is logged by every node, shown by `inspect`, and printed."""
     assert len(document) <= DOCUMENT_MAX
     found = problems(document)

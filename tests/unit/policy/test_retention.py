@@ -24,14 +24,14 @@ def test_nobody_but_the_floor() -> None:
     assert lowest(Retention(), 41, state(7)) == Needed(42)
 
 
-def test_what_is_open_or_owed_a_burial_lies_where_it_says() -> None:
+def test_open_and_unburied_events_need_their_positions() -> None:
     owed = (Burial(position=6, reason="expired"),)
     states = [state(9, open=opened(5)), state(9, "acme.b", burials=owed)]
     assert lowest(Retention(), 41, *states) == Needed(5, "acme.a")
     assert lowest(Retention(), 41, *states[1:]) == Needed(6, "acme.b")
 
 
-def test_what_waits_in_the_stream_lies_somewhere_beyond_the_frontier_until_it_is_found() -> None:
+def test_a_parked_event_may_be_anywhere_beyond_the_frontier_until_it_is_found() -> None:
     needs, parked = Retention(), state(7, parked=True)
     assert lowest(needs, 41, parked) == Needed(8, "acme.a", exact=False)
     needs.found("acme.a", 30)
@@ -39,7 +39,7 @@ def test_what_waits_in_the_stream_lies_somewhere_beyond_the_frontier_until_it_is
     assert lowest(needs, 20, parked) == Needed(21)
 
 
-def test_what_was_found_is_over_once_the_frontier_is_there() -> None:
+def test_a_found_position_is_dropped_once_the_frontier_is_there() -> None:
     needs = Retention()
     needs.found("acme.a", 30)
     assert lowest(needs, 41, state(30, parked=True)) == Needed(31, "acme.a", exact=False)
@@ -53,14 +53,14 @@ def test_an_open_event_of_a_parked_actor_comes_first() -> None:
     assert lowest(needs, 41, state(7, parked=True, open=opened(7))) == Needed(7, "acme.a")
 
 
-def test_nobody_needs_what_is_settled() -> None:
+def test_settled_messages_are_not_needed() -> None:
     needs = Retention()
     assert lowest(needs, 41, state(9, open=opened(5)), state(9, "acme.b", open=opened(7))).position == 5
     assert lowest(needs, 41, state(9)) == Needed(7, "acme.b")
     assert lowest(needs, 41, state(9, "acme.b")) == Needed(42)
 
 
-def test_who_needs_what_lies_below_a_place() -> None:
+def test_receivers_that_need_a_message_below_a_position_are_found() -> None:
     needs = Retention()
     lowest(needs, 41, state(9, open=opened(5)), state(9, "acme.b", open=opened(7)))
     assert needs.below(7) == ["acme.a"]

@@ -223,7 +223,7 @@ def test_the_head_is_the_oldest_that_is_not_settled() -> None:
     assert known_head(fresh, View(), {}) is None
 
 
-def test_of_what_is_read_from_the_stream_a_repeat_is_no_head() -> None:
+def test_a_duplicate_read_from_the_stream_is_not_the_head() -> None:
     state = State(receiver="a.b", frontier=number(Frontier(), with_number(HEAD, 1)))
     again = Event(position=12, id="e3", stored_at=NOW, body=b"")
     following = Event(position=13, id="e5", stored_at=NOW, body=b"", type="a")
@@ -281,7 +281,7 @@ def test_there_is_no_bucket_without_a_rate() -> None:
     assert shown(state, Policy(url="https://a.example"))["bucket"] is None
 
 
-def test_of_the_last_answer_the_cookies_are_hidden_and_the_body_is_text() -> None:
+def test_the_last_answer_is_shown_as_text_without_cookies() -> None:
     answer = Answered(
         status=200, latency_ms=1, body=b"\xffx",
         headers=(("set-cookie", "session=hidden"), ("vary", "a"), ("vary", "b"), ("Set-Cookie", "hidden")),
@@ -302,7 +302,7 @@ def test_some_may_not_see_what_the_receiver_wrote(monkeypatch: pytest.MonkeyPatc
     assert shown(state, answer_shown=False) == shown(state)
 
 
-def test_what_an_answer_repeats_of_our_credentials_is_hidden() -> None:
+def test_credentials_that_an_answer_repeats_are_hidden() -> None:
     policy = Policy(
         url="https://a.example", headers={"authorization": "Bearer hush-hush", "x-team": "billing", "x": "1"}
     )
@@ -329,7 +329,7 @@ def test_what_an_answer_repeats_of_our_credentials_is_hidden() -> None:
         ("hush-hu.", "hush-hu."),
     ],
 )
-def test_what_the_cut_leaves_of_a_repeated_credential_is_hidden(ends: str, shown_end: str) -> None:
+def test_a_repeated_credential_is_hidden_even_if_the_body_is_cut_within_it(ends: str, shown_end: str) -> None:
     """A beginning too short to tell from other text stays; any other is hidden, whatever comes after it."""
     policy = Policy(url="https://a.example", headers={"authorization": "Bearer hush-hush-hush"})
     whole = Answered(status=401, latency_ms=1, body=b"." * (4096 - len(ends)) + ends.encode() + b"-hush")
@@ -338,7 +338,7 @@ def test_what_the_cut_leaves_of_a_repeated_credential_is_hidden(ends: str, shown
     assert response["body"].lstrip(".") == shown_end
 
 
-def test_of_credentials_that_contain_each_other_nothing_is_left() -> None:
+def test_credentials_that_contain_each_other_are_hidden_completely() -> None:
     policy = Policy(url="https://a.example", headers={"x-a": "hush-hush", "x-b": "hush-hush-more"})
     answer = Answered(status=401, latency_ms=1, body=b"hush-hush-more, hush-hush, hush-hush-mo")
     response = shown(State(receiver="a.b"), policy, last_answer=answer)["last_response"]
@@ -346,7 +346,7 @@ def test_of_credentials_that_contain_each_other_nothing_is_left() -> None:
     assert response["body"] == "[redacted], [redacted], [redacted]"
 
 
-def test_of_credentials_that_overlap_in_an_answer_nothing_is_left() -> None:
+def test_credentials_that_overlap_in_an_answer_are_hidden_completely() -> None:
     policy = Policy(url="https://a.example", headers={"x-a": "abcdefgh", "x-b": "efghSECRETSECRET"})
     answer = Answered(status=401, latency_ms=1, body=b"<abcdefghSECRETSECRET><abcdefghabcdefgh>")
     response = shown(State(receiver="a.b"), policy, last_answer=answer)["last_response"]
@@ -383,7 +383,7 @@ def steps_of(work: Callable[[], str]) -> tuple[str, int]:
     ids=["words of the replacement", "many", "many lengths", "long"],
 )
 @pytest.mark.parametrize("body", ["redacted" * 512, "q" * 4096])
-def test_what_hiding_costs_depends_on_the_length_of_the_text_alone(words: list[str], body: str) -> None:
+def test_the_cost_of_hiding_depends_only_on_the_length_of_the_text(words: list[str], body: str) -> None:
     """Who writes both, the configuration and the answer, would else hold up the node for seconds."""
     text, steps = steps_of(lambda: Credentials(words).hide(body))
     assert steps <= STEPS_MAX * (len(body) + sum(map(len, words)))
@@ -398,7 +398,7 @@ def test_the_credentials_of_a_configuration_are_found_once() -> None:
     assert credentials_of(first) is not credentials_of(Policy(url="https://a.example/"))
 
 
-def test_what_an_answer_repeats_of_the_url_is_hidden() -> None:
+def test_parts_of_the_url_that_an_answer_repeats_are_hidden() -> None:
     policy = Policy(url="https://a.example/hooks/T0/xyz?token=hush-hush&v=1")
     answer = Answered(status=404, latency_ms=1, body=b"cannot POST /hooks/T0/xyz?token=hush-hush&v=1")
     response = shown(State(receiver="a.b"), policy, last_answer=answer)["last_response"]
@@ -407,7 +407,7 @@ def test_what_an_answer_repeats_of_the_url_is_hidden() -> None:
 
 
 @in_virtual_time
-async def test_of_an_answer_no_more_is_kept_than_is_shown() -> None:
+async def test_only_the_shown_part_of_an_answer_is_kept() -> None:
     world = strict()
     world.sender.answers(
         Answered(status=200, latency_ms=1.0, headers=(("x", "y" * 60_000),), body=bytes(65_536))

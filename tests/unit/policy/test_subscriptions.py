@@ -78,7 +78,7 @@ def test_through_all_changes_it_matches_as_a_naive_matcher_does(
 
 
 @given(changes)
-def test_what_nobody_subscribes_to_any_more_takes_no_memory(made: list[tuple[str, list[str]]]) -> None:
+def test_types_without_subscribers_take_no_memory(made: list[tuple[str, list[str]]]) -> None:
     subscriptions = Subscriptions()
     for receiver, wanted in made:
         subscriptions.put(receiver, wanted)
@@ -172,7 +172,7 @@ def test_a_type_is_matched_once_until_its_tenant_changes(visits: Visits) -> None
     assert visits.take() > 0
 
 
-def test_what_is_remembered_of_answers_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_remembered_answers_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subscriptions, "REMEMBERED_COST_MAX", 10 * ANSWER_COST)
     known = Subscriptions()
     for number in range(20):

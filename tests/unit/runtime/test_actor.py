@@ -84,7 +84,7 @@ async def test_a_repeat_is_dropped_and_acked() -> None:
 
 
 @in_virtual_time
-async def test_what_is_handed_out_again_is_recognised() -> None:
+async def test_a_message_that_is_handed_out_again_is_recognised() -> None:
     world = strict()
     world.sender.latency_s = 0.5
     world.publish(3)
@@ -110,7 +110,7 @@ async def test_a_repeat_that_was_dropped_and_comes_again_is_released() -> None:
 
 
 @in_virtual_time
-async def test_a_slow_attempt_is_on_record_before_it_is_made() -> None:
+async def test_an_attempt_with_a_slow_token_is_recorded_before_it_is_made() -> None:
     world = strict(rate=Rate(limit=60, per="hour", burst=1))
     world.publish(2)
     await world.until(lambda: bool(world.sender.made))
@@ -264,7 +264,7 @@ async def test_a_dead_letter_is_confirmed_before_the_next_event_and_before_its_b
 
 
 @in_virtual_time
-async def test_what_waits_in_the_stream_of_a_paused_receiver_is_dead_lettered_in_time() -> None:
+async def test_events_of_a_paused_receiver_in_the_stream_are_dead_lettered_in_time() -> None:
     world = strict(paused=True, retry=Retry(max_age_s=60))
     world.publish(100)
     await world.pass_time(30)
@@ -291,7 +291,7 @@ async def test_a_malformed_event_becomes_a_dead_letter_in_its_turn() -> None:
 
 
 @in_virtual_time
-async def test_more_than_the_mailbox_holds_goes_by_way_of_the_stream() -> None:
+async def test_events_beyond_the_mailbox_are_read_from_the_stream() -> None:
     world = strict()
     world.publish(600)
     await world.until(lambda: world.actor.loaded)
@@ -361,7 +361,7 @@ async def test_while_the_backlog_cannot_be_read_it_is_asked_for_again() -> None:
 
 
 @in_virtual_time
-async def test_what_is_read_ahead_stays_bound_once_it_is_handed_out() -> None:
+async def test_an_event_that_was_read_ahead_stays_bound_when_it_is_handed_out() -> None:
     """It lies beyond all that was seen, so the receiver unparks before it is settled."""
     world, count = strict(), MAILBOX_MAX + 6
     world.publish(count)
@@ -377,7 +377,7 @@ async def test_what_is_read_ahead_stays_bound_once_it_is_handed_out() -> None:
 
 
 @in_virtual_time
-async def test_what_comes_during_a_read_that_finds_nothing_is_not_missed() -> None:
+async def test_an_event_that_comes_during_an_empty_read_is_not_missed() -> None:
     world = strict()
     world.sender.answers(answer(429, retry_after="60"))
     world.publish()
@@ -393,7 +393,7 @@ async def test_what_comes_during_a_read_that_finds_nothing_is_not_missed() -> No
 
 
 @in_virtual_time
-async def test_what_was_there_and_is_gone_is_recorded_with_a_gap() -> None:
+async def test_events_that_were_there_and_are_gone_are_recorded_with_a_gap() -> None:
     world = strict(paused=True)
     world.publish(5)
     await world.until(lambda: len(world.acked) == 5)

@@ -37,7 +37,7 @@ async def test_a_letter_has_the_answer_to_its_last_attempt(order: str) -> None:
 
 
 @in_virtual_time
-async def test_the_fact_of_each_failed_attempt_bears_it_and_no_snapshot_does() -> None:
+async def test_the_fact_of_each_failed_attempt_has_the_answer_and_no_snapshot_does() -> None:
     world = strict(retry=TWICE)
     world.sender.reply = lambda attempt: says(422, b"answer %d" % attempt.ordinal)
     world.publish()
@@ -47,7 +47,7 @@ async def test_the_fact_of_each_failed_attempt_bears_it_and_no_snapshot_does() -
 
 
 @in_virtual_time
-async def test_no_fact_bears_what_the_receiver_says_of_events_that_it_takes() -> None:
+async def test_no_fact_has_the_answer_to_an_accepted_event() -> None:
     world = strict()
     world.sender.answers(says(200, b"taken"))
     world.publish()
@@ -86,7 +86,7 @@ async def test_it_is_lost_with_the_memory_of_its_owner() -> None:
 
 
 @in_virtual_time
-async def test_of_very_many_the_newest_are_kept_and_no_more_than_their_beginning() -> None:
+async def test_only_the_beginnings_of_the_newest_answers_are_kept() -> None:
     world = relaxed(concurrency=64)
     world.sender.reply = lambda _: says(429, bytes(65_536))
     world.publish(64)
@@ -97,7 +97,7 @@ async def test_of_very_many_the_newest_are_kept_and_no_more_than_their_beginning
 
 
 @in_virtual_time
-async def test_what_is_delivered_or_buried_is_forgotten() -> None:
+async def test_the_answers_to_delivered_and_buried_events_are_forgotten() -> None:
     world = strict(retry=TWICE)
     world.sender.answers(says(500, b"x"), says(200, b"x"), says(422, b"y"), says(422, b"y"))
     world.publish(2)
@@ -106,7 +106,7 @@ async def test_what_is_delivered_or_buried_is_forgotten() -> None:
     assert not world.actor.burials.answers.texts
 
 
-def test_what_it_repeats_of_our_credentials_is_hidden() -> None:
+def test_credentials_that_it_repeats_are_hidden() -> None:
     hooked = Policy(url="https://a.example/hooks/T0/xyz", headers={"authorization": "Bearer hush-hush"})
     answer = says(401, b"no such token: hush-hush, at /hooks/T0/xyz")
     assert failure_text(answer, hooked) == "no such token: [redacted], at /[redacted]"

@@ -167,7 +167,7 @@ async def test_an_actor_whose_snapshot_takes_long_is_not_idle_when_it_comes() ->
 
 
 @in_virtual_time
-async def test_who_asks_for_an_actor_never_gets_one_that_left_memory_before_it_was_handed_over() -> None:
+async def test_a_caller_never_gets_an_actor_that_has_left_memory() -> None:
     """What is done to it would be lost, and a second one would decide at the same time."""
     world = ShardWorld(policy())
     world.publish()

@@ -41,7 +41,7 @@ async def test_the_frontier_is_as_if_all_had_been_numbered() -> None:
 
 
 @in_virtual_time
-async def test_of_very_many_only_the_last_are_read() -> None:
+async def test_only_the_last_of_very_many_events_are_read() -> None:
     world = strict(paused=True, dedup_window=64)
     world.publish(20_000)
     await parked(world)
@@ -130,7 +130,7 @@ async def test_an_actor_that_stands_still_stays_in_memory() -> None:
 
 
 @in_virtual_time
-async def test_what_is_skipped_meanwhile_is_not_discarded_as_well() -> None:
+async def test_an_event_that_is_skipped_meanwhile_is_not_discarded_as_well() -> None:
     world = strict(paused=True)
     world.publish(3)
     await parked(world)
@@ -171,7 +171,7 @@ async def test_an_old_removal_is_no_bound_where_the_leader_says_that_it_is_gone(
 
 
 @in_virtual_time
-async def test_what_comes_behind_the_discarded_is_left_to_the_stream_once_that_is_on_record() -> None:
+async def test_events_after_the_discarded_ones_are_left_in_the_stream_once_that_is_recorded() -> None:
     world = strict(paused=True)
     world.publish(3)
     await parked(world)

@@ -36,7 +36,7 @@ async def parked(world: ShardWorld, count: int) -> None:
 
 @pytest.mark.parametrize("order", ["strict", "relaxed"])
 @in_virtual_time
-async def test_what_waits_for_a_paused_receiver_expires_in_heaps(order: str) -> None:
+async def test_events_of_a_paused_receiver_expire_in_batches(order: str) -> None:
     world = ShardWorld(policy(paused=True, retry=HOUR, order=order))
     await parked(world, 1000)
     await world.until(lambda: len(world.dead_letters.buried) == 1000, within_s=7200)
@@ -47,7 +47,7 @@ async def test_what_waits_for_a_paused_receiver_expires_in_heaps(order: str) -> 
 
 
 @in_virtual_time
-async def test_what_waits_for_a_disabled_receiver_expires_the_one_that_was_tried_first() -> None:
+async def test_events_of_a_disabled_receiver_expire_the_one_that_was_tried_first() -> None:
     world = strict(retry=HOUR)
     world.sender.answers(410)
     world.publish(100)
@@ -132,7 +132,7 @@ async def test_a_new_owner_counts_what_it_finds() -> None:
 
 
 @in_virtual_time
-async def test_what_arrives_while_it_is_counted_is_not_counted_twice() -> None:
+async def test_an_event_that_arrives_during_a_count_is_not_counted_twice() -> None:
     """The replica that counts has them already; one that lags does not tell that they came later."""
     world = strict(paused=True, backlog_max=1000)
     await parked(world, 300)
@@ -171,7 +171,7 @@ async def test_an_answer_that_cannot_be_had_is_asked_for_again() -> None:
 
 
 @in_virtual_time
-async def test_a_receiver_at_its_bound_gives_up_in_heaps() -> None:
+async def test_a_receiver_at_its_bound_gives_up_in_batches() -> None:
     world = strict(paused=True, backlog_max=100)
     await parked(world, 100)
     for _ in range(20):
@@ -202,7 +202,7 @@ async def test_everything_up_to_a_line_goes(order: str) -> None:
 
 
 @in_virtual_time
-async def test_nobody_who_waits_below_a_place_stays_there_for_want_of_room() -> None:
+async def test_no_event_below_the_horizon_stays_if_there_is_no_room() -> None:
     world = ShardWorld(policy(paused=True))
     world.policies.leader["acme.bad"] = Invalid(problems=("url: missing",))
     world.policies.known["acme.good"] = policy()
@@ -281,7 +281,7 @@ async def test_in_relaxed_order_the_oldest_is_skipped_and_the_others_go_on() -> 
 
 
 @in_virtual_time
-async def test_what_was_skipped_and_comes_back_to_memory_is_not_skipped_again() -> None:
+async def test_a_skipped_event_that_comes_back_to_memory_is_not_skipped_again() -> None:
     """It was being read meanwhile; and while the leader is asked, it is not dropped."""
     world = strict(paused=True)
     await parked(world, 3)
@@ -336,7 +336,7 @@ async def forgotten(world: ShardWorld, given: Policy) -> list[int | None]:
 
 
 @in_virtual_time
-async def test_what_is_forgotten_leaves_a_gap_and_no_letter() -> None:
+async def test_forgotten_events_leave_a_gap_and_no_letters() -> None:
     world = strict(paused=True)
     await parked(world, 200)
     assert await forgotten(world, policy()) == [201, 202]
@@ -345,7 +345,7 @@ async def test_what_is_forgotten_leaves_a_gap_and_no_letter() -> None:
 
 
 @in_virtual_time
-async def test_to_forget_clears_failures_and_ends_backoff() -> None:
+async def test_a_forget_clears_failures_and_ends_backoff() -> None:
     world = strict(retry=Retry(base_s=600, cap_s=600))
     world.sender.answers(500)
     world.publish(50)
@@ -355,7 +355,7 @@ async def test_to_forget_clears_failures_and_ends_backoff() -> None:
 
 
 @in_virtual_time
-async def test_what_the_receiver_asked_for_survives_that_its_events_are_forgotten() -> None:
+async def test_a_pause_that_the_receiver_asked_for_survives_a_forget() -> None:
     world = strict()
     world.sender.answers(answer(429, retry_after="60"))
     world.publish(50)
@@ -377,7 +377,7 @@ async def test_an_attempt_under_way_when_all_is_forgotten_brings_nothing_back() 
 
 
 @in_virtual_time
-async def test_what_an_owner_that_vanished_may_have_posted_lies_in_the_gap() -> None:
+async def test_the_gap_contains_all_that_a_vanished_owner_may_have_posted() -> None:
     """Its numbers must not be given again, even if a replica that lags has counted none of them."""
     world = strict()
     world.journal.hold_at = f.Delivered

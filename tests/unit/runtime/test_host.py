@@ -30,7 +30,7 @@ def in_flight(world: ShardWorld) -> int:
 
 
 @in_virtual_time
-async def test_what_was_not_sent_waits_and_leaves_no_fact() -> None:
+async def test_an_attempt_that_was_not_sent_leaves_no_fact_and_its_event_waits() -> None:
     world = strict()
     world.publish(2)
     world.within_lease = False
@@ -223,7 +223,7 @@ async def test_nothing_is_missed_that_was_another_receivers(snapshots: bool) -> 
 
 
 @in_virtual_time
-async def test_what_waits_in_memory_is_needed_though_no_fact_names_it() -> None:
+async def test_waiting_events_in_memory_are_needed_though_no_fact_names_them() -> None:
     """The stream may be purged up to there: a crash would bring the shard back without it."""
     world = strict()
     world.sender.latency_s = 1
@@ -236,7 +236,7 @@ async def test_what_waits_in_memory_is_needed_though_no_fact_names_it() -> None:
 
 
 @in_virtual_time
-async def test_what_is_parked_open_or_to_be_buried_is_needed() -> None:
+async def test_parked_open_and_unburied_events_are_needed() -> None:
     world = strict()
     world.sender.answers(answer(429, retry_after="60"))
     world.publish(3)
@@ -300,7 +300,7 @@ async def test_many_who_hold_messages_too_long_are_parked_in_turns(monkeypatch: 
 
 
 @in_virtual_time
-async def test_who_rests_leaves_memory_and_comes_back_with_its_numbers() -> None:
+async def test_an_idle_actor_leaves_memory_and_comes_back_with_its_numbers() -> None:
     world = strict()
     world.publish(2)
     await world.until_settled(2)
@@ -331,7 +331,7 @@ async def test_a_snapshot_that_was_not_written_is_taken_again() -> None:
 
 
 @in_virtual_time
-async def test_who_waits_stays_in_memory() -> None:
+async def test_a_waiting_actor_stays_in_memory() -> None:
     world = strict(paused=True)
     world.publish()
     await world.until(lambda: world.acked == [1])
@@ -395,7 +395,7 @@ async def test_draining_gives_up_in_time() -> None:
 
 
 @in_virtual_time
-async def test_a_ping_is_on_record_before_it_is_made_and_has_no_number() -> None:
+async def test_a_ping_is_recorded_before_it_is_made_and_has_no_number() -> None:
     world = strict(rate=Rate(limit=1, burst=1), paused=True)
     actor = await world.host.resident(RECEIVER)
     await world.until(lambda: world.journal.confirmed_index >= 3)
@@ -465,7 +465,7 @@ async def test_an_actor_that_pings_stays_in_memory() -> None:
 
 
 @in_virtual_time
-async def test_who_waits_for_a_fact_of_a_shard_that_stops_is_told_so() -> None:
+async def test_a_wait_for_a_fact_ends_when_the_shard_stops() -> None:
     world = strict()
     actor = await world.host.resident(RECEIVER)
     world.journal.held = True

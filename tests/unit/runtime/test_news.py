@@ -58,7 +58,7 @@ async def test_a_takeover_tells_nothing_again(snapshots: bool) -> None:
 
 
 @in_virtual_time
-async def test_who_fails_for_less_than_that_is_no_news() -> None:
+async def test_a_shorter_failure_is_no_news() -> None:
     world = failing()
     await world.pass_time(30)
     world.sender.answers()
@@ -110,7 +110,7 @@ async def test_several_answers_410_are_one_line() -> None:
 
 
 @in_virtual_time
-async def test_who_never_had_a_valid_configuration_is_told_once_events_wait() -> None:
+async def test_a_receiver_without_a_valid_configuration_is_reported_when_events_wait() -> None:
     world = ShardWorld()
     world.policies.leader[RECEIVER] = Invalid(("url: is missing",))
     world.policies.invalid.add(RECEIVER)
@@ -124,7 +124,7 @@ async def test_who_never_had_a_valid_configuration_is_told_once_events_wait() ->
 
 
 @in_virtual_time
-async def test_what_goes_well_is_no_news() -> None:
+async def test_a_success_is_no_news() -> None:
     world = strict()
     world.publish(300)
     await world.until_settled(300)
@@ -136,7 +136,7 @@ async def test_what_goes_well_is_no_news() -> None:
     assert world.news == list[News]()
 
 
-def test_whose_events_wait_already_is_no_news() -> None:
+def test_a_receiver_whose_events_wait_already_is_no_news() -> None:
     parked = State(receiver=RECEIVER, parked=True)
     fact = f.Parked(receiver=RECEIVER, at=NOW, waiting_since=NOW)
     assert news(parked, fact, parked, None, invalid=True) is None

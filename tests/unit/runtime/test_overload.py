@@ -24,7 +24,7 @@ def test_the_edge_calls_it_by_the_same_name() -> None:
 
 
 @pytest.mark.parametrize("outcome", [OVERLOADED, BROKEN], ids=[OVERLOAD, INTERNAL])
-def test_the_event_waits_longer_each_time_and_is_not_given_up_for_it(outcome: Failed) -> None:
+def test_an_overloaded_attempt_waits_longer_each_time_and_is_not_given_up(outcome: Failed) -> None:
     actor = Actor(policy(offline=SOON_DISABLED, retry=Retry(base_s=1, max_attempts=2)))
     waits_s = []
     for attempt in range(1, 9):
@@ -58,7 +58,7 @@ def test_nor_is_it_well_if_it_failed_before() -> None:
     assert disabled == f.Disabled(receiver="acme.billing", at=NOW + 201, reason="failing")
 
 
-def test_in_relaxed_order_it_is_left_alone_after_five_in_a_row_all_the_same() -> None:
+def test_five_failures_in_a_row_pause_a_relaxed_receiver_too() -> None:
     """Else each of its events would be tried in turn, and the node that lacks connections busied the more."""
     actor = Actor(policy(order="relaxed"))
     for position in range(1, FAILURES_IN_A_ROW_MAX + 1):

@@ -9,7 +9,7 @@ TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 AT = 1_700_000_000.25
 
 
-def test_a_copy_bears_what_is_passed_on_and_where_it_comes_from() -> None:
+def test_a_copy_has_the_passed_on_headers_and_its_source() -> None:
     headers = {
         "Angarium-Id": "order-1", "Nats-Msg-Id": "acme:order-1", "Content-Type": "text/plain",
         "X-Own": "dropped", "traceparent": TRACE, "tracestate": "a=b",
@@ -30,7 +30,7 @@ def test_the_actor_reads_of_a_copy_what_was_published() -> None:
     assert (copy.content_type, copy.traceparent, copy.body) == ("text/plain", TRACE, b"body")
 
 
-def test_what_is_sent_again_has_no_source() -> None:
+def test_an_event_that_is_sent_again_has_no_source() -> None:
     event = published_event(7, AT, "acme.a", {"Angarium-Id": "x", "Angarium-Again": "r1"}, b"")
     assert copy_headers(event) == {"Angarium-Id": "x", "Angarium-Type": "a", "Angarium-Again": "r1"}
 

@@ -80,7 +80,7 @@ def test_a_malformed_id_is_hashed_and_always_the_same() -> None:
     assert stored_event(StoredMessage("s", 9, 2.0, {"Nats-Msg-Id": "a b"}, b"")).id == hashed
 
 
-def test_what_is_sent_again_has_no_source() -> None:
+def test_an_event_that_is_sent_again_has_no_source() -> None:
     event = read({"Angarium-Again": "r-1", "Angarium-Source": "17"})
     assert (event.again, event.source) == ("r-1", 0)
 

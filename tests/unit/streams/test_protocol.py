@@ -102,7 +102,7 @@ class TestPages:
         assert isinstance(answer, Unanswered)
         assert "lost on the way" in answer.why
 
-    def test_what_the_server_refuses(self) -> None:
+    def test_a_direct_get_that_the_server_refuses_is_unanswered(self) -> None:
         refusal = Message("inbox", b"", "", {"Status": "408", "Description": "Bad Request"})
         assert page([refusal]) == Unanswered("direct get: 408 Bad Request")
         assert page([Message("inbox", b"", "", {"Status": "503"})]) == Unanswered("direct get: 503")

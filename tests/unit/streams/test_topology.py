@@ -108,6 +108,6 @@ def test_a_consumer_for_each_shard_and_partition(shards: int) -> None:
     assert {tuple(config["priority_groups"]) for _, config in made} == {(PRIORITY_GROUP,)}
 
 
-def test_who_waits_for_messages_keeps_the_pin() -> None:
+def test_a_client_that_waits_for_messages_keeps_the_pin() -> None:
     """It counts from the last request, and a request is made again when the one before has expired."""
     assert pull.REQUEST_EXPIRES_S + pull.IDLE_HEARTBEAT_S < PIN_TIMEOUT_S

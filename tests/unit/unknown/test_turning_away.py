@@ -32,7 +32,7 @@ def discarded(world: ShardWorld) -> list[int]:
 
 
 @in_virtual_time
-async def test_64_at_once() -> None:
+async def test_at_most_64_events_are_turned_away_at_once() -> None:
     """A fact has to fit into a flush, whatever the names; a burial holds others up."""
     world = ShardWorld()
     release = await hold_burials(world)

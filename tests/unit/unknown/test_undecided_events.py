@@ -13,7 +13,7 @@ from tests.unit.values import answer, policy
 
 
 @in_virtual_time
-async def test_one_that_cannot_be_decided_holds_nobody_up() -> None:
+async def test_an_event_that_cannot_be_decided_holds_no_receiver_up() -> None:
     """It lies in the stream until the leader of the configurations speaks again."""
     world = strict()
     world.policies.unavailable = True
@@ -122,7 +122,7 @@ async def test_so_does_one_that_is_listed_as_parked_and_has_no_snapshot() -> Non
 
 
 @in_virtual_time
-async def test_what_came_before_the_record_was_read_goes_first() -> None:
+async def test_events_that_came_before_the_record_was_read_go_first() -> None:
     """Also where the record is parked, and the receiver is known by its snapshot alone."""
     world = strict()
     world.put(policy(), NOBODY)
@@ -145,7 +145,7 @@ async def test_what_came_before_the_record_was_read_goes_first() -> None:
 
 
 @in_virtual_time
-async def test_what_was_turned_away_is_not_read_by_one_that_is_put() -> None:
+async def test_a_receiver_put_later_does_not_read_events_that_were_turned_away() -> None:
     world = strict()
     world.publish(2, receiver=NOBODY)
     await all_buried(world, 2)
@@ -160,7 +160,7 @@ async def test_what_was_turned_away_is_not_read_by_one_that_is_put() -> None:
 
 
 @in_virtual_time
-async def test_what_is_too_much_for_it_is_counted() -> None:
+async def test_events_beyond_its_room_are_counted() -> None:
     world = strict()
     world.policies.unavailable = True
     world.publish(300, receiver=NOBODY)
@@ -173,7 +173,7 @@ async def test_what_is_too_much_for_it_is_counted() -> None:
 
 
 @in_virtual_time
-async def test_one_that_was_only_asked_for_is_nobody() -> None:
+async def test_a_receiver_that_was_only_asked_for_is_not_known() -> None:
     """What came before lies in the stream; another event must not overtake it."""
     world = ShardWorld()
     world.policies.unavailable = True
@@ -187,7 +187,7 @@ async def test_one_that_was_only_asked_for_is_nobody() -> None:
 
 
 @in_virtual_time
-async def test_where_the_stream_is_full_they_are_given_up_undecided() -> None:
+async def test_undecided_events_are_given_up_if_the_stream_is_full() -> None:
     world = strict()
     world.policies.unavailable = True
     flood(world, 10)
@@ -202,7 +202,9 @@ async def test_where_the_stream_is_full_they_are_given_up_undecided() -> None:
 
 
 @in_virtual_time
-async def test_what_holds_none_of_them_is_not_kept_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_positions_without_undecided_events_are_passed_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(unknown_receivers, "PASS_OVER_MIN", 200)
     world = strict()
     world.policies.unavailable = True
@@ -222,7 +224,7 @@ async def test_what_holds_none_of_them_is_not_kept_for_them(monkeypatch: pytest.
 
 
 @in_virtual_time
-async def test_what_was_not_read_is_not_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_unread_event_is_not_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unknown_receivers, "PASS_OVER_MIN", 1)
     monkeypatch.setattr(unknown_receivers, "READS_A_TURN", 1)
     world = strict()
@@ -242,7 +244,7 @@ async def test_what_was_not_read_is_not_passed_over(monkeypatch: pytest.MonkeyPa
 
 
 @in_virtual_time
-async def test_what_is_gone_from_the_stream_is_not_waited_for() -> None:
+async def test_an_event_that_is_gone_from_the_stream_is_not_waited_for() -> None:
     world = ShardWorld()
     world.policies.unavailable = True
     flood(world, 2)
@@ -255,7 +257,7 @@ async def test_what_is_gone_from_the_stream_is_not_waited_for() -> None:
 
 
 @in_virtual_time
-async def test_what_is_about_to_come_is_left_to_come() -> None:
+async def test_the_record_does_not_read_events_that_are_about_to_come() -> None:
     """Reading the shard goes no further than where something undecided can lie."""
     world = strict()
     world.publish()
@@ -272,7 +274,7 @@ async def test_what_is_about_to_come_is_left_to_come() -> None:
 
 
 @in_virtual_time
-async def test_with_nobody_left_to_decide_nobody_is_asked() -> None:
+async def test_the_leader_is_not_asked_if_nothing_is_undecided() -> None:
     world = strict()
     world.policies.unavailable = True
     world.publish(receiver=NOBODY)
@@ -283,7 +285,7 @@ async def test_with_nobody_left_to_decide_nobody_is_asked() -> None:
 
 
 @in_virtual_time
-async def test_what_is_found_for_the_known_was_counted_when_it_came() -> None:
+async def test_an_event_found_for_a_known_receiver_was_counted_when_it_came() -> None:
     """The record reads the whole shard; no receiver is given more to wait for by that."""
     world = strict()
     world.publish()

@@ -84,7 +84,7 @@ async def test_without_a_valid_configuration_they_wait_for_as_long_as_any_may() 
 
 
 @in_virtual_time
-async def test_what_had_its_number_when_the_configuration_broke_keeps_it() -> None:
+async def test_an_event_that_had_its_number_when_the_configuration_broke_keeps_it() -> None:
     """The node has just started, and the bucket holds nothing valid any more."""
     world = strict(paused=True)
     world.publish(3)
@@ -134,7 +134,7 @@ async def test_removal_waits_for_the_attempt_in_flight() -> None:
 
 @pytest.mark.parametrize("parked", [False, True])
 @in_virtual_time
-async def test_what_comes_while_a_removal_is_under_way_is_not_lost(parked: bool) -> None:
+async def test_an_event_that_comes_during_a_removal_is_not_lost(parked: bool) -> None:
     world = strict(paused=parked)
     world.publish(3)
     await world.until(lambda: world.state.parked if parked else len(world.acked) == 3)
@@ -170,7 +170,7 @@ def put_again(world: ShardWorld, **members: Any) -> None:
 @pytest.mark.parametrize("order", ["strict", "relaxed"])
 @pytest.mark.parametrize("parked", [False, True])
 @in_virtual_time
-async def test_a_receiver_that_was_put_again_unseen_gets_no_old_event(parked: bool, order: str) -> None:
+async def test_a_receiver_that_was_put_again_unnoticed_gets_no_old_event(parked: bool, order: str) -> None:
     world = ShardWorld(policy(paused=parked, order=order))
     world.sender.latency_s = 1
     world.publish(100)
@@ -220,7 +220,7 @@ async def test_one_removal_is_obeyed_once() -> None:
 
 
 @in_virtual_time
-async def test_what_an_unknown_receiver_got_is_not_read_again_once_it_is_put() -> None:
+async def test_a_receiver_that_is_put_does_not_read_events_that_were_turned_away() -> None:
     """Not even where nothing is remembered of it, and it has to read what it gets from the stream."""
     world = ShardWorld()
     world.publish(50)

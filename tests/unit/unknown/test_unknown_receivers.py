@@ -42,7 +42,7 @@ async def test_a_few_at_a_time_are_worth_few_flushes() -> None:
 
 
 @in_virtual_time
-async def test_what_waits_for_a_burial_is_bounded_in_number_and_in_characters() -> None:
+async def test_events_that_wait_for_a_burial_are_bounded_in_number_and_characters() -> None:
     world = ShardWorld()
     sizes: list[tuple[int, int]] = []
 
@@ -103,7 +103,7 @@ async def test_a_receiver_that_is_put_while_its_event_waits_gets_it() -> None:
 
 
 @in_virtual_time
-async def test_one_that_is_put_in_the_midst_of_a_flood_waits_for_nobody() -> None:
+async def test_a_receiver_that_is_put_during_a_flood_waits_for_nobody() -> None:
     """It is told at once where its events lie, and gets them in their order while others go on to wait."""
     world = strict()
     release = await hold_burials(world)
@@ -157,7 +157,7 @@ async def test_so_does_one_of_whose_events_nobody_knows_but_the_stream() -> None
 
 
 @in_virtual_time
-async def test_whoever_was_turned_away_is_not_delivered_once_the_name_is_put() -> None:
+async def test_an_event_that_was_turned_away_is_not_delivered_when_the_name_is_put() -> None:
     """Not even where the burial was confirmed and nothing else, and the receiver reads from the stream."""
     world = strict()
     for _ in range(20):
@@ -190,7 +190,7 @@ async def test_nor_where_its_configuration_was_invalid_at_first() -> None:
 
 
 @in_virtual_time
-async def test_what_comes_again_after_a_reset_is_recognised() -> None:
+async def test_an_event_that_comes_again_after_a_reset_is_recognised() -> None:
     world = ShardWorld()
     world.journal.hold_at = f.TurnedAway
     flood(world, 5)
@@ -203,7 +203,7 @@ async def test_what_comes_again_after_a_reset_is_recognised() -> None:
 
 
 @in_virtual_time
-async def test_what_comes_again_while_it_waits_is_one_event_and_has_the_last_reply() -> None:
+async def test_an_event_that_comes_again_while_it_waits_is_one_event_with_the_last_reply() -> None:
     world = strict()
     world.policies.unavailable = True
     world.journal.hold_at = f.Parked
@@ -248,7 +248,7 @@ async def test_a_receiver_with_a_snapshot_is_known() -> None:
 
 
 @in_virtual_time
-async def test_where_nothing_can_be_buried_what_is_left_far_behind_is_discarded() -> None:
+async def test_events_far_behind_are_discarded_if_nothing_can_be_buried() -> None:
     """Else more and more of the stream would have to be kept for them, and read again."""
     world = ShardWorld(policy(), unacked_max=400)
     await hold_burials(world)
@@ -267,7 +267,7 @@ async def test_where_nothing_can_be_buried_what_is_left_far_behind_is_discarded(
 
 
 @in_virtual_time
-async def test_what_comes_again_before_the_record_is_read_is_recognised() -> None:
+async def test_an_event_that_comes_again_before_the_record_is_read_is_recognised() -> None:
     world = ShardWorld()
     world.publish(2, receiver="acme.nobody")
     await world.until(lambda: len(world.dead_letters.buried) == 2)

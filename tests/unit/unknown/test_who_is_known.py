@@ -24,7 +24,7 @@ async def delivered() -> ShardWorld:
 
 
 @in_virtual_time
-async def test_whoever_the_journals_tail_speaks_of() -> None:
+async def test_a_receiver_that_the_journals_tail_names_is_known() -> None:
     world = await delivered()
     world.crash()
     assert RECEIVER not in world.host.actors
@@ -33,7 +33,7 @@ async def test_whoever_the_journals_tail_speaks_of() -> None:
 
 
 @in_virtual_time
-async def test_whose_snapshot_is_being_written() -> None:
+async def test_a_receiver_whose_snapshot_is_being_written_is_known() -> None:
     world = await delivered()
     world.crash()
     world.host.take_changed()
@@ -42,7 +42,7 @@ async def test_whose_snapshot_is_being_written() -> None:
 
 
 @in_virtual_time
-async def test_whoever_is_listed_as_parked() -> None:
+async def test_a_receiver_that_is_listed_as_parked_is_known() -> None:
     world = strict(paused=True)
     world.publish()
     await world.until(lambda: RECEIVER in world.host.parked)
@@ -53,7 +53,7 @@ async def test_whoever_is_listed_as_parked() -> None:
 
 
 @in_virtual_time
-async def test_whose_snapshot_was_written_after_they_were_listed() -> None:
+async def test_a_receiver_whose_snapshot_was_written_after_the_listing_is_known() -> None:
     world = strict()
     world.policies.unavailable = True
     flood(world, 1)
@@ -69,7 +69,7 @@ async def test_whose_snapshot_was_written_after_they_were_listed() -> None:
 
 
 @in_virtual_time
-async def test_whose_first_facts_are_not_confirmed_yet() -> None:
+async def test_a_receiver_whose_first_facts_are_not_confirmed_yet_is_known() -> None:
     world = strict()
     world.journal.held = True
     world.publish()
@@ -79,7 +79,7 @@ async def test_whose_first_facts_are_not_confirmed_yet() -> None:
 
 
 @in_virtual_time
-async def test_what_waited_here_is_acked_under_its_last_reply() -> None:
+async def test_an_event_that_waited_here_is_acked_under_its_last_reply() -> None:
     world = strict()
     world.policies.unavailable = True
     world.publish(receiver=NOBODY)
@@ -90,7 +90,7 @@ async def test_what_waited_here_is_acked_under_its_last_reply() -> None:
 
 @pytest.mark.parametrize("in_memory", [False, True])
 @in_virtual_time
-async def test_what_waited_here_counts_for_the_bound_of_the_backlog(in_memory: bool) -> None:
+async def test_events_that_waited_here_count_for_the_bound_of_the_backlog(in_memory: bool) -> None:
     world = strict()
     world.policies.unavailable = True
     if in_memory:
@@ -103,7 +103,7 @@ async def test_what_waited_here_counts_for_the_bound_of_the_backlog(in_memory: b
 
 
 @in_virtual_time
-async def test_whose_events_are_settled_does_nothing_when_they_are_found() -> None:
+async def test_an_actor_does_nothing_when_settled_events_are_found() -> None:
     world = strict()
     world.publish()
     await world.until_settled(1)
