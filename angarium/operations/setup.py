@@ -5,7 +5,7 @@ from msgspec import Struct
 from angarium.connecting import Access
 from angarium.operations.failures import operation
 from angarium.operations.health.sizing import StreamRoom, rooms
-from streams.installation import setup as installing
+from streams.installation.setup import setup
 
 
 class Installed(Struct, frozen=True):
@@ -18,5 +18,5 @@ class Installed(Struct, frozen=True):
 @operation
 async def install(to: Access) -> Installed:
     """Create the missing parts. Raises `SetupError` if an existing part contradicts the settings."""
-    made = await installing.setup(to.js, to.of)
+    made = await setup(to.js, to.of)
     return Installed(made, await rooms(to.js, to.of))

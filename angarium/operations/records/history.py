@@ -9,8 +9,7 @@ from actors.status import duration_text
 from angarium.ledger.configurations import changed, policy_of
 from angarium.ledger.ledger_answers import Configured, RecordedChange
 from angarium.operations.failures import operation
-from angarium.operations.records.ledger_access import LedgerLag as Reach
-from angarium.operations.records.ledger_access import OpenLedger, ledger_lag, number_of, text
+from angarium.operations.records.ledger_access import LedgerLag, OpenLedger, ledger_lag, number_of, text
 from angarium.operations.records.pages import PageStart, next_start
 
 _Entry = tuple[int, str, str, dict[str, Any]]
@@ -31,7 +30,7 @@ class ReceiverHistory(Struct, frozen=True):
     receiver: str
     entries: list[HistoryEntry]
     now: str
-    ledger: Reach
+    ledger: LedgerLag
 
 
 _WORDS = {
@@ -51,7 +50,7 @@ class HistoryPage(Struct, frozen=True):
     entries: list[HistoryEntry]
     now: str
     next: PageStart | None
-    ledger: Reach
+    ledger: LedgerLag
 
 
 @operation

@@ -25,28 +25,22 @@ from streams.resending.redrive import Redrive, Redriven
 from streams.resending.redrive_lock import RedriveLock, RedrivePlan
 from tests.contract.dying import Died, dying
 from tests.contract.faults import Publish, ack_lost, misbehaving, refused, request_lost
-from tests.contract.installation import install, publish
+from tests.contract.installation import publish
+from tests.contract.resending.windows import LEASE_S, install_with_short_window, shorten_window
 from tests.contract.servers import Server
 from tests.contract.shards import Clocks
 from tests.contract.waiting import until_true
 
 ONE, OTHER = "acme.billing", "acme.mail"
-LEASE_S = 0.15
 LONG_LEASE_S = 1.0
 """Where something has to happen while it is waited for, on however busy a machine."""
-WINDOW_NS = 100_000_000
-"""The least that nats-server takes; less than a lease, so that it is over when the lock changes hands."""
 
 STORE_FULL = 10077
 
 
 @pytest.fixture
 async def names(js: JetStream, prefix: str) -> Names:
-    names = await install(js, prefix)
-    info = await js.stream_info(names.deliveries)
-    assert info is not None
-    await js.stream_update(info.config | {"duplicate_window": WINDOW_NS})
-    return names
+    return await install_with_short_window(js, prefix)
 
 
 async def bury(js: JetStream, names: Names, receiver: str, *numbers: int) -> None:
@@ -176,9 +170,7 @@ async def test_a_letter_that_somebody_dropped_meanwhile_is_not_sent(js: JetStrea
 
 async def test_a_letter_that_was_buried_twice_is_one_event_to_the_actor(js: JetStream, names: Names) -> None:
     """The dead_letters may bury again after a crash, when JetStream has forgotten the first burial."""
-    info = await js.stream_info(names.dead_letters)
-    assert info is not None
-    await js.stream_update(info.config | {"duplicate_window": WINDOW_NS})
+    await shorten_window(js, names.dead_letters)
     position = await publish(js, names, ONE, b"", {"Angarium-Id": "e7"})
 
     async def twice() -> bool:

@@ -30,26 +30,20 @@ from streams.resending.replay import Choice, Replay, Replayed, ReplayLock
 from streams.stores.receivers import Receivers
 from tests.contract.dying import Died, dying
 from tests.contract.faults import ack_lost, misbehaving, refused, request_lost
-from tests.contract.installation import install, publish, shard
+from tests.contract.installation import publish, shard
+from tests.contract.resending.windows import LEASE_S, install_with_short_window
 from tests.contract.servers import Server
 
 ONE, OTHER = "acme.billing", "acme.mail"
-LEASE_S = 0.15
 LONG_LEASE_S = 2.0
 """Where something has to happen within it, on however busy a machine."""
-WINDOW_NS = 100_000_000
-"""The least that nats-server takes; less than a lease, so that it is over when the lock changes hands."""
 STORE_FULL = 10077
 NOTHING_TOLD = lambda *_: None  # noqa: E731
 
 
 @pytest.fixture
 async def names(js: JetStream, prefix: str) -> Names:
-    names = await install(js, prefix)
-    info = await js.stream_info(names.deliveries)
-    assert info is not None
-    await js.stream_update(info.config | {"duplicate_window": WINDOW_NS})
-    return names
+    return await install_with_short_window(js, prefix)
 
 
 def locked(js: JetStream, names: Names, run: str = "", lease_s: float = LEASE_S) -> ReplayLock:

@@ -1,0 +1,23 @@
+"""The window in which JetStream drops repeats, cut to nearly nothing, so that nothing rests on it."""
+
+from streams.installation.topology import Names
+from streams.nats.jetstream import JetStream
+from tests.contract.installation import install
+
+LEASE_S = 0.15
+WINDOW_NS = 100_000_000
+"""The least that nats-server takes; less than a lease, so that it is over when the lock changes hands."""
+
+
+async def shorten_window(js: JetStream, stream: str) -> None:
+    """Cut the window of a stream."""
+    info = await js.stream_info(stream)
+    assert info is not None
+    await js.stream_update(info.config | {"duplicate_window": WINDOW_NS})
+
+
+async def install_with_short_window(js: JetStream, prefix: str) -> Names:
+    """An installation whose deliveries have such a window."""
+    names = await install(js, prefix)
+    await shorten_window(js, names.deliveries)
+    return names
