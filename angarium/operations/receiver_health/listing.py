@@ -175,6 +175,8 @@ async def _count(js: JetStream, names: Names, rows: list[Seen], shards: list[Wor
         for row in left:
             assert row.standing is not None
             row.waiting = await counted(js, names, row.standing, shards[row.standing.shard])
+            if row.waiting.count and row.phase == "idle":
+                row.phase = "active"  # Its snapshot is older than what waits.
             row.arrived = 0 if first is None else await arrived(js, names, row.standing, first.sequence)
 
     await asyncio.gather(*(count() for _ in range(COUNTED_AT_ONCE)))
