@@ -57,16 +57,27 @@ def busiest(starts: Sequence[int], limits: Sequence[LimitPeriod], length_s: floa
     """Look at every window of that length that begins with an attempt; `starts` ascend."""
     found, least_room = Window(length_s), math.inf
     length_ms, end, exceeded = length_s * 1000, 0, 0
+    period, allowed_within = 0, [_allowed_within(each, length_ms) for each in limits]
+    ends = [*[each.at for each in limits[1:]], math.inf]
     for index, start in enumerate(starts):
         while end < len(starts) and starts[end] < start + length_ms:
             end += 1
-        allowed = allowance(limits, start, start + length_ms)
+        while ends[period] <= start - CLOCK_TOLERANCE_MS:
+            period += 1
+        begin, until = start - CLOCK_TOLERANCE_MS, start + length_ms + CLOCK_TOLERANCE_MS
+        alike = limits[period].at <= begin and until < ends[period]
+        allowed = allowed_within[period] if alike else allowance(limits, start, start + length_ms)
         room = math.inf if allowed is None else allowed - (end - index)
         exceeded += room < 0
         fuller = room < least_room or (room == least_room and end - index > found.attempts)
         if fuller or found.at is None:
             found, least_room = Window(length_s, start, end - index, allowed), room
     return Window(length_s, found.at, found.attempts, found.allowed, exceeded)
+
+
+def _allowed_within(limit: LimitPeriod, length_ms: float) -> int | None:
+    """The allowance of a window that lies within one period, as most do; it is the same for all of them."""
+    return allowance([LimitPeriod(-CLOCK_TOLERANCE_MS, limit.per_second, limit.burst)], 0, length_ms)
 
 
 def allowance(limits: Sequence[LimitPeriod], since: float, until: float) -> int | None:

@@ -41,6 +41,33 @@ def test_across_a_change_each_rate_counts_for_its_time_and_the_higher_burst() ->
 
 
 @given(
+    st.lists(st.integers(0, 3000), min_size=20, max_size=60),
+    st.lists(st.tuples(st.integers(0, 3000), st.integers(0, 9), st.integers(1, 4)), min_size=2, max_size=4),
+    st.sampled_from([0.2, 1.0]),
+)
+def test_a_window_within_one_limit_is_judged_as_any_other(
+    starts: list[int], periods: list[tuple[int, int, int]], length_s: float
+) -> None:
+    """A rate of 0 stands for no limit."""
+    starts.sort()
+    ats = [0, *sorted(at for at, *_ in periods[1:])]
+    limits = [
+        LimitPeriod(at, float(rate) or None, burst) for at, (_, rate, burst) in zip(ats, periods, strict=True)
+    ]
+    windows = [(at, at + length_s * 1000) for at in starts]
+    counts = [
+        sum(since <= each < until for each in starts) - starts[:n].count(starts[n])
+        for n, (since, until) in enumerate(windows)
+    ]
+    allowed = [allowance(limits, *window) for window in windows]
+    over = [most is not None and count > most for count, most in zip(counts, allowed, strict=True)]
+    found = busiest(starts, limits, length_s)
+    assert found.exceeded == sum(over)
+    assert found.at is not None
+    assert found.allowed == allowance(limits, found.at, found.at + length_s * 1000)
+
+
+@given(
     st.floats(0.5, 50.0),
     st.integers(1, 20),
     st.lists(st.integers(0, 800), min_size=1, max_size=80),

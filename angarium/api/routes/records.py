@@ -40,6 +40,8 @@ from streams.reading.messages import type_problem
 PATH = "/v1/tenants/{tenant:str}/receivers/{name:str}"
 AUDITED_TIME_S = 3600.0
 """Length of the audited time if none is given."""
+AUDITED_MAX = 100_000
+"""Attempts in one audit."""
 WITHIN_MAX_S = 30 * 86_400.0
 
 EventId = Annotated[str, PathParameter(description="The event's id.")]
@@ -111,7 +113,7 @@ async def get_audit(
     begin = moment("since", since) or datetime.fromtimestamp(max(0.0, end.timestamp() - AUDITED_TIME_S), UTC)
     within = span(begin, end)
     receiver = f"{tenant}.{name}"
-    return document(await consult(api, tenant, lambda of: audit(of, receiver, *within)))
+    return document(await consult(api, tenant, lambda of: audit(of, receiver, *within, AUDITED_MAX)))
 
 
 @get("/v1/tenants/{tenant:str}/events/{event:str}", opt=needs("read"), **GET_EVENT)

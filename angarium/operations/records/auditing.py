@@ -1,6 +1,7 @@
 """Audits a receiver's rate: attempts in every window against the limit in force at that time."""
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from typing import Literal
 
 from msgspec import Struct
@@ -12,7 +13,12 @@ from angarium.operations.failures import OperationError, operation
 from angarium.operations.records.ledger_access import LedgerLag, OpenLedger, ledger_lag, number_of, text
 
 ATTEMPTS_MAX = 200_000
-"""Number of attempts in one audit, some seconds of work; audit longer periods in parts."""
+"""Number of attempts in one audit; audit longer periods in parts."""
+COMPARISONS_PER_ATTEMPT = 8
+"""Windows times limits for each attempt: of many changes of the rate, only so many are judged at once."""
+
+_JUDGES = ThreadPoolExecutor(1, "audit")
+"""One audit after the other: each takes up to some seconds of the interpreter, which others need as well."""
 
 
 class Audit(Struct, frozen=True):
@@ -80,24 +86,32 @@ class AuditDocument(Struct, frozen=True):
 
 
 @operation
-async def audit(of: OpenLedger, receiver: str, since: int, until: int) -> Audit:
+async def audit(
+    of: OpenLedger, receiver: str, since: int, until: int, attempts_max: int = ATTEMPTS_MAX
+) -> Audit:
     """Audit a period. Fails as invalid, as not_found, and as refused if it has too many attempts."""
     number = await number_of(of, receiver)
-    starts = await of.questions.starts(number, since, until, ATTEMPTS_MAX + 1)
-    if len(starts) > ATTEMPTS_MAX:
-        raise OperationError(
-            "refused",
-            f"{receiver} has more than {ATTEMPTS_MAX} attempts since then: audit it until "
-            f"{text(starts[-2])}, and continue from there",
-        )
+    starts = await of.questions.starts(number, since, until, attempts_max + 1)
+    if len(starts) > attempts_max:
+        raise _too_much(receiver, f"more than {attempts_max} attempts", starts[-2])
     limits = limits_of(await of.questions.changes(number), since, until, starts)
-    windows, drawn = await asyncio.to_thread(_judged, starts, limits)
+    comparisons = len(lengths(limits)) * len(limits)
+    if len(starts) * comparisons > COMPARISONS_PER_ATTEMPT * attempts_max:
+        last = starts[COMPARISONS_PER_ATTEMPT * attempts_max // comparisons]
+        raise _too_much(receiver, f"{len(starts)} attempts and {len(limits)} limits", last)
+    windows, drawn = await asyncio.get_running_loop().run_in_executor(_JUDGES, _judged, starts, limits)
     limited = any(each.per_second is not None for each in limits)
     exceeded = any(each.exceeded for each in windows)
     return Audit(
         receiver, "exceeded" if exceeded else "kept" if limited else "no_limit", str(text(since or 1)),
         str(text(until)), len(starts), limits, windows, drawn, await ledger_lag(of),
     )  # fmt: skip
+
+
+def _too_much(receiver: str, count: str, until: int) -> OperationError:
+    return OperationError(
+        "refused", f"{receiver} has {count} since then: audit it until {text(until)}, and continue from there"
+    )
 
 
 def _judged(starts: list[int], limits: list[LimitPeriod]) -> tuple[list[Window], list[Bar]]:

@@ -1,6 +1,8 @@
 """What the operations on the ledger answer about one tenant, in pages, and to who has waited long enough."""
 
 import asyncio
+import re
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +91,33 @@ async def test_the_audit_in_json_has_instants_as_texts(
     assert {each.at for each in told.windows} == {told.chart[0].at}
     assert told.chart[0].at == "2027-01-15T08:00:00.988Z"
     assert (told.verdict, told.attempts, told.ledger) == (found.verdict, 3, found.ledger)
+
+
+async def test_an_audit_of_too_much_says_until_when_it_can_be_done(
+    js: JetStream, names: Names, pen: Pen, ledger: Kept, settings: Settings
+) -> None:
+    """Attempts count, and so do changes of the rate, with each of which every window may be compared."""
+    plain, end = "acme.plain", MS + 1_000_000
+    await pen.flush(opens())
+    await pen.flush(opens(plain), receiver=plain)
+    for change in range(20):
+        await pen.flush(f.RateSet(receiver=RECEIVER, limit=Limit(5.0, 2 + change)))
+    for receiver in (RECEIVER, plain):
+        made = [delivered(each, NOW + 100 + each, receiver=receiver) for each in range(1, 51)]
+        await pen.flush(*made, receiver=receiver)
+    await catch_up(js, names, ledger)
+
+    async def asked(receiver: str, until: int, most: int) -> Any:
+        return await open_ledger(settings, lambda of: auditing.audit(of, receiver, 0, until, most))
+
+    for receiver, most, count in ((plain, 40, "more than 40 attempts"), (RECEIVER, 60, "50 attempts and 20")):
+        refused = await asked(receiver, end, most)
+        assert isinstance(refused, NotDone)
+        assert (refused.kind, count in refused.text) == ("refused", True)
+        until = re.search(r"until (\S+),", refused.text)
+        assert until is not None
+        shorter = round(datetime.fromisoformat(until[1]).timestamp() * 1000)
+        assert 0 < (await asked(receiver, shorter, most)).attempts < most
 
 
 async def test_a_question_that_is_given_up_ends(
