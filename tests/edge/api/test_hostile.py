@@ -152,14 +152,26 @@ async def test_a_body_that_nobody_wants_is_not_read_for_ever(
     async with asyncio.timeout(PATIENCE_S):
         assert (await raw.reader.readline()).startswith(b"HTTP/1.1 413")
         with pytest.raises(ConnectionError):
-            await _send_for_ever(raw)
+            await _send_for_ever(raw, size=1 << 16)
     raw.writer.close()
 
 
-async def _send_for_ever(raw: Raw) -> None:
+async def test_nor_for_long(api: Api, head: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "LINGER_MAX_S", 0.2)
+    raw = await connected(api)
+    raw.writer.write(f"{head}content-length: {1 << 40}\r\n\r\n".encode())
+    async with asyncio.timeout(PATIENCE_S):
+        assert (await raw.reader.readline()).startswith(b"HTTP/1.1 413")
+        with pytest.raises(ConnectionError):
+            await _send_for_ever(raw, size=1, pause_s=0.01)
+    raw.writer.close()
+
+
+async def _send_for_ever(raw: Raw, *, size: int, pause_s: float = 0.0) -> None:
     while True:
-        raw.writer.write(b"x" * (1 << 16))
+        raw.writer.write(b"x" * size)
         await raw.writer.drain()
+        await asyncio.sleep(pause_s)
 
 
 async def test_an_answer_reaches_a_client_that_still_sends(api: Api, head: str) -> None:
