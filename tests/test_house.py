@@ -58,7 +58,7 @@ PRONOUN = re.compile(r"(He|It|Its|Nobody|Nothing|Somebody|Tells whether|The same
 """Beginnings that say nothing."""
 ARCHAIC = re.compile(
     r"\b(anew|amid|anybody|bears|befell|beside|by turns|for ever|heirs?|hence|lest|nobody|somebody|"
-    r"speaks? of|thereby|whichever|who(?:s?)ever)\b",
+    r"speaks? of|thereby|whichever|who(?:s?)ever|(?:none|false|empty|raises \S+) where)\b",
     re.IGNORECASE,
 )
 SPEAKING = re.compile(r"_|[A-Z]+_(?!M?S\Z)|(VERSION|KIB|GIB|DAY_S)\Z")
@@ -403,6 +403,7 @@ BREACHES = [
     (first_lines_say_what_it_is, "streams.purge", 'def f():\n    """Tells whether it is."""'),
     (first_lines_say_what_it_is, "angarium.logs", 'def f():\n    """Tells whether it is so."""'),
     (words_are_usual, "streams.purge", "# Whoever purges"),
+    (words_are_usual, "streams.purge", '"""The end; None where there is none."""'),
     (words_are_usual, "streams.purge", '"""Purging what nobody needs."""'),
     (words_are_usual, "angarium.node.app", "x = 'two nodes beside another'"),
     (numbers_say_what_they_bound, "streams.purge", "PATIENCE_S = 5.0"),

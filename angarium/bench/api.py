@@ -196,7 +196,7 @@ class ApiBench:
 
 
 async def measured(plan: ApiPlan, tell: Callable[[str], None]) -> ApiFigures:
-    """Run the bench. Raises click.ClickException where the API is not installed."""
+    """Run the bench. Raises click.ClickException if the API is not installed."""
     check()
     async with ground(plan.shards) as on, speaking("angarium.bench.over_http.client") as client:
         token = await _configure(on)

@@ -117,7 +117,7 @@ class DeliverBench(Bench[DeliverPlan]):
     async def run(self, calls: Calls | None) -> DeliverFigures:
         """Measure everything except the calls, which are counted already.
 
-        Raises click.ClickException where events were not accepted.
+        Raises click.ClickException if events were not accepted.
         """
         plan, tell, url = self._plan, self._tell, self._sink.url
         await self._configure()

@@ -118,7 +118,7 @@ class FanoutBench(Bench[FanoutPlan]):
         self._neighbours = _neighbours(WIDE, NEIGHBOUR_TENANTS, self._shards)
 
     async def run(self) -> FanoutFigures:
-        """Measure. Raises click.ClickException where something was not accepted, or came to a halt."""
+        """Measure. Raises click.ClickException if something was not accepted, or came to a halt."""
         plan, tell = self._plan, self._tell
         tell(f"configure {2 * plan.receivers + plan.wide} receivers")
         await self._configure()

@@ -132,7 +132,7 @@ class IsolationBench(Bench[IsolationPlan]):
         self._published = 0
 
     async def run(self) -> Row:
-        """Measure. Raises click.ClickException where events were not accepted."""
+        """Measure. Raises click.ClickException if events were not accepted."""
         plan = self._plan
         await self._configure()
         await self._make_trouble()

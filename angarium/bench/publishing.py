@@ -31,7 +31,7 @@ def body(size: int) -> bytes:
 
 
 def stored(answer: Answer) -> int:
-    """The position of a message. Raises click.ClickException where it was not accepted."""
+    """The position of a message. Raises click.ClickException if it was not accepted."""
     if not isinstance(answer, Stored):
         raise click.ClickException(f"NATS did not accept a message: {answer}")
     return answer.sequence

@@ -254,7 +254,7 @@ def _measure(
 
 
 def _check(figures: Any, what: str) -> None:
-    """Raises click.ClickException where not all is as promised."""
+    """Raises click.ClickException if not all is as promised."""
     if figures.lost or figures.repeats or figures.disordered:
         wrong = f"{figures.lost} lost, {figures.repeats} repeated, {figures.disordered} out of order"
         raise click.ClickException(f"not every {what} came as promised: {wrong}")

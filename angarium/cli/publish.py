@@ -124,7 +124,7 @@ def _check(target: str, event_type: str, event_id: str | None, lines: bool) -> N
 
 
 def _bodies(texts: list[str], file: BinaryIO | None, lines: bool) -> Iterator[bytes]:
-    """Reads what to publish; raises click.UsageError where that is not clear."""
+    """Reads what to publish; raises click.UsageError if that is not clear."""
     if len(texts) + (file is not None) > 1:
         raise click.UsageError("several bodies were given; give one argument, --data or --file")
     if texts:

@@ -224,7 +224,7 @@ class _Stream(httpcore.AsyncNetworkStream):
             if not exchange.request.may_start():
                 raise NoAnswer(FailureKind.LEASE, "the lease expired before the first byte was sent")
             exchange.sent = True
-        if self._writer.is_closing():  # Then uvloop's transport raises RuntimeError where asyncio's drops it.
+        if self._writer.is_closing():  # Then uvloop's transport raises RuntimeError; asyncio's drops it.
             raise httpcore.WriteError("the receiver closed the connection at once")
         self._writer.write(buffer)
         try:

@@ -22,7 +22,7 @@ REFRESHES_A_SECOND = 8
 async def perform(*, quiet: bool) -> tuple[list[Judgement], Path]:
     """The verdict, and the directory of the run, which stays only if a promise was broken.
 
-    Raises click.ClickException where something is missing.
+    Raises click.ClickException if something is missing.
     """
     try:
         check = standard_check()

@@ -68,7 +68,7 @@ async def loop(workers: int, seconds: float, post: Post) -> Speed:
 
 
 def check() -> None:
-    """Raises click.ClickException where a loop cannot run, before anything is measured."""
+    """Raises click.ClickException if a loop cannot run, before anything is measured."""
     if find_spec("aiohttp") is None:
         raise click.ClickException("the bench compares with aiohttp: pip install 'angarium[bench]'")
 

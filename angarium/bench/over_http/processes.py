@@ -23,7 +23,7 @@ _SERVING = re.compile(rb"serving on http://127\.0\.0\.1:(\d+)")
 
 
 def check() -> None:
-    """Raises click.ClickException where the API is not installed."""
+    """Raises click.ClickException if the API is not installed."""
     if find_spec("litestar") is None or find_spec("uvicorn") is None:
         raise click.ClickException("the HTTP API is not installed: pip install 'angarium[api]'")
 
@@ -37,14 +37,14 @@ class Speaking:
         self._answers = answers
 
     async def line(self) -> bytes:
-        """The next line that it writes. Raises click.ClickException where it has ended."""
+        """The next line that it writes. Raises click.ClickException if it has ended."""
         line = await self._answers.readline()
         if not line:
             raise click.ClickException("a process of the bench ended by itself")
         return line
 
     async def carry_out(self, order: Order) -> Outcome:
-        """Let the client make requests. Raises click.ClickException where one of them was refused."""
+        """Let the client make requests. Raises click.ClickException if one of them was refused."""
         self._orders.write(msgspec.json.encode(order) + b"\n")
         outcome = msgspec.json.decode(await self.line(), type=Outcome)
         if outcome.refusals or outcome.lost:

@@ -29,7 +29,7 @@ class PostgresReader:
 
 @asynccontextmanager
 async def postgres_reader(database: Database) -> AsyncIterator[PostgresReader]:
-    """The ledger in this database. Raises LedgerError where there is none."""
+    """The ledger in this database. Raises LedgerError if there is none."""
     name, read_only = f"{APPLICATION}, reading", {"default_transaction_read_only": "on"}
     async with opened(database, name, **BOUNDED, **read_only) as session:
         if not await tables_there(session):

@@ -55,7 +55,7 @@ class PostgresStore:
         self._gapped = False
 
     async def begin(self, keep_s: float) -> None:
-        """Make the tables where there are none. Raises LedgerError where a newer Angarium made them."""
+        """Make the tables where there are none. Raises LedgerError if a newer Angarium made them."""
         session = self._session
         async with session.transaction():
             await session.rows("SELECT pg_advisory_xact_lock(hashtext('angarium ledger'))")
@@ -208,7 +208,7 @@ class PostgresStore:
     async def _move(
         self, stream: str, holds: Mapping[int, HeldShare], after: Mapping[int, Place], seen_at: int = 0
     ) -> None:
-        """Move the places of shares. Raises LeaseLost where one of them is not what this process knows."""
+        """Move the places of shares. Raises LeaseLost if one of them is not what this process knows."""
         rows = [
             (
                 share, hold.epoch, hold.place.position, hold.place.created, after[share].created,

@@ -30,7 +30,7 @@ class SqliteReader:
 
 @asynccontextmanager
 async def sqlite_reader(path: Path) -> AsyncIterator[SqliteReader]:
-    """The ledger in this file. Raises LedgerError where there is none."""
+    """The ledger in this file. Raises LedgerError if there is none."""
     address = _read_only(path)
     with told(path):
         db = await aiosqlite.connect(address, uri=True)
@@ -50,7 +50,7 @@ async def sqlite_reader(path: Path) -> AsyncIterator[SqliteReader]:
 
 
 def _read_only(path: Path) -> str:
-    """The address of the file. Raises LedgerError where there is none."""
+    """The address of the file. Raises LedgerError if there is none."""
     if not path.is_file():
         raise LedgerError(
             f"there is no ledger {path}: start one with angarium ledger --to sqlite:///{path} "
