@@ -215,8 +215,8 @@ def serve() -> None:
     requests = socket.socket(fileno=os.dup(0))
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # Nobody waits for the keepers.
     while request := _next(requests):
-        [[command, *_], *_], _ = request
-        _import(PACKAGES_OF.get(command, ()))
+        for command in request[0][0][:1]:
+            _import(PACKAGES_OF.get(command, ()))
         if not os.fork():
             requests.close()
             _keep(main, *request)

@@ -17,6 +17,7 @@ NOWHERE = "nats://127.0.0.1:1"
 @pytest.mark.parametrize(
     ("arguments", "stdin"),
     [
+        ([], b""),
         (["--version"], b""),
         (["receiver", "put", "--help"], b""),
         (["nonsense"], b""),
