@@ -174,6 +174,21 @@ def http_api(seconds: float, as_json: bool, **plan: int) -> None:
     _check(figures, "delivery")
 
 
+@bench.command("ledger", short_help="Measure how fast a ledger catches up, and how long questions take.")
+@click.option("--attempts", default=300_000, show_default=True, type=click.IntRange(1000))
+@click.option("--receivers", default=1000, show_default=True, type=click.IntRange(1, 100_000))
+@click.option("--seconds", default=5.0, show_default=True, type=click.FloatRange(2, 600),
+              help="Length of the live part (5,000 facts a second).")  # fmt: skip
+@click.option("--to", metavar="URL", help="An empty ledger to fill; by default a temporary file.")
+@click.option("--json", "as_json", is_flag=True, help="Print only the figures, in JSON.")
+def ledger(attempts: int, receivers: int, seconds: float, to: str | None, as_json: bool) -> None:
+    """Measure a ledger: catching up with a journal, keeping up with a live one, and each question."""
+    from angarium.bench.ledger import LedgerPlan, measured
+
+    plan = LedgerPlan(attempts=attempts, receivers=receivers, live_s=seconds, to=to)
+    _run(measured, plan, as_json, FIGURE_HEADINGS, _ledger_rows)
+
+
 @bench.command("all", short_help="Run all of them with their defaults: about ten minutes.")
 @click.option("--json", "as_json", is_flag=True, help="Print only the figures, in JSON.")
 def whole(as_json: bool) -> None:
@@ -282,6 +297,24 @@ def _api_rows(figures: Any) -> list[tuple[str, str]]:
                 rows.append(("  nats-server", f"{pace.nats_cpu_us:.1f} µs"))
         rows.append(("  the client", f"{pace.client_cpu_us:.1f} µs"))
     return rows
+
+
+def _ledger_rows(figures: Any) -> list[tuple[str, str]]:
+    rows = [
+        ("facts", f"{figures.facts:,}"),
+        ("facts/s, catching up", f"{figures.facts_per_s:,.0f}"),
+    ]
+    if figures.cpu_us_per_fact is not None:
+        rows.append(("  CPU a fact", f"{figures.cpu_us_per_fact:.1f} µs"))
+        rows.append(("  memory", f"{figures.memory_mb:.0f} MB"))
+    if figures.bytes_per_fact is not None:
+        rows.append(("bytes a fact", f"{figures.bytes_per_fact:.0f}"))
+    rows += [
+        ("facts/s, live", f"{figures.live_facts_per_s:,.0f}"),
+        ("  CPU, with writing the journal", f"{figures.live_cpu:.0%} of a core"),
+        ("  behind at worst", f"{figures.behind_s:.1f} s"),
+    ]
+    return rows + [(what, f"{took_ms:.1f} ms") for what, took_ms in figures.questions_ms.items()]
 
 
 def _fanout_rows(figures: Any) -> list[tuple[str, str]]:

@@ -113,6 +113,24 @@ class LateReceiver(Struct, frozen=True):
     late_ms_max: int
 
 
+class RecordedMinute(Struct, frozen=True):
+    """The attempts to a receiver that began in the minute from `at` on.
+
+    `latency_us` and `late_ms` are sums, over attempts and over delivered events; `…_max` the highest of each.
+    """
+
+    at: int
+    attempts: int
+    delivered: int
+    failed: int
+    throttled: int
+    dead: int
+    latency_us: int
+    latency_us_max: int
+    late_ms: int
+    late_ms_max: int
+
+
 class Unknown(Struct, frozen=True):
     """The answer that facts from `since` (0: the beginning) to `until` are missing: the state is unknown."""
 

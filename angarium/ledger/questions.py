@@ -20,6 +20,7 @@ from angarium.ledger.ledger_answers import (
     RecordedAttempt,
     RecordedChange,
     RecordedDelivery,
+    RecordedMinute,
     Unknown,
 )
 
@@ -39,7 +40,7 @@ WHERE d.block = b.block AND d.position = ? AND d.receiver = ? AND d.sequence = ?
 _JOURNEY = """
 SELECT r.name, d.sequence, d.event, d.again, d.stored_at, d.first_at, d.ended_at, d.ending, d.reason,
     d.attempts, d.type, d.receiver
-FROM blocks b CROSS JOIN deliveries d CROSS JOIN receivers r
+FROM blocks b CROSS JOIN deliveries d {index} CROSS JOIN receivers r
 WHERE d.block = b.block AND d.event = ?1 AND r.id = d.receiver AND r.name >= ?2 AND r.name < ?3
     AND (r.name, d.sequence) > (?4, ?5)
 ORDER BY r.name, d.sequence LIMIT ?6
@@ -68,6 +69,11 @@ _LATE = """
 SELECT r.name, sum(m.attempts), sum(m.delivered), sum(m.failed), sum(m.late_ms), max(m.late_ms_max)
 FROM minutes m CROSS JOIN receivers r WHERE m.minute >= ? AND r.id = m.receiver AND r.name >= ? AND r.name < ?
 GROUP BY m.receiver, r.name HAVING sum(m.delivered) > 0 ORDER BY max(m.late_ms_max) DESC, r.name LIMIT ?
+"""
+_MINUTES = """
+SELECT m.minute * 60000, sum(m.attempts), sum(m.delivered), sum(m.failed), sum(m.throttled), sum(m.dead),
+    sum(m.latency_us), max(m.latency_us_max), sum(m.late_ms), max(m.late_ms_max)
+FROM minutes m WHERE m.receiver = ? AND m.minute >= ? AND m.minute <= ? GROUP BY m.minute ORDER BY m.minute
 """
 _BASE = "receiver, position, at, origin, state FROM states WHERE receiver = ? AND position >= ?"
 _FACTS_UNTIL = """
@@ -148,7 +154,8 @@ class Questions:
         Only those `after` a receiver's sequence, at most `limit`; each with its attempts.
         """
         found, most = [], schema.END_OF_TIME if limit is None else limit
-        for *members, receiver in await self.rows(_JOURNEY, event, *_names_of(tenant), *after, most):
+        query = _JOURNEY.format(index=self._reader.by("deliveries_event"))
+        for *members, receiver in await self.rows(query, event, *_names_of(tenant), *after, most):
             name, sequence, event_id, again, stored_at, first_at, ended_at, ending, reason, count, kind = (
                 members
             )
@@ -195,6 +202,11 @@ class Questions:
         """The receivers whose events were delivered latest since a time."""
         rows = await self.rows(_LATE, since // 60_000, *_names_of(tenant), limit)
         return [LateReceiver(*row) for row in rows]
+
+    async def minutes(self, receiver: int, since: int, until: int) -> list[RecordedMinute]:
+        """The attempts to a receiver by minute, in their order; minutes without any are left out."""
+        rows = await self.rows(_MINUTES, receiver, since // 60_000, (until - 1) // 60_000)
+        return [RecordedMinute(*map(int, row)) for row in rows]
 
     async def owner(self, shard: int, at: int) -> str:
         """The node that owned a shard at a time; empty if that is not known."""
