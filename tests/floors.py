@@ -95,7 +95,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "sink_process",
         "ground",
         "over_http resident",
-        "api deliver fanout isolation scale",
+        "api deliver fanout isolation ledger scale",
     ),
     "angarium.delivery": ("exchange signing", "connections", "http1_transport httpx_transport sender"),
 }

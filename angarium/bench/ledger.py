@@ -1,4 +1,4 @@
-"""How fast a ledger catches up, what keeping up costs, and how long each question takes.
+"""Measures a ledger: catching up with a journal, keeping up with a live one, and each question.
 
 The journal is written in rounds, each of which the ledger reads before the next one: so it needs no more room
 than a round. Facts are like those of real nodes: of every hundred attempts three fail and are made again.
@@ -35,7 +35,7 @@ from streams.journal.envelope import encode_fact, encode_flush
 from streams.nats.jetstream import JetStream
 from streams.server.embedded import EmbeddedServer
 
-KEEP_S = 400 * 86_400.0
+KEPT_FOR_S = 400 * 86_400.0
 ROUND_FACTS = 400_000
 FLUSH_FACTS = 128
 FACTS_A_SECOND = 5000
@@ -59,7 +59,7 @@ class LedgerPlan(Struct, frozen=True, kw_only=True):
 
 
 class LedgerFigures(Struct, kw_only=True):
-    """What came out; times are those of this process, without the server's. `behind_s`: at worst, live."""
+    """The figures; CPU and memory are those of this process. `behind_s`: at worst, live."""
 
     facts: int = 0
     facts_per_s: float = 0.0
@@ -92,7 +92,7 @@ class _Journal:
         self.at = time.time() - plan.attempts / FACTS_A_SECOND - 60
 
     async def write(self, count: int) -> None:
-        """Append so many facts, in flushes of all shards by turns."""
+        """Append so many facts, in flushes, shard after shard."""
         if not self._opened:
             self._opened = True
             await together(self._open, range(len(self._receivers)))
@@ -154,10 +154,12 @@ async def measured(plan: LedgerPlan, tell: Callable[[str], None] = lambda _: Non
     async with _ground() as (js, names, directory):
         location = plan.to or f"sqlite:///{directory / 'ledger.db'}"
         journal = _Journal(plan, js, names)
-        async with written(location, KEEP_S) as store:
-            await _catch_up(plan, journal, Writer(js, names, store, keep_s=KEEP_S), figures, js, names, tell)
+        async with written(location, KEPT_FOR_S) as store:
+            await _catch_up(
+                plan, journal, Writer(js, names, store, keep_s=KEPT_FOR_S), figures, js, names, tell
+            )
             tell(f"live, {FACTS_A_SECOND} facts a second")
-            await _live(plan, journal, Writer(js, names, store, keep_s=KEEP_S), location, figures, names)
+            await _live(plan, journal, Writer(js, names, store, keep_s=KEPT_FOR_S), location, figures, names)
         if (path := directory / "ledger.db").exists():
             size = sum(each.stat().st_size for each in directory.glob(f"{path.name}*"))
             figures.bytes_per_fact = size / journal.facts

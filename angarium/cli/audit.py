@@ -1,5 +1,6 @@
 """`angarium audit`: attempts at a receiver against its rate, from the ledger."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -29,20 +30,27 @@ VERDICTS = {
     help="From this time on: 2h, 3d, 2026-01-31T12:00:00Z.",
 )
 @click.option("--until", metavar="TIME", help="Up to this time.")
+@click.option(
+    "--plot", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False), help="Draw the chart as SVG."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @options.takes("ledger", "prefix")
-def audit(receiver: str, as_json: bool, **given: Any) -> None:
+def audit(receiver: str, plot: Path | None, as_json: bool, **given: Any) -> None:
     """Check that the attempts to a receiver kept its rate limit, in every window.
 
     In any window of t seconds at most burst + rate * t attempts may start. Windows of one second and of the
     burst's length are checked. The exit status is 1 if more did.
     """
-    from angarium.cli import ledger_questions
+    from angarium.cli import audit_plot, ledger_questions
     from angarium.operations.records import auditing
 
     settings = options.settings_of(given)
+    if plot is not None:
+        audit_plot.check(plot)
     since, until = ledger_questions.span(given)
     found = ledger_questions.consult(settings, lambda of: auditing.audit(of, receiver, since, until))
+    if plot is not None:
+        _write(plot, audit_plot.draw(found, VERDICTS[found.verdict]))
     if as_json:
         output.say_json(auditing.document(found))
     else:
@@ -51,6 +59,13 @@ def audit(receiver: str, as_json: bool, **given: Any) -> None:
         ledger_questions.notes(found.ledger)
     if found.verdict == "exceeded":
         raise click.ClickException(f"{receiver} got more attempts than its limit allows")
+
+
+def _write(path: Path, chart: str) -> None:
+    try:
+        path.write_text(chart, encoding="utf-8")
+    except OSError as error:
+        raise click.ClickException(f"cannot write {path}: {error.strerror}") from error
 
 
 def lines(found: "Audit") -> list[str]:

@@ -11,6 +11,9 @@ ANSWER_MAX = 200
 """Characters of an answer that are shown; `--json` has all that is kept."""
 
 
+STILL_WAITING = "a receiver where it still waits is not listed; angarium inspect TENANT.NAME shows what waits"
+
+
 @click.command("event", short_help="Show what happened to an event, from the ledger.")
 @click.argument("event_id", metavar="ID")
 @click.option(
@@ -41,6 +44,7 @@ def event(event_id: str, tenant: str | None, as_json: bool, **given: Any) -> Non
             )
             if each["answer"]:
                 output.say(f"    answered: {output.first_of(each['answer'], ANSWER_MAX)}")
+    output.note(f"note: {STILL_WAITING}")
     ledger_questions.notes(found.ledger)
 
 

@@ -27,7 +27,10 @@ def inspect(receiver: str, at: str | None, as_json: bool, **given: Any) -> None:
     from angarium.operations.control.state import state
 
     settings = options.settings_of(given)
-    answer = looked_back(settings, receiver, at) if at else perform(settings, lambda to: state(to, receiver))
+    if at is None:
+        answer = perform(settings, lambda to: state(to, receiver))
+    else:
+        answer = looked_back(settings, receiver, at)
     if as_json:
         output.say_json(answer)
         return

@@ -26,8 +26,8 @@ MODULES = {
     name: name
     for name in (
         "api", "apply", "attempts", "audit", "bench", "dead", "demo", "dev", "doctor", "erase", "event",
-        "export", "history", "ledger", "listen", "node", "publish", "receiver", "repair", "replay", "setup",
-        "tail", "top",
+        "export", "history", "ledger", "listen", "minutes", "node", "publish", "receiver", "repair", "replay",
+        "setup", "tail", "top",
     )
 } | {"inspect": "inspection", "token": "tokens"}  # fmt: skip
 """The module of each command."""

@@ -48,9 +48,7 @@ def top(
     """
     settings = options.settings_of(given)
     if within is not None:
-        if tenant is not None:
-            raise click.UsageError("--within shows all tenants; leave the tenant out")
-        _worst(settings, within, limit, wide=wide, as_json=as_json)
+        _worst(settings, tenant, within, limit, wide=wide, as_json=as_json)
         return
     once = once or as_json or not output.drawn()
     run_long(_watch(settings, tenant, None if once else every, limit, wide=wide, as_json=as_json))
@@ -103,13 +101,15 @@ def _summary(picture: "Picture") -> str:
     return f"{at}Z  {waits}, {picture.in_per_s:.0f}/s in, {picture.out_per_s:.0f}/s out"
 
 
-def _worst(settings: Settings, within: str, limit: int, *, wide: bool, as_json: bool) -> None:
+def _worst(
+    settings: Settings, tenant: str | None, within: str, limit: int, *, wide: bool, as_json: bool
+) -> None:
     from angarium import quantities
     from angarium.cli import attempt_table, ledger_questions
     from angarium.operations.records.worst import find_worst
 
     within_s = quantities.age(within)
-    worst = ledger_questions.consult(settings, lambda of: find_worst(of, within_s, limit))
+    worst = ledger_questions.consult(settings, lambda of: find_worst(of, within_s, limit, tenant))
     if as_json:
         output.say_json(worst)
         return

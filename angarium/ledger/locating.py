@@ -6,7 +6,6 @@ from urllib.parse import parse_qsl, urlsplit
 from msgspec import Struct
 
 from angarium.ledger.store import LedgerError
-from angarium.logs import redact
 
 FILE_SCHEME = "sqlite:///"
 DATABASE_SCHEMES = ("postgresql", "postgres")
@@ -30,7 +29,7 @@ def locate(location: str) -> Path | Database:
     path = location.removeprefix(FILE_SCHEME)
     if path == location or not path:
         raise LedgerError(
-            f"{redact(location)!r} is not a ledger: write sqlite:///a/file, sqlite:////var/lib/ledger.db, or "
+            f"{_shown(location)!r} is not a ledger: write sqlite:///a/file, sqlite:////var/lib/ledger.db, or "
             "postgresql://user@host/database"
         )
     return Path(path)
@@ -42,7 +41,7 @@ def _database(location: str) -> Database:
         password, names = parts.password, {name for name, _ in parse_qsl(parts.query)}
     except ValueError:
         raise LedgerError(
-            f"{redact(location)!r} is not an address of PostgreSQL: write postgresql://user@host/database"
+            f"{_shown(location)!r} is not an address of PostgreSQL: write postgresql://user@host/database"
         ) from None
     if password is not None or "password" in names:
         raise LedgerError(
@@ -50,3 +49,8 @@ def _database(location: str) -> Database:
             "put it into PGPASSWORD or ~/.pgpass, and write postgresql://user@host/database"
         )
     return Database(location)
+
+
+def _shown(location: str) -> str:
+    """The address for people; of one that may contain a password in any form, only its beginning."""
+    return f"{location.partition(':')[0]}:…" if "@" in location else location

@@ -61,6 +61,8 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (["attempts", "acme.x", "--since", "1h", "--until", "2h"], "--until is before --since"),
         (["history", "acme.x", "--since", "2999-01-01T00:00:00Z"], "--since is in the future"),
         (["inspect", "acme.x", "--at", "2999-01-01T00:00:00Z"], "--at is in the future"),
+        (["inspect", "acme.x", "--at", ""], "'' is not a time; write an age"),
+        (["audit", "acme.x", "--plot", "a.png"], "--plot a.png: only SVG is drawn"),
         (["ledger", "--to", "sqlite:///x.db", "--keep", "0s"], "--keep 0s: must be at least a minute"),
         (["repair", "--accept-loss", "64"], "'64' is not a shard; shards are 0 to 63"),
         (["repair", "--accept-loss", "1,x"], "'x' is not a shard; shards are 0 to 63"),

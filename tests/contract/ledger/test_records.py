@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from angarium.operations.records.auditing import audit
 from angarium.operations.records.history import read_history
 from angarium.operations.records.journey import journey
 from angarium.operations.records.ledger_access import open_ledger
+from angarium.operations.records.minutes import find_minutes
 from angarium.operations.records.moment import MEMORY_MEMBERS, moment
 from angarium.operations.records.worst import find_worst
 from angarium.settings import Settings
@@ -204,6 +206,59 @@ async def test_the_worst_are_found(
     ]
 
 
+async def test_attempts_are_counted_by_minute(
+    js: JetStream, names: Names, pen: Pen, ledger: Kept, settings: Settings
+) -> None:
+    await pen.flush(opens(), failed(1, NOW + 1), delivered(1, NOW + 10, attempt=2))
+    await pen.flush(delivered(2, NOW + 130, latency_ms=30.0), delivered(3, NOW + 131, latency_ms=10.0))
+    dead = f.DeadLettered(receiver=RECEIVER, events=(numbered(4),), at=NOW + 200, reason="expired")
+    await pen.flush(dead)
+    await catch_up(js, names, ledger)
+    found = (await ask(settings, lambda of: find_minutes(of, RECEIVER, MS, MS + 240_000))).minutes
+    assert [(each.at[11:16], each.attempts, each.delivered, each.failed, each.dead) for each in found] == [
+        ("08:00", 2, 1, 1, 0), ("08:02", 2, 2, 0, 0), ("08:03", 0, 0, 0, 1)
+    ]  # fmt: skip
+    assert (found[1].latency_ms, found[1].latency_ms_max) == (20.0, 30.0)
+    assert (found[1].late_s, found[1].late_s_max) == (130.5, 131.0)
+    assert (found[2].latency_ms, found[2].late_s) == (None, None)
+    later = await ask(settings, lambda of: find_minutes(of, RECEIVER, MS + 120_000, MS + 180_000))
+    assert [each.attempts for each in later.minutes] == [2]
+
+
+@pytest.mark.parametrize("world", [("memory", "sqlite")])
+async def test_the_tables_of_an_older_version_are_upgraded(
+    js: JetStream, names: Names, pen: Pen, ledger: Kept, settings: Settings
+) -> None:
+    await pen.flush(opens(), delivered(1, events=(numbered(1, type="a"),)))
+    await catch_up(js, names, ledger)
+    for statement in (
+        "DROP INDEX attempts_type", "ALTER TABLE receivers DROP COLUMN last_position",
+        "ALTER TABLE gaps DROP COLUMN share", "PRAGMA user_version = 1",
+    ):  # fmt: skip
+        await ledger.execute(statement)
+    failure = await refused(settings, lambda of: find_worst(of, 1.0, 1))
+    assert "has version 1, this Angarium knows 2" in failure.text
+    await catch_up(js, names, ledger)
+    found = await ask(settings, lambda of: find_attempts(of, RECEIVER, AttemptFilter(type="a")))
+    assert len(found.attempts) == 1
+
+
+@pytest.mark.parametrize("world", [("memory", "postgresql")])
+async def test_no_question_reads_a_whole_table_of_a_database(
+    js: JetStream, names: Names, pen: Pen, ledger: Kept, settings: Settings
+) -> None:
+    """Though a new partition has no statistics."""
+    await pen.flush(opens(), *(delivered(sequence) for sequence in range(1, 60)))
+    await catch_up(js, names, ledger)
+    for query in every_query(lambda index: ""):
+        filled = re.sub(r"\?\d*", "'1'", query)
+        steps = await ledger.rows(f"EXPLAIN {filled}")
+        plan = [step for (step,) in steps]
+        assert not [
+            step for step in plan if re.search(r"Seq Scan on (attempts|deliveries|facts|minutes)", step)
+        ], plan
+
+
 async def test_a_look_back_folds_to_what_inspect_said(
     js: JetStream, names: Names, pen: Pen, ledger: Kept, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -303,20 +358,7 @@ async def test_no_question_reads_a_whole_table(ledger: Kept) -> None:
     """Each looks into the blocks, which are few, and into a block by its key."""
     async with ledger.store():
         pass
-    queries = [
-        text
-        for name, text in vars(questions).items()
-        if name.isupper() and str(text).strip().startswith("SELECT")
-    ]
-    queries.remove(questions._ATTEMPTS)
-    queries.remove(questions._JOURNEY)
-    queries.append(questions._JOURNEY.format(index="INDEXED BY deliveries_event"))
-    for status in (None, (503, 503), (500, 599), (204, 204), (200, 200), (200, 299)):
-        for failed_only in (False, True):
-            index, only, _ = questions._filtered(AttemptFilter(failed=failed_only, status=status, type="a"))
-            queries.append(
-                questions._ATTEMPTS.format(index=f"INDEXED BY {index}" if index else "", only=only)
-            )
+    queries = every_query(lambda index: f"INDEXED BY {index}")
     assert len(queries) > 18
     for query in queries:
         steps = await ledger.rows(f"EXPLAIN QUERY PLAN {query}", *[0] * _values(query))
@@ -324,6 +366,23 @@ async def test_no_question_reads_a_whole_table(ledger: Kept) -> None:
         assert not [step for step in plan if re.match(r"SCAN ([adfm]|attempts|deliveries|facts)\b", step)], (
             plan
         )
+
+
+def every_query(by: Callable[[str], str]) -> list[str]:
+    """All that is asked, with every filter; `by`: the words that name an index."""
+    queries = [
+        text
+        for name, text in vars(questions).items()
+        if name.isupper() and str(text).strip().startswith("SELECT")
+    ]
+    queries.remove(questions._ATTEMPTS)
+    queries.remove(questions._JOURNEY)
+    queries.append(questions._JOURNEY.format(index=by("deliveries_event")))
+    for status in (None, (503, 503), (500, 599), (204, 204), (200, 200), (200, 299)):
+        for failed_only in (False, True):
+            index, only, _ = questions._filtered(AttemptFilter(failed=failed_only, status=status, type="a"))
+            queries.append(questions._ATTEMPTS.format(index=by(index) if index else "", only=only))
+    return queries
 
 
 def _values(query: str) -> int:
