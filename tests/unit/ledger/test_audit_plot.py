@@ -42,5 +42,5 @@ def test_nothing_can_be_drawn() -> None:
 
 def test_only_svg_is_drawn() -> None:
     check(Path("a.SVG"))
-    with pytest.raises(click.UsageError, match="ends with .svg"):
+    with pytest.raises(click.UsageError, match=r"ends with \.svg"):
         check(Path("a.png"))
