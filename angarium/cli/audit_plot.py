@@ -17,7 +17,7 @@ INK, FAINT, BAR, OVER, LIMIT = "#1f2933", "#9aa5b1", "#3e7cb1", "#c8553d", "#c85
 
 
 def check(path: Path) -> None:
-    """Raises click.UsageError where the file's kind is not one that can be drawn."""
+    """Raises click.UsageError if the file's kind is not one that can be drawn."""
     if path.suffix.lower() != ".svg":
         raise click.UsageError(
             f"--plot {path}: only SVG is drawn; write a name that ends with .svg (any browser shows it, "
