@@ -76,7 +76,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "receivers dead_letters records tokens fleet",
         "declarations receiver_health",
         "health replay",
-        "repair setup",
+        "jobs repair setup",
     ),
     "angarium.api": (
         "problems",
@@ -96,6 +96,14 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "ground",
         "over_http resident",
         "api deliver fanout isolation ledger scale",
+    ),
+    "angarium.api.openapi": (
+        "configuration",
+        "parts",
+        "background",
+        "dead_letters",
+        "batches control erasures fleet publishing receivers records",
+        "document",
     ),
     "angarium.delivery": ("exchange signing", "connections", "http1_transport httpx_transport sender"),
 }

@@ -10,6 +10,7 @@ from litestar.di import NamedDependency
 
 from actors.errors import Unavailable
 from actors.subscriptions import Subscriptions
+from angarium.api.background.jobs import Jobs
 from angarium.api.background.tails import Tails
 from angarium.api.examination import Examination
 from angarium.api.limits.request_limits import RequestLimits
@@ -47,6 +48,7 @@ class ApiState:
         self.examination = Examination(access)
         self.no_ledger = RateLimitedLog(log, "api.no_ledger")
         self.tails = Tails(access, self.valid)
+        self.jobs = Jobs(access)
         self._receivers = Receivers(access.js, access.names)
         self._subscriptions: Subscriptions = subscriptions_of(self._receivers)
 
@@ -58,14 +60,17 @@ class ApiState:
                 raise ApiError(STREAM_NOT_FOUND, f"there is no {stream}: run angarium setup")
         await self.tokens.start()
         await self._receivers.start()
+        self.jobs.start()
 
     async def stop(self) -> None:
+        await self.jobs.stop()
         await self._receivers.stop()
         await self.tokens.stop()
 
     def close(self) -> None:
         """End what would keep the process from stopping."""
         self.tails.stop()
+        self.jobs.halt()
 
     @property
     def ready(self) -> bool:

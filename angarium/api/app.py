@@ -21,6 +21,7 @@ from angarium.api.routes import (
     dead_letters,
     erasures,
     fleet,
+    jobs,
     publishing,
     readiness,
     receivers,
@@ -40,7 +41,7 @@ GATED = (
     erasures.erase_event, erasures.get_event_erasure,
     dead_letters.list_dead_letters, dead_letters.get_dead_letter, dead_letters.drop_dead_letter,
     dead_letters.redrive_dead_letters,
-    tail.tail_attempts,
+    tail.tail_attempts, jobs.replay_events, jobs.get_job, jobs.stop_job,
     fleet.list_nodes, fleet.list_shards, fleet.list_alerts,
     fleet.list_tokens, fleet.create_token, fleet.revoke_token,
 )  # fmt: skip

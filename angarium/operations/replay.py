@@ -67,15 +67,22 @@ class ReplayReport(Struct, frozen=True, kw_only=True):
     kept_since: str | None
 
 
-class _Chosen(Struct, frozen=True):
+class Chosen(Struct, frozen=True):
+    """The positions that a wish means; `kept_since` is set if earlier events are not kept any more."""
+
     choice: Choice
-    kept_since: str | None
+    kept_since: float | None
+
+    @property
+    def kept_since_text(self) -> str | None:
+        """RFC 3339."""
+        return None if self.kept_since is None else logs.instant(self.kept_since)
 
 
 @operation
 async def preview(to: Access, receiver: str, wanted: ReplayRange) -> Preview:
     """Look what a replay would send, and send nothing. Fails as not_found and invalid."""
-    chosen = await _chosen(to, receiver, wanted)
+    chosen = await choose(to, receiver, wanted)
     types: Counter[str] = Counter()
     size, oldest, newest = 0, None, None
     subject, choice = to.names.deliveries_to(receiver), chosen.choice
@@ -87,7 +94,7 @@ async def preview(to: Access, receiver: str, wanted: ReplayRange) -> Preview:
             oldest, newest = oldest or logs.instant(event.stored_at), logs.instant(event.stored_at)
     return Preview(
         receiver=receiver, events=types.total(), bytes=size, types=dict(types), oldest_at=oldest,
-        newest_at=newest, kept_since=chosen.kept_since,
+        newest_at=newest, kept_since=chosen.kept_since_text,
     )  # fmt: skip
 
 
@@ -107,7 +114,7 @@ async def replay(
     one for the receiver is under way. `waiting` is called if an earlier one was interrupted.
     """
     split_receiver(receiver)
-    chosen = None if wanted is None else await _chosen(to, receiver, wanted)
+    chosen = None if wanted is None else await choose(to, receiver, wanted)
     lock = await _locked(to, receiver, waiting, resume=chosen is None)
     work = Replay(to.js, to.names, receiver, lock, 1 / per_second)
     if chosen is None:
@@ -121,7 +128,7 @@ async def replay(
     return ReplayReport(
         receiver=receiver, mark=lock.plan.mark, sent=done.sent, finished=finished, purged=done.purged,
         too_large=done.too_large, stopped=done.stopped or None,
-        kept_since=chosen.kept_since if chosen else None,
+        kept_since=chosen.kept_since_text if chosen else None,
     )  # fmt: skip
 
 
@@ -161,7 +168,7 @@ def _check(receiver: str, *, unfinished: bool, resume: bool) -> None:
         raise OperationError("invalid", f"no replay for {receiver} was cut off; say --since to begin one")
 
 
-async def _chosen(to: Access, receiver: str, wanted: ReplayRange) -> _Chosen:
+async def choose(to: Access, receiver: str, wanted: ReplayRange) -> Chosen:
     """The stream positions for the wanted range. Raises BadInput and `OperationError`."""
     split_receiver(receiver)
     if wrong := [each for each in wanted.types if not is_pattern(each)]:
@@ -180,12 +187,12 @@ async def _chosen(to: Access, receiver: str, wanted: ReplayRange) -> _Chosen:
     # In a stream that begins with its first message nothing is gone.
     oldest = await patiently(js.message, stream, info.first) if info.messages and info.first > 1 else None
     kept = oldest.stored_at if oldest is not None else None
-    return _Chosen(
+    return Chosen(
         Choice(
             begin=begin, until=max(begin, end), types=wanted.types,
             waiting=tuple(each.position for each in state.open),
         ),
-        logs.instant(kept) if kept is not None and kept > wanted.since else None,
+        kept if kept is not None and kept > wanted.since else None,
     )  # fmt: skip
 
 

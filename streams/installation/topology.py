@@ -186,6 +186,10 @@ class Names(Struct, frozen=True):
         """The key of the plan of a redrive; it belongs to no shard."""
         return f"$KV.{self.prefix}_actors._redrive"
 
+    def redrive_job(self, tenant: str) -> str:
+        """The key of the plan of a tenant's redrive that goes on in the background; `*` means all of them."""
+        return f"$KV.{self.prefix}_actors._redrive.{tenant}"
+
     def replay(self, receiver: str) -> str:
         """The key of the plan of a replay for the receiver; it belongs to no shard and has no third token."""
         return f"$KV.{self.prefix}_actors._replay.{receiver.replace('.', '=')}"

@@ -26,6 +26,7 @@ from streams.nats.retry import COMMAND_PATIENCE_S, Pauses, patiently
 from streams.versions import read_versioned
 
 LOCK_LEASE_S = 5.0
+LOOKS_A_LEASE = 20
 LEASES_WAITED = 1.1
 """Leases that a new holder waits before the old one's work counts as over: clocks drift, messages are
 late."""
@@ -82,21 +83,31 @@ class PlanLock(Generic[P]):
     async def acquire(self, waiting: Callable[[P, float], None] = lambda *_: None) -> None:
         """Take the lock; `plan` then contains the work that the previous plan has left undone.
 
-        If the previous holder did not release the lock, this waits until that holder certainly cannot go on;
-        `waiting` gets its plan and the number of seconds. Raises `Busy` if the holder goes on nevertheless.
+        If the previous holder did not release the lock, this waits until that holder certainly cannot go on,
+        or has released it; `waiting` gets its plan and the number of seconds. Raises `Busy` if the holder
+        goes on nevertheless.
         """
         before = await self.read()
         if before is not None and before.held:
             wait_s = self.lease_s * LEASES_WAITED
             waiting(before, wait_s)
             revision = self._revision
-            await asyncio.sleep(wait_s)
-            before = await self.read()
+            before = await self._released(wait_s)
             if before is not None and before.held and self._revision != revision:
                 raise Busy(f"another {self._work} is running; wait until it ends, then run this one again")
         if before is not None:
             self.plan = self.carried_over(before)
         await self.store()
+
+    async def _released(self, wait_s: float) -> P | None:
+        """The plan as soon as its holder has released it; as it is after that time, if not."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + wait_s
+        while True:
+            await asyncio.sleep(min(max(0.0, until - loop.time()), self.lease_s / LOOKS_A_LEASE))
+            plan = await self.read()
+            if plan is None or not plan.held or loop.time() >= until:
+                return plan
 
     async def store(self, **changes: Any) -> None:
         """Store the plan with these changes; `held=False` releases the lock.

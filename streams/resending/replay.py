@@ -12,6 +12,7 @@ events after `cursor`, and the last of them shows how far the replay got
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -27,9 +28,12 @@ from streams.nats.jetstream import JetStream
 from streams.nats.retry import patiently
 from streams.reading.messages import stored_event
 from streams.resending.copies import TOO_LARGE_CODES, copied_headers, deliveries_info, pages_between
+from streams.resending.job import Job
 from streams.resending.plan_lock import LOCK_LEASE_S, HeldPlan, PlanLock
 
 VERSION = 1
+TOO_LARGE = "too_large"
+HALTED = "the process that sent it was stopped"
 
 
 class Choice(Struct, frozen=True, kw_only=True):
@@ -62,6 +66,7 @@ class ReplayPlan(HeldPlan, frozen=True, kw_only=True):
     - `sent`: number of copies so far.
     - `mark`: the mark of the copies, which receivers see.
     - `nonce`: part of the message ids only.
+    - `job`: the job that it is, if processes of the API work it off.
     """
 
     unfinished: bool = False
@@ -73,6 +78,7 @@ class ReplayPlan(HeldPlan, frozen=True, kw_only=True):
     sent: int = 0
     mark: str = ""
     nonce: str = ""
+    job: Job | None = None
 
 
 class ReplayLock(PlanLock[ReplayPlan]):
@@ -109,26 +115,31 @@ class Replay:
     """The replay of one command, under the lock that it holds, with at least `pace_s` between two copies.
 
     Raises `Busy` if another replay came, and `Unavailable` if NATS is away for long. If it is resumed, it
-    goes on: events that had been sent are not sent again.
+    goes on: events that had been sent are not sent again. It stops between two copies once it is `halted`.
     """
 
-    def __init__(self, js: JetStream, names: Names, receiver: str, lock: ReplayLock, pace_s: float) -> None:
+    def __init__(
+        self, js: JetStream, names: Names, receiver: str, lock: ReplayLock, pace_s: float, *,
+        halted: Callable[[], bool] = lambda: False,
+    ) -> None:  # fmt: skip
         self.done = Replayed()
+        self._halted = halted
         self._js = js
         self._names = names
         self._receiver = receiver
         self._lock = lock
         self._pace_s = pace_s
         self._next_at = 0.0
+        self._too_large_before = 0
         self._subject = names.deliveries_to(receiver)
 
-    async def begin(self, choice: Choice, mark: str, nonce: str) -> None:
+    async def begin(self, choice: Choice, mark: str, nonce: str, job: Job | None = None) -> None:
         """Begin a replay if none is unfinished."""
         info = await deliveries_info(self._js, self._names)
+        left = await self._count(choice.begin, choice.until)
         await self._lock.store(
-            unfinished=True, created=info.created, choice=choice, cursor=choice.begin,
-            left=await self._count(choice.begin, choice.until), after=info.last, sent=0, mark=mark,
-            nonce=nonce,
+            unfinished=True, created=info.created, choice=choice, cursor=choice.begin, left=left,
+            after=info.last, sent=0, mark=mark, nonce=nonce, job=job and replace(job, total=left),
         )  # fmt: skip
 
     async def resume(self) -> None:
@@ -137,9 +148,10 @@ class Replay:
         info = await deliveries_info(self._js, self._names)
         if info.created != plan.created:
             self.done = Replayed(sent=plan.sent, purged=True)
-            await self._lock.store(cursor=plan.choice.until)
+            await self._store(cursor=plan.choice.until)
             return
         cursor, sent = plan.cursor, plan.sent
+        self._too_large_before = plan.job.left.get(TOO_LARGE, 0) if plan.job else 0
         self.done.purged = await self._count(cursor, plan.choice.until) < plan.left
         async for page in pages_between(self._js, self._names, self._subject, plan.after, info.last):
             for message in page:
@@ -160,11 +172,19 @@ class Replay:
             left -= len(page)
             tell(plan.left - left, plan.left)
         self.done.purged = self.done.purged or left > 0
-        await self._lock.store(cursor=until, left=0, unfinished=False, sent=self.done.sent)
+        await self._store(cursor=until, left=0, unfinished=False, sent=self.done.sent)
 
     async def leave(self, *, unfinished: bool) -> None:
         """Release the lock; an `unfinished` replay can be resumed."""
         await self._lock.store(held=False, unfinished=unfinished)
+
+    async def _store(self, **changes: Any) -> None:
+        """Store how far it has come; in a job also what is not sent. The others tell that at their end."""
+        job = self._lock.plan.job
+        if job is not None:
+            left = {TOO_LARGE: count} if (count := self._too_large_before + len(self.done.too_large)) else {}
+            changes["job"] = replace(job, purged=job.purged or self.done.purged, left=left)
+        await self._lock.store(**changes)
 
     async def _send(self, page: list[StoredMessage], left: int) -> None:
         wanted = [each for each in map(stored_event, page) if self._lock.plan.choice.takes(each)]
@@ -173,9 +193,12 @@ class Replay:
             info = await deliveries_info(self._js, self._names)
             # Everything before the page is dealt with.
             cursor = max(self._lock.plan.cursor, page[0].sequence - 1)
-            await self._lock.store(cursor=cursor, left=left, after=info.last, sent=self.done.sent)
+            await self._store(cursor=cursor, left=left, after=info.last, sent=self.done.sent)
         for event in wanted:
             await self._wait()
+            if self._halted():
+                self.done.stopped = HALTED
+                return
             headers = self._headers(by_position[event.position], event)
             match await self._lock.publish(self._names.publish_to(self._receiver), event.body, headers):
                 case Stored():
@@ -191,7 +214,7 @@ class Replay:
     async def _wait(self) -> None:
         """Wait for the next copy, and renew the lock: a holder that is silent for a lease counts as dead."""
         loop = asyncio.get_running_loop()
-        while (left_s := self._next_at - loop.time()) > 0:
+        while (left_s := self._next_at - loop.time()) > 0 and not self._halted():
             await self._lock.ensure_held(self._lock.lease_s / 2)
             await asyncio.sleep(min(left_s, self._lock.lease_s / 4))
         now = loop.time()

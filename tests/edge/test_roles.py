@@ -296,6 +296,7 @@ async def test_the_api_publishes_and_steers_and_owns_nothing(server: Server, tmp
             await until_true(buried)
             sent = await client.post(f"{tenant}/dead-letters/redrive", json={"limit": 1})
             assert sent.json()["redriven"] == 1, sent.text
+            await worked_off(client, tenant)
         api.terminate()
         assert api.wait(PATIENCE_S) == 0
 
@@ -307,10 +308,25 @@ async def test_the_api_publishes_and_steers_and_owns_nothing(server: Server, tmp
     async with server.user("api") as user:
         for subject in (
             "$KV.angarium_nodes.forged", "$KV.angarium_actors.0.acme.forged", "angarium.journal.0",
-            *STEERING, "$JS.API.STREAM.MSG.GET.ANGARIUM_EVENTS",
+            "$KV.angarium_actors.0._owner", *STEERING, "$JS.API.STREAM.MSG.GET.ANGARIUM_EVENTS",
             "$JS.API.STREAM.MSG.DELETE.ANGARIUM_EVENTS",
         ):  # fmt: skip
             assert await user.is_refused(subject), subject
+
+
+async def worked_off(client: httpx.AsyncClient, tenant: str) -> None:
+    """A replay is begun and ends; there is nothing to send, as nothing is settled yet."""
+    kept = f"{tenant}/receivers/replayed"
+    await client.put(kept, json={"url": "https://192.0.2.1/"})
+    begun = await client.post(f"{kept}/replay", json={"since": "2026-01-01T00:00:00Z"})
+    assert begun.status_code == 202, begun.text
+
+    async def ended() -> bool:
+        return bool((await client.get(begun.headers["location"])).json()["state"] == "done")
+
+    await until_true(ended)
+    assert (await client.delete(begun.headers["location"])).status_code == 200
+    await client.delete(kept)
 
 
 async def tailed(client: httpx.AsyncClient, tenant: str) -> None:

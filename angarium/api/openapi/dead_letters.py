@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
+from angarium.api.openapi.background.jobs import ACCEPTED, KEY
 from angarium.api.openapi.parts import body, operation, problems, result
 
 LETTERS_MAX = 1000
@@ -51,7 +52,10 @@ class LetterDocument(LetterItem, frozen=True, kw_only=True):
 
 
 class Redriving(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The letters to send again: those named, or those selected behind the cursor, the oldest first."""
+    """The letters to send again: those named, or those selected, the oldest first.
+
+    With a `limit` or a `cursor`, a request sends a page of them; without, it sends all.
+    """
 
     numbers: (
         Annotated[
@@ -63,7 +67,7 @@ class Redriving(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     reasons: Annotated[tuple[Reason, ...], Meta(max_length=8)] = ()
     since: Annotated[datetime, Meta(tz=True)] | None = None
     until: Annotated[datetime, Meta(tz=True)] | None = None
-    limit: Annotated[int, Meta(ge=1, le=LETTERS_MAX)] = LETTERS_MAX
+    limit: Annotated[int, Meta(ge=1, le=LETTERS_MAX)] | None = None
     cursor: Annotated[str, Meta(pattern="^[0-9]{1,15}$")] | None = None
 
 
@@ -111,16 +115,19 @@ DROP_DEAD_LETTER: dict[str, Any] = {
 }
 REDRIVE_DEAD_LETTERS: dict[str, Any] = {
     "summary": "Send dead letters to their receivers again",
-    "description": "Each is sent once, also where a request dies half-way: the next one goes on. It is a new "
-    "event of its receiver, with a new number and its old id.",
+    "description": "Each is sent once, also if a process dies half-way. It is a new event of its receiver, "
+    "with a new number and its old id. Up to 1,000 are sent at once; more are a job (202), of which a "
+    "tenant has one at a time: 409, with its place in Location, where one is not finished.",
     "tags": ["dead letters"],
     "operation_class": operation(
-        body("The letters: named, or selected.", {"application/json": {"receiver": "billing"}}, "Redriving")
+        body("The letters: named, or selected.", {"application/json": {"receiver": "billing"}}, "Redriving"),
+        [KEY],
     ),
     "responses": {
         200: result(RedriveResult, "What became of them", {
             "redriven": 12, "left": {"gone": [9]}, "missing": [], "stopped": None, "next_cursor": None,
         }),
+        202: ACCEPTED,
         **problems(400, 408, 409, 413, 415, 422),
     },
 }  # fmt: skip

@@ -1,8 +1,7 @@
 """Dead letters of a tenant: listed, shown, dropped, sent again.
 
-A request sends a bounded number of letters again, and says where the next request goes on. So no work runs in
-the background, and none is lost with a process that dies: the plan of the redrive finishes what it had begun
-(streams/resending/redrive_lock.py).
+A request sends a thousand letters at most, while its client waits. More than that are a job
+(`angarium.operations.jobs`), unless the client asks for a page.
 """
 
 import base64
@@ -10,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import msgspec
-from litestar import Request, delete, get, post
+from litestar import Request, Response, delete, get, post
 from litestar.params import FromPath, PathParameter, QueryParameter
 
 from actors.ids import split_receiver
@@ -19,6 +18,7 @@ from angarium.api.gate import needs
 from angarium.api.openapi.dead_letters import (
     DROP_DEAD_LETTER,
     GET_DEAD_LETTER,
+    LETTERS_MAX,
     LIST_DEAD_LETTERS,
     NUMBER_MAX,
     REDRIVE_DEAD_LETTERS,
@@ -32,12 +32,17 @@ from angarium.api.openapi.dead_letters import (
 from angarium.api.problems import Fault, answered, invalid
 from angarium.api.queries.times import Moment, moment
 from angarium.api.requests.bodies import decoded, json_body
+from angarium.api.requests.headers import headers_by_name
+from angarium.api.routes.jobs import accepted
+from angarium.api.routes.publishing import idempotency_key
 from angarium.connecting import Access
 from angarium.logs import instant
 from angarium.operations.dead_letters.drop import drop
 from angarium.operations.dead_letters.find import find, owned
 from angarium.operations.dead_letters.listing import LetterNumbers, newest_before, oldest_after
 from angarium.operations.dead_letters.redrive import redrive
+from angarium.operations.jobs.begin import begin_redrive, same_job
+from angarium.operations.jobs.plans import JobDocument
 from streams.dead_letters.letters import Letter, Selection
 from streams.dead_letters.malformed import MALFORMED_RECEIVER
 
@@ -88,17 +93,28 @@ async def drop_dead_letter(tenant: FromPath[str], number: Number, access: Inject
 @post(f"{PATH}/redrive", status_code=200, opt=needs("manage"), **REDRIVE_DEAD_LETTERS)
 async def redrive_dead_letters(
     request: Request[Any, Any, Any], tenant: FromPath[str], api: InjectedApi
-) -> RedriveResult:
+) -> Response[RedriveResult | JobDocument]:
     """Send dead letters to their receivers again."""
     given = decoded(await json_body(request, api), Redriving)
+    key = idempotency_key(headers_by_name(request.scope["headers"]))
     with api.control_limits.admit(tenant):
+        if key and (known := answered(await same_job(api.access, "redrive", tenant, key))) is not None:
+            return accepted(api, known)
         wanted = await _wanted(api.access, tenant, given)
-        missing = sorted({*(given.numbers or ())} - {*wanted.positions})
-        if not wanted.positions:
-            return RedriveResult(
-                redriven=0, left={}, missing=missing, stopped=None, next_cursor=_cursor(wanted.next)
-            )
-        sent = answered(await redrive(api.access, wanted.positions)).done
+        if wanted.next is not None and given.limit is None and given.cursor is None:
+            selection = _selection(tenant, given.receiver, given.reasons, given.since, given.until)
+            return accepted(api, answered(await begin_redrive(api.access, tenant, selection, key)))
+        return Response(await _sent(api.access, given, wanted))
+
+
+async def _sent(access: Access, given: Redriving, wanted: LetterNumbers) -> RedriveResult:
+    """Send these letters; tells what became of them. Raises `Refusal`."""
+    missing = sorted({*(given.numbers or ())} - {*wanted.positions})
+    if not wanted.positions:
+        return RedriveResult(
+            redriven=0, left={}, missing=missing, stopped=None, next_cursor=_cursor(wanted.next)
+        )
+    sent = answered(await redrive(access, wanted.positions)).done
     following = _cursor(wanted.next)
     if sent.stopped and given.numbers is None:
         following = given.cursor or "0"
@@ -116,7 +132,7 @@ async def _wanted(access: Access, tenant: str, given: Redriving) -> LetterNumber
             raise invalid(Fault(pointer="/numbers", detail="letters are named or selected, not both"))
         return LetterNumbers(answered(await owned(access, given.numbers, tenant)), None)
     wanted = _selection(tenant, given.receiver, given.reasons, given.since, given.until)
-    return answered(await oldest_after(access, wanted, given.limit, int(given.cursor or 0)))
+    return answered(await oldest_after(access, wanted, given.limit or LETTERS_MAX, int(given.cursor or 0)))
 
 
 def _selection(

@@ -171,19 +171,29 @@ async def must_exist(api: ApiState, tenant: str, name: str) -> None:
 def _ids(headers: Headers) -> tuple[str, str]:
     """The event's id, and the key by which JetStream knows a repeat; both may be empty. Raises `Refusal`.
 
-    The key may be quoted, as in draft-ietf-httpapi-idempotency-key-header. If there is a key and no id, the
-    id is derived from the key: it is the same for the same key, even when JetStream has forgotten the key.
+    If there is a key and no id, the id is derived from the key: it is the same for the same key, even when
+    JetStream has forgotten the key.
     """
-    given_id, key = header(headers, b"angarium-id"), header(headers, b"idempotency-key")
+    given_id = header(headers, b"angarium-id")
     if given_id and not is_id(given_id):
         raise invalid(Fault(header="angarium-id", detail=ID_TEXT))
+    key = idempotency_key(headers)
+    return given_id or (event_id(key, "", 0.0) if key else ""), key
+
+
+def idempotency_key(headers: Headers) -> str:
+    """The key of a request, or nothing. Raises `Refusal`.
+
+    The key may be quoted, as in draft-ietf-httpapi-idempotency-key-header.
+    """
+    key = header(headers, b"idempotency-key")
     if b"idempotency-key" not in headers:
-        return given_id, ""
+        return ""
     if len(key) > 1 and key[0] == key[-1] == '"':
         key = key[1:-1]
     if not _KEY.match(key):
         raise invalid(Fault(header="idempotency-key", detail=_KEY_TEXT))
-    return given_id or event_id(key, "", 0.0), key
+    return key
 
 
 def is_id(text: str) -> bool:

@@ -10,7 +10,7 @@ from litestar.types import ASGIApp, Receive, Scope, Send
 from angarium.api.api_state import ApiState, InjectedApi
 from angarium.api.background.tails import TailStream
 from angarium.api.gate import caller, needs
-from angarium.api.openapi.tail import EVENT_STREAM, TAIL_ATTEMPTS
+from angarium.api.openapi.background.tail import EVENT_STREAM, TAIL_ATTEMPTS
 from angarium.api.requests.headers import header, headers_by_name
 from angarium.operations.tail import TailFilter
 

@@ -18,6 +18,8 @@ OPERATIONS: dict[str, Scope] = {
     "GET /v1/shards": "operate",
     "GET /v1/tokens": "operate",
     "POST /v1/tokens": "operate",
+    "GET /v1/jobs/{job}": "read",
+    "DELETE /v1/jobs/{job}": "manage",
     "DELETE /v1/tokens/{token_id}": "operate",
     "POST /v1/tenants/{tenant}/events": "publish",
     "GET /v1/tenants/{tenant}/events/{event}": "read",
@@ -41,6 +43,7 @@ OPERATIONS: dict[str, Scope] = {
     "GET /v1/tenants/{tenant}/receivers/{name}/history": "read",
     "POST /v1/tenants/{tenant}/receivers/{name}/pause": "manage",
     "POST /v1/tenants/{tenant}/receivers/{name}/ping": "manage",
+    "POST /v1/tenants/{tenant}/receivers/{name}/replay": "manage",
     "POST /v1/tenants/{tenant}/receivers/{name}/resume": "manage",
     "POST /v1/tenants/{tenant}/receivers/{name}/rotate-secret": "manage",
     "POST /v1/tenants/{tenant}/receivers/{name}/skip": "manage",
@@ -52,7 +55,7 @@ OPERATIONS: dict[str, Scope] = {
 UNSEEN = ("/state", "/tail", "/erasure")
 VALUES = {
     "name": "billing", "type": "order.created", "event": "order.created", "number": "7",
-    "token_id": "k3f6w2m5qzra",
+    "token_id": "k3f6w2m5qzra", "job": "replay.acme.billing.9f86d081884c7d65",
 }  # fmt: skip
 
 

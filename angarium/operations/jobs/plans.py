@@ -1,0 +1,161 @@
+"""The plans of jobs: where each lies, and what a client is told of it."""
+
+import re
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+from angarium import logs
+from angarium.connecting import Access
+from angarium.operations.failures import OperationError
+from streams.clock import SystemTime
+from streams.nats.answers import StoredMessage
+from streams.nats.retry import patiently
+from streams.resending import redrive_job, replay
+from streams.resending.job import Job
+from streams.resending.plan_lock import LEASES_WAITED, LOCK_LEASE_S
+from streams.resending.redrive_job import RedriveJobPlan
+from streams.resending.replay import ReplayPlan
+from streams.versions import read_versioned
+
+LEASE_S = LOCK_LEASE_S
+SHOWN_FOR_S = 7 * 86_400.0
+"""Time for which a job is shown that has ended, if no other one took its place."""
+
+JobKind = Literal["replay", "redrive"]
+JobState = Literal["running", "waiting", "stopping", "done", "stopped", "failed"]
+JobPlan = ReplayPlan | RedriveJobPlan
+
+_ID = re.compile(r"(replay|redrive)\.([A-Za-z0-9_.-]{1,130})\.([0-9a-f]{16})\Z")
+_replay = msgspec.json.Decoder(ReplayPlan)
+_redrive = msgspec.json.Decoder(RedriveJobPlan)
+
+
+class JobDocument(Struct, frozen=True, kw_only=True):
+    """A job. `looked_at` of `total` messages are dealt with, `sent` of them were sent again.
+
+    `left` counts those that were not sent, by reason. `kept_since`: earlier events were wanted, and are not
+    kept any more; `purged`: nor are some that were to be sent. `mark` is the value of `angarium-again` of a
+    replay. `why` says what a job waits for, or why it has failed. Instants are RFC 3339.
+    """
+
+    id: str
+    kind: JobKind
+    tenant: str
+    receiver: str | None
+    state: JobState
+    began_at: str
+    ended_at: str | None
+    looked_at: int
+    total: int
+    sent: int
+    left: dict[str, int]
+    kept_since: str | None
+    purged: bool
+    mark: str | None
+    why: str | None
+
+
+class JobRow(Struct, frozen=True):
+    """A plan as it lies in the bucket: `of` is the receiver or tenant whose key it is."""
+
+    kind: JobKind
+    of: str
+    plan: JobPlan
+    revision: int
+    stored_at: float
+
+    @property
+    def tenant(self) -> str:
+        return self.of.partition(".")[0]
+
+    @property
+    def job(self) -> Job | None:
+        return self.plan.job
+
+    @property
+    def id(self) -> str:
+        """The name of its job; empty if it is none."""
+        return "" if self.plan.job is None else f"{self.kind}.{self.of}.{self.plan.job.id}"
+
+
+def place_of(job: str) -> tuple[JobKind, str] | None:
+    """The kind of a job, and whose it is, by its id; None if that is no id."""
+    found = _ID.match(job)
+    if found is None:
+        return None
+    kind: JobKind = "replay" if found[1] == "replay" else "redrive"
+    parts = found[2].split(".")
+    return (kind, found[2]) if len(parts) == (2 if kind == "replay" else 1) and all(parts) else None
+
+
+def key_of(to: Access, kind: JobKind, of: str) -> str:
+    """The subject of its plan."""
+    return to.names.replay(of) if kind == "replay" else to.names.redrive_job(of)
+
+
+async def row_of(to: Access, kind: JobKind, of: str) -> JobRow | None:
+    """The plan of a receiver's replays, or of a tenant's redrives. Raises Unavailable and Unusable."""
+    message = await patiently(to.js.last_message, to.names.actors, key_of(to, kind, of))
+    return None if message is None else row_in(to, message)
+
+
+async def next_row(to: Access, kind: JobKind, after: int) -> StoredMessage | None:
+    """The next plan of that kind behind a position of the bucket. Raises Unavailable."""
+    every = to.names.replay("*") if kind == "replay" else to.names.redrive_job("*")
+    return await to.js.next_message(to.names.actors, every, after + 1)
+
+
+def row_in(to: Access, message: StoredMessage) -> JobRow:
+    """The plan in a message. Raises Unusable."""
+    where, replays = message.subject, to.names.replay("")
+    if where.startswith(replays):
+        plan: JobPlan = read_versioned(_replay, message.data, replay.VERSION, where)
+        of = where.removeprefix(replays).replace("=", ".")
+        return JobRow("replay", of, plan, message.sequence, message.stored_at)
+    plan = read_versioned(_redrive, message.data, redrive_job.VERSION, where)
+    of = where.removeprefix(to.names.redrive_job(""))
+    return JobRow("redrive", of, plan, message.sequence, message.stored_at)
+
+
+async def found_row(to: Access, job: str) -> JobRow:
+    """The plan of a job. Raises `OperationError` if there is none, or it ended long ago."""
+    place = place_of(job)
+    row = None if place is None else await row_of(to, *place)
+    over = row is not None and not row.plan.unfinished and SystemTime().wall() - row.stored_at > SHOWN_FOR_S
+    if row is None or row.id != job or over:
+        raise OperationError("not_found", f"there is no job {job}")
+    return row
+
+
+def document(row: JobRow) -> JobDocument:
+    """All that is told of a job."""
+    plan, job = row.plan, row.plan.job
+    assert job is not None, "what is no job is not told"
+    if isinstance(plan, ReplayPlan):
+        looked_at, receiver, mark = job.total - plan.left, _one(row.of), plan.mark
+    else:
+        looked_at, receiver, mark = plan.seen, _one(plan.receivers), ""
+    return JobDocument(
+        id=row.id, kind=row.kind, tenant=row.tenant, receiver=receiver, state=_state(row, job),
+        began_at=logs.instant(job.began_at),
+        ended_at=None if plan.unfinished else logs.instant(row.stored_at),
+        looked_at=max(0, looked_at), total=job.total, sent=plan.sent, left=job.left,
+        kept_since=None if job.kept_since is None else logs.instant(job.kept_since), purged=job.purged,
+        mark=mark or None, why=job.why or None,
+    )  # fmt: skip
+
+
+def _one(receivers: str) -> str | None:
+    return None if receivers.endswith(".*") else receivers
+
+
+def _state(row: JobRow, job: Job) -> JobState:
+    """The state, by the clock of this process: a lock that is not renewed for a lease is a dead one's."""
+    if not row.plan.unfinished:
+        return "failed" if job.failed else "stopped" if job.stop else "done"
+    if job.stop:
+        return "stopping"
+    moving = row.plan.held and SystemTime().wall() - row.stored_at < LEASE_S * LEASES_WAITED
+    return "running" if moving else "waiting"

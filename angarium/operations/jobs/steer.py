@@ -1,0 +1,38 @@
+"""Shows a job, and stops it."""
+
+import msgspec
+from msgspec.structs import replace
+
+from angarium.connecting import Access
+from angarium.operations.failures import OperationError, operation
+from angarium.operations.jobs.plans import JobDocument, document, found_row, key_of
+from streams.journal.fence import Appended, append
+
+TRIES_MAX = 20
+"""A plan changes with each page that is sent, so the request to stop may have to be repeated."""
+
+
+@operation
+async def show(to: Access, job: str) -> JobDocument:
+    """Fails as not_found."""
+    return document(await found_row(to, job))
+
+
+@operation
+async def stop(to: Access, job: str) -> JobDocument:
+    """Ask the process that works at it to stop; without one it ends at once. Fails as not_found.
+
+    The plan stays that of its holder, whose next one is refused then: so it learns of it, and sends no more.
+    """
+    for _ in range(TRIES_MAX):
+        row = await found_row(to, job)
+        found = row.job
+        assert found is not None, "it has an id"
+        if not row.plan.unfinished or found.stop:
+            return document(row)
+        plan = replace(row.plan, unfinished=row.plan.held, job=replace(found, stop=True, why=""))
+        data = msgspec.json.encode(plan)
+        key = key_of(to, row.kind, row.of)
+        if isinstance(await append(to.js, to.names.actors, key, data, expected=row.revision), Appended):
+            return document(await found_row(to, job))
+    raise OperationError("conflict", f"{job} changes all the time; try it again")

@@ -1,0 +1,33 @@
+"""A job: a replay or a redrive that processes of the API work off, one at a time.
+
+It is a member of the plan that the work has anyway, and so the plan's lock says who works it off: the process
+that holds the lock; if that one died, the next one that finds its plan unchanged for a lease.
+"""
+
+from msgspec import Struct, field
+
+
+class Job(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The part of a plan that makes it a job.
+
+    - `id`: tells it from other jobs of the same receiver or tenant.
+    - `began_at`: when it was accepted, in seconds since the epoch.
+    - `per_second`: the pace of a replay.
+    - `total`: messages that it looks at, in all.
+    - `kept_since`: when the stream begins, if earlier events were wanted.
+    - `purged`: some that were wanted were purged since.
+    - `left`: how many were not sent, by reason.
+    - `stop`: a client asks to stop it; the holder of the plan ends it then.
+    - `failed`, `why`: that it cannot be done, and why; or only why it waits.
+    """
+
+    id: str
+    began_at: float
+    per_second: float = 0.0
+    total: int = 0
+    kept_since: float | None = None
+    purged: bool = False
+    left: dict[str, int] = field(default_factory=dict)
+    stop: bool = False
+    failed: bool = False
+    why: str = ""

@@ -1,0 +1,54 @@
+"""The plan of a redrive that is a job: the letters that a tenant wants, and how far the job has come.
+
+It says whose job it is, no more. That each letter is sent once is a matter of `streams.resending.redrive`,
+whose lock is taken for each page: so the jobs of many tenants go on in turns.
+"""
+
+from msgspec.structs import replace
+
+from streams.clock import Timekeeper
+from streams.installation.topology import Names
+from streams.nats.jetstream import JetStream
+from streams.resending.job import Job
+from streams.resending.plan_lock import LOCK_LEASE_S, HeldPlan, PlanLock
+
+VERSION = 1
+
+
+class RedriveJobPlan(HeldPlan, frozen=True, kw_only=True):
+    """The plan of such a job.
+
+    - `unfinished`: True until all letters were looked at, or it was stopped.
+    - `receivers`, `reasons`, `since`, `until`: the letters that are wanted, as in a `Selection`.
+    - `cursor`: all letters up to here are dealt with, of those up to `end`.
+    - `seen`: the number of letters up to the cursor.
+    - `page`: letters after it that are being sent; those that are gone by now were sent.
+    - `sent`: letters that were sent, without those of the page.
+    """
+
+    unfinished: bool = False
+    job: Job | None = None
+    receivers: str = ""
+    reasons: tuple[str, ...] = ()
+    since: float | None = None
+    until: float | None = None
+    cursor: int = 0
+    end: int = 0
+    seen: int = 0
+    page: tuple[int, ...] = ()
+    sent: int = 0
+
+
+class RedriveJobLock(PlanLock[RedriveJobPlan]):
+    """The lock of the redrive job of one tenant; `run` names the process that works it off."""
+
+    def __init__(
+        self, js: JetStream, names: Names, tenant: str, run: str, time: Timekeeper, *,
+        lease_s: float = LOCK_LEASE_S,
+    ) -> None:  # fmt: skip
+        plan = RedriveJobPlan(v=VERSION, run=run, step=0, at=time.wall(), held=True)
+        super().__init__(js, names.actors, names.redrive_job(tenant), plan, "redrive", time, lease_s)
+
+    def carried_over(self, before: RedriveJobPlan) -> RedriveJobPlan:
+        first = self.plan
+        return replace(before, run=first.run, step=first.step, at=first.at, held=True)

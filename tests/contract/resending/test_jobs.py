@@ -1,0 +1,455 @@
+"""Jobs: wherever the process that works one off dies, another one goes on with it, and sends each event once.
+
+The window in which JetStream drops repeats is cut to nearly nothing here, so that nothing rests on it.
+"""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from actors.machine.facts import Burial
+from angarium.connecting import Access
+from angarium.operations import replay as commands
+from angarium.operations.failures import NotDone
+from angarium.operations.jobs import plans, work
+from angarium.operations.jobs.begin import Begun, begin_redrive, begin_replay
+from angarium.operations.jobs.plans import JobDocument, row_of
+from angarium.operations.jobs.steer import show, stop
+from angarium.operations.jobs.work import work_off
+from angarium.operations.replay import ReplayRange
+from angarium.settings import Settings
+from streams.clock import SystemTime
+from streams.dead_letters.bury import DeadLetterWriter
+from streams.dead_letters.letters import Selection
+from streams.installation.topology import Names
+from streams.nats.answers import Page
+from streams.nats.jetstream import JetStream
+from streams.resending import copies
+from streams.resending.plan_lock import Busy
+from streams.resending.redrive_lock import RedriveLock
+from streams.stores.receivers import Receivers
+from tests.contract.dying import Died, dying
+from tests.contract.installation import install, publish
+from tests.contract.resending.test_replay import LEASE_S, ONE, WINDOW_NS, end, settled
+from tests.contract.servers import Server
+from tests.contract.waiting import until_true
+
+FAST = 100_000.0
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plans, "LEASE_S", LEASE_S)
+    monkeypatch.setattr(work, "PAGE_PAUSE_S", 0.0)
+    monkeypatch.setattr(copies, "PAGE_MAX", 2)
+
+
+@pytest.fixture
+async def names(js: JetStream, prefix: str) -> Names:
+    names = await install(js, prefix)
+    info = await js.stream_info(names.deliveries)
+    assert info is not None
+    await js.stream_update(info.config | {"duplicate_window": WINDOW_NS})
+    await Receivers(js, names).put(ONE, b'{"url": "https://example.com/"}')
+    return names
+
+
+def access(js: JetStream, names: Names) -> Access:
+    return Access(js, Settings(prefix=names.prefix))
+
+
+async def events(js: JetStream, names: Names, kind: str, count: int = 5) -> ReplayRange:
+    """Settled events of a type of their own; returns what means them."""
+    for each in range(count):
+        position = await publish(js, names, ONE, b"%d" % each, {"Angarium-Type": kind})
+    await settled(js, names, position)
+    return ReplayRange(since=0.0, types=(kind,))
+
+
+async def again(js: JetStream, names: Names, kind: str) -> list[int]:
+    """What was sent again of a type, in its order."""
+    page = await js.read(names.deliveries, names.deliveries_to(ONE), 1, 10_000)
+    return [
+        int(each.data) for each in page.messages
+        if each.headers.get("Angarium-Type") == kind and "Angarium-Again" in each.headers
+    ]  # fmt: skip
+
+
+async def replay_job(to: Access, wanted: ReplayRange, key: str = "", per_second: float = FAST) -> JobDocument:
+    begun = await begin_replay(to, ONE, wanted, per_second, key)
+    assert isinstance(begun, Begun), begun
+    assert begun.mine
+    return begun.job
+
+
+async def go_on(to: Access, kind: plans.JobKind = "replay", of: str = ONE) -> str:
+    """What a process of the API does that finds the job."""
+    return await work_off(to, kind, of, lambda: False, asyncio.Lock())
+
+
+async def shown(to: Access, job: str) -> JobDocument:
+    found = await show(to, job)
+    assert isinstance(found, JobDocument), found
+    return found
+
+
+# ---- one that is not interrupted
+
+
+async def test_a_job_is_accepted_worked_off_and_shown(js: JetStream, names: Names) -> None:
+    to = access(js, names)
+    job = await replay_job(to, await events(js, names, "a"), per_second=50.0)
+    assert job.id.startswith(f"replay.{ONE}.")
+    assert (job.kind, job.tenant, job.receiver, job.state) == ("replay", "acme", ONE, "waiting")
+    assert (job.looked_at, job.total, job.sent, job.ended_at) == (0, 5, 0, None)
+    assert await again(js, names, "a") == []
+    assert await go_on(to) == ""
+    done = await shown(to, job.id)
+    assert (done.state, done.looked_at, done.total, done.sent) == ("done", 5, 5, 5)
+    assert (done.began_at, done.why, done.purged, done.left) == (job.began_at, None, False, {})
+    assert done.ended_at is not None
+    assert await again(js, names, "a") == [0, 1, 2, 3, 4]
+    before = await row_of(to, "replay", ONE)
+    assert await go_on(to) == ""
+    assert await row_of(to, "replay", ONE) == before  # What has ended is not touched.
+
+
+async def test_the_same_key_is_the_same_job_and_another_one_waits_for_its_end(
+    js: JetStream, names: Names
+) -> None:
+    to, wanted = access(js, names), await events(js, names, "a")
+    job = await replay_job(to, wanted, "order-7")
+    assert await replay_job(to, wanted, "order-7") == job
+    other = await begin_replay(to, ONE, wanted, FAST)
+    assert isinstance(other, Begun)
+    assert (other.mine, other.job) == (False, job)
+    await go_on(to)
+    assert (await replay_job(to, wanted, "order-7")).state == "done"
+    assert (await replay_job(to, wanted, "order-8")).id != job.id
+    assert isinstance(gone := await show(to, job.id), NotDone)
+    assert gone.kind == "not_found"
+    await go_on(to)
+    assert await again(js, names, "a") == [0, 1, 2, 3, 4] * 2
+
+
+async def test_a_command_that_is_not_finished_is_no_job_and_nobody_takes_it_up(
+    js: JetStream, names: Names
+) -> None:
+    to, wanted = access(js, names), await events(js, names, "a")
+    info = await js.stream_info(names.deliveries)
+    assert info is not None
+    await js.stream_update(info.config | {"max_msgs": await end(js, names) + 2})
+    assert not isinstance(await commands.replay(to, ONE, wanted, FAST), NotDone)
+    await js.stream_update(info.config | {"max_msgs": -1})
+    refused = await begin_replay(to, ONE, wanted, FAST)
+    assert isinstance(refused, NotDone)
+    assert (refused.kind, "no job" in refused.text) == ("conflict", True)
+    assert await go_on(to) == ""
+    assert await again(js, names, "a") == [0, 1]
+    assert not isinstance(await commands.replay(to, ONE, None, FAST), NotDone)
+    assert await again(js, names, "a") == [0, 1, 2, 3, 4]
+
+
+async def test_one_for_which_there_is_no_room_waits_and_says_why(js: JetStream, names: Names) -> None:
+    to, wanted = access(js, names), await events(js, names, "a")
+    job = await replay_job(to, wanted)
+    info = await js.stream_info(names.deliveries)
+    assert info is not None
+    await js.stream_update(info.config | {"max_msgs": await end(js, names) + 2})
+    assert "maximum messages exceeded" in await go_on(to)
+    waiting = await shown(to, job.id)
+    assert waiting.state == "waiting"
+    assert "maximum messages exceeded" in (waiting.why or "")
+    await js.stream_update(info.config | {"max_msgs": -1})
+    assert await go_on(to) == ""
+    done = await shown(to, job.id)
+    assert (done.state, done.sent, done.why) == ("done", 5, None)
+    assert await again(js, names, "a") == [0, 1, 2, 3, 4]
+
+
+async def test_what_is_too_large_and_what_is_gone_is_told(js: JetStream, names: Names) -> None:
+    to = access(js, names)
+    first = await publish(js, names, ONE, b"1", {"Angarium-Type": "a"})
+    await publish(js, names, ONE, b"7" * 4000, {"Angarium-Type": "a"})
+    await settled(js, names, await publish(js, names, ONE, b"2", {"Angarium-Type": "a"}))
+    await js.purge(names.deliveries, first + 1)
+    job = await replay_job(to, ReplayRange(since=0.0))
+    info = await js.stream_info(names.deliveries)
+    assert info is not None
+    await js.stream_update(info.config | {"max_msg_size": 2000})
+    await go_on(to)
+    done = await shown(to, job.id)
+    assert (done.state, done.sent, done.left) == ("done", 1, {"too_large": 1})
+    assert done.kept_since is not None
+
+
+# ---- processes that die
+
+
+@pytest.mark.parametrize("heard", [False, True], ids=["unsent", "unheard"])
+async def test_wherever_its_process_dies_another_one_sends_each_event_once_and_in_order(
+    server: Server, js: JetStream, names: Names, heard: bool
+) -> None:
+    """It dies at its first request, then at its second, until it does not get to die any more."""
+    to, step, died = access(js, names), 0, True
+    while died:
+        step += 1
+        kind, key = f"step-{step}", f"key-{step}"
+        await js.purge(names.deliveries, await end(js, names) + 1)
+        wanted = await events(js, names, kind)
+        async with dying(server, step, heard=heard) as mortal:
+            try:
+                await replay_job(access(mortal, names), wanted, key)
+                await go_on(access(mortal, names))
+                died = False
+            except Died:
+                died = True
+        await publish(js, names, ONE, b"9")  # Events come meanwhile.
+        job = await replay_job(to, wanted, key)  # A client that got no answer asks again.
+        assert await go_on(to) == ""
+        done = await shown(to, job.id)
+        assert (done.state, done.sent, done.looked_at) == ("done", 5, done.total), f"died at request {step}"
+        assert await again(js, names, kind) == [0, 1, 2, 3, 4], f"died at request {step}"
+    assert step > 25
+
+
+async def test_deaths_in_a_row_change_nothing(server: Server, js: JetStream, names: Names) -> None:
+    to = access(js, names)
+    job = await replay_job(to, await events(js, names, "a"))
+    step, died = 0, True
+    while died:
+        step += 1
+        async with dying(server, step, heard=True) as mortal:
+            try:
+                await go_on(access(mortal, names))
+                died = False
+            except Died:
+                died = True
+    assert (await shown(to, job.id)).state == "done"
+    assert await again(js, names, "a") == [0, 1, 2, 3, 4]
+
+
+async def test_two_processes_never_work_at_the_same_job(js: JetStream, names: Names) -> None:
+    to = access(js, names)
+    await replay_job(to, await events(js, names, "a", 20), per_second=40.0)
+    first = asyncio.create_task(go_on(to))
+    await until_true(lambda: _sent(js, names))
+    with pytest.raises(Busy):
+        await go_on(to)
+    assert await first == ""
+    assert await again(js, names, "a") == list(range(20))
+
+
+async def _sent(js: JetStream, names: Names) -> bool:
+    return bool(await again(js, names, "a"))
+
+
+async def test_a_process_that_stops_hands_its_job_on_at_once(
+    js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plans, "LEASE_S", 60.0)
+    to, halted = access(js, names), asyncio.Event()
+    job = await replay_job(to, await events(js, names, "a", 20), per_second=200.0)
+    first = asyncio.create_task(work_off(to, "replay", ONE, halted.is_set, asyncio.Lock()))
+    await until_true(lambda: _sent(js, names))
+    halted.set()
+    assert await first != ""
+    assert (await shown(to, job.id)).state == "waiting"
+    async with asyncio.timeout(30):
+        assert await go_on(to) == ""
+    assert await again(js, names, "a") == list(range(20))
+
+
+# ---- stopping
+
+
+async def test_a_job_that_nobody_holds_is_stopped_at_once(js: JetStream, names: Names) -> None:
+    to = access(js, names)
+    job = await replay_job(to, await events(js, names, "a"))
+    assert isinstance(stopped := await stop(to, job.id), JobDocument)
+    assert stopped.state == "stopped"
+    assert await go_on(to) == ""
+    assert await again(js, names, "a") == []
+    assert await stop(to, job.id) == stopped
+    assert isinstance(await stop(to, job.id[:-1] + "g"), NotDone)
+
+
+async def test_whoever_works_at_a_job_learns_that_it_is_to_stop_and_sends_no_more(
+    js: JetStream, names: Names
+) -> None:
+    to = access(js, names)
+    job = await replay_job(to, await events(js, names, "a", 100), per_second=40.0)
+    working = asyncio.create_task(go_on(to))
+    await until_true(lambda: _sent(js, names))
+    assert isinstance(stopping := await stop(to, job.id), JobDocument)
+    assert stopping.state == "stopping"
+    assert await working == ""
+    sent = await again(js, names, "a")
+    stopped = await shown(to, job.id)
+    assert stopped.state == "stopped"
+    assert sent == list(range(len(sent)))
+    assert len(sent) < 100
+    assert (await replay_job(to, await events(js, names, "b"))).id != job.id
+    assert await again(js, names, "a") == sent
+
+
+@pytest.mark.parametrize("heard", [False, True], ids=["unsent", "unheard"])
+async def test_wherever_the_one_dies_that_is_to_stop_the_job_ends(
+    server: Server, js: JetStream, names: Names, heard: bool
+) -> None:
+    to, step, died = access(js, names), 0, True
+    while died:
+        step += 1
+        kind = f"step-{step}"
+        await js.purge(names.deliveries, await end(js, names) + 1)
+        job = await replay_job(to, await events(js, names, kind))
+        async with dying(server, step, heard=heard) as mortal:
+            try:
+                await go_on(access(mortal, names))
+                died = False
+            except Died:
+                died = True
+        ended = await shown(to, job.id)
+        assert isinstance(await stop(to, job.id), JobDocument)
+        sent = await again(js, names, kind)
+        assert await go_on(to) == ""
+        assert (await shown(to, job.id)).state == ("done" if ended.state == "done" else "stopped")
+        assert await again(js, names, kind) == sent == list(range(len(sent)))
+    assert step > 15
+
+
+# ---- redrives
+
+
+async def buried(js: JetStream, names: Names, *numbers: int, receiver: str = ONE) -> None:
+    for number in numbers:
+        position = await publish(js, names, receiver, b"%d" % number, {"Angarium-Type": "dead"})
+        burial = Burial(position=position, reason="expired", sequence=number)
+        await DeadLetterWriter(js, names).bury(receiver, [burial])
+
+
+@pytest.fixture
+def small_pages(names: Names, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two letters a page."""
+    read = JetStream.read
+
+    async def small(
+        self: JetStream, stream: str, subject: str, sequence: int, batch: int = 256, *rest: Any
+    ) -> Page:
+        return await read(
+            self, stream, subject, sequence, 2 if stream == names.dead_letters else batch, *rest
+        )
+
+    monkeypatch.setattr(JetStream, "read", small)
+
+
+async def redrive_job(to: Access, key: str = "", tenant: str = "acme") -> JobDocument:
+    begun = await begin_redrive(to, tenant, Selection(receivers=f"{tenant}.*"), key)
+    assert isinstance(begun, Begun), begun
+    assert begun.mine
+    return begun.job
+
+
+@pytest.mark.usefixtures("small_pages")
+async def test_all_letters_of_a_tenant_are_sent_and_none_of_another(js: JetStream, names: Names) -> None:
+    to = access(js, names)
+    await buried(js, names, *range(5))
+    await buried(js, names, 5, receiver="other.billing")
+    evicted = await publish(js, names, ONE, b"6")
+    await js.purge(names.deliveries, evicted + 1)
+    await DeadLetterWriter(js, names).bury(ONE, [Burial(position=evicted, reason="evicted", sequence=6)])
+    job = await redrive_job(to)
+    assert (job.kind, job.tenant, job.receiver, job.state) == ("redrive", "acme", None, "waiting")
+    assert await go_on(to, "redrive", "acme") == ""
+    done = await shown(to, job.id)
+    assert (done.state, done.looked_at, done.total) == ("done", 6, 6)
+    assert (done.sent, done.left) == (5, {"gone": 1})
+    assert await again(js, names, "dead") == [0, 1, 2, 3, 4]
+    page = await js.read(names.dead_letters, names.dead("*.*"), 1, 10)
+    assert [each.subject.rpartition("dead.")[2] for each in page.messages][:1] == ["other.billing"]
+
+
+@pytest.mark.usefixtures("small_pages")
+@pytest.mark.parametrize("heard", [False, True], ids=["unsent", "unheard"])
+async def test_wherever_its_process_dies_another_one_sends_each_letter_once(
+    server: Server, js: JetStream, names: Names, heard: bool
+) -> None:
+    to, step, died = access(js, names), 0, True
+    while died:
+        step += 1
+        await js.purge(names.deliveries, await end(js, names) + 1)
+        numbers = [step * 10 + each for each in range(4)]
+        await buried(js, names, *numbers)
+        async with dying(server, step, heard=heard) as mortal:
+            try:
+                await redrive_job(access(mortal, names), f"key-{step}")
+                await go_on(access(mortal, names), "redrive", "acme")
+                died = False
+            except Died:
+                died = True
+        job = await redrive_job(to, f"key-{step}")
+        assert await go_on(to, "redrive", "acme") == ""
+        done = await shown(to, job.id)
+        assert (done.state, done.sent, done.left) == ("done", 4, {}), f"died at request {step}"
+        assert await again(js, names, "dead") == numbers, f"died at request {step}"
+    assert step > 40
+
+
+@pytest.mark.usefixtures("small_pages")
+async def test_the_redrives_of_two_tenants_go_on_in_turns(js: JetStream, names: Names) -> None:
+    to, turn = access(js, names), asyncio.Lock()
+    for number in range(6):
+        await buried(js, names, number)
+        await buried(js, names, number, receiver="other.billing")
+    for tenant in ("acme", "other"):
+        await redrive_job(to, tenant=tenant)
+    await asyncio.gather(*(
+        work_off(to, "redrive", tenant, lambda: False, turn) for tenant in ("acme", "other")
+    ))  # fmt: skip
+    page = await js.read(names.deliveries, names.deliveries_to("*.*"), 1, 100)
+    sent = [
+        each.subject.split(".")[-2] for each in page.messages
+        if "Angarium-Again" in each.headers
+    ]  # fmt: skip
+    assert sorted(sent) == ["acme"] * 6 + ["other"] * 6
+    assert sent[:6] != ["acme"] * 6
+
+
+async def test_a_job_whose_turn_another_command_has_waits_and_keeps_its_lock(
+    js: JetStream, names: Names
+) -> None:
+    to = access(js, names)
+    await buried(js, names, 1)
+    command = RedriveLock(js, names, "command", SystemTime(), lease_s=LEASE_S)
+    await command.acquire()
+    job = await redrive_job(to)
+    working = asyncio.create_task(go_on(to, "redrive", "acme"))
+    await until_true(lambda: _is_held(to))
+    rival = asyncio.create_task(go_on(to, "redrive", "acme"))
+    while not rival.done():
+        assert not working.done()
+        await command.ensure_held(LEASE_S / 2)
+        await asyncio.sleep(0.01)
+    assert isinstance(rival.exception(), Busy)
+    await command.store(held=False)
+    assert await working == ""
+    assert (await shown(to, job.id)).sent == 1
+
+
+async def _is_held(to: Access) -> bool:
+    row = await row_of(to, "redrive", "acme")
+    return row is not None and row.plan.held
+
+
+async def test_a_lock_that_is_released_while_it_is_waited_for_is_taken_at_once(
+    js: JetStream, names: Names
+) -> None:
+    first, second = (RedriveLock(js, names, run, SystemTime(), lease_s=60.0) for run in ("one", "two"))
+    await first.acquire()
+    waiting = asyncio.create_task(second.acquire())
+    await asyncio.sleep(0.1)
+    assert not waiting.done()
+    await first.store(held=False)
+    async with asyncio.timeout(30.0):
+        await waiting

@@ -1,0 +1,273 @@
+"""Replays, long redrives and their jobs over HTTP: begun once, worked off by whatever process there is."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+import msgspec
+import pytest
+
+from actors.machine.numbering import Frontier
+from actors.machine.state import State
+from angarium.api import server
+from angarium.api.background import jobs
+from angarium.api.openapi import dead_letters
+from angarium.api.problems import HIDDEN
+from angarium.operations.jobs import plans
+from angarium.settings import Settings
+from streams.installation.partitions import shard_of
+from streams.journal.snapshots import Snapshot
+from streams.nats.headers import EVENT_AGAIN, EVENT_ID
+from tests.contract.installation import publish
+from tests.contract.waiting import until_true
+from tests.edge.api.conftest import Api, problem
+from tests.edge.api.test_dead_letters import LETTERS, bury
+
+BILLING = "/v1/tenants/acme/receivers/billing"
+SINCE = {"since": "2026-01-01T00:00:00Z"}
+LEASE_S = 0.3
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plans, "LEASE_S", LEASE_S)
+    monkeypatch.setattr(jobs, "LOOK_EVERY_S", 0.05)
+
+
+async def keeper(api: Api, tenant: str = "acme") -> httpx.AsyncClient:
+    return await api.client(tenant, ["read", "manage"])
+
+
+async def events(api: Api, count: int, receiver: str = "acme.billing") -> None:
+    """A receiver, and events of it that are settled."""
+    await api.receiver(receiver)
+    for number in range(count):
+        headers = {EVENT_ID: f"e{number}", "Angarium-Type": f"t.{number % 2}"}
+        position = await publish(api.js, api.names, receiver, b"{}", headers)
+    await settled(api, receiver, position)
+
+
+async def settled(api: Api, receiver: str, position: int) -> None:
+    """A snapshot that says that everything up to there is settled."""
+    frontier = Frontier(position=position, sequence=position)
+    state = State(receiver=receiver, opened=True, frontier=frontier)
+    shard = shard_of(receiver.partition(".")[0], receiver.partition(".")[2], api.to.settings.shards)
+    snapshot = msgspec.json.encode(Snapshot(as_of=1, state=state))
+    await api.js.publish(api.names.actor(shard, receiver), snapshot)
+
+
+async def again(api: Api) -> list[str]:
+    """The ids of the events that were sent again."""
+    stored = await api.stored(api.names.deliveries)
+    return [each.headers[EVENT_ID] for each in stored if EVENT_AGAIN in each.headers]
+
+
+async def ended(client: httpx.AsyncClient, place: str) -> dict[str, Any]:
+    """The job when it has ended."""
+    found: dict[str, Any] = {}
+
+    async def over() -> bool:
+        answer = await client.get(place)
+        assert answer.status_code == 200, answer.text
+        found.update(answer.json())
+        return found["ended_at"] is not None
+
+    await until_true(over)
+    return found
+
+
+async def test_a_replay_is_a_job_that_ends(api: Api) -> None:
+    await events(api, 4)
+    async with await keeper(api) as client:
+        begun = await client.post(f"{BILLING}/replay", json=SINCE | {"types": ["t.1"]})
+        assert begun.status_code == 202, begun.text
+        place = begun.headers["location"]
+        assert place == f"/v1/jobs/{begun.json()['id']}"
+        done = await ended(client, place)
+        assert begun.json() | {
+            "state": "done", "looked_at": 4, "sent": 2, "ended_at": done["ended_at"]
+        } == done  # fmt: skip
+        assert (await client.delete(place)).json() == done
+    assert await again(api) == ["e1", "e3"]
+
+
+async def test_a_dry_run_tells_what_would_be_sent_and_sends_nothing(api: Api) -> None:
+    await events(api, 4)
+    async with await keeper(api) as client:
+        shown = await client.post(f"{BILLING}/replay", json=SINCE | {"dry_run": True})
+    assert shown.status_code == 200
+    assert (shown.json()["events"], shown.json()["types"]) == (4, {"t.0": 2, "t.1": 2})
+    assert await again(api) == []
+
+
+async def test_a_request_that_comes_twice_begins_one_replay(api: Api) -> None:
+    await events(api, 20)
+    slow, key = SINCE | {"rate": "5/second"}, {"idempotency-key": "order-7"}
+    async with await keeper(api) as client:
+        first = await client.post(f"{BILLING}/replay", json=slow, headers=key)
+        same = await client.post(f"{BILLING}/replay", json=slow, headers=key)
+        other = await client.post(f"{BILLING}/replay", json=slow)
+        assert (first.status_code, same.status_code) == (202, 202)
+        assert same.headers["location"] == first.headers["location"] == other.headers["location"]
+        assert first.json()["id"] in problem(other, 409, "conflict")
+        stopping = await client.delete(first.headers["location"])
+        assert stopping.json()["state"] in ("stopping", "stopped")
+        assert (await ended(client, first.headers["location"]))["state"] == "stopped"
+        same = await client.post(f"{BILLING}/replay", json=slow, headers=key)
+        assert (same.status_code, same.json()["state"]) == (202, "stopped")
+        assert (await client.post(f"{BILLING}/replay", json=slow)).status_code == 202
+    assert len(await again(api)) < 20
+
+
+@asynccontextmanager
+async def process(settings: Settings) -> AsyncIterator[tuple[str, jobs.Jobs]]:
+    """Another process of the API."""
+    here = server.bound("127.0.0.1", 0)
+    async with server.served(settings, here) as state:
+        yield server.url(here), state.jobs
+
+
+async def test_a_job_goes_on_in_another_process_when_its_own_stops_or_dies(
+    api: Api, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await events(api, 40)
+    await api.state.jobs.stop()
+    token = (await api.token("acme", ["read", "manage"])).text
+    monkeypatch.setattr(jobs, "STOP_TIMEOUT_S", 0.0)  # It is cut off, as by a kill, wherever it is.
+    async with api.client_with(token) as client:
+        begun = await client.post(f"{BILLING}/replay", json=SINCE | {"rate": "40/second"})
+        place, sent = begun.headers["location"], 0
+        for _ in range(3):
+            async with process(settings):
+                before = sent
+
+                async def goes_on() -> bool:
+                    nonlocal sent
+                    sent = len(await again(api))
+                    return sent > before + 2  # noqa: B023
+
+                await until_true(goes_on)
+        monkeypatch.undo()
+        monkeypatch.setattr(plans, "LEASE_S", LEASE_S)
+        async with process(settings):
+            done = await ended(client, place)
+    assert (done["state"], done["sent"]) == ("done", 40)
+    assert await again(api) == [f"e{number}" for number in range(40)]
+
+
+async def test_a_process_works_at_a_few_jobs_of_a_tenant_at_a_time(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jobs, "JOBS_MAX", 3)
+    slow = SINCE | {"rate": "0.1/second"}
+    names = [f"acme.r{number}" for number in range(4)] + ["other.r"]
+    for receiver in names:
+        await api.receiver(receiver)
+        position = await publish(api.js, api.names, receiver, b"{}")
+        await publish(api.js, api.names, receiver, b"{}")
+        await settled(api, receiver, position + 1)
+    async with await keeper(api, "*") as client:
+        places = []
+        for receiver in names:
+            tenant, _, name = receiver.partition(".")
+            begun = await client.post(f"/v1/tenants/{tenant}/receivers/{name}/replay", json=slow)
+            places.append(begun.headers["location"])
+
+        async def working() -> bool:
+            states = [(await client.get(place)).json()["state"] for place in places]
+            assert states[:4].count("running") <= jobs.TENANT_JOBS_MAX, states
+            return states.count("running") == 3 and states[4] == "running"
+
+        await until_true(working)
+        running = list(api.state.jobs._working)
+        stopped = next(place for place in places[:4] if place.split(".")[2] in str(running))
+        await client.delete(stopped)
+
+        async def next_one() -> bool:
+            states = {place: (await client.get(place)).json()["state"] for place in places}
+            return states[stopped] == "stopped" and [*states.values()].count("running") == 3
+
+        await until_true(next_one)
+        for place in places:
+            await client.delete(place)
+
+
+# ---- redrives
+
+
+async def test_many_letters_are_a_job_and_few_are_sent_at_once(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("angarium.api.routes.dead_letters.LETTERS_MAX", 3)
+    assert dead_letters.LETTERS_MAX == 1000
+    for number in range(1, 6):
+        await bury(api, "acme.billing", number)
+    await bury(api, "other.billing", 6)
+    key = {"idempotency-key": "monday"}
+    async with await keeper(api) as client:
+        begun = await client.post(f"{LETTERS}/redrive", json={"receiver": "billing"}, headers=key)
+        assert begun.status_code == 202, begun.text
+        done = await ended(client, begun.headers["location"])
+        assert (done["kind"], done["receiver"], done["state"]) == ("redrive", "acme.billing", "done")
+        assert (done["sent"], done["looked_at"], done["total"]) == (5, 5, 5)
+        same = await client.post(f"{LETTERS}/redrive", json={"receiver": "billing"}, headers=key)
+        assert (same.status_code, same.json()["id"]) == (202, done["id"])
+        await bury(api, "acme.billing", 7)
+        few = await client.post(f"{LETTERS}/redrive", json={"receiver": "billing"})
+        assert (few.status_code, few.json()["redriven"], few.json()["next_cursor"]) == (200, 1, None)
+    assert await again(api) == ["e1", "e2", "e3", "e4", "e5", "e7"]
+
+
+# ---- what is refused
+
+
+async def test_another_tenants_job_is_not_there(api: Api) -> None:
+    await events(api, 3)
+    async with (
+        await keeper(api) as client,
+        await keeper(api, "other") as stranger,
+        await api.client("acme", ["read"]) as reader,
+    ):
+        begun = await client.post(f"{BILLING}/replay", json=SINCE | {"rate": "1/second"})
+        place = begun.headers["location"]
+        for path in (
+            place,
+            "/v1/jobs/replay.acme.billing.0123456789abcdef",
+            "/v1/jobs/7",
+            "/v1/jobs/redrive.acme.7",
+        ):
+            assert problem(await stranger.get(path), 404, "not-found") == HIDDEN
+            assert problem(await stranger.delete(path), 404, "not-found") == HIDDEN
+        problem(await client.get("/v1/jobs/redrive.acme.0123456789abcdef"), 404, "not-found")
+        problem(await stranger.post(f"{BILLING}/replay", json=SINCE), 404, "not-found")
+        problem(await reader.post(f"{BILLING}/replay", json=SINCE), 404, "not-found")
+        problem(await reader.delete(place), 404, "not-found")
+        assert (await reader.get(place)).json()["id"] == begun.json()["id"]
+        await client.delete(place)
+
+
+@pytest.mark.parametrize(
+    ("given", "pointer"),
+    [
+        ({}, None),
+        ({"since": "yesterday"}, "/since"),
+        (SINCE | {"rate": "fast"}, "/rate"),
+        (SINCE | {"rate": "0/second"}, "/rate"),
+        (SINCE | {"types": ["x" * 201]}, "/types/0"),
+        (SINCE | {"types": ["a"] * 17}, "/types"),
+        (SINCE | {"types": ["a..b"]}, None),
+        (SINCE | {"more": 1}, None),
+    ],
+)
+async def test_what_is_wrong_with_a_replay_is_pointed_at(
+    api: Api, given: dict[str, Any], pointer: str | None
+) -> None:
+    await api.receiver("acme.billing")
+    async with await keeper(api) as client:
+        refused = await client.post(f"{BILLING}/replay", json=given)
+        problem(refused, 422, "invalid")
+        if pointer is not None:
+            assert refused.json()["errors"][0]["pointer"] == pointer
+        missing = await client.post("/v1/tenants/acme/receivers/nobody/replay", json=SINCE)
+        problem(missing, 404, "not-found")
