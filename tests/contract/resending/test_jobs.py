@@ -31,7 +31,8 @@ from streams.resending.redrive_lock import RedriveLock
 from streams.stores.receivers import Receivers
 from tests.contract.dying import Died, dying
 from tests.contract.installation import install, publish
-from tests.contract.resending.test_replay import LEASE_S, ONE, WINDOW_NS, end, settled
+from tests.contract.resending.test_replay import ONE, end, settled
+from tests.contract.resending.windows import LEASE_S, WINDOW_NS
 from tests.contract.servers import Server
 from tests.contract.waiting import until_true
 
