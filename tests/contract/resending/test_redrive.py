@@ -317,10 +317,11 @@ async def test_a_refusal_after_a_lost_answer_decides_nothing(
     server: Server, js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first try may be the one that filled the stream; the next command finds it."""
-    monkeypatch.setattr("streams.resending.plan_lock.COMMAND_PATIENCE_S", 0.01)
+    # Long enough for the plan to be stored on a machine that is busy.
+    monkeypatch.setattr("streams.resending.plan_lock.COMMAND_PATIENCE_S", 1.0)
     await bury(js, names, ONE, 1)
     async with misbehaving(server) as faulty:
-        faulty.faults[names.publish_to(ONE)].extend([ack_lost, refused(STORE_FULL)])
+        faulty.faults[names.publish_to(ONE)].extend([ack_lost, *[refused(STORE_FULL)] * 100])
         with pytest.raises(Unavailable, match="letter 1 was sent but not confirmed"):
             await redrive_all(faulty, names)
     assert await letters(js, names) == [1]

@@ -230,13 +230,13 @@ async def test_a_copy_is_found_among_others_on_a_lagging_replica(
     choice = Choice(begin=0, until=await end(js, names))
     async with misbehaving(server) as faulty:
         faulty.faults[names.publish_to(ONE)].append(ack_lost)
-        faulty.faults[names.publish_to(ONE)].extend([refused(STORE_FULL)] * 2)
+        faulty.faults[names.publish_to(ONE)].extend([refused(STORE_FULL)] * 100)
         lock = locked(faulty, names)
         await lock.acquire()
         work = Replay(faulty, names, ONE, lock, 0.0)
         await work.begin(choice, "m", "n")
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr("streams.resending.plan_lock.COMMAND_PATIENCE_S", 0.01)
+            patched.setattr("streams.resending.plan_lock.COMMAND_PATIENCE_S", 1.0)
             with pytest.raises(Unavailable, match="resume it, and it goes on"):
                 await work.go_on(NOTHING_TOLD)
     before = await end(js, names)
