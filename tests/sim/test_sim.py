@@ -60,7 +60,7 @@ def test_a_rule_that_is_taken_out_is_missed(name: str, known: int) -> None:
 def test_both_streams_are_purged_in_runs() -> None:
     """Else nobody would judge what a purge takes."""
     journal, deliveries = 0, 0
-    for seed in range(4, 7):
+    for seed in range(13, 16):
         run = Run(seed)
         run.run()
         journal += run.checkers.journal_kept.purges

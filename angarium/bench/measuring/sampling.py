@@ -17,6 +17,8 @@ from types import CodeType, FrameType
 
 import msgspec
 
+import angarium
+
 SAMPLE_EVERY_S = 0.002
 LINES_SHOWN_MAX = 40
 PYTHON = ("-m", "angarium.bench.measuring.sampling")
@@ -39,7 +41,7 @@ READING, LOOP = "pull", "event loop"
 
 _BEGINNINGS = sorted(((each, part) for part, all_of in PARTS.items() for each in all_of),
                      key=lambda pair: -len(pair[0]))  # fmt: skip
-_ROOT = Path(__file__).parents[2]
+_ROOT = Path(angarium.__file__).parents[1]
 
 
 class Samples:

@@ -49,9 +49,9 @@ class Sender:
 async def names(js: JetStream, prefix: str, monkeypatch: pytest.MonkeyPatch) -> Names:
     """An installation with little room for deliveries, and nodes that look after it all the time."""
     for interval in (
-        "maintenance.ROUND_EVERY_S",
-        "maintenance.HURRIED_ROUND_EVERY_S",
-        "maintenance.LEADER_SETTLED_S",
+        "housekeeping.maintenance.ROUND_EVERY_S",
+        "housekeeping.maintenance.HURRIED_ROUND_EVERY_S",
+        "housekeeping.maintenance.LEADER_SETTLED_S",
         "shard.SNAPSHOT_EVERY_S",
     ):
         monkeypatch.setattr(f"angarium.node.{interval}", 0.05)
