@@ -135,6 +135,7 @@ async def test_an_inspector_hears_all_nodes_and_not_only_the_first(server: Serve
     async with server.user("inspector") as inspector, server.user("node") as other:
 
         async def answer(request: Any) -> None:
+            await asyncio.sleep(0.2)  # An export for one answer is closed after the first.
             await other.client.publish(request.reply, b"other")
 
         await other.client.subscribe("$SRV.PING", cb=answer)
