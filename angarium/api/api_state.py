@@ -30,7 +30,7 @@ LEADER_TIMEOUT_S = 1.0
 CONTROL_REQUESTS_MAX = 64
 """Requests to the owners of receivers in flight at a time; a ping may take a minute."""
 QUESTIONS_MAX = 16
-"""Questions to the ledger at a time; each reads in a thread of its own."""
+"""Questions to the ledger at a time; for SQLite, each reads in a thread of its own."""
 
 log = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""`angarium ledger`: the journal, followed into a file that can be asked."""
+"""`angarium ledger`: the journal, followed into a database that can be asked."""
 
 from typing import Any
 

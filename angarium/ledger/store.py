@@ -45,11 +45,11 @@ class Store(Protocol):
     async def hold(self, stream: str) -> dict[int, HeldShare]:
         """The shares of a stream that this process writes from now on; to be asked again every few seconds.
 
-        Where that are fewer than there are, other processes have the others.
+        Other processes hold the remaining shares.
         """
 
     async def place(self, stream: str) -> Place:
-        """The place up to which a stream is read that has no shares."""
+        """The place up to which a stream without shares is read."""
 
     async def receivers(self, names: Mapping[str, int]) -> dict[str, ReceiverRow]:
         """The receivers of these names, each with its shard (-1: unknown); one without a row is `fresh`."""

@@ -1,4 +1,4 @@
-"""Dead letters: written with the reason, found again, sent again, dropped.
+"""Dead letters: written with the reason, found again, dropped.
 
-Read `bury` first (what a letter says), then `letters` and `redrive`.
+Read `bury` first (what a letter says), then `letters`. `streams.resending.redrive` sends them again.
 """

@@ -114,7 +114,7 @@ class Erasures:
 
 
 async def next_request(js: JetStream, names: Names, after: int) -> tuple[int, Erasure | None] | None:
-    """The first request that was written behind a position, and its own; without one where it was deleted.
+    """The position of the first request after `after`, and the request; None in its place if it was deleted.
 
     Raises `Unavailable`, `ApiError`, NewerVersion and NotOurs.
     """

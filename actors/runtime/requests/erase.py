@@ -66,7 +66,7 @@ async def _is_at(actor: Actor, event_id: str, position: int) -> bool:
 
 
 async def _end(actor: Actor, event_id: str, position: int) -> bool:
-    """Record that the event is over; False if it was."""
+    """Record the end of the event; False if it had ended before."""
     live, pending, host = actor.live, actor.pending, actor.host
     if any(each.position == position for each in actor.state.burials):
         raise ControlRefused("unavailable", f"{actor.receiver}: its dead letter is being stored; try again")

@@ -11,7 +11,7 @@ from actors.runtime.actor import Actor
 
 
 async def ping(actor: Actor) -> Answered | Failed:
-    """Ping a receiver; raises Refusal if nothing may be sent to it.
+    """Ping a receiver; raises ControlRefused if nothing may be sent to it.
 
     The ping is recorded before it is made: it leaves no unsettled event from which a later owner could tell
     that a token was taken.

@@ -14,7 +14,7 @@ from actors.runtime.actor import Actor
 
 
 async def skip(actor: Actor) -> Numbered:
-    """Give the oldest event up, and return once that is recorded. Raises Refusal if none waits."""
+    """Give the oldest event up, and return once that is recorded. Raises ControlRefused if none waits."""
     pinned = 0
     while (under_way := _under_way(actor)) is not None:
         pinned = pinned or under_way
@@ -53,7 +53,10 @@ def _known(actor: Actor) -> Numbered | None:
 
 
 async def _read(actor: Actor) -> Numbered | None:
-    """The oldest of the events that are only in the stream. Raises Refusal if one is just being sent."""
+    """The oldest of the events that are only in the stream.
+
+    Raises ControlRefused if one is just being sent.
+    """
     cursor = actor.pending.cursor
     after = cursor.read_to
     while actor.state.parked and after < cursor.seen:

@@ -80,7 +80,7 @@ class TailStream:
                     yield b":\n%b\n" % _id(self.behind)
 
     def give(self, piece: bytes) -> None:
-        """Let it have an event next; where too much waits already, it ends."""
+        """Queue an event; the stream ends if its buffer is full."""
         if self.ended:
             return
         if self._held + len(piece) > BUFFER_MAX:
@@ -104,7 +104,7 @@ class TailStream:
 
 
 class Tails:
-    """The streams of one process. `known` tells the token of an id; None if it is valid no more."""
+    """The streams of one process. `known` returns the valid token with an id, or None."""
 
     def __init__(self, to: Access, known: Callable[[str], Token | None]) -> None:
         self._to = to
@@ -205,7 +205,7 @@ class Tails:
                             stream.behind = max(stream.behind, pages.mark)
 
     def _miss(self, pages: JournalPages, missed: Missed) -> None:
-        """Tell it to all. In a journal that was recreated no place is that of before."""
+        """Tell every live stream what it missed. Positions of a recreated journal start again."""
         recreated = not pages.place.position
         for stream in self._live:
             stream.give(_event("missed", missed))
@@ -267,7 +267,7 @@ class Tails:
                     stream.end(REVOKED)
 
     async def _guarded(self, work: Coroutine[Any, Any, None], broken: Callable[[str], None]) -> None:
-        """Do it; what the journal has that cannot be read ends what would go on with it."""
+        """Run `work`; if the journal cannot be read, call `broken` with the reason."""
         try:
             await work
         except AngariumError as error:

@@ -1,4 +1,4 @@
-"""Questions to the ledger: a bounded number at once, each for a bounded time, in a thread of its own."""
+"""Questions to the ledger: a bounded number at once, each for a bounded time."""
 
 import asyncio
 import time

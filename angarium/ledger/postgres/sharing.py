@@ -13,7 +13,7 @@ class Exchange(Struct, frozen=True):
 
 
 def exchange(held: Collection[int], free: Collection[int], writers: int, shares: int) -> Exchange:
-    """Find what a writer has to do so that each of `writers` comes to as many shares as any other.
+    """The shares that one writer gives up or takes, so that all hold about equally many.
 
     None takes more than its part, so each that comes later finds some given up or free.
     """

@@ -1,4 +1,4 @@
-"""Carries out requests to erase an event: the node that owns shard 0 does, for all.
+"""Erases events on request, on the node that owns shard 0.
 
 The order matters. What producers published goes first, once it is routed, so that no new copy comes. Then
 each owner ends the deliveries of its receivers, on record, and drops their messages
@@ -27,7 +27,8 @@ from streams.nats.retry import Complaint, stream_info
 
 LOOK_EVERY_S = 1.0
 ROUTED_WITHIN_S = 10.0
-"""Time for an event to be routed before it is erased all the same: no node may run that routes it."""
+"""Time for an event to be routed before it is erased all the same, since possibly no node is running
+that routes it."""
 OWNER_TIMEOUT_S = 10.0
 """Time for an owner to answer. It awaits the attempts under way, and may be asked again meanwhile."""
 TOLD_AT_ONCE = 16
@@ -117,7 +118,7 @@ class Eraser:
     async def _tell(
         self, work: "_Work", receiver: str, positions: list[int], turn: asyncio.Semaphore
     ) -> None:
-        """Let the owner end these deliveries; what no owner knows is no receiver's, and leaves at once."""
+        """Let the owner end these deliveries; deletes them itself if the owner knows no such receiver."""
         tenant, _, name = receiver.partition(".")
         subject = self._names.control("erase", tenant, name)
         body = msgspec.json.encode({"event": work.erasure.event, "positions": positions})

@@ -94,7 +94,9 @@ async def _other(to: Access, kind: JobKind, of: str, number: str) -> Begun | Non
         return Begun(document(row), mine=row.job.id == number)
     if row.plan.unfinished:
         raise OperationError(
-            "conflict", f"a {kind} for {of} that is no job is not finished; an operator has to end it"
+            "conflict",
+            f"a {kind} for {of}, started from the command line, is unfinished; "
+            "an operator has to resume or abandon it",
         )
     return None
 

@@ -132,7 +132,7 @@ async def found_row(to: Access, job: str) -> JobRow:
 def document(row: JobRow) -> JobDocument:
     """All that is told of a job."""
     plan, job = row.plan, row.plan.job
-    assert job is not None, "what is no job is not told"
+    assert job is not None, "only jobs have a document"
     if isinstance(plan, ReplayPlan):
         looked_at, receiver, mark = job.total - plan.left, _one(row.of), plan.mark
     else:

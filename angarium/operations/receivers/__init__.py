@@ -1,4 +1,4 @@
-"""The configurations of receivers: put, show, list, remove.
+"""The configurations of receivers: put, show, change, remove.
 
-Read `put` first.
+Read `put` first. `angarium.operations.receiver_health.listing` lists them.
 """

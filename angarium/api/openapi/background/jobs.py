@@ -62,7 +62,7 @@ GET_JOB: dict[str, Any] = {
 }
 STOP_JOB: dict[str, Any] = {
     "summary": "Stop a job",
-    "description": "It is stopping until the process that works at it knows, some seconds. "
+    "description": "The job stops within seconds, when its process notices. "
     "What was sent stays sent.",
     "tags": ["jobs"],
     "responses": {
