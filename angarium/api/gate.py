@@ -88,7 +88,7 @@ class Gate:
         found = self._identified(headers)
         if found is None:
             raise Refusal(
-                401, "unauthorized", "send Authorization: Bearer with a token that is valid (angarium token)",
+                401, "unauthorized", "send Authorization: Bearer with a token that is valid",
                 www_authenticate='Bearer realm="angarium"',
             )  # fmt: skip
         if needed not in found.token.scopes or not _sees(found.token, tenant):

@@ -5,7 +5,6 @@ token may not see and one that does not exist get the same answer.
 """
 
 import logging
-import re
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar, assert_never
 
@@ -121,11 +120,9 @@ def answered(outcome: T | NotDone) -> T:
 
 
 def refusal(failure: NotDone) -> Refusal:
-    """The answer that a failure of an operation means."""
+    """The answer that a failure of an operation means, without the remedy, which is for the command line."""
     status, name = _BY_CODE.get(failure.code) or _meaning(failure.kind)
     text = failure.text
-    if status in (404, 422):
-        text = _REMEDY.sub("", text)
     details = failure.problems or tuple(each for each in (text,) if pointer(each))
     errors = tuple(_fault(each) for each in details) if status in (422, 428) else ()
     if failure.code == WOULD_LOSE_CODE:
@@ -143,8 +140,6 @@ _BY_CODE = {
     WOULD_LOSE_CODE: (428, "precondition-required"),
 }
 """Answers by the code that the owner of a receiver, or an operation, returned."""
-_REMEDY = re.compile(r"[;:] [^;:]*\bangarium .*", re.DOTALL)
-"""A remedy on the command line, at the end of a text."""
 
 
 def _meaning(kind: Kind) -> tuple[int, str]:

@@ -40,8 +40,8 @@ def done(outcome: "T | NotDone") -> T:
         return outcome
     match outcome.kind:
         case "invalid":
-            raise WrongRequest(outcome.text)
+            raise WrongRequest(outcome.told)
         case "unavailable":
-            raise CommandFailed(f"{outcome.text}; run angarium doctor to see what is missing")
+            raise CommandFailed(f"{outcome.told}; run angarium doctor to see what is missing")
         case _:
-            raise CommandFailed(outcome.text)
+            raise CommandFailed(outcome.told)

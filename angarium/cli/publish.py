@@ -81,7 +81,7 @@ async def _publish(
             if isinstance(published, NotDone):
                 where = f"line {count}: " if lines else ""
                 rest = f" ({count - 1} published before it)" if lines else ""
-                raise click.ClickException(f"{where}{published.text}{rest}")
+                raise click.ClickException(f"{where}{published.told}{rest}")
             _show(published, as_json=as_json)
             if count == 1 and (why := await publisher.unheard()):
                 output.note(f"note: {why}")

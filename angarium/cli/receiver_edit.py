@@ -50,7 +50,7 @@ def edit(name: str, **given: Any) -> None:
             for line in receiver_draft.outcome(done):
                 output.say(line)
             return
-        problems = done.problems or (done.text,)
+        problems = done.problems or (done.told,)
         for problem in problems:
             output.note(f"not stored: {output.visible(problem)}")
         if done.kind != "invalid":

@@ -55,7 +55,7 @@ def repair(which: tuple[str, ...], yes: bool, as_json: bool, **given: Any) -> No
         for line in summary(done.repaired):
             output.say(line)
     if done.failures:
-        raise click.ClickException("; ".join(each.text for each in done.failures))
+        raise click.ClickException("; ".join(each.told for each in done.failures))
 
 
 def shards_of(which: Sequence[str], count: int) -> tuple[int, ...] | None:

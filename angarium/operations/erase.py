@@ -7,7 +7,6 @@ import time
 
 from msgspec import Struct
 
-from actors.errors import BadInput
 from angarium.connecting import Access
 from angarium.logs import instant
 from angarium.operations.failures import OperationError, operation
@@ -56,7 +55,7 @@ async def only_tenant(to: Access) -> str:
     """The one tenant that there is. Fails as invalid where there are several."""
     found = {each.partition(".")[0] for each in await Receivers(to.js, to.names).all()}
     if len(found) != 1:
-        raise BadInput("there is not exactly one tenant; name it with --tenant")
+        raise OperationError("invalid", "there is not exactly one tenant", remedy="; name it with --tenant")
     return found.pop()
 
 

@@ -39,23 +39,33 @@ Kind = Literal[
 class NotDone(Struct, frozen=True, kw_only=True):
     """The reason why an operation was not done; `text` is one sentence for people.
 
-    `code` is one token of the party that refused, `problems` one sentence for each bad member.
+    `code` is one token of the party that refused, `problems` one sentence for each bad member. `remedy` names
+    commands and flags: only the command line says it, after the text, whose sentence it continues.
     """
 
     kind: Kind
     text: str
     code: str = ""
     problems: tuple[str, ...] = ()
+    remedy: str = ""
+
+    @property
+    def told(self) -> str:
+        """The whole sentence, for the command line."""
+        return self.text + self.remedy
 
 
 class OperationError(AngariumError):
     """A step of an operation that cannot go on."""
 
-    def __init__(self, kind: Kind, text: str, code: str = "", problems: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, kind: Kind, text: str, code: str = "", problems: tuple[str, ...] = (), *, remedy: str = ""
+    ) -> None:
         super().__init__(text)
         self.kind = kind
         self.code = code
         self.problems = problems
+        self.remedy = remedy
 
 
 def operation(
@@ -77,8 +87,8 @@ def not_done(error: AngariumError) -> NotDone:
     """The failure that an error means to the caller of an operation."""
     text = str(error)
     match error:
-        case OperationError(kind=kind, code=code, problems=problems):
-            return NotDone(kind=kind, text=text, code=code, problems=problems)
+        case OperationError(kind=kind, code=code, problems=problems, remedy=remedy):
+            return NotDone(kind=kind, text=text, code=code, problems=problems, remedy=remedy)
         case InvalidPolicy(problems=problems):
             return NotDone(kind="invalid", text=text, problems=tuple(problems))
         case BadInput():

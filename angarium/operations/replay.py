@@ -161,11 +161,13 @@ def _check(receiver: str, *, unfinished: bool, resume: bool) -> None:
     if unfinished and not resume:
         raise OperationError(
             "invalid",
-            f"a replay for {receiver} was cut off or stopped: "
-            f"go on with angarium replay {receiver} --resume, or give it up with --abandon",
+            f"a replay for {receiver} was cut off or stopped",
+            remedy=f": go on with angarium replay {receiver} --resume, or give it up with --abandon",
         )
     if resume and not unfinished:
-        raise OperationError("invalid", f"no replay for {receiver} was cut off; say --since to begin one")
+        raise OperationError(
+            "invalid", f"no replay for {receiver} was cut off", remedy="; say --since to begin one"
+        )
 
 
 async def choose(to: Access, receiver: str, wanted: ReplayRange) -> Chosen:
@@ -202,5 +204,7 @@ async def _state(to: Access, receiver: str) -> State:
     if found is None:
         return State(receiver=receiver)
     if found.state is None:
-        raise OperationError("unusable", f"the snapshot of {receiver} cannot be read; see angarium doctor")
+        raise OperationError(
+            "unusable", f"the snapshot of {receiver} cannot be read", remedy="; see angarium doctor"
+        )
     return found.state

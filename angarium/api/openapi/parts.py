@@ -22,7 +22,7 @@ from angarium.api.problems import HIDDEN, MEDIA_TYPE, TITLES, TYPES, Problem
 JSON = "application/json"
 _STATUSES = {
     400: ("not-http", "the header idempotency-key comes several times; send one"),
-    401: ("unauthorized", "send Authorization: Bearer with a token that is valid (angarium token)"),
+    401: ("unauthorized", "send Authorization: Bearer with a token that is valid"),
     404: ("not-found", HIDDEN),
     408: ("timeout", "the body came too slowly"),
     409: ("conflict", "acme.billing was changed at the same moment by another request"),

@@ -36,7 +36,7 @@ async def ask(to: Access, verb: str, receiver: str, *, timeout_s: float = ANSWER
             return answer
         error = answer["error"]
         if error["code"] != UNAVAILABLE_CODE or left_s <= ASK_AGAIN_AFTER_S:
-            raise OperationError("refused", error["message"], error["code"])
+            raise _refused(error["message"], error["code"])
         await asyncio.sleep(ASK_AGAIN_AFTER_S)
 
 
@@ -48,11 +48,19 @@ async def _ask_once(to: Access, subject: str, receiver: str, timeout_s: float) -
     except Unavailable:
         raise OperationError(
             "unanswered",
-            f"no node answered for {receiver}: start one with angarium node (or angarium dev), "
-            "or see angarium doctor",
+            f"no node answered for {receiver}",
+            remedy=": start one with angarium node (or angarium dev), or see angarium doctor",
         ) from None
     answer: dict[str, Any] = msgspec.json.decode(message.data)
     return answer
+
+
+def _refused(message: str, code: str) -> OperationError:
+    """The refusal by an owner, which says after a colon with which command to create an unknown receiver."""
+    if code != UNKNOWN_CODE:
+        return OperationError("refused", message, code)
+    text, colon, rest = message.partition(": ")
+    return OperationError("refused", text, code, remedy=colon + rest)
 
 
 class WaitingEvents(Struct, frozen=True):

@@ -12,7 +12,9 @@ async def find(to: Access, position: int, *, tenant: str | None = None) -> Lette
     """The letter at that position; with `tenant`, only if it is that tenant's. Fails as not_found."""
     letter = await DeadLetters(to.js, to.names).letter(position)
     if letter is None or tenant not in (None, tenant_of(letter)):
-        raise OperationError("not_found", f"there is no letter {position}; angarium dead list shows all")
+        raise OperationError(
+            "not_found", f"there is no letter {position}", remedy="; angarium dead list shows all"
+        )
     return letter
 
 

@@ -87,7 +87,7 @@ async def apply(
                 done.stored.append(await store(to, each))
         except AngariumError as error:
             failure = not_done(error)
-            done.failed[name] = failure.text
+            done.failed[name] = failure.told
             if failure.kind != "conflict":
                 break  # Otherwise each of the following would fail in the same way.
     return done

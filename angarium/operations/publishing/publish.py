@@ -94,8 +94,8 @@ class Publisher:
                     if not left:
                         raise OperationError(
                             "unanswered",
-                            f"NATS did not confirm the event ({why}); it may be stored: publish it "
-                            f"again with --id {message.id}, and see angarium doctor",
+                            f"NATS did not confirm the event ({why}); it may be stored",
+                            remedy=f": publish it again with --id {message.id}, and see angarium doctor",
                         )
                     await asyncio.sleep(RETRY_PAUSE_S)
         raise AssertionError

@@ -74,14 +74,15 @@ def _filled(name: str, new: NewConfiguration, stored: dict[str, Any] | None) -> 
         if stored is None:
             raise OperationError(
                 "not_found",
-                f"there is no receiver {name} yet; give its configuration too, at least its --url",
+                f"there is no receiver {name} yet",
+                remedy="; give its configuration too, at least its --url",
             )
         return stored
     if stored and "url" not in new.members:
         raise OperationError(
             "invalid",
-            f"url: missing; put replaces the whole configuration of {name}: "
-            f"save the output of angarium receiver get {name}, change it, and put it with --file",
+            f"url: missing; put replaces the whole configuration of {name}",
+            remedy=f": save the output of angarium receiver get {name}, change it, and put it with --file",
         )
     return unmasked(name, new.members, stored or {})
 
@@ -121,4 +122,6 @@ def _refuse_losses(name: str, new: NewConfiguration, changes: list[MemberChange]
     if [each.member for each in lost] == ["secrets"]:
         remedy = "--add-secret keeps the old ones; give --replace to drop them"
     told = tuple(map(str, lost))
-    raise OperationError("invalid", f"{name} would lose {'; '.join(told)}: {remedy}", WOULD_LOSE_CODE, told)
+    raise OperationError(
+        "invalid", f"{name} would lose {'; '.join(told)}", WOULD_LOSE_CODE, told, remedy=f": {remedy}"
+    )

@@ -33,10 +33,14 @@ def confirmed(name: str, answer: answers.Answer) -> answers.Stored:
             raise OperationError("refused", f"NATS refused it: {text} (JetStream error {code})", str(code))
         case answers.Unanswered(why):
             raise OperationError(
-                "unanswered", f"NATS did not confirm it ({why}); check with angarium receiver get {name}"
+                "unanswered",
+                f"NATS did not confirm it ({why})",
+                remedy=f"; check with angarium receiver get {name}",
             )
 
 
 def not_found(name: str) -> OperationError:
     """The failure that there is no such receiver."""
-    return OperationError("not_found", f"there is no receiver {name}; angarium receiver list shows all")
+    return OperationError(
+        "not_found", f"there is no receiver {name}", remedy="; angarium receiver list shows all"
+    )

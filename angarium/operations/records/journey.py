@@ -41,9 +41,11 @@ async def journey(
     found = await of.questions.journey(event_id, tenant, after, None if limit is None else limit + 1)
     known = await ledger_lag(of)
     if not found and not after[0]:
-        told = "; ".join(known.notes) or WHY_NONE
+        why = "; ".join(known.notes) or WHY_NONE
         raise OperationError(
-            "not_found", f"the ledger knows no receiver that was given the event {event_id} ({told})"
+            "not_found",
+            f"the ledger knows no receiver that was given the event {event_id}",
+            remedy=f" ({why})",
         )
     return Journey(
         event_id, list(map(_shown, found[:limit])), limit is not None and len(found) > limit, known

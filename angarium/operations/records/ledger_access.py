@@ -84,7 +84,8 @@ async def number_of(of: OpenLedger, receiver: str) -> int:
     if number is None:
         raise OperationError(
             "not_found",
-            f"the ledger has nothing about {receiver}; angarium receiver list shows all receivers",
+            f"the ledger has nothing about {receiver}",
+            remedy="; angarium receiver list shows all receivers",
         )
     return number
 

@@ -87,4 +87,9 @@ async def _stored(to: Access, made: Secret, token: Token) -> CreatedToken:
 async def _need_bucket(to: Access) -> None:
     """Fail with a clear message if the bucket for tokens does not exist."""
     if await to.js.stream_info(to.names.tokens) is None:
-        raise ApiError(STREAM_NOT_FOUND, f"there is no {to.names.tokens}: run angarium setup")
+        raise OperationError(
+            "unavailable",
+            f"there is no {to.names.tokens}",
+            str(STREAM_NOT_FOUND),
+            remedy=f": run angarium setup (JetStream error {STREAM_NOT_FOUND})",
+        )

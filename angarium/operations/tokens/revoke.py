@@ -16,7 +16,9 @@ async def revoke(to: Access, token: str) -> None:
     """Revoke the token with that id. Fails as not_found."""
     tokens = TokenStore(to.js, to.names)
     if not _ID.match(token) or await tokens.find(token) is None:
-        raise OperationError("not_found", f"there is no token {token}; angarium token list shows all")
+        raise OperationError(
+            "not_found", f"there is no token {token}", remedy="; angarium token list shows all"
+        )
     match await tokens.revoke(token):
         case answers.Stored():
             return

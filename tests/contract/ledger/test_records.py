@@ -140,7 +140,7 @@ async def test_an_event_is_followed_over_all_receivers(
     assert told == [("acme.billing", "delivered", None, 2), ("acme.other", "dead", "expired", 0)]
     unknown = await refused(settings, lambda of: journey(of, "e8"))
     assert unknown.kind == "not_found"
-    assert "angarium dead list" in unknown.text
+    assert "angarium dead list" in unknown.told
     assert (await refused(settings, lambda of: journey(of, "e7", "other"))).kind == "not_found"
 
 

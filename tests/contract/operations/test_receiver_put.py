@@ -60,7 +60,7 @@ async def test_each_loss_is_named_and_refused(bench: Putting) -> None:
     before = await bench.store(FULL)
     failure = await bench.refused({"url": URL, "secrets": [NEW]})
     assert failure.kind == "invalid"
-    text = failure.text
+    text = failure.told
     for member in (
         "order: relaxed",
         "rate: 10/second",
@@ -137,14 +137,14 @@ async def test_a_new_url_that_nodes_may_not_post_to_is_noted(bench: Putting) -> 
 async def test_secrets_alone_need_a_receiver(bench: Putting) -> None:
     failure = await bench.refused(None, add_secret="")
     assert failure.kind == "not_found"
-    assert f"there is no receiver {NAME} yet; give its configuration" in failure.text
+    assert f"there is no receiver {NAME} yet; give its configuration" in failure.told
 
 
 async def test_flags_that_are_only_a_part_say_how_to_change_one(bench: Putting) -> None:
     await bench.store(FULL)
     partial = await bench.refused({"rate": "5/s"})
     assert partial.kind == "invalid"
-    assert f"save the output of angarium receiver get {NAME}, change it" in partial.text
+    assert f"save the output of angarium receiver get {NAME}, change it" in partial.told
     wrong = await bench.refused({"url": URL, "secrets": OLD, "order": "any"})
     assert wrong.kind == "invalid"
     assert len(wrong.problems) == 2

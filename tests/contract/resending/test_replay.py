@@ -414,7 +414,7 @@ async def test_one_that_was_stopped_is_resumed_or_given_up(js: JetStream, names:
     assert (stopped.sent, stopped.finished) == (2, False)
     other = await operation.replay(to, ONE, ReplayRange(since=0.0), 1000.0)
     assert isinstance(other, NotDone)
-    assert "--resume, or give it up with --abandon" in other.text
+    assert "--resume, or give it up with --abandon" in other.told
     await js.stream_update(info.config | {"max_msgs": -1})
     done = await operation.replay(to, ONE, None, 1000.0)
     assert isinstance(done, ReplayReport)

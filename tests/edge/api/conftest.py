@@ -21,6 +21,7 @@ from streams.nats.jetstream import JetStream
 from streams.server.embedded import EmbeddedServer
 from streams.stores.receivers import Receivers
 from streams.stores.tokens import Scope
+from tests.command_line import COMMAND_LINE
 from tests.contract.waiting import until
 
 _tests = count(1)
@@ -74,8 +75,9 @@ class Api:
 
 
 def problem(answer: httpx.Response, status: int, name: str) -> str:
-    """Check that it is that problem; returns its detail."""
+    """Check that it is that problem, and names neither command nor flag; returns its detail."""
     assert answer.status_code == status, answer.text
+    assert not COMMAND_LINE.search(answer.text), answer.text
     assert answer.headers["content-type"] == "application/problem+json"
     body = answer.json()
     assert (body["status"], body["type"]) == (status, f"urn:angarium:problem:{name}")

@@ -1,0 +1,54 @@
+"""Errors of operations and of the API name commands and flags only in their `remedy`, read from the code."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from angarium.api.problems import refusal
+from angarium.operations import failures
+from angarium.operations.failures import Kind, NotDone, OperationError
+from tests.command_line import COMMAND_LINE
+
+HERE = Path(failures.__file__).parent
+FILES = sorted([*HERE.rglob("*.py"), *(HERE.parent / "api").rglob("*.py")])
+TOLD_TO_CLIENTS = frozenset({
+    "OperationError", "NotDone", "BadInput", "InvalidPolicy", "Refusal", "Fault", "Note", "invalid",
+    "unavailable", "unmet",
+})  # fmt: skip
+"""The calls that make a text which a client of the API may read."""
+
+
+def told(source: str) -> Iterator[str]:
+    """The texts for clients in a module."""
+    for call in ast.walk(ast.parse(source)):
+        if isinstance(call, ast.Call) and ast.unparse(call.func) in TOLD_TO_CLIENTS:
+            for part in (*call.args, *(each.value for each in call.keywords if each.arg != "remedy")):
+                yield from (
+                    str(each.value)
+                    for each in ast.walk(part)
+                    if isinstance(each, ast.Constant) and each.value
+                )
+
+
+def test_no_text_for_clients_names_a_command_or_a_flag() -> None:
+    texts = [text for file in FILES for text in told(file.read_text())]
+    assert len(texts) > 100
+    assert [text for text in texts if COMMAND_LINE.search(text)] == []
+
+
+@pytest.mark.parametrize("text", ["see angarium doctor", "there is none; say --since", "(--allow-http)"])
+def test_a_command_in_a_text_is_found(text: str) -> None:
+    (found,) = told(f"raise OperationError('', {text!r}, remedy='; run angarium setup')")
+    assert COMMAND_LINE.search(found)
+
+
+@pytest.mark.parametrize("kind", get_args(Kind))
+def test_the_command_line_alone_says_the_remedy(kind: Kind) -> None:
+    error = OperationError(kind, "it is not there", remedy="; see angarium doctor")
+    failure = failures.not_done(error)
+    assert isinstance(failure, NotDone)
+    assert failure.told == "it is not there; see angarium doctor"
+    assert refusal(failure).problem.detail == "it is not there"
