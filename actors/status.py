@@ -195,7 +195,7 @@ def _no_success(state: State, now: float) -> str:
 
 
 def _failures(state: State) -> str:
-    """Describe its failures: `3 failures in a row, the last: HTTP 503`."""
+    """Describe the receiver's failures: `3 failures in a row, the last: HTTP 503`."""
     count, last = state.consecutive_failures, state.last
     if isinstance(last, AttemptFailed) and last.ours:
         return "this node was overloaded at the last attempt"

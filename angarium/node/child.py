@@ -113,7 +113,7 @@ class LocalNode:
             self._child = None
 
     async def stop(self) -> None:
-        """Let it hand over its shards and end; does nothing if none runs."""
+        """Let the node hand over its shards and end; does nothing if none runs."""
         if self._child is not None:
             await self._child.stop()
             self._child = None

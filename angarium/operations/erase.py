@@ -37,7 +37,7 @@ class ErasureStatus(Struct, frozen=True, kw_only=True):
 
 @operation
 async def request_erasure(to: Access, tenant: str, event: str, by: str) -> ErasureStatus:
-    """Ask for it, in the name of `by`, or join the request that is under way."""
+    """Request that an event be erased, in the name of `by`, or join the request that is under way."""
     return _status(await Erasures(to.js, to.names).request(tenant, event, by, time.time()))
 
 

@@ -56,7 +56,7 @@ class Erasures:
         self._done_to = 0
 
     async def request(self, tenant: str, event: str, by: str, at: float) -> Erasure:
-        """Ask for it, or join the request that is not done yet; returns that.
+        """Request that an event be erased, or join the request that is not done yet; returns the request.
 
         Raises BadInput, `Unavailable` and `ApiError`.
         """

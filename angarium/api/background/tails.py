@@ -97,7 +97,7 @@ class TailStream:
             await self._room.wait()
 
     def end(self, why: str) -> None:
-        """Let it end when what waits is taken."""
+        """End the stream once the client has taken the queued events."""
         self.ended = self.ended or why
         self._news.set()
         self._room.set()
@@ -248,7 +248,7 @@ class Tails:
                     stream.give(_event("attempt", attempt, mark))
 
     def _joins(self, stream: TailStream, place: Place) -> bool:
-        """Let it take part in the one reading, if it has come as far as that."""
+        """Let the stream join the live streams, if it has read as far as they have."""
         if self._pages is None:
             return True  # It has ended.
         others = self._pages.place

@@ -18,7 +18,7 @@ PATH = "/v1/tenants/{tenant:str}/events/{event:str}"
 async def erase_event(
     request: Request[Any, Any, Any], tenant: FromPath[str], event: FromPath[str], access: InjectedAccess
 ) -> ErasureStatus:
-    """Ask for it, on record, in the name of the token."""
+    """Request that an event be erased, on record, in the name of the token."""
     return answered(await request_erasure(access, tenant, event, f"token {caller(request).id}"))
 
 

@@ -105,7 +105,7 @@ class Waiter(Generic[T]):
         self.line: Line[Waiter[T]] | None = None
 
     def tell(self) -> None:
-        """Let it continue. An attempt that was cancelled at the same moment withdraws when it wakes."""
+        """Let the attempt continue. One that was cancelled at the same moment withdraws when it wakes."""
         if not self.future.done():
             self.future.set_result(None)
 

@@ -28,7 +28,7 @@ _TABLES = ("attempts", "facts")
 
 
 async def erase_answers(session: Session, tenant: str, event: str) -> set[int]:
-    """Erase them within the transaction that the caller has begun; returns their periods."""
+    """Erase the answers within the transaction that the caller has begun; returns their periods."""
     changed = set[int]()
     for block, receiver, sequence in await session.rows(_DELIVERIES, tenant, event):
         changed |= {period_of(row[0]) for row in await session.rows(_ATTEMPTS, block, receiver, sequence)}

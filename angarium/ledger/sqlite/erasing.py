@@ -24,7 +24,7 @@ WHERE b.block >= ?1 AND f.block = b.block AND f.receiver = ?2
 
 
 async def erase_answers(db: aiosqlite.Connection, tenant: str, event: str) -> None:
-    """Erase them within the transaction that the caller has begun."""
+    """Erase the answers within the transaction that the caller has begun."""
     deliveries = await db.execute_fetchall(_DELIVERIES, (tenant, event))
     for block, receiver, sequence in list(deliveries):
         await db.execute(_ATTEMPTS, (block, receiver, sequence))

@@ -7,5 +7,5 @@ from angarium.operations.failures import operation
 
 @operation
 async def pause(to: Access, receiver: str) -> None:
-    """Pause it; that is recorded in its configuration."""
+    """Pause a receiver; that is recorded in its configuration."""
     await ask(to, "pause", receiver)

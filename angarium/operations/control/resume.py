@@ -7,5 +7,5 @@ from angarium.operations.failures import operation
 
 @operation
 async def resume(to: Access, receiver: str) -> None:
-    """End its pause, its disablement, its backoff and its throttling."""
+    """End a receiver's pause, disablement, backoff and throttling."""
     await ask(to, "resume", receiver)

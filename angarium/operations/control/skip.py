@@ -16,6 +16,6 @@ class Skipped(Struct, frozen=True, kw_only=True):
 
 @operation
 async def skip(to: Access, receiver: str) -> Skipped:
-    """Make it a dead letter, so that the next one is sent. Waits for an attempt in flight."""
+    """Make the oldest event a dead letter, so that the next one is sent. Waits for an attempt in flight."""
     answer = await ask(to, "skip", receiver, timeout_s=ATTEMPT_TIMEOUT_S)
     return Skipped(sequence=answer["sequence"], event_id=answer["event_id"])

@@ -165,7 +165,7 @@ async def _next_page(letters: DeadLetters, plan: RedriveJobPlan) -> LetterPage:
 
 
 async def _while_renewed(lock: PlanLock[P], work: Awaitable[T]) -> T:
-    """Wait for it, and keep the lock meanwhile: a holder that is silent for a lease counts as dead."""
+    """Wait for the work, and keep the lock meanwhile: a holder that is silent for a lease counts as dead."""
     task = asyncio.ensure_future(work)
     try:
         while not task.done():
