@@ -110,7 +110,7 @@ class GapRow(Struct, frozen=True):
 class RowBatch(Struct):
     """The rows of one transaction, all of one block.
 
-    `holds`: the shares of the shards that it moves on, each with its place before, and `after`, those behind.
+    `holds`: the shares that it moves on, each with its place before; `after`: their places after it.
     """
 
     holds: dict[int, HeldShare]

@@ -59,7 +59,7 @@ class Store(Protocol):
         before it, or the share is not held any more: then another process writes it."""
 
     async def rest(self, stream: str, holds: Mapping[int, HeldShare], seen_at: int) -> None:
-        """Note that at `seen_at` the stream had nothing behind these places. Raises as `write` does."""
+        """Note that at `seen_at` the stream had nothing after these places. Raises as `write` does."""
 
     async def block(self, at: int) -> int:
         """The block for a batch whose first flush was stored at that instant."""

@@ -58,14 +58,14 @@ class JournalPages:
         self._stream = stream
         self._bytes_max = bytes_max
 
-    async def start(self, *, since: float | None = None, behind: AttemptMark | None = None) -> Missed | None:
+    async def start(self, *, since: float | None = None, after: AttemptMark | None = None) -> Missed | None:
         """Wait for NATS; tells where the journal does not reach to the mark. Raises ApiError without one."""
         info = await stream_info(self._js, self._stream)
         position, missed = info.last, None
-        if behind is not None:
-            position = min(behind.position - 1, info.last)
-            if behind.position > info.last + 1:
-                missed = Missed(f"the journal ends before {behind}: it is not the one that had it")
+        if after is not None:
+            position = min(after.position - 1, info.last)
+            if after.position > info.last + 1:
+                missed = Missed(f"the journal ends before {after}: it is not the one that had it")
         elif since is not None:
             first = await until_answered(lambda: self._js.first_since(self._stream, ALL_SUBJECTS, since))
             position = info.last if first is None else first.sequence - 1

@@ -85,24 +85,24 @@ class Tail:
         self._pages = JournalPages(to.js, to.names.journal)
         self._wanted = wanted
         self._since = since
-        self._behind = None if after is None else attempt_mark(after)
+        self._after = None if after is None else attempt_mark(after)
 
     async def follow(self) -> AsyncGenerator[TailedAttempt | Missed, None]:
         """Yield attempts forever, even after NATS was away. Raises NewerVersion, ApiError without setup."""
-        behind = self._behind or AttemptMark()
-        missed = await self._pages.start(since=self._since, behind=self._behind)
+        last = self._after or AttemptMark()
+        missed = await self._pages.start(since=self._since, after=self._after)
         if missed is not None:
-            behind = AttemptMark()
+            last = AttemptMark()
             yield missed
         async with aclosing(self._pages.follow()) as pages:
             async for page in pages:
                 if isinstance(page, Missed):
-                    behind = AttemptMark()  # What comes now was not told before.
+                    last = AttemptMark()  # What comes now was not told before.
                     yield page
                     continue
                 for message in page:
                     for mark, attempt in attempts(message, self._wanted.follows):
-                        if mark > behind and self._wanted.takes(attempt):
+                        if mark > last and self._wanted.takes(attempt):
                             yield attempt
 
 

@@ -128,7 +128,7 @@ async def _ensure_beyond(js: JetStream, stream: str, position: int) -> None:
     info = await js.existing_stream(stream)
     if info.first <= position and replicated(info):
         raise Unavailable(
-            f"{stream}: the leader has nothing at {position} and behind it, its end is {info.last}"
+            f"{stream}: the leader has nothing at {position} or after it, its end is {info.last}"
         )
 
 

@@ -147,7 +147,7 @@ async def read_tail(
         for message in messages:
             if message.sequence > claim.sequence:
                 return NotOwned(
-                    f"another node owns it: its journal goes on behind our claim at {claim.sequence}"
+                    f"another node owns it: its journal goes on after our claim at {claim.sequence}"
                 )
             if follows(message) > at:
                 return await _broken(js, names, claim, at, message)

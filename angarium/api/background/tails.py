@@ -45,12 +45,12 @@ log = logging.getLogger(__name__)
 class TailStream:
     """The stream of one client, made by `Tails.open`: `pieces` until it ends, then `Tails.close`."""
 
-    def __init__(self, token_id: str, token: Token, wanted: TailFilter, behind: AttemptMark) -> None:
+    def __init__(self, token_id: str, token: Token, wanted: TailFilter, after: AttemptMark) -> None:
         self.token_id = token_id
         self.token = token
         self.wanted = wanted
         self.tenant = _tenant_of(wanted.of or "")
-        self.behind = behind
+        self.after = after
         self.ended = ""
         self.way: asyncio.Task[None] | None = None
         self._waiting: deque[bytes] = deque()
@@ -60,7 +60,7 @@ class TailStream:
 
     async def pieces(self) -> AsyncIterator[bytes]:
         """The events as they come, and a comment where none does, with the place up to which all is told."""
-        yield b"retry: %d\n%b\n" % (RECONNECT_AFTER_MS, _id(self.behind))
+        yield b"retry: %d\n%b\n" % (RECONNECT_AFTER_MS, _id(self.after))
         while True:
             if self._waiting:
                 piece = b"".join(self._waiting)
@@ -77,7 +77,7 @@ class TailStream:
                     async with asyncio.timeout(HEARTBEAT_EVERY_S):
                         await self._news.wait()
                 except TimeoutError:
-                    yield b":\n%b\n" % _id(self.behind)
+                    yield b":\n%b\n" % _id(self.after)
 
     def give(self, piece: bytes) -> None:
         """Queue an event; the stream ends if its buffer is full."""
@@ -120,18 +120,18 @@ class Tails:
         return len(self._streams)
 
     async def open(self, token_id: str, token: Token, wanted: TailFilter, after: str | None) -> TailStream:
-        """A stream from now on, or from behind the attempt with the id `after`.
+        """A stream from now on, or after the attempt with the id `after`.
 
         Raises BadInput, and `Refusal` if there are too many.
         """
         wanted.check()
-        behind = None if after is None else attempt_mark(after)
+        mark = None if after is None else attempt_mark(after)
         if len(self._streams) >= STREAMS_MAX:
             raise unavailable(f"{STREAMS_MAX} clients follow here already; ask another process, or again")
         if self._seats[token_id] >= TOKEN_STREAMS_MAX:
             detail = f"a token may follow {TOKEN_STREAMS_MAX} times at once in a process; end one first"
             raise Refusal(429, "rate", detail, retry_after="1")
-        stream = TailStream(token_id, token, wanted, behind or AttemptMark())
+        stream = TailStream(token_id, token, wanted, mark or AttemptMark())
         self._streams.add(stream)
         self._seats[token_id] += 1
         try:
@@ -143,8 +143,8 @@ class Tails:
         except BaseException:
             self.close(stream)
             raise
-        if behind is None:
-            stream.behind = pages.mark
+        if mark is None:
+            stream.after = pages.mark
             self._live.add(stream)
         else:
             stream.way = asyncio.create_task(self._guarded(self._catch_up(stream), stream.end))
@@ -202,14 +202,14 @@ class Tails:
                     case messages:
                         self._pass_on(messages)
                         for stream in self._live:
-                            stream.behind = max(stream.behind, pages.mark)
+                            stream.after = max(stream.after, pages.mark)
 
     def _miss(self, pages: JournalPages, missed: Missed) -> None:
         """Tell every live stream what it missed. Positions of a recreated journal start again."""
         recreated = not pages.place.position
         for stream in self._live:
             stream.give(_event("missed", missed))
-            stream.behind = pages.mark if recreated else max(stream.behind, pages.mark)
+            stream.after = pages.mark if recreated else max(stream.after, pages.mark)
 
     def _pass_on(self, messages: list[StoredMessage]) -> None:
         of_tenant: dict[str, list[TailStream]] = {}
@@ -219,7 +219,7 @@ class Tails:
             for mark, attempt in attempts(message, lambda receiver: _tenant_of(receiver) in of_tenant):
                 piece = b""
                 for stream in of_tenant[_tenant_of(attempt.receiver)]:
-                    if mark > stream.behind and stream.wanted.takes(attempt):
+                    if mark > stream.after and stream.wanted.takes(attempt):
                         piece = piece or _event("attempt", attempt, mark)
                         stream.give(piece)
 
@@ -227,10 +227,10 @@ class Tails:
 
     async def _catch_up(self, stream: TailStream) -> None:
         pages = self._new_pages()
-        missed = await pages.start(behind=stream.behind)
+        missed = await pages.start(after=stream.after)
         if missed is not None:
             stream.give(_event("missed", missed))
-            stream.behind = pages.mark
+            stream.after = pages.mark
         async with aclosing(pages.follow()) as found:
             while not self._joins(stream, pages.place):
                 match await anext(found):
@@ -238,12 +238,12 @@ class Tails:
                         stream.give(_event("missed", missed))
                     case messages:
                         await self._give_all(stream, messages)
-                stream.behind = pages.mark
+                stream.after = pages.mark
 
     async def _give_all(self, stream: TailStream, messages: list[StoredMessage]) -> None:
         for message in messages:
             for mark, attempt in attempts(message, stream.wanted.follows):
-                if mark > stream.behind and stream.wanted.takes(attempt):
+                if mark > stream.after and stream.wanted.takes(attempt):
                     await stream.has_room()
                     stream.give(_event("attempt", attempt, mark))
 

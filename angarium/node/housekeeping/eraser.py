@@ -4,7 +4,7 @@ The order matters. What producers published goes first, once it is routed, so th
 each owner ends the deliveries of its receivers, on record, and drops their messages
 (`actors.runtime.requests.erase`).
 Dead letters follow, since an owner may still have stored one. Last go those flushes of the journal that hold
-answers of receivers, which may repeat the body; nothing behind a checkpoint is ever read by a recovery, so
+answers of receivers, which may repeat the body; no recovery ever reads what is before a checkpoint, so
 none misses them (`docs/decisions/erased-everywhere.md`). All is looked for again until nothing is found.
 
 Nothing here is fenced, and nothing need be: to erase twice is to erase once.
@@ -153,7 +153,7 @@ class Eraser:
             checkpoint = await read_checkpoint(js, names, shard)
             last = await js.last_message(names.journal, names.journal_of(shard))
             if checkpoint is None or checkpoint.sequence < position or last is None:
-                raise Waits(f"no checkpoint of shard {shard} is behind an answer in the journal")
+                raise Waits(f"no checkpoint of shard {shard} is after an answer in the journal")
             if last.sequence <= position:
                 work.all_told = False
                 raise Waits(f"shard {shard} has recorded nothing after an answer in the journal")

@@ -102,7 +102,7 @@ async def row_of(to: Access, kind: JobKind, of: str) -> JobRow | None:
 
 
 async def next_row(to: Access, kind: JobKind, after: int) -> StoredMessage | None:
-    """The next plan of that kind behind a position of the bucket. Raises Unavailable."""
+    """The next plan of that kind after a position of the bucket. Raises Unavailable."""
     every = to.names.replay("*") if kind == "replay" else to.names.redrive_job("*")
     return await to.js.next_message(to.names.actors, every, after + 1)
 

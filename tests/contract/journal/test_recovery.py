@@ -230,7 +230,7 @@ class TestTheTail:
         await own(js, names, "c")
         lost = await recover(js, names, claimed, "b")
         assert isinstance(lost, NotOwned)
-        assert f"behind our claim at {claimed.sequence}" in lost.why
+        assert f"after our claim at {claimed.sequence}" in lost.why
 
     async def test_without_our_claim_is_no_tail(self, js: JetStream, names: Names, shard: Shard) -> None:
         claimed = await own(js, names, "b")
