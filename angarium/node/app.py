@@ -70,12 +70,12 @@ async def run_node(settings: Settings, *, ready: Callable[[], None] | None = Non
         stopped = asyncio.ensure_future(stop.wait())
         await asyncio.wait((claimed, stopped), return_when=asyncio.FIRST_COMPLETED)
         if claimed.done() and not stop.is_set():
-            log.info("node.ready", extra={"node": node.around.node, "shards": len(node.owned)})
+            log.info("node.ready", extra={"node": node.context.node, "shards": len(node.owned)})
             if ready is not None:
                 ready()
         await stopped
         claimed.cancel()
-        log.info("node.stopping", extra={"node": node.around.node})
+        log.info("node.stopping", extra={"node": node.context.node})
 
 
 async def _unless(stop: asyncio.Event, work: Coroutine[Any, Any, T]) -> T | None:
@@ -144,14 +144,14 @@ async def member(
     freshness = Freshness(js, receivers.catch_up, time)
     copies = asyncio.Semaphore(COPIES_MAX)
     routing = Routing(subscriptions_of(receivers).match, freshness, copies, RoutingTotals())
-    around = NodeContext(
+    context = NodeContext(
         js=js, names=names, node=settings.node, time=time, members=members, receivers=receivers,
         sender=sender, readers=asyncio.Semaphore(READERS_MAX), loads=LoadTurns(),
-        gravediggers=asyncio.Semaphore(1), routing=routing,
+        burials_at_once=asyncio.Semaphore(1), routing=routing,
         totals=NodeTotals(), announcer=Announcer(), saturated=saturated,
         drain_s=settings.drain_s, replay_keep_s=settings.replay_keep_s,
     )  # fmt: skip
-    node = Node(around, settings.shards)
+    node = Node(context, settings.shards)
     inboxes = Inboxes(settings.inbox_prefix, *settings.answer_inboxes)
     control = Control(wire, names, ReceiverControl(node), inboxes)
     identity = _identity(settings, time.wall())
@@ -184,5 +184,5 @@ def _statistics(node: Node) -> dict[str, object]:
         "actors": sum(len(host.actors) for host in hosts),
         "parked": sum(len(host.parked) for host in hosts),
         "in_flight": sum(host.in_flight for host in hosts),
-        **msgspec.structs.asdict(node.around.routing.totals),
+        **msgspec.structs.asdict(node.context.routing.totals),
     }

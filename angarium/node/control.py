@@ -45,7 +45,7 @@ class ReceiverControl:
 
     def __init__(self, node: Node) -> None:
         self._node = node
-        self._receivers: Receivers = node.around.receivers
+        self._receivers: Receivers = node.context.receivers
 
     def owns(self, receiver: str) -> bool:
         """True if this node owns the receiver's shard now."""
@@ -119,7 +119,7 @@ class ReceiverControl:
         head = await _head(host, actor, waiting)
         return Granted(inspect(
             actor.state, actor.policy, actor.view(), host.clock.now(), shard=self._node.shard_of(receiver),
-            node=self._node.around.node, queued=len(actor.pending.mailbox),
+            node=self._node.context.node, queued=len(actor.pending.mailbox),
             backlog=waiting + len(actor.state.open), head=head,
             last_answer=actor.last_answer, problems=list(self._receivers.problems(receiver)),
             answer_shown=answer_shown,

@@ -33,26 +33,26 @@ class NodeMetrics(Collector):
     def __init__(self, node: Node) -> None:
         self._node = node
         self._reconnects = 0
-        node.around.js.add_listener(self._on_connection)
+        node.context.js.add_listener(self._on_connection)
 
     def _on_connection(self, connected: bool) -> None:
         self._reconnects += connected
 
     def collect(self) -> Iterator[Metric]:
         """All metrics, in the order of the documentation."""
-        around = self._node.around
-        name = {"node": around.node, "version": __version__}
+        context = self._node.context
+        name = {"node": context.node, "version": __version__}
         yield InfoMetricFamily("angarium_node", "Name and version.", name)
         yield from self._work()
         yield from self._memory()
-        yield from _routing(around.routing.totals)
+        yield from _routing(context.routing.totals)
         yield from self._journal()
         yield from self._ownership()
-        yield _gauge("nats_connected", "Whether NATS is connected.", around.js.wire.connected)
+        yield _gauge("nats_connected", "Whether NATS is connected.", context.js.wire.connected)
         yield _counter("nats_reconnects", "Reconnects to NATS.", self._reconnects)
 
     def _work(self) -> Iterator[Metric]:
-        totals = self._node.around.totals.actors
+        totals = self._node.context.totals.actors
         yield _counters("deliveries", "Attempts by outcome.", "outcome", totals.deliveries)
         yield _counters("attempts", "Attempts by status.", "status", totals.attempts)
         yield histogram("attempt_seconds", "Time from request to outcome.", totals.attempt_s)
@@ -73,13 +73,13 @@ class NodeMetrics(Collector):
         yield _gauge("attempts_in_flight", "Attempts in flight.", seen.in_flight)
 
     def _journal(self) -> Iterator[Metric]:
-        appended = self._node.around.totals.journal
+        appended = self._node.context.totals.journal
         yield histogram("journal_append_seconds", "Time of an append to the journal.", appended.append_s)
         yield _counter("journal_facts", "Facts recorded.", appended.facts)
         yield _counter("journal_bytes", "Bytes appended.", appended.bytes)
 
     def _ownership(self) -> Iterator[Metric]:
-        node, counted = self._node, self._node.around.totals.ownership
+        node, counted = self._node, self._node.context.totals.ownership
         suspended = sum(shard.suspended for shard in node.owned.values())
         shards = GaugeMetricFamily("angarium_shards", "Shards of this node.", labels=["state"])
         shards.add_metric(["running"], len(node.owned) - suspended)

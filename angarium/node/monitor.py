@@ -72,7 +72,7 @@ class Monitor(Collector):
         """The metrics that exist without a node."""
         yield histogram("loop_lag_seconds", "How late the event loop runs what is due.", self._lag)
 
-    async def feel(self) -> None:
+    async def sample_lag(self) -> None:
         """Note how late the loop is, by a clock that goes on while the loop hangs, until cancelled."""
         while True:
             due = time.monotonic() + LAG_SAMPLE_EVERY_S
@@ -97,11 +97,11 @@ class Monitor(Collector):
 
 def unready(node: Node) -> str:
     """The reason why the node does not do everything that it should now; empty if it does."""
-    members, owned = node.around.members, node.owned
+    members, owned = node.context.members, node.owned
     wanted = members.wanted(node.shards)
     if node.stopping:
         return "stopping"
-    if not node.around.js.wire.connected:
+    if not node.context.js.wire.connected:
         return "NATS is not connected"
     if not members.lease.valid():
         return "the lease has expired: NATS has stored no heartbeat of this node for too long"
@@ -131,11 +131,11 @@ async def monitoring(address: str | None) -> AsyncIterator[Monitor]:
         ) from None
     name, port = server.sockets[0].getsockname()[:2]
     log.info("monitor.listening", extra={"host": name, "port": port})
-    feeling = asyncio.ensure_future(monitor.feel())
+    sampling = asyncio.ensure_future(monitor.sample_lag())
     try:
         yield monitor
     finally:
-        feeling.cancel()
+        sampling.cancel()
         server.close()
 
 

@@ -42,8 +42,8 @@ Ts = TypeVarTuple("Ts")
 class Node:
     """A node, which is one process. `start` returns when it is a member; `stop` hands everything over."""
 
-    def __init__(self, around: NodeContext, shards: int) -> None:
-        self.around = around
+    def __init__(self, context: NodeContext, shards: int) -> None:
+        self.context = context
         self.shards = shards
         self.owned: dict[int, Shard] = {}
         self.refused: dict[int, str] = {}
@@ -60,26 +60,26 @@ class Node:
 
     async def start(self) -> None:
         """Become a member and begin to claim."""
-        around = self.around
-        around.receivers.on_change(self._configured)
-        around.members.on_change(self._changed.set)
-        around.members.on_change(self._taken.set)
-        around.members.on_lapse(self._changed.set)
-        around.members.on_lease(self._changed.set)
-        await around.members.start()
+        context = self.context
+        context.receivers.on_change(self._configured)
+        context.members.on_change(self._changed.set)
+        context.members.on_change(self._taken.set)
+        context.members.on_lapse(self._changed.set)
+        context.members.on_lease(self._changed.set)
+        await context.members.start()
         self._spawn(self._reconcile())
-        maintenance = Maintenance(around, self.shards, self.owned)
+        maintenance = Maintenance(context, self.shards, self.owned)
         self._spawn(maintenance.run())
-        self._spawn(Eraser(around, self.shards, maintenance.keeps_the_house).run())
+        self._spawn(Eraser(context, self.shards, maintenance.owns_shard_0).run())
 
     async def stop(self) -> None:
         """Hand over every shard, also those that are just being claimed, then leave."""
         self._stopping = True
         self._changed.set()
-        if self._under_way and self.around.js.wire.connected:
+        if self._under_way and self.context.js.wire.connected:
             await asyncio.wait(self._under_way.values(), timeout=CLAIMS_TIMEOUT_S)
         await asyncio.gather(*(self._hand_over(*owned) for owned in list(self.owned.items())))
-        await self.around.members.leave()
+        await self.context.members.leave()
         self._tell_moves()
         for task in list(self._tasks):
             task.cancel()
@@ -92,7 +92,7 @@ class Node:
     @property
     def ready(self) -> bool:
         """True if the node owns every shard that it should."""
-        return set(self.around.members.wanted(self.shards)) <= self.owned.keys()
+        return set(self.context.members.wanted(self.shards)) <= self.owned.keys()
 
     async def until_ready(self) -> None:
         """Return once every wanted shard is owned."""
@@ -139,8 +139,8 @@ class Node:
 
     def _set_right(self) -> None:
         """Start the claims and handovers that are needed for the shards that it should own."""
-        wanted = set(self.around.members.wanted(self.shards))
-        alive = self.around.members.lease.valid()
+        wanted = set(self.context.members.wanted(self.shards))
+        alive = self.context.members.lease.valid()
         for shard in self.refused.keys() - wanted:
             del self.refused[shard]
         for shard, running in list(self.owned.items()):
@@ -161,7 +161,7 @@ class Node:
     def _tell_moves(self) -> None:
         """Log one line for all shards that moved together, and none after a mere outage of NATS."""
         if self._moves:
-            outlived = self._moves.keys() == {"resumed"} and self.around.js.unsettled
+            outlived = self._moves.keys() == {"resumed"} and self.context.js.unsettled
             told = {"owned": len(self.owned), **self._moves}
             log.log(logging.DEBUG if outlived else logging.INFO, "node.shards", extra=told)
             self._moves.clear()
@@ -180,7 +180,7 @@ class Node:
         async with self._claiming:
             if not self._stopping:
                 self._claimed.add(shard)
-                await self._start(shard, await self._attempt(shard, take_over(shard, self.around)))
+                await self._start(shard, await self._attempt(shard, take_over(shard, self.context)))
                 if self._rests(shard):
                     await self._release(shard)
 
@@ -190,13 +190,13 @@ class Node:
         A claim that resumes counts as clean, since this memory knows everything that was posted; without the
         memory it must not be used. A dropped shard is claimed like any other.
         """
-        around = self.around
+        context = self.context
         await running.suspend()
         async with self._resuming:
-            lease = around.members.lease
+            lease = context.members.lease
             claimed = await self._attempt(shard, claim(
-                around.js, around.names, shard, around.node, around.time,
-                may_claim=around.members.may_claim, run=around.members.run, resumes=running.claim.epoch,
+                context.js, context.names, shard, context.node, context.time,
+                may_claim=context.members.may_claim, run=context.members.run, resumes=running.claim.epoch,
             ))  # fmt: skip
             if claimed is None:
                 if self._rests(shard):
@@ -204,7 +204,7 @@ class Node:
                     await self._release(shard)
                 return
             if isinstance(claimed, Claim) and await self._attempt(shard, running.resume(lease, claimed)):
-                around.totals.ownership.resumed += 1
+                context.totals.ownership.resumed += 1
                 self._moves["resumed"] += 1
                 log.debug("shard.resumed", extra={"shard": shard, "epoch": claimed.epoch})
             else:
@@ -215,7 +215,7 @@ class Node:
         try:
             return await work
         except (Unavailable, ApiError) as error:
-            Complaint(self.around.js, log, "shard.claim_failed", shard=shard).tell(str(error))
+            Complaint(self.context.js, log, "shard.claim_failed", shard=shard).tell(str(error))
         except Unusable as error:
             self._refuse(shard, str(error))
         return None
@@ -242,7 +242,7 @@ class Node:
 
     def _count(self, claimed: Claim) -> None:
         """A claim is clean if the last owner released the shard, or there was none."""
-        ownership = self.around.totals.ownership
+        ownership = self.context.totals.ownership
         if claimed.clean:
             ownership.clean += 1
         else:
@@ -265,9 +265,9 @@ class Node:
 
     async def _put_on_record(self, shard: int, running: Shard, loss: Loss) -> None:
         """Record that the shard is refused for all nodes, even if the stream changes later."""
-        around = self.around
-        refusal = RecordedLoss(node=around.node, at=around.time.wall(), stream=loss.stream)
-        await refuse(around.js, around.names, shard, running.claim.epoch, loss, refusal)
+        context = self.context
+        refusal = RecordedLoss(node=context.node, at=context.time.wall(), stream=loss.stream)
+        await refuse(context.js, context.names, shard, running.claim.epoch, loss, refusal)
 
     async def _hand_over(self, shard: int, running: Shard) -> None:
         handed_over = await running.hand_over()
@@ -281,10 +281,12 @@ class Node:
 
     async def _release(self, shard: int) -> None:
         """Release a shard after our claim or ownership ended in any way, so that other nodes can claim it."""
-        around = self.around
+        context = self.context
         done = await self._attempt(
             shard,
-            release_unowned(around.js, around.names, shard, around.node, may_claim=around.members.may_claim),
+            release_unowned(
+                context.js, context.names, shard, context.node, may_claim=context.members.may_claim
+            ),
         )
         if done is not None:
             self._claimed.discard(shard)
@@ -294,5 +296,5 @@ class Node:
     def _configured(self, receiver: str) -> None:
         host = self.host_of(receiver)
         if host is not None:
-            policy: Policy | None = self.around.receivers.policy(receiver)
+            policy: Policy | None = self.context.receivers.policy(receiver)
             host.configured(receiver, policy)

@@ -57,7 +57,7 @@ class NodeContext(Struct, frozen=True):
     sender: Sender
     readers: asyncio.Semaphore
     loads: LoadTurns
-    gravediggers: asyncio.Semaphore
+    burials_at_once: asyncio.Semaphore
     routing: Routing
     totals: NodeTotals
     announcer: Announcer
@@ -85,7 +85,7 @@ class Shard:
     """
 
     def __init__(
-        self, shard: int, around: NodeContext, lease: Lease, claimed: Claim, recovery: Recovery
+        self, shard: int, context: NodeContext, lease: Lease, claimed: Claim, recovery: Recovery
     ) -> None:
         self.shard = shard
         self.ended = asyncio.Event()
@@ -93,16 +93,16 @@ class Shard:
         self.refused = False
         self.loss: Loss | None = None
         self.claim = claimed
-        self._around = around
+        self._context = context
         self._recovery = recovery
         self._lease = lease
-        js, names = around.js, around.names
+        js, names = context.js, context.names
         self.journal = Journal(
-            js, names, claimed, around.node, self, time=around.time, retention_s=JOURNAL_AGE_S,
-            statistics=around.totals.journal,
+            js, names, claimed, context.node, self, time=context.time, retention_s=JOURNAL_AGE_S,
+            statistics=context.totals.journal,
         )  # fmt: skip
-        self._snapshots = Snapshots(js, names, claimed, around.loads)
-        self._backlog = Backlog(js, names, shard, around.readers, replicated=claimed.replicated)
+        self._snapshots = Snapshots(js, names, claimed, context.loads)
+        self._backlog = Backlog(js, names, shard, context.readers, replicated=claimed.replicated)
         self._snapshotted = 0, Needed(0)
         self._writing_snapshots = asyncio.Lock()
         self._handing_over = asyncio.Lock()
@@ -117,20 +117,20 @@ class Shard:
             floor=recovery.floor,
             needed=recovery.checkpoint.needed,
             unacked_max=MAX_ACK_PENDING,
-            clock=OwnershipClock(claimed, around.time),
+            clock=OwnershipClock(claimed, context.time),
             recorder=self.journal,
-            sender=around.sender,
+            sender=context.sender,
             backlog=self._backlog,
-            dead_letters=DeadLetterWriter(js, names, around.gravediggers),
+            dead_letters=DeadLetterWriter(js, names, context.burials_at_once),
             snapshots=self._snapshots,
-            policies=around.receivers,
-            totals=around.totals.actors,
+            policies=context.receivers,
+            totals=context.totals.actors,
             within_lease=lease.valid,
             ack=self._ack,
             hold=self._hold,
-            saturated=around.saturated,
+            saturated=context.saturated,
             refuse=self._refuse,
-            tell=around.announcer,
+            tell=context.announcer,
         )
         self._marks = claimed.marks
         self._inbox = self._new_inbox()
@@ -149,20 +149,20 @@ class Shard:
 
     def _new_inbox(self) -> Inbox:
         return Inbox(
-            self._around.js, self._around.names, self.shard,
+            self._context.js, self._context.names, self.shard,
             on_event=self.host.arrive, on_malformed=self._misaddressed, on_broken=self._end,
             may_reset=self.host.within_lease, floor=lambda: self.journal.floor,
             on_lost=self._lost, known=self._known,
-            created=self._recovery.created[self._around.names.deliveries],
+            created=self._recovery.created[self._context.names.deliveries],
         )  # fmt: skip
 
     def _new_router(self) -> Router:
         """The router of the partition with the same number. It remembers nothing of an earlier ownership."""
         return Router(
-            self._around.js, self._around.names, self.shard, self._around.routing,
+            self._context.js, self._context.names, self.shard, self._context.routing,
             on_broken=self._end, may_reset=self.host.within_lease,
             on_lost=self._lost, on_event=self.journal.marks_rose, known=self._marks,
-            created=self._recovery.created[self._around.names.events],
+            created=self._recovery.created[self._context.names.events],
         )  # fmt: skip
 
     def _misaddressed(self, receiver: str, position: int, reply: str, why: str) -> None:
@@ -205,7 +205,7 @@ class Shard:
 
     def fenced(self, why: str) -> None:
         """Stop at once and ack nothing more, since another node owns the shard."""
-        self._around.totals.ownership.fenced += 1
+        self._context.totals.ownership.fenced += 1
         self._end(f"fenced: {why}")
 
     # ---- a lease that lapsed
@@ -218,7 +218,7 @@ class Shard:
     @property
     def suspended(self) -> bool:
         """True if the lease of the claim has expired, even if a new one is in force."""
-        return self._lease.over or self._lease is not self._around.members.lease
+        return self._lease.over or self._lease is not self._context.members.lease
 
     async def suspend(self) -> None:
         """Suspend the shard after its lease expired: append nothing, read nothing, and keep the memory."""
@@ -232,7 +232,7 @@ class Shard:
         Another node owned the shard in between, or the streams are not those of this memory.
         Raises `ApiError` if one does not exist.
         """
-        host, around = self.host, self._around
+        host, context = self.host, self._context
         if self.ended.is_set() or not self.journal.is_before(claimed):
             return False  # Also after a repair: this memory belongs to the old streams.
         loss = await self._find_loss()  # The claim has compared only the recorded marks.
@@ -245,7 +245,7 @@ class Shard:
         if not self.journal.reclaim(claimed):
             return False
         self._marks = self.marks().raised(claimed.marks)
-        self._snapshots = host.snapshots = Snapshots(around.js, around.names, claimed, around.loads)
+        self._snapshots = host.snapshots = Snapshots(context.js, context.names, claimed, context.loads)
         host.go_on(claimed.epoch, lease.valid)
         self._inbox, self._router = self._new_inbox(), self._new_router()
         await self._inbox.start()
@@ -255,9 +255,9 @@ class Shard:
 
     async def _find_loss(self) -> Loss | None:
         """Compare what memory knows with the streams."""
-        marks, names = self.marks(), self._around.names
+        marks, names = self.marks(), self._context.names
         for stream, mark in ((names.deliveries, marks.deliveries), (names.events, marks.events)):
-            if (loss := await find_loss(self._around.js, stream, mark)) is not None:
+            if (loss := await find_loss(self._context.js, stream, mark)) is not None:
                 return loss
         return None
 
@@ -302,21 +302,21 @@ class Shard:
         return self._handed_over
 
     async def _hand_over(self) -> None:
-        around, host = self._around, self.host
+        context, host = self._context, self.host
         await self._router.stop()
-        await host.drain(around.drain_s)
-        recorded = not self.suspended and await self.journal.drain(around.drain_s)
+        await host.drain(context.drain_s)
+        recorded = not self.suspended and await self.journal.drain(context.drain_s)
         if self.ended.is_set() or not recorded or host.in_flight:
             late = f"{host.in_flight} in flight" if host.in_flight else "not everything recorded"
             await self.stop(
-                "the lease expired" if self.suspended else f"{late} after drain_s ({around.drain_s:g} s)"
+                "the lease expired" if self.suspended else f"{late} after drain_s ({context.drain_s:g} s)"
             )
             return
         host.acknowledge()
         await self._snapshot()
         if not self.ended.is_set():
             await self.stop("handed over")
-            self._handed_over = await release(around.js, around.names, self.claim, around.node)
+            self._handed_over = await release(context.js, context.names, self.claim, context.node)
             if not self._handed_over:
                 self.why = "its release was not recorded"
 
@@ -348,7 +348,7 @@ class Shard:
 
         The next write of snapshots deletes these. Raises `Unavailable` and `ApiError`.
         """
-        receivers, awake = self._around.receivers, self.host.actors
+        receivers, awake = self._context.receivers, self.host.actors
         for receiver in await self._snapshots.receivers():
             if receiver not in awake and not receivers.known(receiver):
                 try:
@@ -384,7 +384,7 @@ class Shard:
                 kept, sorted(forget), checkpoint.sequence, checkpoint, self._listed
             )
         except (Unavailable, ApiError) as error:
-            Complaint(self._around.js, log, "snapshot.delayed", shard=self.shard).tell(str(error))
+            Complaint(self._context.js, log, "snapshot.delayed", shard=self.shard).tell(str(error))
             written = None
         except Unusable as error:
             self._refuse(str(error))
@@ -400,14 +400,14 @@ class Shard:
             self.fenced("another node owns the shard's snapshots")
 
 
-async def take_over(shard: int, around: NodeContext) -> Shard | NotOwned:
+async def take_over(shard: int, context: NodeContext) -> Shard | NotOwned:
     """Claim a shard and bring its actors back. Raises the errors of recovery if a stream was recreated."""
-    lease = around.members.lease  # Read before the claim: under a later lease, others may have claimed.
+    lease = context.members.lease  # Read before the claim: under a later lease, others may have claimed.
     claimed = await claim(
-        around.js, around.names, shard, around.node, around.time,
-        may_claim=around.members.may_claim, run=around.members.run,
+        context.js, context.names, shard, context.node, context.time,
+        may_claim=context.members.may_claim, run=context.members.run,
     )  # fmt: skip
     if isinstance(claimed, NotOwned):
         return claimed
-    recovery = await recover(around.js, around.names, claimed, around.node, around.loads)
-    return recovery if isinstance(recovery, NotOwned) else Shard(shard, around, lease, claimed, recovery)
+    recovery = await recover(context.js, context.names, claimed, context.node, context.loads)
+    return recovery if isinstance(recovery, NotOwned) else Shard(shard, context, lease, claimed, recovery)

@@ -73,7 +73,7 @@ def is_copy(message: StoredMessage, letter: Letter, nonce: str) -> bool:
     )
 
 
-def hindrance(letter: Letter) -> str | None:
+def why_not_sendable(letter: Letter) -> str | None:
     """The reason why it cannot be sent again; None if it can."""
     if letter.body_gone:
         return GONE
@@ -149,7 +149,7 @@ class Redrive:
         await self._lock.store(unsure=tuple(sorted(self._unsure)), **changes)
 
     def _is_possible(self, letter: Letter) -> bool:
-        why = hindrance(letter)
+        why = why_not_sendable(letter)
         if why is None and letter.position in self._unsure and not self._unsure_too:
             why = UNSURE
         if why is not None:

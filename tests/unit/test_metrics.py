@@ -25,7 +25,7 @@ def node(owned: dict[int, Any] | None = None, **members: Any) -> Node:
     """As much of a node as is looked at, with three shards wanted; `members` override."""
     listeners: Listeners = []
     lease = SimpleNamespace(valid=lambda: members.get("lease", True))
-    around = SimpleNamespace(
+    context = SimpleNamespace(
         node="one",
         js=SimpleNamespace(
             wire=SimpleNamespace(connected=members.get("connected", True)),
@@ -36,7 +36,8 @@ def node(owned: dict[int, Any] | None = None, **members: Any) -> Node:
         totals=members.get("totals", NodeTotals()),
     )  # fmt: skip
     return cast(Node, SimpleNamespace(
-        around=around, shards=3, stopping=members.get("stopping", False), refused=members.get("refused", {}),
+        context=context, shards=3,
+        stopping=members.get("stopping", False), refused=members.get("refused", {}),
         owned={number: shard() for number in range(3)} if owned is None else owned,
     ))  # fmt: skip
 
@@ -52,8 +53,8 @@ def scraped(watched: Node) -> dict[str, float]:
     registry = CollectorRegistry()
     metrics = NodeMetrics(watched)
     registry.register(metrics)
-    cast(Any, watched.around.js).listeners[0](False)
-    cast(Any, watched.around.js).listeners[0](True)
+    cast(Any, watched.context.js).listeners[0](False)
+    cast(Any, watched.context.js).listeners[0](True)
     text = generate_latest(registry).decode()
     return {
         " ".join([sample.name, *sorted(sample.labels.values())]): sample.value

@@ -52,7 +52,7 @@ class TailStream:
         self.tenant = _tenant_of(wanted.of or "")
         self.after = after
         self.ended = ""
-        self.way: asyncio.Task[None] | None = None
+        self.catching_up: asyncio.Task[None] | None = None
         self._waiting: deque[bytes] = deque()
         self._held = 0
         self._news = asyncio.Event()
@@ -147,7 +147,7 @@ class Tails:
             stream.after = pages.mark
             self._live.add(stream)
         else:
-            stream.way = asyncio.create_task(self._guarded(self._catch_up(stream), stream.end))
+            stream.catching_up = asyncio.create_task(self._guarded(self._catch_up(stream), stream.end))
         return stream
 
     def close(self, stream: TailStream) -> None:
@@ -158,8 +158,8 @@ class Tails:
         self._live.discard(stream)
         self._seats -= Counter({stream.token_id: 1})
         stream.end(STOPPING)
-        if stream.way is not None:
-            stream.way.cancel()
+        if stream.catching_up is not None:
+            stream.catching_up.cancel()
         if not self._streams:
             self._rest()
 

@@ -38,12 +38,12 @@ class Session:
 
     async def rows(self, query: str, *values: Any) -> list[Any]:
         """The rows of a query, whose placeholders are `?` or `?1`, `?2`."""
-        with told(self._database):
+        with ledger_errors(self._database):
             return list(await self._connection.fetch(numbered(query), *values))
 
     async def execute(self, statement: str, *values: Any) -> int:
         """Run a statement; returns the number of rows that it changed."""
-        with told(self._database):
+        with ledger_errors(self._database):
             tag = await self._connection.execute(numbered(statement), *values)
         count = tag.rpartition(" ")[2]
         return int(count) if count.isdecimal() else 0
@@ -51,7 +51,7 @@ class Session:
     async def copy(self, table: str, rows: Sequence[Sequence[Any]]) -> None:
         """Store rows by COPY."""
         if rows:
-            with told(self._database):
+            with ledger_errors(self._database):
                 await self._connection.copy_records_to_table(table, records=rows)
 
     async def each(self, statement: str, rows: Iterable[Sequence[Any]]) -> int:
@@ -75,7 +75,7 @@ class Session:
 @asynccontextmanager
 async def opened(database: Database, name: str, **settings: str) -> AsyncIterator[Session]:
     """A connection of that name with these settings. Raises LedgerError."""
-    with told(database):
+    with ledger_errors(database):
         connection = await asyncpg.connect(
             database.url, timeout=CONNECT_TIMEOUT_S,
             server_settings={"application_name": name, **BY_KEY, **settings},
@@ -92,7 +92,7 @@ async def opened(database: Database, name: str, **settings: str) -> AsyncIterato
 
 
 @contextmanager
-def told(database: Database) -> Iterator[None]:
+def ledger_errors(database: Database) -> Iterator[None]:
     """Turns what the driver raises into a sentence for people."""
     try:
         yield

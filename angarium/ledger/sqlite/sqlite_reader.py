@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from angarium.ledger.sqlite.driver import aiosqlite
-from angarium.ledger.sqlite.sqlite_store import BUSY_TIMEOUT_MS, told
+from angarium.ledger.sqlite.sqlite_store import BUSY_TIMEOUT_MS, ledger_errors
 from angarium.ledger.sqlite.tables import VERSION
 from angarium.ledger.store import LedgerError
 
@@ -21,7 +21,7 @@ class SqliteReader:
         self._path = path
 
     async def rows(self, query: str, *values: Any) -> list[Any]:
-        with told(self._path):
+        with ledger_errors(self._path):
             return list(await self._db.execute_fetchall(query, values))
 
     def by(self, index: str) -> str:
@@ -32,10 +32,10 @@ class SqliteReader:
 async def sqlite_reader(path: Path) -> AsyncIterator[SqliteReader]:
     """The ledger in this file. Raises LedgerError if there is none."""
     address = _read_only(path)
-    with told(path):
+    with ledger_errors(path):
         db = await aiosqlite.connect(address, uri=True)
     try:
-        with told(path):
+        with ledger_errors(path):
             await db.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MS}")
             (version,) = [row[0] for row in await db.execute_fetchall("PRAGMA user_version")]
         if version != VERSION:

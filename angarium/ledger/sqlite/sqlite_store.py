@@ -241,7 +241,7 @@ class SqliteStore:
         async with self._transaction():
             for tenant, event in erased:
                 await erase_answers(self._db, tenant, event)
-        with told(self._path):
+        with ledger_errors(self._path):
             await overwrite(self._db)
         # Last, so that it is all done once more after a crash.
         await self.configured(stream, before, after, ())
@@ -298,7 +298,7 @@ class SqliteStore:
     # ---- the connection
 
     async def _rows(self, query: str, *values: Any) -> list[Any]:
-        with told(self._path):
+        with ledger_errors(self._path):
             return list(await self._db.execute_fetchall(query, values))
 
     async def _many(self, statement: str, rows: Iterable[Any]) -> None:
@@ -308,7 +308,7 @@ class SqliteStore:
 
     @asynccontextmanager
     async def _transaction(self) -> AsyncIterator[None]:
-        with told(self._path):
+        with ledger_errors(self._path):
             await self._db.execute("BEGIN IMMEDIATE")
             try:
                 yield
@@ -328,10 +328,10 @@ async def sqlite_store(path: Path) -> AsyncIterator[SqliteStore]:
         raise LedgerError(
             f"cannot write a ledger to {path} ({error.strerror}): make it writable, or choose another (--to)"
         ) from error
-    with told(path):
+    with ledger_errors(path):
         db = await aiosqlite.connect(path, isolation_level=None, cached_statements=256)
     try:
-        with told(path):
+        with ledger_errors(path):
             for pragma in ("journal_mode=WAL", "synchronous=NORMAL", f"busy_timeout={BUSY_TIMEOUT_MS}",
                            f"cache_size=-{CACHE_KIB}", f"wal_autocheckpoint={CHECKPOINT_PAGES}"):  # fmt: skip
                 await db.execute(f"PRAGMA {pragma}")
@@ -343,7 +343,7 @@ async def sqlite_store(path: Path) -> AsyncIterator[SqliteStore]:
 
 
 @contextmanager
-def told(path: Path) -> Iterator[None]:
+def ledger_errors(path: Path) -> Iterator[None]:
     """Turn an error of SQLite into a sentence for people."""
     try:
         yield

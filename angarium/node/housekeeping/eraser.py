@@ -40,22 +40,22 @@ class Waits(AngariumError):
 
 
 class Eraser:
-    """Erases for the installation as long as `keeps_the_house` says that it is this node's turn."""
+    """Erases for the installation as long as `owns_shard_0` says that it is this node's turn."""
 
-    def __init__(self, around: NodeContext, shards: int, keeps_the_house: Callable[[], bool]) -> None:
-        self._js = around.js
-        self._names = around.names
-        self._wall = around.time.wall
-        self._receivers = around.receivers
+    def __init__(self, context: NodeContext, shards: int, owns_shard_0: Callable[[], bool]) -> None:
+        self._js = context.js
+        self._names = context.names
+        self._wall = context.time.wall
+        self._receivers = context.receivers
         self._shards = shards
-        self._keeps_the_house = keeps_the_house
-        self._erasures = Erasures(around.js, around.names)
+        self._owns_shard_0 = owns_shard_0
+        self._erasures = Erasures(context.js, context.names)
 
     async def run(self) -> None:
         """Run until it is cancelled."""
         while True:
             await asyncio.sleep(LOOK_EVERY_S)
-            if self._keeps_the_house():
+            if self._owns_shard_0():
                 try:
                     await self.look()
                 except AngariumError as error:

@@ -58,8 +58,8 @@ class Ends:
 class Maintenance:
     """The maintenance by one node. `owned` are the shards that are its own, as they come and go."""
 
-    def __init__(self, around: NodeContext, shards: int, owned: Mapping[int, Shard]) -> None:
-        self._around = around
+    def __init__(self, context: NodeContext, shards: int, owned: Mapping[int, Shard]) -> None:
+        self._context = context
         self._shards = shards
         self._owned = owned
         self._deliveries = Ends()
@@ -76,11 +76,11 @@ class Maintenance:
                     await self._leave_what_was_remade()
                 deliveries = await self._look_after_shards()
                 self._short = is_short(deliveries)
-                if self.keeps_the_house():
+                if self.owns_shard_0():
                     await self._purge(deliveries)
                 await self._find_leftovers()
             except AngariumError as error:
-                Complaint(self._around.js, log, "maintenance.failed").tell(str(error))
+                Complaint(self._context.js, log, "maintenance.failed").tell(str(error))
             except Exception:  # The next round may succeed, and without rounds the streams would fill up.
                 log.exception("maintenance.broken")
 
@@ -94,12 +94,12 @@ class Maintenance:
     def _working(self) -> list[Shard]:
         return [each for each in self._owned.values() if not (each.ended.is_set() or each.suspended)]
 
-    def keeps_the_house(self) -> bool:
+    def owns_shard_0(self) -> bool:
         """Return whether this node works for all: it owns shard 0."""
         return any(each.shard == 0 for each in self._working())
 
     async def _look_after_shards(self) -> StreamInfo:
-        js, names = self._around.js, self._around.names
+        js, names = self._context.js, self._context.names
         journal, deliveries = await stream_info(js, names.journal), await stream_info(js, names.deliveries)
         evicted_end = eviction_end(deliveries)
         if evicted_end:
@@ -115,7 +115,7 @@ class Maintenance:
 
     async def _leave_what_was_remade(self) -> None:
         """End the shards whose stream has been recreated since their recovery; they are claimed again."""
-        js, names = self._around.js, self._around.names
+        js, names = self._context.js, self._context.names
         created = {name: (await stream_info(js, name)).created for name in names.streams}
         remade: set[str] = set()
         for shard in self._working():
@@ -123,10 +123,10 @@ class Maintenance:
                 await shard.stop(f"{name} was recreated")
                 remade.add(name)
         if names.receivers in remade:
-            await self._around.receivers.read_again()
+            await self._context.receivers.read_again()
 
     async def _find_oldest(self, shard: Shard) -> None:
-        js, names, host = self._around.js, self._around.names, shard.host
+        js, names, host = self._context.js, self._context.names, shard.host
         for _ in range(LOOKED_UP_MAX):
             needed = host.needed()
             if needed.exact:
@@ -138,8 +138,8 @@ class Maintenance:
             host.retention.found(needed.receiver, message.sequence)
 
     async def _purge(self, deliveries: StreamInfo) -> None:
-        around, now = self._around, asyncio.get_running_loop().time()
-        js, names, keep_since = around.js, around.names, around.time.wall() - around.replay_keep_s
+        context, now = self._context, asyncio.get_running_loop().time()
+        js, names, keep_since = context.js, context.names, context.time.wall() - context.replay_keep_s
         await purge_journal(js, names, self._shards)
         settled_end = self._deliveries.settled(now, deliveries.last)
         await purge_deliveries(js, names, self._shards, deliveries, keep_since, settled_end)

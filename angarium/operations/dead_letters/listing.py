@@ -3,7 +3,7 @@
 from msgspec import Struct
 
 from angarium.connecting import Access
-from angarium.operations.dead_letters.pages import Progress, told, unseen
+from angarium.operations.dead_letters.pages import Progress, reporting, unseen
 from angarium.operations.failures import operation
 from streams.dead_letters.letters import DeadLetters, Letter, Selection
 
@@ -24,7 +24,7 @@ async def newest(to: Access, wanted: Selection, limit: int, progress: Progress =
     found: list[Letter] = []
     letters = DeadLetters(to.js, to.names)
     with progress("reading") as tell:
-        async for page in told(letters.newest(wanted, await letters.end()), tell):
+        async for page in reporting(letters.newest(wanted, await letters.end()), tell):
             found += page
             if 0 < limit < len(found):
                 return Newest(found[:limit], more=True)

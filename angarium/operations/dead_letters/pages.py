@@ -24,7 +24,7 @@ def unseen(what: str) -> Iterator[Tell]:
 async def pages(letters: DeadLetters, wanted: Wanted, tell: Tell) -> AsyncIterator[list[Letter]]:
     """The existing letters among those wanted; `tell` gets how many were looked at, and of how many."""
     if isinstance(wanted, Selection):
-        async for page in told(letters.pages(wanted, await letters.end()), tell):
+        async for page in reporting(letters.pages(wanted, await letters.end()), tell):
             yield page
         return
     for start in range(0, len(wanted), PAGE_LETTERS):
@@ -32,7 +32,7 @@ async def pages(letters: DeadLetters, wanted: Wanted, tell: Tell) -> AsyncIterat
         tell(min(start + PAGE_LETTERS, len(wanted)), len(wanted))
 
 
-async def told(found: AsyncIterator[LetterPage], tell: Tell) -> AsyncIterator[list[Letter]]:
+async def reporting(found: AsyncIterator[LetterPage], tell: Tell) -> AsyncIterator[list[Letter]]:
     """The letters of each page; `tell` gets how many were looked at, and of how many."""
     seen = 0
     async for page in found:

@@ -14,7 +14,7 @@ from msgspec import Struct
 from actors.errors import AngariumError, BadInput, InvalidPolicy
 from actors.ids import check_tenant
 from angarium.connecting import Access
-from angarium.operations.declarations.declared import pointed, told
+from angarium.operations.declarations.declared import pointed, shown_problems
 from angarium.operations.failures import OperationError, not_done, operation
 from angarium.operations.receivers.changes import MemberChange
 from angarium.operations.receivers.proposal import Proposal, PutResult, store
@@ -100,7 +100,9 @@ def _tenants(declared: Collection[str], tenant: str | None) -> set[str]:
         return named
     check_tenant(tenant)
     if others := sorted(each for each in declared if each.partition(".")[0] != tenant):
-        raise InvalidPolicy(told([f"/receivers/{each}: is not of the tenant {tenant}" for each in others]))
+        raise InvalidPolicy(
+            shown_problems([f"/receivers/{each}: is not of the tenant {tenant}" for each in others])
+        )
     return {tenant}
 
 
@@ -123,7 +125,7 @@ def _proposals(
         except OperationError as error:
             problems += pointed(name, BadInput(str(error)))
     if problems:
-        raise InvalidPolicy(told(problems))
+        raise InvalidPolicy(shown_problems(problems))
     return proposals
 
 

@@ -40,7 +40,7 @@ def read_declared(text: bytes, *, toml: bool) -> dict[str, dict[str, Any]]:
             if not isinstance(members, dict):
                 problems.append(f"/receivers/{token(name)}: must be an object")
     if problems:
-        raise InvalidPolicy(told(problems))
+        raise InvalidPolicy(shown_problems(problems))
     return receivers
 
 
@@ -86,7 +86,7 @@ def token(name: str) -> str:
     return name.replace("~", "~0").replace("/", "~1")
 
 
-def told(problems: list[str]) -> list[str]:
+def shown_problems(problems: list[str]) -> list[str]:
     """The first of many problems, and the number of the others."""
     more = len(problems) - PROBLEMS_TOLD
     return [*problems[:PROBLEMS_TOLD], f"and {more} more"] if more > 0 else problems

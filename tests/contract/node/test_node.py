@@ -92,7 +92,7 @@ async def test_a_bucket_that_is_made_anew_under_a_node_stops_its_shards(
         assert all(f"{names.receivers} was recreated" in node.refused[shard] for shard in others)
 
         def url() -> str:
-            policy = node.around.receivers.policy(RECEIVER)
+            policy = node.context.receivers.policy(RECEIVER)
             return policy.url if policy else ""
 
         await until(lambda: url() == "https://b.example")
@@ -117,13 +117,13 @@ async def test_misaddressed_events_are_logged_in_few_lines_that_count_all(
 def count_looks(node: Node) -> list[int]:
     """Grows with each time that the node sees what it should own."""
     looks: list[int] = []
-    wanted = node.around.members.wanted
+    wanted = node.context.members.wanted
 
     def counted(shards: int) -> list[int]:
         looks.append(shards)
         return wanted(shards)
 
-    node.around.members.wanted = counted  # type: ignore[method-assign]
+    node.context.members.wanted = counted  # type: ignore[method-assign]
     return looks
 
 
@@ -154,10 +154,10 @@ async def test_a_temporary_failure_refuses_no_shard(
     monkeypatch.setattr("angarium.node.node.LOOK_EVERY_S", 0.01)
     failures = [passing] * SHARDS
 
-    async def failing_at_first(number: int, around: NodeContext) -> Shard | NotOwned:
+    async def failing_at_first(number: int, context: NodeContext) -> Shard | NotOwned:
         if failures:
             raise failures.pop()
-        return await take_over(number, around)
+        return await take_over(number, context)
 
     monkeypatch.setattr("angarium.node.node.take_over", failing_at_first)
     names = await install(js, prefix)
@@ -230,7 +230,7 @@ def wants(node: Node, numbers: list[int]) -> None:
     def wanted(shards: int) -> list[int]:
         return numbers
 
-    node.around.members.wanted = wanted  # type: ignore[method-assign]
+    node.context.members.wanted = wanted  # type: ignore[method-assign]
 
 
 async def test_a_shard_that_should_be_another_nodes_is_no_longer_refused_here(
@@ -261,8 +261,8 @@ async def test_a_shard_that_is_being_claimed_while_a_node_stops_is_handed_over_t
     names = await install(js, prefix)
     claimed, may_go_on = asyncio.Event(), asyncio.Event()
 
-    async def take_over_slowly(number: int, around: NodeContext) -> Shard | NotOwned:
-        taken = await take_over(number, around)
+    async def take_over_slowly(number: int, context: NodeContext) -> Shard | NotOwned:
+        taken = await take_over(number, context)
         claimed.set()
         await may_go_on.wait()
         return taken

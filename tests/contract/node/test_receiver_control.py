@@ -28,7 +28,7 @@ def remembered(node: Node) -> int:
     """How many receivers the node holds anything about."""
     hosts = [shard.host for shard in node.owned.values()]
     actors = sum(len(host.actors) + len(host.changed) + len(host.writing) for host in hosts)
-    return actors + len(node.around.receivers._known)
+    return actors + len(node.context.receivers._known)
 
 
 async def test_requests_about_unknown_names_leave_no_trace(wire: Wire, js: JetStream, names: Names) -> None:
