@@ -69,7 +69,11 @@ def apply(
 
     done = perform(settings, located)
     if as_json:
-        output.say_json(done)
+        from msgspec import to_builtins
+
+        from angarium.cli.receiver_draft import document
+
+        output.say_json(to_builtins(done) | {"stored": list(map(document, done.stored))})
     else:
         for line in outcome(done):
             output.say(line)

@@ -74,8 +74,6 @@ def put(name: str, policy: str | None, file: BinaryIO | None, as_json: bool, **g
     that you do not mention also stay. A new receiver gets a secret, which is shown once. `receiver set`
     changes single members, `receiver rotate-secret` replaces the secret.
     """
-    from msgspec import to_builtins
-
     from angarium.cli import receiver_draft
     from angarium.operations.receivers.put import put_configuration
 
@@ -88,7 +86,7 @@ def put(name: str, policy: str | None, file: BinaryIO | None, as_json: bool, **g
     for note in done.notes:
         output.note(f"note: {note}")
     if as_json:
-        output.say_json(to_builtins(done))
+        output.say_json(receiver_draft.document(done))
         return
     for line in receiver_draft.outcome(done):
         output.say(line)

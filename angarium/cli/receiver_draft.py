@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import click
+from msgspec import to_builtins
 
 from angarium import quantities
 from angarium.cli.receiver_options import MEMBERS, parameter
@@ -78,6 +79,12 @@ def _header(text: str) -> tuple[str, str]:
     if not equals:
         raise click.UsageError("--header: write it as NAME=VALUE")
     return name, value
+
+
+def document(done: PutResult) -> dict[str, Any]:
+    """The result for `--json`, with the notes as sentences."""
+    members: dict[str, Any] = to_builtins(done)
+    return members | {"notes": list(map(str, done.notes))}
 
 
 def outcome(done: PutResult) -> Iterator[str]:

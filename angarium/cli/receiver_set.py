@@ -28,8 +28,6 @@ def set_members(name: str, unset: tuple[str, ...], dry_run: bool, as_json: bool,
 
     Shows what changes. If another user changes the receiver at the same moment, nothing is done.
     """
-    from msgspec import to_builtins
-
     from angarium.cli import receiver_draft
     from angarium.operations.receivers.patch import patch_configuration
 
@@ -43,7 +41,7 @@ def set_members(name: str, unset: tuple[str, ...], dry_run: bool, as_json: bool,
     for note in done.notes:
         output.note(f"note: {note}")
     if as_json:
-        output.say_json(to_builtins(done))
+        output.say_json(receiver_draft.document(done))
         return
     verb = "would change" if dry_run else "changed" if done.changes else "unchanged:"
     output.say(f"{verb} {name} (revision {done.revision})")

@@ -8,7 +8,7 @@ from msgspec import Struct
 from angarium.api.openapi.configuration import CONFIGURATION, PATCH
 from angarium.api.openapi.parts import body, header_parameter, operation, problems, result
 from angarium.operations.receiver_health.health import ReceiverHealth
-from angarium.operations.receivers.proposal import PutResult
+from angarium.operations.receivers.changes import MemberChange
 
 
 class ReceiverItem(Struct, frozen=True, kw_only=True):
@@ -23,6 +23,22 @@ class ReceiverItem(Struct, frozen=True, kw_only=True):
     configuration: dict[str, Any]
     problems: list[str]
     health: ReceiverHealth | None
+
+
+class StoredReceiver(Struct, frozen=True, kw_only=True):
+    """A configuration that was stored; `changes` are those of the one that it replaced.
+
+    `secret` is the one that was made for it, `secrets` how many sign now. `notes` say why nodes may not
+    post to a new URL.
+    """
+
+    receiver: str
+    revision: int
+    replaced: bool
+    secret: str | None
+    secrets: int
+    changes: list[MemberChange]
+    notes: list[str]
 
 
 class ReceiverPage(Struct, frozen=True, kw_only=True):
@@ -105,8 +121,8 @@ PUT_RECEIVER: dict[str, Any] = {
         [_MATCH, _NONE_MATCH],
     ),
     "responses": {
-        200: result(PutResult, _DONE, _PUT),
-        201: result(PutResult, "The receiver is new; " + _DONE[0].lower() + _DONE[1:], _MADE),
+        200: result(StoredReceiver, _DONE, _PUT),
+        201: result(StoredReceiver, "The receiver is new; " + _DONE[0].lower() + _DONE[1:], _MADE),
         **problems(400, 408, 409, 412, 413, 415, 422, 428),
     },
 }  # fmt: skip
@@ -119,7 +135,7 @@ PATCH_RECEIVER: dict[str, Any] = {
         [_MATCH],
     ),
     "responses": {
-        200: result(PutResult, _DONE, _PUT),
+        200: result(StoredReceiver, _DONE, _PUT),
         **problems(400, 408, 409, 412, 413, 415, 422),
     },
 }  # fmt: skip

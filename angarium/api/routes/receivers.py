@@ -18,6 +18,7 @@ from angarium.api.openapi.receivers import (
     ReceiverItem,
     ReceiverPage,
     Removed,
+    StoredReceiver,
 )
 from angarium.api.problems import Refusal, answered
 from angarium.api.requests import conditions
@@ -81,7 +82,7 @@ async def get_receiver(
 @put(PATH, opt=needs("manage"), **PUT_RECEIVER)
 async def put_receiver(
     request: Asked, tenant: FromPath[str], name: FromPath[str], api: InjectedApi
-) -> Response[PutResult]:
+) -> Response[StoredReceiver]:
     """Store the whole configuration of a receiver."""
     receiver, members, asked = f"{tenant}.{name}", await _members(request, api), _condition(request)
     revision = await _revision(api.access, receiver, asked)
@@ -89,20 +90,20 @@ async def put_receiver(
     done = met(await put_configuration(api.access, receiver, new), asked)
     headers = NOT_KEPT | tag(done.revision)
     if done.replaced:
-        return Response(done, headers=headers)
-    return Response(done, status_code=201, headers=headers | {"location": request.url.path})
+        return Response(_stored(done), headers=headers)
+    return Response(_stored(done), status_code=201, headers=headers | {"location": request.url.path})
 
 
 @patch(PATH, opt=needs("manage"), **PATCH_RECEIVER)
 async def patch_receiver(
     request: Asked, tenant: FromPath[str], name: FromPath[str], api: InjectedApi
-) -> Response[PutResult]:
+) -> Response[StoredReceiver]:
     """Change members of a configuration, and leave the others as they are."""
     receiver, members, asked = f"{tenant}.{name}", await _members(request, api), _condition(request)
     if asked.revision == conditions.NO_REVISION:
         raise Refusal(400, "not-http", "PATCH changes what is there; send If-Match")
     done = met(await patch_configuration(api.access, receiver, members, revision=asked.revision), asked)
-    return Response(done, headers=NOT_KEPT | tag(done.revision))
+    return Response(_stored(done), headers=NOT_KEPT | tag(done.revision))
 
 
 @delete(PATH, status_code=200, opt=needs("manage"), **DELETE_RECEIVER)
@@ -145,3 +146,10 @@ async def _revision(access: Access, receiver: str, asked: Condition) -> int | No
 async def _members(request: Asked, api: ApiState) -> dict[str, Any]:
     """The members that a body in JSON has. Raises `Refusal` and InvalidPolicy."""
     return members_of(await json_body(request, api))
+
+
+def _stored(done: PutResult) -> StoredReceiver:
+    return StoredReceiver(
+        receiver=done.receiver, revision=done.revision, replaced=done.replaced, secret=done.secret,
+        secrets=done.secrets, changes=done.changes, notes=[each.text for each in done.notes],
+    )  # fmt: skip

@@ -135,4 +135,9 @@ def _differs(proposal: Proposal) -> bool:
 
 def _step(proposal: Proposal) -> Step:
     action: Action = "create" if proposal.before is None else "change" if proposal.changes else "keep"
-    return Step(action=action, receiver=proposal.receiver, changes=proposal.changes, notes=proposal.notes)
+    return Step(
+        action=action,
+        receiver=proposal.receiver,
+        changes=proposal.changes,
+        notes=list(map(str, proposal.notes)),
+    )

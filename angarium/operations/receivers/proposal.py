@@ -18,7 +18,7 @@ from angarium.connecting import Access
 from angarium.operations.failures import OperationError
 from angarium.operations.receivers.changes import MemberChange, between, secrets_of
 from angarium.operations.receivers.stored import confirmed
-from angarium.operations.receivers.url_check import objections
+from angarium.operations.receivers.url_check import Note, objections
 from angarium.settings import Settings
 from streams.stores.receivers import Configuration, Receivers
 
@@ -40,7 +40,7 @@ class PutResult(Struct, frozen=True, kw_only=True):
     secret: str | None
     secrets: int
     changes: list[MemberChange]
-    notes: list[str]
+    notes: list[Note]
 
 
 class Proposal(Struct, frozen=True, kw_only=True):
@@ -56,7 +56,7 @@ class Proposal(Struct, frozen=True, kw_only=True):
     policy: Policy
     changes: list[MemberChange]
     made: str | None
-    notes: list[str]
+    notes: list[Note]
 
     def __repr__(self) -> str:
         return f"Proposal({self.receiver})"

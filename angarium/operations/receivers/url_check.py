@@ -2,13 +2,25 @@
 
 from ipaddress import ip_address, ip_network
 
+from msgspec import Struct
+
 from actors.errors import InvalidPolicy
 from angarium.delivery.connections.guard import denying, not_public
 from angarium.delivery.exchange.target import InvalidTarget, parse_target
 from angarium.settings import Settings
 
 
-def objections(url: str, settings: Settings) -> list[str]:
+class Note(Struct, frozen=True):
+    """A reason why nodes would not post to a URL; `told` says it on the command line, with the flags."""
+
+    text: str
+    told: str
+
+    def __str__(self) -> str:
+        return self.told
+
+
+def objections(url: str, settings: Settings) -> list[Note]:
     """The reasons why nodes with these settings would not post to the URL.
 
     Names are not resolved, since they may have other addresses where the nodes run.
@@ -19,18 +31,23 @@ def objections(url: str, settings: Settings) -> list[str]:
         raise InvalidPolicy([str(error)]) from None
     found = []
     if target.scheme != "https" and not settings.allow_http:
-        found.append("only nodes with --allow-http post to http:// (angarium dev allows it)")
+        text = "only nodes that may use http post to http://"
+        found.append(Note(text, told="only nodes with --allow-http post to http:// (angarium dev allows it)"))
     try:
         address = ip_address("127.0.0.1" if target.host == "localhost" else target.host)
     except ValueError:
         return found
     if (network := denying(address, map(ip_network, settings.deny_networks))) is not None:
-        return [*found, f"nodes never connect to {target.host}: {network} is denied (--deny-network)"]
+        text = f"nodes never connect to {target.host}: {network} is denied"
+        return [*found, Note(text, told=f"{text} (--deny-network)")]
     rule = not_public(address)
     networks = [ip_network(each) for each in settings.allow_networks]
     if rule is not None and not any(address in network for network in networks):
+        dev = "; angarium dev allows it" if address.is_loopback else ""
         found.append(
-            f"only nodes with --allow-network post to {target.host} "
-            f"({rule}{'; angarium dev allows it' if address.is_loopback else ''})"
+            Note(
+                f"only nodes that may connect to its network post to {target.host} ({rule})",
+                told=f"only nodes with --allow-network post to {target.host} ({rule}{dev})",
+            )
         )
     return found

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from streams.stores.receivers import Receivers
+from tests.command_line import COMMAND_LINE
 from tests.edge.api.conftest import Api, problem
 
 LIST = "/v1/tenants/acme/receivers"
@@ -154,6 +155,17 @@ async def test_a_refusal_names_no_flag_of_the_command_line(api: Api) -> None:
     assert problem(refused, 422, "invalid").startswith("url: missing")
     assert "angarium " not in refused.text
     assert "--" not in refused.text
+
+
+@pytest.mark.parametrize("url", ["http://example.com/", "https://127.0.0.1/", "https://10.0.0.1/"])
+async def test_a_note_names_no_flag_of_the_command_line(api: Api, url: str) -> None:
+    async with await manager(api) as client:
+        put = await client.put(BILLING, json={"url": url})
+        patched = await client.patch(BILLING, json={"url": url + "other"})
+    for answer in (put, patched):
+        (note,) = answer.json()["notes"]
+        assert note.startswith("only nodes that ")
+        assert not COMMAND_LINE.search(note)
 
 
 async def test_a_body_that_is_no_configuration_is_refused(api: Api) -> None:

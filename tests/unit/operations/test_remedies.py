@@ -19,13 +19,16 @@ TOLD_TO_CLIENTS = frozenset({
     "unavailable", "unmet",
 })  # fmt: skip
 """The calls that make a text which a client of the API may read."""
+FOR_THE_COMMAND_LINE = ("remedy", "told")
+"""Their arguments that it does not read."""
 
 
 def told(source: str) -> Iterator[str]:
     """The texts for clients in a module."""
     for call in ast.walk(ast.parse(source)):
         if isinstance(call, ast.Call) and ast.unparse(call.func) in TOLD_TO_CLIENTS:
-            for part in (*call.args, *(each.value for each in call.keywords if each.arg != "remedy")):
+            keywords = [each.value for each in call.keywords if each.arg not in FOR_THE_COMMAND_LINE]
+            for part in (*call.args, *keywords):
                 yield from (
                     str(each.value)
                     for each in ast.walk(part)
