@@ -325,13 +325,12 @@ async def test_an_answer_that_is_not_read_ends_the_connection(
     here = server.bound("127.0.0.1", 0)
     here.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
     async with server.served(api.to.settings, here):
-        deaf = socket.socket()
-        deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        deaf.connect(here.getsockname())
-        deaf.sendall(b"GET /openapi.json HTTP/1.1\r\nhost: x\r\n\r\n" * 4)
-        async with asyncio.timeout(PATIENCE_S):
-            await ended.wait()
-        deaf.close()
+        with socket.socket() as deaf:
+            deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            deaf.connect(here.getsockname())
+            deaf.sendall(b"GET /openapi.json HTTP/1.1\r\nhost: x\r\n\r\n" * 4)
+            async with asyncio.timeout(PATIENCE_S):
+                await ended.wait()
 
 
 # ---- ends
