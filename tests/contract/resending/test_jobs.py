@@ -145,7 +145,7 @@ async def test_a_command_that_is_not_finished_is_no_job_and_nobody_takes_it_up(
     await js.stream_update(info.config | {"max_msgs": -1})
     refused = await begin_replay(to, ONE, wanted, FAST)
     assert isinstance(refused, NotDone)
-    assert (refused.kind, "no job" in refused.text) == ("conflict", True)
+    assert (refused.kind, "from the command line" in refused.text) == ("conflict", True)
     assert await go_on(to) == ""
     assert await again(js, names, "a") == [0, 1]
     assert not isinstance(await commands.replay(to, ONE, None, FAST), NotDone)
