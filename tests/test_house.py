@@ -54,8 +54,9 @@ BUILT_IN_ERRORS = frozenset(
 )
 HEADER_NAME = re.compile(r"(Nats|Angarium|KV)-[A-Z][A-Za-z-]*\Z")
 ERROR_CODES = range(10_001, 10_300)
-PRONOUN = re.compile(r"(He|It|Its|Nobody|Nothing|Somebody|Tells whether|The same|They|Those)\b")
-"""Beginnings that say nothing."""
+PRONOUN = re.compile(
+    r"(He|It|Its|Nobody|Nothing|Somebody|Tells whether|The same|They|Those|\w+ ((for|to) )?(it|its|them))\b"
+)  # Beginnings that say nothing, or whose object has no name: `Ask for it`.
 ARCHAIC = re.compile(
     r"\b(anew|amid|anybody|bears|befell|beside|by turns|for ever|heirs?|hence|lest|nobody|somebody|"
     r"speaks? of|thereby|whichever|who(?:s?)ever|(?:none|false|empty|raises \S+) where)\b",
@@ -401,7 +402,7 @@ BREACHES = [
     (first_lines_say_what_it_is, "streams.purge", '"""What nobody needs any more."""'),
     (first_lines_say_what_it_is, "streams.purge", 'def f():\n    """Of all consumers."""'),
     (first_lines_say_what_it_is, "streams.purge", 'def f():\n    """Tells whether it is."""'),
-    (first_lines_say_what_it_is, "angarium.logs", 'def f():\n    """Tells whether it is so."""'),
+    (first_lines_say_what_it_is, "streams.purge", 'def f():\n    """Ask for it once more."""'),
     (words_are_usual, "streams.purge", "# Whoever purges"),
     (words_are_usual, "streams.purge", '"""The end; None where there is none."""'),
     (words_are_usual, "streams.purge", '"""Purging what nobody needs."""'),

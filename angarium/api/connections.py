@@ -74,7 +74,7 @@ class _Answering:
         return self._cycle.send(message)
 
     async def whole(self, status: int, headers: Iterable[tuple[bytes, bytes]], content: bytes) -> None:
-        """Send it in one write. uvicorn makes two, and looks for characters that our headers do not have."""
+        """Send a response in one write. uvicorn makes two, and looks for characters that no header has."""
         cycle = self._cycle
         if cycle.flow.write_paused and not cycle.disconnected:
             await cycle.flow.drain()
