@@ -10,19 +10,19 @@ from angarium.operations.control.skip import Skipped
 from angarium.operations.receivers.rotate import OVERLAP_MAX_S, Rotated
 
 
-class Paused(Struct, frozen=True):
+class PauseState(Struct, frozen=True):
     """A receiver's configuration says that it is paused, or not."""
 
     paused: bool
 
 
-class Rotation(Struct, frozen=True, forbid_unknown_fields=True):
+class RotationRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """The time for which the secrets before the new one sign as well."""
 
     overlap_s: Annotated[float, Meta(ge=0, le=OVERLAP_MAX_S)] = 86_400.0
 
 
-class Pinged(Struct, frozen=True, kw_only=True):
+class PingResult(Struct, frozen=True, kw_only=True):
     """The receiver's answer to a ping, or the error in its place."""
 
     status: int | None
@@ -49,13 +49,16 @@ GET_RECEIVER_STATE = _described(
     "What its owner knows; nodes of other versions may have members more or less", _STATE,
 )  # fmt: skip
 PAUSE_RECEIVER = _described(
-    "Let the events of a receiver wait", Paused, "It is paused, on record", {"paused": True}
+    "Let the events of a receiver wait", PauseState, "It is paused, on record", {"paused": True}
 )
 RESUME_RECEIVER = _described(
-    "End a pause, a disablement, backoff and throttling", Paused, "It goes on, on record", {"paused": False}
+    "End a pause, a disablement, backoff and throttling",
+    PauseState,
+    "It goes on, on record",
+    {"paused": False},
 )
 PING_RECEIVER = _described(
-    "Post a ping to a receiver", Pinged, "What came of it; a receiver that failed is 200 as well",
+    "Post a ping to a receiver", PingResult, "What came of it; a receiver that failed is 200 as well",
     {"status": 204, "error": None, "latency_ms": 12.5},
 )  # fmt: skip
 SKIP_EVENT = _described(
@@ -75,7 +78,7 @@ ROTATE_RECEIVER_SECRET = _described(
     operation_class=operation(
         body(
             "How long those before it sign as well, in seconds; without a body a day.",
-            {"application/json": {"overlap_s": 86400}}, "Rotation", required=False,
+            {"application/json": {"overlap_s": 86400}}, "RotationRequest", required=False,
         )
     ),
 )  # fmt: skip

@@ -35,7 +35,7 @@ class LetterItem(Struct, frozen=True, kw_only=True):
     bytes: int | None
 
 
-class LetterPage(Struct, frozen=True, kw_only=True):
+class DeadLetterPage(Struct, frozen=True, kw_only=True):
     """Dead letters, the newest first; a page may be short, and only a null `next_cursor` ends the list."""
 
     letters: list[LetterItem]
@@ -51,7 +51,7 @@ class LetterDocument(LetterItem, frozen=True, kw_only=True):
     body_base64: str | None = None
 
 
-class Redriving(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class RedriveRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The letters to send again: those named, or those selected, the oldest first.
 
     With a `limit` or a `cursor`, a request sends a page of them; without, it sends all.
@@ -94,7 +94,7 @@ LIST_DEAD_LETTERS: dict[str, Any] = {
     "summary": "List dead letters, the newest first",
     "tags": ["dead letters"],
     "responses": {
-        200: result(LetterPage, "A page of them", {"letters": [_ITEM], "next_cursor": "7"}),
+        200: result(DeadLetterPage, "A page of them", {"letters": [_ITEM], "next_cursor": "7"}),
         **problems(400, 422),
     },
 }
@@ -120,7 +120,11 @@ REDRIVE_DEAD_LETTERS: dict[str, Any] = {
     "tenant has one at a time: 409, with its place in Location, where one is not finished.",
     "tags": ["dead letters"],
     "operation_class": operation(
-        body("The letters: named, or selected.", {"application/json": {"receiver": "billing"}}, "Redriving"),
+        body(
+            "The letters: named, or selected.",
+            {"application/json": {"receiver": "billing"}},
+            "RedriveRequest",
+        ),
         [KEY],
     ),
     "responses": {

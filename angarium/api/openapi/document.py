@@ -9,18 +9,18 @@ import msgspec
 from litestar import MediaType, Request, Router
 from litestar.openapi.plugins import JsonRenderPlugin
 
-from angarium.api.openapi.background.jobs import Replaying
+from angarium.api.openapi.background.jobs import ReplayRequest
 from angarium.api.openapi.batches import BatchItem
 from angarium.api.openapi.configuration import REFERENCE, SHOWN, configuration_schemas
-from angarium.api.openapi.control import Rotation
-from angarium.api.openapi.dead_letters import Redriving
+from angarium.api.openapi.control import RotationRequest
+from angarium.api.openapi.dead_letters import RedriveRequest
 from angarium.api.openapi.fleet import TokenRequest
 
 Document = dict[str, Any]
 
 DOCUMENT_PATH = "/openapi.json"
 
-BODIES = (BatchItem, Redriving, Replaying, Rotation, TokenRequest)
+BODIES = (BatchItem, RedriveRequest, ReplayRequest, RotationRequest, TokenRequest)
 """The bodies of requests that are decoded into one of our types."""
 PATH_PARAMETERS: dict[str, dict[str, Any]] = {
     "tenant": {"description": "The tenant.", "pattern": "^[A-Za-z][A-Za-z0-9_-]{0,63}$", "example": "acme"},

@@ -61,7 +61,7 @@ class TokenRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     note: Annotated[str, Meta(max_length=NOTE_MAX)] = ""
 
 
-class NewTokenShown(Struct, frozen=True, kw_only=True):
+class CreatedTokenDocument(Struct, frozen=True, kw_only=True):
     """A new token; `token` is its text, which only this answer shows."""
 
     id: str
@@ -136,7 +136,7 @@ CREATE_TOKEN: dict[str, Any] = {
         body("Whom it is for, and what it may do.", {"application/json": _ASKED}, "TokenRequest"),
     ),
     "responses": {
-        201: result(NewTokenShown, "The token, whose text only this answer shows",
+        201: result(CreatedTokenDocument, "The token, whose text only this answer shows",
                     _TOKEN | {"token": "ang_k3f6w2m5qzra_" + "x" * 43}),
         **problems(400, 408, 413, 415, 422),
     },

@@ -48,7 +48,7 @@ class ReceiverPage(Struct, frozen=True, kw_only=True):
     next_cursor: str | None
 
 
-class Removed(Struct, frozen=True, kw_only=True):
+class RemovedReceiver(Struct, frozen=True, kw_only=True):
     """A receiver that is gone.
 
     `discarded` of its events waited, or at most so many where it is not `certain`; `recorded` tells whether
@@ -144,7 +144,7 @@ DELETE_RECEIVER: dict[str, Any] = {
     "tags": ["receivers"],
     "operation_class": operation(parameters=[_MATCH]),
     "responses": {
-        200: result(Removed, "It is gone", {
+        200: result(RemovedReceiver, "It is gone", {
             "receiver": "acme.billing", "discarded": 12, "certain": True, "recorded": True,
         }),
         **problems(400, 409, 412, 422),

@@ -29,7 +29,7 @@ class AttemptItem(Struct, frozen=True, kw_only=True):
     next_at: str | None
 
 
-class AttemptsShown(Struct, frozen=True, kw_only=True):
+class AttemptPage(Struct, frozen=True, kw_only=True):
     """Attempts, the newest first."""
 
     attempts: list[AttemptItem]
@@ -55,7 +55,7 @@ class DeliveryItem(Struct, frozen=True, kw_only=True):
     attempts: list[AttemptItem]
 
 
-class JourneyShown(Struct, frozen=True, kw_only=True):
+class JourneyPage(Struct, frozen=True, kw_only=True):
     """The deliveries of an event, by receiver and sequence."""
 
     event_id: str
@@ -64,7 +64,7 @@ class JourneyShown(Struct, frozen=True, kw_only=True):
     ledger: LedgerLag
 
 
-class HistoryShown(Struct, frozen=True, kw_only=True):
+class HistoryPage(Struct, frozen=True, kw_only=True):
     """The history of a receiver, the oldest first; `now` is how it does by the last that is known."""
 
     receiver: str
@@ -97,7 +97,7 @@ class LateItem(Struct, frozen=True, kw_only=True):
     failed: int
 
 
-class WorstShown(Struct, frozen=True, kw_only=True):
+class WorstReceivers(Struct, frozen=True, kw_only=True):
     """The failing receivers, longest outage first, and those whose events came latest."""
 
     failing: list[FailingItem]
@@ -128,11 +128,11 @@ def _described(summary: str, answer: Any, description: str, example: object) -> 
 
 
 LIST_ATTEMPTS = _described(
-    "List the attempts to a receiver, the newest first", AttemptsShown, "A page of them",
+    "List the attempts to a receiver, the newest first", AttemptPage, "A page of them",
     {"attempts": [_DELIVERED, _FAILED], "next_cursor": "1795377600120-1", "ledger": _LEDGER},
 )  # fmt: skip
 GET_EVENT = _described(
-    "Tell the journey of an event over the tenant's receivers", JourneyShown,
+    "Tell the journey of an event over the tenant's receivers", JourneyPage,
     "Its deliveries, each with its attempts",
     {
         "event_id": "order-17",
@@ -146,7 +146,7 @@ GET_EVENT = _described(
     },
 )  # fmt: skip
 GET_HISTORY = _described(
-    "Tell what happened to a receiver, the oldest first", HistoryShown, "A page of it",
+    "Tell what happened to a receiver, the oldest first", HistoryPage, "A page of it",
     {
         "receiver": "acme.billing",
         "entries": [{"at": _AT, "kind": "paused", "what": "paused", "detail": {}}],
@@ -169,7 +169,7 @@ GET_AUDIT = _described(
 )  # fmt: skip
 GET_AUDIT["responses"] |= problems(409)
 GET_TOP = _described(
-    "List the worst receivers of a tenant: those that fail, and those whose events come late", WorstShown,
+    "List the worst receivers of a tenant: those that fail, and those whose events come late", WorstReceivers,
     "So many of each",
     {
         "failing": [{

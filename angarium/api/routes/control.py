@@ -15,8 +15,8 @@ from angarium.api.openapi.control import (
     PING_RECEIVER,
     RESUME_RECEIVER,
     SKIP_EVENT,
-    Paused,
-    Pinged,
+    PauseState,
+    PingResult,
 )
 from angarium.api.problems import Fault, answered, invalid
 from angarium.api.queries.ledger import consult, past
@@ -57,27 +57,27 @@ async def get_receiver_state(
 
 
 @post(f"{PATH}/pause", status_code=200, opt=needs("manage"), **PAUSE_RECEIVER)
-async def pause_receiver(tenant: FromPath[str], name: FromPath[str], api: InjectedApi) -> Paused:
+async def pause_receiver(tenant: FromPath[str], name: FromPath[str], api: InjectedApi) -> PauseState:
     """Let the events of a receiver wait."""
     with api.control_limits.admit(tenant):
         answered(await pause(api.access, f"{tenant}.{name}"))
-    return Paused(paused=True)
+    return PauseState(paused=True)
 
 
 @post(f"{PATH}/resume", status_code=200, opt=needs("manage"), **RESUME_RECEIVER)
-async def resume_receiver(tenant: FromPath[str], name: FromPath[str], api: InjectedApi) -> Paused:
+async def resume_receiver(tenant: FromPath[str], name: FromPath[str], api: InjectedApi) -> PauseState:
     """End a pause, a disablement, backoff and throttling."""
     with api.control_limits.admit(tenant):
         answered(await resume(api.access, f"{tenant}.{name}"))
-    return Paused(paused=False)
+    return PauseState(paused=False)
 
 
 @post(f"{PATH}/ping", status_code=200, opt=needs("manage"), **PING_RECEIVER)
-async def ping_receiver(tenant: FromPath[str], name: FromPath[str], api: InjectedApi) -> Pinged:
+async def ping_receiver(tenant: FromPath[str], name: FromPath[str], api: InjectedApi) -> PingResult:
     """Post a ping to a receiver."""
     with api.control_limits.admit(tenant):
         pong = answered(await ping(api.access, f"{tenant}.{name}"))
-    return Pinged(status=pong.status, error=pong.error, latency_ms=pong.latency_ms)
+    return PingResult(status=pong.status, error=pong.error, latency_ms=pong.latency_ms)
 
 
 @post(f"{PATH}/skip", status_code=200, opt=needs("manage"), **SKIP_EVENT)

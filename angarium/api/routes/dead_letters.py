@@ -22,12 +22,12 @@ from angarium.api.openapi.dead_letters import (
     LIST_DEAD_LETTERS,
     NUMBER_MAX,
     REDRIVE_DEAD_LETTERS,
+    DeadLetterPage,
     LetterDocument,
     LetterItem,
-    LetterPage,
     Reason,
+    RedriveRequest,
     RedriveResult,
-    Redriving,
 )
 from angarium.api.problems import Fault, answered, invalid
 from angarium.api.queries.times import Moment, moment
@@ -62,13 +62,13 @@ async def list_dead_letters(
     until: Moment = None,
     limit: Annotated[int, QueryParameter(ge=1, le=PAGE_MAX)] = 50,
     cursor: Annotated[int | None, QueryParameter(ge=1, le=NUMBER_MAX)] = None,
-) -> LetterPage:
+) -> DeadLetterPage:
     """List dead letters, the newest first."""
     wanted = _selection(
         tenant, receiver, (reason,) if reason else (), moment("since", since), moment("until", until)
     )
     page = answered(await newest_before(access, wanted, limit, cursor))
-    return LetterPage(letters=[_item(each) for each in page.letters], next_cursor=_cursor(page.next))
+    return DeadLetterPage(letters=[_item(each) for each in page.letters], next_cursor=_cursor(page.next))
 
 
 @get(f"{PATH}/{{number:int}}", opt=needs("read"), **GET_DEAD_LETTER)
@@ -95,7 +95,7 @@ async def redrive_dead_letters(
     request: Request[Any, Any, Any], tenant: FromPath[str], api: InjectedApi
 ) -> Response[RedriveResult | JobDocument]:
     """Send dead letters to their receivers again."""
-    given = decoded(await json_body(request, api), Redriving)
+    given = decoded(await json_body(request, api), RedriveRequest)
     key = idempotency_key(headers_by_name(request.scope["headers"]))
     with api.control_limits.admit(tenant):
         if key and (known := answered(await same_job(api.access, "redrive", tenant, key))) is not None:
@@ -107,7 +107,7 @@ async def redrive_dead_letters(
         return Response(await _sent(api.access, given, wanted))
 
 
-async def _sent(access: Access, given: Redriving, wanted: LetterNumbers) -> RedriveResult:
+async def _sent(access: Access, given: RedriveRequest, wanted: LetterNumbers) -> RedriveResult:
     """Send these letters; tells what became of them. Raises `Refusal`."""
     missing = sorted({*(given.numbers or ())} - {*wanted.positions})
     if not wanted.positions:
@@ -124,7 +124,7 @@ async def _sent(access: Access, given: Redriving, wanted: LetterNumbers) -> Redr
     )  # fmt: skip
 
 
-async def _wanted(access: Access, tenant: str, given: Redriving) -> LetterNumbers:
+async def _wanted(access: Access, tenant: str, given: RedriveRequest) -> LetterNumbers:
     """The letters that a request means; none belongs to another tenant. Raises `Refusal`."""
     selected = given.receiver is not None or given.reasons or given.since or given.until or given.cursor
     if given.numbers is not None:

@@ -16,7 +16,7 @@ from angarium.api.openapi.fleet import (
     REVOKE_TOKEN,
     Alert,
     Alerts,
-    NewTokenShown,
+    CreatedTokenDocument,
     Shards,
     TokenPage,
     TokenRequest,
@@ -72,7 +72,7 @@ async def list_tokens(
 
 
 @post("/v1/tokens", status_code=201, opt=needs("operate"), **CREATE_TOKEN)
-async def create_token(request: Request[Any, Any, Any], api: InjectedApi) -> Response[NewTokenShown]:
+async def create_token(request: Request[Any, Any, Any], api: InjectedApi) -> Response[CreatedTokenDocument]:
     """Make a token."""
     asked = decoded(await json_body(request, api), TokenRequest)
     new = NewToken(
@@ -80,7 +80,7 @@ async def create_token(request: Request[Any, Any, Any], api: InjectedApi) -> Res
     )
     made = answered(await create(api.access, new))
     token = made.token
-    shown = NewTokenShown(
+    shown = CreatedTokenDocument(
         id=made.id, token=made.text, tenant=token.tenant, scopes=token.scopes, created_at=token.created_at,
         expires_at=token.expires_at, rate=token.rate, note=token.note,
     )  # fmt: skip

@@ -9,7 +9,7 @@ from litestar.params import FromPath
 from angarium import quantities
 from angarium.api.api_state import ApiState, InjectedAccess, InjectedApi
 from angarium.api.gate import caller, needs
-from angarium.api.openapi.background.jobs import GET_JOB, REPLAY_EVENTS, STOP_JOB, Replaying
+from angarium.api.openapi.background.jobs import GET_JOB, REPLAY_EVENTS, STOP_JOB, ReplayRequest
 from angarium.api.problems import Fault, Refusal, answered, hidden, invalid
 from angarium.api.requests.bodies import decoded, json_body
 from angarium.api.requests.headers import headers_by_name
@@ -29,7 +29,7 @@ async def replay_events(
     request: Request[Any, Any, Any], tenant: FromPath[str], name: FromPath[str], api: InjectedApi
 ) -> Response[JobDocument | Preview]:
     """Send a receiver again what it was sent."""
-    given = decoded(await json_body(request, api), Replaying)
+    given = decoded(await json_body(request, api), ReplayRequest)
     receiver, per_second = f"{tenant}.{name}", _per_second(given.rate)
     until = None if given.until is None else _at(given.until)
     wanted = ReplayRange(since=_at(given.since), until=until, types=given.types)

@@ -8,7 +8,7 @@ from litestar.params import FromPath, QueryParameter
 from actors.policy import members_of
 from angarium.api.api_state import ApiState, InjectedAccess, InjectedApi
 from angarium.api.gate import needs
-from angarium.api.openapi.control import ROTATE_RECEIVER_SECRET, Rotation
+from angarium.api.openapi.control import ROTATE_RECEIVER_SECRET, RotationRequest
 from angarium.api.openapi.receivers import (
     DELETE_RECEIVER,
     GET_RECEIVER,
@@ -17,7 +17,7 @@ from angarium.api.openapi.receivers import (
     PUT_RECEIVER,
     ReceiverItem,
     ReceiverPage,
-    Removed,
+    RemovedReceiver,
     StoredReceiver,
 )
 from angarium.api.problems import Refusal, answered
@@ -109,11 +109,11 @@ async def patch_receiver(
 @delete(PATH, status_code=200, opt=needs("manage"), **DELETE_RECEIVER)
 async def delete_receiver(
     request: Asked, tenant: FromPath[str], name: FromPath[str], access: InjectedAccess
-) -> Removed:
+) -> RemovedReceiver:
     """Remove a receiver, and discard what waits for it."""
     receiver, asked = f"{tenant}.{name}", _condition(request)
     done = met(await remove_receiver(access, receiver, revision=asked.revision), asked)
-    return Removed(
+    return RemovedReceiver(
         receiver=receiver, discarded=done.waiting.count, certain=done.waiting.certain, recorded=done.discarded
     )
 
@@ -124,7 +124,7 @@ async def rotate_receiver_secret(
 ) -> Response[Rotated]:
     """Give a receiver a new signing secret."""
     asked = _condition(request)
-    given = decoded(await json_body(request, api) or b"{}", Rotation)
+    given = decoded(await json_body(request, api) or b"{}", RotationRequest)
     revision = await _revision(api.access, f"{tenant}.{name}", asked)
     outcome = await rotate_secret(api.access, f"{tenant}.{name}", given.overlap_s, revision=revision)
     done = met(outcome, asked)

@@ -16,13 +16,13 @@ from angarium.api.openapi.records import (
     GET_TOP,
     LIST_ATTEMPTS,
     AttemptItem,
-    AttemptsShown,
+    AttemptPage,
     DeliveryItem,
     FailingItem,
-    HistoryShown,
-    JourneyShown,
+    HistoryPage,
+    JourneyPage,
     LateItem,
-    WorstShown,
+    WorstReceivers,
 )
 from angarium.api.problems import Fault, hidden, invalid
 from angarium.api.queries.cursors import Limit, TimeCursor, cursor_of, start_of
@@ -70,7 +70,7 @@ async def list_attempts(
     until: Moment = None,
     limit: Limit = 50,
     cursor: TimeCursor = None,
-) -> AttemptsShown:
+) -> AttemptPage:
     """List the attempts to a receiver, the newest first."""
     if type is not None and (problem := type_problem(type)):
         raise invalid(Fault(parameter="type", detail=problem))
@@ -81,7 +81,7 @@ async def list_attempts(
     receiver, start = f"{tenant}.{name}", start_of(cursor)
     found = await consult(api, tenant, lambda of: attempts_page(of, receiver, wanted, start))
     items = msgspec.convert(found.attempts, list[AttemptItem])
-    return AttemptsShown(attempts=items, next_cursor=cursor_of(found.next), ledger=found.ledger)
+    return AttemptPage(attempts=items, next_cursor=cursor_of(found.next), ledger=found.ledger)
 
 
 @get(f"{PATH}/history", opt=needs("read"), **GET_HISTORY)
@@ -93,12 +93,12 @@ async def get_history(
     until: Moment = None,
     limit: Limit = 50,
     cursor: TimeCursor = None,
-) -> HistoryShown:
+) -> HistoryPage:
     """Tell what happened to a receiver, the oldest first."""
     begin, end = span(moment("since", since), moment("until", until))
     receiver, start = f"{tenant}.{name}", start_of(cursor)
     found = await consult(api, tenant, lambda of: history_page(of, receiver, begin, end, start, limit))
-    return HistoryShown(
+    return HistoryPage(
         receiver=found.receiver, entries=found.entries, now=found.now, next_cursor=cursor_of(found.next),
         ledger=found.ledger,
     )  # fmt: skip
@@ -119,7 +119,7 @@ async def get_audit(
 @get("/v1/tenants/{tenant:str}/events/{event:str}", opt=needs("read"), **GET_EVENT)
 async def get_event(
     tenant: FromPath[str], event: EventId, api: InjectedApi, limit: Limit = 50, cursor: JourneyCursor = None
-) -> JourneyShown:
+) -> JourneyPage:
     """Tell the journey of an event over the tenant's receivers."""
     if not is_id(event):
         raise hidden()
@@ -131,7 +131,7 @@ async def get_event(
     if found.more:
         last = deliveries[-1]
         following = f"{last.receiver.partition('.')[2]}:{last.sequence}"
-    return JourneyShown(event_id=event, deliveries=deliveries, next_cursor=following, ledger=found.ledger)
+    return JourneyPage(event_id=event, deliveries=deliveries, next_cursor=following, ledger=found.ledger)
 
 
 @get("/v1/tenants/{tenant:str}/top", opt=needs("read"), **GET_TOP)
@@ -140,10 +140,10 @@ async def get_top(
     api: InjectedApi,
     within_s: Annotated[float, QueryParameter(ge=60, le=WITHIN_MAX_S)] = 3600.0,
     limit: Limit = 10,
-) -> WorstShown:
+) -> WorstReceivers:
     """List the worst receivers of a tenant."""
     found = await consult(api, tenant, lambda of: find_worst(of, within_s, limit, tenant))
-    return WorstShown(
+    return WorstReceivers(
         failing=msgspec.convert(found.failing, list[FailingItem]),
         late=msgspec.convert(found.late, list[LateItem]),
         within_s=found.within_s, ledger=found.ledger,

@@ -29,7 +29,7 @@ async def find_attempts(of: OpenLedger, receiver: str, wanted: AttemptFilter) ->
     return AttemptList([attempt_document(each) for each in found[: wanted.limit]], more, await ledger_lag(of))
 
 
-class AttemptPage(Struct, frozen=True):
+class FoundAttempts(Struct, frozen=True):
     """Attempts, the newest first, and where the older ones begin; None if these are all."""
 
     attempts: list[dict[str, Any]]
@@ -40,7 +40,7 @@ class AttemptPage(Struct, frozen=True):
 @operation
 async def attempts_page(
     of: OpenLedger, receiver: str, wanted: AttemptFilter, start: PageStart | None
-) -> AttemptPage:
+) -> FoundAttempts:
     """List the newest attempts of those wanted, from a place on. Fails as invalid and not_found."""
     number = await number_of(of, receiver)
     limit, skipped = wanted.limit, 0
@@ -52,7 +52,7 @@ async def attempts_page(
     page = found[skipped : skipped + limit]
     more = len(found) > skipped + limit
     following = next_start([each.at for each in page], start) if more else None
-    return AttemptPage([attempt_document(each) for each in page], following, await ledger_lag(of))
+    return FoundAttempts([attempt_document(each) for each in page], following, await ledger_lag(of))
 
 
 def one_more(wanted: AttemptFilter) -> AttemptFilter:

@@ -43,7 +43,7 @@ _WORDS = {
 _DISABLED = {"gone": "disabled: it answered 410 (Gone)", "failing": "disabled: it had failed for too long"}
 
 
-class HistoryPage(Struct, frozen=True):
+class FoundHistory(Struct, frozen=True):
     """Some of the history, the oldest first, and where it goes on; None if that is all."""
 
     receiver: str
@@ -63,13 +63,13 @@ async def read_history(of: OpenLedger, receiver: str, since: int, until: int) ->
 @operation
 async def history_page(
     of: OpenLedger, receiver: str, since: int, until: int, start: PageStart | None, limit: int
-) -> HistoryPage:
+) -> FoundHistory:
     """One page of the history, from a place on. Fails as invalid and not_found."""
     entries, now = await _told(of, receiver, max(since, start.at) if start else since, until)
     left = entries[start.skipped([at for at, *_ in entries]) :] if start else entries
     page = left[:limit]
     following = next_start([at for at, *_ in page], start) if len(left) > limit else None
-    return HistoryPage(receiver, list(map(_shown, page)), now, following, await ledger_lag(of))
+    return FoundHistory(receiver, list(map(_shown, page)), now, following, await ledger_lag(of))
 
 
 def _shown(entry: _Entry) -> HistoryEntry:

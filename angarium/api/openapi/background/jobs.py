@@ -12,7 +12,7 @@ from angarium.operations.replay import Preview
 TYPES_MAX = 16
 
 
-class Replaying(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ReplayRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The events to send again: stored since a time and before another, of some types or all.
 
     `rate` is the most that goes out, such as 10/second; `dry_run` shows what would go out, and sends nothing.
@@ -45,7 +45,7 @@ REPLAY_EVENTS: dict[str, Any] = {
     "finished.",
     "tags": ["jobs"],
     "operation_class": operation(
-        body("The events that are wanted.", {"application/json": _ASKED}, "Replaying"), [KEY]
+        body("The events that are wanted.", {"application/json": _ASKED}, "ReplayRequest"), [KEY]
     ),
     "responses": {
         200: result(Preview, "With dry_run: what would be sent", _SHOWN),
