@@ -13,7 +13,7 @@ from msgspec import Struct
 from actors.errors import AngariumError, Unavailable, Unusable
 from angarium.connecting import Access
 from angarium.operations.jobs import plans
-from angarium.operations.jobs.plans import JobKind, JobRow, next_row, row_in
+from angarium.operations.jobs.plans import JobKind, StoredPlan, next_plan, plan_in
 from angarium.operations.jobs.work import work_off
 from angarium.rate_limited_log import RateLimitedLog
 from streams.resending.plan_lock import LEASES_WAITED, Busy
@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 class _Known(Struct):
     """An unfinished job: the plan as it was seen last, since when, and when it may be taken up."""
 
-    row: JobRow
+    stored: StoredPlan
     seen_at: float
     not_before: float = 0.0
 
@@ -45,7 +45,7 @@ class Jobs:
         self._positions: dict[JobKind, int] = {"replay": 0, "redrive": 0}
         self._known: dict[tuple[JobKind, str], _Known] = {}
         self._working: dict[tuple[JobKind, str], asyncio.Task[None]] = {}
-        self._turn = asyncio.Lock()
+        self._redrives_here = asyncio.Lock()
         self._woken = asyncio.Event()
         self._halted = False
         self._unread = RateLimitedLog(log, "job.unread")
@@ -96,43 +96,43 @@ class Jobs:
     async def _read(self) -> None:
         """Read the plans that have changed. Raises Unavailable."""
         for kind in self._positions:
-            while (message := await next_row(self._to, kind, self._positions[kind])) is not None:
+            while (message := await next_plan(self._to, kind, self._positions[kind])) is not None:
                 self._positions[kind] = message.sequence
                 try:
-                    self._note(row_in(self._to, message))
+                    self._note(plan_in(self._to, message))
                 except Unusable as error:
                     log.warning("job.unreadable", extra={"why": str(error)})
 
-    def _note(self, row: JobRow) -> None:
-        key, now = (row.kind, row.of), asyncio.get_running_loop().time()
-        if row.job is None or not row.plan.unfinished:
+    def _note(self, stored: StoredPlan) -> None:
+        key, now = (stored.kind, stored.owner), asyncio.get_running_loop().time()
+        if stored.job is None or not stored.plan.unfinished:
             self._known.pop(key, None)
         elif (known := self._known.get(key)) is None:
-            self._known[key] = _Known(row, now)
+            self._known[key] = _Known(stored, now)
         else:
-            known.row, known.seen_at = row, now
+            known.stored, known.seen_at = stored, now
 
     def _take_up(self) -> None:
         """Begin what may be begun: one that is held, only if its holder is silent for a lease."""
         now = asyncio.get_running_loop().time()
-        tenants = Counter(of.partition(".")[0] for _, of in self._working)
+        tenants = Counter(owner.partition(".")[0] for _, owner in self._working)
         for key, known in self._known.items():
-            free = not known.row.plan.held or now - known.seen_at > plans.LEASE_S * LEASES_WAITED
+            free = not known.stored.plan.held or now - known.seen_at > plans.LEASE_S * LEASES_WAITED
             if self._halted or key in self._working or not free or now < known.not_before:
                 continue
             if len(self._working) >= JOBS_MAX:
                 return
-            if tenants[known.row.tenant] < TENANT_JOBS_MAX:
-                tenants[known.row.tenant] += 1
+            if tenants[known.stored.tenant] < TENANT_JOBS_MAX:
+                tenants[known.stored.tenant] += 1
                 self._working[key] = asyncio.create_task(self._work(key, known))
 
     async def _work(self, key: tuple[JobKind, str], known: _Known) -> None:
         known.not_before = asyncio.get_running_loop().time() + RETRY_AFTER_S
         why = ""
         try:
-            why = await work_off(self._to, *key, lambda: self._halted, self._turn)
+            why = await work_off(self._to, *key, lambda: self._halted, self._redrives_here)
         except Busy:
-            log.debug("job.taken", extra={"job": known.row.id})
+            log.debug("job.taken", extra={"job": known.stored.id})
         except AngariumError as error:
             why = str(error)
         finally:
@@ -141,5 +141,5 @@ class Jobs:
         if not why:
             known.not_before = 0.0
         elif not self._halted:
-            log.warning("job.waits", extra={"job": known.row.id, "why": why})
+            log.warning("job.waits", extra={"job": known.stored.id, "why": why})
             known.not_before = asyncio.get_running_loop().time() + RETRY_AFTER_S

@@ -57,18 +57,18 @@ class JobDocument(Struct, frozen=True, kw_only=True):
     why: str | None
 
 
-class JobRow(Struct, frozen=True):
-    """A plan as it lies in the bucket: `of` is the receiver or tenant whose key it is."""
+class StoredPlan(Struct, frozen=True):
+    """A plan as it lies in the bucket: `owner` is the receiver or tenant whose key it is."""
 
     kind: JobKind
-    of: str
+    owner: str
     plan: JobPlan
     revision: int
     stored_at: float
 
     @property
     def tenant(self) -> str:
-        return self.of.partition(".")[0]
+        return self.owner.partition(".")[0]
 
     @property
     def job(self) -> Job | None:
@@ -77,7 +77,7 @@ class JobRow(Struct, frozen=True):
     @property
     def id(self) -> str:
         """The name of its job; empty if it is none."""
-        return "" if self.plan.job is None else f"{self.kind}.{self.of}.{self.plan.job.id}"
+        return "" if self.plan.job is None else f"{self.kind}.{self.owner}.{self.plan.job.id}"
 
 
 def place_of(job: str) -> tuple[JobKind, str] | None:
@@ -90,57 +90,61 @@ def place_of(job: str) -> tuple[JobKind, str] | None:
     return (kind, found[2]) if len(parts) == (2 if kind == "replay" else 1) and all(parts) else None
 
 
-def key_of(to: Access, kind: JobKind, of: str) -> str:
+def key_of(to: Access, kind: JobKind, owner: str) -> str:
     """The subject of its plan."""
-    return to.names.replay(of) if kind == "replay" else to.names.redrive_job(of)
+    return to.names.replay(owner) if kind == "replay" else to.names.redrive_job(owner)
 
 
-async def row_of(to: Access, kind: JobKind, of: str) -> JobRow | None:
+async def plan_of(to: Access, kind: JobKind, owner: str) -> StoredPlan | None:
     """The plan of a receiver's replays, or of a tenant's redrives. Raises Unavailable and Unusable."""
-    message = await patiently(to.js.last_message, to.names.actors, key_of(to, kind, of))
-    return None if message is None else row_in(to, message)
+    message = await patiently(to.js.last_message, to.names.actors, key_of(to, kind, owner))
+    return None if message is None else plan_in(to, message)
 
 
-async def next_row(to: Access, kind: JobKind, after: int) -> StoredMessage | None:
+async def next_plan(to: Access, kind: JobKind, after: int) -> StoredMessage | None:
     """The next plan of that kind after a position of the bucket. Raises Unavailable."""
     every = to.names.replay("*") if kind == "replay" else to.names.redrive_job("*")
     return await to.js.next_message(to.names.actors, every, after + 1)
 
 
-def row_in(to: Access, message: StoredMessage) -> JobRow:
+def plan_in(to: Access, message: StoredMessage) -> StoredPlan:
     """The plan in a message. Raises Unusable."""
     where, replays = message.subject, to.names.replay("")
     if where.startswith(replays):
         plan: JobPlan = read_versioned(_replay, message.data, replay.VERSION, where)
-        of = where.removeprefix(replays).replace("=", ".")
-        return JobRow("replay", of, plan, message.sequence, message.stored_at)
+        owner = where.removeprefix(replays).replace("=", ".")
+        return StoredPlan("replay", owner, plan, message.sequence, message.stored_at)
     plan = read_versioned(_redrive, message.data, redrive_job.VERSION, where)
-    of = where.removeprefix(to.names.redrive_job(""))
-    return JobRow("redrive", of, plan, message.sequence, message.stored_at)
+    owner = where.removeprefix(to.names.redrive_job(""))
+    return StoredPlan("redrive", owner, plan, message.sequence, message.stored_at)
 
 
-async def found_row(to: Access, job: str) -> JobRow:
+async def plan_of_job(to: Access, job: str) -> StoredPlan:
     """The plan of a job. Raises `OperationError` if there is none, or it ended long ago."""
     place = place_of(job)
-    row = None if place is None else await row_of(to, *place)
-    over = row is not None and not row.plan.unfinished and SystemTime().wall() - row.stored_at > SHOWN_FOR_S
-    if row is None or row.id != job or over:
+    stored = None if place is None else await plan_of(to, *place)
+    over = (
+        stored is not None
+        and not stored.plan.unfinished
+        and SystemTime().wall() - stored.stored_at > SHOWN_FOR_S
+    )
+    if stored is None or stored.id != job or over:
         raise OperationError("not_found", f"there is no job {job}")
-    return row
+    return stored
 
 
-def document(row: JobRow) -> JobDocument:
+def document(stored: StoredPlan) -> JobDocument:
     """All that is told of a job."""
-    plan, job = row.plan, row.plan.job
+    plan, job = stored.plan, stored.plan.job
     assert job is not None, "only jobs have a document"
     if isinstance(plan, ReplayPlan):
-        looked_at, receiver, mark = job.total - plan.left, _one(row.of), plan.mark
+        looked_at, receiver, mark = job.total - plan.left, _one(stored.owner), plan.mark
     else:
         looked_at, receiver, mark = plan.seen, _one(plan.receivers), ""
     return JobDocument(
-        id=row.id, kind=row.kind, tenant=row.tenant, receiver=receiver, state=_state(row, job),
+        id=stored.id, kind=stored.kind, tenant=stored.tenant, receiver=receiver, state=_state(stored, job),
         began_at=logs.instant(job.began_at),
-        ended_at=None if plan.unfinished else logs.instant(row.stored_at),
+        ended_at=None if plan.unfinished else logs.instant(stored.stored_at),
         looked_at=max(0, looked_at), total=job.total, sent=plan.sent, left=job.left,
         kept_since=None if job.kept_since is None else logs.instant(job.kept_since), purged=job.purged,
         mark=mark or None, why=job.why or None,
@@ -151,11 +155,11 @@ def _one(receivers: str) -> str | None:
     return None if receivers.endswith(".*") else receivers
 
 
-def _state(row: JobRow, job: Job) -> JobState:
+def _state(stored: StoredPlan, job: Job) -> JobState:
     """The state, by the clock of this process: a lock that is not renewed for a lease is a dead one's."""
-    if not row.plan.unfinished:
+    if not stored.plan.unfinished:
         return "failed" if job.failed else "stopped" if job.stop else "done"
     if job.stop:
         return "stopping"
-    moving = row.plan.held and SystemTime().wall() - row.stored_at < LEASE_S * LEASES_WAITED
+    moving = stored.plan.held and SystemTime().wall() - stored.stored_at < LEASE_S * LEASES_WAITED
     return "running" if moving else "waiting"

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from angarium.connecting import Access
 from angarium.operations.failures import OperationError, operation
-from angarium.operations.jobs.plans import JobDocument, document, found_row, key_of
+from angarium.operations.jobs.plans import JobDocument, document, key_of, plan_of_job
 from streams.journal.fence import Appended, append
 
 TRIES_MAX = 20
@@ -15,7 +15,7 @@ TRIES_MAX = 20
 @operation
 async def show(to: Access, job: str) -> JobDocument:
     """Fails as not_found."""
-    return document(await found_row(to, job))
+    return document(await plan_of_job(to, job))
 
 
 @operation
@@ -25,14 +25,14 @@ async def stop(to: Access, job: str) -> JobDocument:
     The plan stays that of its holder, whose next one is refused then: so it learns of it, and sends no more.
     """
     for _ in range(TRIES_MAX):
-        row = await found_row(to, job)
-        found = row.job
+        stored = await plan_of_job(to, job)
+        found = stored.job
         assert found is not None, "it has an id"
-        if not row.plan.unfinished or found.stop:
-            return document(row)
-        plan = replace(row.plan, unfinished=row.plan.held, job=replace(found, stop=True, why=""))
+        if not stored.plan.unfinished or found.stop:
+            return document(stored)
+        plan = replace(stored.plan, unfinished=stored.plan.held, job=replace(found, stop=True, why=""))
         data = msgspec.json.encode(plan)
-        key = key_of(to, row.kind, row.of)
-        if isinstance(await append(to.js, to.names.actors, key, data, expected=row.revision), Appended):
-            return document(await found_row(to, job))
+        key = key_of(to, stored.kind, stored.owner)
+        if isinstance(await append(to.js, to.names.actors, key, data, expected=stored.revision), Appended):
+            return document(await plan_of_job(to, job))
     raise OperationError("conflict", f"{job} changes all the time; try it again")

@@ -33,18 +33,20 @@ T = TypeVar("T")
 P = TypeVar("P", ReplayPlan, RedriveJobPlan)
 
 
-async def work_off(to: Access, kind: JobKind, of: str, halted: Callable[[], bool], turn: asyncio.Lock) -> str:
+async def work_off(
+    to: Access, kind: JobKind, owner: str, halted: Callable[[], bool], redrives_here: asyncio.Lock
+) -> str:
     """Take up a job, and go on until it has ended, or `halted`, or it cannot go on now: returns why.
 
-    `turn` lets the redrives of a process wait for each other. Raises `Busy` if another process has it, and
-    Unavailable if NATS is away for long.
+    `redrives_here` lets the redrives of a process wait for each other. Raises `Busy` if another process has
+    the job, and Unavailable if NATS is away for long.
     """
     run, time = uuid.uuid4().hex, SystemTime()
     if kind == "replay":
-        replays = ReplayLock(to.js, to.names, of, run, time, lease_s=plans.LEASE_S)
-        return await _held(replays, lambda: _replay(to, of, replays, halted))
-    redrives = RedriveJobLock(to.js, to.names, of, run, time, lease_s=plans.LEASE_S)
-    return await _held(redrives, lambda: _redrive(to, redrives, halted, turn))
+        replays = ReplayLock(to.js, to.names, owner, run, time, lease_s=plans.LEASE_S)
+        return await _held(replays, lambda: _replay(to, owner, replays, halted))
+    redrives = RedriveJobLock(to.js, to.names, owner, run, time, lease_s=plans.LEASE_S)
+    return await _held(redrives, lambda: _redrive(to, redrives, halted, redrives_here))
 
 
 async def _held(lock: PlanLock[P], work: Callable[[], Awaitable[str]]) -> str:
@@ -95,37 +97,39 @@ async def _replay(to: Access, receiver: str, lock: ReplayLock, halted: Callable[
 # ---- redrives
 
 
-async def _redrive(to: Access, lock: RedriveJobLock, halted: Callable[[], bool], turn: asyncio.Lock) -> str:
+async def _redrive(
+    to: Access, lock: RedriveJobLock, halted: Callable[[], bool], redrives_here: asyncio.Lock
+) -> str:
     while not halted():
-        await _while_renewed(lock, turn.acquire())
+        await _while_renewed(lock, redrives_here.acquire())
         try:
-            command = await _turn(to, lock, halted)
+            command = await _redrive_lock(to, lock, halted)
             why = HALTED if command is None else await _send_page(to, lock, command)
         finally:
-            turn.release()
+            redrives_here.release()
         if why or not lock.plan.unfinished:
             return why
         await asyncio.sleep(PAGE_PAUSE_S)
     return HALTED
 
 
-async def _turn(to: Access, lock: RedriveJobLock, halted: Callable[[], bool]) -> RedriveLock | None:
+async def _redrive_lock(to: Access, lock: RedriveJobLock, halted: Callable[[], bool]) -> RedriveLock | None:
     """The lock of all redrives, as soon as no other one has it; None if the process is halted."""
     while not halted():
-        turn = RedriveLock(to.js, to.names, uuid.uuid4().hex, SystemTime(), lease_s=plans.LEASE_S)
+        redrive_lock = RedriveLock(to.js, to.names, uuid.uuid4().hex, SystemTime(), lease_s=plans.LEASE_S)
         try:
-            await _while_renewed(lock, turn.acquire())
+            await _while_renewed(lock, redrive_lock.acquire())
         except Busy as error:
             # Where the job itself is another process's by now, this raises Busy, too.
             await _store(lock, why=str(error))
         else:
-            return turn
+            return redrive_lock
     return None
 
 
-async def _send_page(to: Access, lock: RedriveJobLock, turn: RedriveLock) -> str:
+async def _send_page(to: Access, lock: RedriveJobLock, redrive_lock: RedriveLock) -> str:
     """Send the next letters, under the lock of all redrives; returns why not all of them could go."""
-    work, letters, plan = Redrive(to.js, to.names, turn), DeadLetters(to.js, to.names), lock.plan
+    work, letters, plan = Redrive(to.js, to.names, redrive_lock), DeadLetters(to.js, to.names), lock.plan
     await _while_renewed(lock, work.begin())
     there = await _while_renewed(lock, letters.letters(plan.page))
     sent = plan.sent + len(plan.page) - len(there)

@@ -14,7 +14,7 @@ from angarium.operations import replay as commands
 from angarium.operations.failures import NotDone
 from angarium.operations.jobs import plans, work
 from angarium.operations.jobs.begin import Begun, begin_redrive, begin_replay
-from angarium.operations.jobs.plans import JobDocument, row_of
+from angarium.operations.jobs.plans import JobDocument, plan_of
 from angarium.operations.jobs.steer import show, stop
 from angarium.operations.jobs.work import work_off
 from angarium.operations.replay import ReplayRange
@@ -111,9 +111,9 @@ async def test_a_job_is_accepted_worked_off_and_shown(js: JetStream, names: Name
     assert (done.began_at, done.why, done.purged, done.left) == (job.began_at, None, False, {})
     assert done.ended_at is not None
     assert await again(js, names, "a") == [0, 1, 2, 3, 4]
-    before = await row_of(to, "replay", ONE)
+    before = await plan_of(to, "replay", ONE)
     assert await go_on(to) == ""
-    assert await row_of(to, "replay", ONE) == before  # What has ended is not touched.
+    assert await plan_of(to, "replay", ONE) == before  # What has ended is not touched.
 
 
 async def test_the_same_key_is_the_same_job_and_another_one_waits_for_its_end(
@@ -439,7 +439,7 @@ async def test_a_job_whose_turn_another_command_has_waits_and_keeps_its_lock(
 
 
 async def _is_held(to: Access) -> bool:
-    row = await row_of(to, "redrive", "acme")
+    row = await plan_of(to, "redrive", "acme")
     return row is not None and row.plan.held
 
 
