@@ -299,6 +299,20 @@ class RowBatch(Struct):
         receiver.failing_since, receiver.failures = None, 0
 
 
+def receiver_of(row: Any) -> ReceiverRow:
+    """The receiver in a row of its table, as every store selects it."""
+    return ReceiverRow(
+        row[1], row[0], row[2], failing_since=row[3], failures=row[4], disabled=row[5], paused=bool(row[6]),
+        last_at=row[7], last_status=row[8], last_error=row[9], facts_since=row[10], bytes_since=row[11],
+        base_bytes=row[12], based_at=row[13], last_position=row[14],
+    )  # fmt: skip
+
+
+def base_row(base: BaseRow) -> tuple[Any, ...]:
+    """The values of a base, in the order of the columns of its table."""
+    return (base.receiver, base.position, base.at, base.origin, base.state)
+
+
 def milliseconds(at: float) -> int:
     return round(at * 1000)
 

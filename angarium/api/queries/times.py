@@ -32,3 +32,8 @@ def moment(name: str, text: str | None) -> datetime | None:
 def milliseconds(at: datetime) -> int:
     """A time as the ledger stores it, not before 1970."""
     return max(0, round(at.timestamp() * 1000))
+
+
+def seconds(at: datetime) -> float:
+    """A time in seconds since the epoch, not before 1970; without a zone it is in UTC."""
+    return max(0.0, (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp())

@@ -5,7 +5,7 @@ A request sends a thousand letters at most, while its client waits. More than th
 """
 
 import base64
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated, Any
 
 import msgspec
@@ -30,7 +30,8 @@ from angarium.api.openapi.dead_letters import (
     RedriveResult,
 )
 from angarium.api.problems import Fault, answered, invalid
-from angarium.api.queries.times import Moment, moment
+from angarium.api.queries.cursors import Limit
+from angarium.api.queries.times import Moment, moment, seconds
 from angarium.api.requests.bodies import decoded, json_body
 from angarium.api.requests.headers import headers_by_name
 from angarium.api.routes.jobs import accepted
@@ -46,7 +47,6 @@ from angarium.operations.jobs.plans import JobDocument
 from streams.dead_letters.letters import Letter, Selection
 from streams.dead_letters.malformed import MALFORMED_RECEIVER
 
-PAGE_MAX = 200
 PATH = "/v1/tenants/{tenant:str}/dead-letters"
 
 Number = Annotated[int, PathParameter(ge=1, le=NUMBER_MAX)]
@@ -60,7 +60,7 @@ async def list_dead_letters(
     reason: Annotated[Reason | None, QueryParameter()] = None,
     since: Moment = None,
     until: Moment = None,
-    limit: Annotated[int, QueryParameter(ge=1, le=PAGE_MAX)] = 50,
+    limit: Limit = 50,
     cursor: Annotated[int | None, QueryParameter(ge=1, le=NUMBER_MAX)] = None,
 ) -> DeadLetterPage:
     """List dead letters, the newest first."""
@@ -148,16 +148,9 @@ def _selection(
     return Selection(
         receivers=f"{tenant}.{receiver or '*'}",
         reasons=frozenset(reasons),
-        since=_at(since),
-        until=_at(until),
+        since=None if since is None else seconds(since),
+        until=None if until is None else seconds(until),
     )
-
-
-def _at(moment: datetime | None) -> float | None:
-    """Seconds since the epoch; a time without a zone is in UTC."""
-    if moment is None:
-        return None
-    return max(0.0, (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp())
 
 
 def _cursor(position: int | None) -> str | None:

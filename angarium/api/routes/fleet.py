@@ -22,14 +22,13 @@ from angarium.api.openapi.fleet import (
     TokenRequest,
 )
 from angarium.api.problems import answered
+from angarium.api.queries.cursors import Limit
 from angarium.api.requests.bodies import decoded, json_body
 from angarium.operations import fleet
 from angarium.operations.fleet import SeenNodes
 from angarium.operations.tokens.create import NewToken, create
 from angarium.operations.tokens.listing import all_tokens
 from angarium.operations.tokens.revoke import revoke
-
-PAGE_MAX = 200
 
 
 @get("/v1/nodes", opt=needs("operate"), **LIST_NODES)
@@ -61,7 +60,7 @@ async def list_shards(access: InjectedAccess) -> Shards:
 @get("/v1/tokens", opt=needs("operate"), **LIST_TOKENS)
 async def list_tokens(
     access: InjectedAccess,
-    limit: Annotated[int, QueryParameter(ge=1, le=PAGE_MAX)] = 50,
+    limit: Limit = 50,
     cursor: Annotated[str, QueryParameter(max_length=12)] = "",
 ) -> TokenPage:
     """List the tokens, by their ids."""

@@ -1,6 +1,5 @@
 """Replays, and jobs: the work that goes on after the request that began it."""
 
-from datetime import datetime
 from typing import Any
 
 from litestar import Request, Response, delete, get, post
@@ -11,6 +10,7 @@ from angarium.api.api_state import ApiState, InjectedAccess, InjectedApi
 from angarium.api.gate import caller, needs
 from angarium.api.openapi.background.jobs import GET_JOB, REPLAY_EVENTS, STOP_JOB, ReplayRequest
 from angarium.api.problems import Fault, Refusal, answered, hidden, invalid
+from angarium.api.queries.times import seconds
 from angarium.api.requests.bodies import decoded, json_body
 from angarium.api.requests.headers import headers_by_name
 from angarium.api.routes.publishing import idempotency_key
@@ -31,8 +31,8 @@ async def replay_events(
     """Send a receiver again what it was sent."""
     given = decoded(await json_body(request, api), ReplayRequest)
     receiver, per_second = f"{tenant}.{name}", _per_second(given.rate)
-    until = None if given.until is None else _at(given.until)
-    wanted = ReplayRange(since=_at(given.since), until=until, types=given.types)
+    until = None if given.until is None else seconds(given.until)
+    wanted = ReplayRange(since=seconds(given.since), until=until, types=given.types)
     with api.control_limits.admit(tenant):
         if given.dry_run:
             return Response(answered(await preview(api.access, receiver, wanted)), status_code=200)
@@ -85,7 +85,3 @@ def _per_second(rate: str) -> float:
         return quantities.rate(rate).per_second
     except quantities.BadQuantity as error:
         raise invalid(Fault(pointer="/rate", detail=str(error))) from None
-
-
-def _at(moment: datetime) -> float:
-    return max(0.0, moment.timestamp())

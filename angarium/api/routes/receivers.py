@@ -21,6 +21,7 @@ from angarium.api.openapi.receivers import (
     StoredReceiver,
 )
 from angarium.api.problems import Refusal, answered
+from angarium.api.queries.cursors import Limit
 from angarium.api.requests import conditions
 from angarium.api.requests.bodies import decoded, json_body
 from angarium.api.requests.conditions import Condition, condition, is_known, met, tag
@@ -34,7 +35,6 @@ from angarium.operations.receivers.put import NewConfiguration, put_configuratio
 from angarium.operations.receivers.remove import remove_receiver
 from angarium.operations.receivers.rotate import Rotated, rotate_secret
 
-PAGE_MAX = 200
 PATH = "/v1/tenants/{tenant:str}/receivers/{name:str}"
 NOT_KEPT = {"cache-control": "no-store"}
 """Headers of answers that no cache may store."""
@@ -46,7 +46,7 @@ Asked = Request[Any, Any, Any]
 async def list_receivers(
     tenant: FromPath[str],
     api: InjectedApi,
-    limit: Annotated[int, QueryParameter(ge=1, le=PAGE_MAX)] = 50,
+    limit: Limit = 50,
     cursor: Annotated[str, QueryParameter(max_length=64)] = "",
     health: Annotated[bool, QueryParameter(description="Tell how each of them does, too.")] = False,
 ) -> ReceiverPage:

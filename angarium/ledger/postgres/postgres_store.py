@@ -14,7 +14,15 @@ from operator import itemgetter
 from typing import Any
 
 from angarium.ledger import schema
-from angarium.ledger.batch import BaseRow, EndedRow, HeldShare, ReceiverRow, RowBatch
+from angarium.ledger.batch import (
+    BaseRow,
+    EndedRow,
+    HeldShare,
+    ReceiverRow,
+    RowBatch,
+    base_row,
+    receiver_of,
+)
 from angarium.ledger.locating import Database
 from angarium.ledger.postgres import periods, statements
 from angarium.ledger.postgres.erasing import erase_answers, overwrite
@@ -114,7 +122,7 @@ class PostgresStore:
         if missing:
             await self._session.each(statements.NEW_RECEIVERS, [(each, names[each]) for each in missing])
             rows += await self._session.rows(statements.RECEIVERS, missing)
-        found = {row[0]: _receiver(row) for row in rows}
+        found = {row[0]: receiver_of(row) for row in rows}
         by_id = {each.id: each for each in found.values()}
         for receiver, sequence, block, position in await self._session.rows(statements.OPEN, list(by_id)):
             by_id[receiver].open[sequence] = (block, position)
@@ -156,7 +164,7 @@ class PostgresStore:
                 await session.execute(statements.BLOCK, batch.block, *span)
             await session.copy("changes", batch.changes)
             await session.copy("claims", batch.claims)
-            await session.each(statements.STATE, map(_base_row, batch.bases))
+            await session.each(statements.STATE, map(base_row, batch.bases))
             for gap in batch.gaps:
                 row = (gap.first, gap.last, gap.since, gap.until, gap.share)
                 await session.execute("INSERT INTO gaps VALUES (?, ?, ?, ?, ?)", *row)
@@ -171,7 +179,7 @@ class PostgresStore:
 
     async def add_base(self, base: BaseRow) -> None:
         async with self._session.transaction():
-            await self._session.each(statements.STATE, [_base_row(base)])
+            await self._session.each(statements.STATE, [base_row(base)])
             await self._session.execute(
                 statements.BASED, len(base.state), base.at, base.receiver, base.position
             )
@@ -291,23 +299,11 @@ def _clean(rows: Any, columns: tuple[int, ...]) -> list[Any]:
     return found
 
 
-def _receiver(row: Any) -> ReceiverRow:
-    return ReceiverRow(
-        row[1], row[0], row[2], failing_since=row[3], failures=row[4], disabled=row[5], paused=bool(row[6]),
-        last_at=row[7], last_status=row[8], last_error=row[9], facts_since=row[10], bytes_since=row[11],
-        base_bytes=row[12], based_at=row[13], last_position=row[14],
-    )  # fmt: skip
-
-
 def _ended_row(each: EndedRow) -> tuple[Any, ...]:
     return (
         each.block, each.position, each.receiver, each.sequence, each.attempts, each.first_at, each.ended_at,
         each.ending, each.reason,
     )  # fmt: skip
-
-
-def _base_row(base: BaseRow) -> tuple[Any, ...]:
-    return (base.receiver, base.position, base.at, base.origin, base.state)
 
 
 def _touched_row(each: ReceiverRow) -> tuple[Any, ...]:

@@ -12,7 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from angarium.ledger import schema
-from angarium.ledger.batch import BaseRow, EndedRow, HeldShare, ReceiverRow, RowBatch
+from angarium.ledger.batch import (
+    BaseRow,
+    EndedRow,
+    HeldShare,
+    ReceiverRow,
+    RowBatch,
+    base_row,
+    receiver_of,
+)
 from angarium.ledger.sqlite.driver import aiosqlite
 from angarium.ledger.sqlite.erasing import erase_answers, overwrite
 from angarium.ledger.sqlite.tables import TABLES, UPGRADES, VERSION
@@ -150,7 +158,7 @@ class SqliteStore:
         for start in range(0, len(wanted), NAMES_PER_QUERY_MAX):
             some = wanted[start : start + NAMES_PER_QUERY_MAX]
             query = _RECEIVERS.format(names=",".join("?" * len(some)))
-            read = {row[0]: _receiver(row) for row in await self._rows(query, *some)}
+            read = {row[0]: receiver_of(row) for row in await self._rows(query, *some)}
             by_id = {each.id: each for each in read.values()}
             query = _OPEN.format(ids=",".join("?" * len(by_id)))
             for receiver, sequence, block, position in await self._rows(query, *by_id):
@@ -192,7 +200,7 @@ class SqliteStore:
                 await self._db.execute(_BLOCK, (batch.block, *span))
             await self._many("INSERT INTO changes VALUES (?,?,?,?,?,?)", batch.changes)
             await self._many("INSERT INTO claims VALUES (?,?,?,?,?,?)", batch.claims)
-            await self._many("INSERT OR REPLACE INTO states VALUES (?,?,?,?,?)", map(_base_row, batch.bases))
+            await self._many("INSERT OR REPLACE INTO states VALUES (?,?,?,?,?)", map(base_row, batch.bases))
             for gap in batch.gaps:
                 row = (gap.first, gap.last, gap.since, gap.until, gap.share)
                 await self._db.execute("INSERT INTO gaps VALUES (?,?,?,?,?)", row)
@@ -213,7 +221,7 @@ class SqliteStore:
 
     async def add_base(self, base: BaseRow) -> None:
         async with self._transaction():
-            await self._db.execute("INSERT OR REPLACE INTO states VALUES (?,?,?,?,?)", _base_row(base))
+            await self._db.execute("INSERT OR REPLACE INTO states VALUES (?,?,?,?,?)", base_row(base))
             await self._db.execute(_BASED, (len(base.state), base.at, base.receiver, base.position))
 
     async def configured(
@@ -362,23 +370,11 @@ async def last_base(db: aiosqlite.Connection, receiver: int, position: int) -> B
     return BaseRow(*rows[0]) if rows else None
 
 
-def _receiver(row: Any) -> ReceiverRow:
-    return ReceiverRow(
-        row[1], row[0], row[2], failing_since=row[3], failures=row[4], disabled=row[5], paused=bool(row[6]),
-        last_at=row[7], last_status=row[8], last_error=row[9], facts_since=row[10], bytes_since=row[11],
-        base_bytes=row[12], based_at=row[13], last_position=row[14],
-    )  # fmt: skip
-
-
 def _ended_row(each: EndedRow) -> tuple[Any, ...]:
     return (
         each.attempts, each.first_at, each.ended_at, each.ending, each.reason, each.block, each.position,
         each.receiver, each.sequence,
     )  # fmt: skip
-
-
-def _base_row(base: BaseRow) -> tuple[Any, ...]:
-    return (base.receiver, base.position, base.at, base.origin, base.state)
 
 
 def _touched_row(each: ReceiverRow) -> tuple[Any, ...]:
