@@ -6,11 +6,11 @@ from typing import Any
 import click
 from msgspec import to_builtins
 
+from actors.policy import members_of
 from angarium import quantities
 from angarium.cli.receiver_options import MEMBERS, parameter
 from angarium.operations.receivers.proposal import PutResult
 from angarium.operations.receivers.put import NewConfiguration
-from angarium.operations.receivers.stored import members_of
 
 
 def draft(text: bytes | None, given: dict[str, Any]) -> NewConfiguration:

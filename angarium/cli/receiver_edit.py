@@ -93,10 +93,10 @@ def _without_head(text: str) -> str:
 def _stored(settings: Settings, name: str, text: str, revision: int) -> "PutResult | NotDone":
     """Store the text; a failure is returned, not raised, since the text would be lost with it."""
     from actors.errors import AngariumError
+    from actors.policy import members_of
     from angarium.connecting import accessed
     from angarium.operations.failures import not_done
     from angarium.operations.receivers.put import NewConfiguration, put_configuration
-    from angarium.operations.receivers.stored import members_of
 
     try:
         members = members_of(text.encode())

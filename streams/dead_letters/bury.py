@@ -163,7 +163,7 @@ async def store(
     said = {name: str(value) for name, value in ours.items() if value is not None}
     answer: Answer = Unanswered("")
     for limit in (LETTER_HEADERS_BYTES_MAX, FEW_HEADERS_BYTES_MAX):
-        kept = passed_on(message.headers, limit - _size(said)) if message else {}
+        kept = _passed_on(message.headers, limit - _size(said)) if message else {}
         body = message.data if message else b""
         answer = await js.publish(names.dead(filed_under(receiver)), body, kept | said)
         if not (isinstance(answer, Refused) and answer.code == MESSAGE_TOO_LARGE):
@@ -208,7 +208,7 @@ def _ours(
     }
 
 
-def passed_on(headers: dict[str, str], room: int) -> dict[str, str]:
+def _passed_on(headers: dict[str, str], room: int) -> dict[str, str]:
     """The headers that may be passed on to another stream, as many as fit into `room` bytes.
 
     The server's own (`Nats-Expected-…`, `Nats-TTL`, `Nats-Rollup`, …) would take effect again there; a name

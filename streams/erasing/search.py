@@ -72,12 +72,12 @@ async def answers(js: JetStream, names: Names, tenant: str, event: str) -> dict[
         for each in messages:
             if named in each.data:
                 flush = decode_flush(each.data, f"message {each.sequence} of {names.journal}")
-                if has_answer(flush, tenant, event):
+                if _has_answer(flush, tenant, event):
                     found[each.sequence] = int(each.subject.rpartition(".")[2])
     return found
 
 
-def has_answer(flush: Flush, tenant: str, event: str) -> bool:
+def _has_answer(flush: Flush, tenant: str, event: str) -> bool:
     """True if a fact of the flush has an answer to the event."""
     return any(
         isinstance(fact, f.AttemptFailed)

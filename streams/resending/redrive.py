@@ -57,14 +57,14 @@ def message_id(letter: Letter, nonce: str) -> str:
     return f"{known}:{nonce}" if nonce else known
 
 
-def headers_again(letter: Letter, nonce: str) -> dict[str, str]:
+def _headers_again(letter: Letter, nonce: str) -> dict[str, str]:
     """The headers under which it is sent again."""
     return copied_headers(letter.headers, mark(letter), message_id(letter, nonce))
 
 
-def is_copy(message: StoredMessage, letter: Letter, nonce: str) -> bool:
+def _is_copy(message: StoredMessage, letter: Letter, nonce: str) -> bool:
     """True if a message of the deliveries is the letter, sent again."""
-    ours = headers_again(letter, nonce)
+    ours = _headers_again(letter, nonce)
     named = (EVENT_ID, EVENT_AGAIN, MESSAGE_ID)
     return (
         message.subject.endswith(f".{letter.receiver}")
@@ -188,7 +188,7 @@ class Redrive:
 
     async def _publish(self, letter: Letter) -> Answer:
         subject = self._names.publish_to(letter.receiver)
-        headers = headers_again(letter, self._lock.plan.nonce)
+        headers = _headers_again(letter, self._lock.plan.nonce)
         return await self._lock.publish(subject, letter.body, headers)
 
     async def _look(self, letter: Letter, position: int, sent: set[int]) -> None:
@@ -197,7 +197,7 @@ class Redrive:
         if message is None:
             self._unsure.add(letter.position)
             self._leave(letter, UNSURE)
-        elif is_copy(message, letter, self._lock.plan.nonce):
+        elif _is_copy(message, letter, self._lock.plan.nonce):
             sent.add(letter.position)
         else:
             self._leave(letter, TAKEN)
@@ -222,7 +222,7 @@ class Redrive:
         async for page in pages_between(self._js, self._names, subject, after, end):
             for each in page:
                 same = by_id.get(each.headers.get(MESSAGE_ID, ""), ())
-                found |= {letter.position for letter in same if is_copy(each, letter, nonce)}
+                found |= {letter.position for letter in same if _is_copy(each, letter, nonce)}
             if len(found) == len(lane):
                 break
         return found

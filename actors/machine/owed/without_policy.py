@@ -60,13 +60,11 @@ def _step_while_invalid(state: State, view: View, now: float) -> s.Step:
     if stored_at is None:
         return _REST
     expires_at = stored_at + AGE_MAX_S
-    if now < expires_at:
-        return (
-            s.Park(Rule.UNCONFIGURED)
-            if view.holding or head
-            else s.WaitUntil(stored_at + AGE_MAX_S, Rule.UNCONFIGURED)
-        )
-    return _give_up_oldest(state, view, "expired")
+    if now >= expires_at:
+        return _give_up_oldest(state, view, "expired")
+    if view.holding or head:
+        return s.Park(Rule.UNCONFIGURED)
+    return s.WaitUntil(expires_at, Rule.UNCONFIGURED)
 
 
 def _give_up_oldest(state: State, view: View, reason: str) -> s.Step:

@@ -52,11 +52,11 @@ def is_known(headers: Headers, revision: int) -> bool:
 def met(outcome: T | NotDone, asked: Condition) -> T:
     """The result of a change. Raises `Refusal`, 412 if the condition does not hold."""
     if isinstance(outcome, NotDone) and outcome.kind == "conflict" and asked.given:
-        raise unmet(outcome.text)
+        raise _unmet(outcome.text)
     return answered(outcome)
 
 
-def unmet(detail: str) -> Refusal:
+def _unmet(detail: str) -> Refusal:
     """The answer if the condition does not hold."""
     return Refusal(412, "precondition-failed", detail)
 

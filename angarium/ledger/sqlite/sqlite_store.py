@@ -176,7 +176,7 @@ class SqliteStore:
         self, receiver: int, up_to: int | None = None
     ) -> tuple[BaseRow | None, list[tuple[int, int, str]]]:
         last = schema.END_OF_TIME if up_to is None else up_to
-        base = await last_base(self._db, receiver, last)
+        base = await _last_base(self._db, receiver, last)
         after = base.position if base else 0
         return base, await self._rows(_FACTS, receiver, after, last)
 
@@ -360,7 +360,7 @@ def ledger_errors(path: Path) -> Iterator[None]:
         raise LedgerError(f"the ledger {path} cannot be used ({error}): {remedy}") from error
 
 
-async def last_base(db: aiosqlite.Connection, receiver: int, position: int) -> BaseRow | None:
+async def _last_base(db: aiosqlite.Connection, receiver: int, position: int) -> BaseRow | None:
     """The last base state of a receiver that is no later than a position."""
     rows = list(await db.execute_fetchall(
         "SELECT receiver, position, at, origin, state FROM states WHERE receiver = ? AND position <= ? "

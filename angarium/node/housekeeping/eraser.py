@@ -39,6 +39,19 @@ class Waits(AngariumError):
     """Something that has to happen first; it is tried again."""
 
 
+class _Work:
+    """One request under way. `all_told`: each owner has dropped what its memory may hold."""
+
+    def __init__(self, erasure: Erasure) -> None:
+        self.erasure = replace(erasure, waits_for="")
+        self.all_told = False
+
+    def count(self, **more: int) -> None:
+        """Add to what was erased."""
+        totals = {name: getattr(self.erasure, name) + count for name, count in more.items()}
+        self.erasure = replace(self.erasure, **totals)
+
+
 class Eraser:
     """Erases for the installation as long as `owns_shard_0` says that it is this node's turn."""
 
@@ -82,14 +95,14 @@ class Eraser:
         if done.done_at is not None:
             log.info("event.erased", extra={"tenant": done.tenant, "event_id": done.event, "by": done.by})
 
-    async def _round(self, work: "_Work") -> bool:
+    async def _round(self, work: _Work) -> bool:
         """Erase what is found; False if there was nothing. Raises Waits, and what NATS raises."""
         found = await self._erase_events(work)
         found += await self._end_deliveries(work)
         found += await self._erase_dead_letters(work)
         return bool(found + await self._erase_answers(work))
 
-    async def _erase_events(self, work: "_Work") -> int:
+    async def _erase_events(self, work: _Work) -> int:
         tenant, event = work.erasure.tenant, work.erasure.event
         found = await search.events(self._js, self._names, tenant, event)
         for message in found:
@@ -103,7 +116,7 @@ class Eraser:
             work.count(events=1)
         return len(found)
 
-    async def _end_deliveries(self, work: "_Work") -> int:
+    async def _end_deliveries(self, work: _Work) -> int:
         found = await search.deliveries(self._js, self._names, work.erasure.tenant, work.erasure.event)
         if not work.all_told:
             # Their memory may hold an answer that repeats the body, and their shards have to go on.
@@ -115,9 +128,7 @@ class Eraser:
             await self._tell(work, receiver, positions, asyncio.Semaphore(1))
         return len(found)
 
-    async def _tell(
-        self, work: "_Work", receiver: str, positions: list[int], turn: asyncio.Semaphore
-    ) -> None:
+    async def _tell(self, work: _Work, receiver: str, positions: list[int], turn: asyncio.Semaphore) -> None:
         """Let the owner end these deliveries; deletes them itself if the owner knows no such receiver."""
         tenant, _, name = receiver.partition(".")
         subject = self._names.control("erase", tenant, name)
@@ -138,14 +149,14 @@ class Eraser:
             await self._js.delete(self._names.deliveries, position)
             work.count(deliveries=1)
 
-    async def _erase_dead_letters(self, work: "_Work") -> int:
+    async def _erase_dead_letters(self, work: _Work) -> int:
         found = await search.dead_letters(self._js, self._names, work.erasure.tenant, work.erasure.event)
         for position in found:
             await self._js.delete(self._names.dead_letters, position)
             work.count(dead_letters=1)
         return len(found)
 
-    async def _erase_answers(self, work: "_Work") -> int:
+    async def _erase_answers(self, work: _Work) -> int:
         """Erase each flush that no recovery reads any more, and that is not its shard's last message."""
         js, names = self._js, self._names
         found = await search.answers(js, names, work.erasure.tenant, work.erasure.event)
@@ -160,16 +171,3 @@ class Eraser:
             await js.delete(names.journal, position)
             work.count(flushes=1)
         return len(found)
-
-
-class _Work:
-    """One request under way. `all_told`: each owner has dropped what its memory may hold."""
-
-    def __init__(self, erasure: Erasure) -> None:
-        self.erasure = replace(erasure, waits_for="")
-        self.all_told = False
-
-    def count(self, **more: int) -> None:
-        """Add to what was erased."""
-        totals = {name: getattr(self.erasure, name) + count for name, count in more.items()}
-        self.erasure = replace(self.erasure, **totals)

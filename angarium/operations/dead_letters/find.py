@@ -11,7 +11,7 @@ from streams.dead_letters.letters import DeadLetters, Letter
 async def find(to: Access, position: int, *, tenant: str | None = None) -> Letter:
     """The letter at that position; with `tenant`, only if it is that tenant's. Fails as not_found."""
     letter = await DeadLetters(to.js, to.names).letter(position)
-    if letter is None or tenant not in (None, tenant_of(letter)):
+    if letter is None or tenant not in (None, _tenant_of(letter)):
         raise OperationError(
             "not_found", f"there is no letter {position}", remedy="; angarium dead list shows all"
         )
@@ -22,9 +22,9 @@ async def find(to: Access, position: int, *, tenant: str | None = None) -> Lette
 async def owned(to: Access, positions: Sequence[int], tenant: str) -> tuple[int, ...]:
     """The positions of those letters that exist and belong to the tenant, in their order."""
     letters = await DeadLetters(to.js, to.names).letters(positions)
-    return tuple(each.position for each in letters if tenant_of(each) == tenant)
+    return tuple(each.position for each in letters if _tenant_of(each) == tenant)
 
 
-def tenant_of(letter: Letter) -> str:
+def _tenant_of(letter: Letter) -> str:
     """The tenant of the letter's receiver."""
     return letter.receiver.partition(".")[0]

@@ -6,10 +6,10 @@ from msgspec import Struct
 
 from actors.errors import InvalidPolicy
 from actors.ids import check_tenant
+from actors.policy import members_of
 from angarium.connecting import Access
 from angarium.operations.failures import operation
 from angarium.operations.receivers.masks import masked
-from angarium.operations.receivers.stored import members_of
 from streams.stores.receivers import Receivers
 
 

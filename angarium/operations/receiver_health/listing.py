@@ -14,14 +14,13 @@ from msgspec import Struct
 from actors.errors import AngariumError, InvalidPolicy
 from actors.ids import check_tenant
 from actors.machine.state import State
-from actors.policy import Policy, parse, rate_members
+from actors.policy import Policy, members_of, parse, rate_members
 from actors.status import Phase, held_back
 from angarium import logs, quantities
 from angarium.connecting import Access
 from angarium.delivery.exchange.target import InvalidTarget, parse_target
 from angarium.operations.failures import operation
 from angarium.operations.receiver_health.pace import BacklogPace, Counts, Limit, Recently, pace
-from angarium.operations.receivers.stored import members_of
 from streams.fleet.receivers_seen import (
     ReceiverSnapshot,
     Waiting,

@@ -9,11 +9,11 @@ from msgspec import Struct
 
 from actors.errors import InvalidPolicy
 from actors.ids import check_tenant, split_receiver
-from actors.policy import parse
+from actors.policy import members_of, parse
 from angarium.connecting import Access
 from angarium.operations.failures import operation
 from angarium.operations.receivers.masks import masked
-from angarium.operations.receivers.stored import members_of, not_found
+from angarium.operations.receivers.stored import not_found
 from streams.stores.receivers import Configuration, Receivers
 
 

@@ -6,12 +6,12 @@ import msgspec
 
 from actors.errors import InvalidPolicy
 from actors.ids import split_receiver
-from actors.policy import Policy, rate_members
+from actors.policy import Policy, members_of, rate_members
 from angarium.connecting import Access
 from angarium.operations.failures import operation
 from angarium.operations.receivers.masks import unmasked
 from angarium.operations.receivers.proposal import PutResult, check_revision, propose, store
-from angarium.operations.receivers.stored import members_of, not_found
+from angarium.operations.receivers.stored import not_found
 from streams.stores.receivers import Receivers
 
 _KNOWN = frozenset(each.encode_name for each in msgspec.structs.fields(Policy))

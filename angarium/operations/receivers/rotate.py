@@ -11,11 +11,12 @@ from datetime import UTC, datetime
 from msgspec import Struct
 
 from actors.ids import split_receiver
+from actors.policy import members_of
 from angarium.connecting import Access
 from angarium.operations.failures import OperationError, operation
 from angarium.operations.receivers.changes import secrets_of
 from angarium.operations.receivers.proposal import check_revision, made_secret, propose, store
-from angarium.operations.receivers.stored import members_of, not_found
+from angarium.operations.receivers.stored import not_found
 from streams.stores.receivers import Receivers
 
 OVERLAP_MAX_S = 90 * 86_400.0

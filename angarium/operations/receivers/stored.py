@@ -2,13 +2,11 @@
 
 from typing import Any
 
-from actors import policy
 from actors.errors import InvalidPolicy
+from actors.policy import members_of
 from angarium.operations.failures import OperationError
 from streams.nats import answers
 from streams.nats.codes import WRONG_LAST_SEQUENCE
-
-members_of = policy.members_of
 
 
 def readable_members(raw: bytes) -> dict[str, Any]:

@@ -94,7 +94,7 @@ async def audit(
     starts = await of.questions.starts(number, since, until, attempts_max + 1)
     if len(starts) > attempts_max:
         raise _too_much(receiver, f"more than {attempts_max} attempts", starts[-2])
-    limits = limits_of(await of.questions.changes(number), since, until, starts)
+    limits = _limits_of(await of.questions.changes(number), since, until, starts)
     comparisons = len(lengths(limits)) * len(limits)
     if len(starts) * comparisons > COMPARISONS_PER_ATTEMPT * attempts_max:
         last = starts[COMPARISONS_PER_ATTEMPT * attempts_max // comparisons]
@@ -134,7 +134,7 @@ def document(found: Audit) -> AuditDocument:
     )  # fmt: skip
 
 
-def limits_of(changes: list[RecordedChange], since: int, until: int, starts: list[int]) -> list[LimitPeriod]:
+def _limits_of(changes: list[RecordedChange], since: int, until: int, starts: list[int]) -> list[LimitPeriod]:
     """The limits in force between two times, by the facts that set them.
 
     A limit that was set before the first attempt counts from the beginning, since nothing happened before it.
