@@ -24,7 +24,7 @@ RATE = "100/second"
     "--type", "types", multiple=True, metavar="PATTERN", help="Only of these types: order.>, … (repeatable)."
 )
 @click.option(
-    "--rate", default=RATE, show_default=True, help="How many go out at most: 10/second, 300/minute."
+    "--rate", help=f"How many go out at most: 300/minute, … [default: {RATE}; with --resume, that of before]"
 )
 @click.option("--dry-run", is_flag=True, help="Show what would be sent, and send nothing.")
 @click.option("--resume", is_flag=True, help="Go on with a replay that was cut off or has stopped.")
@@ -32,7 +32,7 @@ RATE = "100/second"
 @click.option("--json", "as_json", is_flag=True, help="What was done, in JSON.")
 @options.takes(*options.CONNECTION)
 def replay(
-    receiver: str, since: str | None, until: str | None, types: tuple[str, ...], rate: str,
+    receiver: str, since: str | None, until: str | None, types: tuple[str, ...], rate: str | None,
     dry_run: bool, resume: bool, abandon: bool, as_json: bool, **given: Any,
 ) -> None:  # fmt: skip
     """Send a receiver the events of a period again, as far as the deliveries stream still has them.
@@ -48,8 +48,8 @@ def replay(
 
     ways = sum(map(bool, (since is not None, resume, abandon)))
     if ways != 1 or ((resume or abandon) and (until is not None or types or dry_run)):
-        raise click.UsageError("say --since, with what else is wanted; or --resume; or --abandon")
-    now, per_second = time.time(), quantities.rate(rate).per_second
+        raise click.UsageError("give --since, --resume or --abandon")
+    now, per_second = time.time(), None if rate is None else quantities.rate(rate).per_second
     settings = options.settings_of(given)
     if abandon:
         _abandon(settings, receiver, as_json=as_json)
@@ -75,16 +75,16 @@ def _abandon(settings: Settings, receiver: str, *, as_json: bool) -> None:
 
 
 def _preview(
-    settings: Settings, receiver: str, wanted: "ReplayRange", per_second: float, *, as_json: bool
+    settings: Settings, receiver: str, wanted: "ReplayRange", per_second: float | None, *, as_json: bool
 ) -> None:
     from angarium import quantities
-    from angarium.operations.replay import preview
+    from angarium.operations.replay import PER_SECOND_DEFAULT, preview
 
     found = perform(settings, lambda to: preview(to, receiver, wanted))
     if as_json:
         output.say_json(found)
         return
-    lasts = quantities.age_text(found.events / per_second)
+    lasts = quantities.age_text(found.events / (per_second or PER_SECOND_DEFAULT))
     output.say(f"would send {_counted(found.events)} ({quantities.bytes_text(found.bytes)}), in {lasts}")
     if found.oldest_at is not None:
         output.say(f"published {found.oldest_at} to {found.newest_at}")
@@ -94,7 +94,7 @@ def _preview(
 
 
 def _replay(
-    settings: Settings, receiver: str, wanted: "ReplayRange | None", per_second: float, *, as_json: bool
+    settings: Settings, receiver: str, wanted: "ReplayRange | None", rate: float | None, *, as_json: bool
 ) -> None:
     from angarium.logs import instant
     from angarium.operations.replay import replay
@@ -104,7 +104,7 @@ def _replay(
         output.note(f"a replay of {began} did not end in order; waiting {wait_s:.0f} s, until it is over")
 
     done = perform(
-        settings, lambda to: replay(to, receiver, wanted, per_second, progress=progress, waiting=waiting)
+        settings, lambda to: replay(to, receiver, wanted, rate, progress=progress, waiting=waiting)
     )
     if as_json:
         output.say_json(done)

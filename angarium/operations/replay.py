@@ -29,6 +29,8 @@ from streams.stores.receivers import Receivers
 
 TYPES_TOLD = 20
 OTHERS = "(others)"
+PER_SECOND_DEFAULT = 100.0
+"""Copies a second of a replay that was given no rate."""
 
 
 class ReplayRange(Struct, frozen=True, kw_only=True):
@@ -103,20 +105,23 @@ async def replay(
     to: Access,
     receiver: str,
     wanted: ReplayRange | None,
-    per_second: float,
+    per_second: float | None = None,
     *,
     progress: Progress = unseen,
     waiting: Callable[[float, float], None] = lambda began_at, wait_s: None,
 ) -> ReplayReport:
     """Send the events again at a limited pace; without `wanted`, finish an earlier replay.
 
+    Without `per_second`, an earlier replay goes on at its own pace.
     Fails as not_found, as invalid if an earlier replay has to be resumed first, and as a conflict if another
     one for the receiver is under way. `waiting` is called if an earlier one was interrupted.
     """
     split_receiver(receiver)
     chosen = None if wanted is None else await choose(to, receiver, wanted)
     lock = await _locked(to, receiver, waiting, resume=chosen is None)
-    work = Replay(to.js, to.names, receiver, lock, 1 / per_second)
+    kept_pace_s = lock.plan.pace_s if chosen is None else 0.0
+    pace_s = kept_pace_s or 1 / PER_SECOND_DEFAULT if per_second is None else 1 / per_second
+    work = Replay(to.js, to.names, receiver, lock, pace_s)
     if chosen is None:
         await work.resume()
     else:

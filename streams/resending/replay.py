@@ -66,6 +66,7 @@ class ReplayPlan(HeldPlan, frozen=True, kw_only=True):
     - `sent`: number of copies so far.
     - `mark`: the mark of the copies, which receivers see.
     - `nonce`: part of the message ids only.
+    - `pace_s`: the time between two copies; 0 if an older Angarium began it, which did not record that.
     - `job`: the job that it is, if processes of the API work it off.
     """
 
@@ -78,6 +79,7 @@ class ReplayPlan(HeldPlan, frozen=True, kw_only=True):
     sent: int = 0
     mark: str = ""
     nonce: str = ""
+    pace_s: float = 0.0
     job: Job | None = None
 
 
@@ -139,7 +141,8 @@ class Replay:
         left = await self._count(choice.begin, choice.until)
         await self._lock.store(
             unfinished=True, created=info.created, choice=choice, cursor=choice.begin, left=left,
-            after=info.last, sent=0, mark=mark, nonce=nonce, job=job and replace(job, total=left),
+            after=info.last, sent=0, mark=mark, nonce=nonce, pace_s=self._pace_s,
+            job=job and replace(job, total=left),
         )  # fmt: skip
 
     async def resume(self) -> None:

@@ -323,6 +323,31 @@ async def test_where_all_of_it_is_gone_nothing_is_sent_and_that_is_told(
     assert await sent_again(js, names) == []
 
 
+@pytest.mark.parametrize(("rate", "pace_s"), [(None, 0.25), (1000.0, 0.001)])
+async def test_a_replay_that_is_resumed_keeps_its_pace_unless_it_is_given_another(
+    js: JetStream, names: Names, rate: float | None, pace_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await published(js, names, 1)
+    lock = locked(js, names)
+    await lock.acquire()
+    work = Replay(js, names, ONE, lock, 0.25)
+    await work.begin(Choice(begin=0, until=await end(js, names)), "m", "n")
+    await work.leave(unfinished=True)
+    paces = list[float]()
+
+    class Watched(Replay):
+        def __init__(
+            self, js: JetStream, names: Names, receiver: str, lock: ReplayLock, pace_s: float
+        ) -> None:
+            super().__init__(js, names, receiver, lock, pace_s)
+            paces.append(pace_s)
+
+    monkeypatch.setattr(operation, "Replay", Watched)
+    done = await operation.replay(Access(js, Settings(prefix=names.prefix)), ONE, None, rate)
+    assert isinstance(done, ReplayReport)
+    assert (done.sent, paces) == (1, [pace_s])
+
+
 async def test_it_stops_at_a_full_stream_and_goes_on_later(js: JetStream, names: Names) -> None:
     await published(js, names, *range(4))
     choice = Choice(begin=0, until=await end(js, names))
