@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import nats.errors
-from nats.aio.client import Client
+from nats.aio.client import Client, Srv
 from nats.aio.subscription import Subscription
 from nats.protocol.parser import AWAITING_MSG_PAYLOAD, CRLF_SIZE, Parser
 
@@ -141,6 +141,11 @@ class NatsClient(Client):
         except Exception as error:
             await self._error_cb(error)
             await self.close()
+
+    async def _connect_to_server(self, srv: Srv) -> None:
+        """Close the attempt before this one: nats-py leaves it open if the server said nothing."""
+        self.abandon()
+        await super()._connect_to_server(srv)
 
     async def _flush_pending(self, force_flush: bool = False) -> None:
         """Flush without failing if the connection has just broken, which nats-py notices a moment later.

@@ -13,6 +13,7 @@ import msgspec
 import pytest
 import pytest_asyncio
 
+from streams.dead_letters.letters import REQUESTS_MAX
 from streams.nats.answers import Stored
 from streams.nats.connection import ConnectOptions, connect
 from streams.nats.jetstream import JetStream
@@ -126,7 +127,8 @@ async def test_a_redrive_that_is_killed_goes_on_and_sends_nothing_twice(
     assert done.returncode == 0, done.stderr
     assert "was interrupted" in done.stderr
     told = msgspec.json.decode(done.stdout)
-    assert told["redriven"] + len(told["finished"]) == left
+    # What the killed command had asked for may have been done after the count.
+    assert left - REQUESTS_MAX <= told["redriven"] + len(told["finished"]) <= left
     await fleet.until(lambda: fleet.sink.total >= letters, "all have arrived")
     events = Counter(each.event_id for receiver in receivers for each in fleet.sink.arrivals[receiver])
     assert len(events) == letters

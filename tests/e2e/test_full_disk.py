@@ -51,7 +51,7 @@ async def test_acknowledged_events_arrive_once_there_is_room(
         failure = await Publisher(Access(fleet.js, Settings()), template).publish(BODY)
     assert isinstance(failure, NotDone)
     assert failure.kind == "unanswered"
-    assert "it may be stored: publish it again with --id 7" in failure.text
+    assert "it may be stored: publish it again with --id 7" in failure.told
     assert 0 < stored <= ROOM // len(BODY)
     await fleet.server.stop()
     await fleet.server.start()

@@ -1,6 +1,7 @@
 """A nats-server that stands still: it is left at once, however much it has not read."""
 
 import asyncio
+import gc
 import os
 import signal
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 
 from streams.nats import client, connection
 from streams.nats.answers import Put
+from streams.nats.client import NatsClient
 from streams.nats.connection import ConnectOptions, connect
 from streams.server.embedded import EmbeddedServer
 from tests.contract.waiting import PATIENCE_S, Seen, until
@@ -39,6 +41,38 @@ async def test_a_server_that_stands_still_with_much_unsent_is_left_for_another(
         finally:
             os.kill(pid, signal.SIGCONT)
         await wire.close()
+
+
+async def test_a_server_that_says_nothing_is_not_left_open() -> None:
+    """As one that stands still: the kernel accepts the connection for it."""
+    met, left = list[asyncio.StreamWriter](), list[asyncio.StreamWriter]()
+
+    async def welcome_once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        met.append(writer)
+        if len(met) == 1:
+            writer.write(b'INFO {"version":"2.12.0","max_payload":1024}\r\n')
+            await reader.readuntil(b"PING\r\n")
+            writer.write(b"PONG\r\n")
+        else:
+            await reader.read()
+        left.append(writer)
+        writer.close()
+
+    async def ignore(error: Exception) -> None:
+        """nats-py tells each attempt that fails."""
+
+    server = await asyncio.start_server(welcome_once, "127.0.0.1", 0)
+    client = NatsClient(wants_tls=False)
+    place = f"nats://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    await client.connect([place], connect_timeout=1, reconnect_time_wait=0, error_cb=ignore)
+    await until(lambda: len(met) == 3)
+    await until(lambda: len(left) == 2)
+    gc.collect()  # It tells of connections that are still open, and pytest fails for it.
+    await client.close()
+    client.abandon()
+    await until(lambda: len(left) == len(met))
+    server.close()
+    await server.wait_closed()
 
 
 async def test_closing_while_the_server_stands_still(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
