@@ -12,7 +12,6 @@ class Job(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     - `id`: tells it from other jobs of the same receiver or tenant.
     - `began_at`: when it was accepted, in seconds since the epoch.
-    - `per_second`: the pace of a replay.
     - `total`: messages that it looks at, in all.
     - `kept_since`: when the stream begins, if earlier events were wanted.
     - `purged`: some that were wanted were purged since.
@@ -23,7 +22,6 @@ class Job(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     id: str
     began_at: float
-    per_second: float = 0.0
     total: int = 0
     kept_since: float | None = None
     purged: bool = False

@@ -43,7 +43,7 @@ async def begin_replay(
     if not lock.plan.unfinished:
         work = Replay(to.js, to.names, receiver, lock, 1 / per_second)
         mark, nonce = f"replay-{secrets.token_hex(6)}", secrets.token_hex(16)
-        job = Job(id=job_id, began_at=time.wall(), per_second=per_second, kept_since=chosen.kept_since)
+        job = Job(id=job_id, began_at=time.wall(), kept_since=chosen.kept_since)
         await work.begin(chosen.choice, mark, nonce, job)
     await lock.store(held=False)
     return await _begun(to, "replay", receiver, job_id)

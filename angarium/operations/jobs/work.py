@@ -87,8 +87,7 @@ async def _is_stopped(lock: PlanLock[P]) -> bool:
 
 
 async def _replay(to: Access, receiver: str, lock: ReplayLock, halted: Callable[[], bool]) -> str:
-    assert lock.plan.job is not None, "it is a job"
-    work = Replay(to.js, to.names, receiver, lock, 1 / lock.plan.job.per_second, halted=halted)
+    work = Replay(to.js, to.names, receiver, lock, lock.plan.pace_s, halted=halted)
     await work.resume()
     await work.go_on(lambda *_: None)
     return work.done.stopped
