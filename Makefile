@@ -3,11 +3,12 @@ PYTHON ?= python3
 SEED ?= 1
 RUNS ?= 200
 JOBS ?= 4
+WORKERS ?= 6
 
 # The tests start hundreds of processes: each would compile the code anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo wheel test coverage test-pythons lint sim sim-mutants soak
+.PHONY: demo wheel test tests coverage test-pythons lint style types sim sim-mutants soak chaos
 
 demo: .venv/ready
 	.venv/bin/angarium demo
@@ -15,9 +16,12 @@ demo: .venv/ready
 wheel: .venv/ready
 	.venv/bin/python -m hatchling build -t wheel
 
-test: .venv/ready
-	@$(MAKE) --no-print-directory -j 2 lint .venv/collected
-	.venv/bin/pytest -m 'not soak' -n 6 --dist worksteal
+# The tests begin beside mypy: both have to pass.
+test: style
+	@$(MAKE) --no-print-directory -j 2 types tests
+
+tests: .venv/ready
+	.venv/bin/pytest -m 'not soak' --workers $(WORKERS)
 
 # A report, not a test, and tracing makes these tests take twice as long. Of the tests that look closely: simulated
 # worlds pass through everything, and tests beside processes are not seen.
@@ -34,23 +38,35 @@ test-pythons: .venv/ready
 	done
 
 test-python-%: .venv-%/ready
-	.venv-$*/bin/pytest -q -m 'not soak' -n $(JOBS) --dist worksteal \
-	  tests/unit tests/contract/transport tests/edge/test_usage.py tests/e2e/test_demo.py tests/e2e/test_wheel.py
+	.venv-$*/bin/pytest -q -m 'not soak' --workers $(WORKERS) \
+	  tests/unit tests/contract/transport tests/edge/test_usage.py tests/e2e/commands/test_demo.py tests/e2e/commands/test_wheel.py
 
-lint: .venv/ready
+lint: style types
+
+style: .venv/ready
 	.venv/bin/ruff check
 	.venv/bin/ruff format --check --quiet
+
+types: .venv/ready
 	.venv/bin/mypy
 
 sim: .venv/ready
 	.venv/bin/python -m tests.sim --seed $(SEED) --runs $(RUNS)
+	.venv/bin/python -m tests.sim --seed $(SEED) --runs $(RUNS) --resending
 
 sim-mutants: .venv/ready
 	.venv/bin/python -m tests.sim --mutants
 
 soak: .venv/ready
-	.venv/bin/pytest -m soak -o faulthandler_timeout=900
+	.venv/bin/pytest -m 'soak and not alone' -n $(JOBS) --dist worksteal -o faulthandler_timeout=900
+	.venv/bin/pytest -m 'soak and alone and not chaos' -o faulthandler_timeout=900
 	.venv/bin/python -m tests.sim --seed $(SEED) --runs 1000
+	.venv/bin/python -m tests.sim --seed $(SEED) --runs 300 --resending
+
+# Every failure of servers and nodes, once, on a fleet of three servers, with a table of what was seen; the shorter
+# ones are soak tests, too.
+chaos: .venv/ready
+	.venv/bin/pytest -q tests/e2e/chaos -o faulthandler_timeout=900
 
 # Made anew whenever pyproject.toml changes.
 .venv/ready: pyproject.toml
@@ -61,11 +77,6 @@ soak: .venv/ready
 	$(PYTHON) -m venv .venv
 	.venv/bin/pip install --quiet --disable-pip-version-check --editable '.[embedded,dev]'
 	@touch $@
-
-# pytest rewrites and compiles each test module when it first meets it, and all its workers would meet all of them
-# at once. So one process does it beforehand, beside the linters.
-.venv/collected: .venv/ready $(shell find tests -name '*.py')
-	@.venv/bin/pytest --collect-only --quiet --quiet >$@ || { cat $@; rm $@; exit 1; }
 
 .PRECIOUS: .venv-%/ready
 .venv-%/ready: pyproject.toml

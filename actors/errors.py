@@ -1,7 +1,7 @@
 """The errors of Angarium, in the kinds that callers distinguish; the text is a sentence for people.
 
 `Unavailable` is temporary: ask again. `Unusable` is not: the shard is refused until a person has acted.
-`BadInput` has to be corrected by the caller. All others mean that what was asked for failed.
+`BadInput` has to be corrected by the caller. All others mean that the request failed.
 """
 
 

@@ -5,12 +5,16 @@ a dedup key that changed with the interpreter would let a duplicate through afte
 """
 
 import re
+from functools import lru_cache
 from hashlib import blake2b
 
 from actors.errors import InvalidName
 
 KEY_BYTES = 8
 """Length of the key by which the dedup window knows an event."""
+
+KEYS_KEPT_MAX = 4096
+"""Keys that are kept for events in flight, some 200 bytes each."""
 
 UNKNOWN_RECEIVERS = "_unknown"
 """Name of the record of all unknown receivers, one for each shard; it stands in the place of a receiver."""
@@ -21,6 +25,7 @@ _NAME = re.compile(rf"(?!_){_TOKEN}{{1,64}}\Z")
 _TYPE = re.compile(rf"{_TOKEN}+(\.{_TOKEN}+){{0,15}}\Z")
 _EVENT_ID = re.compile(r"[A-Za-z0-9_:-]{1,128}\Z")
 _TYPE_LENGTH_MAX = 200
+_SHOWN_NAME_LENGTH_MAX = 128
 
 
 def check_tenant(tenant: str) -> str:
@@ -28,6 +33,11 @@ def check_tenant(tenant: str) -> str:
     if not _TENANT.match(tenant):
         raise InvalidName(f"tenant {tenant!r}: a letter, then up to 63 of A-Z a-z 0-9 _ -")
     return tenant
+
+
+def shown_name(name: str) -> str:
+    """The name by which a client calls itself, cut and made printable, for the record."""
+    return "".join(each if each.isprintable() else "?" for each in name[:_SHOWN_NAME_LENGTH_MAX])
 
 
 def split_receiver(receiver: str) -> tuple[str, str]:
@@ -60,7 +70,8 @@ def event_id(given: str | None, place: int | str, stored_at: float) -> str:
     """The id of an event: the one its producer gave, or a hash of that, or one made from the stored message.
 
     A derived id contains both the place and the time of the message, so that it stays unique when a stream is
-    recreated and its positions start again. The place is a position from which the stream must be clear.
+    recreated and its positions start again. A `place` must also say which stream it is in, unless that is
+    clear from the kind of event.
     """
     if given is None:
         return f"evt_{place}_{round(stored_at * 1000)}"
@@ -69,8 +80,12 @@ def event_id(given: str | None, place: int | str, stored_at: float) -> str:
     return "h_" + blake2b(given.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
+@lru_cache(maxsize=KEYS_KEPT_MAX)
 def dedup_key(event: str, again: str) -> bytes:
-    """Eight bytes for an event's id in the dedup window; an event sent `again` has a key of its own."""
+    """Eight bytes for an event's id in the dedup window; an event sent `again` has a key of its own.
+
+    Cached: it is needed before an event's attempt, and again with its outcome.
+    """
     return blake2b(f"{event}\n{again}".encode() if again else event.encode(), digest_size=KEY_BYTES).digest()
 
 

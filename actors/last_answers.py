@@ -35,15 +35,16 @@ class LastAnswers:
     def __init__(self) -> None:
         self.texts: dict[int, str] = {}
 
-    def note(self, position: int, text: str) -> None:
+    def remember(self, position: int, text: str) -> None:
         """Keep the answer to an event's last attempt, if it has a text."""
-        self.texts.pop(position, None)
+        if position in self.texts:
+            del self.texts[position]
         if text:
             self.texts[position] = text
             if len(self.texts) > ANSWERS_MAX:
                 del self.texts[next(iter(self.texts))]
 
-    def of(self, positions: Collection[int]) -> dict[int, str]:
+    def texts_of(self, positions: Collection[int]) -> dict[int, str]:
         """The texts for those of these events whose text is kept."""
         return {position: self.texts[position] for position in positions if position in self.texts}
 

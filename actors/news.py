@@ -37,23 +37,23 @@ def news(before: State, fact: f.Fact, after: State, policy: Policy | None, *, in
     after_s = (policy.offline if policy else Offline()).after_s
     match fact:
         case f.Delivered() if _was_offline(before, after_s):
-            return _of(before, "recovered", "it accepts events again")
+            return _news(before, "recovered", "it accepts events again")
         case f.Disabled(reason=reason, at=at) if not before.disabled:
             why = "it answered 410" if reason == "gone" else _no_success(after, at)
-            return _of(after, "disabled", why)
+            return _news(after, "disabled", why)
         case f.AttemptFailed(at=at) | f.Throttled(at=at):
             if _is_offline(after, at, after_s) and not _was_offline(before, after_s):
-                return _of(after, "offline", _no_success(after, at))
+                return _news(after, "offline", _no_success(after, at))
         case f.Resumed() if before.disabled or _was_offline(before, after_s):
-            return _of(before, "recovered", "it was resumed")
+            return _news(before, "recovered", "it was resumed")
         case f.Retargeted() if before.disabled or _was_offline(before, after_s):
-            return _of(before, "recovered", "its URL was changed")
+            return _news(before, "recovered", "its URL was changed")
         case f.Parked() if policy is None and invalid and not before.parked:
-            return _of(after, "misconfigured", "it never had a valid configuration; its events wait")
+            return _news(after, "misconfigured", "it never had a valid configuration; its events wait")
     return None
 
 
-def _of(state: State, name: Name, why: str) -> News:
+def _news(state: State, name: Name, why: str) -> News:
     return News(name=name, receiver=state.receiver, why=why[:WHY_LENGTH_MAX], since=state.failing_since)
 
 
@@ -67,12 +67,12 @@ def _is_offline(state: State, at: float, after_s: float) -> bool:
 
 
 def _no_success(state: State, at: float) -> str:
-    said = "" if state.failing_since is None else f"no success for {_minutes(at - state.failing_since)}"
+    duration = "" if state.failing_since is None else f"no success for {_minutes(at - state.failing_since)}"
     match state.last:
         case f.AttemptFailed(error=error):
-            return f"{said}; {error}" if said else error
+            return f"{duration}; {error}" if duration else error
         case _:
-            return said
+            return duration
 
 
 def _minutes(seconds: float) -> str:

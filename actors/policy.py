@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Meta, Struct, field
 
+from actors import allowed_values
 from actors.errors import InvalidPolicy
 
 AGE_MAX_S = 432000.0
@@ -36,7 +37,7 @@ PATTERNS_MAX = 256
 PATTERN_LENGTH_MAX = 200
 WILDCARDS_MAX = 4
 """Number of `*` that a pattern may contain: each multiplies the paths on which a type is searched."""
-PROBLEMS_TOLD = 16
+PROBLEMS_SHOWN_MAX = 16
 PROBLEM_LENGTH_MAX = 400
 """Limits of the problems that are logged, shown and kept: 10,000 would cost more than the document."""
 SECONDS = {"second": 1.0, "minute": 60.0, "hour": 3600.0}
@@ -157,8 +158,8 @@ def parse(raw: bytes, *, strict: bool) -> tuple[Policy, list[str]]:
     ignored += [f"headers.{name}: {why}" for name, why in _left_out(policy.headers)]
     problems = [*(ignored if strict else ()), *problems, *_further_problems(policy)]
     if problems:
-        raise InvalidPolicy(_told(problems))
-    return policy, _told(ignored)
+        raise InvalidPolicy(_shortened(problems))
+    return policy, _shortened(ignored)
 
 
 def members_of(raw: bytes) -> dict[str, Any]:
@@ -182,11 +183,11 @@ def _is_flat(value: Any, nested_max: int) -> bool:
     return inner is None or (nested_max > 0 and all(_is_flat(each, nested_max - 1) for each in inner))
 
 
-def _told(sentences: list[str]) -> list[str]:
+def _shortened(sentences: list[str]) -> list[str]:
     """The first of the problems, each cut to a limit, and the number of the others."""
-    told = [each[:PROBLEM_LENGTH_MAX] for each in sentences[:PROBLEMS_TOLD]]
-    more = len(sentences) - len(told)
-    return [*told, f"and {more} more of this kind"] if more else told
+    shown = [each[:PROBLEM_LENGTH_MAX] for each in sentences[:PROBLEMS_SHOWN_MAX]]
+    more = len(sentences) - len(shown)
+    return [*shown, f"and {more} more of this kind"] if more else shown
 
 
 @cache
@@ -201,29 +202,36 @@ def _convert(members: dict[str, Any], problems: list[str]) -> Policy:
     for each in _fields(Policy):
         if each.encode_name in members:
             value = members[each.encode_name]
+            if each.name == "rate" and not isinstance(value, dict | None):
+                if (rate := _rate(value)) is None:
+                    problems.append(f"rate: {_not_a_rate(value)}; {_RATE_EXAMPLE}")
+                    continue
+                value = rate
             try:
-                good[each.name] = msgspec.convert(_rate(value) if each.name == "rate" else value, each.type)
+                good[each.name] = msgspec.convert(value, each.type)
             except msgspec.ValidationError as error:
-                problems.append(_sentence(each.encode_name, str(error)))
+                path, sentence = allowed_values.problem(error, each.type)
+                problems.append(f"{each.encode_name}{_with_header(path, value)}: {sentence}")
         elif each.required:
             problems.append(f"{each.encode_name}: required, but missing")
     return Policy(**good)
 
 
+def _with_header(path: str, value: Any) -> str:
+    """The path of a problem, with the name of the header whose value is no text: the decoder hides it."""
+    if not path.startswith("[...]"):
+        return path
+    odd = next(name for name, content in value.items() if not isinstance(content, str))
+    return f".{odd[:64]}"
+
+
 def _rate(value: Any) -> dict[str, Any] | None:
-    """The members of a rate, from any of its forms. Raises msgspec.ValidationError."""
-    if isinstance(value, dict | None):
-        return value
-    if isinstance(value, str):
-        if (members := rate_members(value)) is not None:
-            return members
-        raise msgspec.ValidationError(f"{value[:40]!r} is not a rate; {_RATE_EXAMPLE}")
-    raise msgspec.ValidationError(f"not a rate; {_RATE_EXAMPLE}")
+    """The members of a rate that is written as a text; None for anything else."""
+    return rate_members(value) if isinstance(value, str) else None
 
 
-def _sentence(name: str, message: str) -> str:
-    text, _, path = message.partition(" - at `$")
-    return f"{name}{path.rstrip('`')}: {text[0].lower()}{text[1:]}"
+def _not_a_rate(value: Any) -> str:
+    return f"{value[:40]!r} is not a rate" if isinstance(value, str) else "not a rate"
 
 
 def _unknown_members(members: dict[str, Any]) -> list[str]:
@@ -234,8 +242,8 @@ def _unknown_members(members: dict[str, Any]) -> list[str]:
         if isinstance(inner, dict):
             names = {each.encode_name for each in _fields(struct)}
             found += [f"{name}.{member}" for member in inner if member not in names]
-    olds = members.get("old_secrets")
-    for i, old in enumerate(olds[:SECRETS_MAX] if isinstance(olds, list) else []):
+    old_secrets = members.get("old_secrets")
+    for i, old in enumerate(old_secrets[:SECRETS_MAX] if isinstance(old_secrets, list) else []):
         if isinstance(old, dict):
             names = {each.encode_name for each in _fields(OldSecret)}
             found += [f"old_secrets[{i}].{member}" for member in old if member not in names]

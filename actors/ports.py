@@ -55,7 +55,7 @@ class Batch(Struct, frozen=True, gc=False, kw_only=True):
     complete: bool
 
 
-class Stretch(Struct, frozen=True, gc=False, kw_only=True):
+class ShardBatch(Struct, frozen=True, gc=False, kw_only=True):
     """The result of a read of the whole shard: events with their receivers, in stream order.
 
     `complete`: the shard has no more events up to the position that the read should reach.
@@ -72,7 +72,7 @@ class Backlog(Protocol):
         """The next events above position `after`; asks the leader if a replica ends below `reach`."""
         ...
 
-    async def read_all(self, after: int, reach: int, count_max: int) -> Stretch:
+    async def read_all(self, after: int, reach: int, count_max: int) -> ShardBatch:
         """The next messages of all receivers of the shard, those for malformed names included."""
         ...
 
@@ -139,7 +139,7 @@ class Policies(Protocol):
         """The last known removal; a configuration may have been put since."""
         ...
 
-    def heard_of(self, receiver: str) -> bool:
+    def has_record(self, receiver: str) -> bool:
         """True if there is a configuration, valid or not, or one was removed."""
         ...
 

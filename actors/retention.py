@@ -38,9 +38,9 @@ class Retention:
         self._needed: dict[str, Needed] = {}
         self._lowest: list[tuple[int, str]] = []
 
-    def note(self, state: State) -> None:
+    def update(self, state: State) -> None:
         """Take the state of an actor that has come into memory, or has changed."""
-        needed, receiver = self._of(state), state.receiver
+        needed, receiver = self._needed_by(state), state.receiver
         if needed is None:
             self._needed.pop(receiver, None)
         elif self._needed.get(receiver) != needed:
@@ -57,7 +57,7 @@ class Retention:
             self._keep(Needed(position, receiver))
 
     def lowest(self, floor: int) -> Needed:
-        """The lowest position that any actor, or any message above `floor`, needs."""
+        """The lowest position that an actor, or a message above `floor`, still needs."""
         lowest = self._lowest
         while lowest:
             position, receiver = lowest[0]
@@ -78,7 +78,7 @@ class Retention:
             self._lowest = [(each.position, each.receiver) for each in self._needed.values()]
             heapify(self._lowest)
 
-    def _of(self, state: State) -> Needed | None:
+    def _needed_by(self, state: State) -> Needed | None:
         position = state.needed_position
         if position is None:
             self._oldest.pop(state.receiver, None)

@@ -8,7 +8,7 @@ a person who may read the status must not learn how to act as the receiver's own
 import math
 from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Literal, NotRequired, TypedDict
 
 from msgspec import Struct
 from msgspec.structs import asdict
@@ -19,16 +19,19 @@ from actors.machine.event import Event
 from actors.machine.facts import AttemptFailed, OutcomeFact
 from actors.machine.numbering import is_repeat
 from actors.machine.outcome import Answered
-from actors.machine.owed.next_step import next_step
-from actors.machine.owed.rules import NEVER, Rule, hold
-from actors.machine.owed.steps import Rest, WaitUntil
-from actors.machine.owed.view import View
+from actors.machine.scheduling.next_step import next_step
+from actors.machine.scheduling.rules import NEVER, Rule, hold
+from actors.machine.scheduling.steps import Rest, WaitUntil
+from actors.machine.scheduling.view import View
 from actors.machine.state import State
 from actors.policy import SECONDS, Policy
 
 Phase = Literal[
     "idle", "active", "throttled", "backing_off", "offline", "paused", "disabled", "misconfigured"
 ]  # fmt: skip
+Remedy = Literal["resume", "put"]
+"""What ends a condition that does not end by itself: the receiver is resumed, or put with a valid
+configuration."""
 
 
 class Head(Struct, frozen=True, kw_only=True):
@@ -42,6 +45,80 @@ class Head(Struct, frozen=True, kw_only=True):
     id: str
     stored_at: float
     type: str = ""
+
+
+class OldestEvent(TypedDict):
+    """The oldest event that is not settled, and the number that it has or will get."""
+
+    sequence: int
+    event_id: str
+    type: str | None
+    stored_at: str | None
+    age_s: float
+
+
+class BucketState(TypedDict):
+    """The tokens of a rate limit: `limit`, `per` and `burst` as configured, `effective_limit` as in force."""
+
+    tokens: float
+    limit: float
+    per: str
+    burst: int
+    effective_limit: float
+
+
+class LastAttempt(TypedDict):
+    """The attempt whose outcome was recorded last; a ping has no `sequence` and no `event_id`."""
+
+    at: str | None
+    kind: str
+    sequence: int | None
+    event_id: str | None
+    attempt: int
+    status: int | None
+    error: str | None
+    latency_ms: float
+
+
+class LastResponse(TypedDict):
+    """The beginning of the last answer, with credentials hidden; its status alone for some users."""
+
+    status: int
+    headers: NotRequired[dict[str, str]]
+    body: NotRequired[str]
+
+
+class ReceiverState(TypedDict):
+    """The live state of a receiver, as its owner knows it.
+
+    `why` says in words why nothing moves; `remedy` is what an operator has to do, if it does not end by
+    itself. `problems` are those of the configuration that was put last, which need not be the one in force.
+    Of the `backlog`, the events that are accepted and not settled, `queued` are in memory; `parked`: some are
+    only in the stream. `resume_at` is when it is tried again by itself.
+    """
+
+    receiver: str
+    shard: int
+    node: str
+    phase: Phase
+    why: str
+    remedy: Remedy | None
+    problems: list[str]
+    next_sequence: int
+    settled_sequence: int
+    in_flight: int
+    queued: int
+    backlog: int
+    parked: bool
+    head: OldestEvent | None
+    disabled: str | None
+    bucket: BucketState | None
+    resume_at: str | None
+    failing_since: str | None
+    consecutive_failures: int
+    last_attempt: LastAttempt | None
+    last_response: LastResponse | None
+    counters: dict[str, int]
 
 
 def inspect(
@@ -58,7 +135,7 @@ def inspect(
     last_answer: Answered | None,
     problems: list[str],
     answer_shown: bool = True,
-) -> dict[str, object]:
+) -> ReceiverState:
     """The live state of one actor, ready for JSON.
 
     - `queued`: number of events in memory.
@@ -66,15 +143,16 @@ def inspect(
     - `problems`: defects of the configuration that was put last, which need not be the one in force.
     - `last_answer`: an excerpt; unless `answer_shown`, only its status is shown.
     """
-    answered: dict[str, object] | None = None
+    response: LastResponse | None = None
     if last_answer is not None:
-        answered = _response(last_answer, policy) if answer_shown else {"status": last_answer.status}
+        response = _response(last_answer, policy) if answer_shown else {"status": last_answer.status}
     return {
         "receiver": state.receiver,
         "shard": shard,
         "node": node,
         "phase": phase(state, policy, view, now),
         "why": why(state, policy, view, now, backlog=backlog, problems=problems),
+        "remedy": remedy(state, policy, now),
         "problems": problems,
         "next_sequence": state.frontier.sequence + 1,
         "settled_sequence": state.settled_sequence,
@@ -89,7 +167,7 @@ def inspect(
         "failing_since": _instant(state.failing_since),
         "consecutive_failures": state.consecutive_failures,
         "last_attempt": _attempt(state.last) if state.last else None,
-        "last_response": answered,
+        "last_response": response,
         "counters": asdict(state.counters),
     }
 
@@ -99,6 +177,17 @@ def phase(state: State, policy: Policy | None, view: View, now: float) -> Phase:
     if held := held_back(state, policy, now):
         return held
     return "active" if view.in_flight or view.head or state.open or state.parked else "idle"
+
+
+def remedy(state: State, policy: Policy | None, now: float) -> Remedy | None:
+    """The act of an operator after which the receiver goes on; None if it goes on by itself."""
+    match held_back(state, policy, now):
+        case "misconfigured":
+            return "put"
+        case "paused" | "disabled":
+            return "resume"
+        case _:
+            return None
 
 
 def held_back(state: State, policy: Policy | None, now: float) -> Phase | None:
@@ -131,45 +220,42 @@ def why(
     backlog: int,
     problems: Collection[str] = (),
 ) -> str:
-    """Say why the receiver gets nothing at this moment, with the remedy if there is one."""
+    """Say why the receiver gets nothing at this moment."""
     held = _held_words(state, policy, view, now, problems)
     if not backlog:
         return f"nothing waits; {held}" if held else "nothing waits"
-    return held or _owed_words(state, policy, view, now)
+    return held or _waiting_words(state, policy, view, now)
 
 
 def _held_words(
     state: State, policy: Policy | None, view: View, now: float, problems: Collection[str]
 ) -> str:
     """Say what holds the receiver back; empty if nothing does."""
-    receiver, held = state.receiver, held_back(state, policy, now)
-    go_on = f"to continue, run angarium receiver resume {receiver}"
-    match held:
+    match held_back(state, policy, now):
         case None:
             return ""
         case "misconfigured":
-            found = "; ".join(problems) or "it never had a valid configuration"
-            return f"misconfigured: {found}; to fix it, run angarium receiver put {receiver}"
+            return f"misconfigured: {'; '.join(problems) or 'it never had a valid configuration'}"
         case "disabled" if state.disabled == "gone":
-            return f"disabled: it answered 410 (Gone); {go_on}"
+            return "disabled: it answered 410 (Gone)"
         case "disabled":
-            return f"disabled: {_no_success(state, now)}; {go_on}"
+            return f"disabled: {_no_success(state, now)}"
         case "paused":
-            return f"paused: {go_on}"
+            return "paused"
         case "offline":
             at = _resume_at(state, policy, now)
             following = f"the next attempt is at {_moment(at, now)}" if at else "the next attempt is due"
             following = "an attempt is under way" if view.in_flight else following
             return f"offline: {_no_success(state, now)}, {_failures(state)}; {following}"
         case "throttled":
-            asked = f"it answered {state.last.status}" if state.last and state.last.status else "as it asked"
-            return f"throttled until {_moment(state.throttled_until, now)}: {asked}"
+            reason = f"it answered {state.last.status}" if state.last and state.last.status else "as it asked"
+            return f"throttled until {_moment(state.throttled_until, now)}: {reason}"
         case _:
             until = _resume_at(state, policy, now) or now
             return f"backing off until {_moment(until, now)}: {_failures(state)}"
 
 
-def _owed_words(state: State, policy: Policy | None, view: View, now: float) -> str:
+def _waiting_words(state: State, policy: Policy | None, view: View, now: float) -> str:
     """Say what the next event waits for if nothing holds its receiver back, by the machine's next step."""
     if count := len(view.in_flight):
         return "an attempt is under way" if count == 1 else f"{count} attempts are under way"
@@ -205,12 +291,11 @@ def _failures(state: State) -> str:
 
 
 def _moment(at: float, now: float) -> str:
-    """A point in time for people, and its distance: `12:03:10 UTC (in 42 s)`."""
+    """A point in time, and its distance for people: `2026-11-23T12:03:10Z (in 42 s)`."""
     ahead = at > now
     moment = datetime.fromtimestamp(math.ceil(at) if ahead else int(at), UTC)
-    day = "" if moment.date() == datetime.fromtimestamp(now, UTC).date() else f"{moment:%Y-%m-%d} "
     far = f"in {duration_text(at - now)}" if ahead else f"{duration_text(now - at)} ago"
-    return f"{day}{moment:%H:%M:%S} UTC ({far})"
+    return f"{moment:%Y-%m-%dT%H:%M:%SZ} ({far})"
 
 
 def duration_text(seconds: float) -> str:
@@ -247,7 +332,7 @@ def read_head(state: State, events: Iterable[Event]) -> Head | None:
     return None
 
 
-def _head(head: Head, now: float) -> dict[str, object]:
+def _head(head: Head, now: float) -> OldestEvent:
     return {
         "sequence": head.sequence,
         "event_id": head.id,
@@ -266,7 +351,7 @@ def _resume_at(state: State, policy: Policy | None, now: float) -> float | None:
     return held.until if held and held.until < NEVER else None
 
 
-def _bucket(state: State, policy: Policy | None, view: View, now: float) -> dict[str, object] | None:
+def _bucket(state: State, policy: Policy | None, view: View, now: float) -> BucketState | None:
     """The bucket as JSON: `limit`, `per` and `burst` as configured, `effective_limit` as in force."""
     rate, limit = policy.rate if policy else None, state.limit
     if rate is None or limit is None:
@@ -281,7 +366,7 @@ def _bucket(state: State, policy: Policy | None, view: View, now: float) -> dict
     }
 
 
-def _attempt(fact: OutcomeFact) -> dict[str, object]:
+def _attempt(fact: OutcomeFact) -> LastAttempt:
     event = fact.events[0] if fact.events else None
     return {
         "at": _instant(fact.at),
@@ -295,7 +380,7 @@ def _attempt(fact: OutcomeFact) -> dict[str, object]:
     }
 
 
-def _response(answer: Answered, policy: Policy | None) -> dict[str, object]:
+def _response(answer: Answered, policy: Policy | None) -> LastResponse:
     """The answer as text; the values of a repeated header are joined by commas (RFC 9110, 5.3)."""
     hidden = credentials_of(policy) if policy else Credentials(())
     headers: dict[str, str] = {}

@@ -80,7 +80,7 @@ class Subscriptions:
         found = self._answers.get(key)
         if found is None:
             matched: dict[str, None] = {}
-            _collect(tenant.root, event_type.split("."), 0, matched)
+            collect_matches(tenant.root, event_type.split("."), 0, matched)
             found = tuple(sorted(matched))
             self._remember(key, found)
         return found
@@ -128,7 +128,7 @@ def _drop(node: _Node, tokens: list[str], receiver: str) -> None:
             del node.next[tokens[0]]
 
 
-def _collect(node: _Node, tokens: list[str], at: int, found: dict[str, None]) -> None:
+def collect_matches(node: _Node, tokens: list[str], at: int, found: dict[str, None]) -> None:
     if at == len(tokens):
         found.update(node.here)
         return
@@ -136,4 +136,4 @@ def _collect(node: _Node, tokens: list[str], at: int, found: dict[str, None]) ->
     for token in (tokens[at], "*"):
         branch = node.next.get(token)
         if branch is not None:
-            _collect(branch, tokens, at + 1, found)
+            collect_matches(branch, tokens, at + 1, found)

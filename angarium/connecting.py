@@ -1,5 +1,7 @@
 """Connections from the settings: how to reach NATS, the installation's names, a connection for one task."""
 
+import getpass
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import TypeVar
@@ -15,20 +17,24 @@ T = TypeVar("T")
 
 
 class Access(Struct, frozen=True):
-    """Access to an installation, as every operation takes it: an open connection, and the settings."""
+    """Access to an installation, as every operation takes it: an open connection, and the settings.
+
+    `by` names who asks, for the record of what is changed.
+    """
 
     js: JetStream
     settings: Settings
+    by: str = ""
 
     @property
-    def of(self) -> Installation:
+    def installation(self) -> Installation:
         """The installation."""
         return installation(self.settings)
 
     @property
     def names(self) -> Names:
         """The names of its streams, buckets and subjects."""
-        return self.of.names
+        return self.installation.names
 
 
 def connect_options(settings: Settings, second: bool = False) -> ConnectOptions:
@@ -70,7 +76,16 @@ async def open_jetstream(settings: Settings, second: bool = False) -> AsyncItera
         await wire.close()
 
 
-async def accessed(settings: Settings, work: Callable[[Access], Awaitable[T]]) -> T:
-    """Do one task over a connection of its own. Raises ConnectError."""
+async def with_access(settings: Settings, work: Callable[[Access], Awaitable[T]]) -> T:
+    """Do one task for the user of this process, over a connection of its own. Raises ConnectError."""
     async with open_jetstream(settings) as js:
-        return await work(Access(js, settings))
+        return await work(Access(js, settings, operator()))
+
+
+def operator() -> str:
+    """Name who runs this process, for the record: the user and the host."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # A user without a name, as in containers.
+        user = "unknown"
+    return f"{user}@{socket.gethostname()}"

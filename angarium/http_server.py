@@ -144,8 +144,8 @@ class _Connection(asyncio.Protocol):
     def _answer_next(self) -> None:
         if not self._waiting or self._delayed or self._clogged or self._transport.is_closing():
             return
-        asked, stays = self._waiting.popleft()
-        reply = self._answer(asked) if isinstance(asked, Received) else asked
+        request, stays = self._waiting.popleft()
+        reply = self._answer(request) if isinstance(request, Received) else request
         if isinstance(reply, Reset):
             self._reset()
         elif reply.delay_s:

@@ -74,8 +74,8 @@ class _Lines(logging.Formatter):
             "event": message if named else record.name,
             **({} if named else {"message": redact(message)}),
         }
-        given = {key: value for key, value in record.__dict__.items() if key not in _STANDARD}
-        members |= {key: _shown(key, value) for key, value in given.items()}
+        extra = {key: value for key, value in record.__dict__.items() if key not in _STANDARD}
+        members |= {key: _shown(key, value) for key, value in extra.items()}
         if record.exc_info and record.exc_info[1] is not None:
             members["error"] = redact(repr(record.exc_info[1]))
             members["traceback"] = redact("".join(traceback.format_exception(record.exc_info[1])))

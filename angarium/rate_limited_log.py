@@ -26,12 +26,12 @@ class RateLimitedLog:
         self._fields = fields
         self._count += 1
         if self._left:
-            if self.rests:
-                self._look_later()
+            if self.is_idle:
+                self._refill_later()
             self._say()
 
     @property
-    def rests(self) -> bool:
+    def is_idle(self) -> bool:
         """True if nothing is left to log and the burst is full, so a new object would behave the same."""
         return self._left == self._burst
 
@@ -40,12 +40,12 @@ class RateLimitedLog:
         self._count = 0
         self._left -= 1
 
-    def _look_later(self) -> None:
-        asyncio.get_running_loop().call_later(LINE_EVERY_S, self._look)
+    def _refill_later(self) -> None:
+        asyncio.get_running_loop().call_later(LINE_EVERY_S, self._refill)
 
-    def _look(self) -> None:
+    def _refill(self) -> None:
         self._left += 1
         if self._count:
             self._say()
-        if not self.rests:
-            self._look_later()
+        if not self.is_idle:
+            self._refill_later()

@@ -20,6 +20,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 import msgspec
 from msgspec import Meta, Struct, field, inspect
 
+from actors.allowed_values import allowed
 from actors.errors import BadInput
 from actors.policy import Rate
 from angarium import quantities
@@ -64,7 +65,7 @@ def _node_name() -> str:
 class Settings(Struct, frozen=True, kw_only=True):
     """All settings, complete and within bounds. Its repr shows nothing: URLs may hold passwords."""
 
-    nats: Annotated[tuple[str, ...], Meta(description="NATS servers, nats://host:port")] = (
+    nats: Annotated[tuple[str, ...], Meta(description="NATS servers, nats://host:port, by commas")] = (
         "nats://127.0.0.1:4222",
     )
     creds: Annotated[str | None, Meta(description="file with NATS credentials (JWT and seed)")] = None
@@ -169,19 +170,19 @@ def load(
         f"{name} ({where}): unknown setting; {_instead(_closest(name, names)) or 'check the spelling'}"
         for name in sorted(file.keys() - names)
     ]
-    given = {
+    overrides = {
         each.name: found
         for each in fields
-        if (found := _given(each.name, flags, environ, file, where)) is not None
+        if (found := _override(each.name, flags, environ, file, where)) is not None
     }
     values: dict[str, Any] = dict(usual or {})
     for each in fields:
-        if (found := given.get(each.name)) is not None:
+        if (found := overrides.get(each.name)) is not None:
             try:
                 values[each.name] = _convert(each.name, each.type, found.value)
             except msgspec.ValidationError:
                 shown = "" if each.name == "nats" else f", not {found.value!r}"  # It may hold a password.
-                wanted = _wanted(inspect.type_info(each.type))
+                wanted = allowed(inspect.type_info(each.type))
                 problems.append(f"{each.name} ({found.source}): must be {wanted}{shown}")
             except quantities.BadQuantity as error:
                 problems.append(f"{each.name} ({found.source}): {error}")
@@ -190,7 +191,7 @@ def load(
     if not problems:
         settings = Settings(**values)
         problems = [
-            f"{name} ({given[name].source if name in given else 'default'}): {why}"
+            f"{name} ({overrides[name].source if name in overrides else 'default'}): {why}"
             for name, why in _contradictions(settings)
         ]
         if not problems:
@@ -214,8 +215,8 @@ def unknown_variables(environ: Mapping[str, str] = os.environ) -> list[UnknownVa
     found = []
     for name in sorted(environ.keys() - {VARIABLE_PREFIX + each for each in known}):
         if _VARIABLE.match(name) and not _OTHERS_VARIABLE.match(name):
-            meant = _closest(name[len(VARIABLE_PREFIX) :].upper(), known)
-            found.append(UnknownVariable(name, VARIABLE_PREFIX + meant if meant else None))
+            suggestion = _closest(name[len(VARIABLE_PREFIX) :].upper(), known)
+            found.append(UnknownVariable(name, VARIABLE_PREFIX + suggestion if suggestion else None))
     return found
 
 
@@ -228,8 +229,8 @@ def _closest(name: str, known: Iterable[str]) -> str | None:
     return next(iter(alike + longer), None)
 
 
-def _instead(meant: str | None) -> str:
-    return f"did you mean {meant}?" if meant else ""
+def _instead(suggestion: str | None) -> str:
+    return f"did you mean {suggestion}?" if suggestion else ""
 
 
 def _file(flag: str | None, environ: Mapping[str, str]) -> tuple[dict[str, Any], str]:
@@ -248,7 +249,7 @@ def _file(flag: str | None, environ: Mapping[str, str]) -> tuple[dict[str, Any],
         raise SettingsError(f"config ({path}): not valid TOML ({error})") from None
 
 
-def _given(
+def _override(
     name: str, flags: Mapping[str, Any], environ: Mapping[str, str], file: dict[str, Any], where: str
 ) -> Given | None:
     """The value that wins. Flags that may be repeated arrive as tuples, empty if none was given."""
@@ -267,7 +268,7 @@ def flag_name(name: str) -> str:
 
 
 def is_list(kind: Any) -> bool:
-    """True if a setting takes several values; a variable separates them by commas."""
+    """True if a setting takes several values; flags and variables separate them by commas."""
     return get_origin(get_args(kind)[0] if get_origin(kind) is Annotated else kind) is tuple
 
 
@@ -278,29 +279,11 @@ def _convert(name: str, kind: Any, value: Any) -> Any:
         quantities.rate(value if isinstance(value, str) else repr(value))
     if name in ("monitor", "api") and isinstance(value, str):
         quantities.address(value)
+    if is_list(kind) and isinstance(value, tuple):
+        value = [part.strip(" ") for given in value for part in given.split(",")]
     if is_list(kind) and isinstance(value, str):
         value = [part.strip() for part in value.split(",") if part.strip()]
     return msgspec.convert(value, kind, strict=not isinstance(value, str))
-
-
-def _wanted(kind: inspect.Type) -> str:
-    """Says in words what a setting may be."""
-    match kind:
-        case inspect.Metadata(type=inner):
-            return _wanted(inner)
-        case inspect.UnionType(types=types):
-            return " or ".join(_wanted(each) for each in types if not isinstance(each, inspect.NoneType))
-        case inspect.LiteralType(values=values):
-            return " or ".join(str(value) for value in values)
-        case inspect.IntType(ge=low, le=high) | inspect.FloatType(ge=low, le=high):
-            noun = "a whole number" if isinstance(kind, inspect.IntType) else "a number"
-            return noun + (f" from {low}" if low is not None else "") + (f" to {high}" if high else "")
-        case inspect.BoolType():
-            return "true or false"
-        case inspect.VarTupleType():
-            return "a list of strings"
-        case _:
-            return "a string"
 
 
 def _contradictions(settings: Settings) -> list[tuple[str, str]]:
@@ -322,7 +305,9 @@ def _contradictions(settings: Settings) -> list[tuple[str, str]]:
             except ValueError as error:
                 found.append((name, f"{error}; write it as 10.0.0.0/8 or fd00::/8"))
     if settings.transport == "httpx" and find_spec("httpcore") is None:
-        found.append(("transport", "httpx is not installed; pip install 'angarium[httpx]', or use http1"))
+        found.append(
+            ("transport", "httpx is not installed; install the extra httpx (see README), or use http1")
+        )
     if not _PREFIX.match(settings.prefix):
         found.append(("prefix", "must be a lower-case letter, then up to 31 of a-z 0-9 _ -"))
     prefixes = [("inbox_prefix", settings.inbox_prefix)]

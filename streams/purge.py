@@ -13,8 +13,9 @@ from msgspec import Struct
 
 from streams.installation.topology import Names
 from streams.journal.checkpoint import Checkpoint, read_checkpoint
-from streams.journal.envelope import decode_flush
-from streams.journal.tails import Marks, find_loss, read_recorded_loss
+from streams.journal.claim import read_past
+from streams.journal.refusal import read_recorded_loss
+from streams.lost_tails.comparison import find_loss
 from streams.nats.answers import StreamInfo
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import stream_info, until_answered
@@ -99,7 +100,8 @@ async def purge_events(
 ) -> None:
     """Purge the routed events that are not needed any more.
 
-    The server's own ack floor decides, since every ack follows the confirmation of all copies.
+    What the journal says is routed decides, not what the routers have acked. A parked tenant needs its events
+    from its position on.
     """
     enough = await _dispensable_end(js, events, keep_since)
     if enough > events.first:
@@ -112,11 +114,11 @@ async def events_held(js: JetStream, names: Names, partitions: int, settled_end:
 
     async def needs(partition: int) -> Held:
         same_end = await same_end_of(js, names, partition, names.events)
-        consumer = names.route_consumer(partition)
-        found = await until_answered(lambda: js.consumer_info(names.events, consumer))
-        if found is None or not same_end:
+        past = await read_past(js, names, partition)
+        if past.routing is None or not same_end:
             return Held(0, partition)
-        subject, needed = names.events_of(partition), min(found.ack_floor + 1, same_end)
+        needed = min(past.routing.needed_from, same_end)
+        subject = names.events_of(partition)
         return Held(await _first(js, names.events, subject, needed, settled_end), partition)
 
     return await lowest(partitions, needs)
@@ -142,26 +144,17 @@ async def deliveries_held(
 async def same_end_of(js: JetStream, names: Names, shard: int, stream: str) -> int:
     """The position below which `stream` is the one that the shard's records refer to; 0 if it is another.
 
-    If a stream lost its tail, a checkpoint or an ack floor refers to positions that new events have now. Call
+    If a stream lost its tail, a checkpoint or a flush refers to positions that new events have now. Call
     this before reading them: after a repair, its newer marks would confirm older ones. If no mark is known
     (an older Angarium wrote none), the records are trusted.
     """
     if await read_recorded_loss(js, names, shard) is not None:
         return 0
-    marks = await _marks(js, names, shard)
+    marks = (await read_past(js, names, shard)).marks
     mark = marks.events if stream == names.events else marks.deliveries
     if await find_loss(js, stream, mark) is not None:
         return 0
     return mark.position + 1 if mark.position else ANY_POSITION
-
-
-async def _marks(js: JetStream, names: Names, shard: int) -> Marks:
-    """The newest marks of the shard: those of its last flush, or of its checkpoint if it has no flush."""
-    subject = names.journal_of(shard)
-    last = await until_answered(lambda: js.last_message(names.journal, subject))
-    if last is not None:
-        return decode_flush(last.data, f"message {last.sequence} of {names.journal}").marks
-    return (await read_checkpoint(js, names, shard) or Checkpoint()).known
 
 
 async def _first(js: JetStream, stream: str, subject: str, needed: int, settled_end: int) -> int:

@@ -79,10 +79,10 @@ def next_token_at(bucket: Bucket, limit: Limit) -> float:
     return bucket.at + max(0.0, 1 - bucket.tokens) / limit.per_second + _TICK_S
 
 
-def under(
+def with_limit(
     limit: Limit | None, bucket: Bucket | None, *, at: float, epoch: int, unused: bool
 ) -> Bucket | None:
-    """The bucket under another limit: a lower burst cuts it at once, a higher one grants nothing at once.
+    """The bucket under another limit: a lower burst reduces it at once, a higher one adds no tokens at once.
 
     If there was no bucket, the new one is full only if the receiver is `unused`: nothing was ever sent to it.
     """

@@ -42,10 +42,11 @@ class OpenReceiver(Struct, frozen=True):
 
 
 class GiveUpEvents(Struct, frozen=True):
-    """Give up these events: one that is open, or the next ones without a number."""
+    """Give up these events: one that is open, or the next ones without a number; `by`: who asked for it."""
 
     events: tuple[Numbered, ...]
     reason: str
+    by: str = ""
 
 
 class DropRepeat(Struct, frozen=True, gc=False):
@@ -86,7 +87,9 @@ class UnparkReceiver(Struct, frozen=True):
 
 
 class ResumeReceiver(Struct, frozen=True):
-    """End everything that holds the receiver back, because an operator asked."""
+    """End everything that holds the receiver back, because an operator asked; `by` names who."""
+
+    by: str = ""
 
 
 class RemoveReceiver(Struct, frozen=True):
@@ -155,13 +158,14 @@ class PassOver(Struct, frozen=True):
 class ForgetBacklog(Struct, frozen=True):
     """Discard everything that waits up to `position`: open events, and `waiting` events beyond the frontier.
 
-    `source` and `keys` are as in `RemoveReceiver`.
+    `source` and `keys` are as in `RemoveReceiver`. `by`: who asked for it.
     """
 
     position: int
     waiting: int
     source: int = 0
     keys: bytes = b""
+    by: str = ""
 
 
 class MarkBuried(Struct, frozen=True):

@@ -1,32 +1,4 @@
-"""The machine of one receiver: three pure functions that hold all its rules.
-
-    decide(state, policy, command, at, bucket) -> facts   what happens
-    evolve(state, fact) -> state                          what is (`evolve.py`)
-    next_step(state, policy, view, now) -> step           what comes next (`owed/next_step.py`)
-
-Recovery is normal running: fold the journal over the snapshot, then ask `next_step`.
-
-The rules that everything else relies on:
-
-1. Numbers. The next number goes to the next event, in the order of the receiver's subject, that is not a
-   duplicate. Every numbered event reaches the journal with the first fact about it or about a later one. So
-   everybody who folds the journal assigns the same numbers, and no write precedes a POST.
-2. Strict order. Only after a 2xx may the next event start before the fact about this one is confirmed. The
-   facts in `NEEDS_NO_CONFIRMATION` hold nothing up; every other one must be confirmed before anything starts.
-   Relaxed order has the same numbers: an event is `EventAccepted` in its turn, before any result of it or of
-   a later one.
-3. Everything that influences numbering (window, removal, opening) is state. It is changed by a fact that is
-   confirmed before anything is posted under it, from a position above all that an earlier owner may have
-   posted without a record.
-4. Every fact that settles an event carries the bucket. If tokens are slow to come, the attempt is recorded
-   first.
-5. A dead letter is a fact first. Once that fact is confirmed, the dead letter has to be stored, until this is
-   recorded too. Facts have one order, so giving up waiting events, and reading on for that, needs no
-   confirmation of the facts before.
-6. An actor that has to wait for long parks: its events stay in the stream, and are read again in time.
-7. Without a configuration nothing is decided before the leader of the bucket has said whether the receiver is
-   gone or unknown. A receiver that was removed and put again is removed first, however quickly it was put.
-"""
+"""Decides which facts follow from a command. Pure; the rules that it keeps are in `actors.machine`."""
 
 from typing import Any, assert_never
 
@@ -34,11 +6,11 @@ from actors.ids import fraction, stable_hash
 from actors.machine import commands as c
 from actors.machine import facts as f
 from actors.machine.backoff import backoff_s
-from actors.machine.bucket import Bucket, Limit, under
+from actors.machine.bucket import Bucket, Limit, with_limit
 from actors.machine.event import Event
 from actors.machine.numbering import Numbered, with_number
 from actors.machine.outcome import Answered, Failed, Verdict, judge, retry_after_s
-from actors.machine.state import State, open_entry
+from actors.machine.state import Open, State, open_entry
 from actors.policy import Policy
 
 FAILURES_IN_A_ROW_MAX = 5
@@ -63,18 +35,22 @@ def decide(
             return [] if policy is None else _adopt(state, policy, command, at, bucket)
         case c.OpenReceiver(position, window, removal):
             return [f.Opened(receiver=receiver, at=at, position=position, window=window, removal=removal)]
-        case c.GiveUpEvents(events, reason):
+        case c.GiveUpEvents(events, reason, by):
             known = open_entry(state, events[0].position)
             return [f.DeadLettered(
                 receiver=receiver, events=events, at=at, reason=reason, bucket=bucket,
-                attempts=known.attempts if known else 0, status=known.status if known else None,
+                attempts=known.attempts if known else 0, status=known.status if known else None, by=by,
             )]  # fmt: skip
         case c.DropRepeat(event):
             return [f.Repeated(receiver=receiver, position=event.position, id=event.id)]
         case c.AcceptEvent(event):
-            return [f.EventAccepted(receiver=receiver, events=(numbered(state, event),))]
+            entry = open_entry(state, event.position)
+            return [f.EventAccepted(receiver=receiver, events=(numbered(state, event, entry),))]
         case c.StartAttempt(event):
-            return [f.Started(receiver=receiver, events=(numbered(state, event),), at=at, bucket=bucket)]
+            entry = open_entry(state, event.position)
+            return [
+                f.Started(receiver=receiver, events=(numbered(state, event, entry),), at=at, bucket=bucket)
+            ]
         case c.StartPing():
             return [f.Pinged(receiver=receiver, at=at, bucket=bucket)]
         case c.ParkReceiver(waiting_since, position):
@@ -84,17 +60,17 @@ def decide(
             return [f.Parked(receiver=receiver, at=at, waiting_since=waiting_since, position=position)]
         case c.UnparkReceiver():
             return [f.Unparked(receiver=receiver, at=at)] if state.parked else []
-        case c.ResumeReceiver():
-            return [f.Resumed(receiver=receiver, at=at)]
+        case c.ResumeReceiver(by):
+            return [f.Resumed(receiver=receiver, at=at, by=by)]
         case c.RemoveReceiver(position, waiting, removal, source, keys):
             return [f.Removed(
                 receiver=receiver, at=at, position=position, bucket=bucket, removal=removal, source=source,
                 keys=keys,
                 discarded=waiting + len(state.open), next_sequence=state.frontier.sequence + waiting + 1,
             )]  # fmt: skip
-        case c.ForgetBacklog(position, waiting, source, keys):
+        case c.ForgetBacklog(position, waiting, source, keys, by):
             return [f.Forgot(
-                receiver=receiver, at=at, position=position, bucket=bucket, source=source, keys=keys,
+                receiver=receiver, at=at, position=position, bucket=bucket, source=source, keys=keys, by=by,
                 discarded=waiting + len(state.open), next_sequence=state.frontier.sequence + waiting + 1,
             )]  # fmt: skip
         case c.MissEvents(first, last, posted, source):
@@ -139,7 +115,7 @@ def _outcome(
     entry = open_entry(state, event.position) if event else None
     # If the event was given up while it was being sent, its answer only shows how the receiver is doing.
     over = event is not None and entry is None and event.position <= state.frontier.position
-    events = (numbered(state, event),) if event and not over else ()
+    events = (numbered(state, event, entry),) if event and not over else ()
     attempt = (entry.attempts if entry else 0) + 1
     common: dict[str, Any] = {
         "receiver": state.receiver, "events": events, "at": at, "attempt": attempt, "status": outcome.status,
@@ -197,7 +173,7 @@ def _adopt(state: State, policy: Policy, command: c.Adopt, at: float, bucket: Bu
     limit = Limit(policy.rate.per_second, policy.rate.burst_max) if policy.rate else None
     if limit != state.limit:
         unused = state.limit is None and state.frontier.sequence == 0
-        granted = under(limit, bucket, at=at, epoch=command.epoch, unused=unused)
+        granted = with_limit(limit, bucket, at=at, epoch=command.epoch, unused=unused)
         facts.append(f.RateSet(receiver=receiver, limit=limit, bucket=granted))
     frontier = state.frontier
     if frontier.change is None and frontier.size != policy.dedup_window:
@@ -206,7 +182,6 @@ def _adopt(state: State, policy: Policy, command: c.Adopt, at: float, bucket: Bu
     return facts
 
 
-def numbered(state: State, event: Event) -> Numbered:
-    """The event with its number: the one that it has, or else the next one in order."""
-    entry = open_entry(state, event.position)
+def numbered(state: State, event: Event, entry: Open | None) -> Numbered:
+    """The event with its number: that of its `entry` if it is open, or else the next one in order."""
     return with_number(event, entry.sequence if entry else state.frontier.sequence + 1)

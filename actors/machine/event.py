@@ -4,6 +4,9 @@ from msgspec import Struct
 
 from actors.ids import dedup_key
 
+EVENT_BYTES = 512
+"""Approximate bytes of memory that an event takes in addition to its body."""
+
 
 class Event(Struct, frozen=True, gc=False, kw_only=True):
     """One message of the deliveries stream, addressed to one receiver.
@@ -37,4 +40,4 @@ class Event(Struct, frozen=True, gc=False, kw_only=True):
     @property
     def size(self) -> int:
         """Bytes of memory that the event takes, approximately."""
-        return len(self.body) + 512
+        return len(self.body) + EVENT_BYTES

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from actors.ids import dedup_key
 from actors.machine import facts as f
-from actors.machine.numbering import Numbered, move, number, resize, without
+from actors.machine.numbering import Numbered, move_frontier, number, resize, without_keys
 from actors.machine.state import Open, State, fresh_entry, open_entry, with_entry
 
 
@@ -35,13 +35,15 @@ def evolve(state: State, fact: f.Fact) -> State:
             return _count(state, discarded=1) if reason == f.ERASED else _count(state, duplicates=1)
         case f.Parked(waiting_since=waiting_since, position=position):
             frontier = (
-                move(state.frontier, position, state.frontier.sequence + 1) if position else state.frontier
+                move_frontier(state.frontier, position, state.frontier.sequence + 1)
+                if position
+                else state.frontier
             )
             return replace(state, parked=True, waiting_since=waiting_since, frontier=frontier)
         case f.Unparked():
             return replace(state, parked=False, waiting_since=None)
         case f.Opened(position=position, window=window, removal=removal):
-            frontier = move(state.frontier, position, state.frontier.sequence + 1)
+            frontier = move_frontier(state.frontier, position, state.frontier.sequence + 1)
             if not frontier.sequence and not frontier.window:
                 frontier = resize(frontier, window, 0)
             removal = max(state.removal, removal)
@@ -73,7 +75,7 @@ def evolve(state: State, fact: f.Fact) -> State:
         case f.EventRefused():
             return _after_refusal(state, fact)
         case f.TurnedAway(events=turned_away, discarded=discarded):
-            frontier = move(state.frontier, turned_away[-1].position, state.frontier.sequence + 1)
+            frontier = move_frontier(state.frontier, turned_away[-1].position, state.frontier.sequence + 1)
             if discarded:
                 return _count(replace(state, frontier=frontier), discarded=len(turned_away))
             burials = (*state.burials, *turned_away)
@@ -144,7 +146,7 @@ def _after_dead_letter(state: State, fact: f.DeadLettered) -> State:
 
 
 def _after_removal(state: State, fact: f.Removed) -> State:
-    frontier = move(state.frontier, fact.position, fact.next_sequence, fact.source, fact.keys)
+    frontier = move_frontier(state.frontier, fact.position, fact.next_sequence, fact.source, fact.keys)
     return _count(replace(
         _unimpeded(state), opened=False, removed_at=fact.at, open=(), waiting_since=None, target="",
         frontier=frontier, bucket=fact.bucket or state.bucket, removal=max(state.removal, fact.removal),
@@ -153,7 +155,7 @@ def _after_removal(state: State, fact: f.Removed) -> State:
 
 def _after_forgetting(state: State, fact: f.Forgot) -> State:
     """The state after a `forget`: nothing waits or has failed; a pause that the receiver asked for stays."""
-    frontier = move(state.frontier, fact.position, fact.next_sequence, fact.source, fact.keys)
+    frontier = move_frontier(state.frontier, fact.position, fact.next_sequence, fact.source, fact.keys)
     return _count(replace(
         state, open=(), waiting_since=None, failing_since=None, consecutive_failures=0, backoff_until=0.0,
         frontier=frontier, bucket=fact.bucket or state.bucket,
@@ -162,7 +164,7 @@ def _after_forgetting(state: State, fact: f.Forgot) -> State:
 
 def _after_loss(state: State, fact: f.Missing) -> State:
     left_open = tuple(each for each in state.open if not fact.first <= each.position <= fact.last)
-    frontier = move(state.frontier, fact.last, fact.next_sequence, fact.source)
+    frontier = move_frontier(state.frontier, fact.last, fact.next_sequence, fact.source)
     after = replace(state, frontier=frontier, open=left_open, bucket=fact.bucket or state.bucket)
     erased = len(state.open) - len(left_open) if fact.reason == f.ERASED else 0
     return _count(after, discarded=erased) if erased else after
@@ -183,7 +185,7 @@ def _after_repair(state: State, fact: f.Repaired) -> State:
             position=min(frontier.position, position),
             sequence=max(frontier.sequence, fact.next_sequence - 1),
             source=min([frontier.source, *(each.source - 1 for each in dropped if each.source)]),
-            window=without(frontier.window, {dedup_key(each.id, each.again) for each in dropped}),
+            window=without_keys(frontier.window, {dedup_key(each.id, each.again) for each in dropped}),
         ),
         open=tuple(each for each in state.open if each.position <= position),
         burials=tuple(each for each in state.burials if each.position <= position),
@@ -194,7 +196,7 @@ def _after_repair(state: State, fact: f.Repaired) -> State:
 def _after_refusal(state: State, fact: f.EventRefused) -> State:
     """The state after a refused event, which gets no number, is passed over and becomes a dead letter."""
     burials = (*state.burials, f.Burial(position=fact.position, reason=fact.reason))
-    frontier = move(state.frontier, fact.position, state.frontier.sequence + 1, fact.source)
+    frontier = move_frontier(state.frontier, fact.position, state.frontier.sequence + 1, fact.source)
     removed_at = state.removed_at if state.opened else fact.at
     return _count(replace(state, frontier=frontier, burials=burials, removed_at=removed_at), dead=1)
 

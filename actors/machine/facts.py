@@ -75,7 +75,10 @@ class Burial(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
 
 
 class DeadLettered(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="dead_lettered"):
-    """The event is given up for a stated `reason`: it is settled, and its dead letter has to be stored."""
+    """The event is given up for a stated `reason`: it is settled, and its dead letter has to be stored.
+
+    `by`: who asked for it, as that client said, if the event was skipped.
+    """
 
     events: tuple[Numbered, ...]
     at: float
@@ -83,6 +86,7 @@ class DeadLettered(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="de
     attempts: int = 0
     status: int | None = None
     bucket: Bucket | None = None
+    by: str = ""
 
 
 class Buried(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="buried"):
@@ -167,7 +171,7 @@ class Removed(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="removed
 class Forgot(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="forgot"):
     """An operator discarded the events that waited up to `position`; failures are forgotten, numbers go on.
 
-    `source` and `keys` are as in `Removed`.
+    `source` and `keys` are as in `Removed`. `by`: who asked for it, as that client said.
     """
 
     at: float
@@ -177,6 +181,7 @@ class Forgot(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="forgot")
     bucket: Bucket | None = None
     source: int = 0
     keys: bytes = b""
+    by: str = ""
 
 
 class Missing(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="missing"):
@@ -246,9 +251,13 @@ class Paused(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="paused")
 
 
 class Resumed(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="resumed"):
-    """An operator resumed the receiver: its pause, disablement, backoff and throttling end."""
+    """An operator resumed the receiver: its pause, disablement, backoff and throttling end.
+
+    `by`: who asked for it, as that client said.
+    """
 
     at: float
+    by: str = ""
 
 
 class Disabled(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="disabled"):

@@ -42,7 +42,7 @@ class InvariantBroken(Unusable):
         tag = fact.__struct_config__.tag
         super().__init__(
             f"{fact.receiver}: its fact `{tag}` breaks an invariant ({breach.value}). This is a "
-            f"defect in Angarium: see `Refused shards` in docs/operating.md"
+            f"defect in Angarium: see `Refused shards` in docs/troubleshooting.md"
         )
         self.breach = breach
 

@@ -59,9 +59,8 @@ def is_repeat(frontier: Frontier, event: Event) -> bool:
     """True if an event beyond the frontier must not be given to the receiver again."""
     if event.source and event.source <= frontier.source:
         return True
-    window = frontier.window
-    size = frontier.size_at(event.position) * KEY_BYTES
-    return _holds(window[-size:] if len(window) > size else window, event.key)
+    window = frontier.window[-frontier.size_at(event.position) * KEY_BYTES :]
+    return _holds(window, event.key)
 
 
 def _holds(window: bytes, key: bytes) -> bool:
@@ -89,7 +88,7 @@ def number(frontier: Frontier, event: Numbered) -> Frontier:
     )
 
 
-def move(
+def move_frontier(
     frontier: Frontier, position: int, next_sequence: int, source: int = 0, keys: bytes = b""
 ) -> Frontier:
     """The frontier after everything up to `position` is given up; numbers go on with `next_sequence`.
@@ -109,7 +108,7 @@ def move(
     )
 
 
-def without(window: bytes, keys: set[bytes]) -> bytes:
+def without_keys(window: bytes, keys: set[bytes]) -> bytes:
     """The window without these keys."""
     if not keys:
         return window

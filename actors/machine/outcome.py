@@ -28,12 +28,16 @@ _SECONDS = re.compile(r"[0-9]+(\.[0-9]+)?\Z", re.ASCII)
 
 
 class Answered(Struct, frozen=True, gc=False, kw_only=True):
-    """An answer; only its status counts. Header names are in lower case; `body` is as much as was read."""
+    """An answer; only its status counts. Header names are in lower case; `body` is as much as was read.
+
+    `size`: bytes that came, which headers and body cannot exceed; 0 if that is unknown.
+    """
 
     status: int
     latency_ms: float
     headers: tuple[tuple[str, str], ...] = ()
     body: bytes = b""
+    size: int = 0
 
     def header(self, name: str) -> str | None:
         """The first header of that name (lower case)."""
@@ -41,6 +45,8 @@ class Answered(Struct, frozen=True, gc=False, kw_only=True):
 
     def excerpt(self) -> "Answered":
         """The part that may be kept in memory for every receiver: the body cut, and the headers that fit."""
+        if 0 < self.size <= EXCERPT_BODY_MAX:
+            return self
         if len(self.body) <= EXCERPT_BODY_MAX and _length(self.headers) <= EXCERPT_HEADERS_MAX:
             return self
         kept: list[tuple[str, str]] = []

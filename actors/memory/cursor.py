@@ -64,8 +64,8 @@ class Cursor:
         self.counted_to = self.sweeps = self.taken = 0
         self.parked_mark = 0
 
-    def begin(self, position: int, seen: int, *, counted: bool = True) -> None:
-        """Begin after `position`: all events up to there are settled, and none is in memory."""
+    def restore(self, position: int, seen: int, *, counted: bool = True) -> None:
+        """Go on after `position`: all events up to there are settled, and none is in memory."""
         self.read_to, self.seen, self.counted = position, max(position, seen), counted
 
     @property

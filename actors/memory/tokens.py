@@ -23,8 +23,8 @@ class Tokens:
         self.granted_at = 0.0
         self.set_aside = 0
 
-    def begin(self, limit: Limit | None, bucket: Bucket | None) -> None:
-        """Begin with that limit and that bucket."""
+    def restore(self, limit: Limit | None, bucket: Bucket | None) -> None:
+        """Go on with that limit and that bucket."""
         self.limit, self.bucket = limit, bucket
 
     def filled(self, now: float, epoch: int) -> Bucket | None:

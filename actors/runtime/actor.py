@@ -16,19 +16,19 @@ from actors.machine.bucket import inherit
 from actors.machine.event import Event
 from actors.machine.facts import Burial
 from actors.machine.outcome import INTERNAL, Answered, Failed, NotSent, Outcome
-from actors.machine.owed import steps as s
-from actors.machine.owed.next_step import PARK_AFTER_S, next_step
-from actors.machine.owed.view import Cutoff, View
+from actors.machine.scheduling import steps as s
+from actors.machine.scheduling.next_step import PARK_AFTER_S, next_step
+from actors.machine.scheduling.view import Cutoff, View
 from actors.machine.state import State, open_entry
-from actors.memory.mailbox import MAILBOX_MAX
 from actors.policy import Policy
-from actors.ports import Absent, Attempt, Batch, Invalid
+from actors.ports import Absent, Attempt, Invalid
 from actors.runtime.alarm import Alarm
+from actors.runtime.backlog_reading import BacklogReading
 from actors.runtime.burials import Burials
 from actors.runtime.discard import remove
-from actors.runtime.live_state import UNCONFIRMED_MAX, LiveState
+from actors.runtime.environment import ActorEnvironment
+from actors.runtime.live_state import LiveState
 from actors.runtime.pending import Pending
-from actors.runtime.shard_ports import ShardPorts
 
 ASK_AGAIN_S = 0.5
 log = logging.getLogger(__name__)
@@ -46,11 +46,30 @@ class Actor:
     - `trimmed_at`: when events were last given up for `overflow`.
     """
 
-    __slots__ = ("_alarm", "_landing", "absent_to", "adopted", "asking", "burials", "cutoff", "hold_count",
-                 "host", "last_answer", "live", "loaded", "pending", "pinging", "ready", "receiver",
-                 "removal", "touched_at", "trimmed_at")  # fmt: skip
+    __slots__ = (
+        "_alarm",
+        "_landing",
+        "absent_to",
+        "adopted",
+        "asking",
+        "burials",
+        "cutoff",
+        "hold_count",
+        "host",
+        "last_answer",
+        "live",
+        "loaded",
+        "pending",
+        "pinging",
+        "reading",
+        "ready",
+        "receiver",
+        "removal",
+        "touched_at",
+        "trimmed_at",
+    )  # fmt: skip
 
-    def __init__(self, receiver: str, host: ShardPorts) -> None:
+    def __init__(self, receiver: str, host: ActorEnvironment) -> None:
         self.receiver = receiver
         self.host = host
         self.live = LiveState(receiver, host)
@@ -69,6 +88,7 @@ class Actor:
         self.last_answer: Answered | None = None
         self.touched_at = host.clock.now()
         self._alarm = Alarm(self.wake)
+        self.reading = BacklogReading(self.pending, self.wake, self._try_later)
         self._landing: asyncio.Future[None] | None = None
 
     @property
@@ -88,10 +108,10 @@ class Actor:
 
     # ---- coming into memory
 
-    def begin(self, state: State, policy: Policy | None) -> None:
+    def restore(self, state: State, policy: Policy | None) -> None:
         """Go on from the receiver's state, which is known now."""
         host, live = self.host, self.live
-        live.begin(state, policy)
+        live.restore(state, policy)
         self.loaded = True
         self.removal = self._last_removal()
         if state.limit and state.bucket:
@@ -99,29 +119,29 @@ class Actor:
                 state.bucket, state.limit, epoch=host.epoch, claimed_at=host.claimed_at, unclean=host.unclean,
                 unsettled=host.may_have_posted(state, self.pending.unacked.first),
             )  # fmt: skip
-            live.tokens.begin(state.limit, bucket)
-        self.pending.begin(state)
+            live.tokens.restore(state.limit, bucket)
+        self.pending.restore(state)
         if not self.ready.done():
             self.ready.set_result(None)
         self.wake()
 
-    def arrive(self, event: Event, reply: str) -> None:
-        """Take a message of this receiver that the consumer handed out."""
+    def arrive(self, event: Event) -> None:
+        """Take a message of this receiver that the cursor handed out."""
         pending, now = self.pending, self.host.clock.now()
-        if not pending.unacked.bind(event.position, reply, now):
+        if not pending.unacked.bind(event.position, now):
             return
         self.touched_at = now
         if self.loaded:
             pending.take(event)
             if not (pending.in_flight and self._busy):
-                self.wake()
+                self.wake(now)
         elif pending.mailbox.fits(event):
             pending.mailbox.append(event)
 
-    def find(self, position: int, source: int, reply: str) -> None:
+    def find(self, position: int, source: int) -> None:
         """Take an event in the stream: it came when the receiver was unknown, or is known already."""
         pending, now = self.pending, self.host.clock.now()
-        if not pending.unacked.bind(position, reply, now):
+        if not pending.unacked.bind(position, now):
             return
         self.touched_at = now
         if self.loaded:
@@ -136,9 +156,10 @@ class Actor:
 
     # ---- steps
 
-    def wake(self) -> None:
-        """Do the next steps, because something happened."""
-        while (post := self._advance()) is not None and self.live.policy is not None:
+    def wake(self, now: float | None = None) -> None:
+        """Do the next steps, because something happened; `now` is given by a caller that knows the time."""
+        now = self.host.clock.now() if now is None else now
+        while (post := self._advance(now)) is not None and self.live.policy is not None:
             self.host.spawn(self._attempt(post, self.live.policy))
             if self._busy:
                 return
@@ -164,7 +185,6 @@ class Actor:
             holding=bool(pending.unacked.bound),
             unconfirmed=live.barrier > host.recorder.confirmed_index,
             burying=self.burials.under_way,
-            may_start=live.unconfirmed < UNCONFIRMED_MAX and host.may_start(),
             granted=tokens.granted,
             adopted=self.adopted is live.policy,
             asking=self.asking,
@@ -176,13 +196,12 @@ class Actor:
             reach=pending,
         )
 
-    def _advance(self) -> s.Post | None:
+    def _advance(self, now: float) -> s.Post | None:
         """Perform steps until nothing is left to do, or an attempt has to be made, which is returned."""
         host, live, tokens = self.host, self.live, self.live.tokens
         if not self.loaded or host.stopped or self.hold_count:
             return None
         while True:
-            now = host.clock.now()
             if tokens.granted and now > tokens.lapsed_at:
                 tokens.end_grant(now, host.epoch, used=False)
             view = self.view()
@@ -197,16 +216,15 @@ class Actor:
                     if isinstance(step, s.WaitUntil):
                         self._alarm.set(step.at, now)
                     return None
-                case s.Read() | s.Fetch():
-                    self._begin_reading(step)
+                case s.ReadBacklog() | s.ReadOpenEvent():
+                    self.reading.start(step)
                     return None
                 case s.Bury(burials):
                     self.burials.under_way = True
                     host.spawn(self._bury(burials))
-                case s.Count(after):
-                    self.pending.cursor.counting = True
-                    host.spawn(self._count(after))
-                case s.Ask():
+                case s.CountBacklog(after):
+                    self.reading.start_count(after)
+                case s.ConfirmReceiver():
                     self.asking = True
                     host.spawn(self._ask())
                 case s.Park():
@@ -255,7 +273,7 @@ class Actor:
                 live.record(step, now)
                 self.adopted = live.policy
                 if live.state.limit != limit:
-                    live.tokens.begin(live.state.limit, live.state.bucket)
+                    live.tokens.restore(live.state.limit, live.state.bucket)
             case c.UnparkReceiver():
                 pending.cursor.unparked()
                 live.record(step, now)
@@ -299,8 +317,9 @@ class Actor:
                 outcome = self.broken(attempt, error)
             if host.stopped:
                 return
-            self._ended(post.event, outcome, policy)
-            post, policy = self._advance(), self.live.policy
+            now = host.clock.now()
+            self._ended(post.event, outcome, policy, now)
+            post, policy = self._advance(now), self.live.policy
             if post is not None and not self._busy:
                 self.wake()  # The outcome may have made room for more attempts than the next one.
 
@@ -309,9 +328,9 @@ class Actor:
         log.exception("attempt.broken", extra={"receiver": self.receiver, "sequence": attempt.sequence})
         return Failed(error=INTERNAL, detail=type(error).__name__, latency_ms=0.0)
 
-    def _ended(self, event: Event, outcome: Outcome, policy: Policy) -> None:
+    def _ended(self, event: Event, outcome: Outcome, policy: Policy, now: float) -> None:
         host, live, pending, position = self.host, self.live, self.pending, event.position
-        now = self.touched_at = host.clock.now()
+        self.touched_at = now
         del pending.in_flight[position]
         host.totals.ended(outcome, now - event.stored_at)
         host.landed()
@@ -331,7 +350,7 @@ class Actor:
                 text = failure_text(outcome, policy)
         live.record(c.RecordOutcome(event, outcome, text), now)
         entry = open_entry(live.state, position)
-        self.burials.answers.note(position, text)
+        self.burials.answers.remember(position, text)
         if entry is None:
             pending.settle(position)
         elif entry.next_at - now <= PARK_AFTER_S:
@@ -342,52 +361,6 @@ class Actor:
         if self._landing is None:
             self._landing = asyncio.get_running_loop().create_future()
         await asyncio.shield(self._landing)
-
-    # ---- reading the backlog
-
-    def _begin_reading(self, step: s.Read | s.Fetch) -> None:
-        if not self.pending.cursor.reading:
-            self.pending.cursor.reading = True
-            self.host.spawn(self._read(step))
-
-    async def _read(self, step: s.Read | s.Fetch) -> None:
-        """Read the events that have been seen up to now; later ones need not be in the answer."""
-        host, pending, cursor = self.host, self.pending, self.pending.cursor
-        reach, known = cursor.seen, cursor.known
-        found: Event | Batch | None
-        try:
-            if isinstance(step, s.Fetch):
-                found = await host.backlog.event(self.receiver, step.position)
-            else:
-                found = await host.backlog.read(self.receiver, step.after, reach, MAILBOX_MAX)
-        except Unavailable:
-            cursor.reading = False
-            self._ask_again()
-            return
-        if host.stopped:
-            return
-        cursor.reading = False
-        if isinstance(found, Batch):
-            pending.read(found, reach, known)
-        elif isinstance(step, s.Fetch):
-            pending.fetched(step.position, found)
-        self.wake()
-
-    async def _count(self, after: int) -> None:
-        """Find out how many events are only in the stream, up to which position; one replica counts them."""
-        backlog, cursor = self.host.backlog, self.pending.cursor
-        sweeps, taken = cursor.sweeps, cursor.taken
-        try:
-            counted = await backlog.count(self.receiver, after)
-            end = await backlog.end()
-        except Unavailable:
-            cursor.counting = False
-            self._ask_again()
-            return
-        cursor.counting = False
-        if not self.host.stopped:
-            cursor.count(counted, end, sweeps=sweeps, taken=taken)
-            self.wake()
 
     # ---- burials
 
@@ -420,7 +393,7 @@ class Actor:
                 await remove(self)
         except Unavailable:
             self.asking = False
-            self._ask_again()
+            self._try_later()
             return
         self.asking = False
         if host.stopped:
@@ -440,14 +413,14 @@ class Actor:
                 assert_never(answer)
         self.wake()
 
-    def _ask_again(self) -> None:
+    def _try_later(self) -> None:
         if not self.host.stopped:
             now = self.host.clock.now()
             self._alarm.set(now + ASK_AGAIN_S, now)
 
-    async def resume(self) -> None:
-        """End disablement, backoff and throttling; return once that is recorded."""
-        self.live.record(c.ResumeReceiver(), self.host.clock.now())
+    async def resume(self, by: str = "") -> None:
+        """End disablement, backoff and throttling for `by`; return once that is recorded."""
+        self.live.record(c.ResumeReceiver(by), self.host.clock.now())
         index = self.host.recorder.index
         self.wake()
         await self.host.confirmed_to(index)

@@ -18,7 +18,7 @@ class Burials:
     async def bury(self, live: LiveState, burials: tuple[Burial, ...]) -> None:
         """Publish these dead letters, and record that they are stored."""
         positions = [each.position for each in burials]
-        answers = self.answers.of(positions)
+        answers = self.answers.texts_of(positions)
         await live.host.dead_letters.bury(live.receiver, burials, answers)
         self.under_way = False
         self.answers.forget(positions)

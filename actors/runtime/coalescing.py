@@ -8,6 +8,8 @@ Not all timers ring at the same moment: with 100,000 actors in memory, the shard
 beat, and everything else on the event loop would wait for it. So a beat has lanes, evenly spaced in time.
 """
 
+import math
+
 LANES_PER_BEAT = 8
 
 
@@ -18,3 +20,8 @@ def next_beat(now: float, every_s: float, lane: int = 0, lanes: int = LANES_PER_
     """
     offset_s = lane % lanes * every_s / lanes
     return (round((now - offset_s) / every_s) + 1) * every_s + offset_s
+
+
+def beat_from(at: float, every_s: float) -> float:
+    """The first beat at `at` or later, in seconds of the same clock."""
+    return math.ceil(at / every_s) * every_s

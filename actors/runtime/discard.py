@@ -21,9 +21,9 @@ from msgspec import Struct
 from actors.machine import commands as c
 from actors.machine.numbering import Frontier, is_repeat, number, with_number
 from actors.machine.state import State
+from actors.runtime.environment import ActorEnvironment
 from actors.runtime.live_state import LiveState
 from actors.runtime.pending import Pending
-from actors.runtime.shard_ports import ShardPorts
 
 READ_EVENTS_MAX = 1024
 """Number of waiting events that are read; if there are more, the oldest are only counted."""
@@ -34,7 +34,7 @@ class BusyActor(Protocol):
     """The actor whose events are discarded; while `hold_count` is not 0, it begins nothing."""
 
     receiver: str
-    host: ShardPorts
+    host: ActorEnvironment
     live: LiveState
     pending: Pending
     hold_count: int
@@ -67,8 +67,8 @@ class Passed(Struct, frozen=True):
     keys: bytes
 
 
-async def forget(actor: BusyActor) -> int:
-    """Discard the waiting events, clear failures, and record it; returns the number of events.
+async def forget(actor: BusyActor, by: str = "") -> int:
+    """Discard the waiting events, clear failures, and record it and who asked; returns the number of events.
 
     Raises Unavailable.
     """
@@ -76,7 +76,7 @@ async def forget(actor: BusyActor) -> int:
         position = actor.pending.taken_to
         passed = await _passed(actor, position)
         discarded = passed.count + len(actor.state.open)
-        actor.pending.discard(c.ForgetBacklog(position, passed.count, passed.source, passed.keys))
+        actor.pending.discard(c.ForgetBacklog(position, passed.count, passed.source, passed.keys, by))
         index = actor.host.recorder.index
     await actor.host.confirmed_to(index)
     return discarded

@@ -7,11 +7,17 @@ receivers, and others must not wait for them: after `ASK_PAUSE_S` the shard asks
 whose event loop is late even for that has no time to spare; then the pause is `SATURATED_ASK_PAUSE_S`, during
 which the mailboxes of slow receivers fill up and these receivers are parked.
 
+The first message of each receiver does not count, since it waits for no other one: thousands of receivers may
+begin to hang at once, and others of their shard must not wait until all of these have been sent a request. If
+a node holds messages for more than `HOLDERS_MAX` receivers, they count as well.
+
 Measured with `angarium bench deliver`: docs/decisions/ask-for-what-can-be-done.md.
 """
 
 import asyncio
 from collections.abc import Callable
+
+from actors.memory.unacked import NodeHolders
 
 UNSETTLED_PAUSE_AT = 64
 """Number of messages that a shard holds when it stops asking for more."""
@@ -19,44 +25,68 @@ ASK_PAUSE_S = 0.01
 """Pause before it asks for another batch although it still holds as many."""
 SATURATED_ASK_PAUSE_S = 1.0
 """The same pause if the node has no time to spare."""
+HOLDERS_MAX = 2500
+"""Number of receivers of a node whose first messages do not count; each takes a connection."""
 
 
 class FlowControl:
-    """Flow control of one shard: `hold` stops or restarts requests; `saturated` asks whether the node is."""
+    """Flow control of one shard: `hold` stops or restarts requests; `saturated` asks whether the node is.
 
-    __slots__ = ("_handle", "_hold", "_saturated", "_until")
+    Its methods take how many messages the shard holds, and for how many receivers.
+    """
 
-    def __init__(self, hold: Callable[[bool], None], saturated: Callable[[], bool]) -> None:
+    __slots__ = ("_handle", "_hold", "_holders", "_node", "_saturated", "_until")
+
+    def __init__(
+        self, hold: Callable[[bool], None], saturated: Callable[[], bool], node: NodeHolders
+    ) -> None:
         self._hold = hold
+        self._node = node
+        self._holders = 0
         self._saturated = saturated
         self._handle: asyncio.TimerHandle | None = None
         self._until = 0.0
 
-    def came(self, waiting: int) -> None:
-        """A message came; `waiting` is how many wait now."""
+    def message_arrived(self, bound: int, holders: int) -> None:
+        """Ask for no more for a while if the message that came is one too many."""
+        node = self._node
+        node.count += holders - self._holders
+        self._holders = holders
+        waiting = bound - holders if node.count <= HOLDERS_MAX else bound
         if waiting >= UNSETTLED_PAUSE_AT and self._handle is None:
             loop = asyncio.get_running_loop()
             self._until = loop.time() + SATURATED_ASK_PAUSE_S
             self._hold(True)
             self._wait(loop)
 
-    def done(self, waiting: int) -> None:
-        """Ask for more if enough was done; `waiting` is how many still wait."""
-        if self._handle is not None and waiting * 2 <= UNSETTLED_PAUSE_AT:
-            self.stop()
-            self._hold(False)
+    def attempt_ended(self, bound: int, holders: int) -> None:
+        """Ask for more if enough was done."""
+        if self._handle is not None:
+            self._count(holders)
+            waiting = bound - holders if self._node.count <= HOLDERS_MAX else bound
+            if waiting * 2 <= UNSETTLED_PAUSE_AT:
+                self._cancel()
+                self._hold(False)
 
     def stop(self) -> None:
-        """Wait for nothing more."""
+        """Wait for nothing more, and hold nothing."""
+        self._count(0)
+        self._cancel()
+
+    def _count(self, holders: int) -> None:
+        self._node.count += holders - self._holders
+        self._holders = holders
+
+    def _cancel(self) -> None:
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None
 
     def _wait(self, loop: asyncio.AbstractEventLoop) -> None:
         due = loop.time() + ASK_PAUSE_S
-        self._handle = loop.call_at(due, self._look, loop, due)
+        self._handle = loop.call_at(due, self._release_or_wait, loop, due)
 
-    def _look(self, loop: asyncio.AbstractEventLoop, due: float) -> None:
+    def _release_or_wait(self, loop: asyncio.AbstractEventLoop, due: float) -> None:
         now = loop.time()
         if self._saturated() and now < self._until:
             self._wait(loop)

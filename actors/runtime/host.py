@@ -7,100 +7,79 @@ host was given. Nothing here awaits anything but the ports.
 
 import asyncio
 import logging
-import math
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from contextlib import suppress
-from heapq import heappop, heappush
 from typing import Any
 
 from msgspec.structs import replace
 
-from actors.counters import DeliveryTotals
-from actors.errors import Unavailable, Unusable
-from actors.ids import UNKNOWN_RECEIVERS
-from actors.machine.bucket import Unclean
 from actors.machine.event import Event
 from actors.machine.state import State, is_left_over
 from actors.memory.unacked import Bindings
-from actors.news import News
 from actors.policy import Policy
-from actors.ports import Backlog, Clock, DeadLetterWriter, Policies, Recorded, Recorder, Sender, Snapshots
+from actors.ports import Recorded
 from actors.retention import Needed, Retention
-from actors.runtime.actor import ASK_AGAIN_S, Actor
+from actors.runtime.actor import Actor
 from actors.runtime.coalescing import next_beat
+from actors.runtime.environment import HostPorts, ShardClaim
 from actors.runtime.flow_control import FlowControl
 from actors.runtime.live_state import UNCONFIRMED_MAX
-from actors.runtime.unknown.unknown_receivers import UnknownReceivers
+from actors.runtime.residents import Residents
+from actors.runtime.unknown_receivers.unknown_receivers import UnknownReceivers
 
 UNACKED_MAX_S = 2.0
 SWEEP_EVERY_S = 0.5
 PASSIVATE_AFTER_S = 60.0
-LOADS_AT_ONCE = 32
-"""Parked receivers of one shard whose snapshots are read at a time, if others leave it so many turns."""
-CHECKED_IN_TURN_MAX = 1000
-"""Receivers that are checked, without work for them, before other tasks have a turn."""
-WOKEN_IN_TURN_MAX = 16
-"""Receivers that are parked, begun or woken before other tasks have a turn; so many take a millisecond."""
 log = logging.getLogger(__name__)
 
 
 class Host:
     """The actors of one shard, under one claim.
 
-    - `claim_position`: the last position of the deliveries when the shard was claimed.
-    - `floor`: where its reading begins.
-    - `needed`: no earlier owner needed anything below this position.
-    - `within_lease`: asked before every first byte.
-    - `ack`: takes reply subjects; `tell`: takes news about receivers for the log.
+    - `unacked_max`: messages that the server hands out at most before the first of them is acked.
     - `changed`: confirmed states that no snapshot holds; `writing`: those that are being written.
-    - `parked`: receivers that have to come back after a takeover; `away`: those not in memory yet.
+    - `parked`: receivers that have to come back after a takeover.
+    - `actors`: those that are in memory, the same as the residents'.
     """
 
-    def __init__(
-        self, *, epoch: int, claimed_at: float, claim_position: int, unclean: Unclean | None, floor: int,
-        needed: int, unacked_max: int, clock: Clock, recorder: Recorder, sender: Sender, backlog: Backlog,
-        dead_letters: DeadLetterWriter, snapshots: Snapshots, policies: Policies, totals: DeliveryTotals,
-        within_lease: Callable[[], bool], ack: Callable[[list[str]], None], hold: Callable[[bool], None],
-        saturated: Callable[[], bool], refuse: Callable[[str], None], tell: Callable[[News], None],
-    ) -> None:  # fmt: skip
-        self.epoch = epoch
-        self.claimed_at = claimed_at
-        self.claim_position = claim_position
-        self.unclean = unclean
+    def __init__(self, claim: ShardClaim, ports: HostPorts, *, unacked_max: int) -> None:
+        self.epoch = claim.epoch
+        self.claimed_at = claim.at
+        self.claim_position = claim.position
+        self.unclean = claim.unclean
         self.unacked_max = unacked_max
-        self.clock = clock
-        self.recorder = recorder
-        self.sender = sender
-        self.backlog = backlog
-        self.dead_letters = dead_letters
-        self.snapshots = snapshots
-        self.policies = policies
-        self.totals = totals
-        self.ack = ack
-        self.tell = tell
-        self.flow_control = FlowControl(hold, saturated)
-        self.bindings = Bindings(floor)
+        self.clock = ports.clock
+        self.recorder = ports.recorder
+        self.sender = ports.sender
+        self.backlog = ports.backlog
+        self.dead_letters = ports.dead_letters
+        self.snapshots = ports.snapshots
+        self.policies = ports.policies
+        self.totals = ports.totals
+        self.ack = ports.ack
+        self.refuse = ports.refuse
+        self.on_news = ports.on_news
+        self.flow_control = FlowControl(ports.hold, ports.saturated, ports.node_holders)
+        self.bindings = Bindings(claim.floor)
         self.retention = Retention()
-        self.actors: dict[str, Actor] = {}
-        self.unknown: UnknownReceivers | None = None
+        self.residents = Residents(self)
+        self.actors = self.residents.actors
         self.changed: dict[str, State] = {}
         self.writing: dict[str, State] = {}
         self.parked: dict[str, float | None] = {}
-        self.away: dict[str, float | None] = {}
         self.stopped = self.draining = self._held_up = False
         self.in_flight = 0
-        self._within_lease = within_lease
-        self.refuse = refuse
+        self._within_lease = ports.within_lease
         self._tasks: set[asyncio.Task[None]] = set()
         self._waiters: list[tuple[int, asyncio.Future[None]]] = []
         self._landed = asyncio.Event()
-        self._cut, self._confirmed_floor = (0, floor), floor
+        self._cut, self._confirmed_floor = (0, claim.floor), claim.floor
         self._noted: dict[str, State] = {}
-        self._needed = Needed(min(needed, floor + 1))
+        self._needed = Needed(min(claim.needed, claim.floor + 1))
 
     # ---- beginning and end
 
-    def begin(self, states: dict[str, State], parked: dict[str, float | None]) -> None:
+    def start(self, states: dict[str, State], parked: dict[str, float | None]) -> None:
         """Take over the actors that the journal's tail names, and those that have to come back by themselves.
 
         `parked` says when each wakes, if that is known. All of them come into memory gradually, so that
@@ -110,24 +89,20 @@ class Host:
         self._noted.update(states)
         self.parked.update(parked)
         self.parked.update((each.receiver, None) for each in states.values() if each.unfinished)
-        self.away.update(parked)
-        if UNKNOWN_RECEIVERS in self.changed or UNKNOWN_RECEIVERS in parked:
-            self.activate_unknown()  # It determines the position above which new receivers are opened.
-        self.spawn(self._bring_back(list(states)))
+        self.residents.start(list(states), parked)
         self.spawn(self._sweep())
 
     def stop(self) -> None:
         """Start, record and ack nothing more."""
         self.stopped = True
         self.flow_control.stop()
-        for each in self._all():
-            each.close()
+        self.residents.stop()
         for task in self._tasks:
             task.cancel()
         for _, waiter in self._waiters:
             waiter.cancel()
 
-    def go_on(self, epoch: int, within_lease: Callable[[], bool]) -> None:
+    def continue_under(self, epoch: int, within_lease: Callable[[], bool]) -> None:
         """Go on under another claim of this node, without a gap: memory and clock stay valid.
 
         What the first claim says about earlier owners stays valid, too: no other owner came since then, and
@@ -151,7 +126,7 @@ class Host:
         self.in_flight -= 1
         if self.draining:
             self._landed.set()
-        self.flow_control.done(self.bindings.bound)
+        self.flow_control.attempt_ended(self.bindings.bound, self.bindings.holders)
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Run a task that ends with the shard. If it raises, that is a defect, and logged as such."""
@@ -164,170 +139,70 @@ class Host:
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("actor.broken", exc_info=error)
 
-    # ---- actors
+    # ---- messages and configurations
 
-    def _all(self) -> list[Actor | UnknownReceivers]:
-        return [*self.actors.values(), *([self.unknown] if self.unknown else ())]
-
-    def _present(self, receiver: str) -> Actor | UnknownReceivers | None:
-        return self.unknown if receiver == UNKNOWN_RECEIVERS else self.actors.get(receiver)
-
-    def _made(self, receiver: str) -> Actor | UnknownReceivers:
-        """A new actor, or a new record of unknown names, without its state."""
-        if receiver == UNKNOWN_RECEIVERS:
-            self.unknown = UnknownReceivers(self)
-            return self.unknown
-        actor = self.actors[receiver] = Actor(receiver, self)
-        return actor
-
-    async def _bring_back(self, known: list[str]) -> None:
-        """Load all actors that have something to do: those with a known state, then the parked ones."""
-        for number, receiver in enumerate(known, 1):
-            self._bring(receiver)
-            if number % WOKEN_IN_TURN_MAX == 0:
-                await asyncio.sleep(0)
-        waiting: list[tuple[float, str]] = []
-        for number, (receiver, wakes_at) in enumerate(list(self.away.items()), 1):
-            heappush(waiting, (math.inf if wakes_at is None else wakes_at, receiver))
-            if number % CHECKED_IN_TURN_MAX == 0:
-                await asyncio.sleep(0)
-        for _ in range(min(LOADS_AT_ONCE, len(waiting))):
-            self.spawn(self._bring_back_parked(waiting))
-
-    async def _bring_back_parked(self, waiting: list[tuple[float, str]]) -> None:
-        """Read the snapshots of the parked receivers, the earliest wake-up first.
-
-        A snapshot is used only if the actor was never in memory until then: it is still the actor's state.
-        """
-        while waiting and not self.stopped:
-            due, receiver = heappop(waiting)
-            if receiver in self.away:
-                state = await self._read(receiver, due)
-                if state is not None and receiver in self.away:
-                    self._begin(self._present(receiver) or self._made(receiver), state)
-
-    def activate(self, receiver: str) -> Actor:
-        """The actor; if it was not in memory, its snapshot is being read."""
-        actor = self.actors.get(receiver) or self._bring(receiver)
-        assert isinstance(actor, Actor)
-        return actor
-
-    def activate_unknown(self) -> UnknownReceivers:
-        """The record of unknown names; if it was not in memory, it is being read."""
-        record = self.unknown or self._bring(UNKNOWN_RECEIVERS)
-        assert isinstance(record, UnknownReceivers)
-        return record
-
-    def _bring(self, receiver: str) -> Actor | UnknownReceivers:
-        """Load an actor, or the record of unknown names."""
-        if (present := self._present(receiver)) is not None:
-            return present
-        made = self._made(receiver)
-        state = self.changed.get(receiver) or self.writing.get(receiver)
-        if state is not None:
-            self._begin(made, state)
-        else:
-            self.spawn(self._load(made))
-        return made
-
-    def _begin(self, actor: Actor | UnknownReceivers, state: State) -> None:
-        receiver = actor.receiver
-        self.away.pop(receiver, None)
-        self._noted[receiver] = state
-        actor.touched_at = self.clock.now()
-        actor.begin(state, self.policies.policy(receiver))
-
-    async def _load(self, actor: Actor | UnknownReceivers) -> None:
-        """Read the state of an actor that is needed, and begin it."""
-        state = await self._read(actor.receiver, 0.0)
-        if state is not None and not actor.loaded:
-            self._begin(actor, state)
-
-    async def _read(self, receiver: str, due: float) -> State | None:
-        """The state from the actor's snapshot; None if the shard has ended meanwhile.
-
-        An actor without a snapshot begins where the record of unknown names says, which is read by then.
-        """
-        while not self.stopped:
-            try:
-                state = await self.snapshots.load(receiver, due) or State(receiver=receiver)
-            except Unavailable:
-                await asyncio.sleep(ASK_AGAIN_S)
-                continue
-            except Unusable as error:  # A snapshot that must not be guessed at.
-                self.refuse(str(error))
-                return None
-            if not state.opened and self.unknown is not None and receiver != UNKNOWN_RECEIVERS:
-                await asyncio.shield(self.unknown.ready)
-            return None if self.stopped else state
-        return None
-
-    async def resident(self, receiver: str) -> Actor:
-        """The actor, once it is in memory with its state. It is cancelled if the shard stops before."""
-        while True:
-            actor = self.activate(receiver)
-            actor.touched_at = self.clock.now()
-            await asyncio.shield(actor.ready)
-            if self.actors.get(receiver) is actor:  # It may have left memory before this task was woken.
-                return actor
-
-    def arrive(self, receiver: str, event: Event, reply: str) -> None:
+    def arrive(self, receiver: str, event: Event) -> None:
         """Give a message that the consumer handed out to its actor, or to the record of unknown names."""
-        actor, unknown = self.actors.get(receiver), self.unknown
+        actor, unknown = self.actors.get(receiver), self.residents.unknown
         # Earlier messages for the same name go first.
         if unknown is not None and receiver in unknown.undecided.receivers:
-            unknown.take(receiver, event, reply)
+            unknown.take(receiver, event)
         elif (actor is not None and actor.live.state.opened) or self.knows(receiver):
-            (actor or self.activate(receiver)).arrive(event, reply)
+            (actor or self.residents.activate(receiver)).arrive(event)
         else:
-            self.activate_unknown().take(receiver, event, reply)
-        self.flow_control.came(self.bindings.bound)
+            self.residents.activate_unknown().take(receiver, event)
+        self.flow_control.message_arrived(self.bindings.bound, self.bindings.holders)
         if self.bindings.bound > self.unacked_max // 2:
-            self._park_largest()
+            self.residents.park_largest()
 
     def knows(self, receiver: str) -> bool:
         """True if the receiver has a state, a configuration, or a removal of one."""
-        if self.policies.heard_of(receiver) or receiver in self.changed or receiver in self.writing:
+        if (
+            self.policies.has_record(receiver)
+            or self.unsaved(receiver) is not None
+            or receiver in self.parked
+        ):
             return True
-        if receiver in self.parked or (self.unknown is not None and receiver in self.unknown.remembered):
+        actor, unknown = self.actors.get(receiver), self.residents.unknown
+        if unknown is not None and receiver in unknown.remembered:
             return True
-        actor = self.actors.get(receiver)  # It may be here only because a request named it.
+        # The actor may be here only because a request named it.
         return actor is not None and not actor.is_blank
 
     def configured(self, receiver: str, policy: Policy | None) -> None:
         """Pass on a changed configuration; only a receiver that waits, or was removed, is activated."""
-        actor, unknown = self.actors.get(receiver), self.unknown
+        actor, unknown = self.actors.get(receiver), self.residents.unknown
         if unknown is not None and receiver in unknown.undecided.receivers:
             unknown.give_to_known(receiver)
         if actor is not None:
             actor.configure(policy)
         elif policy is None or receiver in self.parked or self.policies.removal(receiver) is not None:
-            self.activate(receiver)
+            self.residents.activate(receiver)
         elif unknown is not None and unknown.has_unread:
-            self.activate(receiver)  # Its events there need not wait until they are found.
-
-    def wake_all(self) -> None:
-        """Wake all actors, because nothing holds the shard up any more."""
-        self.spawn(self._wake_all())
-
-    async def _wake_all(self) -> None:
-        for number, each in enumerate(self._all(), 1):
-            each.wake()
-            if number % WOKEN_IN_TURN_MAX == 0:
-                await asyncio.sleep(0)
+            self.residents.activate(receiver)  # Its events there need not wait until they are found.
 
     # ---- what actors ask
 
     @property
     def released_to(self) -> int:
         """The position up to which all events are released and decided, so none belongs to a new receiver."""
-        floor, unknown = self._confirmed_floor, self.unknown
+        floor, unknown = self._confirmed_floor, self.residents.unknown
         return unknown.opens_above(floor) if unknown else floor
+
+    def has_turned_away(self, positions: Collection[int]) -> bool:
+        """True if it is on confirmed record that no receiver gets these events for an unknown name.
+
+        A receiver that is put later begins above them, under any owner. Their dead letters are stored.
+        """
+        floor, unknown = self._confirmed_floor, self.residents.unknown
+        if unknown is not None:
+            return unknown.has_recorded(positions, floor)
+        return max(positions, default=0) <= floor
 
     @property
     def undecided_to(self) -> int:
         """The last position at which an event for an unknown name may be only in the stream; 0 if none is."""
-        unknown = self.unknown
+        unknown = self.residents.unknown
         return unknown.cursor.seen if unknown and unknown.state.parked else 0
 
     def within_lease(self) -> bool:
@@ -372,7 +247,7 @@ class Host:
         for entry in entries:
             fact, state = entry.fact, entry.state
             receiver = fact.receiver
-            actor = self.actors.get(receiver) or self._present(receiver)
+            actor = self.actors.get(receiver) or self.residents.find(receiver)
             if actor is not None:
                 if actor.live.unconfirmed >= UNCONFIRMED_MAX:
                     full.add(receiver)
@@ -384,7 +259,7 @@ class Host:
         for receiver, actor in touched.items():
             self._note_parked(receiver, actor.live.confirmed)
             # Events that were turned away are buried once that is confirmed.
-            if actor.live.barrier > before or receiver in full or actor is self.unknown:
+            if actor.live.barrier > before or receiver in full or actor is self.residents.unknown:
                 actor.wake()
         self.acknowledge()
         due = [waiter for each, waiter in self._waiters if each <= index and not waiter.done()]
@@ -393,7 +268,7 @@ class Host:
             waiter.set_result(None)
         if self._held_up:
             self._held_up = False
-            self.wake_all()
+            self.residents.wake_all()
 
     def _note_parked(self, receiver: str, state: State) -> None:
         if state.unfinished:
@@ -402,9 +277,15 @@ class Host:
             self.parked.pop(receiver, None)
 
     def acknowledge(self) -> None:
-        """Ack the messages that the confirmed facts release."""
-        if replies := self.bindings.confirmed(self.recorder.confirmed_index):
-            self.ack(replies)
+        """Ack everything up to the floor of the confirmed facts.
+
+        The next flush may be hours away if all receivers are parked. So the floor may be above the recorded
+        one, from which every other cursor begins.
+        """
+        index = self.recorder.confirmed_index
+        self.bindings.forget(index)
+        if self._cut[0] <= index:
+            self.ack(self.bindings.floor(index))
 
     # ---- snapshots and memory
 
@@ -413,6 +294,14 @@ class Host:
         self.changed, self.writing = {}, self.changed
         return self.writing
 
+    def unsaved(self, receiver: str) -> State | None:
+        """The receiver's confirmed state, if no snapshot holds it yet."""
+        return self.changed.get(receiver) or self.writing.get(receiver)
+
+    def note_state(self, state: State) -> None:
+        """Take note of a state that came into memory."""
+        self._noted[state.receiver] = state
+
     def forgettable(self, states: dict[str, State]) -> list[str]:
         """The receivers among these whose states need not be remembered."""
         floor, now = self._confirmed_floor, self.clock.now()
@@ -420,8 +309,8 @@ class Host:
 
     def written(self) -> None:
         """Forget the states that were taken, since the snapshots hold them."""
-        if self.unknown is not None:
-            self.unknown.remembered.update(self.writing)
+        if self.residents.unknown is not None:
+            self.residents.unknown.remembered.update(self.writing)
         self.writing = {}
 
     def give_back(self) -> None:
@@ -435,7 +324,7 @@ class Host:
         long as one of the receivers that have to come back is not in memory.
         """
         self._note_retention()
-        if not self.away:
+        if not self.residents.away:
             lowest = self.retention.lowest(self._confirmed_floor)
             self._needed = replace(lowest, position=max(self._needed.position, lowest.position))
         return self._needed
@@ -443,13 +332,13 @@ class Host:
     def _note_retention(self) -> None:
         noted, self._noted = self._noted, {}
         for state in noted.values():
-            self.retention.note(state)
+            self.retention.update(state)
 
     def evict(self, below: int) -> None:
         """Make the events that wait below that position dead letters: the stream has no room for them."""
         self._note_retention()
         for receiver in self.retention.below(below):
-            actor = self._bring(receiver)
+            actor = self.residents.bring_in(receiver)
             needed = actor.state.needed_position if actor.loaded else None
             if needed is not None and needed < below:
                 actor.give_up_to(below - 1, "evicted")
@@ -460,31 +349,9 @@ class Host:
         while not self.stopped:
             await asyncio.sleep(next_beat(loop.time(), SWEEP_EVERY_S, lane=self.epoch) - loop.time())
             now = self.clock.now()
-            for number, receiver in enumerate(dict.fromkeys(self.bindings.overdue(now - UNACKED_MAX_S)), 1):
-                actor = self._present(receiver)
-                if actor is not None and actor.loaded:
-                    actor.park()
-                    actor.wake()
-                if number % WOKEN_IN_TURN_MAX == 0:
-                    await asyncio.sleep(0)
+            await self.residents.park(dict.fromkeys(self.bindings.overdue(now - UNACKED_MAX_S)))
             self.acknowledge()
             if self._held_up and self.may_start():
                 self._held_up = False
-                self.wake_all()
-            await self._passivate(now - PASSIVATE_AFTER_S)
-
-    async def _passivate(self, before: float) -> None:
-        for number, (receiver, actor) in enumerate(list(self.actors.items()), 1):
-            kept = receiver in self.changed or receiver in self.writing
-            if actor.touched_at < before and actor.resting and not kept:
-                actor.close()
-                del self.actors[receiver]
-            if number % CHECKED_IN_TURN_MAX == 0:
-                await asyncio.sleep(0)
-
-    def _park_largest(self) -> None:
-        """Park the receiver that holds the most messages, since the inbox is half full."""
-        largest = max(self._all(), key=lambda each: each.bound_count if each.loaded else 0)
-        if largest.loaded and largest.bound_count:
-            largest.park()
-            largest.wake()
+                self.residents.wake_all()
+            await self.residents.passivate(now - PASSIVATE_AFTER_S)

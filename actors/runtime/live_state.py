@@ -9,7 +9,7 @@ from actors.machine.state import State
 from actors.memory.tokens import Tokens
 from actors.news import NEWSWORTHY_FACTS, news
 from actors.policy import Policy
-from actors.runtime.shard_ports import ShardPorts
+from actors.runtime.environment import ActorEnvironment
 
 UNCONFIRMED_MAX = 256
 """Number of settled events whose facts may be unconfirmed."""
@@ -28,7 +28,7 @@ class LiveState:
     __slots__ = ("barrier", "confirmed", "host", "invalid", "policy", "receiver", "state", "tokens",
                  "unconfirmed")  # fmt: skip
 
-    def __init__(self, receiver: str, host: ShardPorts) -> None:
+    def __init__(self, receiver: str, host: ActorEnvironment) -> None:
         self.receiver = receiver
         self.host = host
         self.state = self.confirmed = State(receiver=receiver)
@@ -38,8 +38,8 @@ class LiveState:
         self.barrier = 0
         self.unconfirmed = 0
 
-    def begin(self, state: State, policy: Policy | None) -> None:
-        """Begin with this state."""
+    def restore(self, state: State, policy: Policy | None) -> None:
+        """Go on from this state."""
         self.state = self.confirmed = state
         self.policy = policy
 
@@ -65,9 +65,9 @@ class LiveState:
         """Take `fact` as confirmed, since the journal holds it."""
         kind = type(fact)
         if kind in NEWSWORTHY_FACTS or (kind is Delivered and self.confirmed.failing_since is not None):
-            told = news(self.confirmed, fact, state, self.policy, invalid=self.invalid)
-            if told is not None:
-                self.host.tell(told)
+            report = news(self.confirmed, fact, state, self.policy, invalid=self.invalid)
+            if report is not None:
+                self.host.on_news(report)
         self.confirmed = state
         if kind is Delivered:
             self.unconfirmed -= 1

@@ -35,11 +35,11 @@ class Pending:
         self.cursor = Cursor()
         self.unacked = Unacked(live.receiver, live.host.bindings)
 
-    def begin(self, state: State) -> None:
+    def restore(self, state: State) -> None:
         """Take the events that came before the state was known, and leave the others in the stream."""
         frontier, cursor, bound = state.frontier.position, self.cursor, self.unacked.bound
         seen = self.live.host.bindings.received if state.parked else 0
-        cursor.begin(frontier, seen, counted=not state.parked)
+        cursor.restore(frontier, seen, counted=not state.parked)
         early = self.mailbox.clear()
         unread = min(bound.keys() - {each.position for each in early}, default=None)
         late = [] if unread is None else sorted(position for position in bound if position >= unread)
@@ -55,6 +55,12 @@ class Pending:
             self.park()
 
     # ---- how far events may have gone
+
+    @property
+    def may_start(self) -> bool:
+        """True if nothing in the shard forbids an attempt."""
+        live = self.live
+        return live.unconfirmed < UNCONFIRMED_MAX and live.host.may_start()
 
     @property
     def epoch(self) -> int:
@@ -153,7 +159,9 @@ class Pending:
 
     def take_out(self, event: Event) -> None:
         """Take the event out of memory, since it no longer waits."""
-        if self.held.pop(event.position, None) is None:
+        if event.position in self.held:
+            del self.held[event.position]
+        else:
             self.mailbox.pop()
 
     def give_up(self, position: int) -> None:

@@ -18,10 +18,10 @@ from angarium.api.limits.token_rates import TokenRates
 from angarium.connecting import Access, open_jetstream
 from angarium.rate_limited_log import RateLimitedLog
 from angarium.settings import Settings
+from streams.buckets.receivers import Receivers, subscriptions_of
+from streams.buckets.tokens import Token, TokenStore
 from streams.nats.codes import STREAM_NOT_FOUND
 from streams.nats.errors import ApiError
-from streams.stores.receivers import Receivers, subscriptions_of
-from streams.stores.tokens import Token, TokenStore
 
 STALE_AFTER_S = 10.0
 """A process that has had no news about revocations for so long refuses all tokens."""
@@ -42,6 +42,7 @@ class ApiState:
         self.access = access
         self.tokens = TokenStore(access.js, access.names)
         self.rates = TokenRates()
+        self.erasure_rates = TokenRates()
         self.limits = RequestLimits()
         self.control_limits = RequestLimits(CONTROL_REQUESTS_MAX)
         self.question_limits = RequestLimits(QUESTIONS_MAX)

@@ -8,11 +8,12 @@ from litestar.handlers import HTTPRouteHandler
 from litestar.openapi import OpenAPIConfig
 from litestar.openapi.spec import Components, SecurityScheme, Server
 from litestar.types import Scope
+from msgspec.structs import replace
 
 from angarium import __version__
 from angarium.api import problems
 from angarium.api.api_state import ApiState
-from angarium.api.gate import API, Gate, guard
+from angarium.api.gate import API, CALLER, Gate, guard
 from angarium.api.openapi.document import DOCUMENT_PATH, DocumentPlugin
 from angarium.api.publish_fast_path import PublishFastPath
 from angarium.api.routes import (
@@ -21,12 +22,13 @@ from angarium.api.routes import (
     dead_letters,
     erasures,
     fleet,
+    health,
     jobs,
     publishing,
-    readiness,
     receivers,
     records,
     tail,
+    tokens,
 )
 from angarium.connecting import Access
 
@@ -37,16 +39,17 @@ GATED = (
     receivers.delete_receiver, receivers.rotate_receiver_secret,
     control.get_receiver_state, control.pause_receiver, control.resume_receiver, control.ping_receiver,
     control.skip_event, control.forget_events,
-    records.list_attempts, records.get_history, records.get_audit, records.get_event, records.get_top,
+    records.list_attempts, records.get_history, records.get_audit, records.list_minutes, records.get_event,
+    records.get_top,
     erasures.erase_event, erasures.get_event_erasure,
     dead_letters.list_dead_letters, dead_letters.get_dead_letter, dead_letters.drop_dead_letter,
     dead_letters.redrive_dead_letters,
-    tail.tail_attempts, jobs.replay_events, jobs.get_job, jobs.stop_job,
+    tail.tail_attempts, jobs.replay_events, jobs.list_jobs, jobs.get_job, jobs.stop_job,
     fleet.list_nodes, fleet.list_shards, fleet.list_alerts,
-    fleet.list_tokens, fleet.create_token, fleet.revoke_token,
+    tokens.list_tokens, tokens.create_token, tokens.revoke_token,
 )  # fmt: skip
 """The routes that need a token; each names its scope with `needs`."""
-OPEN = (readiness.healthz, readiness.readyz)
+OPEN = (health.healthz, health.readyz)
 
 
 def application(api: ApiState) -> PublishFastPath:
@@ -77,7 +80,8 @@ def _api_of(scope: Scope) -> ApiState:
 
 
 def _access_of(scope: Scope) -> Access:
-    return _api_of(scope).access
+    """Access in the name of the request's token."""
+    return replace(_api_of(scope).access, by=f"token {scope['state'][CALLER].id}")
 
 
 def description() -> OpenAPIConfig:

@@ -53,7 +53,7 @@ class _Ending:
     async def __call__(self, scope: Scope, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
         cycle = self._cycle
         try:
-            await self._app(scope, receive, _Answering(cycle))
+            await self._app(scope, receive, _Send(cycle))
         except asyncio.CancelledError:
             if cycle.response_started:
                 cycle.disconnected = True  # Nothing more is expected of it.
@@ -62,7 +62,7 @@ class _Ending:
                 await send_refusal(send, unavailable("the process is about to end; send it again"))
 
 
-class _Answering:
+class _Send:
     """The `send` of one request, which can also send a whole answer at once."""
 
     __slots__ = ("_cycle",)
@@ -103,7 +103,7 @@ async def send_answer(
     """Send a whole answer."""
     headers = [(b"content-type", media_type.encode()), (b"content-length", b"%d" % len(content))]
     headers += [(name.encode(), value.encode()) for name, value in extra.items()]
-    if isinstance(send, _Answering):
+    if isinstance(send, _Send):
         await send.whole(status, headers, content)
     else:
         await send({"type": "http.response.start", "status": status, "headers": headers})

@@ -5,10 +5,10 @@ from datetime import UTC, datetime
 
 from msgspec import Struct
 
-from angarium.api.problems import answered, unavailable
+from angarium.api.problems import result_of, unavailable
 from angarium.connecting import Access
-from angarium.operations.health.alerts import find_alerts
-from angarium.operations.health.finding import Finding
+from angarium.operations.installation_health.alerts import find_alerts
+from angarium.operations.installation_health.finding import Finding
 
 KEPT_TIME_S = 5.0
 EXAMINE_TIMEOUT_S = 30.0
@@ -43,6 +43,6 @@ class Examination:
     async def _examine(self) -> Examined:
         try:
             async with asyncio.timeout(EXAMINE_TIMEOUT_S):
-                return Examined(datetime.now(UTC), answered(await find_alerts(self._access)))
+                return Examined(datetime.now(UTC), result_of(await find_alerts(self._access)))
         except TimeoutError:
             raise unavailable(f"the installation was not examined within {EXAMINE_TIMEOUT_S:g} s") from None

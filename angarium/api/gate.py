@@ -17,13 +17,14 @@ from actors.ids import check_tenant
 from angarium.api.api_state import ApiState, expired
 from angarium.api.problems import Refusal, hidden, method_not_allowed, unavailable
 from angarium.api.requests.headers import Headers, header, headers_by_name
+from angarium.api.requests.parameters import check_parameters, parameters_of
 from angarium.operations.tokens.secret import presented, proves
-from streams.stores.tokens import Scope, Token
+from streams.buckets.tokens import Scope, Token
 
 NOTED_EVERY_S = 600.0
 """Interval at which the use of a token is recorded."""
 _NEEDS = "angarium_scope"
-_CALLER = "angarium_caller"
+CALLER = "angarium_caller"
 API, GATE = "angarium_api", "angarium_gate"
 """Members of a request's state: what the process that serves it has."""
 _PARAMETER = re.compile(r"{[^}]*}")
@@ -53,7 +54,7 @@ def needs(scope: Scope) -> dict[str, Any]:
 
 def caller(connection: Connection) -> Caller:
     """The caller of a request that has passed the gate."""
-    found: Caller = connection.scope["state"][_CALLER]
+    found: Caller = connection.scope["state"][CALLER]
     return found
 
 
@@ -63,7 +64,8 @@ async def guard(connection: Connection, handler: BaseRouteHandler) -> None:
         raise method_not_allowed(_methods(connection))
     gate: Gate = connection.scope["state"][GATE]
     headers, tenant = headers_by_name(connection.scope["headers"]), connection.path_params.get("tenant")
-    connection.scope["state"][_CALLER] = gate.admitted(headers, handler.opt[_NEEDS], tenant)
+    connection.scope["state"][CALLER] = gate.admitted(headers, handler.opt[_NEEDS], tenant)
+    check_parameters(connection.scope["query_string"], parameters_of(handler))
 
 
 def _methods(connection: Connection) -> set[str]:
@@ -93,7 +95,7 @@ class Gate:
             )  # fmt: skip
         if needed not in found.token.scopes or not _sees(found.token, tenant):
             raise hidden()
-        self._note(found.id)
+        self._record_use(found.id)
         return found
 
     def _identified(self, headers: Headers) -> Caller | None:
@@ -106,7 +108,7 @@ class Gate:
             return None
         return Caller(given.id, token)
 
-    def _note(self, token: str) -> None:
+    def _record_use(self, token: str) -> None:
         """Record from time to time that the token is used; the request does not wait for it."""
         now = asyncio.get_running_loop().time()
         if now - self._noted.get(token, float("-inf")) < NOTED_EVERY_S or len(self._noting) >= _NOTING_MAX:

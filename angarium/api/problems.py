@@ -15,9 +15,9 @@ from litestar.types import ExceptionHandlersMap
 from msgspec import Struct
 
 from actors.errors import AngariumError
-from angarium.operations.control.ask import UNAVAILABLE_CODE, UNKNOWN_CODE
 from angarium.operations.declarations.declared import pointer, text_of
 from angarium.operations.failures import Kind, NotDone, not_done
+from angarium.operations.live_receivers.ask import UNAVAILABLE_CODE, UNKNOWN_CODE
 from angarium.operations.receivers.put import WOULD_LOSE_CODE
 
 MEDIA_TYPE = "application/problem+json"
@@ -76,7 +76,7 @@ TITLES = {
     "too-large": "Too large",
     "unsupported": "Unsupported media type",
     "invalid": "Invalid",
-    "rate": "Over the token's rate",
+    "rate": "Over the rate",
     "headers": "Too many headers",
     "internal": "Internal error",
     "unavailable": "Unavailable",
@@ -112,7 +112,7 @@ def method_not_allowed(methods: Iterable[str]) -> Refusal:
     return Refusal(405, "method-not-allowed", f"use another method: {allowed}", allow=allowed)
 
 
-def answered(outcome: T | NotDone) -> T:
+def result_of(outcome: T | NotDone) -> T:
     """The result of an operation. Raises `Refusal` if it was not done."""
     if isinstance(outcome, NotDone):
         raise refusal(outcome)
@@ -126,7 +126,8 @@ def refusal(failure: NotDone) -> Refusal:
     details = failure.problems or tuple(each for each in (text,) if pointer(each))
     errors = tuple(_fault(each) for each in details) if status in (422, 428) else ()
     if failure.code == WOULD_LOSE_CODE:
-        text = f"it would lose {'; '.join(details)}: say it, too, or send If-Match with the ETag that you saw"
+        remedy = "Repeat these members, or send If-Match with the ETag that you saw"
+        text = f"it would lose {'; '.join(details)}. {remedy}"
     retry = {"retry_after": str(RETRY_AFTER_S)} if status == 503 else {}
     return Refusal(status, name, text, errors=errors, **retry)
 
@@ -221,9 +222,18 @@ def _answer(request: Request[Any, Any, Any], error: Exception) -> Response[bytes
     )
 
 
+_ALLOWED = {
+    "status": "write a status, such as 503, or a class, such as 5xx",
+    "cursor": "write the next_cursor of the page before",
+}
+"""What may be written in parameters whose pattern would tell people nothing."""
+
+
 def _parameter(fault: Any) -> Fault:
     """A parameter that does not fit its type, as Litestar describes it."""
     key, detail = str(fault.get("key") or ""), str(fault.get("message"))
+    if "matching regex" in detail:
+        detail = f"{key}: {_ALLOWED[key]}"
     return (
         Fault(header=key, detail=detail)
         if fault.get("source") == "header"

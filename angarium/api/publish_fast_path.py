@@ -18,6 +18,7 @@ from angarium.api.cors import CrossOrigin, answer_preflight, is_preflight
 from angarium.api.gate import API, GATE, Gate
 from angarium.api.problems import refused_by
 from angarium.api.requests.headers import Headers, headers_by_name
+from angarium.api.requests.parameters import check_parameters
 from angarium.api.routes.publishing import Destination, destination_of, publish
 
 
@@ -39,7 +40,7 @@ class PublishFastPath:
                     await answer_preflight(send)
                     return
             if method == "POST" and (to := destination_of(scope["path"])) is not None:
-                await self._publish(scope["path"], to, headers, receive, send)
+                await self._publish(scope, to, headers, receive, send)
                 return
             if method == "HEAD":  # The answer to GET, of which the server sends no body.
                 scope = cast(HTTPScope, {**scope, "method": HttpMethod.GET})
@@ -47,12 +48,13 @@ class PublishFastPath:
         await self._app(scope, receive, send)
 
     async def _publish(
-        self, path: str, to: Destination, headers: Headers, receive: Receive, send: Send
+        self, scope: HTTPScope, to: Destination, headers: Headers, receive: Receive, send: Send
     ) -> None:
         try:
             who = self._gate.admitted(headers, "publish", to.tenant)
+            check_parameters(scope["query_string"])
             accepted, rate_headers = await publish(self._api, who, to, headers, receive)
         except Exception as error:
-            await send_refusal(send, refused_by(error, "POST", path))
+            await send_refusal(send, refused_by(error, "POST", scope["path"]))
         else:
             await send_answer(send, 202, "application/json", rate_headers, msgspec.json.encode(accepted))

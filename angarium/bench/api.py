@@ -15,15 +15,15 @@ from datetime import UTC, datetime
 import click
 from msgspec import Struct
 
-from angarium.bench.ground import SECRET, SHARDS, Ground, ground
+from angarium.bench.harness import SECRET, SHARDS, Harness, harness
 from angarium.bench.over_http.client import Order
 from angarium.bench.over_http.processes import Speaking, check, serving_api, speaking
 from angarium.bench.publishing import body, stored
 from angarium.bench.sink import Report
 from angarium.operations.tokens.secret import new_secret
+from streams.buckets.tokens import Token, TokenStore
 from streams.installation.topology import Names
 from streams.nats.answers import Stored
-from streams.stores.tokens import Token, TokenStore
 
 LOOK_EVERY_S = 0.05
 GIVE_UP_AFTER_S = 15.0
@@ -34,9 +34,11 @@ STEADY_EVENT_TYPE, FULL_EVENT_TYPE = "bench.steady", "bench.full"
 
 
 class ApiPlan(Struct, frozen=True, kw_only=True):
-    """A plan: `connections` that publish events of `size` bytes one by one, and `batch_connections` that
-    publish `batch` at a time. In each of the `rounds` either takes `timed_s`, and so does the bare route.
-    Before them, `rate` events a second for as long.
+    """A plan: how many connections publish, how much, and for how long.
+
+    `connections` publish events of `size` bytes one by one, `batch_connections` `batch` at a time. In each
+    of the `rounds`, each of the two takes `timed_s`, and so does the bare route. Before that, `rate` events
+    a second are published for `timed_s`.
     """
 
     connections: int = 64
@@ -50,8 +52,10 @@ class ApiPlan(Struct, frozen=True, kw_only=True):
 
 
 class Pace(Struct, frozen=True, kw_only=True):
-    """Events (or requests) a second, and for each the CPU of the server, of nats-server and of the client in
-    microseconds, where the system tells."""
+    """Events (or requests) a second, and the CPU that each costs.
+
+    The CPU of the server, of nats-server and of the client is in microseconds, and None if the system does
+    not tell it."""
 
     per_s: float
     server_cpu_us: float | None
@@ -60,7 +64,7 @@ class Pace(Struct, frozen=True, kw_only=True):
 
 
 class ApiFigures(Struct, frozen=True, kw_only=True):
-    """Results of one run. `to_bare` is the single publishes to the bare route's answers.
+    """Results of one run. `to_bare` is the ratio of single publishes to the bare route's answers.
 
     `p50_ms` and `p99_ms` are from when a publish was due at the plan's rate to the event's arrival.
     """
@@ -110,7 +114,7 @@ class ApiBench:
     """One run over one server, one API and one bare route. `tell` is called with what is being done."""
 
     def __init__(
-        self, plan: ApiPlan, on: Ground, client: Speaking, token: str, tell: Callable[[str], None]
+        self, plan: ApiPlan, on: Harness, client: Speaking, token: str, tell: Callable[[str], None]
     ) -> None:
         self._plan = plan
         self._on = on
@@ -198,7 +202,7 @@ class ApiBench:
 async def measured(plan: ApiPlan, tell: Callable[[str], None]) -> ApiFigures:
     """Run the bench. Raises click.ClickException if the API is not installed."""
     check()
-    async with ground(plan.shards) as on, speaking("angarium.bench.over_http.client") as client:
+    async with harness(plan.shards) as on, speaking("angarium.bench.over_http.client") as client:
         token = await _configure(on)
         async with (
             serving_api(on.directory, {"nats": [on.url], "shards": on.shards}) as api,
@@ -208,7 +212,7 @@ async def measured(plan: ApiPlan, tell: Callable[[str], None]) -> ApiFigures:
             return await ApiBench(plan, on, client, token, tell).run(api, (port, bare.pid))
 
 
-async def _configure(on: Ground) -> str:
+async def _configure(on: Harness) -> str:
     """Put the receivers, and a token for them; returns its text."""
     names, secret = Names(), new_secret()
     policies: dict[str, dict[str, object]] = {

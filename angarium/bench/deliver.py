@@ -1,26 +1,23 @@
-"""`angarium bench deliver`: one node at full load, and at 500 events a second, compared with bare loops.
+"""`angarium bench deliver`: one node at full load, and at 500 and 200 events a second, next to bare loops.
 
 A server, a node and a sink each have a process of their own. For the most important figures, deliveries per
 second and CPU per delivery, the events are published before the node starts, so that publishing takes no
 share of the cores; the rate during constant publishing is a separate figure. On a shared machine, compare the
-calls per delivery: they are counted, so they hardly differ.
+calls per delivery (`calls`): they are counted, so they hardly differ.
 """
 
 import asyncio
-import os
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import replace
 
-from angarium.bench.ground import SECRET, SHARDS, Bench, Ground, ground
-from angarium.bench.measuring import counting, loops
-from angarium.bench.measuring.counting import Calls
+from angarium.bench.harness import SECRET, SHARDS, Bench, Harness, harness
+from angarium.bench.measuring import loops
 from angarium.bench.measuring.sampling import PYTHON, Samples, recorded
-from angarium.bench.measuring.usage import Usage, usage
+from angarium.bench.measuring.usage import Usage, cpu_us_each, usage
 from angarium.bench.publishing import body, stored, together
 from angarium.bench.sink import Report
 from angarium.node.child import LocalNode
@@ -30,16 +27,14 @@ LOOK_EVERY_S = 0.05
 GIVE_UP_AFTER_S = 30.0
 BENCH_EVENT_TYPE = "bench.delivery"
 PUBLISH_TICK_S = 0.002
-COUNTED_DELIVERIES = 2000
-"""Deliveries over which calls are counted."""
 
 
 class DeliverPlan(Struct, frozen=True, kw_only=True):
-    """A plan: number of `deliveries` and receivers, bodies of `size` bytes, and a steady `rate`.
+    """A plan: number of `deliveries` and receivers, bodies of `size` bytes, a steady `rate` and a gentle one.
 
-    With a `fan` above 1 events are published for a tenant, each for so many receivers, and routed. Whatever
-    is timed, the steady part and each bare loop, takes `timed_s`. With a `profile` that file tells where the
-    time of the node at full load went.
+    With a `fan` above 1 events are published for a tenant, each for so many receivers, and routed. Every
+    timed part (the steady one, the gentle one, each bare loop) takes `timed_s`. If `profile` is given, that
+    file says where the node at full load spent its time.
     """
 
     receivers: int = 200
@@ -48,6 +43,7 @@ class DeliverPlan(Struct, frozen=True, kw_only=True):
     size: int = 1000
     shards: int = SHARDS
     rate: int = 500
+    gentle_rate: int = 200
     timed_s: float = 5.0
     profile: Path | None = None
 
@@ -55,9 +51,11 @@ class DeliverPlan(Struct, frozen=True, kw_only=True):
 class DeliverFigures(Struct, frozen=True, kw_only=True):
     """Results of one run. Rates are per second; `cpu_us` is of one process, per delivery or request.
 
-    What is said of deliveries without more, `memory_mb` and `parts_us`, is of full load; `parts_us` is the
-    CPU a delivery by what it was spent on (`measuring/sampling.py`). On a shared machine, the CPU
-    says more than the rates, and `calls_per_delivery` (`measuring/counting.py`) more than both.
+    All figures about deliveries that do not say otherwise are of full load, `memory_mb` and `parts_us`
+    included; CPU and memory are the node's, `server_cpu_us_per_delivery` is nats-server's. `parts_us` is the
+    CPU per delivery, by what it was spent on (`measuring/sampling.py`). On a shared machine, the CPU says
+    more than the rates. `gentle_cpu` and `gentle_server_cpu`, at the gentle rate, are shares of a core; each
+    is None if the system does not tell.
     """
 
     receivers: int
@@ -71,13 +69,16 @@ class DeliverFigures(Struct, frozen=True, kw_only=True):
     to_aiohttp: float
     to_http1: float
     appends_per_delivery: float
-    calls_per_delivery: float | None
     cpu_us_per_delivery: float | None
+    server_cpu_us_per_delivery: float | None
     parts_us: dict[str, float]
     memory_mb: float | None
     deliveries_while_publishing: float
     p50_ms: float
     p99_ms: float
+    gentle_cpu: float | None
+    gentle_server_cpu: float | None
+    gentle_p99_ms: float
     lost: int
     repeats: int
     disordered: int
@@ -95,11 +96,16 @@ class Workload(Struct, frozen=True):
     skipped: int
     began_at: float
     cpu_us: float | None = None
+    server_cpu_us: float | None = None
     memory_mb: float | None = None
 
     def parts_us(self, shares: dict[str, float]) -> dict[str, float]:
-        """The CPU a delivery, by its parts; empty if the system does not tell."""
+        """The CPU per delivery, by part; empty if the system does not tell."""
         return {} if self.cpu_us is None else {part: share * self.cpu_us for part, share in shares.items()}
+
+    def share_of_a_core(self, cpu_us: float | None) -> float | None:
+        """The part of a core that so much CPU per delivery takes."""
+        return None if cpu_us is None else cpu_us * self.rate / 1e6
 
     @property
     def rate(self) -> float:
@@ -110,20 +116,18 @@ class Workload(Struct, frozen=True):
 class DeliverBench(Bench[DeliverPlan]):
     """One run over one server and one sink. `tell` hears what is being done."""
 
-    def __init__(self, plan: DeliverPlan, on: Ground, tell: Callable[[str], None]) -> None:
+    def __init__(self, plan: DeliverPlan, on: Harness, tell: Callable[[str], None]) -> None:
         super().__init__(plan, on, tell)
         self._published = 0
 
-    async def run(self, calls: Calls | None) -> DeliverFigures:
-        """Measure everything except the calls, which are counted already.
-
-        Raises click.ClickException if events were not accepted.
-        """
+    async def run(self) -> DeliverFigures:
+        """Measure everything. Raises click.ClickException if events were not accepted."""
         plan, tell, url = self._plan, self._tell, self._sink.url
         await self._configure()
         tell(f"publish events for {plan.deliveries} deliveries to {plan.receivers} receivers")
         await self._publish(self._whole(plan.deliveries))
-        # Right before and after what is compared with them: a shared machine is another one a minute later.
+        # The bare loops run right before and after the node: a shared machine behaves differently a minute
+        # later.
         tell("POST in bare loops")
         sample = body(plan.size)
         http1 = await loops.http1_loop(url, sample, plan.receivers, plan.timed_s)
@@ -133,18 +137,21 @@ class DeliverBench(Bench[DeliverPlan]):
         tell("POST in a bare loop once more")
         aiohttp = aiohttp.mean(await loops.aiohttp_loop(url, sample, plan.receivers, plan.timed_s))
         appends = await self._appends()
-        live, steady = await self._while_publishing()
-        reports = [load.report for load in (full, live, steady)]
+        live, steady, gentle = await self._while_publishing()
+        reports = [load.report for load in (full, live, steady, gentle)]
         return DeliverFigures(
             receivers=plan.receivers, delivered=full.report.deliveries, fan=plan.fan,
             deliveries=full.rate, aiohttp=aiohttp.rate, http1=http1.rate,
-            cpu_us_per_delivery=full.cpu_us, aiohttp_cpu_us=aiohttp.cpu_us, http1_cpu_us=http1.cpu_us,
+            cpu_us_per_delivery=full.cpu_us, server_cpu_us_per_delivery=full.server_cpu_us,
+            aiohttp_cpu_us=aiohttp.cpu_us, http1_cpu_us=http1.cpu_us,
             to_aiohttp=full.rate / aiohttp.rate, to_http1=full.rate / http1.rate,
             appends_per_delivery=appends / full.report.deliveries,
-            calls_per_delivery=None if calls is None else calls.whole,
             parts_us=full.parts_us(samples.shares()), memory_mb=full.memory_mb,
             deliveries_while_publishing=live.rate, p50_ms=steady.report.p50_ms, p99_ms=steady.report.p99_ms,
-            lost=full.lost + live.lost + steady.lost,
+            gentle_cpu=gentle.share_of_a_core(gentle.cpu_us),
+            gentle_server_cpu=gentle.share_of_a_core(gentle.server_cpu_us),
+            gentle_p99_ms=gentle.report.p99_ms,
+            lost=full.lost + live.lost + steady.lost + gentle.lost,
             repeats=sum(report.repeats for report in reports),
             disordered=sum(report.disordered for report in reports),
         )  # fmt: skip
@@ -164,41 +171,25 @@ class DeliverBench(Bench[DeliverPlan]):
             self._plan.profile.write_text(samples.text())
         return load, samples
 
-    async def _while_publishing(self) -> tuple[Workload, Workload]:
-        """Run a node during publishing: as fast as possible, then at a steady rate."""
+    async def _while_publishing(self) -> tuple[Workload, Workload, Workload]:
+        """Run a node during publishing: as fast as possible, then at the steady and the gentle rate."""
         plan, node = self._plan, self._on.node()
-        fast, slow = self._whole(plan.deliveries // 2), self._whole(int(plan.rate * plan.timed_s))
+        fast = self._whole(plan.deliveries // 2)
         try:
             await node.start()
             await node.until_ready()
             self._tell(f"publish for {fast} more deliveries and deliver at the same time")
             live = await self._meanwhile(node, fast, self._publish(fast))
-            self._tell(f"publish and deliver {plan.rate} a second for {plan.timed_s:g} s")
-            return live, await self._meanwhile(node, slow, self._publish_steadily(slow))
+            steady = await self._steadily(node, plan.rate)
+            return live, steady, await self._steadily(node, plan.gentle_rate)
         finally:
             await node.stop()
 
-    async def count(self) -> Calls | None:
-        """Count the calls of a node at a steady rate, once it knows all receivers; None without its pid."""
-        plan, record = self._plan, self._on.directory / "calls"
-        node = self._on.node(*counting.PYTHON, str(record))
-        await self._configure()
-        try:
-            await node.start()
-            await node.until_ready()
-            first, then = self._whole(max(plan.receivers, plan.rate)), self._whole(plan.deliveries)
-            await self._meanwhile(node, first, self._publish_steadily(first))
-            if (pid := node.pid) is None:
-                return None
-            os.kill(pid, counting.BEGIN)
-            load = await self._meanwhile(node, then, self._publish_steadily(then))
-            os.kill(pid, counting.END)
-            while not record.exists():
-                node.check()
-                await asyncio.sleep(LOOK_EVERY_S)
-        finally:
-            await node.stop()
-        return counting.recorded(record, load.report.deliveries)
+    async def _steadily(self, node: LocalNode, rate: int) -> Workload:
+        """Publish at that rate, and see how the events are delivered."""
+        count = self._whole(int(rate * self._plan.timed_s))
+        self._tell(f"publish and deliver {rate} a second for {self._plan.timed_s:g} s")
+        return await self._meanwhile(node, count, self._publish_steadily(count, rate))
 
     async def _configure(self) -> None:
         policy = {"secrets": [SECRET]} | ({"events": [">"]} if self._plan.fan > 1 else {})
@@ -234,12 +225,12 @@ class DeliverBench(Bench[DeliverPlan]):
         self._published += count
         await together(publish, range(first, first + count))
 
-    async def _publish_steadily(self, count: int) -> None:
-        """Publish so many at the plan's rate."""
+    async def _publish_steadily(self, count: int, rate: int) -> None:
+        """Publish so many at that rate."""
         loop, sent = asyncio.get_running_loop(), 0
         began_at = loop.time()
         while sent < count:
-            due = self._whole(min(count, int((loop.time() - began_at) * self._plan.rate)) - sent)
+            due = self._whole(min(count, int((loop.time() - began_at) * rate)) - sent)
             await self._publish(due)
             sent += due
             await asyncio.sleep(PUBLISH_TICK_S)
@@ -252,23 +243,30 @@ class DeliverBench(Bench[DeliverPlan]):
 
     async def _arrived(self, node: LocalNode, count: int) -> Workload:
         """Wait until so many deliveries have come, or none for long, and return the result."""
-        moved_at, come = time.monotonic(), 0
-        began: tuple[int, float, Usage | None] | None = None
-        while come < count and time.monotonic() - moved_at < GIVE_UP_AFTER_S:
+        moved_at, count_now = time.monotonic(), 0
+        began: tuple[int, float, Usage | None, Usage | None] | None = None
+        server_pid = self._on.server_pid
+        while count_now < count and time.monotonic() - moved_at < GIVE_UP_AFTER_S:
             node.check()
-            before, come = come, await self._sink.count()
-            if come > before:
+            before, count_now = count_now, await self._sink.count()
+            if count_now > before:
                 moved_at = time.monotonic()
-                began = began or (come, time.time(), usage(node.pid))
+                began = began or (count_now, time.time(), usage(node.pid), usage(server_pid))
             await asyncio.sleep(LOOK_EVERY_S)
-        report, used = await self._sink.report(), usage(node.pid)
+        report, used, used_by_server = await self._sink.report(), usage(node.pid), usage(server_pid)
         lost = count - report.deliveries
         match began:
-            case (skipped, at, start) if report.deliveries > skipped:
-                if start is None or used is None:
-                    return Workload(report, lost, skipped, at)
-                cpu_us = (used.cpu_s - start.cpu_s) / (report.deliveries - skipped) * 1e6
-                return Workload(report, lost, skipped, at, cpu_us, used.memory_mb)
+            case (skipped, at, start, server_start) if report.deliveries > skipped:
+                timed = report.deliveries - skipped
+                return Workload(
+                    report,
+                    lost,
+                    skipped,
+                    at,
+                    cpu_us_each(start, used, timed),
+                    cpu_us_each(server_start, used_by_server, timed),
+                    None if used is None else used.memory_mb,
+                )
             case _:
                 return Workload(report, lost, 0, report.first_at)
 
@@ -281,13 +279,5 @@ class DeliverBench(Bench[DeliverPlan]):
 async def measured(plan: DeliverPlan, tell: Callable[[str], None]) -> DeliverFigures:
     """Run the bench."""
     loops.check()
-    calls = await counted(plan, tell)
-    async with ground(plan.shards) as on:
-        return await DeliverBench(plan, on, tell).run(calls)
-
-
-async def counted(plan: DeliverPlan, tell: Callable[[str], None]) -> Calls | None:
-    """Count calls, in one shard: there is almost no work by the clock there, only for deliveries."""
-    tell("count calls")
-    async with ground(1) as on:
-        return await DeliverBench(replace(plan, shards=1, deliveries=COUNTED_DELIVERIES), on, tell).count()
+    async with harness(plan.shards) as on:
+        return await DeliverBench(plan, on, tell).run()

@@ -16,12 +16,13 @@ import click
 import msgspec
 from msgspec import Struct
 
-from angarium.bench.ground import SECRET, SHARDS, Bench, Ground, ground
+from angarium.bench.harness import SECRET, SHARDS, Bench, Harness, harness
 from angarium.bench.measuring.usage import usage
 from angarium.bench.publishing import body, stored, together
 from angarium.bench.sink import Report
 from angarium.node.child import LocalNode
 from streams.installation.partitions import partition_of
+from streams.installation.topology import cursor
 from streams.nats.answers import StoredMessage
 from streams.nats.headers import EVENT_SOURCE
 from streams.nats.protocol import publish_answer
@@ -31,7 +32,7 @@ from streams.routing.lanes import SENDERS_MAX
 
 BENCH_EVENT_TYPE = "bench.fanout"
 STILL, LIVE, WIDE, BARE = "still", "live", "wide", "bare"
-"""Tenants: whose receivers are paused, whose get copies, whose event is for very many, who is unknown."""
+"""Tenants: with paused receivers, with receivers that get copies, with one very wide event, and unknown."""
 
 NEIGHBOUR_TENANTS = 10
 NEIGHBOURS_EVERY_S = 0.01
@@ -113,7 +114,7 @@ class WrongCopies(Struct, frozen=True, kw_only=True):
 class FanoutBench(Bench[FanoutPlan]):
     """One run over one server and one sink. `tell` hears what is being done."""
 
-    def __init__(self, plan: FanoutPlan, on: Ground, tell: Callable[[str], None]) -> None:
+    def __init__(self, plan: FanoutPlan, on: Harness, tell: Callable[[str], None]) -> None:
         super().__init__(plan, on, tell)
         self._neighbours = _neighbours(WIDE, NEIGHBOUR_TENANTS, self._shards)
 
@@ -171,17 +172,24 @@ class FanoutBench(Bench[FanoutPlan]):
         subject = self._names.publish_event(tenant, BENCH_EVENT_TYPE)
         return stored(await self._js.publish(subject, body(self._plan.size)))
 
-    async def _routed(self, node: LocalNode, tenant: str, position: int) -> None:
-        """Return when all copies are stored of the tenant's events up to there: when these are acked."""
-        consumer = self._names.route_consumer(partition_of(tenant, self._shards))
+    async def _counter(self, tenant: str) -> str:
+        """The name of a consumer that counts the copies which are stored for the tenant from now on."""
+        deliveries, name = self._names.deliveries, f"bench-{tenant}-{time.monotonic_ns()}"
+        start = (await self._js.existing_stream(deliveries)).last + 1
+        await self._js.consumer_create(
+            deliveries, cursor(name, self._names.deliveries_to(f"{tenant}.*"), start)
+        )
+        return name
+
+    async def _routed(self, node: LocalNode, counter: str, count: int) -> None:
+        """Return when that many copies are stored."""
         moved_at, copies = time.monotonic(), -1
         while True:
             node.check()
-            info = await self._js.consumer_info(self._names.events, consumer)
-            if info is not None and info.ack_floor >= position:
+            info, before = await self._js.consumer_info(self._names.deliveries, counter), copies
+            copies = info.pending if info else before
+            if copies >= count:
                 return
-            stream, before = await self._js.stream_info(self._names.deliveries), copies
-            copies = stream.last if stream else before
             if copies > before:
                 moved_at = time.monotonic()
             elif time.monotonic() - moved_at > GIVE_UP_AFTER_S:
@@ -194,9 +202,9 @@ class FanoutBench(Bench[FanoutPlan]):
         """All events of the plan at once, until the last copy is stored; then until all have arrived."""
         count, used = self._plan.events * self._plan.receivers, usage(node.pid)
         await self._sink.forget()
-        began_at = time.monotonic()
-        positions = await asyncio.gather(*(self._announce(tenant) for _ in range(self._plan.events)))
-        await self._routed(node, tenant, max(positions))
+        counter, began_at = await self._counter(tenant), time.monotonic()
+        await asyncio.gather(*(self._announce(tenant) for _ in range(self._plan.events)))
+        await self._routed(node, counter, count)
         took_s, now_used = time.monotonic() - began_at, usage(node.pid)
         if tenant == LIVE:
             await self._arrived(node, count)
@@ -212,17 +220,18 @@ class FanoutBench(Bench[FanoutPlan]):
     async def _meanwhile(self, node: LocalNode) -> tuple[Report, Report, float]:
         """Measures how late the neighbours' events come, alone and during the wide one."""
         plan = self._plan
-        await self._neighbours_for(node, 1.0)  # Connections are made, actors opened.
+        await self._neighbours_for(node, 1.0)  # This first run makes the connections and opens the actors.
         alone = await self._neighbours_for(node, plan.timed_s)
         steady = asyncio.ensure_future(self._neighbours_for(node, plan.timed_s))
         await asyncio.sleep(plan.timed_s / 10)
-        began_at = time.monotonic()
-        await self._routed(node, WIDE, await self._announce(WIDE))
+        counter, began_at = await self._counter(WIDE), time.monotonic()
+        await self._announce(WIDE)
+        await self._routed(node, counter, plan.receivers)
         took_s = time.monotonic() - began_at
         return alone, await steady, took_s
 
     async def _neighbours_for(self, node: LocalNode, time_s: float) -> Report:
-        """Publish for the neighbours in turn for a time, and report how the events arrived."""
+        """Publish to the neighbours in turn for a time, and report how the events arrived."""
         await self._sink.forget()
         count, until = 0, time.monotonic() + time_s
         async with asyncio.TaskGroup() as publishing:
@@ -307,5 +316,5 @@ def _neighbours(tenant: str, count: int, partitions: int) -> list[str]:
 
 async def measured(plan: FanoutPlan, tell: Callable[[str], None]) -> FanoutFigures:
     """Run the bench."""
-    async with ground(plan.shards) as on:
+    async with harness(plan.shards) as on:
         return await FanoutBench(plan, on, tell).run()

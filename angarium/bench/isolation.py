@@ -15,7 +15,7 @@ from urllib.parse import urljoin
 import msgspec
 from msgspec import Struct
 
-from angarium.bench.ground import SECRET, SHARDS, Bench, Ground, ground
+from angarium.bench.harness import SECRET, SHARDS, Bench, Harness, harness
 from angarium.bench.measuring.usage import usage
 from angarium.bench.publishing import body, stored, together
 from angarium.bench.sink import UNCOUNTED_PATH, Report
@@ -78,6 +78,7 @@ class Trouble(Struct, frozen=True):
     `goes_on`: the healthy ones are measured while these events are worked off, otherwise once they are.
     `near`: the healthy tenants share the partition of the tenant that is called `flood`. Then what counts is
     what they publish in the first second, which waits for all of these events.
+    `sudden`: the events come while the healthy ones, whose connections are open, are measured for a second.
     """
 
     name: str
@@ -86,6 +87,7 @@ class Trouble(Struct, frozen=True):
     count: int
     goes_on: bool = False
     near: bool = False
+    sudden: bool = False
 
 
 def troubles(plan: IsolationPlan, names: Names, shards: int) -> list[Trouble]:
@@ -114,6 +116,7 @@ def troubles(plan: IsolationPlan, names: Names, shards: int) -> list[Trouble]:
             f"{plan.hanging:,} of one shard that hang", hanging, direct(hanging), 3 * plan.hanging,
             goes_on=True,
         ),
+        Trouble("the same, as they begin", hanging, direct(hanging), plan.hanging, goes_on=True, sudden=True),
         Trouble(f"a flood of {plan.flood:,} events", flooded, flood, plan.flood, goes_on=True),
         Trouble("the same, on its partition", flooded, flood, plan.flood, goes_on=True, near=True),
     ]  # fmt: skip
@@ -122,7 +125,7 @@ def troubles(plan: IsolationPlan, names: Names, shards: int) -> list[Trouble]:
 class IsolationBench(Bench[IsolationPlan]):
     """The healthy receivers with one kind of trouble."""
 
-    def __init__(self, plan: IsolationPlan, trouble: Trouble, on: Ground) -> None:
+    def __init__(self, plan: IsolationPlan, trouble: Trouble, on: Harness) -> None:
         super().__init__(plan, on)
         self._trouble = trouble
         tenants = _tenants(trouble.near, self._shards)
@@ -135,15 +138,18 @@ class IsolationBench(Bench[IsolationPlan]):
         """Measure. Raises click.ClickException if events were not accepted."""
         plan = self._plan
         await self._configure()
-        await self._make_trouble()
+        if not self._trouble.sudden:
+            await self._make_trouble()
         node = self._on.node()
         try:
             await node.start()
             await node.until_ready()
             if not self._trouble.goes_on:
                 await self._handed_out(node)
-            first = await self._healthy_for(node, 1.0)  # Connections are made, actors opened.
-            runs = 0 if self._trouble.near else plan.runs
+            first = await self._healthy_for(node, 1.0)  # It makes the connections and opens the actors.
+            if self._trouble.sudden:
+                first, _ = await asyncio.gather(self._healthy_for(node, 1.0), self._make_trouble())
+            runs = 0 if self._trouble.near or self._trouble.sudden else plan.runs
             reports = [await self._healthy_for(node, plan.timed_s) for _ in range(runs)] or [first]
             used, unacked = usage(node.pid), await self._sum(lambda info: info.unacked)
         finally:
@@ -192,12 +198,8 @@ class IsolationBench(Bench[IsolationPlan]):
 
     async def _sum(self, figure: Callable[[ConsumerInfo], int]) -> int:
         """Adds a figure up over all consumers."""
-        names = self._names
-        infos = await asyncio.gather(
-            *(self._js.consumer_info(names.deliveries, names.shard_consumer(n)) for n in range(self._shards)),
-            *(self._js.consumer_info(names.events, names.route_consumer(n)) for n in range(self._shards)),
-        )
-        return sum(figure(info) for info in infos if info)
+        streams = (self._names.deliveries, self._names.events)
+        return sum([figure(each) for stream in streams for each in await self._js.consumers(stream)])
 
     async def _healthy_for(self, node: LocalNode, time_s: float) -> tuple[Report, int]:
         """Publish for the healthy ones for a time; return how the events arrived, and how many did not."""
@@ -209,14 +211,14 @@ class IsolationBench(Bench[IsolationPlan]):
                     publishing.create_task(self._publish())
                     count += 1
                 await asyncio.sleep(PUBLISH_TICK_S)
-        moved_at, come = time.monotonic(), 0
-        while come < count and time.monotonic() - moved_at < GIVE_UP_AFTER_S:
+        moved_at, count_now = time.monotonic(), 0
+        while count_now < count and time.monotonic() - moved_at < GIVE_UP_AFTER_S:
             node.check()
-            before, come = come, await self._sink.count()
-            if come > before:
+            before, count_now = count_now, await self._sink.count()
+            if count_now > before:
                 moved_at = time.monotonic()
             await asyncio.sleep(LOOK_EVERY_S)
-        return await self._sink.report(), count - come
+        return await self._sink.report(), count - count_now
 
     async def _publish(self) -> None:
         tenant, name = self._receivers[self._published % len(self._receivers)]
@@ -234,10 +236,10 @@ def _tenants(near: bool, partitions: int) -> list[str]:
 
 
 async def measured(plan: IsolationPlan, tell: Callable[[str], None]) -> list[Row]:
-    """Run the bench, each time on a ground of its own."""
+    """Run the bench, each time on a harness of its own."""
     rows = []
     for trouble in troubles(plan, Names(), plan.shards):
         tell(f"with {trouble.name}")
-        async with ground(plan.shards) as on:
+        async with harness(plan.shards) as on:
             rows.append(await IsolationBench(plan, trouble, on).run())
     return rows

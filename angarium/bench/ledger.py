@@ -1,4 +1,4 @@
-"""Measures a ledger: catching up with a journal, keeping up with a live one, and each question.
+"""Measures a ledger: catching up with a journal, keeping up with a live one, and each query.
 
 The journal is written in rounds, each of which the ledger reads before the next one: so it needs no more room
 than a round. Facts are like those of real nodes: of every hundred attempts three fail and are made again.
@@ -19,13 +19,13 @@ from msgspec import Struct, field
 from actors.machine import facts as f
 from actors.machine.bucket import Bucket, Limit
 from actors.machine.numbering import Numbered
-from angarium.bench.ground import SHARDS
+from angarium.bench.harness import SHARDS
 from angarium.bench.measuring.usage import usage
 from angarium.bench.publishing import stored, together
 from angarium.connecting import installation, open_jetstream
 from angarium.ledger.ledger_answers import AttemptFilter
-from angarium.ledger.opening import asked, written
-from angarium.ledger.questions import Questions
+from angarium.ledger.open import open_for_queries, open_for_writing
+from angarium.ledger.queries import LedgerQueries
 from angarium.ledger.writer import Writer
 from angarium.settings import Settings
 from streams.installation.partitions import shard_of
@@ -33,6 +33,7 @@ from streams.installation.setup import setup
 from streams.installation.topology import Names
 from streams.journal.envelope import encode_fact, encode_flush
 from streams.nats.jetstream import JetStream
+from streams.routing_progress import NOTHING_ROUTED
 from streams.server.embedded import EmbeddedServer
 
 KEPT_FOR_S = 400 * 86_400.0
@@ -142,8 +143,8 @@ class _Journal:
     async def _append(self, shard: int, facts: list[f.AnyFact]) -> None:
         self.facts += len(facts)
         data = encode_flush(
-            node="bench", epoch=1, flush=1, floor=self._position, at=self.at, unclean=None,
-            facts=list(map(encode_fact, facts)),
+            node="bench", epoch=1, flush=1, floor=self._position, routing=NOTHING_ROUTED,
+            at=self.at, unclean=None, facts=list(map(encode_fact, facts)),
         )  # fmt: skip
         self.last = stored(await self._js.publish(self._names.journal_of(shard), data))
 
@@ -154,7 +155,7 @@ async def measured(plan: LedgerPlan, tell: Callable[[str], None] = lambda _: Non
     async with _ground() as (js, names, directory):
         location = plan.to or f"sqlite:///{directory / 'ledger.db'}"
         journal = _Journal(plan, js, names)
-        async with written(location, KEPT_FOR_S) as store:
+        async with open_for_writing(location, KEPT_FOR_S) as store:
             await _catch_up(
                 plan, journal, Writer(js, names, store, keep_s=KEPT_FOR_S), figures, js, names, tell
             )
@@ -164,7 +165,7 @@ async def measured(plan: LedgerPlan, tell: Callable[[str], None] = lambda _: Non
             size = sum(each.stat().st_size for each in directory.glob(f"{path.name}*"))
             figures.bytes_per_fact = size / journal.facts
         tell("questions")
-        async with asked(location) as questions:
+        async with open_for_queries(location) as questions:
             figures.questions_ms = await _questions(questions, journal.at)
     return figures
 
@@ -202,11 +203,11 @@ async def _catch_up(
 async def _live(
     plan: LedgerPlan, journal: _Journal, writer: Writer, location: str, figures: LedgerFigures, names: Names
 ) -> None:
-    """Keep facts coming. Their writing is part of the CPU that is told."""
+    """Write facts all the time. The reported CPU includes the writing."""
     running = asyncio.create_task(writer.run())
     before, facts, began_at = time.process_time(), journal.facts, time.perf_counter()
     try:
-        async with asked(location) as questions:
+        async with open_for_queries(location) as questions:
             while (now := time.perf_counter()) < began_at + plan.live_s:
                 await journal.write(round(FACTS_A_SECOND * LIVE_FLUSHES_EVERY_S))
                 if now > began_at + 1:
@@ -225,8 +226,8 @@ async def _live(
             await running
 
 
-async def _questions(questions: Questions, at: float) -> dict[str, float]:
-    """The time of each question, the best of some."""
+async def _questions(questions: LedgerQueries, at: float) -> dict[str, float]:
+    """The time of each query, the best of several runs."""
     name, now = f"{TENANT}.r0", round(at * 1000)
     number = await questions.receiver(name) or 0
 
@@ -234,7 +235,7 @@ async def _questions(questions: Questions, at: float) -> dict[str, float]:
         return lambda: questions.attempts(number, AttemptFilter(limit=51, **wanted))
 
     (newest,) = await questions.attempts(number, AttemptFilter(limit=1))
-    asked_for: dict[str, Callable[[], Awaitable[object]]] = {
+    queries: dict[str, Callable[[], Awaitable[object]]] = {
         "attempts, newest": attempts(),
         "attempts, an hour ago": attempts(since=now - 3_700_000, until=now - 3_600_000),
         "attempts that failed": attempts(failed=True),
@@ -254,7 +255,7 @@ async def _questions(questions: Questions, at: float) -> dict[str, float]:
         "state half an hour ago": lambda: questions.moment(number, name, now - 1_800_000),
     }
     found = {}
-    for what, ask in asked_for.items():
+    for what, ask in queries.items():
         times = []
         for _ in range(ASKED_TIMES):
             began_at = time.perf_counter()

@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 async def together(work: Callable[[T], Awaitable[object]], items: Sequence[T]) -> None:
-    """Do the same with each, a thousand at a time. A task for each would take seconds to start."""
+    """Call `work` with each item, a thousand at a time. A task for each would take seconds to start."""
     left = iter(items)
 
     async def some() -> None:

@@ -18,6 +18,7 @@ from actors.machine.numbering import Frontier
 from actors.machine.outcome import NotSent, Outcome
 from actors.machine.state import State
 from actors.policy import Policy
+from actors.runtime.environment import HostPorts, ShardClaim
 from actors.runtime.host import Host
 from angarium.bench.measuring.usage import usage
 
@@ -42,8 +43,8 @@ class Nothing:
     async def read(self, receiver: str, after: int, reach: int, count_max: int) -> ports.Batch:
         return ports.Batch(events=[], complete=True)
 
-    async def read_all(self, after: int, reach: int, count_max: int) -> ports.Stretch:
-        return ports.Stretch(events=[], complete=True)
+    async def read_all(self, after: int, reach: int, count_max: int) -> ports.ShardBatch:
+        return ports.ShardBatch(events=[], complete=True)
 
     async def event(self, receiver: str, position: int) -> Event | None:
         return None
@@ -74,7 +75,7 @@ class Nothing:
     def removal(self, receiver: str) -> ports.Removal | None:
         return None
 
-    def heard_of(self, receiver: str) -> bool:
+    def has_record(self, receiver: str) -> bool:
         return True
 
     async def catch_up(self) -> None:
@@ -90,16 +91,16 @@ class Nothing:
 async def bytes_each(count: int) -> float:
     """Measures the memory of each of so many idle actors."""
     around = Nothing()
-    host = Host(
-        epoch=1, claimed_at=0.0, claim_position=0, unclean=None, floor=0, needed=0, unacked_max=20_000,
+    reached = HostPorts(
         clock=around, recorder=around, sender=around, backlog=around, dead_letters=around, snapshots=around,
         policies=around, totals=DeliveryTotals(), within_lease=lambda: True, ack=lambda _: None,
-        hold=lambda _: None, saturated=lambda: False, refuse=lambda _: None, tell=lambda _: None,
+        hold=lambda _: None, saturated=lambda: False, refuse=lambda _: None, on_news=lambda _: None,
     )  # fmt: skip
-    await host.resident("acme.first")
+    host = Host(ShardClaim(epoch=1, at=0.0, position=0, floor=0, needed=0), reached, unacked_max=20_000)
+    await host.residents.loaded("acme.first")
     before = usage(os.getpid())
     for number in range(count):
-        await host.resident(f"acme.receiver-{number}")
+        await host.residents.loaded(f"acme.receiver-{number}")
     after = usage(os.getpid())
     if before is None or after is None:
         return 0.0

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from angarium import package_check
-from angarium.bench.ground import SECRET, SHARDS, Bench, ground
+from angarium.bench.harness import SECRET, SHARDS, Bench, harness
 from angarium.bench.measuring.usage import Usage, usage
 from angarium.bench.publishing import body, stored, together
 from angarium.bench.sink import Report
@@ -32,10 +32,10 @@ PROBED_RECEIVERS = 64
 
 
 class ScalePlan(Struct, frozen=True, kw_only=True):
-    """`receivers` are configured, `active` of them get events; `parked` wait when the node is killed; so many
-    events wait for the one that is `behind`.
+    """A plan: how many receivers there are, and how many of them get events, wait or are behind.
 
-    The idle node is watched for `timed_s`.
+    `receivers` are configured, `active` of them get events; `parked` wait when the node is killed; so many
+    events wait for the one that is `behind`. The idle node is watched for `timed_s`.
     """
 
     receivers: int = 100_000
@@ -222,10 +222,10 @@ class ScaleBench(Bench[ScalePlan]):
 
     async def _arrived(self, count: int, look: Callable[[], None] = lambda: None) -> Report:
         """Wait until so many deliveries have come, or none for long; `look` is called now and then."""
-        moved_at, come = time.monotonic(), 0
-        while come < count and time.monotonic() - moved_at < GIVE_UP_AFTER_S:
-            before, come = come, await self._sink.count()
-            if come > before:
+        moved_at, count_now = time.monotonic(), 0
+        while count_now < count and time.monotonic() - moved_at < GIVE_UP_AFTER_S:
+            before, count_now = count_now, await self._sink.count()
+            if count_now > before:
                 moved_at = time.monotonic()
             look()
             await asyncio.sleep(LOOK_EVERY_S)
@@ -237,11 +237,8 @@ class ScaleBench(Bench[ScalePlan]):
         before: list[int] = []
         while True:
             journal = await js.stream_info(names.journal)
-            consumers = [
-                await js.consumer_info(names.deliveries, names.shard_consumer(shard))
-                for shard in range(self._on.shards)
-            ]
-            now = [journal.last if journal else 0, *(each.ack_floor for each in consumers if each)]
+            cursors = await js.consumers(names.deliveries)
+            now = [journal.last if journal else 0, *sorted(each.ack_floor for each in cursors)]
             if now == before:
                 return
             before = now
@@ -270,17 +267,17 @@ async def _actor_bytes(count: int) -> float:
     process = await asyncio.create_subprocess_exec(
         *package_check.python(), "-m", "angarium.bench.resident", str(count), stdout=PIPE
     )
-    said, _ = await process.communicate()
-    return float(said)
+    output, _ = await process.communicate()
+    return float(output)
 
 
 async def measured(plan: ScalePlan, tell: Callable[[str], None]) -> ScaleFigures:
     """Run the bench."""
-    async with ground(plan.shards) as on:
+    async with harness(plan.shards) as on:
         crowd = await ScaleBench(plan, on, tell).crowd()
-    async with ground(plan.shards) as on:
+    async with harness(plan.shards) as on:
         after = await ScaleBench(plan, on, tell).after_a_kill()
-    async with ground(plan.shards) as on:
+    async with harness(plan.shards) as on:
         drain = await ScaleBench(plan, on, tell).drain()
     tell(f"bring {plan.receivers} actors into memory")
     reports = (crowd.fresh, crowd.resident, after.report, drain.report)

@@ -1,4 +1,4 @@
-"""The sink, as its starter sees it: a process that answers orders by lines and ends with us."""
+"""The sink, as its starter sees it, and how a bench starts such a process of its own."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -11,10 +11,10 @@ from angarium.bench.sink import Report
 
 
 class SinkProcess:
-    """Made by `running_sink`. Receivers are paths below `url`."""
+    """The sink of a bench, started by `running_sink`. Receivers are paths below `url`."""
 
-    def __init__(self, orders: asyncio.StreamWriter, answers: asyncio.StreamReader, port: int) -> None:
-        self._orders = orders
+    def __init__(self, requests: asyncio.StreamWriter, answers: asyncio.StreamReader, port: int) -> None:
+        self._requests = requests
         self._answers = answers
         self.url = f"http://127.0.0.1:{port}/"
 
@@ -30,26 +30,36 @@ class SinkProcess:
         """Begin to count again."""
         await self._ask(b"forget\n")
 
-    async def _ask(self, order: bytes) -> Report:
-        self._orders.write(order)
+    async def _ask(self, command: bytes) -> Report:
+        self._requests.write(command)
         return msgspec.json.decode(await self._answers.readline(), type=Report)
 
 
 @asynccontextmanager
-async def running_sink() -> AsyncIterator[SinkProcess]:
-    """A sink that ends when we end, in any way, since its standard input ends.
+async def running_module(
+    module: str,
+) -> AsyncIterator[tuple[int, asyncio.StreamWriter, asyncio.StreamReader]]:
+    """A module of ours as a process: its pid, and the pipes to and from it.
 
-    It is in a session of its own, so that Ctrl-C reaches us alone.
+    It ends when we end, in any way, since its standard input ends. It is in a session of its own, so that
+    Ctrl-C reaches us alone.
     """
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(
-        *package_check.python(), "-m", "angarium.bench.sink", stdin=pipe, stdout=pipe, start_new_session=True
+        *package_check.python(), "-m", module, stdin=pipe, stdout=pipe, start_new_session=True
     )
-    orders, answers = process.stdin, process.stdout
-    if orders is None or answers is None:
+    requests, answers = process.stdin, process.stdout
+    if requests is None or answers is None:
         raise RuntimeError("a process was started with pipes and has none")
     try:
-        yield SinkProcess(orders, answers, int(await answers.readline()))
+        yield process.pid, requests, answers
     finally:
-        orders.close()
+        requests.close()
         await process.wait()
+
+
+@asynccontextmanager
+async def running_sink() -> AsyncIterator[SinkProcess]:
+    """A sink in a process of its own."""
+    async with running_module("angarium.bench.sink") as (_, requests, answers):
+        yield SinkProcess(requests, answers, int(await answers.readline()))

@@ -22,14 +22,24 @@ from angarium.terminal.run import EXIT_INTERRUPTED as EXIT_INTERRUPTED
 EXIT_FAILED = 1
 EXIT_WRONG_USAGE = 2
 
+FOLDERS = {
+    "dead_letters": "dead",
+    "development": "bench demo dev listen",
+    "events": "erase job publish replay",
+    "installation": "doctor repair setup token",
+    "ledger_records": "attempts audit event history minutes",
+    "live": "inspect tail top",
+    "processes": "api ledger node",
+    "receivers": "apply export receiver",
+}
+"""The commands of each folder."""
+RENAMED = {"inspect": "inspection", "token": "tokens"}
+"""The modules whose names are not their commands'."""
 MODULES = {
-    name: name
-    for name in (
-        "api", "apply", "attempts", "audit", "bench", "dead", "demo", "dev", "doctor", "erase", "event",
-        "export", "history", "ledger", "listen", "minutes", "node", "publish", "receiver", "repair", "replay",
-        "setup", "tail", "top",
-    )
-} | {"inspect": "inspection", "token": "tokens"}  # fmt: skip
+    name: f"angarium.cli.{folder}.{RENAMED.get(name, name)}"
+    for folder, names in FOLDERS.items()
+    for name in names.split()
+}
 """The module of each command."""
 
 log = logging.getLogger(__name__)
@@ -37,7 +47,7 @@ log = logging.getLogger(__name__)
 
 def main() -> None:
     """The console script."""
-    _open_what_is_closed()
+    _replace_closed_outputs()
     sys.exit(run(sys.argv[1:]))
 
 
@@ -66,10 +76,21 @@ class _Commands(click.Group):
     def list_commands(self, context: click.Context) -> list[str]:
         return sorted(MODULES)
 
+    def resolve_command(
+        self, context: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        typed = args[0]
+        if typed not in MODULES and not typed.startswith("-") and not context.resilient_parsing:
+            from difflib import get_close_matches
+
+            meant = "".join(f" Did you mean {each!r}?" for each in get_close_matches(typed, MODULES, 1))
+            raise click.UsageError(f"No such command {typed!r}.{meant}", context)
+        return super().resolve_command(context, args)
+
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         if name not in MODULES:
             return None
-        command: click.Command = getattr(import_module(f"angarium.cli.{MODULES[name]}"), name)
+        command: click.Command = getattr(import_module(MODULES[name]), name)
         return command
 
 
@@ -91,7 +112,8 @@ def _refused(error: click.ClickException, arguments: Sequence[str]) -> int:
         _failed(text)
         return error.exit_code
     path = error.ctx.command_path if error.ctx is not None else _path(arguments)
-    click.echo(f"{path}: {_sentence(text[:1].lower() + text[1:])}; see {path} --help", err=True)
+    said = _sentence(text[:1].lower() + text[1:])
+    click.echo(f"{path}: {said}{' See' if said.endswith('?') else '; see'} {path} --help", err=True)
     return EXIT_WRONG_USAGE
 
 
@@ -136,7 +158,7 @@ def _broken(error: Exception) -> int:
     return _failed(f"internal error ({what}); --log-level debug shows where; please report it")
 
 
-def _open_what_is_closed() -> None:
+def _replace_closed_outputs() -> None:
     """Replace outputs that are closed (`>&-`), which Python leaves out, by ones that discard everything."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:

@@ -12,11 +12,17 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 from angarium.delivery.connections.bulkhead import SLOW_EXCHANGE_S, SlowLane
-from angarium.delivery.connections.connect import NoAnswer, connected, default_tls, first_reached, judged
+from angarium.delivery.connections.connect import (
+    NoAnswer,
+    allowed_addresses,
+    connected,
+    default_tls,
+    first_reached,
+)
 from angarium.delivery.connections.guard import Allowed, Guard
 from angarium.delivery.connections.pool import DEFAULT_LIMITS, ConnectionLimits, Key, Pool
-from angarium.delivery.exchange.http1 import Http1Connection
-from angarium.delivery.exchange.transport import Failure, FailureKind, Request, Response, request_head
+from angarium.delivery.http_exchange.http1 import Http1Connection
+from angarium.delivery.http_exchange.transport import Failure, FailureKind, Request, Response, request_head
 
 _NO_ROOM = "no connection became free in time"
 
@@ -96,17 +102,18 @@ class Http1Transport:
             key = _key(request, address)
             try:
                 async with asyncio.timeout_at(until):
-                    kept = await self._pool.room(key, fresh=fresh)
+                    reused = await self._pool.wait_for_room(key, fresh=fresh)
+                    if reused is not None:
+                        return reused
+                    reserved = await self._pool.reserve(key)
             except TimeoutError:
                 raise NoAnswer(FailureKind.OVERLOAD, _NO_ROOM) from None
-            if kept is not None:
-                return kept
             where = f"{address} port {target.port}"
             return await connected(
-                self._pool.connect(key), where, secure=target.scheme == "https", deadline=until
+                self._pool.connect(key, reserved), where, secure=target.scheme == "https", deadline=until
             )
 
-        addresses = await judged(self._guard, target, request.receiver, deadline)
+        addresses = await allowed_addresses(self._guard, target, request.receiver, deadline)
         return await first_reached(addresses, deadline, connect)
 
 

@@ -22,12 +22,18 @@ from typing import Any
 
 import httpcore
 
-from angarium.delivery.connections.connect import NoAnswer, connected, default_tls, first_reached, judged
+from angarium.delivery.connections.connect import (
+    NoAnswer,
+    allowed_addresses,
+    connected,
+    default_tls,
+    first_reached,
+)
 from angarium.delivery.connections.guard import Guard
 from angarium.delivery.connections.pool import DEFAULT_LIMITS, ConnectionLimits
-from angarium.delivery.exchange.answer import Answer
-from angarium.delivery.exchange.sockets import has_unread, has_untaken
-from angarium.delivery.exchange.transport import (
+from angarium.delivery.http_exchange.answer import Answer
+from angarium.delivery.http_exchange.sockets import has_unread, has_untaken
+from angarium.delivery.http_exchange.transport import (
     EARLY,
     HEAD_MAX,
     Failure,
@@ -56,7 +62,7 @@ class _Exchange:
         self.reached = self.reused = self.sent = self.hung_up = self.spoken_to = False
 
     @property
-    def place(self) -> str:
+    def httpcore_host(self) -> str:
         """The name that httpcore gets as the host, and under which it keeps the connection."""
         own = (self.request.receiver, self.request.target.host, *sorted(self.addresses))
         return "|".join((*own, "fresh") if self.fresh else own)
@@ -100,7 +106,7 @@ class HttpxTransport:
 
     async def _deliver(self, request: Request, deadline: float) -> Answer:
         """The answer of an exchange, or of a second one if the first met a dead connection."""
-        addresses = await judged(self._guard, request.target, request.receiver, deadline)
+        addresses = await allowed_addresses(self._guard, request.target, request.receiver, deadline)
         for fresh in (False, True):
             exchange = _Exchange(request, addresses, deadline, fresh)
             token = _current.set(exchange)
@@ -136,8 +142,11 @@ class HttpxTransport:
     async def _ask(self, exchange: _Exchange) -> None:
         request = exchange.request
         target = request.target
-        url = httpcore.URL(scheme=target.scheme, host=exchange.place, port=target.port, target=target.path)
-        headers = [(b"host", target.authority.encode()), *request.headers]
+        url = httpcore.URL(
+            scheme=target.scheme, host=exchange.httpcore_host, port=target.port, target=target.path
+        )
+        given = [line.split(b": ", 1) for line in request.lines]
+        headers = [(b"host", target.authority.encode()), *((name, value) for name, value in given)]
         async with self._pool.stream("POST", url, headers=headers, content=request.body) as response:
             async for _ in response.aiter_stream():
                 pass  # `Answer` has judged and kept the body already; there is nothing left to do with it.

@@ -11,25 +11,22 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from actors.machine.event import Event
 from actors.machine.outcome import Answered, Failed, NotSent, Outcome
 from actors.policy import Policy, is_sent
 from actors.ports import Attempt
 from angarium import __version__
-from angarium.delivery.exchange.target import InvalidTarget, Target, parse_target
-from angarium.delivery.exchange.transport import Failure, FailureKind, Request, Response, Transport
+from angarium.delivery.http_exchange.target import InvalidTarget, Target, parse_target
+from angarium.delivery.http_exchange.transport import Failure, FailureKind, Request, Response, Transport
 from angarium.delivery.signing import InvalidSecret, SigningSecret, parse_secret, sign
-
-Header = tuple[bytes, bytes]
 
 PREPARED_MAX = 8192
 """Receivers whose preparation is cached, some 2 kB each; the oldest are dropped first."""
 
-_USER_AGENT: Header = (b"user-agent", f"Angarium/{__version__}".encode())
+_USER_AGENT = f"user-agent: Angarium/{__version__}".encode()
 
 
 class _Prepared(Struct, frozen=True):
-    """A configuration, made ready. `headers` are the same on every attempt; the repr hides them.
+    """A configuration, made ready. `lines` are headers of every attempt; the repr hides them.
 
     `old_secrets` also sign, each until a time in seconds since the epoch.
     """
@@ -38,14 +35,17 @@ class _Prepared(Struct, frozen=True):
     target: Target
     secrets: tuple[SigningSecret, ...]
     old_secrets: tuple[tuple[float, SigningSecret], ...]
-    headers: tuple[Header, ...]
+    lines: tuple[bytes, ...]
 
     def __repr__(self) -> str:
         return f"_Prepared({self.target})"
 
 
 class HttpSender:
-    """A `Sender` over any transport. `clock` is in seconds since the epoch; `ids` makes trace ids."""
+    """A `Sender` over any transport. `clock` is in seconds since the epoch.
+
+    `traceparent` makes the header of each attempt if traces are exported; else `ids` makes trace ids.
+    """
 
     def __init__(
         self,
@@ -53,10 +53,12 @@ class HttpSender:
         *,
         clock: Callable[[], float] = time.time,
         ids: random.Random | None = None,
+        traceparent: Callable[[Attempt], bytes] | None = None,
     ) -> None:
         self._transport = transport
         self._clock = clock
         self._ids = ids or random.Random()
+        self._traceparent = traceparent or self._drawn_traceparent
         self._prepared: dict[str, _Prepared] = {}
 
     async def send(self, attempt: Attempt) -> Outcome:
@@ -71,7 +73,7 @@ class HttpSender:
             Request(
                 receiver=attempt.receiver,
                 target=prepared.target,
-                headers=self._headers(attempt, prepared),
+                lines=self._lines(attempt, prepared),
                 body=attempt.event.body,
                 timeout_s=attempt.policy.timeout_s,
                 may_start=attempt.may_start,
@@ -88,7 +90,7 @@ class HttpSender:
                 (old.until.timestamp(), parse_secret(old.secret, f"old_secrets[{i}].secret"))
                 for i, old in enumerate(policy.old_secrets)
             ),
-            headers=(_USER_AGENT, *_own_headers(policy.headers)),
+            lines=(_USER_AGENT, *_own_lines(policy.headers)),
         )
         self._prepared.pop(receiver, None)
         while len(self._prepared) >= PREPARED_MAX:
@@ -96,48 +98,53 @@ class HttpSender:
         self._prepared[receiver] = prepared
         return prepared
 
-    def _headers(self, attempt: Attempt, prepared: _Prepared) -> tuple[Header, ...]:
+    def _lines(self, attempt: Attempt, prepared: _Prepared) -> tuple[bytes, ...]:
         event, secrets, now = attempt.event, prepared.secrets, self._clock()
         if prepared.old_secrets:
             secrets += tuple(secret for until, secret in prepared.old_secrets if now < until)
-        event_id, timestamp = event.id.encode(), int(now)
-        headers = [
-            (b"webhook-id", event_id),
-            (b"webhook-timestamp", b"%d" % timestamp),
-            (b"angarium-event", event.type.encode()),
-            (b"angarium-attempt", b"%d" % attempt.ordinal),
-            (b"content-type", event.content_type.encode()),
-            (b"traceparent", self._traceparent(event)),
-        ]
+        event_id, timestamp, sequence = event.id.encode(), int(now), attempt.sequence
+        lines: tuple[bytes, ...] = (
+            b"webhook-id: " + event_id,
+            b"webhook-timestamp: %d" % timestamp,
+            b"angarium-event: " + event.type.encode(),
+            b"angarium-attempt: %d" % attempt.ordinal,
+            b"content-type: " + event.content_type.encode(),
+            b"traceparent: " + self._traceparent(attempt),
+        )
         if secrets:
-            headers.append((b"webhook-signature", sign(secrets, event_id, timestamp, event.body)))
-        if attempt.sequence is not None:
-            headers.append((b"angarium-sequence", b"%d" % attempt.sequence))
+            lines += (b"webhook-signature: " + sign(secrets, event_id, timestamp, event.body),)
+        if sequence is not None:
+            lines += (b"angarium-sequence: %d" % sequence,)
             if secrets:
-                headers.append((b"angarium-signature", sign(secrets, event_id, attempt.sequence, event.body)))
+                lines += (b"angarium-signature: " + sign(secrets, event_id, sequence, event.body),)
         if event.again:
-            headers.append((b"angarium-again", event.again.encode()))
+            lines += (b"angarium-again: " + event.again.encode(),)
         if event.tracestate:
-            headers.append((b"tracestate", event.tracestate.encode()))
-        return (*headers, *prepared.headers)
+            lines += (b"tracestate: " + event.tracestate.encode(),)
+        return lines + prepared.lines
 
-    def _traceparent(self, event: Event) -> bytes:
+    def _drawn_traceparent(self, attempt: Attempt) -> bytes:
         """A span of its own for the attempt, in the producer's trace or in a new one (W3C Trace Context)."""
-        span = self._ids.getrandbits(64) or 1
+        event = attempt.event
+        drawn = self._ids.getrandbits(192)
+        span = drawn >> 128 or 1
         if event.traceparent:
             _, trace, _, flags = event.traceparent.split("-")
             return f"00-{trace}-{span:016x}-{flags}".encode()
         # Sampled: a receiver that follows its caller's flag would otherwise not trace this request at all.
-        return b"00-%032x-%016x-01" % (self._ids.getrandbits(128) or 1, span)
+        return b"00-%032x-%016x-01" % (drawn % (1 << 128) or 1, span)
 
 
-def _own_headers(headers: dict[str, str]) -> list[Header]:
+def _own_lines(headers: dict[str, str]) -> list[bytes]:
     """The receiver's own headers, without any that would repeat or override another."""
     own: dict[str, str] = {}
     for name, value in headers.items():
         if is_sent(name):
             own.setdefault(name.lower(), value)
-    return [(name.encode("ascii"), value.strip(" \t").encode("latin-1")) for name, value in own.items()]
+    return [
+        b"%b: %b" % (name.encode("ascii"), value.strip(" \t").encode("latin-1"))
+        for name, value in own.items()
+    ]
 
 
 def _outcome(outcome: Response | Failure) -> Outcome:
@@ -145,8 +152,9 @@ def _outcome(outcome: Response | Failure) -> Outcome:
     latency_ms = round(outcome.latency_s * 1000, 3)
     if isinstance(outcome, Response):
         return Answered(
-            status=outcome.status, latency_ms=latency_ms, headers=outcome.headers, body=outcome.body
-        )
+            status=outcome.status, latency_ms=latency_ms, headers=outcome.headers, body=outcome.body,
+            size=outcome.size,
+        )  # fmt: skip
     if outcome.kind is FailureKind.LEASE:
         return NotSent(why=outcome.detail)
     return Failed(

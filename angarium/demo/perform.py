@@ -28,11 +28,11 @@ async def perform(*, quiet: bool) -> tuple[list[Judgement], Path]:
         check = standard_check()
     except ImportError:
         raise click.ClickException(
-            "the demo verifies signatures with the package standardwebhooks: pip install 'angarium[embedded]'"
+            "the demo verifies signatures with standardwebhooks: install the extra embedded (see README)"
         ) from None
     end_on_sigterm()
     directory = Path(tempfile.mkdtemp(prefix="angarium-demo-"))
-    kept = False
+    keep_directory = False
     try:
         programme = Programme([DemoReceiver(role, check) for role in CAST], quiet=quiet)
         scenario = Scenario(directory, programme.receivers, programme.tell)
@@ -40,12 +40,12 @@ async def perform(*, quiet: bool) -> tuple[list[Judgement], Path]:
             await scenario.play()
         programme.end()
         findings = judge([receiver.record for receiver in programme.receivers])
-        kept = any(not finding.kept for finding in findings)
+        keep_directory = any(not finding.kept for finding in findings)
     except Exception:
-        kept = True  # The error names a log in this directory.
+        keep_directory = True  # The error names a log in this directory.
         raise
     finally:
-        if not kept:
+        if not keep_directory:
             shutil.rmtree(directory, ignore_errors=True)
     return findings, directory
 
@@ -62,12 +62,12 @@ class Programme:
         """Show what happened."""
         line = table.happening(elapsed_s, what)
         self._happenings.append(line)
-        if not self._quiet and not output.drawn():
+        if not self._quiet and not output.can_redraw():
             output.say(line)
 
     def shown(self, scenario: Scenario) -> AbstractContextManager[Any]:
         """Resources for the time of the scenario."""
-        return nullcontext() if self._quiet or not output.drawn() else self._live(scenario)
+        return nullcontext() if self._quiet or not output.can_redraw() else self._live(scenario)
 
     @contextmanager
     def _live(self, scenario: Scenario) -> Iterator[None]:
@@ -84,7 +84,7 @@ class Programme:
             return Group(*map(Text, self._happenings), Text(), rows, Text(), Text(state))
 
         # Rendered by a thread of its own, so that the receivers note what comes as soon as they can.
-        console = Console(color_system="auto" if output.coloured() else None)
+        console = Console(color_system="auto" if output.shows_colours() else None)
         with Live(
             get_renderable=render, console=console, refresh_per_second=REFRESHES_A_SECOND, transient=True
         ):
@@ -94,7 +94,7 @@ class Programme:
         """Shows what stays on the screen."""
         if self._quiet:
             return
-        if output.drawn():
+        if output.can_redraw():
             for line in self._happenings:
                 output.say(line)
         output.say()

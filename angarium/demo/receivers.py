@@ -20,8 +20,8 @@ from actors.machine.bucket import Limit
 from actors.policy import Rate
 from angarium.delivery.signing import parse_secret
 from angarium.demo.records import Arrival, ReceiverRecord
+from angarium.development import verification
 from angarium.http_server import Received, Reply, Reset, serve_on
-from angarium.local import verification
 
 HOST = "127.0.0.1"
 TENANT = "demo"
@@ -33,7 +33,7 @@ StandardCheck = Callable[[str, bytes, Mapping[str, str]], str]
 
 
 class Posted(Struct, frozen=True):
-    """Input of a manner: the nth request, from 1 on, and whether the receiver was mended meanwhile."""
+    """A request as a `manner` gets it: the nth one, from 1 on, and whether the receiver was repaired."""
 
     number: int
     event_type: str
@@ -45,8 +45,8 @@ class Role(Struct, frozen=True, kw_only=True):
     """The behaviour of a receiver.
 
     `manner` answers a request; `events` are the types it subscribes to; `config` is the rest of the
-    configuration, its URL and its secret. One that is `late` listens only after the first seconds. What is
-    `rejected` is sent once more when the receiver was mended.
+    configuration, its URL and its secret. One that is `late` listens only after the first seconds. Events
+    that it `rejected` are sent once more after it was repaired.
     """
 
     name: str

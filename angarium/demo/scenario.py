@@ -21,11 +21,11 @@ from angarium.demo.receivers import TENANT, DemoReceiver
 from angarium.demo.records import PublishedEvent
 from angarium.node.child import LocalNode
 from angarium.settings import Settings
+from streams.buckets.receivers import Receivers
 from streams.installation.setup import setup
 from streams.nats.answers import Stored
 from streams.producer import Producer, producer
 from streams.server.embedded import EmbeddedServer
-from streams.stores.receivers import Receivers
 
 NODE_TTL_S = 2
 """Silence after which, and half a second, a node counts as dead."""

@@ -252,8 +252,8 @@ def _impatient(record: ReceiverRecord) -> Iterator[str]:
 
 
 def _waits(records: Sequence[ReceiverRecord]) -> str:
-    told = [arrival for record in records for arrival in record.arrivals if arrival.retry_after_s]
-    return f"told {len(told)} times"
+    pauses = [arrival for record in records for arrival in record.arrivals if arrival.retry_after_s]
+    return f"told {len(pauses)} times"
 
 
 # ---- what the judges share

@@ -16,14 +16,24 @@ from actors.machine import facts as f
 from actors.machine.numbering import Numbered
 from angarium.ledger import schema
 from angarium.logs import redact
-from streams.following.journal_reader import Place
 from streams.journal.envelope import Flush
+from streams.lost_tails.places import StreamPlace
 
 FAILING_EPISODE_MIN_MS = 60_000
 """A series of failures that lasted this long gets an entry in the history when it is over."""
 
 Row = tuple[Any, ...]
 _encoder = msgspec.json.Encoder()
+
+
+class ConfigurationRow(Struct, frozen=True):
+    """A configuration without its secrets, or None if it was removed. `changed_by`: who did that."""
+
+    receiver: str
+    at: int
+    revision: int
+    document: str | None
+    changed_by: str
 
 
 class ReceiverRow(Struct):
@@ -35,6 +45,8 @@ class ReceiverRow(Struct):
     - `facts_since`, `bytes_since`: number and size of the facts since its last base state.
     - `last_position`: that of its last fact.
     - `open`: deliveries that have not ended, by their numbers, with the block and the position of each row.
+    - `unseen`: deliveries that a gap has ended, by number and position, with the block of each row. They may
+      be under way after all.
     """
 
     id: int
@@ -54,13 +66,16 @@ class ReceiverRow(Struct):
     based_at: int = 0
     last_position: int = 0
     open: dict[int, tuple[int, int]] = field(default_factory=dict)
+    unseen: dict[tuple[int, int], int] = field(default_factory=dict)
 
 
 class HeldShare(Struct, frozen=True):
-    """The right to write a share of the shards: the place up to which it is stored, and how often it has
-    passed from one process to another. Both are compared with what is stored when something is written."""
+    """The right to write a share of the shards.
 
-    place: Place
+    It says the place up to which the share is stored, and how often it has passed from one process to
+    another. Both are compared with what is stored when something is written."""
+
+    place: StreamPlace
     epoch: int = 0
 
 
@@ -114,7 +129,7 @@ class RowBatch(Struct):
     """
 
     holds: dict[int, HeldShare]
-    after: dict[int, Place]
+    after: dict[int, StreamPlace]
     block: int = 0
     first: int = 0
     last: int = 0
@@ -133,13 +148,14 @@ class RowBatch(Struct):
     until: int = 0
 
     def add(self, read: ReadFlush, known: dict[str, ReceiverRow]) -> None:
-        """Take one flush; every receiver in it is `known`, and changes with it."""
+        """Add one flush; all its receivers are in `known`, and are updated."""
         flush, groups = read.flush, dict[str, list[f.Fact]]()
         flushed_at = milliseconds(flush.at)
         self.first, self.last = self.first or read.position, read.position
-        self._spans(flushed_at)
+        earliest = flush.at
         for ordinal, fact in enumerate(flush.facts):
             self.count += 1
+            earliest = min(earliest, getattr(fact, "at", earliest))
             if isinstance(fact, f.Claimed):
                 at = milliseconds(fact.at)
                 self.claims.append((read.shard, read.position, at, flush.node, fact.epoch, int(fact.clean)))
@@ -151,6 +167,8 @@ class RowBatch(Struct):
             happened = milliseconds(getattr(before[-1], "at", 0.0)) if before else 0
             before.append(fact)
             self._fact(receiver, fact, read.position, ordinal, happened or flushed_at)
+        self._spans(milliseconds(earliest))
+        self._spans(flushed_at)
         for name, facts in groups.items():
             receiver, text = known[name], _encoder.encode(facts).decode()
             self.facts.append((self.block, receiver.id, read.position, flushed_at, text))
@@ -176,7 +194,6 @@ class RowBatch(Struct):
                 for event in events:
                     self._delivery(receiver, event, attempts, milliseconds(at), schema.DEAD, reason)
                 self._minute(receiver, milliseconds(at))[4] += len(events)
-                return
             case f.EventRefused(at=at):
                 self._minute(receiver, milliseconds(at))[4] += 1
                 return
@@ -241,6 +258,10 @@ class RowBatch(Struct):
     ) -> None:  # fmt: skip
         key = (receiver.id, event.sequence)
         if key not in self.begun and event.sequence not in receiver.open:
+            if (block := receiver.unseen.pop((event.sequence, event.position), None)) is not None:
+                receiver.open[event.sequence] = (block, event.position)
+                self._goes_on(receiver, event.sequence, attempts, ended_at, ending, reason, first_at)
+                return
             self.begun[key] = [
                 self.block, event.position, *key, event.id, event.again or None,
                 milliseconds(event.stored_at),
@@ -273,8 +294,9 @@ class RowBatch(Struct):
             receiver.open.pop(sequence, None)
 
     def _minute(self, receiver: ReceiverRow, at: int) -> list[int]:
-        """The totals of a minute: attempts, delivered, failed, throttled, dead; sum and maximum of latency
-        and lateness."""
+        """The totals of a minute.
+
+        Attempts, delivered, failed, throttled, dead; sum and maximum of latency and lateness."""
         return self.minutes.setdefault((at // 60_000, receiver.id), [0] * 9)
 
     def _discard(
@@ -308,6 +330,16 @@ def receiver_of(row: Any) -> ReceiverRow:
     )  # fmt: skip
 
 
+def note_unended(receivers: Iterable[ReceiverRow], rows: Iterable[Any]) -> None:
+    """Note for each of these receivers which deliveries have no ending, as every store selects them."""
+    by_id = {each.id: each for each in receivers}
+    for receiver, sequence, block, position, ended_at in rows:
+        if ended_at is None:
+            by_id[receiver].open[sequence] = (block, position)
+        else:
+            by_id[receiver].unseen[sequence, position] = block
+
+
 def base_row(base: BaseRow) -> tuple[Any, ...]:
     """The values of a base, in the order of the columns of its table."""
     return (base.receiver, base.position, base.at, base.origin, base.state)
@@ -323,7 +355,7 @@ def key_of(receiver: str, shard: int) -> str:
 
 
 def names_in(flushes: Iterable[ReadFlush]) -> dict[str, int]:
-    """All receivers that the flushes name, each with its shard."""
+    """All receivers named in the flushes, each with its shard."""
     return {
         key_of(fact.receiver, read.shard): read.shard
         for read in flushes
@@ -366,12 +398,18 @@ def _hold(receiver: ReceiverRow, fact: f.Fact) -> None:
 def _detail(fact: f.Fact) -> dict[str, Any] | None:
     """The part of a fact that the history keeps; None: it is not part of the history."""
     match fact:
-        case f.Paused() | f.Resumed() | f.Retargeted() | f.Opened() | f.Repaired():
+        case f.Resumed(by=by):
+            return {"by": by} if by else {}
+        case f.Paused() | f.Retargeted() | f.Opened() | f.Repaired():
             return {}
         case f.Disabled(reason=reason):
             return {"reason": reason}
-        case f.Removed(discarded=discarded) | f.Forgot(discarded=discarded):
+        case f.Removed(discarded=discarded):
             return {"discarded": discarded}
+        case f.Forgot(discarded=discarded, by=by):
+            return {"discarded": discarded} | ({"by": by} if by else {})
+        case f.DeadLettered(events=(event,), reason="skipped", by=by):
+            return {"sequence": event.sequence, "event_id": event.id} | ({"by": by} if by else {})
         case f.Missing(first=first, last=last):
             return {"first": first, "last": last}
         case f.RateSet(limit=limit):

@@ -31,10 +31,27 @@ def document_of(raw: bytes) -> str:
 
 
 def changed(before: str | None, after: str) -> list[str]:
-    """The members that differ, in alphabetical order; all of them where there was no configuration."""
+    """The members that differ, in alphabetical order; all of them where there was no configuration.
+
+    Members that are only written in another way are the same: `"5/second"` and an object with that rate.
+    """
     old: dict[str, Any] = {} if before is None else msgspec.json.decode(before)
     new: dict[str, Any] = msgspec.json.decode(after)
-    return sorted(name for name in old.keys() | new.keys() if old.get(name) != new.get(name))
+    was, now = _effective(before), _effective(after)
+    return sorted(
+        name
+        for name in old.keys() | new.keys()
+        if old.get(name) != new.get(name) and not (name in was and was[name] == now.get(name))
+    )
+
+
+def _effective(document: str | None) -> dict[str, Any]:
+    """The shown members as they apply, defaults included; none if the configuration cannot be used."""
+    policy = policy_of(document)
+    members: dict[str, Any] = {} if policy is None else msgspec.to_builtins(policy)
+    if policy is not None and policy.rate is not None:
+        members["rate"] = (policy.rate.per_second, policy.rate.burst_max)
+    return {name: value for name, value in members.items() if name in SHOWN}
 
 
 def policy_of(document: str | None) -> Policy | None:

@@ -35,7 +35,7 @@ def without_answers(facts: str, event: str) -> str:
     return msgspec.json.encode(decoded).decode()
 
 
-class Moment(Struct, frozen=True):
+class FoldedState(Struct, frozen=True):
     """The state of a receiver, the position of the last fact in it, and when that happened."""
 
     state: State
@@ -52,7 +52,9 @@ def base_due(receiver: ReceiverRow, now: int) -> bool:
     )
 
 
-def fold(name: str, base: BaseRow | None, rows: Iterable[tuple[int, int, str]], until: int | None) -> Moment:
+def fold(
+    name: str, base: BaseRow | None, rows: Iterable[tuple[int, int, str]], until: int | None
+) -> FoldedState:
     """Fold the rows of `facts` (position, time of the flush, facts), in order, up to the time `until`.
 
     A fact without a time happened together with the one before it in its flush.
@@ -65,14 +67,14 @@ def fold(name: str, base: BaseRow | None, rows: Iterable[tuple[int, int, str]], 
         for fact in facts:
             happened = _instant(fact) or happened
             if until is not None and happened > until:
-                return Moment(state, position, at)
+                return FoldedState(state, position, at)
             state = evolve(state, fact)
             at = max(at, happened)
         position = place
-    return Moment(state, position, at)
+    return FoldedState(state, position, at)
 
 
-def as_base(receiver: int, moment: Moment) -> BaseRow:
+def as_base(receiver: int, moment: FoldedState) -> BaseRow:
     text = msgspec.json.encode(moment.state).decode()
     return BaseRow(receiver, moment.position, moment.at, "fold", text)
 

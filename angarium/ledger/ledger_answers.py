@@ -19,9 +19,9 @@ class LedgerProgress(Struct, frozen=True):
 
 
 class RecordedAttempt(Struct, frozen=True, kw_only=True):
-    """One attempt; `sequence` is 0 for a ping, and for an event that was given up while it was on its way.
+    """One attempt; `sequence` is 0 for a ping, and for an event that was given up during the attempt.
 
-    `answer` is the beginning of the body that came back where it failed. `type` is the event's.
+    `answer` is the beginning of the response body if the attempt failed. `type` is the event's.
     """
 
     at: int
@@ -44,8 +44,8 @@ class RecordedAttempt(Struct, frozen=True, kw_only=True):
 class RecordedDelivery(Struct, frozen=True, kw_only=True):
     """One event on its way to one receiver, and all attempts at it that are on record.
 
-    While it is under way `ended_at` is None; `ending` is None also where it ended within a gap. `count`
-    counts its attempts.
+    `ended_at` is None until it has ended; `ending` is also None if it ended within a gap. `count` counts its
+    attempts.
     """
 
     receiver: str
@@ -81,11 +81,12 @@ class RecordedChange(Struct, frozen=True):
 
 
 class Configured(Struct, frozen=True):
-    """A configuration that was put, without its secrets; None if it was removed."""
+    """A configuration without its secrets, or None if it was removed. `changed_by`: who did that."""
 
     at: int
     revision: int
     document: str | None
+    changed_by: str = ""
 
 
 class ReceiverSummary(Struct, frozen=True):
@@ -132,7 +133,7 @@ class RecordedMinute(Struct, frozen=True):
 
 
 class Unknown(Struct, frozen=True):
-    """The answer that facts from `since` (0: the beginning) to `until` are missing: the state is unknown."""
+    """An unknown state: the facts from `since` (0: the beginning) to `until` are missing."""
 
     since: int
     until: int

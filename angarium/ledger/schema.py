@@ -11,6 +11,9 @@ Times are whole milliseconds since 1970, UTC.
 BLOCK_FACTS = 32_768
 """Number of facts in a full block."""
 
+CLOCKS_APART_MS = 600_000
+"""A bound on the time between a fact and its storing, by whatever clocks."""
+
 END_OF_TIME = 1 << 62
 """A number beyond every position and every time."""
 

@@ -6,16 +6,23 @@ from typing import Protocol
 from msgspec import Struct
 
 from actors.errors import AngariumError
-from angarium.ledger.batch import BaseRow, HeldShare, ReceiverRow, RowBatch
-from streams.following.journal_reader import Place
+from angarium.ledger.batch import BaseRow, ConfigurationRow, HeldShare, ReceiverRow, RowBatch
+from streams.lost_tails.places import StreamPlace
 
 
 class LedgerError(AngariumError):
     """The ledger cannot be read or written; the text says why and what to do."""
 
 
+class BadAddress(LedgerError):
+    """A text that cannot be the address of a ledger; what to write instead."""
+
+
 class LeaseLost(LedgerError):
-    """Another process has taken over a share of the shards, or has just written it: nothing was stored."""
+    """Another process was faster: nothing was stored.
+
+    It has taken over a share of the shards, or has just written it, or has dropped rows that were to be
+    changed."""
 
 
 class LedgerAway(LedgerError):
@@ -32,36 +39,38 @@ class Block(Struct, frozen=True):
 
 
 class Store(Protocol):
-    """Tables that are written. All that one call writes is stored whole or not at all.
+    """The tables of the ledger, as its writer sees them. Each call is stored completely or not at all.
 
-    The shards of the journal lie in `shares`, by their number modulo that. Each share is written by the one
-    process that holds it, and has a place of its own in the journal.
+    The shards of the journal are divided into `shares`, by their number modulo `shares`. Each share is
+    written by the one process that holds it, and has its own place in the journal.
     """
 
     @property
     def shares(self) -> int:
         """The number of shares."""
 
-    async def hold(self, stream: str) -> dict[int, HeldShare]:
-        """The shares of a stream that this process writes from now on; to be asked again every few seconds.
+    async def renew_shares(self, stream: str) -> dict[int, HeldShare]:
+        """The shares of a stream that this process writes from now on. Call this every few seconds.
 
         Other processes hold the remaining shares.
         """
 
-    async def place(self, stream: str) -> Place:
+    async def read_place(self, stream: str) -> StreamPlace:
         """The place up to which a stream without shares is read."""
 
     async def receivers(self, names: Mapping[str, int]) -> dict[str, ReceiverRow]:
         """The receivers of these names, each with its shard (-1: unknown); one without a row is `fresh`."""
 
     async def write(self, stream: str, batch: RowBatch) -> None:
-        """Store the rows together with the places. Raises `LedgerError` if a stored place is not the one
-        before it, or the share is not held any more: then another process writes it."""
+        """Store the rows together with the places.
 
-    async def rest(self, stream: str, holds: Mapping[int, HeldShare], seen_at: int) -> None:
+        Raises `LedgerError` if a stored place is not the one before it, or the share is not held any more:
+        then another process writes it."""
+
+    async def note_end_reached(self, stream: str, holds: Mapping[int, HeldShare], seen_at: int) -> None:
         """Note that at `seen_at` the stream had nothing after these places. Raises as `write` does."""
 
-    async def block(self, at: int) -> int:
+    async def block_for(self, at: int) -> int:
         """The block for a batch whose first flush was stored at that instant."""
 
     async def facts_since_base(
@@ -72,33 +81,36 @@ class Store(Protocol):
         A row is a position, the time of the flush, and the facts in JSON.
         """
 
-    async def add_base(self, base: BaseRow) -> None:
-        """Store a base state."""
+    async def add_bases(self, bases: Sequence[BaseRow]) -> None:
+        """Store base states of different receivers."""
 
-    async def configured(
-        self, stream: str, before: Place, after: Place, rows: Sequence[tuple[str, int, int, str | None]]
+    async def store_configurations(
+        self, stream: str, before: StreamPlace, after: StreamPlace, rows: Sequence[ConfigurationRow]
     ) -> None:
-        """Store configurations: receiver, time, revision, the document without secrets."""
+        """Store configurations."""
 
-    async def reached(self, stream: str) -> int:
+    async def read_to(self, stream: str) -> int:
         """The position up to which every share of a stream is read, by any process."""
 
     async def erase(
-        self, stream: str, before: Place, after: Place, erased: Sequence[tuple[str, str]]
-    ) -> None:
-        """Erase what receivers answered to these events, by tenant and id, also where it is only freed.
+        self, stream: str, before: StreamPlace, after: StreamPlace, erased: Sequence[tuple[str, str]]
+    ) -> str:
+        """Erase what receivers answered to these events, by tenant and id, from freed pages as well.
 
-        The requests were read of that stream, from the place `before` to `after`.
+        The requests were read from that stream, between the places `before` and `after`. Returns what keeps
+        some of it in the files, in which case it has to be done again; empty if nothing.
         """
 
-    async def oldest(self) -> Block | None:
+    async def oldest_full_block(self) -> Block | None:
         """The oldest block that is full, or as many as are dropped together."""
 
-    async def unbased(self, block: Block) -> list[tuple[int, str]]:
-        """The receivers that may have facts in the block, and no base state that covers them."""
+    async def receivers_without_base(self, block: Block) -> list[tuple[int, str, int]]:
+        """The receivers with facts in the block that no base state covers.
 
-    def drop(self, block: Block) -> AsyncIterator[None]:
-        """Drop a block in steps, with room for other writes in between. It may be begun again."""
+        Each with its name, and the position up to which none of its facts is missing."""
+
+    def drop_block(self, block: Block) -> AsyncIterator[None]:
+        """Drop a block in steps, so that other writes can come in between. This can be repeated."""
 
     async def close(self) -> None:
         """Drop the connection; what was written is stored."""

@@ -9,7 +9,7 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 
@@ -20,6 +20,7 @@ from actors.errors import InvalidName, NewerVersion
 from actors.ids import split_receiver
 from angarium.ledger.batch import (
     BaseRow,
+    ConfigurationRow,
     GapRow,
     HeldShare,
     ReadFlush,
@@ -32,27 +33,32 @@ from angarium.ledger.configurations import document_of
 from angarium.ledger.fold import as_base, base_due, fold
 from angarium.ledger.store import LeaseLost, LedgerError, Store
 from streams.erasing.erasures import next_request
-from streams.following.bucket_reader import BucketReader
-from streams.following.journal_reader import Gap, JournalReader, Place
-from streams.following.known_states import all_snapshots
 from streams.installation.topology import Names
 from streams.journal.envelope import decode_flush
+from streams.journal_feed.bucket_reader import BucketReader, compared_place
+from streams.journal_feed.journal_reader import Gap, JournalReader
+from streams.journal_feed.known_states import KnownState, all_snapshots
+from streams.lost_tails.marks import Mark
+from streams.lost_tails.places import BucketPlace, StreamPlace
 from streams.nats.answers import StoredMessage
 from streams.nats.errors import NotOurs, StreamRemade
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import until_answered
 
 HOLD_EVERY_S = 2.0
-"""Interval of asking for the shares; a lease lapses after five times that."""
+"""Interval between renewals of the lease; it lapses after five of them."""
 GATHER_FLUSHES_S = 0.5
 """Time to wait for more after a small read: a transaction for many flushes costs little more."""
 FEW_FLUSHES = 64
 CONFIGURATIONS_EVERY_S = 1.0
 ERASURES_EVERY_S = 1.0
+ERASURES_SHARE = 10
+"""Nothing else is stored while a file is written again. So that takes a tenth of the time at most, however
+many events are erased; those that wait are erased together."""
 ERASURES = "erasures"
 """The stream of requests to erase, as the ledger's places name it."""
 NOTE_NOTHING_NEW_EVERY_S = 5.0
-"""Interval of notes that nothing is new, so that an answer can say that the ledger is not behind."""
+"""Interval of notes that nothing is new, by which an answer can say that the ledger is not behind."""
 PRUNE_EVERY_S = 60.0
 KNOWN_RECEIVERS_MAX = 200_000
 _DONE = object()
@@ -85,18 +91,20 @@ class Writer:
         self._seen_at = 0.0
         self._configured_at = 0.0
         self._pruned_at = 0.0
-        self._erased_at = 0.0
+        self._erases_at = -math.inf
+        self._erased_to: BucketPlace | None = None
+        self._erases_not = ""
         self._dropping: AsyncIterator[None] | None = None
 
     async def run(self) -> None:
-        """Follow until cancelled. Raises LedgerError, NewerVersion and NotOurs, each with the way out."""
+        """Follow until cancelled. Raises LedgerError, NewerVersion and NotOurs, each with a remedy."""
         async with self._reading() as (journal, bucket):
             while True:
                 if not await self._turn(journal, bucket):
                     await asyncio.sleep(GATHER_FLUSHES_S)
 
     async def catch_up(self) -> None:
-        """Read all that the journal and the configurations have by now, of the shares that it holds."""
+        """Read everything that the journal and the configurations have by now, for the shares held."""
         async with self._reading() as (journal, bucket):
             await self._hold()
             before = None
@@ -113,15 +121,14 @@ class Writer:
             yield journal, bucket
         finally:
             journal.stop()
-            bucket.stop()
 
     async def _turn(self, journal: JournalReader, bucket: BucketReader) -> bool:
-        """Store what comes next, as far as it is this writer's; tells whether there may be much more."""
+        """Store the next facts of this writer's shares; returns whether there may be much more."""
         if time.monotonic() - self._held_at >= HOLD_EVERY_S:
             await self._hold()
         try:
             more = await self._step(journal)
-            if 0 in self._holds:  # Its holder does what is to be done once.
+            if 0 in self._holds:  # Work that must be done only once is done by its holder.
                 await self._read_configurations(bucket)
                 await self._erase()
                 await self._prune()
@@ -133,27 +140,27 @@ class Writer:
         return more
 
     async def _hold(self) -> None:
-        """Renew the lease. What is known of receivers belongs to the shares as they were held."""
+        """Renew the lease. If the shares have changed, forget what is known of receivers."""
         asked_at = time.monotonic()
-        holds = await self._store.hold(self._names.journal)
+        holds = await self._store.renew_shares(self._names.journal)
         if {share: hold.epoch for share, hold in holds.items()} != self._epochs:
             self._epochs = {share: hold.epoch for share, hold in holds.items()}
             position = min((hold.place.position for hold in holds.values()), default=0)
-            log.info("ledger.follows", extra={"position": position, **self._told_shares()})
+            log.info("ledger.follows", extra={"position": position, **self._shares_for_log()})
         elif holds == self._holds:
             self._held_at = asked_at
             return
         self._holds, self._held_at = holds, asked_at
         self._known.clear()
 
-    def _told_shares(self) -> dict[str, str]:
+    def _shares_for_log(self) -> dict[str, str]:
         """The shares of this writer for the log, where others may write as well."""
         if self._store.shares == 1:
             return {}
         return {"shares": f"{len(self._epochs)} of {self._store.shares}"}
 
     async def _step(self, journal: JournalReader) -> bool:
-        """Store what comes next of the shares; tells whether there may be much more."""
+        """Store the next facts of the shares; returns whether there may be much more."""
         if not self._holds:
             return False
         try:
@@ -165,7 +172,7 @@ class Writer:
                 f"{error}; this ledger belongs to the old one: choose another one with --to"
             ) from error
         if journal.doubtful:
-            return True  # What was read may be another stream's.
+            return True  # The data that was read may come from another stream.
         match found:
             case Gap():
                 await self._pass(found)
@@ -178,7 +185,7 @@ class Writer:
                 return len(messages) >= FEW_FLUSHES
 
     async def _check(self, journal: JournalReader) -> None:
-        """Compare the stream with what was read of it, if it may be another one."""
+        """Compare the stream with what was read from it, if it may be another one."""
         farthest = max((hold.place for hold in self._holds.values()), key=lambda place: place.position)
         checked = await journal.check(farthest)
         for share, hold in self._holds.items():
@@ -197,24 +204,22 @@ class Writer:
             self._known.clear()
             unknown = names_in(reads)
         self._known |= await self._store.receivers(unknown)
-        batch = self._moving(last.sequence, last.stored_at)
+        batch = self._moving(Mark(position=last.sequence, stored_at=last.stored_at))
         if reads:
-            batch.block = await self._store.block(milliseconds(reads[0].stored_at))
+            batch.block = await self._store.block_for(milliseconds(reads[0].stored_at))
         for read in reads:
             batch.add(read, self._known)
             await asyncio.sleep(0)
         await self._write(batch)
-        for receiver in batch.touched.values():
-            if base_due(receiver, milliseconds(last.stored_at)):
-                await self._add_base(receiver)
+        now = milliseconds(last.stored_at)
+        due = [receiver for receiver in batch.touched.values() if base_due(receiver, now)]
+        for start in range(0, len(due), BASES_AT_ONCE):
+            await self._add_bases(due[start : start + BASES_AT_ONCE])
 
-    def _moving(self, position: int, stored_at: float) -> RowBatch:
-        """A batch that moves all shares that are not there yet to a position."""
-        holds = {share: hold for share, hold in self._holds.items() if hold.place.position < position}
-        after = {
-            share: Place(created=hold.place.created, position=position, stored_at=stored_at)
-            for share, hold in holds.items()
-        }
+    def _moving(self, mark: Mark) -> RowBatch:
+        """A batch that moves all shares before a message to it."""
+        holds = {share: hold for share, hold in self._holds.items() if hold.place.position < mark.position}
+        after = {share: StreamPlace(created=hold.place.created, mark=mark) for share, hold in holds.items()}
         return RowBatch(holds, after)
 
     async def _write(self, batch: RowBatch) -> None:
@@ -223,8 +228,9 @@ class Writer:
             self._holds[share] = replace(hold, place=batch.after[share])
 
     async def _decoded(self, messages: list[StoredMessage]) -> tuple[list[ReadFlush], StoredMessage]:
-        """The flushes of our shares that are not stored yet, up to the first that cannot be read, and the
-        last message before that. Raises where that is the first of all."""
+        """The flushes of our shares that are not stored yet, up to the first that cannot be read.
+
+        Also returns the last message before that one. Raises if it is the first of all."""
         reads: list[ReadFlush] = []
         for index, message in enumerate(messages):
             shard = int(message.subject.rpartition(".")[2])
@@ -244,36 +250,37 @@ class Writer:
             await asyncio.sleep(0)
         return reads, messages[-1]
 
-    async def _add_base(self, receiver: ReceiverRow) -> None:
-        base, rows = await self._store.facts_since_base(receiver.id)
-        moment = fold(receiver.name, base, rows, None)
-        added = as_base(receiver.id, moment)
-        await self._store.add_base(added)
-        receiver.facts_since = receiver.bytes_since = 0
-        receiver.base_bytes, receiver.based_at = len(added.state), added.at
+    async def _add_bases(self, receivers: Sequence[ReceiverRow]) -> None:
+        """Store a base state for each of them, in one transaction: each costs as much as many facts."""
+        bases: list[BaseRow] = []
+        for receiver in receivers:
+            base, rows = await self._store.facts_since_base(receiver.id)
+            if rows or base is None:  # A snapshot may be ahead of the facts.
+                base = as_base(receiver.id, fold(receiver.name, base, rows, None))
+            bases.append(base)
+        await self._store.add_bases(bases)
+        for receiver, base in zip(receivers, bases, strict=True):
+            receiver.facts_since = receiver.bytes_since = 0
+            receiver.base_bytes, receiver.based_at = len(base.state), base.at
 
     # ---- what is gone, and what is idle
 
     async def _pass(self, gap: Gap) -> None:
         """Put a gap on record, after the states as of its end: snapshots cover what was purged."""
         log.warning("ledger.gap", extra={"first": gap.first, "last": gap.last})
-        batch = self._moving(gap.last, 0.0)
-        names, bases = dict[str, int](), list[tuple[str, BaseRow]]()
+        batch = self._moving(Mark(position=gap.last))
+        states: list[KnownState] = []
         async for known in all_snapshots(self._js, self._names):
             if known.shard % self._store.shares not in batch.holds:
                 continue
-            behind = known.as_of > gap.last
-            at = known.stored_at if behind else gap.until_at
-            text = msgspec.json.encode(known.state).decode()
-            position = max(known.as_of, gap.last)
-            names[known.state.receiver] = known.shard
-            bases.append((known.state.receiver, BaseRow(0, position, milliseconds(at), "snapshot", text)))
-            if len(bases) >= BASES_AT_ONCE:
-                await self._add_snapshots(batch.holds, names, bases)
-        await self._add_snapshots(batch.holds, names, bases)
+            states.append(known)
+            if len(states) >= BASES_AT_ONCE:
+                await self._add_snapshots(batch.holds, gap, states)
+                states.clear()
+        await self._add_snapshots(batch.holds, gap, states)
         batch.gaps = [
             GapRow(
-                share, hold.place.position + 1, gap.last, milliseconds(hold.place.stored_at),
+                share, hold.place.position + 1, gap.last, milliseconds(hold.place.mark.stored_at),
                 milliseconds(gap.until_at),
             )
             for share, hold in batch.holds.items()
@@ -282,20 +289,32 @@ class Writer:
         self._known.clear()
 
     async def _add_snapshots(
-        self, holds: dict[int, HeldShare], shards: dict[str, int], bases: list[tuple[str, BaseRow]]
+        self, holds: dict[int, HeldShare], gap: Gap, states: Sequence[KnownState]
     ) -> None:
-        receivers = await self._store.receivers(shards)
+        """Store snapshots as base states, but for those that are older than what the ledger has.
+
+        Such a receiver has no fact in the gap: what is purged is in snapshots, and what is erased is in those
+        of its shard.
+        """
+        receivers = await self._store.receivers({each.state.receiver: each.shard for each in states})
+        bases = []
+        for known in states:
+            receiver = receivers[known.state.receiver]
+            if known.as_of < receiver.last_position:
+                del receivers[receiver.name]
+                continue
+            at = known.stored_at if known.as_of > gap.last else gap.until_at
+            text = msgspec.json.encode(known.state).decode()
+            position = max(known.as_of, gap.last)
+            bases.append(BaseRow(receiver.id, position, milliseconds(at), "snapshot", text))
         places = {share: hold.place for share, hold in holds.items()}
-        batch = RowBatch(holds, places, touched={each.id: each for each in receivers.values()})
-        batch.bases = [replace(base, receiver=receivers[name].id) for name, base in bases]
+        batch = RowBatch(holds, places, touched={each.id: each for each in receivers.values()}, bases=bases)
         await self._store.write(self._names.journal, batch)
-        shards.clear()
-        bases.clear()
 
     async def _rest(self) -> None:
         now = self._wall()
         if abs(now - self._seen_at) >= NOTE_NOTHING_NEW_EVERY_S:
-            await self._store.rest(self._names.journal, self._holds, milliseconds(now))
+            await self._store.note_end_reached(self._names.journal, self._holds, milliseconds(now))
             self._seen_at = now
 
     async def _read_configurations(self, bucket: BucketReader) -> None:
@@ -304,40 +323,53 @@ class Writer:
             return
         stream = self._names.receivers
         while True:
-            before = await self._store.place(stream)
+            before = await self._store.read_place(stream)
             place, puts = await bucket.read(before)
             rows = [
-                (
+                ConfigurationRow(
                     each.receiver, milliseconds(each.stored_at), each.revision,
-                    None if each.raw is None else document_of(each.raw),
+                    None if each.raw is None else document_of(each.raw), each.by,
                 )
                 for each in puts
                 if _is_name(each.receiver)
             ]  # fmt: skip
             if place != before:
-                await self._store.configured(stream, before, place, rows)
+                await self._store.store_configurations(stream, before, place, rows)
             if not puts:
                 self._configured_at = now
                 return
 
     async def _erase(self) -> None:
-        """Erase what was erased everywhere else, once the tables have all that the journal had of it."""
-        now = self._wall()
-        if abs(now - self._erased_at) < ERASURES_EVERY_S:
+        """Erase what was erased everywhere else, once the tables have everything of it from the journal."""
+        now = time.monotonic()
+        if now < self._erases_at:
             return
-        self._erased_at = now
-        before, erased = await self._store.place(ERASURES), list[tuple[str, str]]()
-        after, reached = before.position, await self._store.reached(self._names.journal)
-        while found := await until_answered(partial(next_request, self._js, self._names, after)):
-            position, request = found
+        self._erases_at = now + ERASURES_EVERY_S
+        before, erased = await self._store.read_place(ERASURES), list[tuple[str, str]]()
+        place = self._erased_to = compared_place(self._js, self._names.actors, before, self._erased_to)
+        same = await until_answered(place.compare)
+        read_to = place.read_to
+        reached = await self._store.read_to(self._names.journal)
+        while found := await until_answered(partial(next_request, self._js, self._names, read_to.position)):
+            mark, request = found
             if request is not None and request.done_at is not None:
                 if request.journal_end > reached:
                     break
                 erased.append((request.tenant, request.event))
-            after = position
-        if erased:
-            await self._store.erase(ERASURES, before, Place(position=after), erased)
-            log.info("ledger.erased", extra={"events": len(erased)})
+            read_to = StreamPlace(created=read_to.created, mark=mark)
+        if place.doubtful:
+            return  # These requests may be from another bucket.
+        if erased or not same:
+            began = time.monotonic()
+            why = await self._store.erase(ERASURES, before, read_to, erased)
+            took = time.monotonic() - began
+            self._erases_at = max(self._erases_at, began + took * ERASURES_SHARE)
+            if not why:
+                place.move(read_to.mark)
+                log.info("ledger.erased", extra={"events": len(erased)})
+            elif why != self._erases_not:
+                log.warning("ledger.erasure_delayed", extra={"events": len(erased), "why": why})
+            self._erases_not = why
 
     async def _prune(self) -> None:
         """Drop the oldest block if all of it is too old, a step at a time, and look again after a while."""
@@ -350,14 +382,14 @@ class Writer:
         if abs(now - self._pruned_at) < PRUNE_EVERY_S:
             return
         self._pruned_at = now
-        block = await self._store.oldest()
+        block = await self._store.oldest_full_block()
         if block is None or block.busy or block.until >= milliseconds(now - self._keep_s):
             return
-        for receiver, name in await self._store.unbased(block):
-            base, rows = await self._store.facts_since_base(receiver, block.last)
+        for receiver, name, up_to in await self._store.receivers_without_base(block):
+            base, rows = await self._store.facts_since_base(receiver, up_to)
             if rows:
-                await self._store.add_base(as_base(receiver, fold(name, base, rows, None)))
-        self._dropping = self._store.drop(block)
+                await self._store.add_bases([as_base(receiver, fold(name, base, rows, None))])
+        self._dropping = self._store.drop_block(block)
 
 
 def _is_name(receiver: str) -> bool:

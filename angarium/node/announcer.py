@@ -24,20 +24,20 @@ _LINES: dict[Name, Callable[[], RateLimitedLog]] = {
 
 
 class Announcer:
-    """Logs news of receivers, sparingly."""
+    """Logs news about receivers, at a limited rate."""
 
     def __init__(self) -> None:
         self._lines: dict[tuple[str, Name], RateLimitedLog] = {}
 
     def __call__(self, news: News) -> None:
         since = {} if news.since is None else {"since": instant(news.since)}
-        self._of(news)(receiver=news.receiver, why=news.why, **since)
+        self._line(news)(receiver=news.receiver, why=news.why, **since)
 
-    def _of(self, news: News) -> RateLimitedLog:
+    def _line(self, news: News) -> RateLimitedLog:
         key = news.receiver.partition(".")[0], news.name
         found = self._lines.get(key)
         if found is None:
             if len(self._lines) >= TENANTS_MAX:
-                self._lines = {each: one for each, one in self._lines.items() if not one.rests}
+                self._lines = {each: one for each, one in self._lines.items() if not one.is_idle}
             found = self._lines[key] = _LINES[news.name]()
         return found

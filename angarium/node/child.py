@@ -71,7 +71,7 @@ class LocalNode:
         """Return once it owns every shard. Raises NodeFailed."""
         try:
             async with asyncio.timeout(READY_TIMEOUT_S):
-                while not self._says("node.ready"):
+                while not self._has_logged("node.ready"):
                     self.check()
                     await asyncio.sleep(LOOK_EVERY_S)
         except TimeoutError:
@@ -85,25 +85,25 @@ class LocalNode:
         process = await asyncio.create_subprocess_exec(
             *command, stdin=DEVNULL, stdout=PIPE, stderr=PIPE, env=clean_environment()
         )
-        said, complained = await process.communicate()
+        output, errors = await process.communicate()
         if process.returncode:
-            raise NodeFailed(f"{' '.join(arguments)}: {complained.decode().strip()}")
-        return said.decode().strip()
+            raise NodeFailed(f"{' '.join(arguments)}: {errors.decode().strip()}")
+        return output.decode().strip()
 
     def check(self) -> None:
-        """Raises NodeFailed if the node that was started has ended by itself."""
+        """Raise NodeFailed if the node that was started has ended by itself."""
         if self._child is None or self._child.ended:
             raise NodeFailed(f"the node exited by itself; {self.log} says why")
 
-    def _says(self, event: str) -> bool:
-        """True if the log of this start names the occurrence."""
+    def _has_logged(self, event: str) -> bool:
+        """True if the log since this start contains the event."""
         with self.log.open("rb") as log:
             log.seek(self._log_start)
             return f'"event": "{event}"'.encode() in log.read()
 
     @property
     def pid(self) -> int | None:
-        """The pid of the node's own process, where the system tells (Linux); its parent is its watcher."""
+        """The pid of the node's own process, if the system tells it (Linux); its parent is the watchdog."""
         return None if self._child is None else self._child.program_pid
 
     async def kill(self) -> None:

@@ -50,6 +50,10 @@ class NodeMetrics(Collector):
         yield from self._ownership()
         yield _gauge("nats_connected", "Whether NATS is connected.", context.js.wire.connected)
         yield _counter("nats_reconnects", "Reconnects to NATS.", self._reconnects)
+        if context.tracing is not None:
+            exporter = context.tracing.exporter
+            counts = {"exported": exporter.exported, "dropped": exporter.dropped}
+            yield _counters("spans", "Spans of traces, by what became of them.", "result", counts)
 
     def _work(self) -> Iterator[Metric]:
         totals = self._node.context.totals.actors
@@ -60,11 +64,13 @@ class NodeMetrics(Collector):
         yield _counters("dead_letters", "Events given up.", "reason", totals.dead_letters)
 
     def _memory(self) -> Iterator[Metric]:
-        seen = _Seen()
+        seen = _ActorsInMemory()
         for shard in self._node.owned.values():
-            seen.look(shard.host)
+            seen.add(shard.host)
         yield _gauge("actors", "Receivers in memory.", seen.actors)
         yield _gauge("receivers_parked", "Receivers whose events wait only in the stream.", seen.parked)
+        parked = sum(len(shard.routing().parked_tenants) for shard in self._node.owned.values())
+        yield _gauge("tenants_parked", "Tenants that flood their partition: their fan-outs wait.", parked)
         held = GaugeMetricFamily("angarium_receivers_held", "Receivers that are held back.", labels=["phase"])
         for phase in HELD_BACK:
             held.add_metric([phase], seen.held[phase])
@@ -94,8 +100,8 @@ class NodeMetrics(Collector):
 HELD_BACK = ("throttled", "backing_off", "offline", "paused", "disabled", "misconfigured")
 
 
-class _Seen(Struct):
-    """One look at the actors in memory."""
+class _ActorsInMemory(Struct):
+    """The state of the actors in memory at one scrape."""
 
     actors: int = 0
     parked: int = 0
@@ -103,7 +109,7 @@ class _Seen(Struct):
     in_flight: int = 0
     held: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
 
-    def look(self, host: Host) -> None:
+    def add(self, host: Host) -> None:
         now = host.clock.now()
         self.actors += len(host.actors)
         self.parked += len(host.parked)

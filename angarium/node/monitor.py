@@ -36,7 +36,7 @@ class MonitorFailed(AngariumError):
 
 
 class Monitor(Collector):
-    """Answers for the node that it watches; until there is one, the answers are alive and not ready."""
+    """Answers for the node that it watches; until there is one, it answers "alive" and "not ready"."""
 
     def __init__(self) -> None:
         self._node: Node | None = None
@@ -98,7 +98,7 @@ class Monitor(Collector):
 def unready(node: Node) -> str:
     """The reason why the node does not do everything that it should now; empty if it does."""
     members, owned = node.context.members, node.owned
-    wanted = members.wanted(node.shards)
+    wanted = members.wanted_shards(node.shards)
     if node.stopping:
         return "stopping"
     if not node.context.js.wire.connected:

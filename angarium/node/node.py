@@ -20,7 +20,8 @@ from angarium.node.housekeeping.maintenance import Maintenance
 from angarium.node.shard import NodeContext, Shard, take_over
 from streams.installation.partitions import shard_of
 from streams.journal.claim import Claim, NotOwned, claim, release_unowned
-from streams.journal.tails import Loss, RecordedLoss, refuse
+from streams.journal.refusal import RecordedLoss, refuse
+from streams.lost_tails.comparison import Loss
 from streams.nats.errors import ApiError
 from streams.nats.retry import Complaint
 
@@ -70,7 +71,11 @@ class Node:
         self._spawn(self._reconcile())
         maintenance = Maintenance(context, self.shards, self.owned)
         self._spawn(maintenance.run())
-        self._spawn(Eraser(context, self.shards, maintenance.owns_shard_0).run())
+        eraser = Eraser(
+            context.js, context.names, context.receivers, context.time.wall,
+            self.shards, maintenance.owns_shard_0,
+        )  # fmt: skip
+        self._spawn(eraser.run())
 
     async def stop(self) -> None:
         """Hand over every shard, also those that are just being claimed, then leave."""
@@ -80,19 +85,19 @@ class Node:
             await asyncio.wait(self._under_way.values(), timeout=CLAIMS_TIMEOUT_S)
         await asyncio.gather(*(self._hand_over(*owned) for owned in list(self.owned.items())))
         await self.context.members.leave()
-        self._tell_moves()
+        self._log_moves()
         for task in list(self._tasks):
             task.cancel()
 
     @property
     def stopping(self) -> bool:
-        """True once it was told to stop: it hands its shards over, or has done so."""
+        """True once `stop` was called: it hands its shards over, or has done so."""
         return self._stopping
 
     @property
     def ready(self) -> bool:
         """True if the node owns every shard that it should."""
-        return set(self.context.members.wanted(self.shards)) <= self.owned.keys()
+        return set(self.context.members.wanted_shards(self.shards)) <= self.owned.keys()
 
     async def until_ready(self) -> None:
         """Return once every wanted shard is owned."""
@@ -110,11 +115,11 @@ class Node:
         running = self.owned.get(self.shard_of(receiver))
         return None if running is None or running.ended.is_set() else running.host
 
-    def show_life(self, receiver: str) -> None:
-        """Let the receiver's shard append something soon, were it an empty flush."""
+    def flush_soon(self, receiver: str) -> None:
+        """Make the receiver's shard append something soon, an empty flush if there is nothing else."""
         running = self.owned.get(self.shard_of(receiver))
         if running is not None and not running.ended.is_set():
-            running.journal.show_life()
+            running.journal.flush_soon()
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
@@ -128,18 +133,18 @@ class Node:
         while not self._stopping:
             self._changed.clear()
             if not self._under_way:
-                self._tell_moves()
+                self._log_moves()
             try:
-                self._set_right()
+                self._adjust_shards()
             except Exception:  # The next round may succeed, and without rounds nothing would be claimed.
                 log.exception("node.broken")
             with suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_EVERY_S):
                     await self._changed.wait()
 
-    def _set_right(self) -> None:
+    def _adjust_shards(self) -> None:
         """Start the claims and handovers that are needed for the shards that it should own."""
-        wanted = set(self.context.members.wanted(self.shards))
+        wanted = set(self.context.members.wanted_shards(self.shards))
         alive = self.context.members.lease.valid()
         for shard in self.refused.keys() - wanted:
             del self.refused[shard]
@@ -147,26 +152,26 @@ class Node:
             if running.ended.is_set():
                 self._begin(self._drop, shard, running)
             elif running.suspended:
-                if alive and not self._rests(shard):
+                if alive and not self._was_refused_lately(shard):
                     self._begin(self._resume, shard, running)
             elif shard not in wanted:
                 self._begin(self._hand_over, shard, running)
         if alive:
             for shard in sorted(wanted - self.owned.keys()):
-                if not self._rests(shard):
+                if not self._was_refused_lately(shard):
                     self._begin(self._claim, shard)
             for shard in sorted(self._claimed - wanted - self.owned.keys()):
-                self._begin(self._release, shard)
+                self._begin(self.release, shard)
 
-    def _tell_moves(self) -> None:
+    def _log_moves(self) -> None:
         """Log one line for all shards that moved together, and none after a mere outage of NATS."""
         if self._moves:
             outlived = self._moves.keys() == {"resumed"} and self.context.js.unsettled
-            told = {"owned": len(self.owned), **self._moves}
-            log.log(logging.DEBUG if outlived else logging.INFO, "node.shards", extra=told)
+            counts = {"owned": len(self.owned), **self._moves}
+            log.log(logging.DEBUG if outlived else logging.INFO, "node.shards", extra=counts)
             self._moves.clear()
 
-    def _rests(self, shard: int) -> bool:
+    def _was_refused_lately(self, shard: int) -> bool:
         """True if the shard was refused a short time ago."""
         return asyncio.get_running_loop().time() < self._again_at.get(shard, 0.0)
 
@@ -180,9 +185,9 @@ class Node:
         async with self._claiming:
             if not self._stopping:
                 self._claimed.add(shard)
-                await self._start(shard, await self._attempt(shard, take_over(shard, self.context)))
-                if self._rests(shard):
-                    await self._release(shard)
+                await self._start(shard, await self._unless_refused(shard, take_over(shard, self.context)))
+                if self._was_refused_lately(shard):
+                    await self.release(shard)
 
     async def _resume(self, shard: int, running: Shard) -> None:
         """Claim a suspended shard again and continue from memory; if that fails, drop it.
@@ -194,23 +199,27 @@ class Node:
         await running.suspend()
         async with self._resuming:
             lease = context.members.lease
-            claimed = await self._attempt(shard, claim(
+            claimed = await self._unless_refused(shard, claim(
                 context.js, context.names, shard, context.node, context.time,
                 may_claim=context.members.may_claim, run=context.members.run, resumes=running.claim.epoch,
             ))  # fmt: skip
             if claimed is None:
-                if self._rests(shard):
+                if self._was_refused_lately(shard):
                     # The memory is kept, should the right stream come back; a repair may have the shard.
-                    await self._release(shard)
+                    await self.release(shard)
                 return
-            if isinstance(claimed, Claim) and await self._attempt(shard, running.resume(lease, claimed)):
+            if isinstance(claimed, Claim) and await self._unless_refused(
+                shard, running.resume(lease, claimed)
+            ):
                 context.totals.ownership.resumed += 1
                 self._moves["resumed"] += 1
                 log.debug("shard.resumed", extra={"shard": shard, "epoch": claimed.epoch})
             else:
                 await self._drop(shard, running)
 
-    async def _attempt(self, shard: int, work: Coroutine[Any, Any, T | NotOwned]) -> T | NotOwned | None:
+    async def _unless_refused(
+        self, shard: int, work: Coroutine[Any, Any, T | NotOwned]
+    ) -> T | NotOwned | None:
         """Claim and recover a shard; None if it has to be tried again."""
         try:
             return await work
@@ -233,14 +242,14 @@ class Node:
             self.refused.pop(shard, None)
             self._again_at.pop(shard, None)
             self.owned[shard] = taken
-            self._count(taken.claim)
+            self._count_claim(taken.claim)
             self._moves["claimed"] += 1
             log.debug("shard.claimed", extra={"shard": shard, "epoch": taken.claim.epoch})
             await taken.start()
             self._taken.set()
             self._spawn(self._watch(taken))
 
-    def _count(self, claimed: Claim) -> None:
+    def _count_claim(self, claimed: Claim) -> None:
         """A claim is clean if the last owner released the shard, or there was none."""
         ownership = self.context.totals.ownership
         if claimed.clean:
@@ -258,12 +267,12 @@ class Node:
         if running.refused:
             self._refuse(shard, running.why)
             if running.loss is not None:
-                await self._attempt(shard, self._put_on_record(shard, running, running.loss))
-            await self._release(shard)
+                await self._unless_refused(shard, self._record_refusal(shard, running, running.loss))
+            await self.release(shard)
         else:
             log.warning("shard.ended", extra={"shard": shard, "why": running.why})
 
-    async def _put_on_record(self, shard: int, running: Shard, loss: Loss) -> None:
+    async def _record_refusal(self, shard: int, running: Shard, loss: Loss) -> None:
         """Record that the shard is refused for all nodes, even if the stream changes later."""
         context = self.context
         refusal = RecordedLoss(node=context.node, at=context.time.wall(), stream=loss.stream)
@@ -272,17 +281,17 @@ class Node:
     async def _hand_over(self, shard: int, running: Shard) -> None:
         handed_over = await running.hand_over()
         if self.owned.pop(shard, None) is None:
-            return  # Another waiter has said so.
+            return  # Another waiter has recorded it.
         if handed_over:
             self._moves["handed_over"] += 1
             log.debug("shard.handed_over", extra={"shard": shard})
         else:
             log.warning("shard.ended", extra={"shard": shard, "why": running.why})
 
-    async def _release(self, shard: int) -> None:
+    async def release(self, shard: int) -> None:
         """Release a shard after our claim or ownership ended in any way, so that other nodes can claim it."""
         context = self.context
-        done = await self._attempt(
+        done = await self._unless_refused(
             shard,
             release_unowned(
                 context.js, context.names, shard, context.node, may_claim=context.members.may_claim

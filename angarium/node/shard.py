@@ -15,31 +15,37 @@ from actors.errors import Unavailable, Unusable
 from actors.ids import event_id
 from actors.machine.event import Event
 from actors.machine.state import State
+from actors.memory.unacked import NodeHolders
 from actors.ports import Sender
 from actors.retention import Needed
+from actors.runtime.environment import HostPorts, ShardClaim
 from actors.runtime.host import Host
 from angarium.node.announcer import Announcer
 from angarium.node.totals import NodeTotals
 from angarium.rate_limited_log import RateLimitedLog
+from angarium.telemetry.opening import Tracing
+from streams.buckets.receivers import Receivers
 from streams.clock import Timekeeper
 from streams.dead_letters.bury import DeadLetterWriter
-from streams.defects import on_defect
 from streams.fleet.lease import Lease
 from streams.fleet.members import Members
 from streams.installation.topology import JOURNAL_AGE_S, MAX_ACK_PENDING, Names
 from streams.journal.claim import Claim, NotOwned, claim, release
 from streams.journal.journal import Journal, JournalEntry
-from streams.journal.load_turns import LoadTurns
+from streams.journal.load_slots import LoadSlots
 from streams.journal.recovery import Recovery, recover
 from streams.journal.snapshots import Checkpoint, Snapshots
-from streams.journal.tails import Loss, Mark, Marks, find_loss
+from streams.lost_tails.comparison import Loss, find_loss
+from streams.lost_tails.marks import Mark, Marks
 from streams.nats.errors import ApiError
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import Complaint
 from streams.reading.backlog import Backlog
 from streams.reading.inbox import Inbox
+from streams.reading.reader import ReadingTerms
 from streams.routing.router import Router, Routing
-from streams.stores.receivers import Receivers
+from streams.routing_progress import RoutingProgress
+from streams.task_callbacks import on_defect
 
 SNAPSHOT_EVERY_S = 5.0
 log = logging.getLogger(__name__)
@@ -56,14 +62,16 @@ class NodeContext(Struct, frozen=True):
     receivers: Receivers
     sender: Sender
     readers: asyncio.Semaphore
-    loads: LoadTurns
+    loads: LoadSlots
     burials_at_once: asyncio.Semaphore
     routing: Routing
     totals: NodeTotals
     announcer: Announcer
     saturated: Callable[[], bool]
+    holders: NodeHolders
     drain_s: float
     replay_keep_s: float
+    tracing: Tracing | None = None
 
 
 class OwnershipClock:
@@ -109,39 +117,35 @@ class Shard:
         self._handed_over = False
         self._found: dict[str, State] = {}
         self._listed = recovery.listed
-        self.host = Host(
-            epoch=claimed.epoch,
-            claimed_at=claimed.at,
-            claim_position=claimed.position,
-            unclean=claimed.unclean,
-            floor=recovery.floor,
-            needed=recovery.checkpoint.needed,
-            unacked_max=MAX_ACK_PENDING,
-            clock=OwnershipClock(claimed, context.time),
-            recorder=self.journal,
-            sender=context.sender,
-            backlog=self._backlog,
-            dead_letters=DeadLetterWriter(js, names, context.burials_at_once),
-            snapshots=self._snapshots,
-            policies=context.receivers,
-            totals=context.totals.actors,
-            within_lease=lease.valid,
-            ack=self._ack,
-            hold=self._hold,
-            saturated=context.saturated,
-            refuse=self._refuse,
-            tell=context.announcer,
-        )
+        self.host = self._new_host()
         self._marks = claimed.marks
         self._inbox = self._new_inbox()
         self._router = self._new_router()
         self._keeper: asyncio.Task[None] | None = None
         self._warn_misaddressed = RateLimitedLog(log, "event.misaddressed")
 
+    def _new_host(self) -> Host:
+        context, claimed = self._context, self.claim
+        claim = ShardClaim(
+            epoch=claimed.epoch, at=claimed.at, position=claimed.position, unclean=claimed.unclean,
+            floor=self._recovery.floor, needed=self._recovery.checkpoint.needed,
+        )  # fmt: skip
+        ports = HostPorts(
+            clock=OwnershipClock(claimed, context.time), recorder=self.journal, sender=context.sender,
+            backlog=self._backlog,
+            dead_letters=DeadLetterWriter(
+                context.js, context.names, context.burials_at_once, lambda: self._lease.valid()
+            ),
+            snapshots=self._snapshots, policies=context.receivers, totals=context.totals.actors,
+            within_lease=self._lease.valid, ack=self._ack, hold=self._hold, saturated=context.saturated,
+            refuse=self._refuse, on_news=context.announcer, node_holders=context.holders,
+        )  # fmt: skip
+        return Host(claim, ports, unacked_max=MAX_ACK_PENDING)
+
     async def start(self) -> None:
         """Begin with the actors that the journal names, then read the work."""
         self.journal.start()
-        self.host.begin(self._recovery.states, self._recovery.parked)
+        self.host.start(self._recovery.states, self._recovery.parked)
         self._keeper = asyncio.get_running_loop().create_task(self._keep_snapshots())
         self._keeper.add_done_callback(on_defect("snapshots", self._end))
         await self._inbox.start()
@@ -149,42 +153,51 @@ class Shard:
 
     def _new_inbox(self) -> Inbox:
         return Inbox(
-            self._context.js, self._context.names, self.shard,
-            on_event=self.host.arrive, on_malformed=self._misaddressed, on_broken=self._end,
-            may_reset=self.host.within_lease, floor=lambda: self.journal.floor,
-            on_lost=self._lost, known=self._known,
-            created=self._recovery.created[self._context.names.deliveries],
+            self._context.js, self._context.names, self.shard, self.claim.epoch,
+            self._reading_terms(self._context.names.deliveries),
+            on_event=self.host.arrive, on_malformed=self._misaddressed, floor=lambda: self.journal.floor,
+            known=self._known,
+        )  # fmt: skip
+
+    def _reading_terms(self, stream: str) -> ReadingTerms:
+        return ReadingTerms(
+            may_read=self.host.within_lease, on_broken=self._end, on_lost=self._lost,
+            created=self._recovery.created[stream],
         )  # fmt: skip
 
     def _new_router(self) -> Router:
         """The router of the partition with the same number. It remembers nothing of an earlier ownership."""
         return Router(
             self._context.js, self._context.names, self.shard, self._context.routing,
-            on_broken=self._end, may_reset=self.host.within_lease,
-            on_lost=self._lost, on_event=self.journal.marks_rose, known=self._marks,
-            created=self._recovery.created[self._context.names.events],
+            self._reading_terms(self._context.names.events),
+            epoch=self.claim.epoch, recorded=lambda: self.journal.routing,
+            on_progress=self.journal.routing_moved, known=self._marks, replicated=self.claim.replicated,
         )  # fmt: skip
 
-    def _misaddressed(self, receiver: str, position: int, reply: str, why: str) -> None:
+    def _misaddressed(self, receiver: str, position: int, why: str) -> None:
         """Pass on an event with an impossible receiver name, which is treated like any unknown one."""
         self._warn_misaddressed(position=position, why=why)
         now = self.host.clock.now()
         event = Event(
             position=position, id=event_id(None, position, now), stored_at=now, body=b"", malformed=why
         )
-        self.host.arrive(receiver, event, reply)
+        self.host.arrive(receiver, event)
 
-    def _ack(self, replies: list[str]) -> None:
-        self._inbox.ack(replies)
+    def _ack(self, position: int) -> None:
+        self._inbox.ack(position)
 
     def _hold(self, held: bool) -> None:
-        self._inbox.hold(held)
+        self._inbox.pause_requests(held)
 
     # ---- the journal's listener
 
     def floor(self, index: int) -> int:
         """The end of the unbroken run of messages released by the facts up to `index`."""
         return self.host.floor(index)
+
+    def routing(self) -> RoutingProgress:
+        """The progress of routing."""
+        return self._router.progress
 
     def marks(self) -> Marks:
         """The highest messages that were ever read from the streams, or known before."""
@@ -202,6 +215,9 @@ class Shard:
     def confirmed(self, entries: Sequence[JournalEntry], sequence: int) -> None:
         """Take these facts as confirmed by the journal."""
         self.host.confirmed(entries)
+        self._router.ack(self.journal.routing.routed)
+        if self._context.tracing is not None:
+            self._context.tracing.tracer.confirmed(entries)
 
     def fenced(self, why: str) -> None:
         """Stop at once and ack nothing more, since another node owns the shard."""
@@ -246,11 +262,11 @@ class Shard:
             return False
         self._marks = self.marks().raised(claimed.marks)
         self._snapshots = host.snapshots = Snapshots(context.js, context.names, claimed, context.loads)
-        host.go_on(claimed.epoch, lease.valid)
+        host.continue_under(claimed.epoch, lease.valid)
         self._inbox, self._router = self._new_inbox(), self._new_router()
         await self._inbox.start()
         await self._router.start()
-        host.wake_all()
+        host.residents.wake_all()
         return True
 
     async def _find_loss(self) -> Loss | None:
@@ -354,7 +370,7 @@ class Shard:
                 try:
                     state = await self._snapshots.load(receiver)
                 except Unusable as error:
-                    log.warning("snapshot.strange", extra={"receiver": receiver, "why": str(error)})
+                    log.warning("snapshot.unreadable", extra={"receiver": receiver, "why": str(error)})
                     continue
                 if state is not None and self.host.forgettable({receiver: state}):
                     self._found[receiver] = state
@@ -371,6 +387,8 @@ class Shard:
         checkpoint = Checkpoint(
             sequence=journal.sequence,
             floor=journal.floor,
+            routed=journal.routing.routed,
+            parked_tenants=journal.routing.parked_tenants,
             needed=needed.position,
             holder=needed.receiver,
             parked_parts=self._listed.as_of(journal.sequence),

@@ -10,8 +10,8 @@ from msgspec import Struct
 from angarium.connecting import Access
 from angarium.logs import instant
 from angarium.operations.failures import OperationError, operation
+from streams.buckets.receivers import Receivers
 from streams.erasing.erasures import Erasure, Erasures
-from streams.stores.receivers import Receivers
 
 
 class ErasureStatus(Struct, frozen=True, kw_only=True):
@@ -36,26 +36,27 @@ class ErasureStatus(Struct, frozen=True, kw_only=True):
 
 
 @operation
-async def request_erasure(to: Access, tenant: str, event: str, by: str) -> ErasureStatus:
-    """Request that an event be erased, in the name of `by`, or join the request that is under way."""
-    return _status(await Erasures(to.js, to.names).request(tenant, event, by, time.time()))
+async def request_erasure(access: Access, tenant: str, event: str) -> ErasureStatus:
+    """Request that an event be erased, on record, or join the request that is under way."""
+    return _status(await Erasures(access.js, access.names).request(tenant, event, access.by, time.time()))
 
 
 @operation
-async def get_erasure(to: Access, tenant: str, event: str) -> ErasureStatus:
+async def get_erasure(access: Access, tenant: str, event: str) -> ErasureStatus:
     """Tell what became of the last request. Fails as not_found."""
-    found = await Erasures(to.js, to.names).get(tenant, event)
+    found = await Erasures(access.js, access.names).get(tenant, event)
     if found is None:
         raise OperationError("not_found", f"there is no request to erase the event {event} of {tenant}")
     return _status(found)
 
 
 @operation
-async def only_tenant(to: Access) -> str:
+async def only_tenant(access: Access) -> str:
     """The one tenant that there is. Fails as invalid where there are several."""
-    found = {each.partition(".")[0] for each in await Receivers(to.js, to.names).all()}
+    found = {each.partition(".")[0] for each in await Receivers(access.js, access.names).all()}
     if len(found) != 1:
-        raise OperationError("invalid", "there is not exactly one tenant", remedy="; name it with --tenant")
+        text = "there are several tenants" if found else "there is no receiver, so no tenant is known"
+        raise OperationError("invalid", text, remedy=": choose one with --tenant")
     return found.pop()
 
 

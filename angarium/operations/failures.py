@@ -50,7 +50,7 @@ class NotDone(Struct, frozen=True, kw_only=True):
     remedy: str = ""
 
     @property
-    def told(self) -> str:
+    def sentence(self) -> str:
         """The whole sentence, for the command line."""
         return self.text + self.remedy
 
@@ -74,13 +74,13 @@ def operation(
     """Make an operation of a coroutine function: errors that it raises on purpose become its result."""
 
     @wraps(work)
-    async def answered(*args: P.args, **kwargs: P.kwargs) -> T | NotDone:
+    async def run(*args: P.args, **kwargs: P.kwargs) -> T | NotDone:
         try:
             return await work(*args, **kwargs)
         except AngariumError as error:
             return not_done(error)
 
-    return answered
+    return run
 
 
 def not_done(error: AngariumError) -> NotDone:

@@ -37,9 +37,9 @@ class SeenShard(Struct, frozen=True, kw_only=True):
 
 
 @operation
-async def nodes(to: Access) -> SeenNodes:
+async def nodes(access: Access) -> SeenNodes:
     """The live nodes, by name."""
-    members, problems = await seen_members(to.js, to.names)
+    members, problems = await seen_members(access.js, access.names)
     found = [
         SeenNode(node=each.node, version=each.version, started_at=_instant(each.started_at), ttl_s=each.ttl_s)
         for each in members
@@ -48,12 +48,12 @@ async def nodes(to: Access) -> SeenNodes:
 
 
 @operation
-async def shards(to: Access) -> list[SeenShard]:
+async def shards(access: Access) -> list[SeenShard]:
     """All shards, in order."""
-    count = await shard_count(to.js, to.names)
-    members, _ = await seen_members(to.js, to.names)
+    count = await shard_count(access.js, access.names)
+    members, _ = await seen_members(access.js, access.names)
     alive = {each.node for each in members}
-    losses = await recorded_losses(to.js, to.names, count)
+    losses = await recorded_losses(access.js, access.names, count)
     return [
         SeenShard(
             shard=shard,
@@ -62,7 +62,7 @@ async def shards(to: Access) -> list[SeenShard]:
             alive=owner is not None and owner.node in alive,
             refused=losses[shard].why if shard in losses else None,
         )
-        for shard, owner in enumerate(await owners(to.js, to.names, count))
+        for shard, owner in enumerate(await owners(access.js, access.names, count))
     ]
 
 

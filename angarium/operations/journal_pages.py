@@ -1,7 +1,7 @@
-"""Pages of the journal as they come, and what of it is missed: live, with no ledger.
+"""Pages of the journal as they come, live and without a ledger, and which parts were missed.
 
-Nothing piles up: what comes next is read when the page before it was taken. A reader that is too slow for the
-journal's room is told what it missed.
+Nothing is buffered: the next page is read when the one before it was taken. If the journal is purged faster
+than its reader reads, the reader learns what it missed.
 """
 
 import asyncio
@@ -11,8 +11,10 @@ from collections.abc import AsyncGenerator
 from msgspec import Struct
 
 from actors.errors import BadInput
-from streams.following.journal_reader import READ_BYTES_MAX, Gap, JournalReader, Place
 from streams.journal.leadership import ALL_SUBJECTS
+from streams.journal_feed.journal_reader import READ_BYTES_MAX, Gap, JournalReader
+from streams.lost_tails.marks import Mark
+from streams.lost_tails.places import BEGINNING, StreamPlace
 from streams.nats.answers import StoredMessage
 from streams.nats.errors import StreamRemade
 from streams.nats.jetstream import JetStream
@@ -23,14 +25,20 @@ _ID = re.compile(r"([1-9][0-9]{0,17})-([0-9]{1,9})\Z")
 
 
 class Missed(Struct, frozen=True):
-    """A part of the journal that could not be followed, and why."""
+    """A part of the journal that could not be read, and why."""
 
     why: str
 
 
-class AttemptMark(Struct, frozen=True, order=True):
-    """A place in the journal that a reader has come to: the attempt with that `ordinal` of the message at
-    `position` was the last one. As a text it is the id of that attempt; attempts are counted from 1."""
+class Restarted(Missed, frozen=True):
+    """A part that is lost with the journal or its tail: positions are used again."""
+
+
+class AttemptPosition(Struct, frozen=True, order=True):
+    """A place in the journal that a reader has come to.
+
+    The attempt with that `ordinal` of the message at `position` was the last one. As a text it is the id of
+    that attempt; attempts are counted from 1."""
 
     position: int = 0
     ordinal: int = 0
@@ -39,11 +47,11 @@ class AttemptMark(Struct, frozen=True, order=True):
         return f"{self.position}-{self.ordinal}"
 
 
-def attempt_mark(name: str) -> AttemptMark:
+def parse_attempt_position(name: str) -> AttemptPosition:
     """The place that the id of an attempt names. Raises BadInput."""
     if (found := _ID.match(name)) is None:
         raise BadInput(f"{name[:60]!r} is no id of an attempt; leave it out, or give one that tail has shown")
-    return AttemptMark(int(found[1]), int(found[2]))
+    return AttemptPosition(int(found[1]), int(found[2]))
 
 
 class JournalPages:
@@ -53,13 +61,15 @@ class JournalPages:
     """
 
     def __init__(self, js: JetStream, stream: str, *, bytes_max: int = READ_BYTES_MAX) -> None:
-        self.place = Place()
+        self.place = BEGINNING
         self._js = js
         self._stream = stream
         self._bytes_max = bytes_max
 
-    async def start(self, *, since: float | None = None, after: AttemptMark | None = None) -> Missed | None:
-        """Wait for NATS; tells where the journal does not reach to the mark. Raises ApiError without one."""
+    async def start(
+        self, *, since: float | None = None, after: AttemptPosition | None = None
+    ) -> Missed | None:
+        """Wait for NATS; returns what the journal lacks after the mark. Raises ApiError without one."""
         info = await stream_info(self._js, self._stream)
         position, missed = info.last, None
         if after is not None:
@@ -69,11 +79,11 @@ class JournalPages:
         elif since is not None:
             first = await until_answered(lambda: self._js.first_since(self._stream, ALL_SUBJECTS, since))
             position = info.last if first is None else first.sequence - 1
-        self.place = Place(created=info.created, position=position)
+        self.place = StreamPlace(created=info.created, mark=Mark(position=position))
         return missed
 
     async def follow(self) -> AsyncGenerator[list[StoredMessage] | Missed, None]:
-        """Go on forever, also when NATS was away. Raises ApiError if the journal is gone."""
+        """Go on forever, even after NATS was away. Raises ApiError if the journal is gone."""
         reader = JournalReader(self._js, self._stream)
         try:
             while True:
@@ -81,11 +91,11 @@ class JournalPages:
                     self.place = await reader.check(self.place)
                     found = await reader.read(self.place.position, self._bytes_max)
                 except StreamRemade as error:
-                    self.place = Place(created=(await stream_info(self._js, self._stream)).created)
-                    yield Missed(str(error))
+                    self.place = await self._place_after(self.place)
+                    yield Restarted(str(error))
                     continue
                 if reader.doubtful:
-                    continue  # These messages may be another stream's.
+                    continue  # These messages may be from another stream.
                 match found:
                     case Gap(first, last, until_at):
                         self._pass(last, until_at)
@@ -98,10 +108,25 @@ class JournalPages:
         finally:
             reader.stop()
 
+    async def _place_after(self, lost: StreamPlace) -> StreamPlace:
+        """The place where to go on after a lost tail: what was stored since the last message that was read.
+
+        Another journal of the name is followed from its beginning.
+        """
+        info = await stream_info(self._js, self._stream)
+        if info.created != lost.created:
+            return StreamPlace(created=info.created)
+        position = info.last
+        if since := lost.mark.stored_at:
+            first = await until_answered(lambda: self._js.first_since(self._stream, ALL_SUBJECTS, since))
+            position = info.last if first is None else first.sequence - 1
+        return StreamPlace(created=info.created, mark=Mark(position=position))
+
     @property
-    def mark(self) -> AttemptMark:
+    def next_attempt(self) -> AttemptPosition:
         """The beginning of what comes next."""
-        return AttemptMark(self.place.position + 1)
+        return AttemptPosition(self.place.position + 1)
 
     def _pass(self, position: int, stored_at: float) -> None:
-        self.place = Place(created=self.place.created, position=position, stored_at=stored_at)
+        mark = Mark(position=position, stored_at=stored_at)
+        self.place = StreamPlace(created=self.place.created, mark=mark)

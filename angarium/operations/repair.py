@@ -12,7 +12,7 @@ from streams.fleet.installation_status import recorded_losses, remade
 from streams.nats.errors import RepairError
 from streams.repair.acceptance import accept_loss
 from streams.repair.damage import Damage, examine
-from streams.repair.preconditions import check_rights, dead_holders, free_or_of
+from streams.repair.preconditions import check_rights, dead_holders, takes_over_from
 
 
 class RepairedShard(Struct, frozen=True):
@@ -31,33 +31,37 @@ class Repairs(Struct, frozen=True):
 
 @operation
 async def accept(
-    to: Access, shards: Sequence[int] | None, agreed: Callable[[Sequence[Damage]], bool]
+    access: Access, shards: Sequence[int] | None, agreed: Callable[[Sequence[Damage]], bool]
 ) -> Repairs:
     """Repair these shards, or all that are refused (None), if `agreed` accepts what they lost.
 
     Nodes ask NATS again after any error; this does not, since a person waits.
     """
-    return await to.js.unless_forbidden(_accept(to, shards, agreed))
+    return await access.js.unless_forbidden(_accept(access, shards, agreed))
 
 
 async def _accept(
-    to: Access, shards: Sequence[int] | None, agreed: Callable[[Sequence[Damage]], bool]
+    access: Access, shards: Sequence[int] | None, agreed: Callable[[Sequence[Damage]], bool]
 ) -> Repairs:
-    js, names, done = to.js, to.names, Repairs([], [])
+    js, names, done = access.js, access.names, Repairs([], [])
     if shards is None:
-        others = await remade(js, names, to.of.shards)
-        shards = range(to.of.shards) if others else tuple(await recorded_losses(js, names, to.of.shards))
+        others = await remade(js, names, access.installation.shards)
+        shards = (
+            range(access.installation.shards)
+            if others
+            else tuple(await recorded_losses(js, names, access.installation.shards))
+        )
     damages = [await examine(js, names, shard) for shard in shards]
     damages = [damage for damage in damages if not damage.nothing]
     if not damages or not agreed(damages):
         return done
     await check_rights(js, names)
-    may_claim = free_or_of(await dead_holders(js, names, [damage.shard for damage in damages]))
-    who = f"repair-{to.settings.node}"
+    may_claim = takes_over_from(await dead_holders(js, names, [damage.shard for damage in damages]))
+    node = f"repair-{access.settings.node}"
     for damage in damages:
         try:
             found, count = await accept_loss(
-                js, names, damage.shard, who, SystemTime(), may_claim=may_claim, agreed=damage
+                js, names, damage.shard, node, SystemTime(), may_claim=may_claim, agreed=damage
             )
         except (RepairError, Unusable) as error:
             done.failures.append(not_done(error))

@@ -1,4 +1,4 @@
-"""Replays: sends the events again that a receiver was sent and that the stream still has.
+"""Replays: sends a receiver's events again, as far as the stream still has them.
 
 Each is a new delivery, at a limited pace; events that are not settled yet are left out.
 """
@@ -16,21 +16,21 @@ from actors.machine.state import State
 from actors.policy import is_pattern
 from angarium import logs
 from angarium.connecting import Access
-from angarium.operations.dead_letters.pages import Progress, unseen
+from angarium.operations.dead_letters.pages import Progress, no_progress
 from angarium.operations.failures import OperationError, operation
 from angarium.operations.receivers.stored import not_found
+from streams.buckets.receivers import Receivers
 from streams.clock import SystemTime
 from streams.fleet.receivers_seen import last_snapshot
 from streams.nats.retry import patiently
 from streams.reading.messages import stored_event
 from streams.resending.copies import deliveries_info, pages_between
-from streams.resending.replay import Choice, Replay, ReplayLock
-from streams.stores.receivers import Receivers
+from streams.resending.replay import Choice, Replay, ReplayLock, ReplayPlan
 
-TYPES_TOLD = 20
+TYPES_SHOWN_MAX = 20
 OTHERS = "(others)"
 PER_SECOND_DEFAULT = 100.0
-"""Copies a second of a replay that was given no rate."""
+"""Copies that a replay sends in a second by default."""
 
 
 class ReplayRange(Struct, frozen=True, kw_only=True):
@@ -70,7 +70,7 @@ class ReplayReport(Struct, frozen=True, kw_only=True):
 
 
 class Chosen(Struct, frozen=True):
-    """The positions that a wish means; `kept_since` is set if earlier events are not kept any more."""
+    """The positions of the wanted events; `kept_since` is set if earlier events are not kept any more."""
 
     choice: Choice
     kept_since: float | None
@@ -82,15 +82,15 @@ class Chosen(Struct, frozen=True):
 
 
 @operation
-async def preview(to: Access, receiver: str, wanted: ReplayRange) -> Preview:
-    """Look what a replay would send, and send nothing. Fails as not_found and invalid."""
-    chosen = await choose(to, receiver, wanted)
+async def preview(access: Access, receiver: str, wanted: ReplayRange) -> Preview:
+    """Find out what a replay would send, and send nothing. Fails as not_found and invalid."""
+    chosen = await choose(access, receiver, wanted)
     types: Counter[str] = Counter()
     size, oldest, newest = 0, None, None
-    subject, choice = to.names.deliveries_to(receiver), chosen.choice
-    async for page in pages_between(to.js, to.names, subject, choice.begin, choice.until):
+    subject, choice = access.names.deliveries_to(receiver), chosen.choice
+    async for page in pages_between(access.js, access.names, subject, choice.begin, choice.until):
         for event in filter(choice.takes, map(stored_event, page)):
-            known = event.type in types or len(types) < TYPES_TOLD
+            known = event.type in types or len(types) < TYPES_SHOWN_MAX
             types[event.type if known else OTHERS] += 1
             size += len(event.body)
             oldest, newest = oldest or logs.instant(event.stored_at), logs.instant(event.stored_at)
@@ -102,12 +102,12 @@ async def preview(to: Access, receiver: str, wanted: ReplayRange) -> Preview:
 
 @operation
 async def replay(
-    to: Access,
+    access: Access,
     receiver: str,
     wanted: ReplayRange | None,
     per_second: float | None = None,
     *,
-    progress: Progress = unseen,
+    progress: Progress = no_progress,
     waiting: Callable[[float, float], None] = lambda began_at, wait_s: None,
 ) -> ReplayReport:
     """Send the events again at a limited pace; without `wanted`, finish an earlier replay.
@@ -117,17 +117,17 @@ async def replay(
     one for the receiver is under way. `waiting` is called if an earlier one was interrupted.
     """
     split_receiver(receiver)
-    chosen = None if wanted is None else await choose(to, receiver, wanted)
-    lock = await _locked(to, receiver, waiting, resume=chosen is None)
+    chosen = None if wanted is None else await choose(access, receiver, wanted)
+    lock = await _locked(access, receiver, waiting, resume=chosen is None)
     kept_pace_s = lock.plan.pace_s if chosen is None else 0.0
     pace_s = kept_pace_s or 1 / PER_SECOND_DEFAULT if per_second is None else 1 / per_second
-    work = Replay(to.js, to.names, receiver, lock, pace_s)
+    work = Replay(access.js, access.names, receiver, lock, pace_s)
     if chosen is None:
         await work.resume()
     else:
         await work.begin(chosen.choice, f"replay-{secrets.token_hex(6)}", secrets.token_hex(16))
     with progress("replaying") as tell:
-        await work.go_on(tell)
+        await work.send_rest(tell)
     done, finished = work.done, not work.done.stopped
     await work.leave(unfinished=not finished)
     return ReplayReport(
@@ -138,31 +138,41 @@ async def replay(
 
 
 @operation
-async def abandon(to: Access, receiver: str) -> int:
-    """Give up an unfinished replay; returns how many events it sent before its last page."""
+async def abandon(access: Access, receiver: str) -> int:
+    """Give up an unfinished replay; returns how many events it sent."""
     split_receiver(receiver)
-    lock = await _locked(to, receiver, lambda *_: None, resume=True)
-    await lock.store(held=False, unfinished=False)
+    lock = await _locked(access, receiver, lambda *_: None, resume=True)
+    work = Replay(access.js, access.names, receiver, lock, lock.plan.pace_s)
+    await work.resume()
+    await work.leave(unfinished=False)
     return lock.plan.sent
 
 
 async def _locked(
-    to: Access, receiver: str, waiting: Callable[[float, float], None], *, resume: bool
+    access: Access, receiver: str, waiting: Callable[[float, float], None], *, resume: bool
 ) -> ReplayLock:
     """The lock; refuses to begin while a replay is unfinished, and to resume if none is."""
-    lock = ReplayLock(to.js, to.names, receiver, uuid.uuid4().hex, SystemTime())
+    lock = ReplayLock(access.js, access.names, receiver, uuid.uuid4().hex, SystemTime())
     before = await lock.read()
-    _check(receiver, unfinished=before is not None and before.unfinished, resume=resume)
+    _check(receiver, before, resume=resume)
     await lock.acquire(lambda plan, wait_s: waiting(plan.at, wait_s))
     try:
-        _check(receiver, unfinished=lock.plan.unfinished, resume=resume)
+        _check(receiver, lock.plan, resume=resume)
     except OperationError:
         await lock.store(held=False)
         raise
     return lock
 
 
-def _check(receiver: str, *, unfinished: bool, resume: bool) -> None:
+def _check(receiver: str, plan: ReplayPlan | None, *, resume: bool) -> None:
+    unfinished = plan is not None and plan.unfinished
+    if plan is not None and plan.job is not None and unfinished and not resume:
+        job = f"replay.{receiver}.{plan.job.id}"
+        raise OperationError(
+            "conflict",
+            f"a replay for {receiver} that was begun over HTTP is not finished: {job}",
+            remedy=f"; wait for its end (angarium job show {job}), or stop it (angarium job stop {job})",
+        )
     if unfinished and not resume:
         raise OperationError(
             "invalid",
@@ -175,16 +185,16 @@ def _check(receiver: str, *, unfinished: bool, resume: bool) -> None:
         )
 
 
-async def choose(to: Access, receiver: str, wanted: ReplayRange) -> Chosen:
+async def choose(access: Access, receiver: str, wanted: ReplayRange) -> Chosen:
     """The stream positions for the wanted range. Raises BadInput and `OperationError`."""
     split_receiver(receiver)
     if wrong := [each for each in wanted.types if not is_pattern(each)]:
         raise BadInput(f"{wrong[0][:60]!r} is no type; write a NATS wildcard, such as order.* or order.>")
-    if await Receivers(to.js, to.names).get(receiver) is None:
+    if await Receivers(access.js, access.names).get(receiver) is None:
         raise not_found(receiver)
-    js, stream, subject = to.js, to.names.deliveries, to.names.deliveries_to(receiver)
-    info = await deliveries_info(js, to.names)
-    state = await _state(to, receiver)
+    js, stream, subject = access.js, access.names.deliveries, access.names.deliveries_to(receiver)
+    info = await deliveries_info(js, access.names)
+    state = await _state(access, receiver)
     end = min(info.last, state.frontier.position)
     first = await patiently(js.first_since, stream, subject, wanted.since)
     begin = end if first is None else first.sequence - 1
@@ -193,19 +203,19 @@ async def choose(to: Access, receiver: str, wanted: ReplayRange) -> Chosen:
         end = end if after is None else min(end, after.sequence - 1)
     # In a stream that begins with its first message nothing is gone.
     oldest = await patiently(js.message, stream, info.first) if info.messages and info.first > 1 else None
-    kept = oldest.stored_at if oldest is not None else None
+    stream_begins_at = oldest.stored_at if oldest is not None else None
     return Chosen(
         Choice(
             begin=begin, until=max(begin, end), types=wanted.types,
             waiting=tuple(each.position for each in state.open),
         ),
-        kept if kept is not None and kept > wanted.since else None,
+        stream_begins_at if stream_begins_at is not None and stream_begins_at > wanted.since else None,
     )  # fmt: skip
 
 
-async def _state(to: Access, receiver: str) -> State:
+async def _state(access: Access, receiver: str) -> State:
     """The receiver's state from its last snapshot, a few seconds old; without an event it has none."""
-    found = await patiently(last_snapshot, to.js, to.names, receiver)
+    found = await patiently(last_snapshot, access.js, access.names, receiver)
     if found is None:
         return State(receiver=receiver)
     if found.state is None:

@@ -14,7 +14,9 @@ from actors.policy import is_pattern
 from actors.subscriptions import matches
 from angarium import logs
 from angarium.connecting import Access
-from angarium.operations.journal_pages import AttemptMark, JournalPages, Missed, attempt_mark
+from angarium.operations.failures import operation
+from angarium.operations.journal_pages import AttemptPosition, JournalPages, Missed, parse_attempt_position
+from streams.buckets.receivers import Receivers
 from streams.journal.envelope import decode_flush
 from streams.nats.answers import StoredMessage
 
@@ -24,23 +26,26 @@ Verdict = Literal["delivered", "failed", "rejected", "gone", "overload", "thrott
 class TailFilter(Struct, frozen=True, kw_only=True):
     """The attempts that are followed: of one receiver (`TENANT.NAME`), a tenant's, or all.
 
-    `failed`: none that delivered. `types`: NATS wildcards; none of them: events of every type, and pings.
+    - `about`: the receiver or the tenant.
+    - `failed`: none that delivered.
+    - `types`: NATS wildcards; none of them: events of every type, and pings.
     """
 
-    of: str | None = None
+    about: str | None = None
     failed: bool = False
     types: tuple[str, ...] = ()
 
     def check(self) -> None:
         """Raises InvalidName and BadInput."""
-        if self.of is not None:
-            split_receiver(self.of) if "." in self.of else check_tenant(self.of)
+        if self.about is not None:
+            check_about = split_receiver if "." in self.about else check_tenant
+            check_about(self.about)
         if wrong := [each for each in self.types if not is_pattern(each)]:
             raise BadInput(f"{wrong[0][:60]!r} is no type; write a NATS wildcard, such as order.* or order.>")
 
     def follows(self, receiver: str) -> bool:
         """True if the receiver is followed."""
-        return self.of is None or receiver == self.of or receiver.partition(".")[0] == self.of
+        return self.about is None or receiver == self.about or receiver.partition(".")[0] == self.about
 
     def takes(self, attempt: "TailedAttempt") -> bool:
         """True if the attempt is wanted; an event from an older journal has no type."""
@@ -53,8 +58,8 @@ class TailFilter(Struct, frozen=True, kw_only=True):
 class TailedAttempt(Struct, frozen=True, kw_only=True):
     """The end of an attempt, or of an event that was given up; `id` is its place in the journal.
 
-    `sequence` is None for a ping. `answer` is the beginning of the body that came back where it failed.
-    Instants are RFC 3339.
+    `sequence` is None for a ping. `answer` is the beginning of the response body if it failed. Instants are
+    RFC 3339.
     """
 
     id: str
@@ -72,6 +77,13 @@ class TailedAttempt(Struct, frozen=True, kw_only=True):
     next_at: str | None = None
 
 
+@operation
+async def is_known(to: Access, of: str) -> bool:
+    """True if there is a receiver of that name, or one of that tenant."""
+    receivers = Receivers(to.js, to.names)
+    return bool(await receivers.get(of) if "." in of else await receivers.all(of))
+
+
 class Tail:
     """Attempts from now on, or from the time `since`, or after the one with the id `after`.
 
@@ -79,25 +91,25 @@ class Tail:
     """
 
     def __init__(
-        self, to: Access, wanted: TailFilter, *, since: float | None = None, after: str | None = None
+        self, access: Access, wanted: TailFilter, *, since: float | None = None, after: str | None = None
     ) -> None:
         wanted.check()
-        self._pages = JournalPages(to.js, to.names.journal)
+        self._pages = JournalPages(access.js, access.names.journal)
         self._wanted = wanted
         self._since = since
-        self._after = None if after is None else attempt_mark(after)
+        self._after = None if after is None else parse_attempt_position(after)
 
     async def follow(self) -> AsyncGenerator[TailedAttempt | Missed, None]:
         """Yield attempts forever, even after NATS was away. Raises NewerVersion, ApiError without setup."""
-        last = self._after or AttemptMark()
+        last = self._after or AttemptPosition()
         missed = await self._pages.start(since=self._since, after=self._after)
         if missed is not None:
-            last = AttemptMark()
+            last = AttemptPosition()
             yield missed
         async with aclosing(self._pages.follow()) as pages:
             async for page in pages:
                 if isinstance(page, Missed):
-                    last = AttemptMark()  # What comes now was not told before.
+                    last = AttemptPosition()  # The attempts from here on were not yielded before.
                     yield page
                     continue
                 for message in page:
@@ -108,8 +120,8 @@ class Tail:
 
 def attempts(
     message: StoredMessage, follows: Callable[[str], bool]
-) -> Iterator[tuple[AttemptMark, TailedAttempt]]:
-    """All that a flush tells of the receivers that are followed. Raises NewerVersion and NotOurs."""
+) -> Iterator[tuple[AttemptPosition, TailedAttempt]]:
+    """The attempts in a flush at the receivers that are followed. Raises NewerVersion and NotOurs."""
     ordinal = 0
     for fact in decode_flush(message.data, f"message {message.sequence} of the journal").facts:
         match fact:
@@ -117,12 +129,12 @@ def attempts(
                 events = fact.events or ((None,) if not isinstance(fact, f.DeadLettered) else ())
                 if follows(fact.receiver):
                     for number, event in enumerate(events, ordinal + 1):
-                        mark = AttemptMark(message.sequence, number)
-                        yield mark, _told(fact, event, str(mark))
+                        mark = AttemptPosition(message.sequence, number)
+                        yield mark, _attempt_of(fact, event, str(mark))
                 ordinal += len(events)
 
 
-def _told(fact: f.OutcomeFact | f.DeadLettered, event: Numbered | None, name: str) -> TailedAttempt:
+def _attempt_of(fact: f.OutcomeFact | f.DeadLettered, event: Numbered | None, name: str) -> TailedAttempt:
     if not isinstance(fact, f.DeadLettered):
         return _outcome(fact, event, name)
     return TailedAttempt(

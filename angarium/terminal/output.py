@@ -29,31 +29,31 @@ def on_terminal() -> bool:
     return sys.stdout.isatty()
 
 
-def coloured() -> bool:
+def shows_colours() -> bool:
     """True if standard output shows colours, and they are wanted (https://no-color.org)."""
-    return drawn() and not os.environ.get("NO_COLOR")
+    return can_redraw() and not os.environ.get("NO_COLOR")
 
 
-def coloured_beside() -> bool:
+def stderr_shows_colours() -> bool:
     """True if standard error shows colours, and they are wanted."""
-    return drawn_beside() and not os.environ.get("NO_COLOR")
+    return stderr_can_redraw() and not os.environ.get("NO_COLOR")
 
 
-def drawn() -> bool:
+def can_redraw() -> bool:
     """True if the terminal can redraw lines, for example a progress bar."""
-    return on_terminal() and _draws()
+    return on_terminal() and _terminal_redraws()
 
 
-def drawn_beside() -> bool:
+def stderr_can_redraw() -> bool:
     """True if standard error can show a progress bar, even if standard output goes into a pipe."""
-    return sys.stderr.isatty() and _draws()
+    return sys.stderr.isatty() and _terminal_redraws()
 
 
-def _draws() -> bool:
+def _terminal_redraws() -> bool:
     return os.environ.get("TERM") not in ("dumb", "unknown")
 
 
-def answers_come() -> bool:
+def can_ask() -> bool:
     """True if a person can answer a question."""
     return sys.stdin.isatty() and sys.stderr.isatty()
 
@@ -65,7 +65,7 @@ def styled(text: str, colour: str) -> str:
 
 def say(text: str = "") -> None:
     """Print a line of the answer."""
-    click.echo(text, color=coloured())
+    click.echo(text, color=shows_colours())
 
 
 def note(text: str) -> None:
@@ -115,7 +115,9 @@ def say_table(
         table.add_column(heading, overflow="fold")
     for row in texts:
         table.add_row(*map(Text, row))
-    Console(color_system="auto" if coloured() else None, width=WIDE_COLUMNS if wide else columns).print(table)
+    Console(color_system="auto" if shows_colours() else None, width=WIDE_COLUMNS if wide else columns).print(
+        table
+    )
 
 
 def _cut(

@@ -4,14 +4,18 @@ import os
 import signal
 import sys
 from collections.abc import Coroutine
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
+
+from angarium.terminal import output
 
 T = TypeVar("T")
 EXIT_INTERRUPTED = 130
+SHOW_CURSOR = "\r\x1b[2K\x1b[?25h"
+"""Clears the line of a progress bar, and shows the cursor that it hides."""
 
 
-def run(work: Coroutine[Any, Any, T]) -> T:
-    """Run a short task.
+def run(work: Coroutine[Any, Any, T], *, interrupted: str = "") -> T:
+    """Run a short task; `interrupted` is said if Ctrl-C ends it.
 
     Ctrl-C ends the process at once, even while it reads standard input: asyncio's own handler would wait for
     that, and an exception inside the loop would leave tasks that complain. Output is flushed; nothing else
@@ -19,11 +23,18 @@ def run(work: Coroutine[Any, Any, T]) -> T:
     """
     import asyncio
 
-    before = signal.signal(signal.SIGINT, lambda *_: os._exit(EXIT_INTERRUPTED))
+    before = signal.signal(signal.SIGINT, lambda *_: _end(interrupted))
     try:
         return asyncio.run(work)
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def _end(text: str) -> NoReturn:
+    """End the process at once. A progress bar would leave the terminal without its cursor."""
+    clean = SHOW_CURSOR if output.stderr_can_redraw() else ""
+    os.write(sys.stderr.fileno(), f"{clean}{text}".encode())
+    os._exit(EXIT_INTERRUPTED)
 
 
 def end_on_sigterm() -> None:

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import re
 from asyncio import gather
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from types import MappingProxyType
 from urllib.parse import quote
@@ -76,8 +76,16 @@ _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+\Z")
 class DeadLetterWriter:
     """See `actors.ports.DeadLetterWriter`. It never gives up: a full stream only delays it."""
 
-    def __init__(self, js: JetStream, names: Names, turns: asyncio.Semaphore | None = None) -> None:
-        """All shards of a node share `turns`: one shard at a time buries letters for unknown names."""
+    def __init__(
+        self, js: JetStream, names: Names, turns: asyncio.Semaphore | None = None,
+        within_lease: Callable[[], bool] = lambda: True,
+    ) -> None:  # fmt: skip
+        """All shards of a node share `turns`: one shard at a time buries letters for unknown names.
+
+        `within_lease` is asked before each letter. A later owner buries the same event, which may be erased
+        after that.
+        """
+        self._within_lease = within_lease
         self._js = js
         self._names = names
         self._turns = turns or asyncio.Semaphore(1)
@@ -115,7 +123,7 @@ class DeadLetterWriter:
         found = iter(page.items())
         while some := list(islice(found, at_once)):
             buried = await gather(*(
-                self._publish(receiver, left[at], message, answers.get(at, "")) for at, message in some
+                self.store_letter(receiver, left[at], message, answers.get(at, "")) for at, message in some
             ))  # fmt: skip
             for (position, _), why in zip(some, buried, strict=True):
                 burial = left.pop(position)
@@ -128,27 +136,29 @@ class DeadLetterWriter:
     async def _page(self, receiver: str, left: dict[int, Burial]) -> dict[int, StoredMessage | None]:
         """The first message in `left`, from the leader (None if it is gone), and those that follow it."""
         first, stream = next(iter(left)), self._names.deliveries
-        whose = {position: each.receiver or receiver for position, each in left.items()}
+        receivers = {position: each.receiver or receiver for position, each in left.items()}
         message = await message_at(self._js, stream, first)
-        if message is None or not message.subject.endswith(f".{whose[first]}"):
+        if message is None or not message.subject.endswith(f".{receivers[first]}"):
             return {first: None}
         found: dict[int, StoredMessage | None] = {first: message}
         if len(left) > 1:
             subject = message.subject
             if left[first].receiver:  # Messages for others in the shard may lie between them.
-                subject = f"{subject.removesuffix(whose[first])}*.*"
+                subject = f"{subject.removesuffix(receivers[first])}*.*"
             page = await self._js.read(stream, subject, first + 1, len(left) - 1, PAGE_BYTES_MAX)
             found |= {
                 each.sequence: each
                 for each in page.messages
-                if each.sequence in left and each.subject.endswith(f".{whose[each.sequence]}")
+                if each.sequence in left and each.subject.endswith(f".{receivers[each.sequence]}")
             }
         return found
 
-    async def _publish(
+    async def store_letter(
         self, receiver: str, burial: Burial, message: StoredMessage | None, answer_text: str
     ) -> str | None:
         """Store the letter; returns None, or the reason why it is not stored."""
+        if not self._within_lease():
+            return "the lease of this node has expired"
         ours = _ours(burial.receiver or receiver, burial, message, answer_text)
         return await store(self._js, self._names, burial.receiver or receiver, message, ours)
 
@@ -160,12 +170,12 @@ async def store(
 
     Returns None, or the reason why it is not stored.
     """
-    said = {name: str(value) for name, value in ours.items() if value is not None}
+    about_it = {name: str(value) for name, value in ours.items() if value is not None}
     answer: Answer = Unanswered("")
     for limit in (LETTER_HEADERS_BYTES_MAX, FEW_HEADERS_BYTES_MAX):
-        kept = _passed_on(message.headers, limit - _size(said)) if message else {}
+        kept = _passed_on(message.headers, limit - _size(about_it)) if message else {}
         body = message.data if message else b""
-        answer = await js.publish(names.dead(filed_under(receiver)), body, kept | said)
+        answer = await js.publish(names.dead(filed_under(receiver)), body, kept | about_it)
         if not (isinstance(answer, Refused) and answer.code == MESSAGE_TOO_LARGE):
             break
     match answer:

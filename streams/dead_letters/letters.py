@@ -1,8 +1,9 @@
 """Finds, reads and deletes dead letters; `streams.resending.redrive` sends them again.
 
 Letters are found by batch direct get, which a lagging replica may answer (ADR-31). That is good enough for
-looking at them: at worst the newest letters are missing, or deleted ones are shown. Before you act on a
-letter, ask the leader for it (`DeadLetters.letter`).
+looking at them: at worst the newest letters are missing, or deleted ones are shown. `DeadLetters.pages` asks
+the leader where a replica has no more. Before you act on a letter, ask the leader for it
+(`DeadLetters.letter`).
 """
 
 import asyncio
@@ -142,20 +143,27 @@ class DeadLetters:
         return newest.sequence if newest else 0
 
     async def pages(self, selection: Selection, end: int, after: int = 0) -> AsyncIterator[LetterPage]:
-        """The letters after the position `after`, up to and including `end`, the oldest first."""
+        """The letters after `after`, up to and including `end`, the oldest first; none is missing."""
         subject, position = self._names.dead(selection.receivers), after + 1
         if selection.since is not None:
             first = await patiently(self._js.first_since, self._stream, subject, selection.since)
             position = max(position, first.sequence if first else end + 1)
         while position <= end:
             found = await patiently(self._js.read, self._stream, subject, position)
-            letters = [self._letter(each) for each in found.messages if each.sequence <= end]
+            messages, unseen = found.messages, found.pending
+            position = messages[-1].sequence + 1 if messages else position
+            if not unseen and position <= end:
+                # A replica that lags has no more; the leader knows.
+                newer = await patiently(self._js.next_message, self._stream, subject, position)
+                if newer is not None and newer.sequence <= end:
+                    messages, position = [*messages, newer], newer.sequence + 1
+                    unseen = int(position <= end)
+            letters = [self._letter(each) for each in messages if each.sequence <= end]
             wanted = [each for each in letters if selection.wants(each)]
             up_to = letters[-1].position if letters else end
-            yield LetterPage(wanted, len(letters), found.pending, up_to)
-            if not found.pending or (letters and selection.is_past(letters[-1])):
+            yield LetterPage(wanted, len(letters), unseen, up_to)
+            if not unseen or (letters and selection.is_past(letters[-1])):
                 return
-            position = found.messages[-1].sequence + 1
 
     async def newest(self, selection: Selection, end: int) -> AsyncIterator[LetterPage]:
         """The letters, the newest first, for callers that want only some of them."""
@@ -192,22 +200,22 @@ class DeadLetters:
         """The letters that exist at these positions, from the leader, oldest first."""
         found: list[Letter] = []
 
-        async def look(position: int) -> None:
+        async def read(position: int) -> None:
             if (letter := await self.letter(position)) is not None:
                 found.append(letter)
 
-        await _for_each(positions, look)
+        await _for_each(positions, read)
         return sorted(found, key=lambda letter: letter.position)
 
-    async def drop(self, positions: Iterable[int], told: Callable[[int], None] = lambda _: None) -> int:
-        """Delete these letters; returns how many there were. `told` is called for each that is gone."""
+    async def drop(self, positions: Iterable[int], on_dropped: Callable[[int], None] = lambda _: None) -> int:
+        """Delete these letters; returns how many there were. `on_dropped` is called for each that is gone."""
         dropped = 0
 
         async def drop(position: int) -> None:
             nonlocal dropped
             if await patiently(self._js.delete, self._stream, position):
                 dropped += 1
-            told(position)
+            on_dropped(position)
 
         await _for_each(positions, drop)
         return dropped

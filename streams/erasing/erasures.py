@@ -13,6 +13,8 @@ from msgspec.structs import replace
 from actors.errors import BadInput, Unavailable
 from actors.ids import check_tenant, is_event_id
 from streams.installation.topology import Names
+from streams.lost_tails.marks import Mark
+from streams.lost_tails.places import BucketPlace
 from streams.nats.answers import Refused, Stored, Unanswered
 from streams.nats.codes import WRONG_LAST_SEQUENCE
 from streams.nats.headers import EXPECTED
@@ -23,10 +25,14 @@ VERSION = 1
 
 
 class Erasure(Struct, frozen=True, kw_only=True):
-    """One request. `waits_for` says what keeps it from being done; instants are seconds since the epoch.
+    """One request. Instants are seconds since the epoch.
 
-    The other members count what was erased: messages of each stream, and how many of the deliveries were
-    not settled before. `journal_end` is the last message of the journal when it was done.
+    - `by`, `at`: who asked for it, and when. `done_at`: None until it is done.
+    - `waits_for`: what keeps it from being done.
+    - `events`, `deliveries`, `dead_letters`: the messages of each stream that were erased.
+    - `waiting`: how many of these deliveries were not settled before.
+    - `flushes`: the messages of the journal that were erased, for an answer of a receiver.
+    - `journal_end`, `events_end`: the last message of these streams when it was done.
     """
 
     v: int = VERSION
@@ -42,6 +48,7 @@ class Erasure(Struct, frozen=True, kw_only=True):
     dead_letters: int = 0
     flushes: int = 0
     journal_end: int = 0
+    events_end: int = 0
 
 
 _erasure = msgspec.json.Decoder(Erasure)
@@ -53,7 +60,7 @@ class Erasures:
     def __init__(self, js: JetStream, names: Names) -> None:
         self._js = js
         self._names = names
-        self._done_to = 0
+        self._done = BucketPlace(js, names.actors)
 
     async def request(self, tenant: str, event: str, by: str, at: float) -> Erasure:
         """Request that an event be erased, or join the request that is not done yet; returns the request.
@@ -67,9 +74,9 @@ class Erasures:
             found, revision = await self._get(tenant, event)
             if found is not None and found.done_at is None:
                 return found
-            asked = Erasure(tenant=tenant, event=event, by=by, at=at)
-            if await self._put(asked, revision):
-                return asked
+            erasure = Erasure(tenant=tenant, event=event, by=by, at=at)
+            if await self._put(erasure, revision):
+                return erasure
 
     async def get(self, tenant: str, event: str) -> Erasure | None:
         """The last request about that event. Raises `Unavailable` and `ApiError`."""
@@ -78,20 +85,31 @@ class Erasures:
 
     async def pending(self) -> AsyncIterator[tuple[Erasure, int]]:
         """Yield the requests to carry out, with their revisions. Raises `Unavailable` and `ApiError`."""
-        position, all_done = self._done_to, True
+        async for request, revision in self.unread():
+            if request.done_at is None:
+                yield request, revision
+
+    async def unread(self) -> AsyncIterator[tuple[Erasure, int]]:
+        """Yield the requests to carry out, and at least once each one that is done, with their revisions.
+
+        Raises `Unavailable` and `ApiError`.
+        """
+        await self._done.check_created()
+        await self._done.compare()
+        position, all_done = self._done.position, True
         while found := await next_request(self._js, self._names, position):
-            position, request = found
+            mark, request = found
+            position = mark.position
             all_done = all_done and (request is None or request.done_at is not None)
-            if all_done:
-                self._done_to = position
-            if request is not None and request.done_at is None:
+            if all_done and not self._done.doubtful:
+                self._done.move(mark)
+            if request is not None:
                 yield request, position
 
-    async def note(self, erasure: Erasure, revision: int) -> int:
-        """Store how far it is; returns the new revision. Raises `Unavailable` if it was changed."""
+    async def store_progress(self, erasure: Erasure, revision: int) -> None:
+        """Store how far a request is. Raises `Unavailable` if it was changed since that revision."""
         if not await self._put(erasure, revision):
             raise Unavailable(f"the erasure of {erasure.event} was changed by another node")
-        return (await self._get(erasure.tenant, erasure.event))[1]
 
     async def _get(self, tenant: str, event: str) -> tuple[Erasure | None, int]:
         subject = self._names.erasure(tenant, event)
@@ -113,19 +131,18 @@ class Erasures:
                 raise Unavailable(f"the erasure of {erasure.event} cannot be stored: {text}")
 
 
-async def next_request(js: JetStream, names: Names, after: int) -> tuple[int, Erasure | None] | None:
-    """The position of the first request after `after`, and the request; None in its place if it was deleted.
+async def next_request(js: JetStream, names: Names, after: int) -> tuple[Mark, Erasure | None] | None:
+    """The first request after `after`: its message, and itself; None if it was deleted.
 
     Raises `Unavailable`, `ApiError`, NewerVersion and NotOurs.
     """
     found = await js.next_message(names.actors, names.erasures, after + 1)
     if found is None:
         return None
-    return found.sequence, read_versioned(
-        _erasure, found.data, VERSION, found.subject
-    ) if found.data else None
+    request = read_versioned(_erasure, found.data, VERSION, found.subject) if found.data else None
+    return Mark(position=found.sequence, stored_at=found.stored_at), request
 
 
-def finished(erasure: Erasure, at: float, journal_end: int) -> Erasure:
+def finished(erasure: Erasure, at: float, journal_end: int, events_end: int = 0) -> Erasure:
     """The record of one that is done."""
-    return replace(erasure, done_at=at, waits_for="", journal_end=journal_end)
+    return replace(erasure, done_at=at, waits_for="", journal_end=journal_end, events_end=events_end)

@@ -1,15 +1,18 @@
 """Finds every stored message that holds an event, by its id: no stream has an index of ids.
 
-Streams are read as batch direct get shows them. A replica that lags may miss the newest messages, so an
-erasure looks again until nothing is found.
+Streams are read by batch direct get, and a replica that lags does not know the newest messages. So a search
+goes up to the end that the leader names, and asks the leader for what a replica does not show there. Several
+searches in a row would not help: the replica may lag all the time.
 """
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Callable
 
 from actors.machine import facts as f
+from actors.machine.event import Event
 from streams.installation.topology import Names
 from streams.journal.envelope import Flush, decode_flush
-from streams.journal.leadership import ALL_SUBJECTS
+from streams.journal.leadership import ALL_SUBJECTS, ensure_none, info_since
 from streams.nats.answers import StoredMessage
 from streams.nats.headers import EVENT_ID
 from streams.nats.jetstream import JetStream
@@ -24,14 +27,18 @@ PAGE_BYTES = 1 << 20
 async def pages(
     js: JetStream, stream: str, subject: str, after: int = 0
 ) -> AsyncIterator[list[StoredMessage]]:
-    """All messages of a subject that are there now. Raises `Unavailable` and `ApiError`."""
-    pending = 1
-    while pending:
-        page = await js.read(stream, subject, after + 1, PAGE_MESSAGES, PAGE_BYTES)
-        if not page.messages:
-            return
-        yield page.messages
-        after, pending = page.messages[-1].sequence, page.pending
+    """All messages of a subject that were stored before now. Raises `Unavailable` and `ApiError`."""
+    end = (await info_since(js, stream, asyncio.get_running_loop().time())).last
+    while after < end:
+        messages = (await js.read(stream, subject, after + 1, PAGE_MESSAGES, PAGE_BYTES)).messages
+        if not messages:
+            found = await js.next_message(stream, subject, after + 1)
+            if found is None or found.sequence > end:
+                await ensure_none(js, stream, subject, after, end)
+                return
+            messages = [found]
+        yield messages
+        after = messages[-1].sequence
 
 
 async def events(js: JetStream, names: Names, tenant: str, event: str) -> list[StoredMessage]:
@@ -40,18 +47,28 @@ async def events(js: JetStream, names: Names, tenant: str, event: str) -> list[S
     async for messages in pages(js, names.events, names.events_for(tenant)):
         for each in messages:
             address = each.subject.split(".", 3)[3]
-            told = published_event(each.sequence, each.stored_at, address, each.headers, each.data)
-            if told.id == event:
+            published = published_event(each.sequence, each.stored_at, address, each.headers, each.data)
+            if published.id == event:
                 found.append(each)
     return found
 
 
-async def deliveries(js: JetStream, names: Names, tenant: str, event: str) -> dict[str, list[int]]:
-    """The positions of the event's deliveries, by receiver."""
+async def late_copies(
+    js: JetStream, names: Names, tenant: str, event: str, source_max: int
+) -> dict[str, list[int]]:
+    """The positions of those deliveries, by receiver, that a router made of messages up to `source_max`."""
+    return await deliveries(js, names, tenant, event, lambda copy: 0 < copy.source <= source_max)
+
+
+async def deliveries(
+    js: JetStream, names: Names, tenant: str, event: str, wanted: Callable[[Event], bool] = lambda _: True
+) -> dict[str, list[int]]:
+    """The positions of the event's deliveries that are wanted, by receiver."""
     found: dict[str, list[int]] = {}
     async for messages in pages(js, names.deliveries, names.deliveries_to(f"{tenant}.*")):
         for each in messages:
-            if stored_event(each).id == event:
+            delivery = stored_event(each)
+            if delivery.id == event and wanted(delivery):
                 receiver = each.subject.split(".", 3)[3]
                 found.setdefault(receiver, []).append(each.sequence)
     return found

@@ -17,7 +17,7 @@ from streams.installation.topology import Names
 from streams.journal import claim
 from streams.journal.checkpoint import read_checkpoint
 from streams.journal.claim import Owner
-from streams.journal.tails import RecordedLoss, read_recorded_loss
+from streams.journal.refusal import RecordedLoss, read_recorded_loss
 from streams.nats.jetstream import JetStream
 from streams.nats.protocol import epoch_of
 from streams.nats.retry import stream_info
@@ -29,14 +29,14 @@ _member = msgspec.json.Decoder(Member)
 _owner = msgspec.json.Decoder(Owner)
 
 
-class _Told(Struct):
+class _TimedReply(Struct):
     ts: str
 
 
 async def server_time(js: JetStream, stream: str) -> float:
     """The wall clock of the server that leads the stream, in seconds since the epoch. Raises Unavailable."""
     reply = await js.request(f"$JS.API.STREAM.INFO.{stream}", b"")
-    return epoch_of(msgspec.json.decode(reply.data, type=_Told).ts)
+    return epoch_of(msgspec.json.decode(reply.data, type=_TimedReply).ts)
 
 
 async def seen_members(js: JetStream, names: Names) -> tuple[list[Member], list[str]]:
@@ -46,7 +46,7 @@ async def seen_members(js: JetStream, names: Names) -> tuple[list[Member], list[
     """
     now = await server_time(js, names.nodes)
     found: dict[str, Member] = {}
-    strange: list[str] = []
+    problems: list[str] = []
     after, pending = 0, 1
     while pending:
         page = await js.read(names.nodes, names.node("*"), after + 1)
@@ -56,15 +56,15 @@ async def seen_members(js: JetStream, names: Names) -> tuple[list[Member], list[
                 try:
                     member = read_versioned(_member, message.data, members.VERSION, message.subject)
                 except Unusable as error:
-                    strange.append(str(error))
+                    problems.append(str(error))
                 else:
                     silent_s = now - message.stored_at
                     if silent_s > (member.ttl_s or math.inf) + LEASE_MARGIN_S:
-                        strange.append(_silent(member.node, silent_s))
+                        problems.append(_silent(member.node, silent_s))
                     else:
                         found[member.node] = member
         pending = page.pending
-    return [found[node] for node in sorted(found)], strange
+    return [found[node] for node in sorted(found)], problems
 
 
 def _silent(node: str, silent_s: float) -> str:
@@ -115,5 +115,5 @@ async def remade(js: JetStream, names: Names, shards: int) -> list[str]:
             checkpoint = await read_checkpoint(js, names, shard)
         return checkpoint.created if checkpoint else {}
 
-    told = await asyncio.gather(*(known(shard) for shard in range(shards)))
-    return [name for name in names.streams if any(each.get(name, now[name]) != now[name] for each in told)]
+    created = await asyncio.gather(*(known(shard) for shard in range(shards)))
+    return [name for name in names.streams if any(each.get(name, now[name]) != now[name] for each in created)]

@@ -20,30 +20,30 @@ class Lease:
     """
 
     def __init__(self, ttl_s: float, time: Timekeeper) -> None:
-        self._ttl_s = ttl_s
-        self._time = time
-        self._ends_at: float | None = None
+        self.ttl_s = ttl_s
+        self.time = time
+        self.ends_at: float | None = None
         self._over = False
 
     def sending(self) -> float:
         """Note that a renewal is about to be sent, and pass the result to `acknowledged`."""
-        return self._time.boottime()
+        return self.time.boottime()
 
     def acknowledged(self, sent_at: float) -> bool:
         """Take a renewal as stored. False if it comes too late and the lease is over."""
         if self.over:
             return False
-        self._ends_at = max(self._ends_at or 0.0, sent_at + self._ttl_s - LEASE_MARGIN_S)
+        self.ends_at = max(self.ends_at or 0.0, sent_at + self.ttl_s - LEASE_MARGIN_S)
         return self.valid()
 
     def valid(self) -> bool:
         """True if the node may act as an owner now; there must be no await between the check and the act."""
-        if self._ends_at is None or self._over:
+        if self.ends_at is None or self._over:
             return False
-        self._over = self._time.boottime() >= self._ends_at
+        self._over = self.time.boottime() >= self.ends_at
         return not self._over
 
     @property
     def over(self) -> bool:
         """True if it was valid and will not be valid again."""
-        return self._ends_at is not None and not self.valid()
+        return self.ends_at is not None and not self.valid()

@@ -17,9 +17,8 @@ from msgspec import Struct
 
 from actors.errors import Unavailable
 from streams.clock import Timekeeper
-from streams.defects import reporting
 from streams.fleet.lease import LEASE_MARGIN_S, Lease
-from streams.fleet.rendezvous import wanted
+from streams.fleet.rendezvous import wanted_shards
 from streams.installation.topology import Names
 from streams.journal.claim import Owner
 from streams.nats.answers import Refused, Stored, StoredMessage
@@ -28,6 +27,7 @@ from streams.nats.headers import KV_DELETED, KV_OPERATION, TTL
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import Complaint, Pauses, until_answered
 from streams.nats.wire import Message, Subscription
+from streams.task_callbacks import reporting
 from streams.versions import UNREADABLE
 
 VERSION = 1
@@ -59,7 +59,7 @@ class Member(Struct, frozen=True, kw_only=True):
     run: str = ""
 
 
-class _Seen(Struct, frozen=True):
+class _Heartbeat(Struct, frozen=True):
     """A node's last heartbeat: its revision (0: none), when we first saw it by our clock, and its TTL."""
 
     revision: int
@@ -93,12 +93,12 @@ class Members:
         self._ttl_s = ttl_s
         self._version = version
         self.run = js.wire.new_inbox().partition(".")[2]
-        self._heartbeat = 0
+        self.heartbeat = 0
         self._unstored = Complaint(js, log, "heartbeat.unstored", node=node)
-        self._seen: dict[str, _Seen] = {}
-        self._runs: dict[tuple[str, str], _Seen] = {}
+        self._seen: dict[str, _Heartbeat] = {}
+        self._runs: dict[tuple[str, str], _Heartbeat] = {}
         self._differing: set[str] = set()
-        self._looked_at = -math.inf
+        self._read_at = -math.inf
         self._counted_from = -math.inf
         self._hint = asyncio.Event()
         self._on_change: list[Callable[[], None]] = []
@@ -122,7 +122,7 @@ class Members:
     async def start(self) -> None:
         """Become a member; returns when the first heartbeat is stored and the others are known."""
         self._started_at, self._started_boottime = self._time.wall(), self._time.boottime()
-        self._js.add_listener(self._on_connection)
+        self._js.add_listener(self.connection_changed)
         self._subscription = await self._js.wire.subscribe(
             self._names.node("*"), self._on_heartbeat, headers=False
         )
@@ -130,11 +130,11 @@ class Members:
         while not await self._renew():
             await pauses.wait()
             if self.lease.over:
-                self._lapse()
-        await until_answered(self._look)
+                self.lapse()
+        await until_answered(self._read_heartbeats)
         self._tasks = [
             asyncio.ensure_future(self._keep_renewing()),
-            asyncio.ensure_future(self._keep_looking()),
+            asyncio.ensure_future(self._keep_reading()),
         ]
         for task in self._tasks:
             task.add_done_callback(reporting("the membership of this node broke"))
@@ -144,7 +144,7 @@ class Members:
         subscription, self._subscription = self._subscription, None
         if subscription is None:
             return
-        self._js.remove_listener(self._on_connection)
+        self._js.remove_listener(self.connection_changed)
         await subscription.unsubscribe()
         for task in self._tasks:
             task.cancel()
@@ -154,9 +154,9 @@ class Members:
 
     # ---- who owns, and who may
 
-    def wanted(self, shards: int) -> list[int]:
+    def wanted_shards(self, shards: int) -> list[int]:
         """The shards that this node should own."""
-        return wanted(shards, self.node, self.live)
+        return wanted_shards(shards, self.node, self.live)
 
     def may_claim(self, owner: Owner | None) -> bool:
         """True if a shard of this owner may be claimed: free, ours, or its holder is dead."""
@@ -164,13 +164,13 @@ class Members:
             return True
         if owner.run:
             # This also holds for our own name: that process may be asleep and believe that it is the owner.
-            first_asked = _Seen(0, self._time.boottime())
-            return self._is_silent(self._runs.setdefault((owner.node, owner.run), first_asked))
+            first_asked = _Heartbeat(0, self._time.boottime())
+            return self.is_silent(self._runs.setdefault((owner.node, owner.run), first_asked))
         if owner.node != self.node:
-            return self.stale(owner.node)
-        return self._silent(self._started_boottime, self._time.boottime())
+            return self.is_stale(owner.node)
+        return self._is_over(self._started_boottime, self._time.boottime())
 
-    def stale(self, node: str) -> bool:
+    def is_stale(self, node: str) -> bool:
         """True if, at our last look, its heartbeat had not changed for the TTL plus half a second.
 
         The longer of the two TTLs counts: nodes should have the same one, but its lease is as long as its
@@ -182,13 +182,13 @@ class Members:
         """
         seen = self._seen.get(node)
         if seen is None:
-            seen = self._seen[node] = _Seen(0, self._time.boottime())
-        return self._is_silent(seen)
+            seen = self._seen[node] = _Heartbeat(0, self._time.boottime())
+        return self.is_silent(seen)
 
-    def _is_silent(self, seen: _Seen) -> bool:
-        return self._silent(max(seen.since, self._counted_from), self._looked_at, seen.ttl_s)
+    def is_silent(self, seen: _Heartbeat) -> bool:
+        return self._is_over(max(seen.since, self._counted_from), self._read_at, seen.ttl_s)
 
-    def _silent(self, since: float, until: float, ttl_s: float = 0.0) -> bool:
+    def _is_over(self, since: float, until: float, ttl_s: float = 0.0) -> bool:
         return until - since >= max(self._ttl_s, ttl_s) + LEASE_MARGIN_S
 
     # ---- showing ourselves
@@ -197,17 +197,17 @@ class Members:
         pauses = Pauses(self._js)
         while True:
             if self.lease.over:
-                self._lapse()
+                self.lapse()
             if await self._renew():
                 pauses = Pauses(self._js)
                 await asyncio.sleep(self._ttl_s / RENEWALS_PER_TTL)
             else:
                 await pauses.wait()
 
-    def _lapse(self) -> None:
+    def lapse(self) -> None:
         """Stop all shards before a renewal if the lease is over: the renewal must not revive it."""
-        told = Complaint(self._js, log, "lease.lapsed", node=self.node)
-        told.tell(f"no heartbeat was stored for {self._ttl_s - LEASE_MARGIN_S:g} s")
+        complaint = Complaint(self._js, log, "lease.lapsed", node=self.node)
+        complaint.tell(f"no heartbeat was stored for {self._ttl_s - LEASE_MARGIN_S:g} s")
         for listener in self._on_lapse:
             listener()
         self.lease = Lease(self._ttl_s, self._time)
@@ -215,9 +215,9 @@ class Members:
     async def _renew(self) -> bool:
         lease = self.lease
         sent_at = lease.sending()
-        self._heartbeat += 1
+        self.heartbeat += 1
         member = Member(
-            node=self.node, started_at=self._started_at, version=self._version, heartbeat=self._heartbeat,
+            node=self.node, started_at=self._started_at, version=self._version, heartbeat=self.heartbeat,
             ttl_s=self._ttl_s, run=self.run,
         )  # fmt: skip
         answer = await self._js.publish(
@@ -247,21 +247,21 @@ class Members:
 
     # ---- looking at the others
 
-    async def _keep_looking(self) -> None:
-        wait_s = self._until_next_look_s()
+    async def _keep_reading(self) -> None:
+        wait_s = self._until_next_read_s()
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):
                     await self._hint.wait()
             self._hint.clear()
             try:
-                await self._look()
-                wait_s = self._until_next_look_s()
+                await self._read_heartbeats()
+                wait_s = self._until_next_read_s()
             except (Unavailable, ApiError) as error:  # The bucket may be gone, and be recreated.
                 log.debug("members.unseen", extra={"why": str(error)})
                 wait_s = self._ttl_s / RENEWALS_PER_TTL
 
-    def _until_next_look_s(self) -> float:
+    def _until_next_read_s(self) -> float:
         """A third of the TTL, or less if another node would count as dead sooner."""
         now = self._time.boottime()
         others = [seen for node, seen in self._seen.items() if node != self.node]
@@ -269,25 +269,25 @@ class Members:
         due_in = [
             max(seen.since, self._counted_from) + max(self._ttl_s, seen.ttl_s) + LEASE_MARGIN_S - now
             for seen in others
-            if not self._is_silent(seen)
+            if not self.is_silent(seen)
         ]
         return max(LOOK_PAUSE_MIN_S, min([self._ttl_s / RENEWALS_PER_TTL, *due_in]))
 
-    async def _look(self) -> None:
+    async def _read_heartbeats(self) -> None:
         """Read the bucket from its leader. Each heartbeat changes the key's revision, so none is missed."""
         began_at = self._time.boottime()
         present: dict[str, None] = {}
-        message = await self._next(1)
+        message = await self._next_heartbeat(1)
         while message is not None:
             node = message.subject.rpartition(".")[2]
             if message.data:
                 present[node] = None
-                self._note(node, message)
+                self._record_heartbeat(node, message)
             elif KV_OPERATION in message.headers:
                 self._seen.pop(node, None)
-            message = await self._next(message.sequence + 1)
-        self._give_time(present)
-        self._looked_at = began_at
+            message = await self._next_heartbeat(message.sequence + 1)
+        self._extend_unseen(present)
+        self._read_at = began_at
         self._forget(present)
         live = tuple(sorted({self.node, *(each for each in self._seen if self._is_live(each))}))
         if live != self.live:
@@ -295,17 +295,17 @@ class Members:
             for listener in self._on_change:
                 listener()
 
-    async def _next(self, sequence: int) -> StoredMessage | None:
+    async def _next_heartbeat(self, sequence: int) -> StoredMessage | None:
         return await self._js.next_message(self._names.nodes, self._names.node("*"), sequence)
 
-    def _note(self, node: str, message: StoredMessage) -> None:
+    def _record_heartbeat(self, node: str, message: StoredMessage) -> None:
         seen = self._seen.get(node)
         if seen is None or seen.revision != message.sequence:
-            ttl_s, run = self._told(node, message.data)
-            seen = _Seen(message.sequence, self._time.boottime(), ttl_s)
+            ttl_s, run = self._ttl_and_run(node, message.data)
+            seen = _Heartbeat(message.sequence, self._time.boottime(), ttl_s)
             self._seen[node] = self._runs[node, run] = seen
 
-    def _told(self, node: str, data: bytes) -> tuple[float, str]:
+    def _ttl_and_run(self, node: str, data: bytes) -> tuple[float, str]:
         """The TTL and the run of a node. If its value cannot be read, our own TTL is assumed."""
         try:
             member = _member.decode(data)
@@ -313,29 +313,29 @@ class Members:
             return 0.0, ""
         if member.ttl_s not in (0.0, self._ttl_s) and node not in self._differing:
             self._differing.add(node)
-            told = {"node": node, "ttl_s": member.ttl_s, "ours_s": self._ttl_s}
-            log.warning("members.ttl_differs", extra=told)
+            difference = {"node": node, "ttl_s": member.ttl_s, "ours_s": self._ttl_s}
+            log.warning("members.ttl_differs", extra=difference)
         if node == self.node and member.run != self.run and member.run not in self._differing:
             self._differing.add(member.run)
             log.warning("members.name_taken", extra={"node": node, "run": member.run, "ours": self.run})
         return member.ttl_s, member.run
 
-    def _give_time(self, present: dict[str, None]) -> None:
+    def _extend_unseen(self, present: dict[str, None]) -> None:
         """Give nodes more time after a TTL without a look: a heartbeat may have expired unseen."""
         now = self._time.boottime()
-        if now - self._looked_at >= self._ttl_s:
+        if now - self._read_at >= self._ttl_s:
             for node, seen in self._seen.items():
                 if node not in present:
-                    self._seen[node] = _Seen(seen.revision, now, seen.ttl_s)
+                    self._seen[node] = _Heartbeat(seen.revision, now, seen.ttl_s)
             for (node, run), seen in self._runs.items():
                 if self._seen.get(node) is not seen:
-                    self._runs[node, run] = _Seen(seen.revision, now, seen.ttl_s)
+                    self._runs[node, run] = _Heartbeat(seen.revision, now, seen.ttl_s)
 
     def _is_live(self, node: str) -> bool:
-        return self._seen[node].revision > 0 and not self.stale(node)
+        return self._seen[node].revision > 0 and not self.is_stale(node)
 
     def _forget(self, present: dict[str, None]) -> None:
-        before = self._looked_at - FORGET_DEAD_AFTER_S
+        before = self._read_at - FORGET_DEAD_AFTER_S
         gone = [node for node, seen in self._seen.items() if node not in present and seen.since < before]
         for node in gone:
             del self._seen[node]
@@ -348,11 +348,11 @@ class Members:
         node = message.subject.rpartition(".")[2]
         if node not in self._seen or not message.data:
             self._hint.set()
-        elif node == self.node and (told := self._told(node, message.data))[1] != self.run:
+        elif node == self.node and (described := self._ttl_and_run(node, message.data))[1] != self.run:
             # Our looks cannot see it, since our own heartbeats overwrite it.
-            self._runs[node, told[1]] = _Seen(0, self._time.boottime(), told[0])
+            self._runs[node, described[1]] = _Heartbeat(0, self._time.boottime(), described[0])
 
-    def _on_connection(self, connected: bool) -> None:
+    def connection_changed(self, connected: bool) -> None:
         if connected:
             self._counted_from = self._time.boottime()
             self._hint.set()

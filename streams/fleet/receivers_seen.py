@@ -24,7 +24,7 @@ from streams.nats.jetstream import JetStream
 from streams.reading.newest import newest
 from streams.versions import read_versioned
 
-UNWORKED_AFTER_S = 15.0
+UNATTENDED_AFTER_S = 15.0
 """If an event that no checkpoint covers is older than this, no node runs its shard."""
 
 _snapshot = msgspec.json.Decoder(Snapshot)
@@ -38,7 +38,7 @@ class ReceiverSnapshot(Struct, frozen=True):
     state: State | None
 
 
-class Worked(Struct, frozen=True):
+class ShardProgress(Struct, frozen=True):
     """The progress of a shard.
 
     - `floor`: all deliveries up to here are settled, or their receivers are parked.
@@ -96,19 +96,19 @@ async def shard_count(js: JetStream, names: Names) -> int:
     return int(metadata.get(STAMP_SHARDS, 0))
 
 
-async def worked(js: JetStream, names: Names, shards: int) -> list[Worked]:
+async def shard_progress(js: JetStream, names: Names, shards: int) -> list[ShardProgress]:
     """The progress of each shard. Raises `NewerVersion`, `NotOurs`, `Unavailable` and `ApiError`."""
     now = await server_time(js, names.deliveries)
     turn = asyncio.Semaphore(QUESTIONS_AT_ONCE)
 
-    async def one(shard: int) -> Worked:
+    async def one(shard: int) -> ShardProgress:
         async with turn:
-            return await _worked(js, names, shard, now)
+            return await _progress_of(js, names, shard, now)
 
     return await asyncio.gather(*map(one, range(shards)))
 
 
-async def _worked(js: JetStream, names: Names, shard: int, now: float) -> Worked:
+async def _progress_of(js: JetStream, names: Names, shard: int, now: float) -> ShardProgress:
     key = names.checkpoint(shard)
     found = await js.last_message(names.actors, key)
     checkpoint = decode_checkpoint(found.data, key) if found and found.data else Checkpoint()
@@ -119,32 +119,34 @@ async def _worked(js: JetStream, names: Names, shard: int, now: float) -> Worked
     if last is not None and last.sequence > floor:
         first = await js.next_message(names.deliveries, deliveries, floor + 1)
         behind_s = now - first.stored_at if first else 0.0
-        behind = behind_s > UNWORKED_AFTER_S or not found
-        return Worked(floor, max(age_s, behind_s, 0.0), behind)
-    return Worked(floor, max(age_s, 0.0), behind=False)
+        behind = behind_s > UNATTENDED_AFTER_S or not found
+        return ShardProgress(floor, max(age_s, behind_s, 0.0), behind)
+    return ShardProgress(floor, max(age_s, 0.0), behind=False)
 
 
-def waiting(standing: ReceiverSnapshot, worked: Worked) -> Waiting | None:
+def waiting_events(snapshot: ReceiverSnapshot, progress: ShardProgress) -> Waiting | None:
     """The waiting events of a receiver, by its snapshot; None if they must be counted in the stream."""
-    state = standing.state
-    if state is None or state.parked or worked.behind:
+    state = snapshot.state
+    if state is None or state.parked or progress.behind:
         return None
     return Waiting(len(state.open), min((each.stored_at for each in state.open), default=None))
 
 
-async def counted(js: JetStream, names: Names, standing: ReceiverSnapshot, worked: Worked) -> Waiting:
+async def count_waiting(
+    js: JetStream, names: Names, snapshot: ReceiverSnapshot, progress: ShardProgress
+) -> Waiting:
     """The waiting events of a receiver with a known state, counted in the stream. Raises `Unavailable`."""
-    state = standing.state or State(receiver=standing.receiver)
+    state = snapshot.state or State(receiver=snapshot.receiver)
     # An event that an owner released without parking the receiver is settled.
-    after = max(state.frontier.position, 0 if state.parked else worked.floor)
-    subject = names.delivery(standing.shard, standing.receiver)
+    after = max(state.frontier.position, 0 if state.parked else progress.floor)
+    subject = names.delivery(snapshot.shard, snapshot.receiver)
     page = await js.read(names.deliveries, subject, after + 1, batch=1, max_bytes=1)
     stored = [each.stored_at for each in state.open] + [each.stored_at for each in page.messages]
     return Waiting(len(stored) + page.pending, min(stored, default=None))
 
 
-async def arrived(js: JetStream, names: Names, standing: ReceiverSnapshot, since: int) -> int:
+async def count_since(js: JetStream, names: Names, snapshot: ReceiverSnapshot, since: int) -> int:
     """Count the events of a receiver that lie in the stream at or above a position. Raises `Unavailable`."""
-    subject = names.delivery(standing.shard, standing.receiver)
+    subject = names.delivery(snapshot.shard, snapshot.receiver)
     page = await js.read(names.deliveries, subject, since, batch=1, max_bytes=1)
     return len(page.messages) + page.pending

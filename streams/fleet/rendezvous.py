@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from hashlib import blake2b
 
 
-def wanted(shards: int, node: str, live: Iterable[str]) -> list[int]:
+def wanted_shards(shards: int, node: str, live: Iterable[str]) -> list[int]:
     """The shards from 0 to `shards` - 1 that `node` should own among the `live` nodes, itself included."""
     nodes = {node, *live}
     return [shard for shard in range(shards) if _winner(shard, nodes) == node]
@@ -16,8 +16,8 @@ def wanted(shards: int, node: str, live: Iterable[str]) -> list[int]:
 
 def _winner(shard: int, nodes: Iterable[str]) -> str:
     """The node with the highest hash; the name breaks a tie."""
-    return max(nodes, key=lambda node: (_lot(shard, node), node))
+    return max(nodes, key=lambda node: (_weight(shard, node), node))
 
 
-def _lot(shard: int, node: str) -> bytes:
+def _weight(shard: int, node: str) -> bytes:
     return blake2b(f"{shard}\n{node}".encode(), digest_size=8).digest()

@@ -78,29 +78,12 @@ _STREAM_RULES = (
     _Rule("sources", None, _same, "messages of other streams would be taken for ours"),
 )
 
-_CONSUMER_RULES = (
-    _Rule("filter_subject", "", _same, "a shard would get the events of others, or not its own"),
-    _Rule("filter_subjects", None, _same, "a shard would get the events of others, or not its own"),
-    _Rule("deliver_policy", "all", _same, "events would be skipped"),
-    _Rule("ack_policy", "explicit", _same, "events would count as settled when they are handed out"),
-    _Rule("ack_wait", 0, _at_least, "events would be handed out again while they are worked on"),
-    _Rule("max_deliver", -1, _same, "events would be given up after some deliveries"),
-    _Rule("max_ack_pending", -1, _as_large, "a few slow receivers would hold up a whole shard"),
-    _Rule("priority_policy", "none", _same, "a node that lost a shard would go on taking its events"),
-    _Rule("priority_groups", None, _same, "no node could ask for events"),
-    _Rule("priority_timeout", 0, _at_least, "a node would lose its shard while it waits for events"),
-)
-
 
 def stream_problems(wanted: dict[str, Any], actual: dict[str, Any]) -> list[Mismatch]:
     """The problems of a stream. If its version or shard count differs, nothing else is checked."""
     where = f"stream {wanted['name']}"
     stamped = _stamp_problems(where, wanted["metadata"], actual.get("metadata") or {})
     return stamped or _problems(where, _STREAM_RULES, wanted, actual)
-
-
-def consumer_problems(stream: str, wanted: dict[str, Any], actual: dict[str, Any]) -> list[Mismatch]:
-    return _problems(f"consumer {wanted['durable_name']} of {stream}", _CONSUMER_RULES, wanted, actual)
 
 
 def _problems(
@@ -125,5 +108,8 @@ def _stamp_problems(where: str, wanted: dict[str, str], actual: dict[str, str]) 
     version = actual.get(STAMP_VERSION, str(VERSION))
     if not version.isdecimal() or int(version) > VERSION:
         why = "it was made by a newer Angarium; upgrade this one"
-        return [Mismatch(where, "the version", version, f"{VERSION} or less", why)]
+        return [Mismatch(where, "the version", version, str(VERSION), why)]
+    if int(version) < VERSION:
+        why = "it was made by an older Angarium; stop all nodes, and run `angarium setup` once"
+        return [Mismatch(where, "the version", version, str(VERSION), why)]
     return []

@@ -1,4 +1,4 @@
-"""The topology of an installation as data: names from its prefix, streams, buckets and consumers.
+"""The topology of an installation as data: names from its prefix, streams, buckets and cursors.
 
 The configurations have the form of the JetStream API, since nats-py lacks some of its fields. Durations in
 them are nanoseconds. `streams.installation.requirements` says which settings must hold and why, and
@@ -11,22 +11,20 @@ from msgspec import Struct
 
 from actors.policy import DOCUMENT_MAX
 
-VERSION = 1
-"""Version stamped on every stream; it rises if a node can no longer work with what an older one created."""
+VERSION = 2
+"""Version stamped on every stream; it rises if a node can no longer work with what an older one created.
+Version 1 had durable consumers; what was routed was known to them alone."""
 
 STAMP_VERSION = "angarium.topology"
 STAMP_SHARDS = "angarium.shards"
 
-PRIORITY_GROUP = "owner"
-"""The priority group of each consumer; the pin goes to the shard's owner."""
+CURSOR_GONE_AFTER_S = 60.0
+"""Time after which a cursor without a reader vanishes."""
 
-ACK_WAIT_S = 60.0
-"""Ack timeout. Acks follow confirmed facts within seconds and a takeover resets the consumer, so this is only
-a safety net."""
+ACK_WAIT_S = 86_400.0
+"""Ack timeout of a cursor. Nothing relies on messages that come again."""
 
 MAX_ACK_PENDING = 20_000
-PIN_TIMEOUT_S = 5.0
-"""Time from the last request until the pin is free; longer than `streams.reading.pull.REQUEST_EXPIRES_S`."""
 
 DUPLICATE_WINDOW_S = 120.0
 RECEIVERS_HISTORY = 8
@@ -115,11 +113,13 @@ class Names(Struct, frozen=True):
         """
         return (self.events, self.deliveries, self.journal, self.receivers, self.actors)
 
-    def shard_consumer(self, shard: int) -> str:
-        return f"shard-{shard}"
+    def shard_cursor(self, shard: int, epoch: int) -> str:
+        """The name of a claim's first cursor of the deliveries."""
+        return f"shard-{shard}-{epoch}"
 
-    def route_consumer(self, partition: int) -> str:
-        return f"route-{partition}"
+    def route_cursor(self, partition: int, epoch: int) -> str:
+        """The name of a claim's first cursor of the events."""
+        return f"route-{partition}-{epoch}"
 
     def publish_event(self, tenant: str, type_: str) -> str:
         """The subject to publish an event to all receivers of a tenant that subscribe."""
@@ -178,7 +178,7 @@ class Names(Struct, frozen=True):
     def refusal(self, shard: int) -> str:
         return f"$KV.{self.prefix}_actors.{shard}._refused"
 
-    def parked(self, shard: int, part: int) -> str:
+    def parked_receivers(self, shard: int, part: int) -> str:
         return f"$KV.{self.prefix}_actors.{shard}._parked.{part}"
 
     @property
@@ -246,21 +246,25 @@ def streams(installation: Installation) -> list[dict[str, Any]]:
     ]
 
 
-def consumers(installation: Installation) -> list[tuple[str, dict[str, Any]]]:
-    """The durable consumers, each with the stream that it reads."""
-    names = installation.names
-    shards = range(installation.shards)
-    return [(names.deliveries, shard_consumer(names, shard)) for shard in shards] + [
-        (names.events, route_consumer(names, partition)) for partition in shards
-    ]
+def cursor(name: str, subjects: str, start: int) -> dict[str, Any]:
+    """A consumer for one claim, from the position `start` on.
 
-
-def shard_consumer(names: Names, shard: int) -> dict[str, Any]:
-    return _consumer(names.shard_consumer(shard), names.deliveries_of(shard))
-
-
-def route_consumer(names: Names, partition: int) -> dict[str, Any]:
-    return _consumer(names.route_consumer(partition), names.events_of(partition))
+    In memory, with one replica and one ack for everything up to a position it costs the server a third of a
+    durable one (docs/decisions/a-cursor-for-each-claim.md).
+    """
+    return {
+        "name": name,
+        "filter_subject": subjects,
+        "deliver_policy": "by_start_sequence",
+        "opt_start_seq": start,
+        "ack_policy": "all",
+        "ack_wait": _nanoseconds(ACK_WAIT_S),
+        "max_deliver": -1,
+        "max_ack_pending": MAX_ACK_PENDING,
+        "mem_storage": True,
+        "num_replicas": 1,
+        "inactive_threshold": _nanoseconds(CURSOR_GONE_AFTER_S),
+    }
 
 
 def _events(installation: Installation) -> dict[str, Any]:
@@ -346,21 +350,6 @@ def _bucket(installation: Installation, stream: str, *, history: int = 1, **more
         deny_delete=True,
         **more,
     )
-
-
-def _consumer(name: str, subjects: str) -> dict[str, Any]:
-    return {
-        "durable_name": name,
-        "filter_subject": subjects,
-        "deliver_policy": "all",
-        "ack_policy": "explicit",
-        "ack_wait": _nanoseconds(ACK_WAIT_S),
-        "max_deliver": -1,
-        "max_ack_pending": MAX_ACK_PENDING,
-        "priority_policy": "pinned_client",
-        "priority_groups": [PRIORITY_GROUP],
-        "priority_timeout": _nanoseconds(PIN_TIMEOUT_S),
-    }
 
 
 def _stamp(installation: Installation) -> dict[str, str]:

@@ -1,5 +1,5 @@
 """The journal of a shard: facts appended behind a fence, and everything that brings them back after a crash.
 
-Read `fence` first (why exactly one owner can append), then `journal`, `claim` and `recovery`; `tails`
-and `stream_history` notice streams that lost messages (`streams.repair.acceptance` accepts such a loss).
+Read `fence` first (why exactly one owner can append), then `journal`, `claim` and `recovery`; `refusal`
+records that a stream lost messages (`streams.repair.acceptance` accepts such a loss).
 """

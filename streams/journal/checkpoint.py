@@ -3,22 +3,24 @@
 It is a key in the bucket of the actors, next to the snapshots that it describes.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType, field
 
 from actors.machine.bucket import Unclean
 from streams.installation.topology import Names
-from streams.journal.tails import UNKNOWN_MARKS, Marks
+from streams.lost_tails.marks import UNKNOWN_MARKS, Marks
 from streams.nats.answers import StreamInfo
 from streams.nats.errors import StreamRemade
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import until_answered
+from streams.routing_progress import RoutingProgress, recorded_progress
 from streams.versions import read_versioned
 
-VERSION = 2
-"""Version 1 listed the parked receivers in the checkpoint itself, so an older node would see none."""
+VERSION = 4
+"""Version 1 listed the parked receivers in the checkpoint itself, so an older node would see none. Version 2
+had no `routed`, version 3 no parked tenants."""
 
 
 class Checkpoint(Struct, frozen=True, kw_only=True):
@@ -26,12 +28,13 @@ class Checkpoint(Struct, frozen=True, kw_only=True):
 
     - `sequence`: every actor has a snapshot as of this sequence of the journal, or a later one.
     - `floor`: the deliveries up to here are released.
+    - `routed`, `parked_tenants`: `routing`, flat; `routed` is unknown before version 3.
     - `needed`: the lowest position of the deliveries that is still needed.
     - `holder`: the receiver that needs it; empty if messages are just not released yet.
     - `parked`: the parked receivers as version 1 listed them, with their wake-up times, if known.
     - `parked_parts`: the journal sequence of each part of the list of parked receivers: those whose events
       are only in the stream, or whose dead letters are not stored yet, so that no incoming message brings
-      them back (`streams.journal.parked`).
+      them back (`streams.journal.parked_receivers`).
     - `unclean`: the last claim that did not follow a release.
     - `created`: when each stream and bucket was created, by its name.
     - `marks`: those of the flush at `sequence`.
@@ -40,6 +43,8 @@ class Checkpoint(Struct, frozen=True, kw_only=True):
     v: int = VERSION
     sequence: int = 0
     floor: int = 0
+    routed: int | UnsetType = UNSET
+    parked_tenants: Mapping[str, int] = field(name="tenants", default_factory=dict)
     needed: int = 0
     holder: str = ""
     parked: dict[str, float | None] = field(default_factory=dict)
@@ -47,6 +52,11 @@ class Checkpoint(Struct, frozen=True, kw_only=True):
     unclean: Unclean | None = None
     created: dict[str, str] = field(default_factory=dict)
     marks: Marks | UnsetType = UNSET
+
+    @property
+    def routing(self) -> RoutingProgress | None:
+        """The progress of routing; None before version 3."""
+        return recorded_progress(self.routed, self.parked_tenants)
 
     @property
     def known(self) -> Marks:

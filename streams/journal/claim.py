@@ -18,6 +18,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from actors.errors import Unavailable
 from actors.machine.bucket import Unclean
 from actors.machine.facts import Claimed
 from streams.clock import Timekeeper
@@ -26,11 +27,13 @@ from streams.journal.checkpoint import Checkpoint, check_created, read_checkpoin
 from streams.journal.envelope import decode_flush, encode_fact, encode_flush, message_id
 from streams.journal.fence import Appended, Overtaken, append
 from streams.journal.leadership import info_since, is_last, replicated
-from streams.journal.tails import UNKNOWN_MARKS, Mark, Marks, RecordedLoss, check_record, compare
+from streams.journal.refusal import RecordedLoss, check_record, compare_or_refuse
+from streams.lost_tails.marks import UNKNOWN_MARKS, Mark, Marks
 from streams.nats.answers import StreamInfo
-from streams.nats.errors import StreamRemade
+from streams.nats.errors import NotOurs, StreamRemade
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import stream_info, until_answered
+from streams.routing_progress import NOTHING_ROUTED, RoutingProgress
 from streams.versions import read_versioned
 
 VERSION = 1
@@ -79,6 +82,7 @@ class Claim(Struct, frozen=True, kw_only=True):
     - `unclean`: the last claim that was not clean, this one included.
     - `sequence`: the sequence of `Claimed` in the journal.
     - `floor`: the deliveries up to here are released.
+    - `routing`: how far the partition is routed.
     - `predecessor`: None if the journal was empty.
     - `marks`: the highest known messages of the streams, including the one at `position`.
     - `replicated`: the streams have replicas, so a leader may have been deposed without knowing it
@@ -94,16 +98,21 @@ class Claim(Struct, frozen=True, kw_only=True):
     unclean: Unclean | None
     sequence: int
     floor: int
+    routing: RoutingProgress
     predecessor: Predecessor | None
     marks: Marks = UNKNOWN_MARKS
     replicated: bool = False
 
 
 class JournalPast(Struct, frozen=True, kw_only=True):
-    """The record before a claim: the journal's last flush, or the checkpoint if the journal is empty."""
+    """The record of a shard: the journal's last flush, or the checkpoint if the journal is empty.
+
+    `routing` is None in the record of a version that did not know it.
+    """
 
     predecessor: Predecessor | None = None
     floor: int = 0
+    routing: RoutingProgress | None = NOTHING_ROUTED
     unclean: Unclean | None = None
     marks: Marks = UNKNOWN_MARKS
     blank: bool = False
@@ -183,11 +192,16 @@ async def draft_claim(
     js: JetStream, names: Names, attempt: ClaimAttempt, time: Timekeeper
 ) -> Claim | NotOwned:
     """Steps 2 and 3: the claim as it will be once it is recorded."""
-    past = await _read_past(js, names, attempt.shard)
+    past = await read_past(js, names, attempt.shard)
+    if past.routing is None:
+        raise NotOurs(
+            f"the journal of shard {attempt.shard} was written by an older Angarium; stop all nodes, and run "
+            f"angarium setup once"
+        )
     marks = past.marks
     if not attempt.accepts_loss:
         refusal = RecordedLoss(node=attempt.node, at=time.wall(), stream="")
-        await compare(js, names, attempt.shard, attempt.epoch, marks, refusal)
+        await compare_or_refuse(js, names, attempt.shard, attempt.epoch, marks, refusal)
     clean = attempt.follows_cleanly(past)
     deliveries = await deliveries_at_claim(js, names, attempt, clean)
     if not attempt.accepts_loss:
@@ -220,6 +234,7 @@ async def draft_claim(
         unclean=unclean if clean else Unclean(attempt.epoch, position, at),
         sequence=0,
         floor=past.floor,
+        routing=past.routing,
         predecessor=past.predecessor,
         marks=marks,
         replicated=replicated(deliveries) or replicated(actors),
@@ -260,9 +275,12 @@ async def release_unowned(
     A claim that failed later (recovery failed), or an ownership that ended without a release (attempts in
     flight, no answer), would otherwise keep all nodes out for as long as this one lives. The next claim is
     unclean. Call this only if the shard is neither owned nor being claimed.
+    Raises `Unavailable` if a deposed leader answered: it may not know that our claim is the last one.
     """
     holder, revision = await read_owner(js, names, shard)
     if holder is None or holder.node != node or holder.released is not None or not may_claim(holder):
+        if not await is_last(js, names.proof(shard), names.owner(shard), revision):
+            raise Unavailable(f"the owner of shard {shard} is not the one that was read")
         return False
     data = msgspec.json.encode(Owner(node=node, at=holder.at, released=0))
     return isinstance(await append(js, names.actors, names.owner(shard), data, expected=revision), Appended)
@@ -293,19 +311,29 @@ async def read_owner(js: JetStream, names: Names, shard: int) -> tuple[Owner | N
     return owner, message.sequence
 
 
-async def _read_past(js: JetStream, names: Names, shard: int) -> JournalPast:
+async def read_past(js: JetStream, names: Names, shard: int) -> JournalPast:
+    """The record of the shard as of now, from the leader."""
     subject = names.journal_of(shard)
     last = await until_answered(lambda: js.last_message(names.journal, subject))
     if last is not None:
         flush = decode_flush(last.data, f"message {last.sequence} of {names.journal}")
         predecessor = Predecessor(flush.node, flush.epoch, flush.flush, last.sequence)
         return JournalPast(
-            predecessor=predecessor, floor=flush.floor, unclean=flush.unclean, marks=flush.marks
+            predecessor=predecessor,
+            floor=flush.floor,
+            routing=flush.routing,
+            unclean=flush.unclean,
+            marks=flush.marks,
         )
     checkpoint = await read_checkpoint(js, names, shard)
     if checkpoint is None:
         return JournalPast(blank=True)
-    return JournalPast(floor=checkpoint.floor, unclean=checkpoint.unclean, marks=checkpoint.known)
+    return JournalPast(
+        floor=checkpoint.floor,
+        routing=checkpoint.routing,
+        unclean=checkpoint.unclean,
+        marks=checkpoint.known,
+    )
 
 
 async def _append_claimed(js: JetStream, names: Names, node: str, drafted: Claim) -> Appended | Overtaken:
@@ -325,6 +353,7 @@ async def _append_claimed(js: JetStream, names: Names, node: str, drafted: Claim
         epoch=drafted.epoch,
         flush=0,
         floor=drafted.floor,
+        routing=drafted.routing,
         at=drafted.at,
         unclean=drafted.unclean,
         marks=drafted.marks,

@@ -1,30 +1,34 @@
 """A flush: the content of one journal message, and how it is written and read.
 
-    {"v": 2, "node": …, "epoch": …, "flush": …, "floor": …, "at": …, "facts": [{"fact": "delivered", …}, …]}
+    {"v": 4, "node": …, "epoch": …, "flush": …, "floor": …, "routed": …, "tenants": {…}, "at": …,
+     "facts": [{"fact": "delivered", …}, …]}
 
 A flush names its owner and its number, so that the owner recognises it if the acknowledgement was lost. It
 also contains everything that a claim must know about earlier flushes, so that one read from the leader is
-enough: the floor, the last claim that did not follow a release (`unclean`, left out if there was none), and
-the highest messages of the deliveries and of its events that the shard knows (`marks`,
-`streams.journal.tails`).
+enough: the floor; how far the events of its partition are routed, with the parked tenants that this leaves
+out; the last claim that did not follow a release (`unclean`, left out if there was none); and the highest
+messages of the deliveries and of its events that the shard knows (`marks`, `streams.lost_tails`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import get_args
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType, field
 
 from actors.errors import NewerVersion
 from actors.machine.bucket import Unclean
 from actors.machine.facts import AnyFact
-from streams.journal.tails import UNKNOWN_MARKS, Marks
+from streams.lost_tails.marks import UNKNOWN_MARKS, Marks
 from streams.nats.errors import NotOurs
+from streams.routing_progress import RoutingProgress, recorded_progress
 from streams.versions import UNREADABLE, read_versioned
 
-VERSION = 2
+VERSION = 4
 """Version 1 had no marks. A node that knows only version 1 would leave them, and with them all accepted
-losses, out of its claim: positions that are used again would then have old sources."""
+losses, out of its claim: positions that are used again would then have old sources. Version 2 had no
+`routed`, which only the durable consumers of its time knew. Version 3 had no parked tenants: a node that
+knows only version 3 would not read what `routed` leaves out."""
 
 
 class _Envelope(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -32,6 +36,7 @@ class _Envelope(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     - `flush`: counts from 0, the claim, in each `epoch`.
     - `floor`: the facts up to and including these release the deliveries up to here.
+    - `routed`, `parked_tenants`: `routing`, flat; `routed` is unknown before version 3.
     - `at`: time by the writer's wall clock, in seconds since 1970, for people.
     """
 
@@ -40,9 +45,16 @@ class _Envelope(Struct, frozen=True, kw_only=True, omit_defaults=True):
     epoch: int
     flush: int
     floor: int
+    routed: int | UnsetType = UNSET
+    parked_tenants: Mapping[str, int] = field(name="tenants", default_factory=dict)
     at: float
     unclean: Unclean | None = None
     marks: Marks = UNKNOWN_MARKS
+
+    @property
+    def routing(self) -> RoutingProgress | None:
+        """The progress of routing; None before version 3."""
+        return recorded_progress(self.routed, self.parked_tenants)
 
 
 class Flush(_Envelope, frozen=True, kw_only=True, omit_defaults=True):
@@ -66,13 +78,10 @@ class _Outline(Struct):
 
 
 _encoder = msgspec.json.Encoder()
+encode_fact: Callable[[AnyFact], bytes] = _encoder.encode
 _flush = msgspec.json.Decoder(Flush)
 _outline = msgspec.json.Decoder(_Outline)
 _KNOWN = frozenset(kind.__struct_config__.tag for kind in get_args(AnyFact))
-
-
-def encode_fact(fact: AnyFact) -> bytes:
-    return _encoder.encode(fact)
 
 
 def encode_flush(
@@ -81,6 +90,7 @@ def encode_flush(
     epoch: int,
     flush: int,
     floor: int,
+    routing: RoutingProgress,
     at: float,
     unclean: Unclean | None,
     marks: Marks = UNKNOWN_MARKS,
@@ -94,6 +104,8 @@ def encode_flush(
             epoch=epoch,
             flush=flush,
             floor=floor,
+            routed=routing.routed,
+            parked_tenants=routing.parked_tenants,
             at=at,
             unclean=unclean,
             marks=UNKNOWN_MARKS if marks == UNKNOWN_MARKS else marks,

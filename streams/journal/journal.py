@@ -1,8 +1,12 @@
 """The journal of one shard: collects facts, and stores them with one fenced append at a time.
 
-A flush is sent 200 ms after its oldest fact was added, or when there are 256 facts; the first one after a
-silence, and an urgent one, at once. It is limited to a quarter of the server's largest message. Adding facts
-never waits: the listener is told when they are confirmed, and `stalled` says when nothing new may start.
+A flush is sent at most 200 ms after its oldest fact was added, or when there are 256 facts; the first one
+after a silence, within 50 ms; an urgent one, at once. It is limited to a quarter of the server's largest
+message. Adding facts never waits: the listener is told when they are confirmed, and `stalled` says when
+nothing new may start.
+
+Small flushes of all shards keep a common beat of 50 ms. Otherwise a node with a gentle load would wake up for
+nearly every event to append it, and again for the answer (docs/decisions/small-flushes-keep-a-beat.md).
 
 The fence (`streams.journal.fence`) decides whether the shard is still ours. A flush that was overtaken ends
 the journal, with one exception: if the subject is empty, because all of it aged out, and `_owner` is still
@@ -12,7 +16,6 @@ time to time.
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Protocol
@@ -22,19 +25,24 @@ from msgspec import Struct, field
 from actors.counters import Histogram
 from actors.machine.facts import Fact
 from actors.machine.state import State
+from actors.runtime.coalescing import beat_from
 from streams.clock import Timekeeper
 from streams.installation.topology import Names
 from streams.journal.claim import Claim, holds
 from streams.journal.envelope import encode_fact, encode_flush, message_id
 from streams.journal.fence import Appended, append
-from streams.journal.tails import Marks
+from streams.lost_tails.marks import Marks
 from streams.nats.jetstream import JetStream
+from streams.routing_progress import RoutingProgress
 
 GATHER_FACTS_S = 0.2
+FLUSH_BEAT_S = 0.05
+SMALL_FLUSH_FACTS = 8
+"""Number of facts from which on a flush gathers more for the whole time."""
 FLUSH_AT_FACTS = 256
 STALLED_AFTER_S = 1.0
-FLUSH_MARKS_AFTER_S = 1.0
-"""Time after which new marks are flushed without facts: routing produces no facts in this shard."""
+FLUSH_ROUTING_AFTER_S = 1.0
+"""Time after which `routed` and new marks are flushed without facts: routing produces none in this shard."""
 FLUSHES_PER_PAYLOAD = 4
 """A flush takes at most this fraction (1/n) of the server's largest message."""
 ENVELOPE_BYTES_MAX = 768
@@ -59,6 +67,9 @@ class Listener(Protocol):
 
     def floor(self, index: int) -> int:
         """The end of the unbroken run of messages released by the facts up to `index`; asked at the cut."""
+
+    def routing(self) -> RoutingProgress:
+        """The progress of routing; asked at the cut."""
 
     def marks(self) -> Marks:
         """The highest messages that were read from the streams; asked at the cut."""
@@ -85,6 +96,7 @@ class _Flush(Struct, frozen=True, gc=False):
     number: int
     entries: list[JournalEntry]
     floor: int
+    routing: RoutingProgress
     marks: Marks
     data: bytes
     cut_at: float
@@ -95,7 +107,7 @@ class Journal:
 
     - `index`: of the last fact that was added.
     - `confirmed_index`: of the last fact that the journal holds.
-    - `sequence`, `floor`, `marks`: of the last confirmed flush; at first, of the claim.
+    - `sequence`, `floor`, `routing`, `marks`: of the last confirmed flush; at first, of the claim.
     """
 
     def __init__(
@@ -114,6 +126,7 @@ class Journal:
         self.confirmed_index = 0
         self.sequence = claim.sequence
         self.floor = claim.floor
+        self.routing = claim.routing
         self.marks = claim.marks
         self.statistics = statistics or Statistics()
         self._js = js
@@ -123,13 +136,14 @@ class Journal:
         self._listener = listener
         self._time = time
         self._quiet_max_s = retention_s / FLUSHES_PER_RETENTION
-        self._waiting: deque[JournalEntry] = deque()
+        self._waiting: list[JournalEntry] = []
         self._waiting_since = 0.0
         self._pending: _Flush | None = None
         self._number = 0
+        self._confirmed_flush = 0
         self._urgent_index = 0
         self._sign_due = False
-        self._marks_due_at: float | None = None
+        self._routing_due_at: float | None = None
         self._cut_at = 0.0
         self._ended = False
         self._task: asyncio.Task[None] | None = None
@@ -160,15 +174,15 @@ class Journal:
 
     # ---- its life
 
-    def show_life(self) -> None:
+    def flush_soon(self) -> None:
         """Append something soon, if only an empty flush, so that this shard does not hold up the purge."""
         self._sign_due = True
         self._wake.set()
 
-    def marks_rose(self) -> None:
-        """Append the higher marks within a second, if necessary in a flush without facts."""
-        if self._marks_due_at is None:
-            self._marks_due_at = self._loop.time() + FLUSH_MARKS_AFTER_S
+    def routing_moved(self) -> None:
+        """Append how far routing has come within a second, if necessary in a flush without facts."""
+        if self._routing_due_at is None:
+            self._routing_due_at = self._loop.time() + FLUSH_ROUTING_AFTER_S
             if not self._waiting:
                 self._wake.set()
 
@@ -178,16 +192,23 @@ class Journal:
         self._task = self._loop.create_task(self._run())
 
     async def drain(self, timeout_s: float) -> bool:
-        """Append the facts that were added so far; returns whether they were confirmed in time."""
+        """Append the facts that were added so far; returns whether they were confirmed in time.
+
+        How far routing has come is appended with them, or without any.
+        """
         target = self._urgent_index = self.index
+        moved = self._routing_due_at is not None
+        if moved:
+            self._routing_due_at = self._loop.time()
+        flush = self._number + moved
         self._wake.set()
         try:
             async with asyncio.timeout(timeout_s):
-                while self.confirmed_index < target and not self._ended:
+                while not self._ended and (self.confirmed_index < target or self._confirmed_flush < flush):
                     await self._moved.wait()
         except TimeoutError:
             return False
-        return self.confirmed_index >= target
+        return self.confirmed_index >= target and self._confirmed_flush >= flush
 
     async def suspend(self) -> None:
         """Append nothing more under this claim: the lease is over. A flush under way stays undecided."""
@@ -211,8 +232,8 @@ class Journal:
             self._confirm(pending, before.sequence)
         elif pending is not None:
             self._waiting_since = pending.cut_at
-            self._waiting.extendleft(reversed(pending.entries))
-        self._pending, self._number = None, 0
+            self._waiting = [*pending.entries, *self._waiting]
+        self._pending, self._number, self._confirmed_flush = None, 0, 0
         self._claim, self.sequence = claim, claim.sequence
         self._urgent_index = self.index
         self.start()
@@ -261,41 +282,48 @@ class Journal:
         """The time at which the next flush is cut."""
         if not self._waiting:
             due_at = self._cut_at + (0.0 if self._sign_due else self._quiet_max_s)
-            return due_at if self._marks_due_at is None else min(due_at, self._marks_due_at)
+            return due_at if self._routing_due_at is None else min(due_at, self._routing_due_at)
         since = self._waiting_since
         urgent = self._urgent_index >= self._waiting[0].index
         after_silence = since - self._cut_at >= GATHER_FACTS_S
-        if urgent or after_silence or len(self._waiting) >= FLUSH_AT_FACTS:
+        if urgent or len(self._waiting) >= FLUSH_AT_FACTS:
             return since
+        if after_silence:
+            return beat_from(since, FLUSH_BEAT_S)
+        if len(self._waiting) < SMALL_FLUSH_FACTS:
+            return beat_from(since + GATHER_FACTS_S - FLUSH_BEAT_S, FLUSH_BEAT_S)
         return since + GATHER_FACTS_S
 
     def _cut(self) -> _Flush:
         """The next flush, with as many of the waiting facts as fit into one message."""
         room = self._js.wire.max_payload // FLUSHES_PER_PAYLOAD - ENVELOPE_BYTES_MAX
-        entries, facts = list[JournalEntry](), list[bytes]()
-        while self._waiting:
-            fact = encode_fact(self._waiting[0].fact)
-            if facts and len(fact) > room:
+        facts = list[bytes]()
+        for entry in self._waiting:
+            fact = encode_fact(entry.fact)
+            size = len(fact)
+            if facts and size > room:
                 break
-            room -= len(fact) + 1
+            room -= size + 1
             facts.append(fact)
-            entries.append(self._waiting.popleft())
+        entries, self._waiting = self._waiting[: len(facts)], self._waiting[len(facts) :]
         floor = max(self.floor, self._listener.floor(self.confirmed_index + len(entries)))
+        routing = self._listener.routing().raised_to(self.routing.routed)
         marks = self.marks.raised(self._listener.marks())
         self._number += 1
-        self._sign_due, self._marks_due_at = False, None
+        self._sign_due, self._routing_due_at = False, None
         self._cut_at = self._loop.time()
         data = encode_flush(
             node=self._node,
             epoch=self._claim.epoch,
             flush=self._number,
             floor=floor,
+            routing=routing,
             at=self._time.wall(),
             unclean=self._claim.unclean,
             marks=marks,
             facts=facts,
         )
-        return _Flush(self._number, entries, floor, marks, data, self._cut_at)
+        return _Flush(self._number, entries, floor, routing, marks, data, self._cut_at)
 
     async def _append(self, flush: _Flush) -> int | None:
         """Store the flush; returns its sequence, or None if the shard is no longer ours."""
@@ -322,7 +350,9 @@ class Journal:
 
     def _confirm(self, flush: _Flush, sequence: int) -> None:
         self._pending = None
-        self.sequence, self.floor, self.marks = sequence, flush.floor, flush.marks
+        self._confirmed_flush = flush.number
+        self.sequence, self.floor, self.routing = sequence, flush.floor, flush.routing
+        self.marks = flush.marks
         self.confirmed_index += len(flush.entries)
         self.statistics.flushes += 1
         self.statistics.facts += len(flush.entries)

@@ -23,8 +23,8 @@ from streams.journal.claim import Claim, NotOwned, holds
 from streams.journal.envelope import Flush, decode_flush
 from streams.journal.fence import follows
 from streams.journal.leadership import info_since, is_last
-from streams.journal.load_turns import LoadTurns
-from streams.journal.parked import Incomplete, ParkedList, read_parked
+from streams.journal.load_slots import LoadSlots
+from streams.journal.parked_receivers import Incomplete, ParkedReceivers, read_parked_receivers
 from streams.journal.snapshots import Snapshot, Snapshots
 from streams.nats.answers import StoredMessage, StreamInfo
 from streams.nats.errors import StreamRemade
@@ -48,7 +48,7 @@ class Recovery(Struct, frozen=True):
 
     states: dict[str, State]
     parked: dict[str, float | None]
-    listed: ParkedList
+    listed: ParkedReceivers
     checkpoint: Checkpoint
     floor: int
     created: dict[str, str]
@@ -67,13 +67,13 @@ async def recover(
     names: Names,
     claim: Claim,
     node: str,
-    turns: LoadTurns | None = None,
+    slots: LoadSlots | None = None,
     *,
     accepts_loss: bool = False,
 ) -> Recovery | NotOwned:
     """Restore the shard from the journal and the snapshots, as of `claim`, which belongs to `node`.
 
-    Snapshots are read in the `turns` of the node. With `accepts_loss`, the streams to which they refer may
+    Snapshots are read in the `slots` of the node. With `accepts_loss`, the streams to which they refer may
     have lost messages.
 
     Goes on however long NATS is away. Raises `StreamRemade`, `NewerVersion`, `NotOurs`, and `ApiError` if a
@@ -91,7 +91,7 @@ async def recover(
         return tail
     if found is None and not accepts_loss:
         _check_age(infos[names.actors], tail[0])
-    snapshots = Snapshots(js, names, claim, turns)
+    snapshots = Snapshots(js, names, claim, slots)
     receivers = list(dict.fromkeys(fact.receiver for _, fact in _facts(tail)))
     loaded = await _load(snapshots, receivers)
     for receiver, snapshot in loaded.items():
@@ -104,7 +104,7 @@ async def recover(
         deliveries = await info_since(js, names.deliveries, asyncio.get_running_loop().time())
     if not accepts_loss:
         _check_ends(states, claim.floor, deliveries)
-    listed = await _read_parked(js, names, claim, checkpoint, snapshots)
+    listed = await _read_parked_receivers(js, names, claim, checkpoint, snapshots)
     parked = {receiver: at for receiver, at in listed.receivers().items() if receiver not in states}
     created = {name: info.created for name, info in infos.items()}
     return Recovery(states, parked, listed, checkpoint, claim.floor, created)
@@ -205,19 +205,19 @@ async def _load_one(snapshots: Snapshots, receiver: str) -> Snapshot | None:
     return await until_answered(lambda: snapshots.read(receiver))
 
 
-async def _read_parked(
+async def _read_parked_receivers(
     js: JetStream, names: Names, claim: Claim, checkpoint: Checkpoint, snapshots: Snapshots
-) -> ParkedList:
+) -> ParkedReceivers:
     """The list of the parked receivers.
 
     If a part of it is gone, all receivers with snapshots are taken for parked, since the parked ones are
     among them; the others leave memory again.
     """
     try:
-        return await read_parked(js, names, claim.shard, checkpoint)
+        return await read_parked_receivers(js, names, claim.shard, checkpoint)
     except Incomplete as error:
         log.warning("parked.incomplete", extra={"shard": claim.shard, "why": str(error)})
-    listed = ParkedList()
+    listed = ParkedReceivers()
     for receiver in (UNKNOWN_RECEIVERS, *await until_answered(snapshots.receivers)):
         listed.add(receiver, None)
     return listed

@@ -21,8 +21,8 @@ from streams.journal.checkpoint import Checkpoint as Checkpoint
 from streams.journal.checkpoint import encode_checkpoint
 from streams.journal.claim import Claim, holds
 from streams.journal.leadership import is_last
-from streams.journal.load_turns import LoadTurns
-from streams.journal.parked import ParkedList
+from streams.journal.load_slots import LoadSlots
+from streams.journal.parked_receivers import ParkedReceivers
 from streams.nats.answers import Put, Refused, Stored, Unanswered
 from streams.nats.codes import WRONG_LAST_SEQUENCE
 from streams.nats.errors import ApiError
@@ -51,12 +51,12 @@ _decoder = msgspec.json.Decoder(Snapshot)
 class Snapshots:
     """The snapshots of one shard, under one claim; implements `actors.ports.Snapshots`.
 
-    All shards of a node share the `turns` in which they are read.
+    All shards of a node share the `slots` in which they are read.
     """
 
-    def __init__(self, js: JetStream, names: Names, claim: Claim, turns: LoadTurns | None = None) -> None:
+    def __init__(self, js: JetStream, names: Names, claim: Claim, slots: LoadSlots | None = None) -> None:
         self._js = js
-        self._turns = turns or LoadTurns()
+        self._slots = slots or LoadSlots()
         self._names = names
         self._claim = claim
         self._fence = {EXPECTED: str(claim.epoch), EXPECTED_SUBJECT: names.owner(claim.shard)}
@@ -76,7 +76,7 @@ class Snapshots:
     async def read(self, receiver: str, due: float = 0.0) -> Snapshot | None:
         """The last snapshot, with the journal sequence as of which it is valid."""
         subject = self._names.actor(self._claim.shard, receiver)
-        async with self._turns.turn(due):
+        async with self._slots.slot(due):
             message = await self._js.last_message(self._names.actors, subject)
             if self._claim.replicated:
                 # A state that is older than its checkpoint lacks facts, and numbers that they assigned.
@@ -103,7 +103,7 @@ class Snapshots:
         forget: Iterable[str],
         as_of: int,
         checkpoint: Checkpoint,
-        parked: ParkedList | None = None,
+        parked: ParkedReceivers | None = None,
     ) -> bool:
         """Write the snapshots of `states`, delete those of `forget`, and put the checkpoint for the result.
 
@@ -116,7 +116,7 @@ class Snapshots:
         others repeat the one in force.
         """
         if self._revision is None:
-            await self._look()
+            await self._read_in_force()
         puts: list[Put] = []
         # Each is encoded when its batch is due: encoding thousands at once would delay everything else.
         listed = self._parts(parked, as_of) if parked else ()
@@ -135,11 +135,11 @@ class Snapshots:
     def _delete(self, receiver: str) -> Put:
         return Put(self._names.actor(self._claim.shard, receiver), b"", KV_DELETED)
 
-    def _parts(self, parked: ParkedList, as_of: int) -> Iterator[Put]:
+    def _parts(self, parked: ParkedReceivers, as_of: int) -> Iterator[Put]:
         for number in sorted(parked.changed):
-            yield Put(self._names.parked(self._claim.shard, number), parked.encode(number, as_of))
+            yield Put(self._names.parked_receivers(self._claim.shard, number), parked.encode(number, as_of))
 
-    async def _look(self) -> None:
+    async def _read_in_force(self) -> None:
         """Read the checkpoint that is in force."""
         message = await self._js.last_message(self._names.actors, self._checkpoint)
         self._revision = 0 if message is None else message.sequence
@@ -152,11 +152,11 @@ class Snapshots:
         """
         try:
             async with asyncio.timeout(BATCH_TIMEOUT_S):
-                return await self._repeat(puts, checkpoint)
+                return await self._publish_until_stored(puts, checkpoint)
         except TimeoutError:
             raise Unavailable(self._trouble) from None
 
-    async def _repeat(self, puts: list[Put], checkpoint: bytes | None) -> bool:
+    async def _publish_until_stored(self, puts: list[Put], checkpoint: bytes | None) -> bool:
         """Publish the batch until it is stored or fenced; wait if there are too many (10210), or no room.
 
         If an expectation does not hold although `_owner` is ours, this very batch was stored before and its
@@ -174,7 +174,7 @@ class Snapshots:
                 case Refused(code=code) if code == WRONG_LAST_SEQUENCE:
                     if not await holds(self._js, self._names, self._claim):
                         return False
-                    await self._look()
+                    await self._read_in_force()
                 case Refused(text=why) | Unanswered(why=why):
                     self._trouble = why
             await pauses.wait()

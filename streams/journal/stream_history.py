@@ -8,7 +8,7 @@ from actors.machine.numbering import Numbered
 from streams.installation.topology import Names
 from streams.journal.checkpoint import read_checkpoint
 from streams.journal.envelope import decode_flush
-from streams.journal.tails import Mark, Marks
+from streams.lost_tails.marks import Mark, Marks
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import stream_info, until_answered
 
@@ -27,7 +27,7 @@ class StreamHistory:
             self.deliveries = _up_to(marks.deliveries, self.deliveries)
         if marks.events.position < self.latest.events.position:
             self.events = _up_to(marks.events, self.events)
-        self.latest = Marks(deliveries=marks.deliveries, events=marks.events, restarts=marks.restarts)
+        self.latest = marks
         self.deliveries.add(marks.deliveries)
         self.events.add(marks.events)
 

@@ -95,10 +95,9 @@ class ConsumerInfo(Struct, frozen=True):
     """A consumer as its leader sees it.
 
     - `delivered`, `ack_floor`: stream sequences.
-    - `delivered_consumer`, `ack_floor_consumer`: the consumer's own sequences, which a reset restarts at 1.
+    - `delivered_consumer`, `ack_floor_consumer`: the consumer's own sequences.
     - `pending`: messages that are not handed out yet.
     - `unacked`: messages that are handed out, and neither acked nor given up.
-    - `pinned`: id of the pin of its priority group.
     """
 
     name: str
@@ -109,5 +108,4 @@ class ConsumerInfo(Struct, frozen=True):
     ack_floor_consumer: int
     pending: int
     unacked: int
-    pinned: str
     config: dict[str, Any]

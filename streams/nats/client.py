@@ -210,21 +210,24 @@ class _Parser(Parser):
 
     def _messages(self, data: bytes) -> int:
         """Hand over the complete messages at the beginning of `data`; returns where the last one ends."""
-        at, hand_over = 0, self._client.hand_over
-        while data.startswith((b"HMSG ", b"MSG "), at):
+        at, data_end, hand_over = 0, len(data), self._client.hand_over
+        while data[at : at + 5] == b"HMSG " or data[at : at + 4] == b"MSG ":
             line_end = data.find(b"\r\n", at)
             if line_end < 0:
                 break
+            head_size = 0
             try:
                 verb, subject, number, *middle, size = data[at:line_end].split(b" ")
-                head_size = int(middle.pop()) if verb == b"HMSG" else 0
+                if verb == b"HMSG":
+                    *middle, head = middle
+                    head_size = int(head)
                 listener, whole_size = int(number), int(size)
-            except (ValueError, IndexError):
+            except ValueError:
                 raise nats.errors.ProtocolError from None  # This makes nats-py reconnect.
             reply = middle[0] if middle else b""
             start = line_end + CRLF_SIZE
             end = start + whole_size
-            if end + CRLF_SIZE > len(data):
+            if end + CRLF_SIZE > data_end:
                 self.msg_arg = {"subject": subject, "sid": listener, "reply": reply}
                 self.needed, self.header_needed = whole_size, head_size
                 self.state = AWAITING_MSG_PAYLOAD

@@ -33,8 +33,11 @@ CANCEL_AGAIN_AFTER_S = 0.1
 
 _NOT_PERMITTED = re.compile(r'permissions violation for (?:publish|subscription) to "([^"]+)"', re.IGNORECASE)
 
-PING_INTERVAL_S = 5
-"""Interval of pings; a server that vanished silently is noticed after two of them without an answer."""
+PING_INTERVAL_S = 2
+"""Interval of pings; a server that vanished silently is left at the third one, after two without an answer.
+
+After 6 s at most, so that a node still has time to renew its lease of 10 s at another server.
+"""
 
 
 class ConnectOptions(Struct, frozen=True):
@@ -60,8 +63,8 @@ class ConnectOptions(Struct, frozen=True):
         return [path for path in named if path is not None]
 
     def wants_tls(self) -> bool:
-        given = self.tls_ca is not None or self.tls_certificate is not None
-        return given or any(server.startswith("tls://") for server in self.servers)
+        configured = self.tls_ca is not None or self.tls_certificate is not None
+        return configured or any(server.startswith("tls://") for server in self.servers)
 
 
 async def connect(options: ConnectOptions) -> "NatsWire":
@@ -85,7 +88,7 @@ class NatsWire:
         self._successor: asyncio.Task[None] | None = None
         self._errors: asyncio.Queue[Exception] = asyncio.Queue()
         self._opened = False
-        self._told = True
+        self._reported = True
         self._lost_at = 0.0
 
     async def open(self) -> None:
@@ -214,7 +217,7 @@ class NatsWire:
 
         Every obstacle may be temporary: a key file, for example, may just be being rotated.
         """
-        said = ""
+        last_why = ""
         while True:
             self._client = _client(self._options)
             try:
@@ -224,19 +227,19 @@ class NatsWire:
             except Exception as error:
                 self._client.abandon()
                 why = _cannot_connect(self._options, _reason(error))
-                log.log(logging.DEBUG if why == said else logging.WARNING, why)
-                said = why
+                log.log(logging.DEBUG if why == last_why else logging.WARNING, why)
+                last_why = why
             else:
                 if not self._client.is_closed:
-                    self._tell(True)
+                    self._report(True)
                     return
             await asyncio.sleep(RECONNECT_WAIT_S)
 
-    def _tell(self, connected: bool) -> None:
+    def _report(self, connected: bool) -> None:
         """Call the listeners on a change; a client that gives up reports twice that it is not connected."""
-        if connected == self._told:
+        if connected == self._reported:
             return
-        self._told = connected
+        self._reported = connected
         if not self._options.second:
             self._log(connected)
         for listener in self._listeners:
@@ -249,7 +252,7 @@ class NatsWire:
         else:
             self._lost_at = now
             if not self.closed:
-                log.warning("nats.lost", extra={"servers": [*map(_place, self._options.servers)]})
+                log.warning("nats.lost", extra={"servers": [*map(_without_user, self._options.servers)]})
 
     async def _on_error(self, error: Exception) -> None:
         if refused := _NOT_PERMITTED.search(str(error)):
@@ -270,10 +273,10 @@ class NatsWire:
             listener(subject)
 
     async def _on_disconnected(self) -> None:
-        self._tell(False)
+        self._report(False)
 
     async def _on_reconnected(self) -> None:
-        self._tell(True)
+        self._report(True)
 
     async def _on_closed(self) -> None:
         if not self.closed and (self._successor is None or self._successor.done()):
@@ -352,7 +355,7 @@ def _tls_context(options: ConnectOptions) -> ssl.SSLContext | None:
 
 def _cannot_connect(options: ConnectOptions, reason: str) -> str:
     """The error message, with URLs that show no password."""
-    return f"cannot connect to NATS at {', '.join(map(_place, options.servers))}: {reason}"
+    return f"cannot connect to NATS at {', '.join(map(_without_user, options.servers))}: {reason}"
 
 
 def _reason(failure: BaseException) -> str:
@@ -378,7 +381,7 @@ def _reason(failure: BaseException) -> str:
             return str(failure) or type(failure).__name__
 
 
-def _place(server: str) -> str:
+def _without_user(server: str) -> str:
     """The URL without its user; the scheme may be missing."""
     scheme, separator, rest = server.rpartition("://")
     return scheme + separator + rest.rpartition("@")[2]

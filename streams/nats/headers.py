@@ -74,3 +74,9 @@ DEAD_LETTER = (
 REMOVED = "Angarium-Removed"
 """On a configuration that was put after a removal, which a rollup drops: `<revision> <time>` of the
 removal."""
+SINCE = "Angarium-Since"
+"""On a configuration: when its receiver was put first, or first after a removal, in seconds since 1970; `new`
+on that configuration itself. Other clients leave it out."""
+SINCE_ITSELF = "new"
+CHANGED_BY = "Angarium-By"
+"""On a configuration and on a removal: who asked for it, as that client says."""

@@ -27,7 +27,7 @@ class Inboxes:
         self._beginnings = tuple(
             f"{prefix}." for prefix in (DEFAULT_INBOX_PREFIX, IMPORTED_REPLY_PREFIX, *prefixes)
         )
-        self._told = False
+        self._warned = False
 
     def includes(self, reply: str) -> bool:
         """True if a request with this reply subject is answered; logs the first one that is not."""
@@ -35,7 +35,7 @@ class Inboxes:
             return False
         if reply.startswith(self._beginnings) and len(reply) <= LENGTH_MAX:
             return True
-        if not self._told:
-            self._told = True
+        if not self._warned:
+            self._warned = True
             log.warning("reply.refused", extra={"reply": reply[:LENGTH_MAX]})
         return False

@@ -29,6 +29,7 @@ from streams.nats.errors import ApiError, Disconnected, NotPermitted
 from streams.nats.headers import BATCH_COMMIT, BATCH_ID, BATCH_SEQUENCE
 from streams.nats.protocol import (
     ApiReply,
+    ConsumerListReply,
     ConsumerReply,
     MessageReply,
     PurgeReply,
@@ -48,6 +49,8 @@ BATCH_MAX = 1000
 """Largest number of messages in an atomic batch (ADR-50)."""
 
 API_TIMEOUT_S = 5.0
+_REPEATABLE = "STREAM.INFO.", "STREAM.MSG.GET.", "CONSUMER.INFO.", "CONSUMER.LIST.", "CONSUMER.CREATE."
+"""Requests that do no more when they come twice."""
 
 UNSETTLED_FOR_S = 5.0
 """Time after a new connection in which failures may still come from the lost one."""
@@ -62,6 +65,7 @@ SENT_IN_A_ROW = 32
 class JetStream:
     def __init__(self, wire: Wire) -> None:
         self.wire = wire
+        self.connection_changes = 0  # How often the connection was lost or came back.
         self._replies = Replies(wire)
         self._batches = count(1)
         self._listeners: list[Callable[[bool], None]] = []
@@ -125,6 +129,7 @@ class JetStream:
         return True
 
     def _on_change(self, connected: bool) -> None:
+        self.connection_changes += 1
         if connected:
             self._settled_at = asyncio.get_running_loop().time() + UNSETTLED_FOR_S
             self._back.set()
@@ -153,9 +158,9 @@ class JetStream:
         """
         refused = Refused(MESSAGE_TOO_LARGE, "message size exceeds the server's max_payload")
         fit = [_size(put.data, put.headers) <= self.wire.max_payload for put in puts]
-        asked = [put for put, fits in zip(puts, fit, strict=True) if fits]
-        heard = iter(await self._replies.ask_all(asked, timeout_s) if asked else ())
-        answers = (next(heard) if fits else None for fits in fit)
+        sendable = [put for put, fits in zip(puts, fit, strict=True) if fits]
+        replies = iter(await self._replies.ask_all(sendable, timeout_s) if sendable else ())
+        answers = (next(replies) if fits else None for fits in fit)
         return [
             refused if each is None else each if isinstance(each, Unanswered) else publish_answer(each)
             for each in answers
@@ -309,7 +314,12 @@ class JetStream:
         return stream_info(await self._api(f"STREAM.UPDATE.{config['name']}", config, StreamReply))
 
     async def purge(self, stream: str, up_to: int) -> int:
-        """Delete all messages below the sequence `up_to`; returns how many."""
+        """Delete all messages below the sequence `up_to`; returns how many.
+
+        Nothing is below the first sequence, but nats-server 2.14.1 and older would delete everything then.
+        """
+        if up_to <= 1:
+            return 0
         return (await self._api(f"STREAM.PURGE.{stream}", {"seq": up_to}, PurgeReply)).purged
 
     async def consumer_info(self, stream: str, consumer: str) -> ConsumerInfo | None:
@@ -317,49 +327,59 @@ class JetStream:
         reply = await self._find(operation, None, ConsumerReply, CONSUMER_NOT_FOUND)
         return None if reply is None else consumer_info(reply)
 
-    async def consumer_create(self, stream: str, config: dict[str, Any]) -> ConsumerInfo:
-        """Create the durable; repeating it changes nothing, another configuration raises `ApiError` 10148."""
+    async def consumer_create(
+        self, stream: str, config: dict[str, Any], timeout_s: float = API_TIMEOUT_S
+    ) -> ConsumerInfo:
+        """Create a consumer; repeating it changes nothing, another configuration raises `ApiError` 10148."""
         body = {"stream_name": stream, "config": config, "action": "create"}
-        operation = f"CONSUMER.CREATE.{stream}.{config['durable_name']}"
-        return consumer_info(await self._api(operation, body, ConsumerReply))
+        operation = f"CONSUMER.CREATE.{stream}.{config['name']}"
+        return consumer_info(await self._api(operation, body, ConsumerReply, timeout_s))
 
-    async def consumer_reset(self, stream: str, consumer: str, sequence: int | None = None) -> int:
-        """Deliver again from `sequence` on (None: after the ack floor); returns where it starts.
+    def consumer_delete(self, stream: str, consumer: str) -> None:
+        """Ask to delete a consumer, and wait for nothing. Call this only while connected."""
+        put = Put(f"$JS.API.CONSUMER.DELETE.{stream}.{consumer}", b"")
+        self.wire.send((put,), (self.wire.new_inbox(),))
 
-        Consumer sequences restart at 1, and all messages from there on count as never delivered, even acked
-        ones. The server accepts a `sequence` beyond the stream's end: messages published before it would be
-        skipped. Raises `ApiError` 10014 if there is no such consumer.
-        """
-        body = {} if sequence is None else {"seq": max(sequence, 1)}
-        try:
-            reply = await self._api(f"CONSUMER.RESET.{stream}.{consumer}", body, ConsumerReply)
-        except Unavailable:
-            # nats-server 2.15.1 does not answer at all when the consumer is missing.
-            if await self.consumer_info(stream, consumer) is None:
-                raise ApiError(CONSUMER_NOT_FOUND, f"consumer {consumer} not found") from None
-            raise
-        return reply.reset_seq
+    async def consumer_deleted(self, stream: str, consumer: str) -> None:
+        """Delete a consumer, which may be gone already. Raises `Unavailable` and `ApiError`."""
+        await self._find(f"CONSUMER.DELETE.{stream}.{consumer}", None, ApiReply, CONSUMER_NOT_FOUND)
 
-    async def consumer_unpin(self, stream: str, consumer: str, group: str) -> None:
-        """Take the pin from the client that has it; the next pull in the queue gets a new one."""
-        await self._api(f"CONSUMER.UNPIN.{stream}.{consumer}", {"group": group}, ApiReply)
+    async def consumers(self, stream: str) -> list[ConsumerInfo]:
+        """All consumers of the stream. Raises `Unavailable`, and `ApiError` if there is no such stream."""
+        found: list[ConsumerInfo] = []
+        while True:
+            operation, body = f"CONSUMER.LIST.{stream}", {"offset": len(found)}
+            reply = await self._api(operation, body, ConsumerListReply)
+            found += map(consumer_info, reply.consumers or ())
+            if not reply.consumers or len(found) >= reply.total:
+                return found
 
     async def check(self) -> None:
         """Raise `Unavailable` if JetStream is disabled for our account."""
         await self._api("INFO", None, ApiReply)
 
     async def request(
-        self, subject: str, data: bytes, timeout_s: float = 2.0, headers: dict[str, str] | None = None
+        self,
+        subject: str,
+        data: bytes,
+        timeout_s: float = 2.0,
+        headers: dict[str, str] | None = None,
+        *,
+        repeat: bool = False,
     ) -> Message:
-        """Ask and wait for one answer. Raises `Unavailable`."""
-        answer = await self._replies.ask(subject, data, headers, timeout_s)
+        """Ask and wait for one answer. Raises `Unavailable`.
+
+        With `repeat`, the request is sent again as long as there is no answer.
+        """
+        answer = await self._replies.ask(subject, data, headers, timeout_s, repeat=repeat)
         if isinstance(answer, Unanswered):
             raise _unavailable(subject, answer)
         return answer
 
-    async def _api(self, operation: str, body: object, kind: type[R]) -> R:
+    async def _api(self, operation: str, body: object, kind: type[R], timeout_s: float = API_TIMEOUT_S) -> R:
         data = b"" if body is None else msgspec.json.encode(body)
-        message = await self.request(f"$JS.API.{operation}", data, API_TIMEOUT_S)
+        repeat = operation.startswith(_REPEATABLE)
+        message = await self.request(f"$JS.API.{operation}", data, timeout_s, repeat=repeat)
         try:
             reply = msgspec.json.decode(message.data, type=kind)
         except msgspec.DecodeError as error:
@@ -387,7 +407,8 @@ def _size(data: bytes, headers: dict[str, str] | None) -> int:
     """The payload as the server counts it: `NATS/1.0`, lines `name: value`, an empty line, the data."""
     if not headers:
         return len(data)
-    return len(data) + 12 + sum(len(name) + len(value.encode()) + 4 for name, value in headers.items())
+    lines = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
+    return len(data) + 12 + len(lines.encode())
 
 
 def _in_batch(put: Put, batch: str, number: int) -> dict[str, str]:

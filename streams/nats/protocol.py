@@ -35,8 +35,9 @@ from streams.nats.headers import (
 from streams.nats.wire import Message
 
 _WHOLE = len("2006-01-02T15:04:05")
-_NO_STATUS = b"NATS/1.0\r\n"
+_NO_STATUS = "NATS/1.0"
 """The first line of most blocks of headers."""
+_BEFORE_STATUS = "NATS/1.0 "
 
 
 class ApiFault(Struct):
@@ -96,10 +97,6 @@ class Position(Struct):
     stream_seq: int = 0
 
 
-class PinnedGroup(Struct):
-    pinned_client_id: str = ""
-
-
 class ConsumerReply(ApiReply):
     name: str = ""
     created: str = ""
@@ -108,8 +105,11 @@ class ConsumerReply(ApiReply):
     ack_floor: Position = field(default_factory=Position)
     num_pending: int = 0
     num_ack_pending: int = 0
-    priority_groups: list[PinnedGroup] = field(default_factory=list)
-    reset_seq: int = 0
+
+
+class ConsumerListReply(ApiReply):
+    total: int = 0
+    consumers: list[ConsumerReply] | None = None
 
 
 class RawMessage(Struct):
@@ -163,8 +163,8 @@ def _heard_s(replicas: int, cluster: Cluster | None) -> float:
         return 0.0
     if cluster is None or not cluster.leader:
         return math.inf
-    heard = [each.active for each in cluster.replicas if each.current and not each.offline and each.active]
-    return sorted(heard)[others - 1] / 1e9 if len(heard) >= others else math.inf
+    ages_ns = [each.active for each in cluster.replicas if each.current and not each.offline and each.active]
+    return sorted(ages_ns)[others - 1] / 1e9 if len(ages_ns) >= others else math.inf
 
 
 def consumer_info(reply: ConsumerReply) -> ConsumerInfo:
@@ -177,7 +177,6 @@ def consumer_info(reply: ConsumerReply) -> ConsumerInfo:
         ack_floor_consumer=reply.ack_floor.consumer_seq,
         pending=reply.num_pending,
         unacked=reply.num_ack_pending,
-        pinned=reply.priority_groups[0].pinned_client_id if reply.priority_groups else "",
         config=reply.config,
     )
 
@@ -246,22 +245,25 @@ def header_block(headers: dict[str, str] | None) -> bytes:
 
 def parse_block(raw: bytes) -> dict[str, str]:
     """Parse a whole block of headers; its first line may contain a status (ADR-4)."""
-    if raw.startswith(_NO_STATUS):
-        return parse_headers(raw[len(_NO_STATUS) :])
-    first, _, lines = raw.partition(b"\r\n")
-    headers = parse_headers(lines)
-    status, _, description = first.removeprefix(b"NATS/1.0 ").partition(b" ")
-    if status.isdigit() and first.startswith(b"NATS/1.0 "):
-        headers[STATUS] = status.decode()
-        if description:
-            headers[DESCRIPTION] = description.decode("utf-8", "replace").strip()
+    first, *lines = raw.decode("utf-8", "replace").split("\r\n")
+    headers = _parse_lines(lines)
+    if first != _NO_STATUS:
+        status, _, description = first.removeprefix(_BEFORE_STATUS).partition(" ")
+        if first.startswith(_BEFORE_STATUS) and status.isascii() and status.isdigit():
+            headers[STATUS] = status
+            if description:
+                headers[DESCRIPTION] = description.strip()
     return headers
 
 
 def parse_headers(raw: bytes) -> dict[str, str]:
     """Parse lines `Name: value`; if a name is repeated, the last value counts."""
+    return _parse_lines(raw.decode("utf-8", "replace").split("\r\n"))
+
+
+def _parse_lines(lines: list[str]) -> dict[str, str]:
     headers: dict[str, str] = {}
-    for line in raw.decode("utf-8", "replace").split("\r\n"):
+    for line in lines:
         if line:
             name, colon, value = line.partition(":")
             if colon:
@@ -273,7 +275,7 @@ def epoch_of(text: str) -> float:
     """Seconds since the epoch of an RFC 3339 time in UTC, with all its nanoseconds.
 
     The same time comes as an integer of nanoseconds in the reply subject of a delivered message
-    (`streams.reading.delivered`). Both must give the same float; `datetime` would truncate it.
+    (`streams.reading.reply_subject`). Both must give the same float; `datetime` would truncate it.
     """
     whole = int(datetime.fromisoformat(text[:_WHOLE] + "+00:00").timestamp())
     nanoseconds = int(text[_WHOLE + 1 : -1].ljust(9, "0") or 0)

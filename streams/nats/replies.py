@@ -14,23 +14,33 @@ from streams.nats.wire import Message, Subscription, Wire
 
 SWEEP_EVERY_S = 0.1
 """Interval of the sweep: a request ends at most this long after its deadline."""
+AGAIN_AFTER_S = 1.0
+"""Time after which a request that may be repeated is sent again, and again after twice as long.
+
+Without this, what is asked while a stream elects its leader waits for its deadline, long after the election.
+"""
 
 
 class _Question:
-    __slots__ = ("deadline", "future", "is_part", "parts", "subject")
+    """`again_at`: when it is sent once more; None if it may not be."""
+
+    __slots__ = ("again_at", "asked_at", "deadline", "future", "is_part", "parts", "put")
 
     def __init__(
         self,
-        subject: str,
+        put: Put,
         future: asyncio.Future[list[Message] | Unanswered],
-        deadline: float,
+        asked_at: float,
+        timeout_s: float,
         is_part: Callable[[Message], bool] | None,
     ) -> None:
-        self.subject = subject
+        self.put = put
         self.future = future
-        self.deadline = deadline
+        self.asked_at = asked_at
+        self.deadline = asked_at + timeout_s
         self.is_part = is_part
         self.parts: list[Message] = []
+        self.again_at: float | None = None
 
 
 class _Row:
@@ -71,7 +81,7 @@ class Replies:
         self._wire = wire
         self._questions: dict[str, _Question] = {}
         self._rows: dict[str, _Row] = {}
-        self._asked = 0
+        self._request_count = 0
         self._prefix = ""
         self._subscription: Subscription | None = None
         self._deaf: Forbidden | None = None
@@ -94,18 +104,27 @@ class Replies:
             await subscription.unsubscribe()
 
     async def ask(
-        self, subject: str, data: bytes, headers: dict[str, str] | None, timeout_s: float
+        self,
+        subject: str,
+        data: bytes,
+        headers: dict[str, str] | None,
+        timeout_s: float,
+        *,
+        repeat: bool = False,
     ) -> Message | Unanswered:
-        """Send a request; returns the first answer, or why there is none."""
-        answer = await self.ask_parts(subject, data, headers, timeout_s, None)
-        return answer if isinstance(answer, Unanswered) else _heard(answer[0], subject)
+        """Send a request; returns the first answer, or why there is none.
+
+        With `repeat`, it is sent again as long as there is none: it must do no more when it comes twice.
+        """
+        answer = await self.ask_parts(subject, data, headers, timeout_s, None, repeat=repeat)
+        return answer if isinstance(answer, Unanswered) else _answer_in(answer[0], subject)
 
     async def ask_all(self, puts: Sequence[Put], timeout_s: float) -> list[Message | Unanswered]:
         """Ask all at once, in one piece; returns the first answer to each, or why there is none."""
         if (why := self._closed()) is not None:
             return [why] * len(puts)
-        self._asked += 1
-        token, subjects = str(self._asked), [put.subject for put in puts]
+        self._request_count += 1
+        token, subjects = str(self._request_count), [put.subject for put in puts]
         row = _Row(subjects, self._loop.create_future(), self._loop.time() + timeout_s)
         self._rows[token] = row
         if self._sweeper is None:
@@ -118,7 +137,7 @@ class Replies:
         finally:
             del self._rows[token]
         return [
-            each if isinstance(each, Unanswered) else _heard(each, subject)
+            each if isinstance(each, Unanswered) else _answer_in(each, subject)
             for subject, each in zip(subjects, answers, strict=True)
         ]
 
@@ -129,13 +148,18 @@ class Replies:
         headers: dict[str, str] | None,
         timeout_s: float,
         is_part: Callable[[Message], bool] | None,
+        *,
+        repeat: bool = False,
     ) -> list[Message] | Unanswered:
         """Send a request; returns all answers up to and including the first that ends the page."""
         if (why := self._closed()) is not None:
             return why
-        self._asked += 1
-        token = str(self._asked)
-        question = _Question(subject, self._loop.create_future(), self._loop.time() + timeout_s, is_part)
+        self._request_count += 1
+        token = str(self._request_count)
+        put, now = Put(subject, data, headers), self._loop.time()
+        question = _Question(put, self._loop.create_future(), now, timeout_s, is_part)
+        if repeat:
+            question.again_at = now + AGAIN_AFTER_S
         self._questions[token] = question
         if self._sweeper is None:
             self._sweep_later()
@@ -181,9 +205,16 @@ class Replies:
         for row in self._rows.values():
             if row.deadline <= now:
                 row.end(Unanswered("no answer in time"))
+        self._ask_again(now)
         self._sweeper = None
         if self._questions or self._rows:
             self._sweep_later()
+
+    def _ask_again(self, now: float) -> None:
+        for token, question in self._questions.items():
+            if question.again_at is not None and question.again_at <= now and self._wire.connected:
+                question.again_at = now + 2 * (now - question.asked_at)
+                self._wire.send((question.put,), (self._prefix + token,))
 
     def end_all(self, why: str) -> None:
         """End every open request. The next connection may have other permissions."""
@@ -197,20 +228,21 @@ class Replies:
             self._end_everything(self._deaf)
             self._tell_forbidden(self._deaf)
             return
-        asked = [token for token, each in self._questions.items() if each.subject.lower() == subject]
+        tokens = [token for token, each in self._questions.items() if each.put.subject.lower() == subject]
         in_rows = [
             (row, place)
             for row in self._rows.values()
             for place, each in enumerate(row.subjects)
             if each.lower() == subject
         ]
-        if asked or in_rows:
-            named = self._questions[asked[0]].subject if asked else in_rows[0][0].subjects[in_rows[0][1]]
-            told = Forbidden(_forbidden("publish", named))
-            self._end_each(asked, told)
+        if tokens or in_rows:
+            row, place = in_rows[0] if in_rows else (None, 0)
+            named = row.subjects[place] if row else self._questions[tokens[0]].put.subject
+            refusal = Forbidden(_forbidden("publish", named))
+            self._end_each(tokens, refusal)
             for row, place in in_rows:
-                row.answer(place, told)
-            self._tell_forbidden(told)
+                row.answer(place, refusal)
+            self._tell_forbidden(refusal)
 
     def _tell_forbidden(self, answer: Forbidden) -> None:
         if self.on_forbidden is not None:
@@ -232,7 +264,7 @@ class Replies:
             question.future.set_result(answer)
 
 
-def _heard(message: Message, subject: str) -> Message | Unanswered:
+def _answer_in(message: Message, subject: str) -> Message | Unanswered:
     """The answer, unless the server says that there will be none."""
     if message.headers is not None and not message.data and message.headers.get(STATUS) == "503":
         return Unanswered(f"nothing answers on {subject}")

@@ -50,18 +50,18 @@ class Complaint:
         self._log = log
         self._event = event
         self._fields = fields
-        self._said = 0, ""
+        self._logged = 0, ""
 
     def tell(self, why: str, **fields: Any) -> None:
         """Log the reason, unless that was done before; `fields` belong to this occurrence."""
         level = logging.DEBUG if self._js.unsettled else logging.WARNING
-        if (level, why) != self._said:
-            self._said = level, why
+        if (level, why) != self._logged:
+            self._logged = level, why
             self._log.log(level, self._event, extra=self._fields | fields | {"why": why})
 
     def over(self) -> None:
         """End the complaint: if the same reason comes again, it is logged again."""
-        self._said = 0, ""
+        self._logged = 0, ""
 
 
 async def until_answered(ask: Callable[[], Awaitable[T]]) -> T:

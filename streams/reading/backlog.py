@@ -14,10 +14,10 @@ from msgspec.structs import replace
 
 from actors.errors import ControlRefused, Unavailable
 from actors.machine.event import Event
-from actors.ports import Batch, Stretch
+from actors.ports import Batch, ShardBatch
 from streams.installation.topology import Names
 from streams.journal.leadership import ensure_none, info_since, last_messages, message_at
-from streams.journal.tails import NO_MARK, Mark, higher
+from streams.lost_tails.marks import NO_MARK, Mark, higher
 from streams.nats.answers import StoredMessage
 from streams.nats.errors import ApiError, NotPermitted
 from streams.nats.jetstream import JetStream
@@ -59,12 +59,12 @@ class Backlog:
             self.mark = higher(self.mark, Mark(position=end, stored_at=found[-1].stored_at))
         return Batch(events=[stored_event(each) for each in found], complete=end >= reach)
 
-    async def read_all(self, after: int, reach: int, count_max: int) -> Stretch:
+    async def read_all(self, after: int, reach: int, count_max: int) -> ShardBatch:
         """The next events of all receivers of the shard, including those with impossible names."""
         async with self._readers:
             found = await self._page(self._names.deliveries_of(self._shard), after, reach, count_max)
         end = found[-1].sequence if found else reach
-        return Stretch(events=[self._addressed(each) for each in found], complete=end >= reach)
+        return ShardBatch(events=[self._addressed(each) for each in found], complete=end >= reach)
 
     def _addressed(self, message: StoredMessage) -> tuple[str, Event]:
         receiver, event = (
@@ -117,14 +117,30 @@ class Backlog:
         return len(page.messages) + page.pending
 
     async def _page(self, subject: str, after: int, reach: int, count_max: int) -> list[StoredMessage]:
-        """The next messages above `after`; none if the leader has none up to `reach`."""
-        page = await self._js.read(self._stream, subject, after + 1, count_max, PAGE_BYTES_MAX)
-        if page.messages or after >= reach:
-            return page.messages
-        message = await _answer(self._js.next_message(self._stream, subject, after + 1))
-        if message is None and self._replicated:
-            await _answer(ensure_none(self._js, self._stream, subject, after, reach))
-        return [message] if message is not None and message.sequence <= reach else []
+        return await next_messages(
+            self._js, self._stream, subject, after, reach, count_max, replicated=self._replicated
+        )
+
+
+async def next_messages(
+    js: JetStream,
+    stream: str,
+    subject: str,
+    after: int,
+    reach: int,
+    count_max: int,
+    bytes_max: int = PAGE_BYTES_MAX,
+    *,
+    replicated: bool,
+) -> list[StoredMessage]:
+    """The next messages above `after`; none if the leader has none up to `reach`. Raises `Unavailable`."""
+    page = await js.read(stream, subject, after + 1, count_max, bytes_max)
+    if page.messages or after >= reach:
+        return page.messages
+    message = await _answer(js.next_message(stream, subject, after + 1))
+    if message is None and replicated:
+        await _answer(ensure_none(js, stream, subject, after, reach))
+    return [message] if message is not None and message.sequence <= reach else []
 
 
 async def _answer(asked: Awaitable[T]) -> T:

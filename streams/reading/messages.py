@@ -9,7 +9,6 @@ Header names are case-sensitive: NATS keeps their case (ADR-4).
 """
 
 import re
-from collections.abc import Mapping
 from functools import lru_cache
 
 from actors.errors import InvalidName
@@ -30,6 +29,9 @@ from streams.nats.headers import (
 TYPE_DEFAULT = "message"
 CONTENT_TYPE_DEFAULT = "application/json"
 
+_NONE_GIVEN = dict.fromkeys(
+    (EVENT_TYPE, CONTENT_TYPE, EVENT_AGAIN, EVENT_SOURCE, TRACEPARENT, TRACESTATE, EVENT_ID, MESSAGE_ID), ""
+)
 _OUR_TYPES = "angarium."
 TYPE_LOOKED_AT_MAX = 256
 """Characters of a type that are looked at. No valid type has so many, and results are cached."""
@@ -57,17 +59,17 @@ def stored_event(message: StoredMessage) -> Event:
     return event_of(message.sequence, message.stored_at, message.headers, message.data)
 
 
-def event_of(position: int, stored_at: float, headers: Mapping[str, str] | None, body: bytes) -> Event:
+def event_of(position: int, stored_at: float, headers: dict[str, str] | None, body: bytes) -> Event:
     """The event in the message at `position`; an empty header counts as none."""
     if not headers:
         return Event(
             position=position, id=event_id(None, position, stored_at), stored_at=stored_at, body=body
         )
-    get = headers.get
-    event_type = get(EVENT_TYPE) or TYPE_DEFAULT
-    content_type = get(CONTENT_TYPE) or CONTENT_TYPE_DEFAULT
-    again = get(EVENT_AGAIN) or ""
-    source = get(EVENT_SOURCE) or ""
+    given = _NONE_GIVEN | headers
+    event_type = given[EVENT_TYPE] or TYPE_DEFAULT
+    content_type = given[CONTENT_TYPE] or CONTENT_TYPE_DEFAULT
+    again = given[EVENT_AGAIN]
+    source = given[EVENT_SOURCE]
     malformed = ""
     if event_type != TYPE_DEFAULT and (problem := type_problem(event_type[:TYPE_LOOKED_AT_MAX])):
         event_type, malformed = TYPE_DEFAULT, f"{EVENT_TYPE}: {problem}"
@@ -80,13 +82,13 @@ def event_of(position: int, stored_at: float, headers: Mapping[str, str] | None,
         again, malformed = "", f"{EVENT_AGAIN}: set by replays and redrives only; leave it out"
     if source and not _SOURCE.match(source):
         source, malformed = "", f"{EVENT_SOURCE}: set by the router only; leave it out"
-    traceparent = get(TRACEPARENT) or ""
+    traceparent = given[TRACEPARENT]
     if traceparent and not _TRACEPARENT.match(traceparent):
         traceparent = ""
-    tracestate = traceparent and (get(TRACESTATE) or "")
+    tracestate = traceparent and given[TRACESTATE]
     return Event(
         position=position,
-        id=event_id(get(EVENT_ID) or get(MESSAGE_ID) or None, position, stored_at),
+        id=event_id(given[EVENT_ID] or given[MESSAGE_ID] or None, position, stored_at),
         stored_at=stored_at,
         body=body,
         type=event_type,

@@ -17,12 +17,15 @@ from streams.nats.answers import StoredMessage
 from streams.nats.headers import STATUS
 from streams.nats.jetstream import JetStream
 from streams.nats.wire import Message
-from streams.reading.delivered import delivered
+from streams.reading.reply_subject import delivery_info
 
 BATCH_MESSAGES = 512
 BATCH_BYTES = 4 << 20
 """Bytes of one request: nats-server disconnects a client that leaves much more than that unread."""
 BATCH_TIMEOUT_S = 5.0
+CHANGED_WAIT_S = 1.0
+"""Wait for a message that replaces one during a read: the server removes the older one first, and hands out
+neither for a moment."""
 CONSUMER_GONE_AFTER_S = 10.0
 REPEATED_MAX = 1000
 """Limit of a read: messages that are written meanwhile come again, and must not keep the reader busy
@@ -46,17 +49,18 @@ async def newest(js: JetStream, stream: str, subjects: Sequence[str]) -> AsyncIt
         "num_replicas": 1,
         "inactive_threshold": int(CONSUMER_GONE_AFTER_S * 1e9),
     }
-    left = (await js.consumer_create(stream, config)).pending
-    if not left:
+    expected = (await js.consumer_create(stream, config)).pending
+    if not expected:
         return
-    left = 2 * left + REPEATED_MAX
+    found, left = set[str](), 2 * expected + REPEATED_MAX
     async with _asking(js, f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{name}") as pages:
         async for message in pages:
-            told = delivered(message.reply)
+            told = delivery_info(message.reply)
             headers = message.headers or {}
-            yield StoredMessage(message.subject, told.sequence, told.stored_at, headers, message.data)
+            yield StoredMessage(message.subject, told.position, told.stored_at, headers, message.data)
+            found.add(message.subject)
             left -= 1
-            if not told.pending or not left:
+            if not left or (not told.pending and len(found) >= expected):
                 return
 
 
@@ -65,7 +69,8 @@ async def _asking(js: JetStream, subject: str) -> AsyncIterator[AsyncIterator[Me
     """The messages that the consumer hands out, batch after batch."""
     inbox, came = js.wire.new_inbox(), asyncio.Queue[Message]()
     subscription = await js.wire.subscribe(f"{inbox}.*", came.put_nowait)
-    request = msgspec.json.encode({"batch": BATCH_MESSAGES, "max_bytes": BATCH_BYTES, "no_wait": True})
+    limits = {"batch": BATCH_MESSAGES, "max_bytes": BATCH_BYTES, "expires": int(CHANGED_WAIT_S * 1e9)}
+    request = msgspec.json.encode(limits)
 
     async def messages() -> AsyncIterator[Message]:
         for number in count(1):

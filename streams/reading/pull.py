@@ -1,22 +1,16 @@
-"""The pull loop of one durable consumer, in a priority group whose messages go to one pinned client.
+"""The pull loop of one cursor, from its first request to the first doubt about it.
 
 A loop of our own handles three times as many messages as nats-py's `fetch`, since it is a plain subscription
-that is refilled at half its batch; and nats-py 2.16 does not support priority groups (ADR-42).
+that is refilled at half its batch.
 
-Order never relies on redelivery. The server numbers the messages that it hands out, and the numbers restart
-at 1 with a RESET. Everything that could have broken this sequence is a *gap*: a number that is not the next,
-a heartbeat that knows a higher one, another pin (a foreign RESET may hide behind it, with numbers that look
-contiguous), a pin that was taken away, silence, a lost connection. Then the puller stays quiet for good, and
-its owner, if it still is the owner, does this:
+A cursor is a consumer that only its owner knows, and the server numbers what it hands out from 1 on.
+Everything that could have broken this sequence is a *gap*: a number that is not the next, a heartbeat that
+knows a higher one, no heartbeat, a consumer that is gone, a lost connection. Then the puller stays quiet for
+good, and its owner makes another cursor (`streams.reading.reader`). Each cursor has its own inbox, so nothing
+that an older one still sends is taken for a message of this one.
 
-    stop() the old puller, so that nothing is requested for the old inbox;
-    `rewind`: UNPIN, so that an earlier client loses the pin, then RESET to the position where it must go on;
-    start() a new puller.
-
-Every message in the new inbox was handed out after the RESET, since no earlier request named that inbox. If
-another client got the pin in between, the first heartbeat or message shows it (by another number than ours),
-and the same procedure drives that client out: a puller of ours that lost its pin does not ask again. The
-reason for this order: `docs/decisions/reset-before-pull.md`.
+A cursor acks everything up to a position with one ack: that of its highest message there. It is repeated with
+each heartbeat: if the last one were lost, the consumer could stay full forever.
 """
 
 import asyncio
@@ -25,40 +19,31 @@ from collections.abc import Callable
 import msgspec
 
 from actors.runtime.coalescing import next_beat
+from streams.nats.answers import Put
 from streams.nats.errors import Disconnected
-from streams.nats.headers import DESCRIPTION, LAST_CONSUMER, PENDING_MESSAGES, PIN_ID, STATUS
+from streams.nats.headers import DESCRIPTION, LAST_CONSUMER, PENDING_MESSAGES, STATUS
 from streams.nats.jetstream import JetStream
 from streams.nats.wire import Message, Subscription
-from streams.reading.delivered import consumer_sequence
+from streams.reading.reply_subject import ACK, DeliveryInfo, delivery_info
 
-REQUEST_EXPIRES_S = 3.0
-"""Lifetime of a request; shorter than the pin's timeout, which counts from the last request."""
+REQUEST_EXPIRES_S = 30.0
+"""Lifetime of a request. A request that was lost is missed with the next heartbeats."""
 
 IDLE_HEARTBEAT_S = 1.5
-"""Interval of heartbeats: half of `REQUEST_EXPIRES_S`, the longest that the server accepts, since each of 128
-consumers wakes an idle node with them."""
+"""Interval of heartbeats: each of 128 cursors wakes an idle node with them."""
 SILENT_HEARTBEATS_MAX = 2
 
 RETRY_PAUSE_MIN_S = 0.05
 RETRY_PAUSE_MAX_S = 1.0
-"""Pause while there is no answer; not longer than the heartbeat, since 503 answers are signs of life, too."""
-
-
-async def rewind(js: JetStream, stream: str, consumer: str, group: str, sequence: int | None) -> int:
-    """Take the pin away, and let the server hand out everything from `sequence` on (None: the ack floor).
-
-    Returns the position where it starts. Raises `Unavailable` (do it again) and `ApiError`.
-
-    The request before it makes the server (2.15.1) forget requests whose inbox is gone. Otherwise the UNPIN
-    would give the pin to such a request, and no client would be served until the pin times out.
-    """
-    await js.consumer_info(stream, consumer)
-    await js.consumer_unpin(stream, consumer, group)
-    return await js.consumer_reset(stream, consumer, sequence)
+"""Pause after a refused request; not longer than the heartbeat."""
 
 
 class Puller:
-    """Pulls from one consumer from start to stop; calls `on_message` for each, `on_gap` at most once."""
+    """Pulls from one consumer from start to stop.
+
+    - `on_message`: called for each message, with what its reply subject says.
+    - `on_gap`: called at most once, with the reason why nothing more will come.
+    """
 
     def __init__(
         self,
@@ -66,19 +51,18 @@ class Puller:
         stream: str,
         consumer: str,
         *,
-        group: str,
         batch: int = 1000,
-        on_message: Callable[[Message], None],
+        on_message: Callable[[Message, DeliveryInfo], None],
         on_gap: Callable[[str], None],
     ) -> None:
         self._js = js
         self._subject = f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}"
-        self._group = group
         self._batch = batch
         self._on_message = on_message
         self._on_gap = on_gap
         self._last = 0
-        self._pin = ""
+        self._unacked: list[tuple[int, str]] = []
+        self._acked = 0, ""
         self._asked = 0
         self._wanted = asyncio.Event()
         self._held = False
@@ -92,7 +76,7 @@ class Puller:
         self._watch: asyncio.TimerHandle | None = None
 
     async def start(self) -> None:
-        """Open a new inbox and send the first request. Call this once, after the consumer's RESET."""
+        """Open an inbox and send the first request. Call this once."""
         self._loop = asyncio.get_running_loop()
         self._running = True
         self._inbox = self._js.wire.new_inbox()
@@ -100,7 +84,7 @@ class Puller:
         self._js.add_listener(self._on_change)
         self._want()
         self._asking = asyncio.ensure_future(self._ask())
-        self._look_later()
+        self._check_later()
 
     async def stop(self) -> None:
         """Request nothing more, and drop the inbox. A second call does nothing."""
@@ -111,10 +95,30 @@ class Puller:
         self._js.remove_listener(self._on_change)
         await subscription.unsubscribe()
 
-    def hold(self, held: bool) -> None:
+    def pause_requests(self, held: bool) -> None:
         """Send no further request, or go on. Messages that were requested before still come."""
         self._held = held
         self._want()
+
+    def ack(self, position: int) -> None:
+        """Ack all messages up to the position."""
+        before, unacked = self._acked, self._unacked
+        count = 0
+        for each, _ in unacked:
+            if each > position:
+                break
+            count += 1
+        if count:
+            self._acked = max(before, *unacked[:count])
+            del unacked[:count]
+        if self._acked != before:
+            self.repeat_ack()
+
+    def repeat_ack(self) -> None:
+        """Send the last ack, again: it may have been lost."""
+        _, reply = self._acked
+        if reply and self._js.wire.connected:
+            self._js.wire.send((Put(reply, ACK),), ("",))
 
     def _want(self) -> None:
         """Wake `_ask` if less than half a batch is requested."""
@@ -132,10 +136,7 @@ class Puller:
                 "batch": self._batch - self._asked,
                 "expires": int(REQUEST_EXPIRES_S * 1e9),
                 "idle_heartbeat": int(IDLE_HEARTBEAT_S * 1e9),
-                "group": self._group,
             }
-            if self._pin:
-                request["id"] = self._pin
             self._asked = self._batch
             try:
                 await self._js.wire.publish(self._subject, msgspec.json.encode(request), self._inbox)
@@ -149,39 +150,32 @@ class Puller:
         if not message.reply:
             self._on_status(message.headers or {})
             return
-        number = consumer_sequence(message.reply)
-        if number != self._last + 1:
-            self._gap(f"consumer sequence {number} after {self._last}")
+        told = delivery_info(message.reply)
+        if told.number != self._last + 1:
+            self._gap(f"consumer sequence {told.number} after {self._last}")
             return
-        pin = message.headers.get(PIN_ID, "") if message.headers else ""
-        if pin and pin != self._pin:  # A message whose block of headers is broken shows no pin.
-            if self._pin:
-                self._gap("the pin changed")
-                return
-            self._pin = pin
-        self._last = number
+        self._last = told.number
         self._retry_s = 0.0
         self._asked -= 1
         if self._asked * 2 <= self._batch:
             self._want()
-        self._on_message(message)
+        self._unacked.append((told.position, message.reply))
+        self._on_message(message, told)
 
     def _on_status(self, headers: dict[str, str]) -> None:
         status, text = headers.get(STATUS, ""), headers.get(DESCRIPTION, "")
         match status:
             case "100":
-                delivered = int(headers.get(LAST_CONSUMER, "0"))
-                if delivered > self._last:
-                    self._gap(f"the server has handed out {delivered}, we have {self._last}")
+                handed_out = int(headers.get(LAST_CONSUMER, "0"))
+                if handed_out > self._last:
+                    self._gap(f"the server has handed out {handed_out}, we have {self._last}")
                 self._retry_s = 0.0
+                self.repeat_ack()
             case "404" | "408":
                 self._ended(headers)
             case "409" if text != "Consumer Deleted":
-                self._back_off()
+                self._retry_s = min(max(self._retry_s * 2, RETRY_PAUSE_MIN_S), RETRY_PAUSE_MAX_S)
                 self._ended(headers)
-            case "503":
-                self._back_off()
-                self._ended({})
             case _:
                 self._gap(f"{status} {text}".rstrip())
 
@@ -190,20 +184,19 @@ class Puller:
         self._asked = max(0, self._asked - int(headers.get(PENDING_MESSAGES, self._asked)))
         self._want()
 
-    def _back_off(self) -> None:
-        self._retry_s = min(max(self._retry_s * 2, RETRY_PAUSE_MIN_S), RETRY_PAUSE_MAX_S)
-
-    def _look(self) -> None:
+    def _check_heartbeat(self) -> None:
         # Without requests, no heartbeats come.
         self._silent = 0 if self._heard or self._held else self._silent + 1
         self._heard = False
         if self._silent >= SILENT_HEARTBEATS_MAX:
             self._gap(f"no heartbeat for {self._silent * IDLE_HEARTBEAT_S:g} s")
         else:
-            self._look_later()
+            self._check_later()
 
-    def _look_later(self) -> None:
-        self._watch = self._loop.call_at(next_beat(self._loop.time(), IDLE_HEARTBEAT_S), self._look)
+    def _check_later(self) -> None:
+        self._watch = self._loop.call_at(
+            next_beat(self._loop.time(), IDLE_HEARTBEAT_S), self._check_heartbeat
+        )
 
     def _on_change(self, connected: bool) -> None:
         self._gap("a new connection" if connected else "the connection was lost")

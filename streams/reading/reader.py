@@ -1,169 +1,195 @@
-"""Reads one durable consumer in the order of its stream, from RESET to gap, over and over.
+"""Reads a part of a stream in its order, with one cursor after the other.
 
-Everything that could have broken the order is a gap (`streams.reading.pull`). After each gap, the owner
-resets the consumer, if its lease is valid. A message may come any number of times; the handler recognises by
-its position whether it has seen it.
+A cursor is a consumer in the memory of one server, made for one claim: `shard-<n>-<epoch>`, and, after each
+gap (`streams.reading.pull`), `shard-<n>-<epoch>-<k>`. Only its owner knows its name, and nothing is recovered
+from it: each begins where the journal says. A message may come any number of times; the handler recognises by
+its position whether it has seen it (docs/decisions/a-cursor-for-each-claim.md).
 """
 
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Any
+
+from msgspec import Struct
 
 from actors.errors import Unavailable
-from streams.defects import on_defect
-from streams.installation.topology import PRIORITY_GROUP
-from streams.journal.tails import NO_MARK, Loss, Mark, find_loss, higher
-from streams.nats.codes import CONSUMER_NOT_FOUND
+from streams.installation.topology import cursor
+from streams.lost_tails.comparison import Loss, find_loss
+from streams.lost_tails.marks import NO_MARK, Mark
 from streams.nats.errors import ApiError
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import Complaint, Pauses
 from streams.nats.wire import Message
-from streams.reading.acks import Acks
-from streams.reading.delivered import place
-from streams.reading.pull import Puller, rewind
+from streams.reading.pull import Puller
+from streams.reading.read_marks import ReadMarks
+from streams.reading.reply_subject import DeliveryInfo
+from streams.task_callbacks import on_defect
 
 log = logging.getLogger(__name__)
 
+CURSOR_TIMEOUT_MIN_S = 1.0
+CURSOR_TIMEOUT_MAX_S = 5.0
+"""Time in which a server has to make a cursor, at first and at most; each failed attempt doubles it.
 
-class Reader:
-    """A reader of one consumer, under one claim of its shard.
+A cursor lies on one server. For some time the others may still choose one that was killed, which never
+answers; for a new name they choose again.
+"""
 
-    - `on_message`: returns the message's position; if it raises, the message is read again.
+
+class ReadingTerms(Struct, frozen=True, kw_only=True):
+    """The terms on which the owner of a shard has a stream read.
+
+    - `may_read`: asked before each cursor is made.
     - `on_broken`: called with the reason why nothing will come any more.
     - `on_lost`: called if a known message is gone from the stream; nothing will come any more.
-    - `after`: returns the position after which a RESET begins (None: after the server's ack floor).
     - `created`: when the stream with the known positions was created; empty to accept the one that is found
       first.
+    """
+
+    may_read: Callable[[], bool]
+    on_broken: Callable[[str], None]
+    on_lost: Callable[[Loss], None]
+    created: str = ""
+
+
+class Reader:
+    """A reader under one claim of a shard.
+
+    - `cursor_name`: the name of its first cursor, which contains the claim's epoch.
+    - `subjects`: what it reads of the stream.
+
+    - `on_message`: takes a message, and what its reply subject says; if it raises, the message is read again.
+    - `after`: returns the position after which a new cursor begins; the journal must hold that nothing up to
+      there is needed.
     - `known`: returns the highest message that was read from the stream before, or in other ways.
     - `batch`: number of messages that are requested at a time.
-    - `received`: the highest position passed on since the last RESET, or the one where that began.
-    - `resets`: the number of RESETs.
-    - `compared`: the stream was compared with the known messages, and nothing has put the order in doubt
-      since.
+    - `received`: the highest position that the present cursor passed on, or the one where it began.
+    - `cursors`: the number of cursors so far.
     """
 
     def __init__(
         self,
         js: JetStream,
         stream: str,
-        consumer: dict[str, Any],
+        cursor_name: str,
+        subjects: str,
+        terms: ReadingTerms,
         *,
-        on_message: Callable[[Message], int],
-        on_broken: Callable[[str], None],
-        after: Callable[[], int | None],
-        may_reset: Callable[[], bool],
-        on_lost: Callable[[Loss], None],
+        on_message: Callable[[Message, DeliveryInfo], None],
+        after: Callable[[], int],
         known: Callable[[], Mark] = lambda: NO_MARK,
-        created: str = "",
         batch: int = 1000,
     ) -> None:
         self.received = 0
-        self.resets = 0
-        self.compared = False
+        self.cursors = 0
         self._js = js
         self._stream = stream
-        self._config = consumer
-        self._consumer: str = consumer["durable_name"]
+        self._cursor_name = cursor_name
+        self._subjects = subjects
+        self._cursor = ""
+        self._made = 0
         self._on_message = on_message
-        self._on_broken = on_broken
+        self._terms = terms
         self._after = after
-        self._may_reset = may_reset
-        self._on_lost = on_lost
         self._known = known
-        self._seen = self._handed_on = NO_MARK
-        self._newest = ""
-        self._created = created
+        self._marks = ReadMarks()
+        self._created = terms.created
         self._batch = batch
-        self._furthest = 0
+        self._furthest_before = 0
         self._held = False
         self._gapped = asyncio.Event()
-        self._acks = Acks(js.wire)
         self._puller: Puller | None = None
-        self._tasks: list[asyncio.Task[None]] = []
+        self._reading: asyncio.Task[None] | None = None
 
     @property
     def mark(self) -> Mark:
         """The highest message that was ever passed on, or known before."""
-        if self._newest:
-            position, stored_at = place(self._newest)
-            self._newest = ""
-            if position > self._seen.position:
-                self._seen = Mark(position=position, stored_at=stored_at)
-        known, seen = self._known(), self._seen
-        return seen if seen.position > known.position else known
+        return self._marks.highest(self._known())
+
+    @property
+    def compared(self) -> bool:
+        """True if the stream was compared, and nothing has put the order in doubt since."""
+        return self._marks.compared
+
+    @property
+    def trusted_cursor(self) -> int | None:
+        """The number of the present cursor, or None if the stream has to be compared first."""
+        return self.cursors if self.compared else None
 
     async def start(self) -> None:
-        """Begin. The first message comes after the first RESET, which waits for the server and the lease."""
-        self._tasks = [asyncio.ensure_future(self._read()), asyncio.ensure_future(self._acks.run())]
-        for task in self._tasks:
-            task.add_done_callback(on_defect("reader", self._on_broken))
+        """Begin. The first message comes when there is a cursor, which waits for the server and the lease."""
+        self._reading = asyncio.ensure_future(self._read())
+        self._reading.add_done_callback(on_defect("reader", self._terms.on_broken))
 
     async def stop(self) -> None:
-        """Pass on nothing more, and send the acks that are due. A second call does nothing."""
-        tasks, self._tasks = self._tasks, []
+        """Pass on nothing more, and delete the cursor. A second call does nothing."""
+        reading, self._reading = self._reading, None
         self._doubt()
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        if reading is not None:
+            reading.cancel()
+            await asyncio.wait({reading})
         if self._puller is not None:
             await self._puller.stop()
-        await self._acks.flush()
+        self._delete()
 
-    def ack(self, replies: list[str]) -> None:
-        """Ack these messages soon."""
-        self._acks.add(replies)
+    def ack(self, position: int) -> None:
+        """Ack all messages up to the position, which must be released by the confirmed journal."""
+        if self._puller is not None:
+            self._puller.ack(position)
 
-    def hold(self, held: bool) -> None:
+    def pause_requests(self, held: bool) -> None:
         """Request no more messages, or go on. Messages that were requested before still come."""
         self._held = held
         if self._puller is not None:
-            self._puller.hold(held)
+            self._puller.pause_requests(held)
 
     async def _read(self) -> None:
-        """Read from RESET to gap, over and over; pause after a run that got no further than earlier ones."""
+        """Read with one cursor after the other; pause after one that got no further than earlier ones."""
         pauses = Pauses(self._js)
         while True:
             self._gapped.clear()
-            begins = await self._rewind()
+            begins = await self._new_cursor()
             if isinstance(begins, Loss):
-                self._on_lost(begins)
+                self._terms.on_lost(begins)
                 return
             self.received = begins
-            self.resets += 1
-            self.compared = True
+            self.cursors += 1
+            self._marks.compared = True
             self._puller = Puller(
                 self._js,
                 self._stream,
-                self._consumer,
-                group=PRIORITY_GROUP,
+                self._cursor,
                 batch=self._batch,
                 on_message=self._pass_on,
                 on_gap=self._on_gap,
             )
-            self._puller.hold(self._held)
+            self._puller.pause_requests(self._held)
             await self._puller.start()
             await self._gapped.wait()
             await self._puller.stop()
-            if self.received > self._furthest:
-                pauses, self._furthest = Pauses(self._js), self.received
+            self._delete()
+            if self.received > self._furthest_before:
+                pauses, self._furthest_before = Pauses(self._js), self.received
             else:
                 await pauses.wait()
 
-    async def _rewind(self) -> int | Loss:
-        """RESET, however long it takes. Returns the position after which it begins."""
+    async def _new_cursor(self) -> int | Loss:
+        """Make a cursor, however long it takes. Returns the position after which it begins."""
         pauses = Pauses(self._js)
-        complaint = Complaint(self._js, log, "reader.waiting", consumer=self._consumer)
+        complaint = Complaint(self._js, log, "reader.waiting", consumer=self._cursor_name)
+        timeout_s = CURSOR_TIMEOUT_MIN_S
         while True:
-            begins = await self._try_to_rewind() if self._may_reset() else "the lease has expired"
+            begins = (
+                await self._try_a_cursor(timeout_s) if self._terms.may_read() else "the lease has expired"
+            )
             if not isinstance(begins, str):
                 return begins
+            timeout_s = min(2 * timeout_s, CURSOR_TIMEOUT_MAX_S)
             complaint.tell(begins)
             await pauses.wait()
 
-    async def _try_to_rewind(self) -> int | Loss | str:
-        """RESET once; returns the position after which it begins, or why that failed."""
+    async def _try_a_cursor(self, timeout_s: float) -> int | Loss | str:
+        """Make a cursor; returns the position after which it begins, or why that failed."""
         stream, after = self._stream, self._after()
         try:
             info = await self._js.stream_info(stream)
@@ -174,32 +200,39 @@ class Reader:
                 # Messages that are published from now on would get positions that we know already.
                 return (
                     f"the stream {stream} was recreated, or restored to an older state: ours was created "
-                    f"{self._created} and reached position {max(self.mark.position, after or 0)}; "
+                    f"{self._created} and reached position {max(self.mark.position, after)}; "
                     f"see angarium doctor"
                 )
             # The server may have restarted meanwhile, and lost its last messages.
-            known = higher(self.mark, Mark(position=after or 0))
-            for mark in dict.fromkeys((self._handed_on, known)):
+            for mark in self._marks.to_compare(self._known(), after):
                 if (loss := await find_loss(self._js, stream, mark)) is not None:
                     return loss
-            if not self._may_reset():
+            if not self._terms.may_read():
                 return "the lease has expired"
-            wanted = None if after is None else after + 1
-            try:
-                return await rewind(self._js, stream, self._consumer, PRIORITY_GROUP, wanted) - 1
-            except ApiError as error:
-                if error.code != CONSUMER_NOT_FOUND:
-                    raise
-                await self._js.consumer_create(stream, self._config)
-                return f"the consumer {self._consumer} was missing and was created again"
+            self._cursor = self._next_name()
+            wanted = cursor(self._cursor, self._subjects, after + 1)
+            await self._js.consumer_create(stream, wanted, timeout_s)
         except (Unavailable, ApiError) as error:
+            self._delete()  # It may have been made all the same.
             return str(error)
+        return after
 
-    def _pass_on(self, message: Message) -> None:
-        if not self.compared:
+    def _next_name(self) -> str:
+        """A name that was never used: an attempt to make a cursor may be carried out later than answered."""
+        self._made += 1
+        return self._cursor_name if self._made == 1 else f"{self._cursor_name}-{self._made - 1}"
+
+    def _delete(self) -> None:
+        """Delete the cursor, without waiting: if the server does not hear it, the cursor goes by itself."""
+        name, self._cursor = self._cursor, ""
+        if name and self._js.wire.connected:
+            self._js.consumer_delete(self._stream, name)
+
+    def _pass_on(self, message: Message, told: DeliveryInfo) -> None:
+        if not self._marks.compared:
             return  # It came after a gap.
         try:
-            position = self._on_message(message)
+            self._on_message(message, told)
         except Exception as error:
             # Going on after a message that was lost here would break the order: read it again.
             report = {"message": f"cannot process {message.subject} ({message.reply})", "exception": error}
@@ -207,23 +240,14 @@ class Reader:
             self._on_gap("a message could not be processed")
             return
         # A message that was not acked for long comes again, after newer ones.
-        if position > self.received:
-            self.received, self._newest = position, message.reply
+        if told.position > self.received:
+            self.received, self._marks.newest = told.position, told
 
     def _on_gap(self, reason: str) -> None:
         level = logging.DEBUG if self._js.unsettled else logging.INFO
-        log.log(level, "reader.gap", extra={"consumer": self._consumer, "why": reason})
+        log.log(level, "reader.gap", extra={"consumer": self._cursor, "why": reason})
         self._doubt()
         self._gapped.set()
 
     def _doubt(self) -> None:
-        """Remember the messages that are known now: later ones may be of another stream.
-
-        Even messages that another reader has just read may be. The server of a stream may restart without its
-        tail while our connection to another server stays, and the consumer's silence is noticed only after
-        3 s. So messages that were passed on here, under one pin, are compared as well.
-        """
-        known = self.mark
-        if self.compared:
-            self._handed_on = self._seen
-        self._seen, self.compared = known, False
+        self._marks.doubt(self._known())

@@ -3,8 +3,8 @@
 The shard is claimed like any other, so the fence stops its former owner. The marks in its journal show which
 is the last message that is unchanged. Actors beyond it go back to it, each by a fact
 (`actors.machine.repairing`); the router goes on after it, with sources above all earlier ones. The flush that
-completes the repair shows it by its marks and its floor, which fall here and nowhere else. The recorded
-refusal stays until the end, so the command may be interrupted anywhere, and run again.
+completes the repair shows it by its marks, its floor and its `routed`, which fall here and nowhere else. The
+recorded refusal stays until the end, so the command may be interrupted anywhere, and run again.
 """
 
 import asyncio
@@ -21,31 +21,25 @@ from actors.machine.facts import Fact
 from actors.machine.repairing import UNRECORDED_MAX, repair, set_removal
 from actors.machine.state import State
 from actors.ports import Removal
+from streams.buckets.receivers import Receivers
 from streams.clock import Timekeeper
 from streams.installation.topology import Names
 from streams.journal.checkpoint import Checkpoint
-from streams.journal.claim import Claim, NotOwned, Owner, claim, holds, release
+from streams.journal.claim import Claim, NotOwned, Owner, claim, release
 from streams.journal.envelope import encode_fact, encode_flush, message_id
 from streams.journal.fence import Appended, append
 from streams.journal.leadership import info_since
 from streams.journal.recovery import LOADS_AT_ONCE, Recovery, recover
+from streams.journal.refusal import RecordedLoss, lift, read_recorded_loss, refuse
 from streams.journal.snapshots import Snapshots
-from streams.journal.tails import (
-    Loss,
-    Marks,
-    RecordedLoss,
-    Restart,
-    lift,
-    read_recorded_loss,
-    refuse,
-)
-from streams.nats.codes import CONSUMER_NOT_FOUND
-from streams.nats.errors import ApiError, RepairError
+from streams.lost_tails.comparison import Loss
+from streams.lost_tails.marks import Marks, SourceOffset
+from streams.nats.errors import RepairError
 from streams.nats.jetstream import JetStream
 from streams.nats.protocol import epoch_of
 from streams.nats.retry import until_answered
 from streams.repair.damage import NOT_COMPLETE, Damage, LostTail, check_agreed, examine, examine_with_history
-from streams.stores.receivers import Receivers
+from streams.routing_progress import RoutingProgress
 
 FLUSH_FACTS_MAX = 64
 """Facts in one flush: each names 512 positions at most, so 64 fit into a quarter of any message."""
@@ -77,6 +71,7 @@ class FlushMembers(Struct, frozen=True):
     """The members of a flush except its facts."""
 
     floor: int
+    routing: RoutingProgress
     marks: Marks
     unclean: Unclean | None
 
@@ -87,13 +82,13 @@ class Repair:
     def __init__(self, js: JetStream, names: Names, claimed: Claim, node: str) -> None:
         self._js = js
         self._names = names
-        self._claim = claimed
+        self.claim = claimed
         self._node = node
         self._sequence = claimed.sequence
         self._flushes = 0
 
     async def run(self, agreed: Damage) -> tuple[Damage, int]:
-        js, names, claimed = self._js, self._names, self._claim
+        js, names, claimed = self._js, self._names, self.claim
         recorded = await read_recorded_loss(js, names, claimed.shard)
         if recorded is None:
             # No node may run the shard before the repair is complete.
@@ -119,9 +114,7 @@ class Repair:
         if names.receivers in damage.remade:
             facts += await self._set_removals(states, recovery.created[names.receivers])
         if (gap := gaps.get(names.events)) is not None:
-            await self.route_from(gap.kept.position + 1)
-            marks = replace(after.marks, events=gap.kept, restarts=restarts_behind(after.marks, gap))
-            after = replace(after, marks=marks)
+            after = self.route_again(after, gap)
         await self.record(facts, after)
         await self._write(recovery, states, after)
         self._hold(await lift(js, names, claimed.shard, claimed.epoch))
@@ -133,7 +126,7 @@ class Repair:
             raise self._overtaken("another process claimed it")
 
     def _overtaken(self, why: str) -> RepairError:
-        return RepairError(f"the repair of shard {self._claim.shard} was overtaken: {why}; run it again")
+        return RepairError(f"the repair of shard {self.claim.shard} was overtaken: {why}; run it again")
 
     async def _unchanged(self, marks: Marks) -> FlushMembers:
         """The members of the last flush that nothing has changed.
@@ -141,16 +134,16 @@ class Repair:
         The position of the last unclean claim is limited to the end of the deliveries: messages beyond it are
         gone, and new events will have those positions.
         """
-        unclean = self._claim.unclean
+        unclean = self.claim.unclean
         if unclean is not None:
             asked_at = asyncio.get_running_loop().time()
             end = (await info_since(self._js, self._names.deliveries, asked_at)).last
             unclean = replace(unclean, position=min(unclean.position, end))
-        return FlushMembers(floor=self._claim.floor, marks=marks, unclean=unclean)
+        return replace(_members(self.claim), marks=marks, unclean=unclean)
 
     async def _load_others(self, states: dict[str, State]) -> dict[str, State]:
         """The actors of the shard that its tail does not name."""
-        snapshots = Snapshots(self._js, self._names, self._claim)
+        snapshots = Snapshots(self._js, self._names, self.claim)
         stored = (UNKNOWN_RECEIVERS, *await until_answered(snapshots.receivers))
         away, others = [each for each in stored if each not in states], dict[str, State]()
         for start in range(0, len(away), LOADS_AT_ONCE):
@@ -161,7 +154,7 @@ class Repair:
 
     def bring_back(self, states: dict[str, State], position: int, left_out: int) -> list[Fact]:
         """The facts by which actors go back; `states` is updated with them."""
-        claimed = self._claim
+        claimed = self.claim
         return _decide(states, lambda state: repair(
             state, position=position, gap=left_out, at=claimed.at, epoch=claimed.epoch
         ))  # fmt: skip
@@ -170,34 +163,24 @@ class Repair:
         """The facts by which actors go on with the bucket of configurations that was created then."""
         receivers, made_at, restored = Receivers(self._js, self._names), epoch_of(created), dict[str, int]()
         for receiver in [each for each, state in states.items() if state.removal]:
-            told = await until_answered(partial(receivers.last_removal, receiver))
-            restored[receiver] = restored_revision(told, made_at)
+            removal = await until_answered(partial(receivers.last_removal, receiver))
+            restored[receiver] = restored_revision(removal, made_at)
         return _decide(states, lambda state: set_removal(
-            state, restored=restored.get(state.receiver, 0), at=self._claim.at
+            state, restored=restored.get(state.receiver, 0), at=self.claim.at
         ))  # fmt: skip
 
-    async def route_from(self, position: int) -> None:
-        """Set the consumer of the events back: it remembers the old stream. It has no readers any more."""
-        try:
-            await until_answered(lambda: self._reset(position))
-        except ApiError as error:
-            # A recreated stream has no consumer yet; a new one starts at the beginning.
-            if error.code != CONSUMER_NOT_FOUND:
-                raise
-
-    async def _reset(self, position: int) -> None:
-        """Reset the consumer; no fence protects it, so each attempt checks that the shard is still ours."""
-        self._hold(await holds(self._js, self._names, self._claim))
-        consumer = self._names.route_consumer(self._claim.shard)
-        await self._js.consumer_reset(self._names.events, consumer, position)
+    def route_again(self, after: FlushMembers, gap: LostTail) -> FlushMembers:
+        """The router goes on after what is left, with sources above all that were ever used."""
+        marks = replace(after.marks, events=gap.kept, source_offsets=source_offsets_after(after.marks, gap))
+        return replace(after, routing=after.routing.limited_to(gap.kept.position), marks=marks)
 
     async def record(self, facts: Sequence[Fact], after: FlushMembers) -> None:
         """Append all facts; everything else changes only with the last of them.
 
         A claim of the shard after only some of them must find the loss again.
         """
-        claimed = self._claim
-        before = FlushMembers(floor=claimed.floor, marks=claimed.marks, unclean=claimed.unclean)
+        claimed = self.claim
+        before = _members(claimed)
         for start in range(0, max(len(facts), 1), FLUSH_FACTS_MAX):
             known = after if start + FLUSH_FACTS_MAX >= len(facts) else before
             self._flushes += 1
@@ -206,6 +189,7 @@ class Repair:
                 epoch=claimed.epoch,
                 flush=self._flushes,
                 floor=known.floor,
+                routing=known.routing,
                 at=claimed.at,
                 unclean=known.unclean,
                 marks=known.marks,
@@ -231,17 +215,25 @@ class Repair:
         checkpoint = Checkpoint(
             sequence=self._sequence,
             floor=after.floor,
+            routed=after.routing.routed,
+            parked_tenants=after.routing.parked_tenants,
             needed=min(recovery.checkpoint.needed, after.floor + 1, *needed),
             parked_parts=listed.as_of(self._sequence),
             unclean=after.unclean,
             created=recovery.created,
             marks=after.marks,
         )
-        snapshots = Snapshots(self._js, self._names, self._claim)
+        snapshots = Snapshots(self._js, self._names, self.claim)
         written = list(states.values())
         self._hold(
             await until_answered(lambda: snapshots.write(written, [], self._sequence, checkpoint, listed))
         )
+
+
+def _members(claimed: Claim) -> FlushMembers:
+    return FlushMembers(
+        floor=claimed.floor, routing=claimed.routing, marks=claimed.marks, unclean=claimed.unclean,
+    )  # fmt: skip
 
 
 def _decide(states: dict[str, State], decide: Callable[[State], Fact | None]) -> list[Fact]:
@@ -251,12 +243,12 @@ def _decide(states: dict[str, State], decide: Callable[[State], Fact | None]) ->
     return facts
 
 
-def restored_revision(told: Removal | None, made_at: float) -> int:
+def restored_revision(removal: Removal | None, made_at: float) -> int:
     """The revision of the last removal that a bucket knows, if that is older than the bucket; otherwise 0.
 
     Such a removal was restored together with the bucket, under its old revision.
     """
-    return told.revision if told is not None and told.at < made_at else 0
+    return removal.revision if removal is not None and removal.at < made_at else 0
 
 
 def _left_out(gap: LostTail, latest: Marks) -> int:
@@ -267,9 +259,9 @@ def _left_out(gap: LostTail, latest: Marks) -> int:
     return UNRECORDED_MAX + max(0, gap.known.position - latest.deliveries.position)
 
 
-def restarts_behind(marks: Marks, gap: LostTail) -> tuple[Restart, ...]:
-    """The restarts by which events after the kept ones get sources above all that were ever used."""
-    above, before = gap.kept.position, marks.restarts
+def source_offsets_after(marks: Marks, gap: LostTail) -> tuple[SourceOffset, ...]:
+    """The offsets by which events after the kept ones get sources above all that were ever used."""
+    above, before = gap.kept.position, marks.source_offsets
     highest = max((each.offset for each in before), default=0) + gap.known.position
     kept = tuple(each for each in before if each.above < above)
-    return (*kept, Restart(above=above, offset=highest + SOURCE_OFFSET))
+    return (*kept, SourceOffset(above=above, offset=highest + SOURCE_OFFSET))

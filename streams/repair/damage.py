@@ -4,16 +4,10 @@ from msgspec import Struct
 
 from streams.installation.topology import Names
 from streams.journal.checkpoint import Checkpoint, read_checkpoint
+from streams.journal.refusal import is_missing, read_recorded_loss
 from streams.journal.stream_history import StreamHistory, last_same, read_history
-from streams.journal.tails import (
-    NO_MARK,
-    Mark,
-    find_loss,
-    higher,
-    is_missing,
-    is_there,
-    read_recorded_loss,
-)
+from streams.lost_tails.comparison import find_loss, is_there
+from streams.lost_tails.marks import NO_MARK, Mark, higher
 from streams.nats.answers import StreamInfo
 from streams.nats.errors import RepairError
 from streams.nats.jetstream import JetStream
@@ -71,11 +65,11 @@ async def examine_with_history(js: JetStream, names: Names, shard: int) -> tuple
         (names.events, history.latest.events, history.events),
     ):
         concerned = recorded is not None and recorded.mark != NOT_COMPLETE and recorded.stream == stream
-        accused = recorded.mark if recorded is not None and concerned else NO_MARK
+        suspect = recorded.mark if recorded is not None and concerned else NO_MARK
         if stream in remade:
             kept = Mark(position=infos[stream].first - 1)
-            gaps.append(LostTail(stream=stream, kept=kept, known=higher(accused, latest)))
-        elif (gap := await _find_gap(js, infos[stream], latest, accused, marks)) is not None:
+            gaps.append(LostTail(stream=stream, kept=kept, known=higher(suspect, latest)))
+        elif (gap := await _find_gap(js, infos[stream], latest, suspect, marks)) is not None:
             gaps.append(gap)
     prefix = names.actor(shard, "")
     keys = await until_answered(lambda: js.subjects(names.actors, f"{prefix}*.*"))
@@ -89,20 +83,20 @@ async def examine_with_history(js: JetStream, names: Names, shard: int) -> tuple
 
 
 async def _find_gap(
-    js: JetStream, info: StreamInfo, latest: Mark, accused: Mark, marks: set[Mark]
+    js: JetStream, info: StreamInfo, latest: Mark, suspect: Mark, marks: set[Mark]
 ) -> LostTail | None:
-    """Find the loss of the stream. `accused` is the message that the recorded refusal names.
+    """Find the loss of the stream. `suspect` is the message that the recorded refusal names.
 
     If its position is empty, although the stream has messages before and after it, that does not disprove the
     loss.
     """
-    for mark in sorted({accused, latest} - {NO_MARK}, key=lambda each: each.position):
+    for mark in sorted({suspect, latest} - {NO_MARK}, key=lambda each: each.position):
         gone = await find_loss(js, info.name, mark) is not None
         if not gone and (mark.position < info.first or await is_there(js, info.name, mark)):
             continue
         kept, differs = await last_same(js, info.name, marks, mark)
-        if gone or differs or mark == accused:
-            return LostTail(stream=info.name, kept=kept, known=higher(accused, latest))
+        if gone or differs or mark == suspect:
+            return LostTail(stream=info.name, kept=kept, known=higher(suspect, latest))
     return None
 
 

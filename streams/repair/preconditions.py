@@ -42,7 +42,7 @@ async def dead_holders(js: JetStream, names: Names, shards: Sequence[int]) -> fr
     return frozenset([node for node in holders if (await _heartbeat(js, names, node))[0] == before[node][0]])
 
 
-def free_or_of(dead: frozenset[str]) -> Callable[[Owner | None], bool]:
+def takes_over_from(dead: frozenset[str]) -> Callable[[Owner | None], bool]:
     """A function that returns True if a shard may be claimed: it has no owner, or a dead one."""
     return lambda owner: owner is None or owner.released is not None or owner.node in dead
 

@@ -23,6 +23,7 @@ from streams.nats.answers import Answer, Refused, Stored, Unanswered
 from streams.nats.codes import IN_FLIGHT
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import COMMAND_PATIENCE_S, Pauses, patiently
+from streams.resending.sources import Sources
 from streams.versions import read_versioned
 
 LOCK_LEASE_S = 5.0
@@ -70,7 +71,7 @@ class PlanLock(Generic[P]):
         self._stream = stream
         self._subject = subject
         self._work = work
-        self._time = time
+        self.time = time
         self._decoder = msgspec.json.Decoder(type(plan))
         self._revision = 0
         self._ends_at = 0.0
@@ -78,7 +79,8 @@ class PlanLock(Generic[P]):
 
     def carried_over(self, before: P) -> P:
         """The first plan, with the work that the plan before it has left undone."""
-        return self.plan
+        first = self.plan
+        return replace(before, v=first.v, run=first.run, step=first.step, at=first.at, held=True)
 
     async def acquire(self, waiting: Callable[[P, float], None] = lambda *_: None) -> None:
         """Take the lock; `plan` then contains the work that the previous plan has left undone.
@@ -115,7 +117,7 @@ class PlanLock(Generic[P]):
         Raises `Busy`, and `Unavailable`: then the plan may or may not be stored.
         """
         plan = replace(self.plan, **changes, step=self.plan.step + 1)
-        sent_at = self._time.boottime()
+        sent_at = self.time.boottime()
         data, subject = msgspec.json.encode(plan), self._subject
         try:
             async with asyncio.timeout(COMMAND_PATIENCE_S):
@@ -130,22 +132,40 @@ class PlanLock(Generic[P]):
             case Overtaken():
                 raise Busy(f"another {self._work} started in between; run this one again to continue")
 
+    def change(self, **changes: Any) -> None:
+        """Change the plan here; the next one that is stored has these changes, at the latest a renewal.
+
+        They must be true of what is done already: a plan that is lost with its holder lacks them.
+        """
+        self.plan = replace(self.plan, **changes)
+
     async def ensure_held(self, for_s: float = 0.0) -> None:
         """Check that the lock is certainly ours for another `for_s`. Call this right before each step."""
-        while self._time.boottime() + for_s >= self._ends_at:
+        while self.time.boottime() + for_s >= self._ends_at:
             async with self._renewing:
-                if self._time.boottime() + for_s >= self._ends_at:
+                if self.time.boottime() + for_s >= self._ends_at:
                     await self.store()
 
-    async def publish(self, subject: str, data: bytes, headers: dict[str, str]) -> Answer:
-        """Publish a message while the lock is held, until it is stored or refused.
+    def sources(self, stream: str) -> Sources:
+        """The sources in that stream of what the holder sends again."""
+        return Sources(self._js, stream, self.time, self.lease_s)
 
-        A refusal decides nothing if an earlier attempt got no answer.
+    async def publish(
+        self, subject: str, data: bytes, headers: dict[str, str], sources: Sources, position: int
+    ) -> Answer | None:
+        """Publish a copy of the message at `position` while the lock is held, until it is stored or refused.
+
+        None: its source is gone, and no copy of it is wanted any more. A refusal decides nothing if an
+        earlier attempt got no answer. It is not sent again when JetStream may have forgotten its message id,
+        by a clock that goes on during sleep.
         """
-        pauses, loop = Pauses(), asyncio.get_running_loop()
-        deadline, in_doubt = loop.time() + COMMAND_PATIENCE_S, False
+        pauses, deadline = Pauses(), self.time.boottime() + COMMAND_PATIENCE_S
+        in_doubt, why = False, ""
         while True:
-            await self.ensure_held()
+            if not await self._may_send(sources, position):
+                return None
+            if in_doubt and self.time.boottime() >= deadline:
+                return Unanswered(why)
             match answer := await self._js.publish(subject, data, headers):
                 case Stored():
                     return answer
@@ -155,9 +175,18 @@ class PlanLock(Generic[P]):
                     why = text
                 case Unanswered(why):
                     in_doubt = True
-            if loop.time() >= deadline:
+            if self.time.boottime() >= deadline:
                 return Unanswered(why)
             await pauses.wait()
+
+    async def _may_send(self, sources: Sources, position: int) -> bool:
+        """Hold the lock and know that the source is there, both at this moment; False if it is gone."""
+        while True:
+            await self.ensure_held()
+            if sources.certain(position):
+                return True
+            if not await sources.ask(position):
+                return False
 
     async def read(self) -> P | None:
         """The plan in force; its revision is the one that the next `store` replaces."""

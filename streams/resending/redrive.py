@@ -110,6 +110,7 @@ class Redrive:
         self._names = names
         self._lock = lock
         self._letters = DeadLetters(js, names)
+        self._sources = lock.sources(names.dead_letters)
         self._unsure_too = unsure_too
         self._unsure: set[int] = set()
         self._undecided = ""
@@ -136,7 +137,7 @@ class Redrive:
         await self._keep(
             after=(await deliveries_info(self._js, self._names)).last, letters=possible, nonce=nonce
         )
-        sent = await self._send(await self._letters.letters(possible))
+        sent = await self._send(await self._read(possible))
         self.done.redriven += await self._letters.drop(sent)
         if self._undecided:
             raise Unavailable(f"{self._undecided}; run it again to continue")
@@ -173,8 +174,10 @@ class Redrive:
                 if self.done.stopped or self._undecided:
                     return
                 match await self._publish(letter):
+                    case None:
+                        continue  # It was dropped or erased meanwhile.
                     case Stored(sequence=position, duplicate=True):
-                        await self._look(letter, position, sent)
+                        await self._judge_duplicate(letter, position, sent)
                     case Stored():
                         sent.add(letter.position)
                     case Refused(code=code) if code in TOO_LARGE_CODES:
@@ -186,12 +189,19 @@ class Redrive:
                     case Unanswered(why):
                         self._undecided = f"letter {letter.position} was sent but not confirmed ({why})"
 
-    async def _publish(self, letter: Letter) -> Answer:
+    async def _read(self, positions: Sequence[int]) -> list[Letter]:
+        """The letters that exist at these positions, as of now."""
+        asked_at = self._sources.now()
+        letters = await self._letters.letters(positions)
+        self._sources.remember((each.position for each in letters), asked_at)
+        return letters
+
+    async def _publish(self, letter: Letter) -> Answer | None:
         subject = self._names.publish_to(letter.receiver)
         headers = _headers_again(letter, self._lock.plan.nonce)
-        return await self._lock.publish(subject, letter.body, headers)
+        return await self._lock.publish(subject, letter.body, headers, self._sources, letter.position)
 
-    async def _look(self, letter: Letter, position: int, sent: set[int]) -> None:
+    async def _judge_duplicate(self, letter: Letter, position: int, sent: set[int]) -> None:
         """Find out whose message has the letter's id: an earlier attempt's, or another publisher's."""
         message = await patiently(self._js.message, self._names.deliveries, position)
         if message is None:

@@ -4,8 +4,6 @@ It says whose job it is, no more. That each letter is sent once is a matter of `
 whose lock is taken for each page: so the jobs of many tenants go on in turns.
 """
 
-from msgspec.structs import replace
-
 from streams.clock import Timekeeper
 from streams.installation.topology import Names
 from streams.nats.jetstream import JetStream
@@ -48,7 +46,3 @@ class RedriveJobLock(PlanLock[RedriveJobPlan]):
     ) -> None:  # fmt: skip
         plan = RedriveJobPlan(v=VERSION, run=run, step=0, at=time.wall(), held=True)
         super().__init__(js, names.actors, names.redrive_job(tenant), plan, "redrive", time, lease_s)
-
-    def carried_over(self, before: RedriveJobPlan) -> RedriveJobPlan:
-        first = self.plan
-        return replace(before, run=first.run, step=first.step, at=first.at, held=True)

@@ -9,8 +9,6 @@ for it (docs/decisions/redrive-exactly-once.md).
 The plan is also the lock (`streams.resending.plan_lock`).
 """
 
-from msgspec.structs import replace
-
 from streams.clock import Timekeeper
 from streams.installation.topology import Names
 from streams.nats.jetstream import JetStream
@@ -42,7 +40,3 @@ class RedriveLock(PlanLock[RedrivePlan]):
     ) -> None:
         plan = RedrivePlan(v=VERSION, run=run, step=0, at=time.wall(), held=True)
         super().__init__(js, names.actors, names.redrive, plan, "redrive", time, lease_s)
-
-    def carried_over(self, before: RedrivePlan) -> RedrivePlan:
-        left = {"after": before.after, "letters": before.letters, "unsure": before.unsure}
-        return replace(self.plan, **left, nonce=before.nonce)

@@ -7,10 +7,11 @@ copy is a new delivery: it keeps the event's id, gets a new number, and has a ma
 Before the copies of a page, a plan is stored: the position up to which all is done (`cursor`), and the end of
 the stream at that moment (`after`). As copies are sent one by one, those after `after` belong to the first
 events after `cursor`, and the last of them shows how far the replay got
-(docs/decisions/a-replay-is-a-row.md).
+(docs/decisions/a-replay-is-a-row.md). Between pages, each renewal of the lock stores how far it has come.
 """
 
 import asyncio
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -22,7 +23,7 @@ from actors.machine.event import Event
 from actors.subscriptions import matches
 from streams.clock import Timekeeper
 from streams.installation.topology import Names
-from streams.nats.answers import Refused, Stored, StoredMessage, Unanswered
+from streams.nats.answers import Answer, Refused, Stored, StoredMessage, Unanswered
 from streams.nats.headers import EVENT_ID, MESSAGE_ID
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import patiently
@@ -30,10 +31,12 @@ from streams.reading.messages import stored_event
 from streams.resending.copies import TOO_LARGE_CODES, copied_headers, deliveries_info, pages_between
 from streams.resending.job import Job
 from streams.resending.plan_lock import LOCK_LEASE_S, HeldPlan, PlanLock
+from streams.resending.sources import ASKED_AT_ONCE
 
 VERSION = 1
 TOO_LARGE = "too_large"
 HALTED = "the process that sent it was stopped"
+NOT_DUE = "the next copy is not due yet"
 
 
 class Choice(Struct, frozen=True, kw_only=True):
@@ -67,6 +70,7 @@ class ReplayPlan(HeldPlan, frozen=True, kw_only=True):
     - `mark`: the mark of the copies, which receivers see.
     - `nonce`: part of the message ids only.
     - `pace_s`: the time between two copies; 0 if an older Angarium began it, which did not record that.
+    - `due_at`: when the next copy is due, if the job was released until then, in seconds since the epoch.
     - `job`: the job that it is, if processes of the API work it off.
     """
 
@@ -80,6 +84,7 @@ class ReplayPlan(HeldPlan, frozen=True, kw_only=True):
     mark: str = ""
     nonce: str = ""
     pace_s: float = 0.0
+    due_at: float = 0.0
     job: Job | None = None
 
 
@@ -92,10 +97,6 @@ class ReplayLock(PlanLock[ReplayPlan]):
     ) -> None:  # fmt: skip
         plan = ReplayPlan(v=VERSION, run=run, step=0, at=time.wall(), held=True)
         super().__init__(js, names.actors, names.replay(receiver), plan, "replay", time, lease_s)
-
-    def carried_over(self, before: ReplayPlan) -> ReplayPlan:
-        first = self.plan
-        return replace(before, run=first.run, step=first.step, at=first.at, held=True)
 
 
 class Replayed(Struct):
@@ -117,15 +118,17 @@ class Replay:
     """The replay of one command, under the lock that it holds, with at least `pace_s` between two copies.
 
     Raises `Busy` if another replay came, and `Unavailable` if NATS is away for long. If it is resumed, it
-    goes on: events that had been sent are not sent again. It stops between two copies once it is `halted`.
+    goes on: events that had been sent are not sent again. It stops between two copies, or pages, once it is
+    `halted`, and if the next copy is not due for `patience_s`; the plan then says when it is due.
     """
 
     def __init__(
         self, js: JetStream, names: Names, receiver: str, lock: ReplayLock, pace_s: float, *,
-        halted: Callable[[], bool] = lambda: False,
+        halted: Callable[[], bool] = lambda: False, patience_s: float = math.inf,
     ) -> None:  # fmt: skip
         self.done = Replayed()
         self._halted = halted
+        self._patience_s = patience_s
         self._js = js
         self._names = names
         self._receiver = receiver
@@ -134,6 +137,7 @@ class Replay:
         self._next_at = 0.0
         self._too_large_before = 0
         self._subject = names.deliveries_to(receiver)
+        self._sources = lock.sources(names.deliveries)
 
     async def begin(self, choice: Choice, mark: str, nonce: str, job: Job | None = None) -> None:
         """Begin a replay if none is unfinished."""
@@ -160,50 +164,78 @@ class Replay:
             for message in page:
                 if (position := self._source_of(message)) is not None and position > cursor:
                     cursor, sent = position, sent + 1
+            await self._renew()
         left = await self._count(cursor, plan.choice.until)
         await self._lock.store(cursor=cursor, left=left, sent=sent, after=info.last)
         self.done.sent = sent
+        if plan.due_at:
+            wait_s = min(plan.due_at - self._lock.time.wall(), self._pace_s)
+            self._next_at = asyncio.get_running_loop().time() + wait_s
 
-    async def go_on(self, tell: Callable[[int, int], None]) -> None:
-        """Send what is left; `tell` gets the number of messages dealt with, and their total."""
+    async def send_rest(self, tell: Callable[[int, int], None]) -> None:
+        """Send what is left; `tell` gets the number of messages dealt with, and their total.
+
+        That it is finished is stored when the lock is released.
+        """
         plan = self._lock.plan
         until, left = plan.choice.until, plan.left
+        tell(0, plan.left)
         async for page in pages_between(self._js, self._names, self._subject, plan.cursor, until):
-            await self._send(page, left)
+            await self._send(page, left, lambda now: tell(plan.left - now, plan.left))
             if self.done.stopped:
                 return
             left -= len(page)
-            tell(plan.left - left, plan.left)
+            await self._renew()
+            if left and self._halted():
+                self._stop(HALTED)
+                return
         self.done.purged = self.done.purged or left > 0
-        await self._store(cursor=until, left=0, unfinished=False, sent=self.done.sent)
+        self._record_progress(until, 0)
+        self._lock.change(unfinished=False)
 
     async def leave(self, *, unfinished: bool) -> None:
         """Release the lock; an `unfinished` replay can be resumed."""
         await self._lock.store(held=False, unfinished=unfinished)
 
     async def _store(self, **changes: Any) -> None:
-        """Store how far it has come; in a job also what is not sent. The others tell that at their end."""
-        job = self._lock.plan.job
-        if job is not None:
-            left = {TOO_LARGE: count} if (count := self._too_large_before + len(self.done.too_large)) else {}
-            changes["job"] = replace(job, purged=job.purged or self.done.purged, left=left)
-        await self._lock.store(**changes)
+        """Store how far it has come."""
+        await self._lock.store(**changes, job=self._job())
 
-    async def _send(self, page: list[StoredMessage], left: int) -> None:
+    def _record_progress(self, cursor: int, left: int) -> None:
+        """Let the next plan that is stored say that all messages up to there are dealt with."""
+        self._lock.change(cursor=cursor, left=left, sent=self.done.sent, job=self._job())
+
+    def _job(self) -> Job | None:
+        """The job with what is not sent, which commands tell at their end."""
+        job = self._lock.plan.job
+        if job is None:
+            return None
+        left = {TOO_LARGE: count} if (count := self._too_large_before + len(self.done.too_large)) else {}
+        return replace(job, purged=job.purged or self.done.purged, left=left)
+
+    async def _renew(self) -> None:
+        """Renew the lock in good time: a holder that is silent for a lease counts as dead."""
+        await self._lock.ensure_held(self._lock.lease_s / 2)
+
+    async def _send(self, page: list[StoredMessage], left: int, tell: Callable[[int], None]) -> None:
+        """Send what is wanted of a page; `left` messages begin with it, and `tell` gets those after each."""
         wanted = [each for each in map(stored_event, page) if self._lock.plan.choice.takes(each)]
-        by_position = {each.sequence: each for each in page}
+        places = {each.sequence: place for place, each in enumerate(page)}
         if wanted:
             info = await deliveries_info(self._js, self._names)
             # Everything before the page is dealt with.
             cursor = max(self._lock.plan.cursor, page[0].sequence - 1)
             await self._store(cursor=cursor, left=left, after=info.last, sent=self.done.sent)
-        for event in wanted:
+        for number, event in enumerate(wanted):
             await self._wait()
-            if self._halted():
-                self.done.stopped = HALTED
+            if self.done.stopped:
                 return
-            headers = self._headers(by_position[event.position], event)
-            match await self._lock.publish(self._names.publish_to(self._receiver), event.body, headers):
+            if not self._sources.certain(event.position):
+                await self._sources.ask(*(each.position for each in wanted[number : number + self._ahead]))
+            place = places[event.position]
+            match await self._publish(page[place], event):
+                case None:
+                    self.done.purged = True
                 case Stored():
                     self.done.sent += 1
                 case Refused(code=code) if code in TOO_LARGE_CODES:
@@ -213,16 +245,43 @@ class Replay:
                     return
                 case Unanswered(why):
                     raise Unavailable(f"a copy was sent and not confirmed ({why}); resume it, and it goes on")
+            self._record_progress(event.position, left - place - 1)
+            tell(left - place - 1)
+        self._record_progress(page[-1].sequence, left - len(page))
+        tell(left - len(page))
+
+    @property
+    def _ahead(self) -> int:
+        """The number of events to ask for at once: as many as are sent soon after."""
+        soon_s = self._lock.lease_s / 2
+        return ASKED_AT_ONCE if not self._pace_s else max(1, min(ASKED_AT_ONCE, int(soon_s / self._pace_s)))
+
+    async def _publish(self, message: StoredMessage, event: Event) -> Answer | None:
+        """Send a copy; None if the event is gone."""
+        subject, headers = self._names.publish_to(self._receiver), self._headers(message, event)
+        return await self._lock.publish(subject, event.body, headers, self._sources, event.position)
 
     async def _wait(self) -> None:
-        """Wait for the next copy, and renew the lock: a holder that is silent for a lease counts as dead."""
+        """Wait for the next copy, and keep the lock meanwhile, unless it stops here."""
         loop = asyncio.get_running_loop()
-        while (left_s := self._next_at - loop.time()) > 0 and not self._halted():
-            await self._lock.ensure_held(self._lock.lease_s / 2)
+        while not self._halted() and (left_s := self._next_at - loop.time()) > 0:
+            if left_s > self._patience_s:
+                self._stop(NOT_DUE)
+                return
+            await self._renew()
             await asyncio.sleep(min(left_s, self._lock.lease_s / 4))
+        if self._halted():
+            self._stop(HALTED)
+            return
         now = loop.time()
         # A delay of less than one step is made up for.
         self._next_at = (self._next_at if now - self._next_at < self._pace_s else now) + self._pace_s
+
+    def _stop(self, why: str) -> None:
+        """Stop here, and let the plan say when the next copy is due."""
+        self.done.stopped = why
+        wait_s = self._next_at - asyncio.get_running_loop().time()
+        self._lock.change(due_at=self._lock.time.wall() + max(0.0, wait_s))
 
     def _headers(self, message: StoredMessage, event: Event) -> dict[str, str]:
         message_id = f"{self._prefix}{event.position}"

@@ -45,7 +45,7 @@ def published_event(
 def copy_headers(event: Event, source: int | None = None) -> dict[str, str]:
     """The headers of a copy: those that are passed on, and its source, unless it is sent again.
 
-    `source`: given if it is not the event's position (`streams.journal.tails.Marks.source`).
+    `source`: given if it is not the event's position (`streams.lost_tails.marks.Marks.source`).
     """
     headers = {EVENT_ID: event.id, EVENT_TYPE: event.type}
     if event.again:

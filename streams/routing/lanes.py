@@ -2,6 +2,8 @@
 
 They keep the order whatever is lost on the way. The head of a lane is sent again until it has arrived. Lanes
 do not wait for each other: if a head is refused, other lanes are served, and its turn comes again.
+
+Tenants take turns, one item each: a tenant with an event for 20,000 receivers delays others by one copy.
 """
 
 import asyncio
@@ -10,9 +12,9 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
-from streams.defects import on_defect
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import Complaint, Pauses
+from streams.task_callbacks import on_defect
 
 SENDERS_MAX = 32
 """Lanes served at a time: enough to keep the server busy, and few enough to leave room for others. With 64, a
@@ -24,7 +26,7 @@ T = TypeVar("T")
 
 
 class Lanes(Generic[T]):
-    """Items in lanes, sent in order within each lane.
+    """Items in lanes, sent in order within each lane. A lane is a receiver's: `<tenant>.<name>`.
 
     - `send(lane, item)`: returns an empty text when the item has arrived, otherwise why that is not known.
     - `arrived(item)`: called once for each item of each lane.
@@ -43,7 +45,7 @@ class Lanes(Generic[T]):
         self._arrived = arrived
         self._on_broken = on_broken
         self._lanes: dict[str, list[T]] = {}
-        self._ready: deque[str] = deque()
+        self._ready = _Turns()
         self._failing: set[str] = set()
         self._complaint = Complaint(js, log, "routing.waiting")
         self._serving = 0
@@ -56,7 +58,7 @@ class Lanes(Generic[T]):
             waiting.append(item)
             return
         self._lanes[lane] = [item]
-        self._ready.append(lane)
+        self._ready.add(lane)
         if self._serving < SENDERS_MAX:
             self._serving += 1
             sender = asyncio.ensure_future(self._serve())
@@ -76,12 +78,12 @@ class Lanes(Generic[T]):
         """Send the heads of lanes, one after the other, until none is ready."""
         pauses = Pauses(self._js)
         while self._ready:
-            lane = self._ready.popleft()
+            lane = self._ready.next()
             why = await self._send(lane, self._lanes[lane][0])
             if why:
                 self._tell(lane, why)
                 await pauses.wait()
-                self._ready.append(lane)
+                self._ready.add(lane)
             else:
                 pauses = Pauses(self._js)
                 self._move_up(lane)
@@ -95,7 +97,7 @@ class Lanes(Generic[T]):
         waiting = self._lanes[lane]
         item = waiting.pop(0)
         if waiting:
-            self._ready.append(lane)
+            self._ready.add(lane)
         else:
             del self._lanes[lane]
         self._arrived(item)
@@ -106,3 +108,34 @@ class Lanes(Generic[T]):
             self._complaint.over()
         self._complaint.tell(why, receiver=lane)
         self._failing.add(lane)
+
+
+class _Turns:
+    """The lanes whose heads are ready to be sent: tenants take turns, and the lanes of each tenant do."""
+
+    def __init__(self) -> None:
+        self._lanes: dict[str, deque[str]] = {}
+        self._tenants: deque[str] = deque()
+
+    def __bool__(self) -> bool:
+        return bool(self._tenants)
+
+    def add(self, lane: str) -> None:
+        tenant = lane.partition(".")[0]
+        lanes = self._lanes.get(tenant)
+        if lanes is None:
+            self._lanes[tenant] = deque((lane,))
+            self._tenants.append(tenant)
+        else:
+            lanes.append(lane)
+
+    def next(self) -> str:
+        """Take the lane whose turn it is."""
+        tenant = self._tenants.popleft()
+        lanes = self._lanes[tenant]
+        lane = lanes.popleft()
+        if lanes:
+            self._tenants.append(tenant)
+        else:
+            del self._lanes[tenant]
+        return lane

@@ -6,29 +6,38 @@ of their sources. A copy whose source is not above the highest that its actor ha
 late it comes and no matter which router sent it. Copies therefore carry their source and no `Nats-Msg-Id`,
 which would help for two minutes only.
 
-An event is acked when all its copies are confirmed. As every ack follows that, recovery may begin at the
-server's own ack floor, and a new owner needs to remember nothing.
+Every flush of the shard's journal says how far its partition is *routed*: the end of the unbroken run of
+events whose copies are all confirmed, except those of parked tenants, whose positions it names, too
+(`streams.routing.tenants`). A new owner routes everything above again, and its copies are duplicates where
+the old owner's were stored. A router gives a copy to the connection only within its lease: the event may be
+erased after another owner has routed it, and no copy may come then.
 """
 
 import asyncio
-from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 from msgspec import Struct
 
+from actors.errors import InvalidName
+from actors.ids import check_tenant
 from actors.machine.event import Event
 from streams.dead_letters.malformed import MALFORMED_RECEIVER, bury_malformed
-from streams.defects import on_defect
-from streams.installation.topology import Names, route_consumer
-from streams.journal.tails import UNKNOWN_MARKS, Loss, Mark, Marks
-from streams.nats.answers import Refused, Stored, Unanswered
+from streams.installation.topology import Names
+from streams.lost_tails.marks import UNKNOWN_MARKS, Mark, Marks
+from streams.nats.answers import Refused, Stored, StoredMessage, Unanswered
 from streams.nats.jetstream import JetStream
 from streams.nats.wire import Message
-from streams.reading.delivered import place
-from streams.reading.reader import Reader
+from streams.reading.messages import RECEIVER_LOOKED_AT_MAX
+from streams.reading.reader import Reader, ReadingTerms
+from streams.reading.reply_subject import DeliveryInfo
 from streams.routing.fanout import copy_headers, published_event
 from streams.routing.freshness import Freshness
 from streams.routing.lanes import Lanes
+from streams.routing.parked_tenants_reader import ParkedTenantsReader
+from streams.routing.tenants import ReadRequest, Tenants
+from streams.routing_progress import RoutingProgress
+from streams.task_callbacks import on_defect
 
 OPEN_BYTES_MAX = 4 << 20
 """Memory of the open events of one partition above which no more are requested."""
@@ -36,14 +45,21 @@ OPEN_BYTES_MAX = 4 << 20
 COPY_BYTES = 96
 """Approximate bytes of a copy in addition to its event."""
 
-COPIES_MAX = 256
+COPIES_AT_ONCE = 256
 """Copies under way at a time in all partitions of a node, so that large ones do not fill the memory."""
 
 MATCHED_IN_A_ROW = 1000
 """Receivers of one event that are matched before other work has a turn; they take a millisecond."""
 
-PULL_BATCH = 64
-"""Events requested at a time; they all come, however much memory they take."""
+WAITING_MAX_S = 2.0
+"""Time for which an event may keep `routed` back; beyond it, its tenant parks. Only what is routed is acked,
+and the cursor of the partition stops if too much is not acked."""
+
+PULL_BATCH = 256
+"""Events requested at a time. All of them arrive, even when the reader is held. With 64, others wait five
+times as long until the events of a flood, which are dropped, have come."""
+
+LEASE_OVER = "the lease of this node has expired"
 
 
 class RoutingTotals(Struct):
@@ -56,37 +72,42 @@ class RoutingTotals(Struct):
 
 
 class Routing(Struct, frozen=True):
-    """State that a node's routers share. `match` returns the tenant's receivers that subscribe to a type."""
+    """State that a node's routers share.
 
-    match: Callable[[str, str], tuple[str, ...]]
+    `match` returns the tenant's receivers that subscribe to a type, and existed when the event was stored.
+    """
+
+    match: Callable[[str, str, float], tuple[str, ...]]
     freshness: Freshness
     copies: asyncio.Semaphore
+    readers: asyncio.Semaphore
     totals: RoutingTotals
 
 
-class _Open:
+class _EventInMemory:
     """An event that is not matched yet, or has unconfirmed copies."""
 
-    __slots__ = ("came_at", "event", "headers", "left", "reply", "size", "tenant")
+    __slots__ = ("came_at", "copies", "event", "headers", "position", "size", "tenant", "unconfirmed")
 
-    def __init__(self, tenant: str, event: Event, source: int, reply: str, came_at: float) -> None:
+    def __init__(self, tenant: str, event: Event, source: int, came_at: float) -> None:
         self.tenant = tenant
         self.event = event
-        self.reply = reply
+        self.position = event.position
         self.came_at = came_at
         self.headers = copy_headers(event, source)
-        self.left = 0
+        self.copies = self.unconfirmed = 0
         self.size = event.size
 
 
 class Router:
     """The router of one partition, under one claim of the shard with the same number.
 
-    - `on_broken`: called with the reason why it routes no more.
-    - `created`: when the events stream whose sources the shard's actors know was created.
-    - `on_event`: called for each new event.
-
-    The other parameters are those of `Reader`.
+    - `epoch`: of the claim; `recorded`: returns how far the journal says that the partition is routed.
+    - `replicated`: the streams have replicas, so that a leader's answer may need a proof.
+    - `on_progress`: called for each new event, and whenever one is routed or read.
+    - `terms`: of the reading; `created` is when the stream was created whose sources the shard's actors know,
+      and `may_read` is asked also before each copy.
+    - `known`: the highest messages that the shard knows, and what its sources are counted from.
     """
 
     def __init__(
@@ -95,40 +116,49 @@ class Router:
         names: Names,
         partition: int,
         routing: Routing,
+        terms: ReadingTerms,
         *,
-        on_broken: Callable[[str], None],
-        may_reset: Callable[[], bool],
-        on_lost: Callable[[Loss], None],
-        on_event: Callable[[], None] = lambda: None,
+        epoch: int,
+        recorded: Callable[[], RoutingProgress],
+        on_progress: Callable[[], None] = lambda: None,
         known: Marks = UNKNOWN_MARKS,
-        created: str = "",
+        replicated: bool = False,
     ) -> None:
         self._js = js
         self._names = names
         self._routing = routing
+        self._within_lease = terms.may_read
         self._prefix = len(names.event(partition, "", "")) - 1
-        self._highest = 0
-        self._open: dict[int, _Open] = {}
-        self._unmatched: deque[_Open] = deque()
-        self._arrived = asyncio.Event()
+        self._tenants: Tenants[_EventInMemory] = Tenants(recorded())
+        self._matchable = asyncio.Event()
+        self._parking_timer: asyncio.TimerHandle | None = None
         self._bytes = 0
-        self._on_broken = on_broken
-        self._on_event = on_event
+        self._on_broken = terms.on_broken
+        self._on_progress = on_progress
         self._known = known
-        self._lanes = Lanes(js, self._send, self._confirmed, on_broken)
+        self._lanes = Lanes(js, self._send, self._confirmed, terms.on_broken)
         self._matching: asyncio.Task[None] | None = None
         self._reader = Reader(
             js,
             names.events,
-            route_consumer(names, partition),
+            names.route_cursor(partition, epoch),
+            names.events_of(partition),
+            terms,
             on_message=self._on_message,
-            on_broken=on_broken,
-            after=lambda: None,
-            may_reset=may_reset,
-            on_lost=on_lost,
+            after=lambda: recorded().routed,
             known=lambda: known.events,
-            created=created,
             batch=PULL_BATCH,
+        )
+        self._parked_reader = ParkedTenantsReader(
+            js,
+            names,
+            partition,
+            reader=self._reader,
+            at_once=routing.readers,
+            replicated=replicated,
+            next_read=self._next_read,
+            take_read=self._take_read,
+            on_broken=terms.on_broken,
         )
 
     async def start(self) -> None:
@@ -136,6 +166,11 @@ class Router:
         self._matching = asyncio.ensure_future(self._match())
         self._matching.add_done_callback(on_defect("router", self._on_broken))
         await self._reader.start()
+        self._parked_reader.start()
+
+    def ack(self, position: int) -> None:
+        """Ack the events up to the position; the journal must hold that they are routed."""
+        self._reader.ack(position)
 
     async def stop(self) -> None:
         """Route nothing more. The next owner routes unconfirmed events again."""
@@ -143,6 +178,9 @@ class Router:
         if matching is not None:
             matching.cancel()
             await asyncio.wait({matching})
+        if self._parking_timer is not None:
+            self._parking_timer.cancel()
+        await self._parked_reader.stop()
         await self._lanes.stop()
         await self._reader.stop()
 
@@ -151,49 +189,55 @@ class Router:
         """The highest event that this router ever took, or that was known before."""
         return self._reader.mark
 
+    @property
+    def progress(self) -> RoutingProgress:
+        """The progress of routing; `routed` never falls."""
+        return self._tenants.progress
+
     # ---- events
 
-    def _on_message(self, message: Message) -> int:
-        position, stored_at = place(message.reply)
-        if position > self._highest:
+    def _on_message(self, message: Message, told: DeliveryInfo) -> None:
+        if told.position > self._tenants.highest:
             address = message.subject[self._prefix :]
-            event = published_event(position, stored_at, address, message.headers, message.data)
-            self._open_event(event, address.partition(".")[0], message.reply)
-            self._highest = position
-            self._on_event()
-        elif position not in self._open:
-            self._reader.ack([message.reply])  # It came before; its ack was lost.
-        return position
+            tenant = address.partition(".")[0]
+            if self._tenants.admits(tenant, may_park=has_valid_name(tenant)):
+                event = published_event(told.position, told.stored_at, address, message.headers, message.data)
+                self._tenants.add(self._opened(tenant, event))
+                self._matchable.set()
+                self._plan_parking(WAITING_MAX_S)
+            else:
+                self._tenants.drop(tenant, told.position)
+                self._parked_reader.wake()
+            self._on_progress()
 
-    def _open_event(self, event: Event, tenant: str, reply: str) -> None:
+    def _opened(self, tenant: str, event: Event) -> _EventInMemory:
+        """The event, which comes into memory now."""
         source = self._known.source(event.position)
-        opened = _Open(tenant, event, source, reply, self._routing.freshness.now())
-        self._open[event.position] = opened
-        self._count(opened.size)
-        self._unmatched.append(opened)
-        self._arrived.set()
+        opened = _EventInMemory(tenant, event, source, self._routing.freshness.now())
+        self._charge(opened.size)
+        return opened
 
     async def _match(self) -> None:
-        """Match the events that have come, in order, with fresh configurations."""
+        """Match the events that have come, in the order of each tenant, with fresh configurations."""
         while True:
-            await self._arrived.wait()
-            self._arrived.clear()
-            while self._unmatched:
-                await self._routing.freshness.cover(self._unmatched[0].came_at)
-                await self._distribute(self._unmatched.popleft())
+            await self._matchable.wait()
+            self._matchable.clear()
+            while (opened := self._tenants.next_to_match()) is not None:
+                await self._routing.freshness.cover(opened.came_at)
+                await self._distribute(opened)
                 await asyncio.sleep(0)
 
-    async def _distribute(self, opened: _Open) -> None:
+    async def _distribute(self, opened: _EventInMemory) -> None:
         event, totals = opened.event, self._routing.totals
         totals.events += 1
         if event.malformed:
             totals.malformed += 1
             lanes: tuple[str, ...] = (f"{opened.tenant}.{MALFORMED_RECEIVER}",)
         else:
-            lanes = self._routing.match(opened.tenant, event.type)
-        opened.left = len(lanes)
-        opened.size += len(lanes) * COPY_BYTES
-        self._count(len(lanes) * COPY_BYTES)
+            lanes = self._routing.match(opened.tenant, event.type, event.stored_at)
+        opened.copies = opened.unconfirmed = len(lanes)
+        self._charge(len(lanes) * COPY_BYTES)
+        self._tenants.matched(opened, len(lanes))
         for number, lane in enumerate(lanes, 1):
             self._lanes.add(lane, opened)
             if number % MATCHED_IN_A_ROW == 0:
@@ -202,24 +246,62 @@ class Router:
             totals.unmatched += 1
             self._close(opened)
 
-    def _close(self, opened: _Open) -> None:
-        del self._open[opened.event.position]
-        self._count(-opened.size)
-        self._reader.ack([opened.reply])
+    def _close(self, opened: _EventInMemory) -> None:
+        if self._tenants.close(opened):
+            self._parked_reader.wake()
+        self._charge(-opened.size - opened.copies * COPY_BYTES)
+        self._on_progress()
 
-    def _count(self, size: int) -> None:
-        """Ask for no more events while the open ones take too much memory."""
+    def _charge(self, size: int) -> None:
+        """Charge memory of open events, or give it back; while it is too much, ask for no more events."""
         before, self._bytes = self._bytes, self._bytes + size
         if (before > OPEN_BYTES_MAX) != (self._bytes > OPEN_BYTES_MAX):
-            self._reader.hold(self._bytes > OPEN_BYTES_MAX)
+            self._reader.pause_requests(self._bytes > OPEN_BYTES_MAX)
+            self._parked_reader.wake()
+
+    # ---- parked tenants
+
+    def _plan_parking(self, delay_s: float) -> None:
+        """Look after that time for events that keep `routed` back, unless that is planned."""
+        if self._parking_timer is None:
+            self._parking_timer = asyncio.get_running_loop().call_later(delay_s, self._park_overdue)
+
+    def _park_overdue(self) -> None:
+        """Park tenants whose events keep `routed` back for too long."""
+        self._parking_timer, now = None, self._routing.freshness.now()
+        while (event := self._tenants.first_holding_back) is not None:
+            if (left_s := event.came_at + WAITING_MAX_S - now) > 0:
+                self._plan_parking(left_s)
+                return
+            if not self._tenants.park(event.tenant, may_park=has_valid_name(event.tenant)):
+                self._plan_parking(WAITING_MAX_S)
+                return
+            self._on_progress()
+
+    def _next_read(self) -> ReadRequest | None:
+        return None if self._bytes > OPEN_BYTES_MAX else self._tenants.next_read()
+
+    def _take_read(self, request: ReadRequest, found: Sequence[StoredMessage], complete: bool) -> None:
+        events = list[_EventInMemory]()
+        for each in found:
+            address = each.subject[self._prefix :]
+            event = published_event(each.sequence, each.stored_at, address, each.headers, each.data)
+            events.append(self._opened(request.tenant, event))
+        self._tenants.take_read(request, events, complete=complete)
+        self._matchable.set()
+        self._on_progress()
 
     # ---- copies
 
-    async def _send(self, receiver: str, opened: _Open) -> str:
+    async def _send(self, receiver: str, opened: _EventInMemory) -> str:
         """Publish a copy; returns an empty text when it is confirmed, otherwise the reason why it is not."""
         if opened.event.malformed:
+            if not self._within_lease():
+                return LEASE_OVER
             return await bury_malformed(self._js, self._names, receiver, opened.event)
         async with self._routing.copies:
+            if not self._within_lease():
+                return LEASE_OVER
             answer = await self._js.publish(
                 self._names.publish_to(receiver), opened.event.body, opened.headers
             )
@@ -232,7 +314,19 @@ class Router:
             case Unanswered(why):
                 return why
 
-    def _confirmed(self, opened: _Open) -> None:
-        opened.left -= 1
-        if not opened.left:
+    def _confirmed(self, opened: _EventInMemory) -> None:
+        opened.unconfirmed -= 1
+        self._tenants.confirmed(opened)
+        self._matchable.set()
+        if not opened.unconfirmed:
             self._close(opened)
+
+
+@lru_cache(maxsize=1 << 10)
+def has_valid_name(tenant: str) -> bool:
+    """True if a tenant can have that name: events are read by the subject of one, and flushes name it."""
+    try:
+        check_tenant(tenant[:RECEIVER_LOOKED_AT_MAX])
+    except InvalidName:
+        return False
+    return True

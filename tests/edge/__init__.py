@@ -1,0 +1,1 @@
+"""Servers, clients and terminals at the edges of the product."""

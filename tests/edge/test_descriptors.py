@@ -1,4 +1,4 @@
-"""What a node makes of its limit of open files; in a process of its own, since no limit can be given back."""
+"""A node and its limit of open files; in a process of its own, since a limit cannot be raised again."""
 
 import subprocess
 import sys
@@ -40,7 +40,7 @@ def test_one_connection_is_left_where_there_is_next_to_nothing() -> None:
     assert asked(100, 100) == [1, 100]
 
 
-def test_where_the_system_allows_less_than_it_says_as_much_as_it_allows(
+def test_a_system_that_allows_less_than_it_says_gives_as_much_as_it_allows(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """macOS says that there is no hard limit, and refuses what is above one of its own."""

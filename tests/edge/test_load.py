@@ -1,4 +1,4 @@
-"""Whether an event loop has time to spare, also where others compete for its core."""
+"""Load of an event loop: it is found also where others compete for its core."""
 
 import os
 import subprocess

@@ -1,6 +1,6 @@
 """A machine that has no port left to connect from: the attempt says so, and others go on.
 
-Four ports are all there are in a network of the test's own, which Linux gives to whoever may have one
+Four ports are all there are in a network of the test's own, which Linux gives to every user that may have one
 (unshare(1), ip(7)); where it does not, there is nothing to try.
 """
 
@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from tests.e2e.commands import ROOT
+from tests.support.processes.commands import ROOT
 
 ALONE = ("unshare", "--user", "--map-root-user", "--net")
 
@@ -20,10 +20,10 @@ from ipaddress import ip_network
 from angarium.delivery.connections.guard import Guard
 from angarium.delivery.http1_transport import Http1Transport
 from angarium.delivery.httpx_transport import HttpxTransport
-from angarium.delivery.exchange.target import parse_target
-from angarium.delivery.exchange.transport import Request
+from angarium.delivery.http_exchange.target import parse_target
+from angarium.delivery.http_exchange.transport import Request
 from tests.contract.transport.receiver import OK, Receiver
-from tests.contract.waiting import until
+from tests.support.waiting import until
 
 SIOCSIFFLAGS, IFF_UP = 0x8914, 1
 with socket.socket() as any_socket:
@@ -50,7 +50,7 @@ async def main(kind):
         target = parse_target("http://127.0.0.1:8080/")
         return await transport.post(
             Request(
-                receiver="acme.billing", target=target, headers=(), body=b"", timeout_s=30.0,
+                receiver="acme.billing", target=target, lines=(), body=b"", timeout_s=30.0,
                 may_start=lambda: True,
             )
         )
@@ -70,7 +70,7 @@ asyncio.run(main({"http1": Http1Transport, "httpx": HttpxTransport}[sys.argv[1]]
 
 
 def alone(*command: str) -> subprocess.CompletedProcess[str]:
-    """Run it in a network of its own."""
+    """Runs the test in a network of its own."""
     return subprocess.run(
         (*ALONE, *command), capture_output=True, text=True, check=False, cwd=ROOT, timeout=100
     )

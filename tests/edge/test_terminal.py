@@ -1,4 +1,4 @@
-"""What a terminal shows: no more columns than it has, and no colours where they are not wanted."""
+"""Output at a terminal: no more columns than it has, and no colours where they are not wanted."""
 
 import os
 import pty
@@ -13,7 +13,7 @@ from rich.cells import cell_len
 
 ROOT = Path(__file__).parents[2]
 LETTERS = """
-from angarium.cli.dead_letter_table import CUT_COLUMNS, HEADINGS, NARROW_COLUMNS, narrow
+from angarium.cli.dead_letters.table import CUT_COLUMNS, HEADINGS, NARROW_COLUMNS, narrow
 from angarium.terminal import output
 row = {
     "letter": 123456, "receiver": "acme.a-receiver-with-a-long-name", "number": 7,
@@ -27,10 +27,10 @@ WIDE = "output.say_table(HEADINGS, [list(row.values())] * 2, wide=True)"
 RECEIVERS = """
 from msgspec.structs import replace
 from angarium import quantities
-from angarium.cli.receiver_table import CUT_COLUMNS, NARROW_COLUMNS, cells
-from angarium.operations.receiver_health.listing import Seen, listed
+from angarium.cli.receivers.table import CUT_COLUMNS, NARROW_COLUMNS, cells
+from angarium.operations.receiver_health.listing import ReceiverFindings, listed
 from angarium.terminal import output
-row = replace(listed(Seen(
+row = replace(listed(ReceiverFindings(
     "acme.a-receiver-with-a-long-name",
     b'{"url": "https://hooks.receivers.example.com/a/long/path", "rate": {"limit": 10, "per": "second"}}',
 )), phase="misconfigured", waiting=1234567, oldest_at="2026-01-31T12:00:00.123Z")
@@ -55,18 +55,50 @@ rows = [("日本語" * 20, "|"), ("a\\x1b[2J" + "b" * 90, "|"), ("e\\u0301" * 60
 output.say_table(("text", "|"), rows, cut=("text",))
 """
 ROOMS = """
-from angarium.cli import setup
-from angarium.operations.health.sizing import StreamRoom
+from angarium.cli.installation import setup
+from angarium.operations.installation_health.sizing import StreamRoom
 names = ("EVENTS", "DELIVERIES", "JOURNAL", "DEAD")
 keeps = "events to be routed, and a day of routed ones"
 setup.say([], [StreamRoom(f"ANGARIUM_{name}", 4 << 30, keeps) for name in names])
+"""
+TOKENS = """
+from datetime import UTC, datetime
+from angarium.cli.installation.tokens import CUT_COLUMNS, NARROW_COLUMNS, cells
+from angarium.operations.tokens.listing import ListedToken
+from angarium.terminal import output
+at = datetime(2026, 1, 31, 12, tzinfo=UTC)
+token = ListedToken(
+    id="rhz3dqgpbmba", tenant="a-tenant-with-a-long-name", scopes=("publish", "read", "manage", "operate"),
+    rate=None, note="for the shop", created_at=at, expires_at=at, used_at=at,
+)
+output.say_table(NARROW_COLUMNS, [[cells(token)[name] for name in NARROW_COLUMNS]], cut=CUT_COLUMNS)
+"""
+MINUTES = """
+from angarium.cli.ledger_records.minutes import NARROW_COLUMNS, cells
+from angarium.operations.ledger_queries.minutes import Minute
+from angarium.terminal import output
+minute = Minute(
+    at="2026-01-31T12:00:00.000Z", attempts=123456, delivered=123456, failed=123456, throttled=123456,
+    dead=123456, latency_ms=1234.5, latency_ms_max=12345.6, late_s=1234.5, late_s_max=12345.6,
+)
+output.say_table(NARROW_COLUMNS, [[cells(minute)[name] for name in NARROW_COLUMNS]])
+"""
+INTERRUPTED = """
+import asyncio, os, signal
+from angarium.terminal.progress import progress
+from angarium.terminal.run import run
+async def work():
+    with progress("replaying"):
+        os.kill(os.getpid(), signal.SIGINT)
+        await asyncio.sleep(60)
+run(work(), interrupted="interrupted; go on with --resume\\n")
 """
 ESCAPE = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def seen(program: str, **environment: str) -> str:
-    """What a terminal of 80 columns is sent."""
+    """Returns the output at a terminal of 80 columns."""
     ours, theirs = pty.openpty()
     usual = {"PYTHONPATH": str(ROOT), "PATH": os.environ["PATH"], "COLUMNS": "80", "TERM": "xterm-256color"}
     sent = bytearray()
@@ -74,7 +106,7 @@ def seen(program: str, **environment: str) -> str:
         [sys.executable, "-c", program], env=usual | environment, stdin=theirs, stdout=theirs, stderr=theirs
     ):
         os.close(theirs)
-        # Where nobody writes to a terminal any more, reading from it is an error on Linux.
+        # When no process writes to a terminal any more, reading from it is an error on Linux.
         with os.fdopen(ours, "rb", buffering=0) as screen, suppress(OSError):
             while data := screen.read(4096):
                 sent += data
@@ -86,7 +118,7 @@ def test_letters_fit_80_columns_with_their_ids_cut() -> None:
     assert len(lines) == 3
     assert max(map(len, lines)) <= 80
     assert lines[1].split() == [
-        "123456", "acme.a-receiv…", "unknown_receiver", "2026-01-31", "12:00:00Z", "503", "0190f5a…"
+        "123456", "acme.a-receiv…", "unknown_receiver", "2026-01-31T12:00:00Z", "503", "0190f5a…"
     ]  # fmt: skip
     assert [lines[0].index(name) for name in ("reason", "at", "id")] == [
         lines[1].index(text) for text in ("unknown_receiver", "2026", "0190")
@@ -112,6 +144,27 @@ def test_receivers_fit_80_columns_and_what_is_not_known_is_no_zero() -> None:
         "acme.a-receiver-with-a-lon…", "misconfigured", "1234567", "2d", "10/second", "https:/…"
     ]  # fmt: skip
     assert lines[2].split()[1:4] == ["-", "-", "-"]
+
+
+def test_tokens_fit_80_columns_and_their_ids_are_never_cut() -> None:
+    lines = ESCAPE.sub("", seen(TOKENS)).splitlines()
+    assert len(lines) == 2
+    assert max(map(len, lines)) <= 80
+    assert lines[1].startswith("rhz3dqgpbmba  a-tenant-with-a-")
+    assert lines[1].endswith("2026-01-31T12:00Z  2026-01-31T12:00Z")
+
+
+def test_minutes_fit_80_columns_in_a_line_each() -> None:
+    lines = ESCAPE.sub("", seen(MINUTES)).splitlines()
+    assert len(lines) == 2
+    assert max(map(len, lines)) <= 80
+    assert lines[1].startswith("2026-01-31T12:00Z  123456")
+
+
+def test_an_interrupted_command_gives_the_cursor_back_and_says_how_to_go_on() -> None:
+    sent = seen(INTERRUPTED)
+    assert sent.endswith("interrupted; go on with --resume\n")
+    assert sent.rindex("\x1b[?25h") > sent.rindex("\x1b[?25l")
 
 
 @pytest.mark.parametrize("environment", [{}, {"NO_COLOR": "1"}, {"TERM": "dumb"}], ids=str)

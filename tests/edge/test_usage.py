@@ -64,6 +64,11 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (["inspect", "acme.x", "--at", ""], "'' is not a time; write an age"),
         (["audit", "acme.x", "--plot", "a.png"], "--plot a.png: only SVG is drawn"),
         (["ledger", "--to", "sqlite:///x.db", "--keep", "0s"], "--keep 0s: must be at least a minute"),
+        (["ledger", "--to", "foo"], "angarium ledger: 'foo' is not a ledger: write sqlite:///"),
+        (["attempts", "acme.x", "--ledger", "foo"], "angarium: 'foo' is not a ledger: write sqlite:///"),
+        (["event", "e1", "--ledger", "foo"], "angarium: 'foo' is not a ledger: write sqlite:///"),
+        (["top", "--within", "1h", "--ledger", "foo"], "angarium: 'foo' is not a ledger: write sqlite:///"),
+        (["ledger", "--to", "postgresql://ann:hush-hush@db/events"], "contains a password"),
         (["repair", "--accept-loss", "64"], "'64' is not a shard; shards are 0 to 63"),
         (["repair", "--accept-loss", "1,x"], "'x' is not a shard; shards are 0 to 63"),
         (["repair", "--accept-loss", "all,1"], "give shards, or all"),
@@ -215,7 +220,7 @@ def test_a_group_alone_shows_its_help_and_fails(
 @pytest.mark.parametrize(
     "command", [["inspect"], ["receiver", "get"], ["dead", "list"], ["publish"], ["node"]]
 )
-def test_whatever_connects_may_have_inboxes_of_its_own(
+def test_every_command_that_connects_may_have_inboxes_of_its_own(
     command: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main.run([*command, "--help"]) == 0
@@ -248,12 +253,12 @@ def test_a_command_imports_no_other() -> None:
     program = (
         "import sys, angarium.cli.main\n"
         "angarium.cli.main.run(['publish', '--help'])\n"
-        "print(*sorted({f'angarium.cli.{name}' for name in angarium.cli.main.MODULES} & sys.modules.keys()))"
+        "print(*sorted(set(angarium.cli.main.MODULES.values()) & sys.modules.keys()))"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True
     )
-    assert done.stdout.splitlines()[-1] == "angarium.cli.publish"
+    assert done.stdout.splitlines()[-1] == "angarium.cli.events.publish"
 
 
 @pytest.mark.parametrize(
@@ -405,7 +410,7 @@ def _broken_command(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> None:
         raise RuntimeError("boom")
 
-    monkeypatch.setattr("angarium.cli.inspection.perform", broken)
+    monkeypatch.setattr("angarium.cli.live.inspection.perform", broken)
 
 
 @pytest.mark.usefixtures("_broken_command")
@@ -430,7 +435,7 @@ def test_every_error_of_ours_is_told_by_its_text(
     def fails(*_: object) -> None:
         raise error.__new__(error, "it broke")
 
-    monkeypatch.setattr("angarium.cli.inspection.perform", fails)
+    monkeypatch.setattr("angarium.cli.live.inspection.perform", fails)
     told = {}
     for error in _below(AngariumError):
         status = main.run(["inspect", "acme.x"])
@@ -450,7 +455,7 @@ def test_every_error_of_ours_is_told_by_its_text(
 def test_an_argument_that_is_no_text_is_wrong_usage(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("angarium.cli.inspection.perform", lambda *_: "\udcff".encode())
+    monkeypatch.setattr("angarium.cli.live.inspection.perform", lambda *_: "\udcff".encode())
     assert main.run(["inspect", "acme.x"]) == main.EXIT_WRONG_USAGE
     assert capsys.readouterr().err == "angarium: an argument is not text; write it in UTF-8\n"
 

@@ -1,0 +1,1 @@
+"""A simulated world of processes, server, network and receivers, in virtual time and by a seed."""

@@ -9,7 +9,7 @@ import argparse
 import sys
 
 from tests.sim.hunt import hunt, simulate
-from tests.sim.mutants import BY_NAME
+from tests.sim.mutants.catalogue import BY_NAME
 
 
 def main() -> int:
@@ -18,11 +18,12 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=200)
     parser.add_argument("--trace", action="store_true", help="print whole histories")
     parser.add_argument("--jobs", type=int, default=2, help="processes at work")
+    parser.add_argument("--resending", action="store_true", help="runs with jobs and erasures")
     parser.add_argument("--mutants", nargs="*", metavar="NAME", help="take out these rules, or all of them")
     args = parser.parse_args()
     if args.mutants is not None:
         return hunt(args.mutants or list(BY_NAME), args.seed, args.jobs)
-    return simulate(args.seed, args.runs, args.jobs, args.trace)
+    return simulate(args.seed, args.runs, args.jobs, args.trace, args.resending)
 
 
 if __name__ == "__main__":

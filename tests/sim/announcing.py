@@ -7,15 +7,15 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from streams.nats.wire import Wire
-from tests.sim.fanout import MALFORMED, PATTERNS, TYPES
-from tests.sim.process import Process
+from tests.sim.checks.fanout import MALFORMED, PATTERNS, TYPES
+from tests.sim.world.process import Process
 
 if TYPE_CHECKING:
     from tests.sim.run import Run
 
 
 class Announcing:
-    """Of one run. After `calm` nothing more is published, and there is room."""
+    """The announcements of one run. After `calm` nothing more is published, and there is room."""
 
     def __init__(self, run: "Run") -> None:
         self.run = run
@@ -40,7 +40,7 @@ class Announcing:
         self._make_room(-1)
 
     def patterns(self) -> list[str]:
-        """Of a receiver's configuration."""
+        """The patterns of a receiver's configuration."""
         chance = self.chance
         return [">"] if chance.random() < 0.5 else chance.sample(PATTERNS, chance.choice((0, 1, 2)))
 

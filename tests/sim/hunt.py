@@ -8,9 +8,10 @@ from multiprocessing.pool import Pool
 
 from msgspec import Struct
 
-from tests.sim import mutants
+from tests.sim.mutants import catalogue
+from tests.sim.resending.resending_run import ResendingRun
 from tests.sim.run import Run
-from tests.sim.world import RunFailed
+from tests.sim.world.world import RunFailed
 
 SHOWN = 40
 LINE_MAX = 400
@@ -20,9 +21,9 @@ SEEDS_AT_ONCE = 20
 """Of a mutant: the first of them that fails convicts it."""
 
 
-def violation(seed: int, trace: bool = False) -> str:
-    """Make a run; what was violated, with the history before it, or nothing."""
-    run = Run(seed, trace=trace)
+def violation(seed: int, trace: bool = False, resending: bool = False) -> str:
+    """Make a run, with jobs and erasures if `resending`; what was violated, with the history before it."""
+    run = (ResendingRun if resending else Run)(seed, trace=trace)
     try:
         run.run()
     except RunFailed as failure:
@@ -37,7 +38,7 @@ def violation(seed: int, trace: bool = False) -> str:
 
 
 class Finding(Struct, frozen=True):
-    """What convicts a mutant: where, in a sentence what was violated, and what the product itself does there
+    """Evidence against a mutant: the run, what it violated, and what the product itself does there
     (nothing, if it passes)."""
 
     where: str
@@ -46,9 +47,9 @@ class Finding(Struct, frozen=True):
 
 
 def violation_by(task: tuple[str, int]) -> Finding | None:
-    """The same with a mutant, and without it where that has failed."""
+    """Runs with a mutant, and without it if that has failed."""
     name, seed = task
-    run = partial(_seeded, seed)
+    run = partial(catalogue.BY_NAME[name].run or _seeded, seed)
     return _finding(name, f"seed {seed}", run)
 
 
@@ -57,7 +58,7 @@ def _seeded(seed: int) -> None:
 
 
 def _finding(name: str, where: str, run: Callable[[], None]) -> Finding | None:
-    with mutants.BY_NAME[name]():
+    with catalogue.BY_NAME[name]():
         what = _failure(run)
     return Finding(where, what, _failure(run)) if what else None
 
@@ -71,16 +72,18 @@ def _failure(run: Callable[[], None]) -> str:
     return ""
 
 
-def simulate(first: int, runs: int, jobs: int, trace: bool) -> int:
+def simulate(first: int, runs: int, jobs: int, trace: bool, resending: bool = False) -> int:
     """Make the runs; 1 if one failed."""
     began_at, failed = time.monotonic(), 0
     seeds = range(first, first + runs)
+    one = partial(violation, trace=trace, resending=resending)
     with _workers(jobs) as workers:
-        found = (violation(seed, True) for seed in seeds) if trace else workers.imap(violation, seeds)
+        found = map(one, seeds) if trace else workers.imap(one, seeds)
         for seed, text in zip(seeds, found, strict=True):
             if text:
                 failed += 1
-                print(f"{text}\nTo see all of it: python -m tests.sim --trace --runs 1 --seed {seed}\n")
+                which = f"--seed {seed}{' --resending' if resending else ''}"
+                print(f"{text}\nTo see all of it: python -m tests.sim --trace --runs 1 {which}\n")
     took_s = time.monotonic() - began_at
     print(f"{runs} runs, {failed} failed, {runs / took_s:.1f} runs/s")
     return 1 if failed else 0
@@ -105,7 +108,7 @@ def hunt(names: list[str], first: int, jobs: int) -> int:
 
 
 def _find(name: str, first: int, workers: Pool) -> Finding | None:
-    if scenario := mutants.BY_NAME[name].scenario:
+    if scenario := catalogue.BY_NAME[name].scenario:
         return _finding(name, "scenario", scenario)
     tasks = [(name, seed) for seed in range(first, first + SEEDS_MAX)]
     for start in range(0, SEEDS_MAX, SEEDS_AT_ONCE):

@@ -1,4 +1,4 @@
-"""What happens to the processes of a run: they are killed, stopped, replaced, and their clocks are wrong.
+"""Mishaps of a run's processes: they are killed, stopped and replaced, and their clocks are wrong.
 
 Some of it happens at random times, some at the moment when a process's word reaches the server: before the
 server has dealt with it, or after that, before the answer is back. Swarm testing: each seed likes some kinds
@@ -9,8 +9,8 @@ from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
 from streams.nats.wire import Message
-from tests.sim.process import Process
 from tests.sim.server.sessions import Frame
+from tests.sim.world.process import Process
 
 if TYPE_CHECKING:
     from tests.sim.run import Run
@@ -47,7 +47,7 @@ class Mishaps:
         self._used_again = self._names.choice((0.0, 0.0, 0.5, 1.0))
 
     def name(self, fresh: str, dead: Collection[str]) -> str:
-        """What the next process is called: as one before it, where names are used again."""
+        """The name of the next process: that of an earlier one, where names are used again."""
         again = bool(dead) and self._names.random() < self._used_again
         return self._names.choice(sorted(dead)) if again else fresh
 
@@ -59,7 +59,7 @@ class Mishaps:
             self._again(mean_s, happen)
 
     def calm(self) -> None:
-        """Wake who sleeps, and see to it that somebody is there."""
+        """Wakes sleeping processes, and starts one if there is none."""
         self.over = True
         for process in list(self.run.processes.values()):
             process.wake()
@@ -67,7 +67,7 @@ class Mishaps:
             self.run.start_node()
 
     def missing(self) -> None:
-        """A process has ended. At the end somebody has to be there."""
+        """A process has ended. At the end of a run there must be one."""
         if self.over:
             self.run.world.after(0.1, self._replace)
 
@@ -152,7 +152,7 @@ class Mishaps:
             hits(victim)
 
     def _victim(self, frame: Frame) -> Process | None:
-        """Who sent it, if its turn has come: the inbox tells."""
+        """The process that sent the message, if its turn has come: the inbox tells."""
         if self.over or not self._at_frame or not isinstance(frame, Message):
             return None
         if not frame.reply.startswith("_INBOX.node-") or "MSG.NEXT" in frame.subject:

@@ -1,11 +1,12 @@
-"""What a run is made of: drawn from its seed, or laid down by a scenario."""
+"""The plan of a run: drawn from its seed, or fixed by a scenario."""
 
 from msgspec import Struct
 
-from streams.journal.parked import PART_BYTES
+from streams.journal.parked_receivers import PART_BYTES
 from streams.journal.snapshots import BATCH_MESSAGES_MAX
-from tests.sim.faults import CALM, Faults, draw, with_deposed
-from tests.sim.world import World
+from streams.routing import router, tenants
+from tests.sim.world.faults import CALM, Faults, draw, with_deposed
+from tests.sim.world.world import World
 
 
 class Plan(Struct, frozen=True, kw_only=True):
@@ -13,7 +14,10 @@ class Plan(Struct, frozen=True, kw_only=True):
     goes wrong. `snapshot_every_s`, `idle_s` and `maintenance_every_s` take the place of the product's own
     intervals, `pause_at` that of its limit. `room`: bytes that the deliveries may take, where it is not what
     `setup` gives them. `saturated`: how probably a node has no time to spare, whenever it is asked. `batch`:
-    messages of one batch of snapshots, `part_bytes`: of one part of the list of parked receivers."""
+    messages of one batch of snapshots, `part_bytes`: of one part of the list of parked receivers.
+    `tenant_events`: how many of a tenant a router has in memory, `tenant_copies`: how many are unconfirmed;
+    `tenants_parked`: how many of a partition; `waiting_s`: how long an event may keep `routed` back.
+    `replay_keep_s`: how long what is settled is kept."""
 
     receivers: tuple[str, ...] = ("acme.r0",)
     shards: int = 1
@@ -31,15 +35,22 @@ class Plan(Struct, frozen=True, kw_only=True):
     saturated: float = 0.0
     batch: int = BATCH_MESSAGES_MAX
     part_bytes: int = PART_BYTES
+    tenant_events: int = tenants.EVENTS_MAX
+    tenant_copies: int = tenants.UNCONFIRMED_COPIES_MAX
+    tenants_parked: int = tenants.PARKED_MAX
+    waiting_s: float = router.WAITING_MAX_S
+    replay_keep_s: float = 0.0
 
 
 def drawn(world: World) -> Plan:
     """Swarm testing: each seed likes and dislikes other things."""
     chance = world.random("plan")
     hot, clustered = chance.random() < 0.3, chance.random() < 0.3
+    floods = world.random("floods")
+    second = floods.choice(("acme", "umbra"))
     count = 1 if hot else chance.choice((1, 1, 2, 3, 5))
     return Plan(
-        receivers=tuple(f"acme.r{number}" for number in range(count)),
+        receivers=tuple(f"{second if number % 2 else 'acme'}.r{number}" for number in range(count)),
         shards=1 if hot else chance.choice((1, 1, 1, 2, 3)),
         ttl_s=chance.choice((2.0, 2.0, 3.0, 5.0)),
         clustered=clustered,
@@ -55,4 +66,8 @@ def drawn(world: World) -> Plan:
         saturated=chance.choice((0.0, 0.5, 1.0)),
         batch=chance.choice((2, 3, BATCH_MESSAGES_MAX)),
         part_bytes=chance.choice((1, 60, PART_BYTES)),
+        tenant_events=floods.choice((1, 3, 8, tenants.EVENTS_MAX)),
+        tenant_copies=floods.choice((1, 4, tenants.UNCONFIRMED_COPIES_MAX)),
+        tenants_parked=floods.choice((1, tenants.PARKED_MAX)),
+        waiting_s=floods.choice((0.05, 0.5, router.WAITING_MAX_S)),
     )

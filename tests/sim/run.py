@@ -14,8 +14,8 @@ from unittest.mock import patch
 
 from actors.machine.event import Event
 from actors.machine.numbering import Frontier
-from actors.machine.owed.steps import Post, Step
-from actors.machine.owed.view import View
+from actors.machine.scheduling.steps import Post, Step
+from actors.machine.scheduling.view import View
 from actors.machine.state import State
 from actors.policy import Policy
 from actors.runtime import actor, discard, flow_control, host
@@ -29,30 +29,31 @@ from streams import purge
 from streams.installation import topology
 from streams.installation.setup import setup
 from streams.installation.topology import Names
-from streams.journal import parked, snapshots
+from streams.journal import parked_receivers, snapshots
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import stream_info
+from streams.routing import router, tenants
 from tests.sim.announcing import Announcing
-from tests.sim.checkers import Checkers
+from tests.sim.checks.checkers import Checkers
 from tests.sim.mishaps import Mishaps
-from tests.sim.network import Network
 from tests.sim.plan import Plan, drawn
-from tests.sim.process import Process
-from tests.sim.receivers import Receivers, SimSender
 from tests.sim.server import FakeServer
-from tests.sim.server.replica import Change, Replicas
 from tests.sim.server.sessions import Frame, Session
-from tests.sim.server.store import Stored
-from tests.sim.server.stream import Stream
+from tests.sim.server.streams.replica import Change, Replicas
+from tests.sim.server.streams.store import Stored
+from tests.sim.server.streams.stream import Stream
 from tests.sim.workload import Workload
-from tests.sim.world import Deadlock, LimitReached, World
+from tests.sim.world.network import Network
+from tests.sim.world.process import Process
+from tests.sim.world.receivers import Receivers, SimSender
+from tests.sim.world.world import Deadlock, LimitReached, World
 
 SETUP_S = 60.0
 SETTLE_S = 3600.0
 
 
 class Telling(Replicas):
-    """The replicas of a stream, and somebody who is told what is stored."""
+    """The replicas of a stream, and a listener that is told what is stored."""
 
     def __init__(self, stream: Stream, checkers: Checkers) -> None:
         super().__init__(stream.store)
@@ -94,10 +95,10 @@ class WatchedServer(FakeServer):
         super().receive(session, frame)
 
     def _ack(self, stream: str, name: str, sequence: int, number: int, message: object) -> bool:
-        if self.checkers is not None and stream == self.checkers.names.deliveries:
-            self.checkers.acked(self._sender, int(name.removeprefix("shard-")), sequence)
-        elif self.checkers is not None and stream == self.checkers.names.events:
-            self.checkers.fanout.acked(sequence)
+        if self.checkers is not None and name.startswith(("shard-", "route-")):
+            kind, shard, epoch = name.split("-")[:3]
+            acked = self.checkers.acked if kind == "shard" else self.checkers.acked_events
+            acked(self._sender, int(shard), int(epoch), sequence)
         return super()._ack(stream, name, sequence, number, message)  # type: ignore[arg-type]
 
 
@@ -110,7 +111,7 @@ class ProcessTime:
 
 
 class Reporter(logging.Handler):
-    """What the product logs goes into the history; an error is a failure of the run."""
+    """Puts the product's log into the history; an error is a failure of the run."""
 
     def __init__(self, world: World) -> None:
         super().__init__()
@@ -130,6 +131,9 @@ _SAID = frozenset({"shard", "why", "node", "receiver", "epoch", "answer"})
 class Run:
     """Made of a seed; `run` does it all. A scenario lays down the plan and acts within `staged`."""
 
+    checkers_type = Checkers
+    sender_type = SimSender
+
     def __init__(self, seed: int, plan: Plan | None = None, *, trace: bool = False) -> None:
         self.world = world = World(seed, history_max=None if trace else 400)
         self.plan = plan = plan or drawn(world)
@@ -137,7 +141,7 @@ class Run:
         self.names = Names()
         self.server = WatchedServer(world, clustered=plan.clustered, max_payload=plan.max_payload)
         self.network = Network(world, self.server)
-        self.checkers = Checkers(world, self.names, plan.shards, plan.ttl_s)
+        self.checkers = self.checkers_type(world, self.names, plan.shards, plan.ttl_s)
         self.announcing = Announcing(self)
         self.workload = Workload(self)
         self.receivers = Receivers(world, plan.receivers, self.checkers)
@@ -171,8 +175,10 @@ class Run:
         stop = self.stops[process.name] = asyncio.Event()
         wire = await self.network.connect(process)
         plan = self.plan
-        settings = Settings(node=process.name, shards=plan.shards, ttl_s=plan.ttl_s, replay_keep_s=0.0)
-        sender = SimSender(process, self.receivers)
+        settings = Settings(
+            node=process.name, shards=plan.shards, ttl_s=plan.ttl_s, replay_keep_s=plan.replay_keep_s
+        )
+        sender = self.sender_type(process, self.receivers)
         chance = self.world.random("saturation")
         async with member(
             wire, settings, ProcessTime(process), sender, lambda: chance.random() < plan.saturated
@@ -274,7 +280,7 @@ def _reported(world: World, trace: bool) -> Iterator[None]:
 
 @contextmanager
 def _tuned(plan: Plan) -> Iterator[None]:
-    """How often snapshots are written and streams purged, of what, and how soon an actor leaves memory."""
+    """Sets how often snapshots are written and streams purged, and how soon an actor leaves memory."""
     with ExitStack() as stack:
         for owner, name, value in (
             (shard, "SNAPSHOT_EVERY_S", plan.snapshot_every_s),
@@ -286,7 +292,11 @@ def _tuned(plan: Plan) -> Iterator[None]:
             (maintenance, "LEADER_SETTLED_S", max(plan.maintenance_every_s, plan.faults.deposed_s)),
             (purge, "JOURNAL_SHARE", 0.0),
             (snapshots, "BATCH_MESSAGES_MAX", plan.batch),
-            (parked, "PART_BYTES", plan.part_bytes),
+            (parked_receivers, "PART_BYTES", plan.part_bytes),
+            (tenants, "EVENTS_MAX", plan.tenant_events),
+            (tenants, "UNCONFIRMED_COPIES_MAX", plan.tenant_copies),
+            (tenants, "PARKED_MAX", plan.tenants_parked),
+            (router, "WAITING_MAX_S", plan.waiting_s),
         ):
             stack.enter_context(patch.object(owner, name, value))
         yield

@@ -11,17 +11,18 @@ from actors.errors import Unavailable
 from streams.nats.answers import Stored
 from streams.nats.jetstream import JetStream
 from streams.nats.wire import Message
-from tests.sim.checkers import Checkers
-from tests.sim.faults import Faults
+from tests.sim.checks.checkers import Checkers
 from tests.sim.plan import Plan
-from tests.sim.process import Process
-from tests.sim.receivers import Manner
 from tests.sim.run import Run, Telling
-from tests.sim.server.replica import Replica
 from tests.sim.server.sessions import Frame
-from tests.sim.server.store import Store
-from tests.sim.server.stream import Stream
-from tests.sim.world import RunFailed
+from tests.sim.server.streams.replica import Replica
+from tests.sim.server.streams.store import Store
+from tests.sim.server.streams.stream import Stream
+from tests.sim.server.timing import WorldTiming
+from tests.sim.world.faults import Faults
+from tests.sim.world.process import Process
+from tests.sim.world.receivers import Manner
+from tests.sim.world.world import RunFailed
 
 LIMIT_S = 120.0
 R = "acme.r0"
@@ -55,7 +56,7 @@ class _Standing(Telling):
 
 
 class Stage:
-    """Its receivers are good. Made by `staged`."""
+    """A stage whose receivers answer well. Made by `staged`."""
 
     def __init__(self, run: Run) -> None:
         self.run = run
@@ -89,7 +90,7 @@ class Stage:
         self.do(put)
 
     def publish(self, *ids: str, receiver: str = R, source: int = 0) -> None:
-        """Send it to one receiver; with a `source`, as a copy that the router makes of that event."""
+        """Sends an event to one receiver; with a `source`, as a copy that the router makes of that event."""
 
         async def publish(js: JetStream) -> None:
             for each in ids:
@@ -98,6 +99,16 @@ class Stage:
                 assert isinstance(answer, Stored)
 
         self.do(publish)
+
+    def post_without_record(self, *ids: str) -> None:
+        """Lets an owner post events and die with the facts about them; their receiver is paused then."""
+        self.put()
+        first = self.node()
+        self.lose_facts(b'"delivered"', self.owner())
+        self.publish(*ids)
+        self.wait(0.5)
+        first.kill()
+        self.put(paused=True)
 
     def delete(self, *positions: int) -> None:
         """An operator deletes messages of the deliveries."""
@@ -108,13 +119,13 @@ class Stage:
 
         self.do(delete)
 
-    def announce(self, *ids: str) -> None:
+    def announce(self, *ids: str, tenant: str = "acme") -> None:
         """Publish to all who subscribe."""
 
         async def announce(js: JetStream) -> None:
             for each in ids:
                 headers = {"Angarium-Id": each}
-                subject = self.run.names.publish_event("acme", "order")
+                subject = self.run.names.publish_event(tenant, "order")
                 assert isinstance(await js.publish(subject, each.encode(), headers), Stored)
 
         self.do(announce)
@@ -133,7 +144,7 @@ class Stage:
         self.do(ask)
 
     def demand(self, verb: str, receiver: str = R, body: bytes = b"") -> None:
-        """A control request that nobody may live to grant."""
+        """A control request; its owner may die before it answers."""
 
         async def demand(js: JetStream) -> None:
             await js.wire.publish(self.run.names.control(verb, *receiver.split(".")), body, "_INBOX.nobody")
@@ -150,7 +161,7 @@ class Stage:
         return process
 
     def owner(self) -> Process:
-        """Who owns shard 0, once somebody does."""
+        """Waits for an owner of shard 0, and returns it."""
         self.until(lambda: self._owner() is not None)
         owner = self._owner()
         assert owner is not None
@@ -216,10 +227,16 @@ class Stage:
         self._begin_faults()
 
     def let_replicas_go_on(self, stream: str) -> None:
-        """They know again what is stored."""
+        """Lets replicas know again what is stored."""
         self.run.server.streams[stream].replicas = Telling(self.run.server.streams[stream], self.checkers)
         self._lag = 0.0
         self._begin_faults()
+
+    def set_server_clock(self, skew_s: float) -> None:
+        """Set the server's clock that much wrong."""
+        timing = self.run.server.timing
+        assert isinstance(timing, WorldTiming)
+        timing.skew_s = skew_s
 
     def depose(self, stream: str, answers: float) -> None:
         """The stream gets another leader, and the old one goes on answering, as probably as that."""

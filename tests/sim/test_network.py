@@ -10,11 +10,11 @@ from actors.errors import Unavailable
 from streams.nats.answers import Refused, Stored, Unanswered
 from streams.nats.jetstream import JetStream
 from streams.nats.wire import Message
-from tests.sim.faults import CALM, Faults, draw
-from tests.sim.network import Network, SimWire
-from tests.sim.process import Process
 from tests.sim.server import FakeServer
-from tests.sim.world import World
+from tests.sim.world.faults import CALM, Faults, draw
+from tests.sim.world.network import Network, SimWire
+from tests.sim.world.process import Process
+from tests.sim.world.world import World
 
 LAST = "Nats-Expected-Last-Subject-Sequence"
 STREAM = {"name": "S", "subjects": ["s.>"], "allow_direct": True, "num_replicas": 1}
@@ -195,7 +195,7 @@ def test_a_delivery_that_was_lost_leaves_a_hole_in_the_consumers_numbers() -> No
             numbers.append(int(message.reply.split(".")[6]))
 
     async def work(js: JetStream) -> None:
-        await js.consumer_create("S", {"durable_name": "c", "ack_policy": "explicit"})
+        await js.consumer_create("S", {"name": "c", "ack_policy": "all", "mem_storage": True})
         inbox = js.wire.new_inbox()
         await js.wire.subscribe(inbox, on_message)
         for _ in range(100):

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from tests.sim.process import EPOCH_S, Process
-from tests.sim.world import Deadlock, LimitReached, RunFailed, World
+from tests.sim.world.process import EPOCH_S, Process
+from tests.sim.world.world import Deadlock, LimitReached, RunFailed, World
 
 ROOT = Path(__file__).parents[2]
 

@@ -1,4 +1,4 @@
-"""What people do to an installation while it has a bad time: they publish, and change configurations.
+"""The work of a run: producers publish, and operators change configurations, while much goes wrong.
 
 Everything is drawn from the seed: distinct and repeated ids, malformed types, bursts that no mailbox holds,
 receivers that are put later than their events or taken away, rates, windows, pauses, pings, idle times.
@@ -13,13 +13,13 @@ import msgspec
 
 from actors.errors import Unavailable
 from actors.runtime.actor import Actor
+from streams.buckets.receivers import Receivers
 from streams.nats.answers import Stored
 from streams.nats.jetstream import JetStream
 from streams.nats.wire import Wire
-from streams.stores.receivers import Receivers
-from tests.sim.ledger import Deliveries
-from tests.sim.process import Process
-from tests.sim.receivers import POISON
+from tests.sim.checks.ledger import Deliveries
+from tests.sim.world.process import Process
+from tests.sim.world.receivers import POISON
 
 if TYPE_CHECKING:
     from tests.sim.run import Run
@@ -80,7 +80,7 @@ class Workload:
         self._woken.set()
 
     def started(self) -> None:
-        """An attempt has started: beside it, what waits may be given up."""
+        """At the start of an attempt, the backlog may be given up."""
         if self._beside and self._gaps.random() < self._beside:
             self._woken.set()
 
@@ -98,7 +98,7 @@ class Workload:
         await wire.close()
 
     async def _publish(self, wire: Wire, receiver: str) -> None:
-        """Whether it is accepted is the server's to say; nobody waits for it."""
+        """Publishes without waiting for an answer: the server may accept or refuse it."""
         self._events += 1
         chance, headers = self.chance, dict[str, str]()
         if chance.random() < self._repeats:
@@ -165,7 +165,7 @@ class Workload:
                 self.run.receivers.change(receiver)
 
     async def _give_up(self, js: JetStream, receivers: Receivers, receiver: str) -> None:
-        """What waits is not wanted any more, or the receiver is another one all at once."""
+        """Discards a backlog, or replaces its receiver at once."""
         match self._backlogs.choice(("skip", "skip", "forget", "put again")):
             case "put again":
                 self.run.world.say("the operator removes %s", receiver)
@@ -175,7 +175,7 @@ class Workload:
                 await self._control(js, verb, receiver)
 
     def _delete(self) -> None:
-        """Messages go that their owner knows of, and that nobody can have posted without a record of it."""
+        """Deletes messages that their owner knows, and that cannot have been posted without a record."""
         run = self.run
         if self._calm.is_set():
             return
@@ -234,14 +234,14 @@ class Workload:
             yield "backlog_max", self._backlogs.choice((1, 5, 20, 100, 1000))
 
     def _good(self) -> dict[str, Any]:
-        """What lets everything settle within a reasonable time."""
+        """A configuration with which everything settles within a reasonable time."""
         rate = self.chance.choice((None, {"limit": 20, "burst": 3}))
         policy = self._policy() | {"retry": SOON, "paused": False, "rate": rate}
         return {name: value for name, value in policy.items() if value is not None}
 
 
 def _left(actor: Actor, deliveries: Deliveries) -> list[int]:
-    """Where its events lie that are in the stream alone, and known to be there."""
+    """The places of events that are in the stream alone, and known to be there."""
     pending, cursor = actor.pending, actor.pending.cursor
     if not actor.loaded or cursor.reading or not actor.state.parked:
         return []
@@ -250,6 +250,6 @@ def _left(actor: Actor, deliveries: Deliveries) -> list[int]:
 
 
 async def _until(done: Callable[[], Awaitable[bool]]) -> None:
-    """Try it until it is done."""
+    """Tries an operation until it succeeds."""
     while not await done():  # noqa: ASYNC110  # A retry, with nothing to wait for.
         await asyncio.sleep(AGAIN_S)

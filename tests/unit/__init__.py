@@ -1,0 +1,1 @@
+"""Pure tests, in folders like the rooms that they test."""

@@ -1,4 +1,4 @@
-"""What version 1 wrote is read forever: flush, snapshot, checkpoint, plan of a redrive, all members in use.
+"""Stored formats of version 1, which are read forever, with all members in use.
 
 The files under `golden/` are as they lie in the streams. A member that is added later needs a default, and
 leaves them alone; a file is only ever added, for a new `v`.
@@ -9,6 +9,7 @@ from typing import get_args
 
 import msgspec
 import pytest
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from actors.machine.bucket import Bucket, Limit, Unclean
@@ -46,10 +47,11 @@ from actors.machine.numbering import Frontier, Numbered
 from actors.machine.state import Counters, Open, State
 from streams.journal.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint
 from streams.journal.envelope import Flush, decode_flush, encode_fact, encode_flush
-from streams.journal.parked import Part
+from streams.journal.parked_receivers import Part
 from streams.journal.snapshots import Snapshot
-from streams.journal.tails import Mark, Marks, Restart
+from streams.lost_tails.marks import Mark, Marks, SourceOffset
 from streams.resending.redrive_lock import RedrivePlan
+from streams.routing_progress import RoutingProgress
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -103,9 +105,11 @@ FLUSH_1 = Flush(
 )
 MARKS = Marks(
     deliveries=Mark(position=48, stored_at=AT - 1), events=Mark(position=17, stored_at=AT - 2),
-    restarts=(Restart(above=9, offset=1_000_000_033),),
+    source_offsets=(SourceOffset(above=9, offset=1_000_000_033),),
 )  # fmt: skip
-FLUSH = replace(FLUSH_1, v=2, marks=MARKS, facts=FACTS)
+FLUSH_2 = replace(FLUSH_1, v=2, marks=MARKS, facts=FACTS)
+FLUSH_3 = replace(FLUSH_2, v=3, routed=16)
+FLUSH = replace(FLUSH_3, v=4, parked_tenants={"acme": 9})
 
 STATE = State(
     receiver=WHO,
@@ -140,6 +144,8 @@ SNAPSHOT = Snapshot(as_of=99, state=STATE)
 CHECKPOINT = Checkpoint(
     sequence=99,
     floor=39,
+    routed=16,
+    parked_tenants={"acme": 9},
     needed=41,
     holder=WHO,
     parked_parts=(98, 99),
@@ -147,7 +153,9 @@ CHECKPOINT = Checkpoint(
     created={"ANGARIUM_JOURNAL": "2027-01-15T08:00:00.123456789Z"},
 )
 
-CHECKPOINT_1 = replace(CHECKPOINT, v=1, parked={WHO: AT + 30, "acme.crm": None}, parked_parts=())
+CHECKPOINT_3 = replace(CHECKPOINT, v=3, parked_tenants={})
+CHECKPOINT_2 = replace(CHECKPOINT_3, v=2, routed=UNSET)
+CHECKPOINT_1 = replace(CHECKPOINT_2, v=1, parked={WHO: AT + 30, "acme.crm": None}, parked_parts=())
 
 PART = Part(as_of=99, receivers={WHO: AT + 30, "acme.crm": None})
 
@@ -164,7 +172,15 @@ def test_a_flush_of_version_1() -> None:
 
 
 def test_a_flush_of_version_2() -> None:
-    assert decode_flush(golden("flush-v2.json"), "golden") == FLUSH
+    assert decode_flush(golden("flush-v2.json"), "golden") == FLUSH_2
+
+
+def test_a_flush_of_version_3() -> None:
+    assert decode_flush(golden("flush-v3.json"), "golden") == FLUSH_3
+
+
+def test_a_flush_of_version_4() -> None:
+    assert decode_flush(golden("flush-v4.json"), "golden") == FLUSH
 
 
 def test_a_snapshot_of_version_1() -> None:
@@ -176,7 +192,15 @@ def test_a_checkpoint_of_version_1() -> None:
 
 
 def test_a_checkpoint_of_version_2() -> None:
-    assert decode_checkpoint(golden("checkpoint-v2.json"), "golden") == CHECKPOINT
+    assert decode_checkpoint(golden("checkpoint-v2.json"), "golden") == CHECKPOINT_2
+
+
+def test_a_checkpoint_of_version_3() -> None:
+    assert decode_checkpoint(golden("checkpoint-v3.json"), "golden") == CHECKPOINT_3
+
+
+def test_a_checkpoint_of_version_4() -> None:
+    assert decode_checkpoint(golden("checkpoint-v4.json"), "golden") == CHECKPOINT
 
 
 def test_a_part_of_the_parked_of_version_1() -> None:
@@ -192,12 +216,13 @@ def test_a_plan_of_a_redrive_of_version_2() -> None:
 
 
 @pytest.mark.parametrize(("name", "written"), [
-    ("flush-v2.json", encode_flush(
-        node=FLUSH.node, epoch=FLUSH.epoch, flush=FLUSH.flush, floor=FLUSH.floor, at=FLUSH.at,
-        unclean=FLUSH.unclean, marks=FLUSH.marks, facts=[encode_fact(fact) for fact in FACTS],
+    ("flush-v4.json", encode_flush(
+        node=FLUSH.node, epoch=FLUSH.epoch, flush=FLUSH.flush, floor=FLUSH.floor,
+        routing=RoutingProgress(routed=16, parked_tenants=FLUSH.parked_tenants),
+        at=FLUSH.at, unclean=FLUSH.unclean, marks=FLUSH.marks, facts=[encode_fact(fact) for fact in FACTS],
     )),
     ("snapshot-v1.json", msgspec.json.encode(SNAPSHOT)),
-    ("checkpoint-v2.json", encode_checkpoint(CHECKPOINT)),
+    ("checkpoint-v4.json", encode_checkpoint(CHECKPOINT)),
     ("parked-v1.json", msgspec.json.encode(PART)),
     ("redrive-v2.json", msgspec.json.encode(PLAN)),
 ])  # fmt: skip

@@ -16,13 +16,15 @@ from angarium.node.node import Node
 from angarium.node.shard import Shard
 from angarium.node.totals import NodeTotals
 from streams.routing.router import RoutingTotals
-from tests.unit.shard_world import ShardWorld, in_virtual_time, strict
+from streams.routing_progress import RoutingProgress
+from tests.unit.worlds.shard import ShardWorld, strict
+from tests.unit.worlds.virtual_time import in_virtual_time
 
 Listeners = list[Any]
 
 
 def node(owned: dict[int, Any] | None = None, **members: Any) -> Node:
-    """As much of a node as is looked at, with three shards wanted; `members` override."""
+    """A node as far as metrics look at it, with three shards wanted; `members` override."""
     listeners: Listeners = []
     lease = SimpleNamespace(valid=lambda: members.get("lease", True))
     context = SimpleNamespace(
@@ -31,9 +33,9 @@ def node(owned: dict[int, Any] | None = None, **members: Any) -> Node:
             wire=SimpleNamespace(connected=members.get("connected", True)),
             add_listener=listeners.append, listeners=listeners,
         ),
-        members=SimpleNamespace(lease=lease, wanted=lambda shards: list(range(shards))),
+        members=SimpleNamespace(lease=lease, wanted_shards=lambda shards: list(range(shards))),
         routing=SimpleNamespace(totals=RoutingTotals(events=7, copies=9)),
-        totals=members.get("totals", NodeTotals()),
+        totals=members.get("totals", NodeTotals()), tracing=members.get("tracing"),
     )  # fmt: skip
     return cast(Node, SimpleNamespace(
         context=context, shards=3,
@@ -44,6 +46,7 @@ def node(owned: dict[int, Any] | None = None, **members: Any) -> Node:
 
 def shard(world: ShardWorld | None = None, *, suspended: bool = False, ended: bool = False) -> Shard:
     return cast(Shard, SimpleNamespace(
+        routing=lambda: RoutingProgress(routed=9, parked_tenants={"acme": 3}),
         host=world and world.host, suspended=suspended, ended=SimpleNamespace(is_set=lambda: ended)
     ))  # fmt: skip
 
@@ -61,6 +64,13 @@ def scraped(watched: Node) -> dict[str, float]:
         for family in text_string_to_metric_families(text)
         for sample in family.samples
     }
+
+
+def test_spans_are_counted_while_traces_are_exported() -> None:
+    exporter = SimpleNamespace(exported=5, dropped=3)
+    found = scraped(node({}, tracing=SimpleNamespace(exporter=exporter)))
+    assert (found["angarium_spans_total exported"], found["angarium_spans_total dropped"]) == (5, 3)
+    assert "angarium_spans_total dropped" not in scraped(node({}))
 
 
 def test_buckets_add_up() -> None:
@@ -93,6 +103,7 @@ async def test_the_actors_in_memory_are_counted_over_all_shards() -> None:
     assert found["angarium_attempts_in_flight"] == 1
     assert (found["angarium_receivers_held paused"], found["angarium_receivers_held throttled"]) == (1, 0)
     assert found["angarium_receivers_parked"] == len(paused.host.parked) + len(hanging.host.parked) > 0
+    assert found["angarium_tenants_parked"] == 2
     assert [found[f"angarium_shards {each}"] for each in ("running", "suspended", "refused")] == [1, 1, 1]
     assert found["angarium_dead_letters_total expired"] == 2
     assert found["angarium_takeovers_total unclean"] == 1

@@ -1,4 +1,4 @@
-"""What commands show to people: states in words, tables, and nothing that a terminal would obey."""
+"""Output of commands: states in words, tables, and nothing that a terminal would obey."""
 
 import json
 from typing import Any
@@ -6,16 +6,18 @@ from typing import Any
 import pytest
 
 from angarium import logs
-from angarium.cli import dead_letter_table, main, receiver
-from angarium.cli.inspection import lines
+from angarium.cli import main
+from angarium.cli.dead_letters import table
+from angarium.cli.live.inspection import lines
+from angarium.cli.receivers import receiver
 from angarium.operations.receivers.get import ShownConfiguration, shown
 from angarium.terminal import output
+from streams.buckets.receivers import Configuration
 from streams.dead_letters.letters import Letter
-from streams.stores.receivers import Configuration
 
 STATE: dict[str, Any] = {
     "receiver": "acme.billing", "shard": 7, "node": "n1", "phase": "backing_off",
-    "why": "backing off until 12:00:00 UTC (in 9 s): 4 failures in a row, the last: HTTP 503",
+    "why": "backing off until 2026-01-31T12:00:00Z (in 9 s): 4 failures in a row, the last: HTTP 503",
     "problems": [],
     "next_sequence": 3, "settled_sequence": 1, "in_flight": 0, "queued": 0, "backlog": 2, "parked": True,
     "head": {
@@ -35,10 +37,19 @@ STATE: dict[str, Any] = {
 
 def test_a_state_begins_with_why_nothing_comes() -> None:
     assert lines(STATE)[0] == (
-        "acme.billing: 2 waiting, backing off until 12:00:00 UTC (in 9 s): "
+        "acme.billing: 2 waiting, backing off until 2026-01-31T12:00:00Z (in 9 s): "
         "4 failures in a row, the last: HTTP 503"
     )
     assert lines(STATE | {"backlog": 0, "why": "nothing waits"})[0] == "acme.billing: nothing waits"
+
+
+def test_the_first_line_names_the_command_that_helps() -> None:
+    assert lines(STATE | {"why": "paused", "remedy": "resume"})[0] == (
+        "acme.billing: 2 waiting, paused; to continue, run angarium receiver resume acme.billing"
+    )
+    assert lines(STATE | {"backlog": 0, "why": "nothing waits; misconfigured", "remedy": "put"})[0] == (
+        "acme.billing: nothing waits; misconfigured; to fix it, run angarium receiver put acme.billing"
+    )
 
 
 def test_control_characters_from_a_receiver_are_escaped_in_the_first_line() -> None:
@@ -53,7 +64,7 @@ def test_a_node_of_an_older_version_has_only_a_phase_to_tell() -> None:
 def test_a_state_in_words() -> None:
     shown = {name: value for name, _, value in (line.strip().partition("  ") for line in lines(STATE)[1:])}
     shown = {name: value.strip() for name, value in shown.items()}
-    assert shown["bucket"] == "1.5 of 2 tokens, 10 a minute"
+    assert shown["bucket"] == "1.5 of 2 tokens; rate 10/minute, burst 2"
     assert shown["last_attempt"] == "#2, attempt 4: 503 after 1.25 ms, 2026-01-31T11:59:00.000Z"
     assert shown["last_response"] == r"503 busy\x1b[2J"
     assert shown["counters"] == "delivered 1, dead 0"
@@ -161,7 +172,7 @@ def test_nothing_in_a_letter_is_obeyed() -> None:
         "Angarium-Response": "%1B",
     }
     letter = Letter(1, "ac\x1b[2Jme.\u202e", 0.0, headers, b"\x1b[2J\nbody")
-    shown = list(dead_letter_table.lines(letter))
+    shown = list(table.lines(letter))
     assert shown[0].startswith("letter 1: ac\\x1b[2Jme.\\u202e, malformed, ")
     assert all(line.isprintable() for line in shown)
     assert sum(map(len, shown)) < 61_000

@@ -15,7 +15,7 @@ def test_in_a_pipe_there_is_none(capsys: pytest.CaptureFixture[str]) -> None:
 def test_on_a_terminal_it_shows_how_much_of_how_much(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(output, "drawn_beside", lambda: True)
+    monkeypatch.setattr(output, "stderr_can_redraw", lambda: True)
     monkeypatch.setenv("FORCE_COLOR", "1")
     with progress("redriving") as tell:
         tell(17, 42)
@@ -23,6 +23,18 @@ def test_on_a_terminal_it_shows_how_much_of_how_much(
     assert shown.out == ""
     assert "redriving" in shown.err
     assert "17/42" in shown.err
+
+
+def test_before_the_total_is_known_it_shows_no_count(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(output, "stderr_can_redraw", lambda: True)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    with progress("replaying"):
+        pass
+    shown = capsys.readouterr().err
+    assert "replaying" in shown
+    assert "/?" not in shown
 
 
 def test_it_is_drawn_where_it_is_written(

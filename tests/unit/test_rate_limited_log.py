@@ -9,7 +9,7 @@ import pytest
 from actors.news import Name, News
 from angarium.node.announcer import BURST_MAX, TENANTS_MAX, Announcer
 from angarium.rate_limited_log import RateLimitedLog
-from tests.unit.shard_world import in_virtual_time
+from tests.unit.worlds.virtual_time import in_virtual_time
 
 LOG = logging.getLogger("angarium.test")
 
@@ -50,7 +50,7 @@ async def test_a_burst_is_told_one_by_one_and_comes_back_with_time(caplog: pytes
     assert told(caplog)[4:] == [(20, 1), (21, 1)]
     await asyncio.sleep(10)
     assert told(caplog)[6:] == [(23, 2)]
-    assert warn.rests
+    assert warn.is_idle
 
 
 # ---- news of receivers

@@ -56,6 +56,11 @@ def test_a_variable_names_the_file() -> None:
     assert load({}, {"ANGARIUM_CONFIG": _file("shards = 3")}).shards == 3
 
 
+def test_a_flag_separates_values_by_commas_and_may_be_repeated() -> None:
+    servers = load({"nats": ("nats://a:1, nats://b:2", "nats://c:3")}, {}).nats
+    assert servers == ("nats://a:1", "nats://b:2", "nats://c:3")
+
+
 def test_a_variable_separates_values_by_commas() -> None:
     settings = load({}, {"ANGARIUM_NATS": "nats://a:1, nats://b:2", "ANGARIUM_ALLOW_NETWORKS": "10.0.0.0/8"})
     assert settings.nats == ("nats://a:1", "nats://b:2")
@@ -181,7 +186,7 @@ def test_the_repr_shows_nothing() -> None:
         ({}, {"ANGARIUM_NATS": ","}, "", "nats (ANGARIUM_NATS): is empty"),
         ({"nats": ("http://a",)}, {}, "", "nats (--nats): one is not a server address; write each as"),
         ({"nats": ("nats://:hush@",)}, {}, "", "nats (--nats): one is not a server address"),
-        ({"nats": ("nats://a:4222,nats://b:4222",)}, {}, "", "nats (--nats): one is not a server address"),
+        ({"nats": ("nats://a:4222,b nats://c",)}, {}, "", "nats (--nats): one is not a server address"),
         ({"nats": ("nats://a:99999",)}, {}, "", "nats (--nats): one is not a server address"),
         ({"monitor": "9464"}, {}, "", "monitor (--monitor): '9464' is not an address; write it"),
         ({}, {}, "monitor = 9464", "monitor (given.toml): must be a string, not 9464"),
@@ -251,7 +256,7 @@ def test_an_inbox_may_not_begin_with_these(prefix: str) -> None:
 def test_a_transport_that_is_not_installed_is_told_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(settings, "find_spec", lambda _: None)
     with pytest.raises(
-        SettingsError, match=r"transport \(--transport\): httpx is not installed; pip install"
+        SettingsError, match=r"transport \(--transport\): httpx is not installed; install the extra"
     ):
         load({"transport": "httpx"}, {})
     assert load({}, {}).transport == "http1"

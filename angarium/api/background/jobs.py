@@ -6,7 +6,6 @@ that accepted a job. Which one works it off is decided by the plan's lock.
 
 import asyncio
 import logging
-from collections import Counter
 
 from msgspec import Struct
 
@@ -14,37 +13,48 @@ from actors.errors import AngariumError, Unavailable, Unusable
 from angarium.connecting import Access
 from angarium.operations.jobs import plans
 from angarium.operations.jobs.plans import JobKind, StoredPlan, next_plan, plan_in
+from angarium.operations.jobs.seats import JobKey, Seats, WaitingJob
 from angarium.operations.jobs.work import work_off
 from angarium.rate_limited_log import RateLimitedLog
+from streams.clock import SystemTime
+from streams.lost_tails.marks import Mark
+from streams.lost_tails.places import BucketPlace
 from streams.resending.plan_lock import LEASES_WAITED, Busy
+from streams.resending.replay import HALTED
 
 LOOK_EVERY_S = 2.0
 RETRY_AFTER_S = 15.0
 """Time until a job is tried again that could not go on: the stream was full, or NATS was away."""
-JOBS_MAX = 8
-TENANT_JOBS_MAX = 2
 STOP_TIMEOUT_S = 4.0
 """Time for copies that are on their way; then the plan stays held, and another process waits for a lease."""
 
 log = logging.getLogger(__name__)
 
 
-class _Known(Struct):
-    """An unfinished job: the plan as it was seen last, since when, and when it may be taken up."""
+class _KnownJob(Struct):
+    """An unfinished job: the plan as it was seen last, since when, and when it may be taken up.
+
+    `waits_since`: when it was first seen, or last left its seat.
+    """
 
     stored: StoredPlan
     seen_at: float
+    waits_since: float
     not_before: float = 0.0
 
 
 class Jobs:
-    """The jobs of one process; `look` says that there is a new one."""
+    """The jobs of one process; `wake` says that there is a new one."""
 
     def __init__(self, to: Access) -> None:
         self._to = to
-        self._positions: dict[JobKind, int] = {"replay": 0, "redrive": 0}
-        self._known: dict[tuple[JobKind, str], _Known] = {}
-        self._working: dict[tuple[JobKind, str], asyncio.Task[None]] = {}
+        self._places: dict[JobKind, BucketPlace] = {
+            "replay": BucketPlace(to.js, to.names.actors),
+            "redrive": BucketPlace(to.js, to.names.actors),
+        }
+        self._known: dict[JobKey, _KnownJob] = {}
+        self._seats = Seats()
+        self._working: dict[JobKey, asyncio.Task[None]] = {}
         self._redrives_here = asyncio.Lock()
         self._woken = asyncio.Event()
         self._halted = False
@@ -55,9 +65,13 @@ class Jobs:
         """Take up what there is, and go on looking."""
         self._looking = asyncio.create_task(self._run())
 
-    def look(self) -> None:
-        """Look now: there is a new job."""
+    def wake(self) -> None:
+        """Look for jobs now: there is a new one, or room for one."""
         self._woken.set()
+
+    def unfinished(self) -> list[StoredPlan]:
+        """The plans of the jobs that are not finished, as this process saw them at its last look."""
+        return [known.stored for known in self._known.values()]
 
     def halt(self) -> None:
         """Let the jobs be released as soon as nothing of theirs is on its way."""
@@ -95,51 +109,59 @@ class Jobs:
 
     async def _read(self) -> None:
         """Read the plans that have changed. Raises Unavailable."""
-        for kind in self._positions:
-            while (message := await next_plan(self._to, kind, self._positions[kind])) is not None:
-                self._positions[kind] = message.sequence
+        for kind, place in self._places.items():
+            await place.check_created()
+            if not await place.compare():
+                self._known = {key: known for key, known in self._known.items() if key[0] != kind}
+            while (message := await next_plan(self._to, kind, place.position)) is not None:
+                if place.doubtful:
+                    break  # The next look compares first.
+                place.move(Mark(position=message.sequence, stored_at=message.stored_at))
                 try:
-                    self._note(plan_in(self._to, message))
+                    self._update(plan_in(self._to, message))
                 except Unusable as error:
                     log.warning("job.unreadable", extra={"why": str(error)})
 
-    def _note(self, stored: StoredPlan) -> None:
+    def _update(self, stored: StoredPlan) -> None:
         key, now = (stored.kind, stored.owner), asyncio.get_running_loop().time()
         if stored.job is None or not stored.plan.unfinished:
             self._known.pop(key, None)
         elif (known := self._known.get(key)) is None:
-            self._known[key] = _Known(stored, now)
+            self._known[key] = _KnownJob(stored, now, now)
         else:
             known.stored, known.seen_at = stored, now
 
     def _take_up(self) -> None:
-        """Begin what may be begun: one that is held, only if its holder is silent for a lease."""
-        now = asyncio.get_running_loop().time()
-        tenants = Counter(owner.partition(".")[0] for _, owner in self._working)
+        """Seat those of the jobs that wait whose turn it is, and begin them."""
+        now, waiting = asyncio.get_running_loop().time(), []
         for key, known in self._known.items():
+            # One that is held may be taken only if its holder is silent for a lease.
             free = not known.stored.plan.held or now - known.seen_at > plans.LEASE_S * LEASES_WAITED
-            if self._halted or key in self._working or not free or now < known.not_before:
-                continue
-            if len(self._working) >= JOBS_MAX:
-                return
-            if tenants[known.stored.tenant] < TENANT_JOBS_MAX:
-                tenants[known.stored.tenant] += 1
-                self._working[key] = asyncio.create_task(self._work(key, known))
+            due = now >= known.not_before and not known.stored.wait_s(SystemTime().wall())
+            if not self._halted and key not in self._seats and free and due:
+                waiting.append(WaitingJob(key, known.stored.tenant, known.waits_since))
+        for key in self._seats.seat(waiting, now):
+            self._working[key] = asyncio.create_task(self._work(key, self._known[key]))
 
-    async def _work(self, key: tuple[JobKind, str], known: _Known) -> None:
-        known.not_before = asyncio.get_running_loop().time() + RETRY_AFTER_S
+    async def _work(self, key: JobKey, known: _KnownJob) -> None:
+        loop = asyncio.get_running_loop()
+        known.not_before = loop.time() + RETRY_AFTER_S
         why = ""
         try:
-            why = await work_off(self._to, *key, lambda: self._halted, self._redrives_here)
+            why = await work_off(
+                self._to, *key, lambda: self._halted or self._seats.is_over(key), self._redrives_here
+            )
         except Busy:
             log.debug("job.taken", extra={"job": known.stored.id})
         except AngariumError as error:
             why = str(error)
         finally:
+            known.waits_since = loop.time()
+            self._seats.leave(key, known.waits_since)
             del self._working[key]
-            self.look()
-        if not why:
+            self.wake()
+        if why in ("", HALTED):
             known.not_before = 0.0
         elif not self._halted:
             log.warning("job.waits", extra={"job": known.stored.id, "why": why})
-            known.not_before = asyncio.get_running_loop().time() + RETRY_AFTER_S
+            known.not_before = loop.time() + RETRY_AFTER_S

@@ -2,7 +2,8 @@
 
 It is read while there is a stream. What a stream gets next waits in a buffer of its own, and a stream whose
 buffer is full ends: its client goes on with the last id that it has. One that goes on from an earlier place
-is brought there first, by a reading of its own, at its own pace.
+is brought there first, by a reading of its own, at its own pace: a page at a time, in turns with the streams
+of other tokens, so that no client makes the others wait by going on from long ago.
 """
 
 import asyncio
@@ -16,13 +17,20 @@ import msgspec
 from msgspec import Struct
 
 from actors.errors import AngariumError
+from angarium.api.background.paced_work import PacedWork
 from angarium.api.problems import Refusal, unavailable
 from angarium.connecting import Access
-from angarium.operations.journal_pages import AttemptMark, JournalPages, Missed, attempt_mark
+from angarium.operations.journal_pages import (
+    AttemptPosition,
+    JournalPages,
+    Missed,
+    Restarted,
+    parse_attempt_position,
+)
 from angarium.operations.tail import TailFilter, attempts
-from streams.following.journal_reader import Place
+from streams.buckets.tokens import Token
+from streams.lost_tails.places import StreamPlace
 from streams.nats.answers import StoredMessage
-from streams.stores.tokens import Token
 
 HEARTBEAT_EVERY_S = 15.0
 STREAMS_MAX = 128
@@ -31,6 +39,8 @@ BUFFER_MAX = 256 << 10
 """Bytes that wait for one client: some thousand attempts."""
 READ_BYTES = 256 << 10
 """Bytes of one read: what is made of it is made at once, and other requests wait so long."""
+CATCH_UP_PAUSE_S = 0.03
+"""Pause after each page that a stream reads on its way from an earlier place: others have their turn."""
 START_TIMEOUT_S = 5.0
 TOKENS_EVERY_S = 0.2
 RECONNECT_AFTER_MS = 1000
@@ -45,11 +55,11 @@ log = logging.getLogger(__name__)
 class TailStream:
     """The stream of one client, made by `Tails.open`: `pieces` until it ends, then `Tails.close`."""
 
-    def __init__(self, token_id: str, token: Token, wanted: TailFilter, after: AttemptMark) -> None:
+    def __init__(self, token_id: str, token: Token, wanted: TailFilter, after: AttemptPosition) -> None:
         self.token_id = token_id
         self.token = token
         self.wanted = wanted
-        self.tenant = _tenant_of(wanted.of or "")
+        self.tenant = _tenant_of(wanted.about or "")
         self.after = after
         self.ended = ""
         self.catching_up: asyncio.Task[None] | None = None
@@ -114,6 +124,7 @@ class Tails:
         self._seats = Counter[str]()
         self._pages: JournalPages | None = None
         self._starting = asyncio.Lock()
+        self._catch_ups = PacedWork(CATCH_UP_PAUSE_S)
         self._tasks: list[asyncio.Task[None]] = []
 
     def __len__(self) -> int:
@@ -125,13 +136,13 @@ class Tails:
         Raises BadInput, and `Refusal` if there are too many.
         """
         wanted.check()
-        mark = None if after is None else attempt_mark(after)
+        mark = None if after is None else parse_attempt_position(after)
         if len(self._streams) >= STREAMS_MAX:
             raise unavailable(f"{STREAMS_MAX} clients follow here already; ask another process, or again")
         if self._seats[token_id] >= TOKEN_STREAMS_MAX:
             detail = f"a token may follow {TOKEN_STREAMS_MAX} times at once in a process; end one first"
             raise Refusal(429, "rate", detail, retry_after="1")
-        stream = TailStream(token_id, token, wanted, mark or AttemptMark())
+        stream = TailStream(token_id, token, wanted, mark or AttemptPosition())
         self._streams.add(stream)
         self._seats[token_id] += 1
         try:
@@ -144,7 +155,7 @@ class Tails:
             self.close(stream)
             raise
         if mark is None:
-            stream.after = pages.mark
+            stream.after = pages.next_attempt
             self._live.add(stream)
         else:
             stream.catching_up = asyncio.create_task(self._guarded(self._catch_up(stream), stream.end))
@@ -161,7 +172,7 @@ class Tails:
         if stream.catching_up is not None:
             stream.catching_up.cancel()
         if not self._streams:
-            self._rest()
+            self._stop_reading()
 
     def stop(self) -> None:
         """End all streams, in order."""
@@ -171,7 +182,7 @@ class Tails:
         for each in self._streams:
             each.end(why)
 
-    def _rest(self) -> None:
+    def _stop_reading(self) -> None:
         for task in self._tasks:
             task.cancel()
         self._tasks, self._pages = [], None
@@ -202,14 +213,14 @@ class Tails:
                     case messages:
                         self._pass_on(messages)
                         for stream in self._live:
-                            stream.after = max(stream.after, pages.mark)
+                            stream.after = max(stream.after, pages.next_attempt)
 
     def _miss(self, pages: JournalPages, missed: Missed) -> None:
-        """Tell every live stream what it missed. Positions of a recreated journal start again."""
-        recreated = not pages.place.position
+        """Tell every live stream what it missed. Positions of a journal that restarted are used again."""
+        again = isinstance(missed, Restarted)
         for stream in self._live:
             stream.give(_event("missed", missed))
-            stream.after = pages.mark if recreated else max(stream.after, pages.mark)
+            stream.after = pages.next_attempt if again else max(stream.after, pages.next_attempt)
 
     def _pass_on(self, messages: list[StoredMessage]) -> None:
         of_tenant: dict[str, list[TailStream]] = {}
@@ -230,15 +241,17 @@ class Tails:
         missed = await pages.start(after=stream.after)
         if missed is not None:
             stream.give(_event("missed", missed))
-            stream.after = pages.mark
+            stream.after = pages.next_attempt
         async with aclosing(pages.follow()) as found:
             while not self._joins(stream, pages.place):
-                match await anext(found):
+                async with self._catch_ups.turn(stream.token_id):
+                    page = await anext(found)
+                match page:
                     case Missed() as missed:
                         stream.give(_event("missed", missed))
                     case messages:
                         await self._give_all(stream, messages)
-                stream.after = pages.mark
+                stream.after = pages.next_attempt
 
     async def _give_all(self, stream: TailStream, messages: list[StoredMessage]) -> None:
         for message in messages:
@@ -247,7 +260,7 @@ class Tails:
                     await stream.has_room()
                     stream.give(_event("attempt", attempt, mark))
 
-    def _joins(self, stream: TailStream, place: Place) -> bool:
+    def _joins(self, stream: TailStream, place: StreamPlace) -> bool:
         """Let the stream join the live streams, if it has read as far as they have."""
         if self._pages is None:
             return True  # It has ended.
@@ -276,17 +289,17 @@ class Tails:
 
     def _broken(self, why: str) -> None:
         self._end_all(why)
-        self._rest()
+        self._stop_reading()
 
 
 def _tenant_of(receiver: str) -> str:
     return receiver.partition(".")[0]
 
 
-def _id(mark: AttemptMark) -> bytes:
+def _id(mark: AttemptPosition) -> bytes:
     return b"id: %b\n" % str(mark).encode()
 
 
-def _event(kind: str, told: Struct, mark: AttemptMark | None = None) -> bytes:
-    place = b"" if mark is None else _id(mark)
-    return b"event: %b\n%bdata: %b\n\n" % (kind.encode(), place, msgspec.json.encode(told))
+def _event(kind: str, told: Struct, mark: AttemptPosition | None = None) -> bytes:
+    id_line = b"" if mark is None else _id(mark)
+    return b"event: %b\n%bdata: %b\n\n" % (kind.encode(), id_line, msgspec.json.encode(told))

@@ -62,7 +62,7 @@ class RequestLimits:
             if not usage.requests:
                 del self._tenants[tenant]
 
-    def hold(self, request: AdmittedRequest, size: int) -> None:
+    def reserve(self, request: AdmittedRequest, size: int) -> None:
         """Let a request hold `size` more bytes. Raises `Refusal` if that is too much."""
         usage = request.tenant
         if self.held + size > self._bytes_max or usage.held + size > self._bytes_max // TENANTS_MIN:

@@ -22,7 +22,7 @@ DESCRIPTIONS = {
     "secrets": f"The newest first; every one signs. whsec_ and the base64 of 24 to 64 bytes, or {MASK}.",
     "old_secrets": "Secrets that sign in addition, each until its time.",
     "order": "strict: an event starts when the one before it is settled. relaxed: several at a time.",
-    "rate": 'The rate limit: "10/second", or an object. Null is the default of the nodes.',
+    "rate": 'The rate limit: "10/second", or an object, as it was stored. Null: the default of nodes.',
     "concurrency": "Attempts in flight, in relaxed order.",
     "timeout_s": "The time limit of an attempt.",
     "retry": "When a failed delivery is tried again, and when it is given up.",

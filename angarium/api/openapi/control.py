@@ -5,8 +5,8 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 
 from angarium.api.openapi.parts import body, operation, problems, result
-from angarium.operations.control.forget import Forgotten
-from angarium.operations.control.skip import Skipped
+from angarium.operations.live_receivers.forget import Forgotten
+from angarium.operations.live_receivers.skip import Skipped
 from angarium.operations.receivers.rotate import OVERLAP_MAX_S, Rotated
 
 
@@ -32,7 +32,10 @@ class PingResult(Struct, frozen=True, kw_only=True):
 
 _STATE = {
     "receiver": "acme.billing", "shard": 54, "node": "n1", "phase": "idle", "next_sequence": 18,
-    "settled_sequence": 17, "in_flight": 0, "queued": 0, "backlog": 0, "parked": False,
+    "why": "nothing waits", "remedy": None, "problems": [], "settled_sequence": 17, "in_flight": 0,
+    "queued": 0, "backlog": 0, "parked": False, "head": None, "disabled": None, "resume_at": None,
+    "failing_since": None, "consecutive_failures": 0,
+    "bucket": {"tokens": 10.0, "limit": 10.0, "per": "second", "burst": 10, "effective_limit": 10.0},
 }  # fmt: skip
 
 

@@ -52,9 +52,9 @@ class LetterDocument(LetterItem, frozen=True, kw_only=True):
 
 
 class RedriveRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The letters to send again: those named, or those selected, the oldest first.
+    """The letters to send again: those named, those selected, or `all`; the oldest first.
 
-    With a `limit` or a `cursor`, a request sends a page of them; without, it sends all.
+    With a `limit` or a `cursor`, a request sends a page of them; without, it sends them all.
     """
 
     numbers: (
@@ -63,6 +63,7 @@ class RedriveRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         ]
         | None
     ) = None
+    all: bool = False
     receiver: Annotated[str, Meta(max_length=64)] | None = None
     reasons: Annotated[tuple[Reason, ...], Meta(max_length=8)] = ()
     since: Annotated[datetime, Meta(tz=True)] | None = None
@@ -121,7 +122,7 @@ REDRIVE_DEAD_LETTERS: dict[str, Any] = {
     "tags": ["dead letters"],
     "operation_class": operation(
         body(
-            "The letters: named, or selected.",
+            "The letters: named by `numbers`, selected by `receiver`, `reasons`, `since`, `until`, or `all`.",
             {"application/json": {"receiver": "billing"}},
             "RedriveRequest",
         ),

@@ -9,12 +9,16 @@ import msgspec
 from litestar import MediaType, Request, Router
 from litestar.openapi.plugins import JsonRenderPlugin
 
+from actors.machine.state import Counters
+from actors.status import ReceiverState
 from angarium.api.openapi.background.jobs import ReplayRequest
 from angarium.api.openapi.batches import BatchItem
 from angarium.api.openapi.configuration import REFERENCE, SHOWN, configuration_schemas
 from angarium.api.openapi.control import RotationRequest
 from angarium.api.openapi.dead_letters import RedriveRequest
-from angarium.api.openapi.fleet import TokenRequest
+from angarium.api.openapi.tokens import TokenRequest
+from angarium.operations.ledger_queries.ledger_access import LedgerLag
+from angarium.operations.receiver_health.health import ReceiverHealth
 
 Document = dict[str, Any]
 
@@ -56,11 +60,15 @@ class DocumentPlugin(JsonRenderPlugin):
 def completed(document: Document) -> Document:
     """The document with all that is added to it."""
     schemas = document["components"]["schemas"]
-    schemas |= configuration_schemas() | _body_schemas()
+    schemas |= configuration_schemas() | _body_schemas() | _state_schemas()
     shown = {"$ref": REFERENCE.format(name=SHOWN)}
     schemas["ReceiverItem"]["properties"]["configuration"] = shown
     receiver = document["paths"]["/v1/tenants/{tenant}/receivers/{name}"]["get"]
     receiver["responses"]["200"]["content"]["application/json"]["schema"] = shown
+    state = document["paths"]["/v1/tenants/{tenant}/receivers/{name}/state"]["get"]
+    state["responses"]["200"]["content"]["application/json"]["schema"] = {
+        "$ref": REFERENCE.format(name=ReceiverState.__name__)
+    }
     for path, operations in document["paths"].items():
         for operation in operations.values():
             for parameter in operation.get("parameters", []):
@@ -77,6 +85,31 @@ def _body_schemas() -> dict[str, Any]:
     for schema in found.values():
         for member in schema["properties"].values():
             member.pop("default", None)
+    return found
+
+
+def _state_schemas() -> dict[str, Any]:
+    """The schemas of a receiver's live state; nodes of other versions may have members more or less."""
+    found = msgspec.json.schema_components((ReceiverState, Counters), ref_template=REFERENCE)[1]
+    for schema in found.values():
+        schema.pop("required", None)
+    instant, members = {"type": "string", "format": "date-time"}, found[ReceiverState.__name__]["properties"]
+    members["counters"] = {"$ref": REFERENCE.format(name=Counters.__name__)}
+    members["remedy"] = {
+        "anyOf": [{"type": "string"}, {"type": "null"}],
+        "description": "The operation after which the receiver goes on; null: it goes on by itself.",
+        "examples": ["POST /v1/tenants/acme/receivers/billing/resume"],
+    }
+    members["health"] = {
+        "anyOf": [{"$ref": REFERENCE.format(name=ReceiverHealth.__name__)}, {"type": "null"}],
+        "description": "Its pace, and what limits it; with health=true.",
+    }
+    members["at"] = instant | {"description": "With `at`: the time of this state."}
+    members["recorded_at"] = {
+        "anyOf": [instant, {"type": "null"}],
+        "description": "With `at`: when the last fact was recorded that this state rests on.",
+    }
+    members["ledger"] = {"$ref": REFERENCE.format(name=LedgerLag.__name__)}
     return found
 
 

@@ -21,7 +21,7 @@ ERASE_EVENT: dict[str, Any] = {
     "description": "Its body leaves streams, dead letters, recorded answers and ledgers; what waits of it is "
     "discarded. Numbers, ids and times stay. Nodes carry the request out; ask how far it is.",
     "tags": ["events"],
-    "responses": {202: result(ErasureStatus, "The request is on record", _STATUS), **problems(422)},
+    "responses": {202: result(ErasureStatus, "The request is on record", _STATUS), **problems(422, 429)},
 }
 GET_ERASURE: dict[str, Any] = {
     "summary": "Show how far the erasure of an event is",

@@ -37,8 +37,8 @@ _STATUSES = {
 
 
 def problems(*statuses: int) -> dict[int, ResponseSpec]:
-    """The problems that an operation may answer, each with an example; 400, 401, 404 and 503 always."""
-    return {status: _problem(status) for status in sorted({400, 401, 404, 503, *statuses})}
+    """The problems that an operation may answer, each with an example; 400, 401, 404, 422 and 503 always."""
+    return {status: _problem(status) for status in sorted({400, 401, 404, 422, 503, *statuses})}
 
 
 def _problem(status: int) -> ResponseSpec:

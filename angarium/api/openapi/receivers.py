@@ -105,7 +105,7 @@ LIST_RECEIVERS: dict[str, Any] = {
                 "receiver": "acme.billing", "name": "billing", "revision": 7, "configuration": _STORED,
                 "problems": [], "health": HEALTH_EXAMPLE,
             }],
-            "next_cursor": "billing",
+            "next_cursor": "after:billing",
         }),
         **problems(422),
     },

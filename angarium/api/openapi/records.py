@@ -5,9 +5,10 @@ from typing import Any
 from msgspec import Struct
 
 from angarium.api.openapi.parts import problems, result
-from angarium.operations.records.auditing import AuditDocument
-from angarium.operations.records.history import HistoryEntry
-from angarium.operations.records.ledger_access import LedgerLag
+from angarium.operations.ledger_queries.audit import AuditDocument
+from angarium.operations.ledger_queries.history import HistoryEntry
+from angarium.operations.ledger_queries.ledger_access import LedgerLag
+from angarium.operations.ledger_queries.minutes import Minute
 
 
 class AttemptItem(Struct, frozen=True, kw_only=True):
@@ -74,6 +75,15 @@ class HistoryPage(Struct, frozen=True, kw_only=True):
     ledger: LedgerLag
 
 
+class MinutePage(Struct, frozen=True, kw_only=True):
+    """Minutes in which something happened, the oldest first."""
+
+    receiver: str
+    minutes: list[Minute]
+    next_cursor: str | None
+    ledger: LedgerLag
+
+
 class FailingItem(Struct, frozen=True, kw_only=True):
     """A receiver that fails, and its last attempt."""
 
@@ -130,6 +140,19 @@ def _described(summary: str, answer: Any, description: str, example: object) -> 
 LIST_ATTEMPTS = _described(
     "List the attempts to a receiver, the newest first", AttemptPage, "A page of them",
     {"attempts": [_DELIVERED, _FAILED], "next_cursor": "1795377600120-1", "ledger": _LEDGER},
+)  # fmt: skip
+LIST_MINUTES = _described(
+    "List throughput and latency of a receiver by minute, the oldest first", MinutePage,
+    "A page of minutes; those in which nothing happened are left out",
+    {
+        "receiver": "acme.billing",
+        "minutes": [{
+            "at": _AT, "attempts": 20, "delivered": 17, "failed": 3, "throttled": 0, "dead": 0,
+            "latency_ms": 12.8, "latency_ms_max": 31.2, "late_s": 0.8, "late_s_max": 2.5,
+        }],
+        "next_cursor": "1795377660000",
+        "ledger": _LEDGER,
+    },
 )  # fmt: skip
 GET_EVENT = _described(
     "Tell the journey of an event over the tenant's receivers", JourneyPage,

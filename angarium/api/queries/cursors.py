@@ -4,7 +4,8 @@ from typing import Annotated
 
 from litestar.params import QueryParameter
 
-from angarium.operations.records.pages import PageStart
+from angarium.operations.jobs.listing import JobMark
+from angarium.operations.ledger_queries.pages import PageStart
 
 PAGE_MAX = 200
 
@@ -13,6 +14,45 @@ TimeCursor = Annotated[
     str | None,
     QueryParameter(pattern=r"^[0-9]{1,15}-[0-9]{1,4}$", description="`next_cursor` of the page before."),
 ]
+MinuteCursor = Annotated[
+    int | None, QueryParameter(ge=0, le=10**15, description="`next_cursor` of the page before.")
+]
+NameCursor = Annotated[
+    str,
+    QueryParameter(
+        pattern=r"^(after:[A-Za-z0-9_-]{1,64})?$", description="`next_cursor` of the page before."
+    ),
+]
+JobCursor = Annotated[
+    str | None,
+    QueryParameter(
+        pattern=r"^[0-9]{1,17}-(replay|redrive)\.[A-Za-z0-9_.-]{1,130}\.[0-9a-f]{16}$",
+        description="`next_cursor` of the page before.",
+    ),
+]
+
+
+def after_name(cursor: str) -> str:
+    """The name that a cursor leads behind; empty for the first page."""
+    return cursor.partition(":")[2]
+
+
+def cursor_after(name: str) -> str:
+    """The cursor that leads behind a name."""
+    return f"after:{name}"
+
+
+def mark_of(cursor: str | None) -> JobMark | None:
+    """The place that a cursor names in the list of jobs."""
+    if cursor is None:
+        return None
+    began_us, _, job = cursor.partition("-")
+    return JobMark(int(began_us), job)
+
+
+def cursor_of_mark(mark: JobMark | None) -> str | None:
+    """The cursor that names a place in the list of jobs."""
+    return None if mark is None else f"{mark.began_us}-{mark.id}"
 
 
 def start_of(cursor: str | None) -> PageStart | None:
@@ -25,4 +65,4 @@ def start_of(cursor: str | None) -> PageStart | None:
 
 def cursor_of(start: PageStart | None) -> str | None:
     """The cursor that names a place."""
-    return None if start is None else f"{start.at}-{start.told}"
+    return None if start is None else f"{start.at}-{start.skip}"

@@ -7,11 +7,11 @@ from datetime import datetime
 from typing import TypeVar
 
 from angarium.api.api_state import ApiState
-from angarium.api.problems import Fault, answered, invalid, unavailable
+from angarium.api.problems import Fault, invalid, result_of, unavailable
 from angarium.api.queries.times import milliseconds
 from angarium.ledger.schema import END_OF_TIME
 from angarium.operations.failures import NotDone
-from angarium.operations.records.ledger_access import LEDGER_CODE, OpenLedger, open_ledger
+from angarium.operations.ledger_queries.ledger_access import LEDGER_CODE, OpenLedger, open_ledger
 
 QUESTION_TIMEOUT_S = 10.0
 """A question that takes longer is given up, so that others do not have to wait."""
@@ -33,7 +33,7 @@ async def consult(api: ApiState, tenant: str, question: Callable[[OpenLedger], A
     if isinstance(outcome, NotDone) and outcome.code == LEDGER_CODE:
         api.no_ledger(why=outcome.text)
         raise unavailable("this process has no ledger to ask; its settings name one (ANGARIUM_LEDGER)")
-    return answered(outcome)
+    return result_of(outcome)
 
 
 def span(since: datetime | None, until: datetime | None) -> tuple[int, int]:

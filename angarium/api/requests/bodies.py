@@ -8,12 +8,13 @@ import msgspec
 from litestar import Request
 from litestar.types import Receive
 
+from actors.allowed_values import problem
 from actors.policy import DOCUMENT_MAX
 from angarium.api.api_state import ApiState
 from angarium.api.limits.request_limits import AdmittedRequest, RequestLimits
 from angarium.api.problems import Fault, Refusal, invalid
 from angarium.api.requests.headers import Headers, header, headers_by_name
-from streams.stores.tokens import ALL_TENANTS
+from streams.buckets.tokens import ALL_TENANTS
 
 T = TypeVar("T")
 
@@ -22,7 +23,6 @@ SLOWEST_BYTES_PER_S = 64 << 10
 """Slowest accepted transfer: a body has 10 s, and more if it is so long that a slow line needs it."""
 
 _JSON = ("application/json", "application/merge-patch+json")
-_PLACE = re.compile(r"(.*) - at `\$\.?(.*)`\Z", re.DOTALL)
 _INDEX = re.compile(r"\[(\d*)[^\]]*\]")
 
 
@@ -47,7 +47,7 @@ async def read_body(
                     size += len(piece)
                     if size > limit:
                         raise _too_large(limit)
-                    limits.hold(request, len(piece))
+                    limits.reserve(request, len(piece))
                     pieces.append(piece)
                 if not message["more_body"]:
                     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
@@ -74,9 +74,13 @@ def decoded(body: bytes, kind: type[T]) -> T:
     """The value in a body. Raises `Refusal`, with a pointer."""
     try:
         return msgspec.json.decode(body, type=kind)
+    except msgspec.ValidationError as error:
+        path, detail = problem(error, kind)
+        raise invalid(Fault(pointer=pointed(path), detail=detail)) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        found = _PLACE.match(str(error))
-        if found is None:
-            raise invalid(Fault(detail=str(error))) from None
-        path = _INDEX.sub(r".\1", found[2]).replace(".", "/").removesuffix("/")
-        raise invalid(Fault(pointer=f"/{path}", detail=found[1])) from None
+        raise invalid(Fault(detail=f"not valid JSON ({error})")) from None
+
+
+def pointed(path: str) -> str:
+    """The JSON pointer of a path such as `.receivers[0].name`; the root is empty."""
+    return _INDEX.sub(r".\1", path).replace(".", "/").removesuffix("/")

@@ -5,7 +5,7 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from angarium.api.problems import Refusal, answered
+from angarium.api.problems import Refusal, result_of
 from angarium.api.requests.headers import Headers, header
 from angarium.operations.failures import NotDone
 
@@ -53,7 +53,7 @@ def met(outcome: T | NotDone, asked: Condition) -> T:
     """The result of a change. Raises `Refusal`, 412 if the condition does not hold."""
     if isinstance(outcome, NotDone) and outcome.kind == "conflict" and asked.given:
         raise _unmet(outcome.text)
-    return answered(outcome)
+    return result_of(outcome)
 
 
 def _unmet(detail: str) -> Refusal:

@@ -1,5 +1,6 @@
 """Batches: up to a thousand events in one request, published in their order, answered one by one."""
 
+import asyncio
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -9,11 +10,12 @@ from litestar.params import FromPath
 from litestar.types import Receive
 from msgspec import Raw
 
+from actors import allowed_values
 from angarium.api.api_state import ApiState, InjectedApi
 from angarium.api.gate import Caller, caller, needs
 from angarium.api.openapi.batches import ITEMS_MAX, PUBLISH_BATCH, BatchAnswer, BatchItem, ItemAnswer
 from angarium.api.problems import Fault, Refusal, invalid, refusal
-from angarium.api.requests.bodies import read_body
+from angarium.api.requests.bodies import pointed, read_body
 from angarium.api.requests.headers import Headers, header, headers_by_name
 from angarium.api.routes.publishing import ID_TEXT, Asked, is_id, must_exist, within_rate
 from angarium.operations.failures import OperationError, not_done
@@ -25,6 +27,22 @@ BODY_MAX = 8 << 20
 """Bytes of a whole batch; if a single event may be larger, the bytes of one such event."""
 _MEMBERS_MAX = 64 << 10
 """Bytes of an event besides its data."""
+LINES_MAX = 2 * ITEMS_MAX
+"""Ends of lines in a batch of lines, some of which may be empty."""
+PIECE_BYTES = 512 << 10
+"""Bytes of events that are decoded at once: some milliseconds."""
+_array = msgspec.json.Decoder(
+    msgspec.defstruct(
+        "Places", [(f"event_{number}", Raw, None) for number in range(ITEMS_MAX)],
+        array_like=True, forbid_unknown_fields=True, frozen=True, gc=False,
+    )
+)  # fmt: skip
+"""An array with a place for each event: one that is longer is refused at the first event too many.
+
+A list would be decoded to its end before its length is known: of 8 MiB of numbers, that takes a third of a
+second.
+"""
+_TOO_LONG = "Expected `array` of at most length"
 _LINES = frozenset(
     {"application/x-ndjson", "application/ndjson", "application/jsonl", "application/json-lines"}
 )
@@ -48,12 +66,10 @@ async def publish_all(
     with api.limits.admit(tenant) as admitted:
         body = await read_body(receive, headers, api.limits, admitted, max(BODY_MAX, max_body + _MEMBERS_MAX))
         raw = split(body)
-        if len(raw) > ITEMS_MAX:
-            raise invalid(Fault(pointer="", detail=f"at most {ITEMS_MAX} events, not {len(raw)}"))
         rate_headers = within_rate(api, who, len(raw))
-        parsed = [_parsed(number, each, max_body) for number, each in enumerate(raw)]
+        parsed = await _all_parsed(raw, max_body)
         missing = await _missing(api, tenant, parsed)
-        results = await _publish(api, tenant, [_there(each, missing) for each in parsed])
+        results = await _publish(api, tenant, [_unless_missing(each, missing) for each in parsed])
     refused = sum(each.status != 202 for each in results)
     return BatchAnswer(accepted=len(results) - refused, refused=refused, results=results), rate_headers
 
@@ -70,17 +86,43 @@ def _splitter(content_type: str) -> Any:
     )
 
 
-def _members(body: bytes) -> list[Raw]:
+def _members(body: bytes) -> Sequence[Raw]:
     try:
-        return msgspec.json.decode(body, type=list[Raw])
-    except msgspec.ValidationError:
-        raise invalid(Fault(pointer="", detail="must be an array of events")) from None
+        places = msgspec.structs.astuple(_array.decode(body))
+    except msgspec.ValidationError as error:
+        too_many = str(error).startswith(_TOO_LONG)
+        raise (
+            _too_many() if too_many else invalid(Fault(pointer="", detail="must be an array of events"))
+        ) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Refusal(400, "not-http", f"the body is not valid JSON ({error})") from None
+    return places if places[-1] is not None else places[: places.index(None)]
 
 
-def _lines(body: bytes) -> list[Raw]:
-    return [Raw(line) for line in body.split(b"\n") if line.strip()]
+def _lines(body: bytes) -> Sequence[Raw]:
+    if body.count(b"\n") > LINES_MAX:
+        raise _too_many()
+    lines = [Raw(line) for line in body.split(b"\n") if line.strip()]
+    if len(lines) > ITEMS_MAX:
+        raise _too_many()
+    return lines
+
+
+def _too_many() -> Refusal:
+    return invalid(Fault(pointer="", detail=f"at most {ITEMS_MAX} events in a request"))
+
+
+async def _all_parsed(raw: Sequence[Raw], max_body: int) -> list[BatchItem | Refusal]:
+    """The events in the texts, or their errors; other requests get their turn between two pieces."""
+    parsed: list[BatchItem | Refusal] = []
+    size = 0
+    for number, each in enumerate(raw):
+        size += len(memoryview(each))
+        if size > PIECE_BYTES:
+            size = 0
+            await asyncio.sleep(0)
+        parsed.append(_parsed(number, each, max_body))
+    return parsed
 
 
 def _parsed(number: int, raw: Raw, max_body: int) -> BatchItem | Refusal:
@@ -88,9 +130,8 @@ def _parsed(number: int, raw: Raw, max_body: int) -> BatchItem | Refusal:
     try:
         item = msgspec.json.decode(raw, type=BatchItem)
     except msgspec.ValidationError as error:
-        text, _, place = str(error).partition(" - at `$.")
-        member = f"/{place[:-1]}" if place else ""
-        return invalid(Fault(pointer=f"/{number}{member}", detail=text))
+        path, detail = allowed_values.problem(error, BatchItem)
+        return invalid(Fault(pointer=f"/{number}{pointed(path)}", detail=detail))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         return invalid(Fault(pointer=f"/{number}", detail=f"not valid JSON ({error})"))
     if not item.type and not item.receiver:
@@ -116,7 +157,7 @@ async def _missing(api: ApiState, tenant: str, parsed: Iterable[BatchItem | Refu
     return missing
 
 
-def _there(item: BatchItem | Refusal, missing: dict[str, Refusal]) -> BatchItem | Refusal:
+def _unless_missing(item: BatchItem | Refusal, missing: dict[str, Refusal]) -> BatchItem | Refusal:
     return missing.get(item.receiver, item) if isinstance(item, BatchItem) else item
 
 

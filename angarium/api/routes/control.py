@@ -1,12 +1,13 @@
 """Control: the live state of a receiver, and orders to its owner, answered once they are on record."""
 
+from collections.abc import Mapping
 from typing import Annotated
 
 import msgspec
 from litestar import get, post
 from litestar.params import FromPath, QueryParameter
 
-from angarium.api.api_state import InjectedApi
+from angarium.api.api_state import InjectedAccess, InjectedApi
 from angarium.api.gate import needs
 from angarium.api.openapi.control import (
     FORGET_EVENTS,
@@ -18,19 +19,21 @@ from angarium.api.openapi.control import (
     PauseState,
     PingResult,
 )
-from angarium.api.problems import Fault, answered, invalid
+from angarium.api.problems import Fault, invalid, result_of
 from angarium.api.queries.ledger import consult, past
 from angarium.api.queries.times import Moment, moment
-from angarium.operations.control.forget import Forgotten, forget
-from angarium.operations.control.pause import pause
-from angarium.operations.control.ping import ping
-from angarium.operations.control.resume import resume
-from angarium.operations.control.skip import Skipped, skip
-from angarium.operations.control.state import StateDocument, state
+from angarium.operations.ledger_queries.state_at import state_at
+from angarium.operations.live_receivers.forget import Forgotten, forget
+from angarium.operations.live_receivers.pause import pause
+from angarium.operations.live_receivers.ping import ping
+from angarium.operations.live_receivers.resume import resume
+from angarium.operations.live_receivers.skip import Skipped, skip
+from angarium.operations.live_receivers.state import StateDocument, state
 from angarium.operations.receiver_health.health import get_health
-from angarium.operations.records.moment import moment as look_back
 
 PATH = "/v1/tenants/{tenant:str}/receivers/{name:str}"
+_REMEDIES: Mapping[str, str] = {"resume": "POST {}/resume", "put": "PUT {}"}
+"""The operations for what an operator has to do."""
 
 
 @get(f"{PATH}/state", opt=needs("read"), **GET_RECEIVER_STATE)
@@ -47,28 +50,40 @@ async def get_receiver_state(
         if health:
             raise invalid(Fault(parameter="health", detail="health is of now alone; leave out health or at"))
         instant = past("at", then)
-        return await consult(api, tenant, lambda of: look_back(of, receiver, instant))
-    found = answered(await state(api.access, receiver))
+        return await consult(api, tenant, lambda of: state_at(of, receiver, instant))
+    found = _with_operation(
+        result_of(await state(api.access, receiver)), f"/v1/tenants/{tenant}/receivers/{name}"
+    )
     if health:
         with api.control_limits.admit(tenant):
-            by_name = answered(await get_health(api.access, [receiver]))
+            by_name = result_of(await get_health(api.access, [receiver]))
         found = found | {"health": msgspec.to_builtins(by_name.get(receiver))}
     return found
 
 
+def _with_operation(found: StateDocument, path: str) -> StateDocument:
+    """The state, with the operation of the API that is the remedy."""
+    remedy = _REMEDIES.get(found.get("remedy") or "")
+    return found | {"remedy": None if remedy is None else remedy.format(path)}
+
+
 @post(f"{PATH}/pause", status_code=200, opt=needs("manage"), **PAUSE_RECEIVER)
-async def pause_receiver(tenant: FromPath[str], name: FromPath[str], api: InjectedApi) -> PauseState:
+async def pause_receiver(
+    tenant: FromPath[str], name: FromPath[str], api: InjectedApi, access: InjectedAccess
+) -> PauseState:
     """Let the events of a receiver wait."""
     with api.control_limits.admit(tenant):
-        answered(await pause(api.access, f"{tenant}.{name}"))
+        result_of(await pause(access, f"{tenant}.{name}"))
     return PauseState(paused=True)
 
 
 @post(f"{PATH}/resume", status_code=200, opt=needs("manage"), **RESUME_RECEIVER)
-async def resume_receiver(tenant: FromPath[str], name: FromPath[str], api: InjectedApi) -> PauseState:
+async def resume_receiver(
+    tenant: FromPath[str], name: FromPath[str], api: InjectedApi, access: InjectedAccess
+) -> PauseState:
     """End a pause, a disablement, backoff and throttling."""
     with api.control_limits.admit(tenant):
-        answered(await resume(api.access, f"{tenant}.{name}"))
+        result_of(await resume(access, f"{tenant}.{name}"))
     return PauseState(paused=False)
 
 
@@ -76,21 +91,25 @@ async def resume_receiver(tenant: FromPath[str], name: FromPath[str], api: Injec
 async def ping_receiver(tenant: FromPath[str], name: FromPath[str], api: InjectedApi) -> PingResult:
     """Post a ping to a receiver."""
     with api.control_limits.admit(tenant):
-        pong = answered(await ping(api.access, f"{tenant}.{name}"))
+        pong = result_of(await ping(api.access, f"{tenant}.{name}"))
     return PingResult(status=pong.status, error=pong.error, latency_ms=pong.latency_ms)
 
 
 @post(f"{PATH}/skip", status_code=200, opt=needs("manage"), **SKIP_EVENT)
-async def skip_event(tenant: FromPath[str], name: FromPath[str], api: InjectedApi) -> Skipped:
+async def skip_event(
+    tenant: FromPath[str], name: FromPath[str], api: InjectedApi, access: InjectedAccess
+) -> Skipped:
     """Make a dead letter of the event at the head."""
     with api.control_limits.admit(tenant):
-        return answered(await skip(api.access, f"{tenant}.{name}"))
+        return result_of(await skip(access, f"{tenant}.{name}"))
 
 
 @post(f"{PATH}/forget", status_code=200, opt=needs("manage"), **FORGET_EVENTS)
-async def forget_events(tenant: FromPath[str], name: FromPath[str], api: InjectedApi) -> Forgotten:
+async def forget_events(
+    tenant: FromPath[str], name: FromPath[str], api: InjectedApi, access: InjectedAccess
+) -> Forgotten:
     """Discard what waits for a receiver, and clear its failures."""
     with api.control_limits.admit(tenant):
-        done = answered(await forget(api.access, f"{tenant}.{name}"))
+        done = result_of(await forget(access, f"{tenant}.{name}"))
     assert done is not None, "it is not asked whether to agree"
     return done

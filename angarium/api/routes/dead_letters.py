@@ -29,7 +29,7 @@ from angarium.api.openapi.dead_letters import (
     RedriveRequest,
     RedriveResult,
 )
-from angarium.api.problems import Fault, answered, invalid
+from angarium.api.problems import Fault, invalid, result_of
 from angarium.api.queries.cursors import Limit
 from angarium.api.queries.times import Moment, moment, seconds
 from angarium.api.requests.bodies import decoded, json_body
@@ -67,14 +67,14 @@ async def list_dead_letters(
     wanted = _selection(
         tenant, receiver, (reason,) if reason else (), moment("since", since), moment("until", until)
     )
-    page = answered(await newest_before(access, wanted, limit, cursor))
+    page = result_of(await newest_before(access, wanted, limit, cursor))
     return DeadLetterPage(letters=[_item(each) for each in page.letters], next_cursor=_cursor(page.next))
 
 
 @get(f"{PATH}/{{number:int}}", opt=needs("read"), **GET_DEAD_LETTER)
 async def get_dead_letter(tenant: FromPath[str], number: Number, access: InjectedAccess) -> LetterDocument:
     """Show a dead letter."""
-    letter = answered(await find(access, number, tenant=tenant))
+    letter = result_of(await find(access, number, tenant=tenant))
     text, binary = _body(letter)
     return LetterDocument(
         **msgspec.structs.asdict(_item(letter)), response=letter.response or None, headers=letter.headers,
@@ -85,8 +85,8 @@ async def get_dead_letter(tenant: FromPath[str], number: Number, access: Injecte
 @delete(f"{PATH}/{{number:int}}", status_code=200, opt=needs("manage"), **DROP_DEAD_LETTER)
 async def drop_dead_letter(tenant: FromPath[str], number: Number, access: InjectedAccess) -> LetterItem:
     """Drop a dead letter for good."""
-    letter = answered(await find(access, number, tenant=tenant))
-    answered(await drop(access, (number,)))
+    letter = result_of(await find(access, number, tenant=tenant))
+    result_of(await drop(access, (number,)))
     return _item(letter)
 
 
@@ -98,12 +98,12 @@ async def redrive_dead_letters(
     given = decoded(await json_body(request, api), RedriveRequest)
     key = idempotency_key(headers_by_name(request.scope["headers"]))
     with api.control_limits.admit(tenant):
-        if key and (known := answered(await same_job(api.access, "redrive", tenant, key))) is not None:
+        if key and (known := result_of(await same_job(api.access, "redrive", tenant, key))) is not None:
             return accepted(api, known)
         wanted = await _wanted(api.access, tenant, given)
         if wanted.next is not None and given.limit is None and given.cursor is None:
             selection = _selection(tenant, given.receiver, given.reasons, given.since, given.until)
-            return accepted(api, answered(await begin_redrive(api.access, tenant, selection, key)))
+            return accepted(api, result_of(await begin_redrive(api.access, tenant, selection, key)))
         return Response(await _sent(api.access, given, wanted))
 
 
@@ -114,7 +114,7 @@ async def _sent(access: Access, given: RedriveRequest, wanted: LetterNumbers) ->
         return RedriveResult(
             redriven=0, left={}, missing=missing, stopped=None, next_cursor=_cursor(wanted.next)
         )
-    sent = answered(await redrive(access, wanted.positions)).done
+    sent = result_of(await redrive(access, wanted.positions)).done
     following = _cursor(wanted.next)
     if sent.stopped and given.numbers is None:
         following = given.cursor or "0"
@@ -126,13 +126,18 @@ async def _sent(access: Access, given: RedriveRequest, wanted: LetterNumbers) ->
 
 async def _wanted(access: Access, tenant: str, given: RedriveRequest) -> LetterNumbers:
     """The letters that a request means; none belongs to another tenant. Raises `Refusal`."""
-    selected = given.receiver is not None or given.reasons or given.since or given.until or given.cursor
+    selected = given.receiver is not None or given.reasons or given.since or given.until
+    if given.all and selected:
+        raise invalid(Fault(pointer="/all", detail="say all, or select some, not both"))
     if given.numbers is not None:
-        if selected:
+        if selected or given.all or given.cursor:
             raise invalid(Fault(pointer="/numbers", detail="letters are named or selected, not both"))
-        return LetterNumbers(answered(await owned(access, given.numbers, tenant)), None)
+        return LetterNumbers(result_of(await owned(access, given.numbers, tenant)), None)
+    if not (selected or given.all):
+        detail = "which letters? name numbers, select them by receiver, reasons, since or until, or say all"
+        raise invalid(Fault(pointer="/all", detail=detail))
     wanted = _selection(tenant, given.receiver, given.reasons, given.since, given.until)
-    return answered(await oldest_after(access, wanted, given.limit or LETTERS_MAX, int(given.cursor or 0)))
+    return result_of(await oldest_after(access, wanted, given.limit or LETTERS_MAX, int(given.cursor or 0)))
 
 
 def _selection(

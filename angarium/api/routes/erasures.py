@@ -1,25 +1,31 @@
 """Erasing events of a tenant: asked for here, carried out by a node."""
 
-from typing import Any
+import asyncio
 
-from litestar import Request, delete, get
+from litestar import delete, get
 from litestar.params import FromPath
 
-from angarium.api.api_state import InjectedAccess
-from angarium.api.gate import caller, needs
+from angarium.api.api_state import InjectedAccess, InjectedApi
+from angarium.api.gate import needs
 from angarium.api.openapi.erasures import ERASE_EVENT, GET_ERASURE
-from angarium.api.problems import answered
+from angarium.api.problems import Refusal, result_of
 from angarium.operations.erase import ErasureStatus, get_erasure, request_erasure
 
 PATH = "/v1/tenants/{tenant:str}/events/{event:str}"
+REQUESTS_PER_S = 10.0
+"""Requests of a tenant that a process accepts: each stays on record, and a node searches for its event."""
 
 
 @delete(PATH, status_code=202, opt=needs("manage"), **ERASE_EVENT)
 async def erase_event(
-    request: Request[Any, Any, Any], tenant: FromPath[str], event: FromPath[str], access: InjectedAccess
+    tenant: FromPath[str], event: FromPath[str], api: InjectedApi, access: InjectedAccess
 ) -> ErasureStatus:
     """Request that an event be erased, on record, in the name of the token."""
-    return answered(await request_erasure(access, tenant, event, f"token {caller(request).id}"))
+    standing = api.erasure_rates.take(tenant, REQUESTS_PER_S, 1, asyncio.get_running_loop().time())
+    if not standing.admitted:
+        detail = f"a tenant may have {REQUESTS_PER_S:g} events a second erased"
+        raise Refusal(429, "rate", detail, retry_after=str(standing.wait_s))
+    return result_of(await request_erasure(access, tenant, event))
 
 
 @get(f"{PATH}/erasure", opt=needs("read"), **GET_ERASURE)
@@ -27,4 +33,4 @@ async def get_event_erasure(
     tenant: FromPath[str], event: FromPath[str], access: InjectedAccess
 ) -> ErasureStatus:
     """Tell what became of the last request."""
-    return answered(await get_erasure(access, tenant, event))
+    return result_of(await get_erasure(access, tenant, event))

@@ -6,19 +6,30 @@ from litestar import Request, Response, delete, get, post
 from litestar.params import FromPath
 
 from angarium import quantities
-from angarium.api.api_state import ApiState, InjectedAccess, InjectedApi
+from angarium.api.api_state import ApiState, InjectedApi
 from angarium.api.gate import caller, needs
-from angarium.api.openapi.background.jobs import GET_JOB, REPLAY_EVENTS, STOP_JOB, ReplayRequest
-from angarium.api.problems import Fault, Refusal, answered, hidden, invalid
+from angarium.api.openapi.background.jobs import (
+    GET_JOB,
+    LIST_JOBS,
+    REPLAY_EVENTS,
+    STOP_JOB,
+    JobPage,
+    ReplayRequest,
+)
+from angarium.api.problems import Fault, Refusal, hidden, invalid, result_of
+from angarium.api.queries.cursors import JobCursor, Limit, cursor_of_mark, mark_of
 from angarium.api.queries.times import seconds
 from angarium.api.requests.bodies import decoded, json_body
 from angarium.api.requests.headers import headers_by_name
 from angarium.api.routes.publishing import idempotency_key
 from angarium.operations.failures import NotDone
+from angarium.operations.jobs import listing
 from angarium.operations.jobs.begin import Begun, begin_replay
-from angarium.operations.jobs.plans import JobDocument, place_of
-from angarium.operations.jobs.steer import show, stop
+from angarium.operations.jobs.plans import JobDocument, kind_and_owner
+from angarium.operations.jobs.show import show
+from angarium.operations.jobs.stop import stop
 from angarium.operations.replay import Preview, ReplayRange, preview
+from streams.buckets.tokens import ALL_TENANTS
 
 
 @post(
@@ -35,16 +46,31 @@ async def replay_events(
     wanted = ReplayRange(since=seconds(given.since), until=until, types=given.types)
     with api.control_limits.admit(tenant):
         if given.dry_run:
-            return Response(answered(await preview(api.access, receiver, wanted)), status_code=200)
+            return Response(result_of(await preview(api.access, receiver, wanted)), status_code=200)
         key = idempotency_key(headers_by_name(request.scope["headers"]))
-        return accepted(api, answered(await begin_replay(api.access, receiver, wanted, per_second, key)))
+        return accepted(api, result_of(await begin_replay(api.access, receiver, wanted, per_second, key)))
+
+
+@get("/v1/jobs", opt=needs("read"), **LIST_JOBS)
+async def list_jobs(
+    request: Request[Any, Any, Any], api: InjectedApi, limit: Limit = 50, cursor: JobCursor = None
+) -> JobPage:
+    """List the jobs of the token's tenant, the newest first; with a token for all tenants, those of all."""
+    tenant = caller(request).tenant
+    with api.control_limits.admit(tenant):
+        found = result_of(
+            await listing.list_jobs(
+                api.access, None if tenant == ALL_TENANTS else tenant, limit, mark_of(cursor)
+            )
+        )
+    return JobPage(jobs=found.jobs, next_cursor=cursor_of_mark(found.next))
 
 
 @get("/v1/jobs/{job:str}", opt=needs("read"), **GET_JOB)
-async def get_job(request: Request[Any, Any, Any], job: FromPath[str], access: InjectedAccess) -> JobDocument:
+async def get_job(request: Request[Any, Any, Any], job: FromPath[str], api: InjectedApi) -> JobDocument:
     """Show a job."""
     _must_see(request, job)
-    return _found(await show(access, job))
+    return _found(await show(api.access, job, api.jobs.unfinished()))
 
 
 @delete("/v1/jobs/{job:str}", status_code=200, opt=needs("manage"), **STOP_JOB)
@@ -52,24 +78,24 @@ async def stop_job(request: Request[Any, Any, Any], job: FromPath[str], api: Inj
     """Stop a job."""
     _must_see(request, job)
     found = _found(await stop(api.access, job))
-    api.jobs.look()
+    api.jobs.wake()
     return found
 
 
 def accepted(api: ApiState, begun: Begun) -> Response[Any]:
     """The answer if a job was begun. Raises `Refusal`, with its place, if another one is not finished."""
-    place = f"/v1/jobs/{begun.job.id}"
+    location = f"/v1/jobs/{begun.job.id}"
     if not begun.mine:
         detail = f"{begun.job.id} is not finished: wait for its end, or stop it"
-        raise Refusal(409, "conflict", detail, location=place)
-    api.jobs.look()
-    return Response(begun.job, status_code=202, headers={"location": place})
+        raise Refusal(409, "conflict", detail, location=location)
+    api.jobs.wake()
+    return Response(begun.job, status_code=202, headers={"location": location})
 
 
 def _must_see(request: Request[Any, Any, Any], job: str) -> None:
     """Raises `Refusal` if the job is another tenant's."""
-    place = place_of(job)
-    if place is None or not caller(request).token.sees(place[1].partition(".")[0]):
+    found = kind_and_owner(job)
+    if found is None or not caller(request).token.sees(found[1].partition(".")[0]):
         raise hidden()
 
 
@@ -77,7 +103,7 @@ def _found(outcome: JobDocument | NotDone) -> JobDocument:
     """The job, or the answer that is also given if it may not be seen. Raises `Refusal`."""
     if isinstance(outcome, NotDone) and outcome.kind == "not_found":
         raise hidden()
-    return answered(outcome)
+    return result_of(outcome)
 
 
 def _per_second(rate: str) -> float:

@@ -19,7 +19,7 @@ from angarium.api.openapi.publishing import (
     PUBLISH_TO_RECEIVER,
     PUBLISH_UNTYPED_TO_RECEIVER,
 )
-from angarium.api.problems import Fault, Refusal, answered, hidden, invalid, not_found, unavailable
+from angarium.api.problems import Fault, Refusal, hidden, invalid, not_found, result_of, unavailable
 from angarium.api.requests.bodies import read_body
 from angarium.api.requests.headers import Headers, header, headers_by_name
 from angarium.operations.publishing.accept import Accepted, accept, check_unsent
@@ -135,7 +135,7 @@ async def publish(
             tenant=to.tenant, name=to.name, type=to.type, body=body, id=given_id, key=key,
             content_type=content_type, traceparent=traceparent, tracestate=tracestate,
         )  # fmt: skip
-        accepted = answered(await accept(api.access, event))
+        accepted = result_of(await accept(api.access, event))
     if not to.name:
         accepted.matched = await api.matched(to.tenant, to.type)
     return accepted, rate_headers

@@ -20,8 +20,8 @@ from angarium.api.openapi.receivers import (
     RemovedReceiver,
     StoredReceiver,
 )
-from angarium.api.problems import Refusal, answered
-from angarium.api.queries.cursors import Limit
+from angarium.api.problems import Refusal, result_of
+from angarium.api.queries.cursors import Limit, NameCursor, after_name, cursor_after
 from angarium.api.requests import conditions
 from angarium.api.requests.bodies import decoded, json_body
 from angarium.api.requests.conditions import Condition, condition, is_known, met, tag
@@ -47,15 +47,15 @@ async def list_receivers(
     tenant: FromPath[str],
     api: InjectedApi,
     limit: Limit = 50,
-    cursor: Annotated[str, QueryParameter(max_length=64)] = "",
+    cursor: NameCursor = "",
     health: Annotated[bool, QueryParameter(description="Tell how each of them does, too.")] = False,
 ) -> ReceiverPage:
     """List the receivers of a tenant, in alphabetical order."""
-    page = answered(await list_configurations(api.access, tenant, cursor, limit))
+    page = result_of(await list_configurations(api.access, tenant, after_name(cursor), limit))
     found: dict[str, ReceiverHealth] = {}
     if health:
         with api.control_limits.admit(tenant):
-            found = answered(await get_health(api.access, list(page.receivers)))
+            found = result_of(await get_health(api.access, list(page.receivers)))
     items = [
         ReceiverItem(
             receiver=receiver, name=receiver.partition(".")[2], revision=each.revision,
@@ -63,7 +63,7 @@ async def list_receivers(
         )
         for receiver, each in page.receivers.items()
     ]  # fmt: skip
-    return ReceiverPage(receivers=items, next_cursor=items[-1].name if page.more else None)
+    return ReceiverPage(receivers=items, next_cursor=cursor_after(items[-1].name) if page.more else None)
 
 
 @get(PATH, opt=needs("read"), **GET_RECEIVER)
@@ -71,7 +71,7 @@ async def get_receiver(
     request: Asked, tenant: FromPath[str], name: FromPath[str], access: InjectedAccess
 ) -> Response[dict[str, Any] | None]:
     """Show the configuration of a receiver, without what may be secret."""
-    found = answered(await get_configuration(access, f"{tenant}.{name}"))
+    found = result_of(await get_configuration(access, f"{tenant}.{name}"))
     if found.problems and not found.members:
         raise Refusal(409, "refused", f"what is stored cannot be read, put another one: {found.problems[0]}")
     if is_known(headers_by_name(request.scope["headers"]), found.revision):
@@ -81,13 +81,13 @@ async def get_receiver(
 
 @put(PATH, opt=needs("manage"), **PUT_RECEIVER)
 async def put_receiver(
-    request: Asked, tenant: FromPath[str], name: FromPath[str], api: InjectedApi
+    request: Asked, tenant: FromPath[str], name: FromPath[str], api: InjectedApi, access: InjectedAccess
 ) -> Response[StoredReceiver]:
     """Store the whole configuration of a receiver."""
     receiver, members, asked = f"{tenant}.{name}", await _members(request, api), _condition(request)
-    revision = await _revision(api.access, receiver, asked)
+    revision = await _revision(access, receiver, asked)
     new = NewConfiguration(members=members, replace=asked.given, revision=revision)
-    done = met(await put_configuration(api.access, receiver, new), asked)
+    done = met(await put_configuration(access, receiver, new), asked)
     headers = NOT_KEPT | tag(done.revision)
     if done.replaced:
         return Response(_stored(done), headers=headers)
@@ -96,13 +96,13 @@ async def put_receiver(
 
 @patch(PATH, opt=needs("manage"), **PATCH_RECEIVER)
 async def patch_receiver(
-    request: Asked, tenant: FromPath[str], name: FromPath[str], api: InjectedApi
+    request: Asked, tenant: FromPath[str], name: FromPath[str], api: InjectedApi, access: InjectedAccess
 ) -> Response[StoredReceiver]:
     """Change members of a configuration, and leave the others as they are."""
     receiver, members, asked = f"{tenant}.{name}", await _members(request, api), _condition(request)
     if asked.revision == conditions.NO_REVISION:
         raise Refusal(400, "not-http", "PATCH changes what is there; send If-Match")
-    done = met(await patch_configuration(api.access, receiver, members, revision=asked.revision), asked)
+    done = met(await patch_configuration(access, receiver, members, revision=asked.revision), asked)
     return Response(_stored(done), headers=NOT_KEPT | tag(done.revision))
 
 
@@ -120,13 +120,13 @@ async def delete_receiver(
 
 @post(f"{PATH}/rotate-secret", status_code=200, opt=needs("manage"), **ROTATE_RECEIVER_SECRET)
 async def rotate_receiver_secret(
-    request: Asked, tenant: FromPath[str], name: FromPath[str], api: InjectedApi
+    request: Asked, tenant: FromPath[str], name: FromPath[str], api: InjectedApi, access: InjectedAccess
 ) -> Response[Rotated]:
     """Give a receiver a new signing secret."""
     asked = _condition(request)
     given = decoded(await json_body(request, api) or b"{}", RotationRequest)
-    revision = await _revision(api.access, f"{tenant}.{name}", asked)
-    outcome = await rotate_secret(api.access, f"{tenant}.{name}", given.overlap_s, revision=revision)
+    revision = await _revision(access, f"{tenant}.{name}", asked)
+    outcome = await rotate_secret(access, f"{tenant}.{name}", given.overlap_s, revision=revision)
     done = met(outcome, asked)
     return Response(done, headers=NOT_KEPT | tag(done.revision))
 

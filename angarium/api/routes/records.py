@@ -15,6 +15,7 @@ from angarium.api.openapi.records import (
     GET_HISTORY,
     GET_TOP,
     LIST_ATTEMPTS,
+    LIST_MINUTES,
     AttemptItem,
     AttemptPage,
     DeliveryItem,
@@ -22,24 +23,26 @@ from angarium.api.openapi.records import (
     HistoryPage,
     JourneyPage,
     LateItem,
+    MinutePage,
     WorstReceivers,
 )
-from angarium.api.problems import Fault, hidden, invalid
-from angarium.api.queries.cursors import Limit, TimeCursor, cursor_of, start_of
+from angarium.api.problems import Fault, invalid, not_found
+from angarium.api.queries.cursors import Limit, MinuteCursor, TimeCursor, cursor_of, start_of
 from angarium.api.queries.ledger import consult, span
 from angarium.api.queries.times import Moment, moment
-from angarium.api.routes.publishing import is_id
+from angarium.api.routes.publishing import ID_TEXT, is_id
 from angarium.ledger.ledger_answers import AttemptFilter
-from angarium.operations.records.attempts import attempts_page
-from angarium.operations.records.auditing import AuditDocument, audit, document
-from angarium.operations.records.history import history_page
-from angarium.operations.records.journey import journey
-from angarium.operations.records.worst import find_worst
+from angarium.operations.ledger_queries.attempts import attempts_page
+from angarium.operations.ledger_queries.audit import AuditDocument, audit, document
+from angarium.operations.ledger_queries.history import history_page
+from angarium.operations.ledger_queries.journey import journey
+from angarium.operations.ledger_queries.minutes import minutes_page
+from angarium.operations.ledger_queries.worst_receivers import find_worst
 from streams.reading.messages import type_problem
 
 PATH = "/v1/tenants/{tenant:str}/receivers/{name:str}"
-AUDITED_TIME_S = 3600.0
-"""Length of the audited time if none is given."""
+ASKED_TIME_S = 3600.0
+"""Length of the time that is asked about, if it has no beginning."""
 AUDITED_MAX = 100_000
 """Attempts in one audit."""
 WITHIN_MAX_S = 30 * 86_400.0
@@ -109,11 +112,26 @@ async def get_audit(
     tenant: FromPath[str], name: FromPath[str], api: InjectedApi, since: Moment = None, until: Moment = None
 ) -> AuditDocument:
     """Audit a receiver's rate. Without `since` that is the hour before `until`, or the last one."""
-    end = moment("until", until) or datetime.now(UTC)
-    begin = moment("since", since) or datetime.fromtimestamp(max(0.0, end.timestamp() - AUDITED_TIME_S), UTC)
-    within = span(begin, end)
-    receiver = f"{tenant}.{name}"
+    within, receiver = _last_hour(since, until), f"{tenant}.{name}"
     return document(await consult(api, tenant, lambda of: audit(of, receiver, *within, AUDITED_MAX)))
+
+
+@get(f"{PATH}/minutes", opt=needs("read"), **LIST_MINUTES)
+async def list_minutes(
+    tenant: FromPath[str],
+    name: FromPath[str],
+    api: InjectedApi,
+    since: Moment = None,
+    until: Moment = None,
+    limit: Limit = 60,
+    cursor: MinuteCursor = None,
+) -> MinutePage:
+    """List throughput and latency by minute. Without `since` that is an hour, up to `until` or now."""
+    begin, end = _last_hour(since, until)
+    receiver, start = f"{tenant}.{name}", max(begin, cursor or 0)
+    found = await consult(api, tenant, lambda of: minutes_page(of, receiver, start, end, limit))
+    following = None if found.next is None else str(found.next)
+    return MinutePage(receiver=receiver, minutes=found.minutes, next_cursor=following, ledger=found.ledger)
 
 
 @get("/v1/tenants/{tenant:str}/events/{event:str}", opt=needs("read"), **GET_EVENT)
@@ -122,7 +140,7 @@ async def get_event(
 ) -> JourneyPage:
     """Tell the journey of an event over the tenant's receivers."""
     if not is_id(event):
-        raise hidden()
+        raise not_found(f"an event's id is {ID_TEXT}")
     name, _, sequence = (cursor or "").partition(":")
     after = (f"{tenant}.{name}", int(sequence)) if cursor else ("", 0)
     found = await consult(api, tenant, lambda of: journey(of, event, tenant, after=after, limit=limit))
@@ -148,6 +166,13 @@ async def get_top(
         late=msgspec.convert(found.late, list[LateItem]),
         within_s=found.within_s, ledger=found.ledger,
     )  # fmt: skip
+
+
+def _last_hour(since: str | None, until: str | None) -> tuple[int, int]:
+    """The time that is asked about, in milliseconds; without `since` an hour, without `until` up to now."""
+    end = moment("until", until) or datetime.now(UTC)
+    begin = moment("since", since) or datetime.fromtimestamp(max(0.0, end.timestamp() - ASKED_TIME_S), UTC)
+    return span(begin, end)
 
 
 def _statuses(text: str | None) -> tuple[int, int] | None:

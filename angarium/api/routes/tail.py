@@ -47,7 +47,9 @@ async def tail_attempts(
     """Follow attempts as they are recorded."""
     who = caller(request)
     wanted = TailFilter(
-        of=tenant if receiver is None else f"{tenant}.{receiver}", failed=failed, types=tuple(types or ())
+        about=tenant if receiver is None else f"{tenant}.{receiver}",
+        failed=failed,
+        types=tuple(types or ()),
     )
     after = header(headers_by_name(request.scope["headers"]), b"last-event-id")
     return _Events(api, await api.tails.open(who.id, who.token, wanted, after or None))

@@ -1,87 +1,98 @@
-"""A count of calls: `python -m angarium.bench.measuring.counting FILE -m MODULE ARGUMENTS…`
+"""A count of calls: all functions that this thread calls while a profile is enabled, by room.
 
-It counts from SIGUSR1 to SIGUSR2, and then writes its file. On a shared machine rates and CPU differ by a
-tenth from one run to the next, and calls a delivery by a hundredth: what a change costs is seen at once, and
-where. How long the calls take is not (`angarium.bench.measuring.sampling` tells that).
+On a shared machine rates and CPU differ by a tenth from one run to the next, and calls a delivery by a
+hundredth: so the cost of a change is visible at once, and where it arises. How long the calls take is not
+(see `angarium.bench.measuring.sampling`).
 """
 
-import os
-import runpy
-import signal
-import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from cProfile import Profile
-from pathlib import Path
+from functools import cache
 from types import CodeType
 
-import msgspec
 from msgspec import Struct
 
-PYTHON = ("-m", "angarium.bench.measuring.counting")
-"""The words before a node's own command; the file follows."""
-BEGIN, END = signal.SIGUSR1, signal.SIGUSR2
+from angarium.bench.measuring.sampling import source_of
+
+ROOMS = {
+    "actors/machine/": "machine",
+    "actors/subscriptions": "routing",
+    "actors/": "shell",
+    "angarium/bench/": "",
+    "angarium/delivery/": "transport",
+    "angarium/node/": "shell",
+    "nats/": "NATS client",
+    "streams/fleet/": "shell",
+    "streams/journal/": "journal",
+    "streams/nats/": "NATS client",
+    "streams/reading/": "reading",
+    "streams/routing/": "routing",
+}
+"""Rooms by the beginnings of their files, the first that fits; the calls of the bench itself do not count."""
+
+LOOP = "event loop"
+"""The room of everything else: the loop, and what it calls in C."""
 
 
 class Calls(Struct, frozen=True):
-    """Calls per delivery, by the qualified name of the function; calls into C count for the caller.
+    """Calls per delivery, by room and by qualified name of the function; calls into C count for the caller.
 
-    Names without their module: moving a function changes nothing here.
+    Names without their module: moving a function within its room changes nothing here.
     """
 
-    by_function: dict[str, float]
+    by_room: dict[str, dict[str, float]]
 
     @property
     def whole(self) -> float:
         """All calls for one delivery."""
-        return sum(self.by_function.values())
+        return sum(self.rooms.values())
+
+    @property
+    def rooms(self) -> Counter[str]:
+        """All calls of each room."""
+        return Counter({room: sum(functions.values()) for room, functions in self.by_room.items()})
+
+    @property
+    def functions(self) -> Counter[str]:
+        """The calls of each function, whatever its room."""
+        counts = Counter[str]()
+        for functions in self.by_room.values():
+            counts.update(functions)
+        return counts
 
     def grown(self, since: "Calls", shown: int = 10) -> str:
         """A table of the functions that call, or are called, more often than before, the worst first."""
-        names = self.by_function.keys() | since.by_function.keys()
-        before, now = Counter(since.by_function), Counter(self.by_function)
-        worst = sorted(names, key=lambda name: (before[name] - now[name], name))[:shown]
+        before, now = since.functions, self.functions
+        worst = sorted(before.keys() | now.keys(), key=lambda name: (before[name] - now[name], name))[:shown]
         rows = (
             f"{before[name]:7.2f} -> {now[name]:7.2f}  {name}" for name in worst if now[name] > before[name]
         )
         return "\n".join(rows)
 
 
-def recorded(file: Path, deliveries: int) -> Calls:
-    """Reads what was counted while there were so many deliveries."""
-    counts = msgspec.json.decode(file.read_bytes(), type=dict[str, int])
-    return Calls({name: count / deliveries for name, count in counts.items()})
-
-
-def counts_of(profile: Profile) -> Counter[str]:
-    """The calls of each function, and those that it makes into C; the others into C are the event loop's."""
-    counts: Counter[str] = Counter()
+def calls_of(profile: Profile, deliveries: int) -> Calls:
+    """The calls that a profile has counted while there were so many deliveries."""
+    counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
     of_c: Counter[str] = Counter()
     for entry in profile.getstats():
         if isinstance(entry.code, CodeType):
             made = [each for each in entry.calls or () if not isinstance(each.code, CodeType)]
-            counts[entry.code.co_qualname] += entry.callcount + sum(each.callcount for each in made)
+            calls = entry.callcount + sum(each.callcount for each in made)
+            counts[_room(entry.code)][entry.code.co_qualname] += calls
             of_c.subtract({str(each.code): each.callcount for each in made})
         else:
             of_c[str(entry.code)] += entry.callcount
-    return counts + of_c
+    counts[LOOP] += of_c
+    counts.pop(ROOMS["angarium/bench/"], None)
+    return Calls(
+        {
+            room: {name: count / deliveries for name, count in functions.items() if count > 0}
+            for room, functions in counts.items()
+        }
+    )
 
 
-def _write(profile: Profile, file: Path) -> None:
-    profile.disable()
-    unfinished = file.with_suffix(".unfinished")
-    unfinished.write_bytes(msgspec.json.encode(counts_of(profile)))
-    os.replace(unfinished, file)
-
-
-def main() -> None:
-    """Run a module as `python -m` does, and count while it is told to."""
-    file, module, *arguments = sys.argv[1], sys.argv[3], *sys.argv[4:]
-    profile = Profile()
-    signal.signal(BEGIN, lambda *_: profile.enable())
-    signal.signal(END, lambda *_: _write(profile, Path(file)))
-    sys.argv = [module, *arguments]
-    runpy.run_module(module, run_name="__main__", alter_sys=True)
-
-
-if __name__ == "__main__":
-    main()
+@cache
+def _room(code: CodeType) -> str:
+    source = source_of(code)
+    return next((room for beginning, room in ROOMS.items() if source.startswith(beginning)), LOOP)

@@ -14,9 +14,9 @@ import click
 from msgspec import Struct
 
 from angarium.delivery.connections.guard import Guard
-from angarium.delivery.exchange.target import parse_target
-from angarium.delivery.exchange.transport import Request, Response
 from angarium.delivery.http1_transport import Http1Transport
+from angarium.delivery.http_exchange.target import parse_target
+from angarium.delivery.http_exchange.transport import Request, Response
 
 HEADERS = {
     "webhook-id": "9bf98cab-ebcd-4a51-bb53-4a46dda338a7",
@@ -70,7 +70,7 @@ async def loop(workers: int, seconds: float, post: Post) -> Speed:
 def check() -> None:
     """Raises click.ClickException if a loop cannot run, before anything is measured."""
     if find_spec("aiohttp") is None:
-        raise click.ClickException("the bench compares with aiohttp: pip install 'angarium[bench]'")
+        raise click.ClickException("the bench compares with aiohttp: install the extra bench (see README)")
 
 
 async def aiohttp_loop(url: str, body: bytes, workers: int, seconds: float) -> Speed:
@@ -94,7 +94,7 @@ async def http1_loop(url: str, body: bytes, workers: int, seconds: float) -> Spe
     request = Request(
         receiver="bench.sink",
         target=parse_target(url),
-        headers=tuple((name.encode(), value.encode()) for name, value in HEADERS.items()),
+        lines=tuple(f"{name}: {value}".encode() for name, value in HEADERS.items()),
         body=body,
         timeout_s=15.0,
         may_start=lambda: True,

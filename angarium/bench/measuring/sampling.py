@@ -1,4 +1,4 @@
-"""A sampling profiler of CPU: `python -m angarium.bench.measuring.sampling FILE -m MODULE ARGUMENTS…`
+"""A sampling profiler of CPU: `python -m angarium.bench.measuring.sampling FILE -m MODULE ARGUMENTS…`.
 
 The system's profiling timer (setitimer(2)) looks at the stack every few milliseconds of CPU, which costs the
 process nothing that could be measured; a tracing profiler would take more than half of it, and most where
@@ -22,7 +22,7 @@ import angarium
 SAMPLE_EVERY_S = 0.002
 LINES_SHOWN_MAX = 40
 PYTHON = ("-m", "angarium.bench.measuring.sampling")
-"""The words before a node's own command; the file follows."""
+"""The beginning of the command that runs a node under this tool; the file follows."""
 
 PARTS = {
     "machine": ("actors/",),
@@ -42,6 +42,8 @@ READING, LOOP = "pull", "event loop"
 _BEGINNINGS = sorted(((each, part) for part, all_of in PARTS.items() for each in all_of),
                      key=lambda pair: -len(pair[0]))  # fmt: skip
 _ROOT = Path(angarium.__file__).parents[1]
+_INSTALLED = "site-packages"
+"""The folder of installed packages, ours included if it is installed."""
 
 
 class Samples:
@@ -100,10 +102,16 @@ def _names(frame: FrameType | None) -> Iterator[str]:
 
 @cache
 def _name(code: CodeType) -> str:
-    """`streams/reading/pull.py:_on_answer`. Kept: taking a path apart costs more than all the rest."""
+    """`streams/reading/pull.py:_on_answer`. Cached: splitting a path costs more than all the rest."""
+    return f"{source_of(code)}:{code.co_name}"
+
+
+def source_of(code: CodeType) -> str:
+    """`streams/reading/pull.py`, or `nats/aio/client.py`: the file below its root."""
     path = Path(code.co_filename)
-    where = path.relative_to(_ROOT) if path.is_relative_to(_ROOT) else Path(*path.parts[-2:])
-    return f"{where.as_posix()}:{code.co_name}"
+    if _INSTALLED in path.parts:
+        return Path(*path.parts[path.parts.index(_INSTALLED) + 1 :]).as_posix()
+    return (path.relative_to(_ROOT) if path.is_relative_to(_ROOT) else Path(*path.parts[-2:])).as_posix()
 
 
 def _table(title: str, counts: Counter[str], of: int) -> str:

@@ -154,12 +154,13 @@ async def carry_out(order: Order) -> Outcome:
     ]
     if not order.rate:
         await asyncio.sleep(WARM_UP_S)
-    before, began_at, answered = _used(order.watch), time.perf_counter(), traffic.answers
+    before, began_at, answers_before = _used(order.watch), time.perf_counter(), traffic.answers
     if order.rate:
         await _steadily(traffic, order)
     else:
         await asyncio.sleep(order.seconds)
-    answers, took_s, after = traffic.answers - answered, time.perf_counter() - began_at, _used(order.watch)
+    answers, took_s = traffic.answers - answers_before, time.perf_counter() - began_at
+    after = _used(order.watch)
     traffic.end()
     async with asyncio.timeout(LATE_MAX_S):
         await traffic.settled.wait()
@@ -186,7 +187,7 @@ async def _steadily(traffic: Traffic, order: Order) -> None:
 
 
 def _used(watched: tuple[int, ...]) -> list[float | None]:
-    """The CPU that these processes have used, and then we."""
+    """The CPU that these processes have used, and that of this one."""
     found = [usage(pid) for pid in watched]
     return [None if each is None else each.cpu_s for each in found] + [time.process_time()]
 

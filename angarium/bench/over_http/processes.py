@@ -13,6 +13,7 @@ import msgspec
 
 from angarium import package_check
 from angarium.bench.over_http.client import Order, Outcome
+from angarium.bench.sink_process import running_module
 from angarium.node.child import Setting, clean_environment
 from streams.server.child import Child
 
@@ -25,7 +26,7 @@ _SERVING = re.compile(rb"serving on http://127\.0\.0\.1:(\d+)")
 def check() -> None:
     """Raises click.ClickException if the API is not installed."""
     if find_spec("litestar") is None or find_spec("uvicorn") is None:
-        raise click.ClickException("the HTTP API is not installed: pip install 'angarium[api]'")
+        raise click.ClickException("the HTTP API is not installed: install the extra api (see README)")
 
 
 class Speaking:
@@ -55,19 +56,9 @@ class Speaking:
 
 @asynccontextmanager
 async def speaking(module: str) -> AsyncIterator[Speaking]:
-    """A process in a session of its own, so that Ctrl-C reaches us alone; it ends with its standard input."""
-    pipe = asyncio.subprocess.PIPE
-    process = await asyncio.create_subprocess_exec(
-        *package_check.python(), "-m", module, stdin=pipe, stdout=pipe, start_new_session=True
-    )
-    orders, answers = process.stdin, process.stdout
-    if orders is None or answers is None:
-        raise RuntimeError("a process was started with pipes and has none")
-    try:
-        yield Speaking(process.pid, orders, answers)
-    finally:
-        orders.close()
-        await process.wait()
+    """A module of ours in a process of its own."""
+    async with running_module(module) as (pid, orders, answers):
+        yield Speaking(pid, orders, answers)
 
 
 @asynccontextmanager

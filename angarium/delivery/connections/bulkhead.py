@@ -9,9 +9,9 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from angarium.delivery.connections.connection_turns import Bound, Places, Waiter
+from angarium.delivery.connections.connection_turns import Bound, Slots, Waiter
 from angarium.delivery.connections.pool import ConnectionLimits
-from angarium.delivery.exchange.target import Target
+from angarium.delivery.http_exchange.target import Target
 
 SLOW_EXCHANGE_S = 1.0
 """An exchange that takes this long, or times out, makes its target slow; any other one makes it quick
@@ -26,7 +26,7 @@ class SlowLane:
 
     def __init__(self, limits: ConnectionLimits) -> None:
         self._known: dict[Target, None] = {}
-        self._places: Places[None] = Places(Bound(_half(limits.connections_max)))
+        self._slots: Slots[None] = Slots(Bound(_half(limits.connections_max)))
         self._per_host_max = _half(limits.per_host_max)
         self._hosts: dict[tuple[str, int], Bound[None]] = {}
 
@@ -34,7 +34,7 @@ class SlowLane:
         return bool(self._known) and target in self._known
 
     def learn(self, target: Target, *, slow: bool) -> None:
-        """Note how an exchange went; the time that it waited for a connection does not count."""
+        """Remember whether an exchange was slow; the time that it waited for a connection does not count."""
         if not slow:
             if self._known:
                 self._known.pop(target, None)
@@ -49,15 +49,15 @@ class SlowLane:
         where = (target.host, target.port)
         host = self._hosts.get(where) or self._hosts.setdefault(where, Bound(self._per_host_max))
         waiter: Waiter[None] = Waiter(asyncio.get_running_loop().create_future(), receiver, host)
-        self._places.enter(waiter)
+        self._slots.enter(waiter)
         try:
             await waiter.future
             yield
         finally:
-            self._places.withdraw(waiter)
+            self._slots.withdraw(waiter)
             if not host.taken:
                 del self._hosts[where]
 
 
-def _half(most: int) -> int:
-    return max(1, most // 2)
+def _half(count: int) -> int:
+    return max(1, count // 2)

@@ -11,8 +11,8 @@ from typing import TypeVar
 
 from actors.errors import AngariumError
 from angarium.delivery.connections.guard import Allowed, Blocked, Guard, Unresolved
-from angarium.delivery.exchange.target import Target
-from angarium.delivery.exchange.transport import FailureKind, one_line
+from angarium.delivery.http_exchange.target import Target
+from angarium.delivery.http_exchange.transport import FailureKind, one_line
 
 ADDRESSES_MAX = 4
 """Addresses of one name that are tried in one attempt; each gets a share of the remaining time."""
@@ -45,7 +45,7 @@ def default_tls() -> ssl.SSLContext:
     return context
 
 
-async def judged(guard: Guard, target: Target, receiver: str, deadline: float) -> tuple[str, ...]:
+async def allowed_addresses(guard: Guard, target: Target, receiver: str, deadline: float) -> tuple[str, ...]:
     """The addresses that may be connected to; the name is resolved when it is the tenant's turn."""
     try:
         async with asyncio.timeout_at(deadline):

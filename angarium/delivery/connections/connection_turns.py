@@ -1,10 +1,10 @@
-"""Turns for scarce places: tenants take turns, so do the receivers of each, and attempts keep their order.
+"""Turns for scarce slots: tenants take turns, so do the receivers of each, and attempts keep their order.
 
 While a tenant waits for its turn, each other tenant gets one at most, however many attempts it has waiting;
 the same holds for the receivers of a tenant (docs/decisions/turns-for-connections.md).
 
-There are two bounds, one for each host and one for all. A place that becomes free is assigned in the same
-call, so no newer attempt can take it. An attempt that waits for the overall bound keeps its place at the host
+There are two bounds, one for each host and one for all. A slot that becomes free is assigned in the same
+call, so no newer attempt can take it. An attempt that waits for the overall bound keeps its slot at the host
 meanwhile, so no attempt ever goes back to a queue that it has left.
 """
 
@@ -16,7 +16,7 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
-class Line(Generic[T]):
+class TurnQueue(Generic[T]):
     """A queue with turns, `count` entries long, each in it once. Each operation takes constant time."""
 
     __slots__ = ("_tenants", "count")
@@ -74,110 +74,110 @@ class Line(Generic[T]):
 
 
 class Bound(Generic[T]):
-    """A bounded number of places, and the queue for them. No attempt waits while a place is free."""
+    """A bounded number of slots, and the queue for them. No attempt waits while a slot is free."""
 
-    __slots__ = ("line", "most", "taken")
+    __slots__ = ("capacity", "queue", "taken")
 
-    def __init__(self, most: int) -> None:
-        self.most = most
+    def __init__(self, capacity: int) -> None:
+        self.capacity = capacity
         self.taken = 0
-        self.line: Line[Waiter[T]] = Line()
+        self.queue: TurnQueue[Waiter[T]] = TurnQueue()
 
 
 class Waiter(Generic[T]):
-    """An attempt that needs a place at a host and an overall one; the future is done once it has both.
+    """An attempt that needs a slot at a host and an overall one; the future is done once it has both.
 
-    - `instead`: the name of a thing that it would accept instead.
-    - `given`: that thing, once it was given.
-    - `line`: the queue in which it waits, if any.
+    - `alternative`: the name of a thing that it would accept instead.
+    - `received`: that thing, once it was given.
+    - `queue`: the one in which it waits, if any.
     """
 
-    __slots__ = ("future", "given", "host", "instead", "line", "receiver")
+    __slots__ = ("alternative", "future", "host", "queue", "received", "receiver")
 
     def __init__(
-        self, future: asyncio.Future[None], receiver: str, host: Bound[T], instead: object = None
+        self, future: asyncio.Future[None], receiver: str, host: Bound[T], alternative: object = None
     ) -> None:
         self.future = future
         self.receiver = receiver
         self.host = host
-        self.instead = instead
-        self.given: T | None = None
-        self.line: Line[Waiter[T]] | None = None
+        self.alternative = alternative
+        self.received: T | None = None
+        self.queue: TurnQueue[Waiter[T]] | None = None
 
-    def tell(self) -> None:
+    def wake(self) -> None:
         """Let the attempt continue. One that was cancelled at the same moment withdraws when it wakes."""
         if not self.future.done():
             self.future.set_result(None)
 
 
-class Places(Generic[T]):
-    """Gives places within both bounds, in turns."""
+class Slots(Generic[T]):
+    """Gives slots within both bounds, in turns."""
 
     def __init__(self, whole: Bound[T]) -> None:
         self._whole = whole
 
     def enter(self, waiter: Waiter[T]) -> None:
-        """Take both places, or queue for the first one that is not free."""
-        if waiter.host.taken < waiter.host.most:
+        """Take both slots, or queue for the first one that is not free."""
+        if waiter.host.taken < waiter.host.capacity:
             waiter.host.taken += 1
             self._enter_whole(waiter)
         else:
-            _stand(waiter, waiter.host.line)
+            _queue_up(waiter, waiter.host.queue)
 
     def leave(self, host: Bound[T]) -> None:
-        """Give up both places to the attempts whose turn it is."""
-        if self._whole.line.count:
-            _called(self._whole.line).tell()
+        """Give up both slots to the attempts whose turn it is."""
+        if self._whole.queue.count:
+            _next_waiter(self._whole.queue).wake()
         else:
             self._whole.taken -= 1
         self._leave_host(host)
 
     def give(self, bound: Bound[T], thing: T, name: object) -> bool:
-        """Give a thing of that name to the first in the queue if it waits for one; it then has no place."""
-        line = bound.line
-        if not line.count:
+        """Give `thing` to the first in the queue if it accepts one of that name; it then has no slot."""
+        queue = bound.queue
+        if not queue.count:
             return False
-        first = line.first()
-        if first.instead != name or first.future.done():
+        first = queue.first()
+        if first.alternative != name or first.future.done():
             return False
-        _called(line)
+        _next_waiter(queue)
         if bound is self._whole:
             self._leave_host(first.host)
-        first.given = thing
-        first.tell()
+        first.received = thing
+        first.wake()
         return True
 
     def withdraw(self, waiter: Waiter[T]) -> None:
-        """Give up both places, or the place in the queue; not for an attempt that was given `instead`."""
-        line, waiter.line = waiter.line, None
-        if line is None:
+        """Give up both slots, or the place in the queue; not for an attempt that was given `alternative`."""
+        queue, waiter.queue = waiter.queue, None
+        if queue is None:
             self.leave(waiter.host)
             return
-        line.remove(waiter.receiver, waiter)
-        if line is self._whole.line:
+        queue.remove(waiter.receiver, waiter)
+        if queue is self._whole.queue:
             self._leave_host(waiter.host)
 
     def _enter_whole(self, waiter: Waiter[T]) -> None:
-        if self._whole.taken < self._whole.most:
+        if self._whole.taken < self._whole.capacity:
             self._whole.taken += 1
-            waiter.tell()
+            waiter.wake()
         else:
-            _stand(waiter, self._whole.line)
+            _queue_up(waiter, self._whole.queue)
 
     def _leave_host(self, host: Bound[T]) -> None:
-        if host.line.count:
-            self._enter_whole(_called(host.line))
+        if host.queue.count:
+            self._enter_whole(_next_waiter(host.queue))
         else:
             host.taken -= 1
 
 
-def _stand(waiter: Waiter[T], line: Line[Waiter[T]]) -> None:
-    waiter.line = line
-    line.add(waiter.receiver, waiter)
+def _queue_up(waiter: Waiter[T], queue: TurnQueue[Waiter[T]]) -> None:
+    waiter.queue = queue
+    queue.add(waiter.receiver, waiter)
 
 
-def _called(line: Line[Waiter[T]]) -> Waiter[T]:
-    """Remove the first waiter from a line."""
-    waiter = line.take()
-    waiter.line = None
+def _next_waiter(queue: TurnQueue[Waiter[T]]) -> Waiter[T]:
+    """Remove the first waiter from a queue."""
+    waiter = queue.take()
+    waiter.queue = None
     return waiter

@@ -19,8 +19,8 @@ from weakref import WeakValueDictionary
 from msgspec import Struct
 
 from angarium.delivery.connections.resolver import ADDRESSES_MAX, DnsResolver, Resolved, Resolver
-from angarium.delivery.exchange.target import Target
-from angarium.delivery.exchange.transport import one_line
+from angarium.delivery.http_exchange.target import Target
+from angarium.delivery.http_exchange.transport import one_line
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
@@ -128,7 +128,7 @@ class Unresolved(Struct, frozen=True):
 Verdict = Allowed | Blocked | Unresolved
 
 _HTTP_REFUSED = Blocked(
-    "https only", "http is refused; use https, or ask the operator to allow it (--allow-http)"
+    "https only", "http is refused; use https, or ask the operator to allow it (setting allow_http)"
 )
 
 
@@ -226,13 +226,13 @@ class Guard:
         known = self.known(target, asyncio.get_running_loop().time())
         if known is not None:
             return known
-        asked = (tenant, target.host)
-        lookup = self._lookups.get(asked)
+        key = (tenant, target.host)
+        lookup = self._lookups.get(key)
         if lookup is None:
             # It has its own task: a tenant's receivers that wait for one name share it, and none cancels it.
             lookup = asyncio.create_task(self._look_up(target.host, tenant))
-            self._lookups[asked] = lookup
-            lookup.add_done_callback(lambda _: self._lookups.pop(asked, None))
+            self._lookups[key] = lookup
+            lookup.add_done_callback(lambda _: self._lookups.pop(key, None))
         return await asyncio.shield(lookup)
 
     async def _resolve(self, host: str, tenant: str) -> Resolved:
@@ -269,13 +269,13 @@ class Guard:
             return Blocked("too many addresses", detail)
         for text in addresses:
             address = ip_address(text)
-            who = host if text == host else f"{host} has the address {text}, which"
+            label = host if text == host else f"{host} has the address {text}, which"
             if self._deny_networks and (network := denying(address, self._deny_networks)) is not None:
-                detail = f"{who} is in {network}: the operator denies it (--deny-network)"
+                detail = f"{label} is in {network}: the operator denies it (setting deny_networks)"
                 return Blocked(f"denied, {network}", detail)
             rule = not_public(address)
             if rule is not None and not any(address in network for network in self._allow_networks):
-                detail = f"{who} is not public ({rule}); the operator can allow it (--allow-network)"
+                detail = f"{label} is not public ({rule}); the operator can allow it (setting allow_networks)"
                 return Blocked(rule, detail)
         return Allowed(addresses) if addresses else Unresolved(f"{host} has no address")
 

@@ -19,8 +19,11 @@ from collections import deque
 
 from msgspec import Struct
 
-from angarium.delivery.connections.connection_turns import Bound, Places, Waiter
-from angarium.delivery.exchange.http1 import Exchange, Http1Connection
+from angarium.delivery.connections.bounded_turns import BoundedTurns
+from angarium.delivery.connections.connect import NoAnswer
+from angarium.delivery.connections.connection_turns import Bound, Slots, Waiter
+from angarium.delivery.http_exchange.http1 import Exchange, Http1Connection
+from angarium.delivery.http_exchange.transport import FailureKind
 
 EXPIRED_AT_ONCE = 2
 """Exchanges that expire in one turn of the event loop; each takes 0.3 ms, including all consequences."""
@@ -50,39 +53,39 @@ class Key(Struct, frozen=True, gc=False):
     address: str
 
     @property
-    def place(self) -> "Place":
+    def host_key(self) -> "HostKey":
         """The key without its receiver."""
         return self.scheme, self.host, self.port, self.address
 
 
-Place = tuple[str, str, int, str]
+HostKey = tuple[str, str, int, str]
 """The key under which the connections of one host count together."""
 
 
-class _Room(Bound[Http1Connection]):
+class _ConnectionBound(Bound[Http1Connection]):
     """Connections under one bound: which have been idle since when, and how many are being closed."""
 
     __slots__ = ("closing", "idle")
 
-    def __init__(self, most: int) -> None:
-        super().__init__(most)
+    def __init__(self, capacity: int) -> None:
+        super().__init__(capacity)
         self.closing = 0
         self.idle: dict[Http1Connection, tuple[_Group, float]] = {}
 
     @property
-    def short(self) -> bool:
+    def lacks_room(self) -> bool:
         """True if more attempts wait than connections are being closed; none stays idle then."""
-        return self.line.count > self.closing
+        return self.queue.count > self.closing
 
 
-class _Host(_Room):
+class _Host(_ConnectionBound):
     """The connections to one host at one address."""
 
-    __slots__ = ("place",)
+    __slots__ = ("key",)
 
-    def __init__(self, place: Place, most: int) -> None:
-        super().__init__(most)
-        self.place = place
+    def __init__(self, key: HostKey, capacity: int) -> None:
+        super().__init__(capacity)
+        self.key = key
 
 
 class _Group:
@@ -98,8 +101,8 @@ class _Group:
         self.open_count = 0
         self.idle: dict[Http1Connection, None] = {}
 
-    def rest(self, connection: Http1Connection) -> None:
-        self.pool.rest(self, connection)
+    def keep_idle(self, connection: Http1Connection) -> None:
+        self.pool.keep_idle(self, connection)
 
     def closed(self, connection: Http1Connection) -> None:
         self.pool.closed(self, connection)
@@ -112,13 +115,14 @@ class Pool:
         self._loop = asyncio.get_running_loop()
         self._tls = tls
         self._limits = limits
-        self._hosts: dict[Place, _Host] = {}
+        self._hosts: dict[HostKey, _Host] = {}
         self._groups: dict[Key, _Group] = {}
         self._all: set[Http1Connection] = set()
         self._closing: set[Http1Connection] = set()
-        self._whole = _Room(limits.connections_max)
-        self._places = Places(self._whole)
-        self._idle, self._line = self._whole.idle, self._whole.line
+        self._whole = _ConnectionBound(limits.connections_max)
+        self._slots = Slots(self._whole)
+        self._opening = BoundedTurns()
+        self._idle, self._queue = self._whole.idle, self._whole.queue
         self._due: list[Http1Connection] = []
         self._expired: deque[tuple[Http1Connection, Exchange]] = deque()
         self._sweeper: asyncio.TimerHandle | None = None
@@ -140,8 +144,8 @@ class Pool:
                 return connection
         return None
 
-    async def room(self, key: Key, *, fresh: bool) -> Http1Connection | None:
-        """Wait for room for a new connection; the caller calls `connect` with no await in between.
+    async def wait_for_room(self, key: Key, *, fresh: bool) -> Http1Connection | None:
+        """Wait for room for a new connection; the caller calls `reserve` with no await in between.
 
         Without `fresh`, an idle connection of the receiver is accepted as well, and returned.
         """
@@ -150,33 +154,45 @@ class Pool:
             return kept
         host = self._host(key)
         waiter: Waiter[Http1Connection] = Waiter(
-            self._loop.create_future(), key.receiver, host, instead=None if fresh else key
+            self._loop.create_future(), key.receiver, host, alternative=None if fresh else key
         )
-        self._places.enter(waiter)
+        self._slots.enter(waiter)
         self._make_room(host)
         self._make_room(self._whole)
         try:
             await waiter.future
         except asyncio.CancelledError:
-            if waiter.given is None:
-                self._places.withdraw(waiter)
+            if waiter.received is None:
+                self._slots.withdraw(waiter)
                 self._forget_if_empty(host)
-            elif waiter.given.usable:
-                self.rest(self._groups[key], waiter.given)
+            elif waiter.received.usable:
+                self.keep_idle(self._groups[key], waiter.received)
             raise
-        return waiter.given
+        return waiter.received
 
-    async def connect(self, key: Key) -> Http1Connection:
-        """Open a new connection in the room that `room` gave; the caller bounds the time.
+    async def reserve(self, key: Key) -> Http1Connection:
+        """Take the room that `wait_for_room` gave, and wait for the turn to `connect` in it.
 
-        Raises OSError, among them ssl.SSLError.
+        Raises NoAnswer if the pool is closed.
         """
         if self._emptied is not None:
-            raise ConnectionAbortedError("the transport is closed")
+            raise NoAnswer(FailureKind.CONNECT, "the transport is closed")
         group = self._groups.get(key) or self._groups.setdefault(key, _Group(self, key, self._host(key)))
         connection = Http1Connection(group, self._loop)
         self._all.add(connection)
         group.open_count += 1
+        try:
+            await self._opening.begin()
+        except BaseException:
+            self.closed(group, connection)
+            raise
+        return connection
+
+    async def connect(self, key: Key, connection: Http1Connection) -> Http1Connection:
+        """Connect what `reserve` returned, and return it; the caller bounds the time.
+
+        Raises OSError, among them ssl.SSLError.
+        """
         tls, name = (self._tls, key.host) if key.scheme == "https" else (None, None)
         try:
             await self._loop.create_connection(
@@ -184,7 +200,7 @@ class Pool:
             )
         except BaseException:
             connection.abort()
-            self.closed(group, connection)
+            self.closed(self._groups[key], connection)
             raise
         return connection
 
@@ -194,9 +210,9 @@ class Pool:
             self._emptied = self._loop.create_future()
         for connection in list(self._all):
             connection.abort()
-        for line in (self._line, *(host.line for host in self._hosts.values())):
-            for waiter in line:
-                waiter.tell()
+        for queue in (self._queue, *(host.queue for host in self._hosts.values())):
+            for waiter in queue:
+                waiter.wake()
         if self._sweeper is not None:
             self._sweeper.cancel()
         if self._all:
@@ -214,9 +230,9 @@ class Pool:
             self._loop.call_soon(self._expire)
         self._expired.append((connection, exchange))
 
-    def rest(self, group: _Group, connection: Http1Connection) -> None:
+    def keep_idle(self, group: _Group, connection: Http1Connection) -> None:
         """Take back a connection that can be used for another exchange of its receiver."""
-        if (self._line.count or group.host.line.count) and self._passed_on(group, connection):
+        if (self._queue.count or group.host.queue.count) and self._passed_on(group, connection):
             return
         kept = (group, self._loop.time())
         group.idle[connection] = None
@@ -237,7 +253,7 @@ class Pool:
             self._closing.remove(connection)
             host.closing -= 1
             self._whole.closing -= 1
-        self._places.leave(host)
+        self._slots.leave(host)
         self._make_room(self._whole)
         if not group.open_count:
             del self._groups[group.key]
@@ -247,18 +263,18 @@ class Pool:
 
     def _passed_on(self, group: _Group, connection: Http1Connection) -> bool:
         """True if the attempt whose turn it is gets the connection, or it is closed to make room."""
-        for room in (self._whole, group.host):
-            if self._places.give(room, connection, group.key):
+        for bound in (self._whole, group.host):
+            if self._slots.give(bound, connection, group.key):
                 return True
-            if room.short:
+            if bound.lacks_room:
                 self._close(group, connection)
                 return True
         return False
 
-    def _make_room(self, room: _Room) -> None:
+    def _make_room(self, bound: _ConnectionBound) -> None:
         """Close the longest idle connection, if an attempt waits for it."""
-        if room.short and room.idle:
-            connection, (group, _) = next(iter(room.idle.items()))
+        if bound.lacks_room and bound.idle:
+            connection, (group, _) = next(iter(bound.idle.items()))
             self._close(group, connection)
 
     def _close(self, group: _Group, connection: Http1Connection) -> None:
@@ -269,16 +285,16 @@ class Pool:
         connection.abort()
 
     def _host(self, key: Key) -> _Host:
-        place = key.place
-        host = self._hosts.get(place)
+        host_key = key.host_key
+        host = self._hosts.get(host_key)
         if host is None:
-            host = self._hosts[place] = _Host(place, self._limits.per_host_max)
+            host = self._hosts[host_key] = _Host(host_key, self._limits.per_host_max)
         return host
 
     def _forget_if_empty(self, host: _Host) -> None:
-        """Forget the host if no place is taken there; while an attempt waits, at least one is taken."""
+        """Forget the host if no slot is taken there; while an attempt waits, at least one is taken."""
         if not host.taken:
-            del self._hosts[host.place]
+            del self._hosts[host.key]
 
     def _write(self) -> None:
         due, self._due = self._due, []

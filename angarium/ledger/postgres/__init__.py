@@ -1,1 +1,1 @@
-"""The ledger in a database of PostgreSQL: any number of writers and readers. Read `postgres_store` first."""
+"""The ledger in a database of PostgreSQL: any number of writers and readers. Read `store` first."""

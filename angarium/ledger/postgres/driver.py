@@ -5,4 +5,6 @@ from angarium.ledger.store import LedgerError
 try:
     import asyncpg as asyncpg
 except ImportError as error:
-    raise LedgerError("a ledger in PostgreSQL needs asyncpg: pip install 'angarium[postgres]'") from error
+    raise LedgerError(
+        "a ledger in PostgreSQL needs asyncpg: install the extra postgres (see README)"
+    ) from error

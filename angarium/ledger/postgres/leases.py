@@ -1,16 +1,17 @@
 """Leases of the shares: which process writes which, by the clock of the database.
 
-A writer says every few seconds that it lives. One that has not for `LEASE_LAPSES_MS` has lapsed: its
-connection is ended, so that no transaction of it holds on to a row, and its shares are free. That makes
-nothing safe. Safe is that each transaction of a writer moves the places of its shares, and does so only where
-place and epoch are still those that it knows: a writer that lost a share stores nothing more of it.
+Each writer renews its lease every few seconds. If it does not for `LEASE_LAPSES_MS`, the lease has lapsed:
+its connection is terminated, so that no transaction of it keeps a row locked, and its shares are free. Safety
+does not depend on that. Each transaction of a writer moves the places of its shares, and only if place and
+epoch are still those that it knows. So a writer that lost a share stores nothing more of it.
 """
 
 from angarium.ledger.batch import HeldShare
 from angarium.ledger.postgres.session import Session
-from angarium.ledger.postgres.sharing import exchange
+from angarium.ledger.postgres.share_plan import exchange
 from angarium.ledger.postgres.tables import SHARE_COUNT
-from streams.following.journal_reader import Place
+from streams.lost_tails.marks import Mark
+from streams.lost_tails.places import StreamPlace
 
 LEASE_LAPSES_MS = 10_000
 APPLICATION = "angarium ledger"
@@ -47,15 +48,16 @@ UPDATE positions SET holder = ?2, epoch = epoch + 1 WHERE stream = ?1 AND share 
 
 
 class Leases:
-    """The lease of one writer, by a name that no other has."""
+    """The lease of one writer, under its unique name."""
 
     def __init__(self, session: Session, holder: str) -> None:
         self._session = session
         self.holder = holder
 
     async def renew(self, stream: str) -> tuple[dict[int, HeldShare], int]:
-        """Say that this writer lives, and give and take shares. Returns what it holds, and the last block
-        of any of its shares."""
+        """Renew the lease, and give up or take over shares.
+
+        Returns what it holds, and the last block of any of its shares."""
         session = self._session
         async with session.transaction():
             await session.execute(_LIVES, self.holder)
@@ -75,13 +77,15 @@ class Leases:
         for each in lapsed:
             await session.rows(_ENDED, application(each))
         holds = {
-            share: HeldShare(Place(created=created, position=position, stored_at=stored_at), epoch)
+            share: HeldShare(
+                StreamPlace(created=created, mark=Mark(position=position, stored_at=stored_at)), epoch
+            )
             for share, created, position, stored_at, epoch, _ in rows
         }
         return holds, max((row[5] for row in rows), default=0)
 
     async def end(self) -> None:
-        """Let others have the shares at once."""
+        """Release the shares at once."""
         async with self._session.transaction():
             await self._session.execute("UPDATE positions SET holder = NULL WHERE holder = ?", self.holder)
             await self._session.execute("DELETE FROM writers WHERE holder = ?", self.holder)

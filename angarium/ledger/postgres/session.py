@@ -1,26 +1,28 @@
 """A connection to PostgreSQL: statements one after the other, and errors as sentences for people.
 
-Questions and writes are laid out so that each look goes by a key. Without statistics, as a new partition has
-none, the planner may read it whole instead, so these plans are not open to it.
+Every query and write is designed to look rows up by a key. A new partition has no statistics, and the planner
+might scan it instead, so sequential scans are disabled.
 """
 
+import asyncio
 import re
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import lru_cache
 from typing import Any
 
-from angarium.ledger.locating import Database
+from angarium.ledger.address import Database
 from angarium.ledger.postgres.driver import asyncpg
 from angarium.ledger.postgres.tables import VERSION_MIN
 from angarium.ledger.store import LedgerAway, LedgerError
 from angarium.logs import redact
 
 CONNECT_TIMEOUT_S = 10.0
+CANCEL_TIMEOUT_S = 2.0
 STATEMENT_TIMEOUT_MS = 60_000
 BY_KEY = {"enable_seqscan": "off", "enable_hashjoin": "off", "enable_mergejoin": "off", "jit": "off"}
 BOUNDED = {"statement_timeout": str(STATEMENT_TIMEOUT_MS)}
-"""Settings under which no statement goes on for a client that has long gone."""
+"""Settings by which the server ends statements of clients that are gone."""
 
 _PLACEHOLDER = re.compile(r"\?(\d*)")
 _AWAY = (
@@ -55,7 +57,7 @@ class Session:
                 await self._connection.copy_records_to_table(table, records=rows)
 
     async def each(self, statement: str, rows: Iterable[Sequence[Any]]) -> int:
-        """Run a statement once for all rows, of which it gets the columns as arrays; returns as `execute`."""
+        """Run a statement once for all rows, whose columns are passed as arrays; returns like `execute`."""
         if columns := list(zip(*rows, strict=True)):
             return await self.execute(statement, *map(list, columns))
         return 0
@@ -87,6 +89,11 @@ async def opened(database: Database, name: str, **settings: str) -> AsyncIterato
                 f"{database.shown} is PostgreSQL {version.major}, a ledger needs {VERSION_MIN} or newer"
             )
         yield Session(connection, database)
+    except asyncio.CancelledError:
+        # The driver asks the server to end the statement, and closing waits until it has asked.
+        with suppress(TimeoutError, *_AWAY):
+            await connection.close(timeout=CANCEL_TIMEOUT_S)
+        raise
     finally:
         connection.terminate()
 
@@ -99,8 +106,8 @@ def ledger_errors(database: Database) -> Iterator[None]:
     except (asyncpg.PostgresError, ValueError, *_AWAY) as error:
         why = redact(str(error)) or type(error).__name__
         if isinstance(error, _AWAY) and not isinstance(error, ValueError):
-            said = f"the ledger {database.shown} does not answer ({why}): check PostgreSQL"
-            raise LedgerAway(said) from error
+            text = f"the ledger {database.shown} does not answer ({why}): check PostgreSQL"
+            raise LedgerAway(text) from error
         raise LedgerError(f"the ledger {database.shown} cannot be used: {why}") from error
 
 

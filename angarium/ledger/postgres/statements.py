@@ -1,4 +1,4 @@
-"""The statements by which the ledger is written in PostgreSQL. Many rows go as one array a column."""
+"""The statements that write the ledger in PostgreSQL. Many rows are passed as one array for each column."""
 
 RECEIVERS = """
 SELECT name, id, shard, failing_since, failures, disabled, paused, last_at, last_status, last_error,
@@ -8,8 +8,9 @@ FROM receivers WHERE name = ANY(?)
 NEW_RECEIVERS = """
 INSERT INTO receivers (name, shard) SELECT * FROM unnest(?::text[], ?::int[]) ON CONFLICT DO NOTHING
 """
-OPEN = """
-SELECT receiver, sequence, block, position FROM deliveries WHERE ended_at IS NULL AND receiver = ANY(?)
+UNENDED = """
+SELECT receiver, sequence, block, position, ended_at FROM deliveries
+WHERE ending IS NULL AND receiver = ANY(?)
 """
 TOUCHED = """
 UPDATE receivers r SET shard = n.shard, failing_since = n.failing_since, failures = n.failures,
@@ -22,15 +23,6 @@ FROM unnest(?::int[], ?::int[], ?::bigint[], ?::int[], ?::text[], ?::smallint[],
         bytes_since, base_bytes, based_at, last_position)
 WHERE r.id = n.id
 """
-BEGUN_AGAIN = """
-INSERT INTO deliveries SELECT * FROM unnest(?::bigint[], ?::bigint[], ?::int[], ?::bigint[], ?::text[],
-    ?::text[], ?::bigint[], ?::bigint[], ?::bigint[], ?::smallint[], ?::text[], ?::int[], ?::text[])
-ON CONFLICT (block, position, receiver, sequence) DO UPDATE SET
-    attempts = greatest(deliveries.attempts, excluded.attempts),
-    first_at = coalesce(deliveries.first_at, excluded.first_at),
-    ended_at = excluded.ended_at, ending = excluded.ending, reason = excluded.reason
-"""
-"""A delivery whose row is there already was ended unseen by a gap, and is under way after all."""
 ENDED = """
 UPDATE deliveries d SET attempts = greatest(d.attempts, n.attempts),
     first_at = coalesce(d.first_at, n.first_at), ended_at = n.ended_at, ending = n.ending, reason = n.reason
@@ -41,7 +33,7 @@ WHERE d.block = n.block AND d.position = n.position AND d.receiver = n.receiver 
 """
 ENDED_UNSEEN = """
 UPDATE deliveries d SET ended_at = ?1 FROM receivers r
-WHERE d.ended_at IS NULL AND r.id = d.receiver AND r.shard % ?2 = ?3
+WHERE d.ending IS NULL AND d.ended_at IS NULL AND r.id = d.receiver AND r.shard % ?2 = ?3
 """
 MINUTES = """
 INSERT INTO minutes AS old SELECT * FROM unnest(?::bigint[], ?::int[], ?::bigint[], ?::bigint[], ?::bigint[],
@@ -59,9 +51,7 @@ INSERT INTO blocks AS old VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (block) DO UPDAT
     since = least(old.since, excluded.since), until = greatest(old.until, excluded.until),
     facts = old.facts + excluded.facts
 """
-FILLED = """
-SELECT facts, EXISTS (SELECT 1 FROM gaps g WHERE g.last >= b.first) FROM blocks b WHERE block = ?
-"""
+FILLED = "SELECT facts FROM blocks WHERE block = ?"
 STATE = """
 INSERT INTO states SELECT * FROM unnest(?::int[], ?::bigint[], ?::bigint[], ?::text[], ?::text[])
 ON CONFLICT (receiver, position) DO UPDATE SET
@@ -72,8 +62,9 @@ SELECT receiver, position, at, origin, state FROM states WHERE receiver = ? AND 
 ORDER BY position DESC LIMIT 1
 """
 BASED = """
-UPDATE receivers SET facts_since = 0, bytes_since = 0, base_bytes = ?, based_at = ?
-WHERE id = ? AND last_position <= ?
+UPDATE receivers r SET facts_since = 0, bytes_since = 0, base_bytes = n.base_bytes, based_at = n.based_at
+FROM unnest(?::bigint[], ?::bigint[], ?::int[], ?::bigint[]) AS n(base_bytes, based_at, id, position)
+WHERE r.id = n.id AND r.last_position <= n.position
 """
 FACTS = """
 SELECT f.position, f.at, f.facts FROM blocks b CROSS JOIN facts f
@@ -82,8 +73,9 @@ WHERE b.last > ?2 AND b.first <= ?3 AND f.block = b.block AND f.receiver = ?1 AN
 ORDER BY f.position
 """
 CONFIGURATION = """
-INSERT INTO configurations SELECT * FROM unnest(?::int[], ?::bigint[], ?::bigint[], ?::text[])
-ON CONFLICT (receiver, at, revision) DO UPDATE SET document = excluded.document
+INSERT INTO configurations SELECT * FROM unnest(?::int[], ?::bigint[], ?::bigint[], ?::text[], ?::text[])
+ON CONFLICT (receiver, at, revision)
+DO UPDATE SET document = excluded.document, changed_by = excluded.changed_by
 """
 
 PLACE = "SELECT created, position, stored_at FROM positions WHERE stream = ? AND share = 0"
@@ -108,7 +100,34 @@ SELECT coalesce(max(last), 0), coalesce(max(until), 0),
     EXISTS (SELECT 1 FROM deliveries WHERE ended_at IS NULL AND block >= ?1 AND block < ?2)
 FROM blocks WHERE block >= ?1 AND block < ?2
 """
-UNBASED = "SELECT id, name FROM receivers WHERE facts_since > 0 AND based_at <= ?"
+UNBASED = """
+SELECT r.id, r.name, least(?3, (
+    SELECT min(g.first) - 1 FROM gaps g, states s
+    WHERE g.share = r.shard % ?4 AND g.first <= ?3 AND g.last > base.position
+        AND s.receiver = r.id AND s.position > ?3 AND s.origin = 'snapshot')) AS up_to
+FROM receivers r JOIN (
+    SELECT receiver, max(position) AS position FROM facts WHERE block >= ?1 AND block < ?2 GROUP BY receiver
+) f ON f.receiver = r.id
+CROSS JOIN LATERAL (
+    SELECT coalesce(max(s.position), 0) AS position FROM states s WHERE s.receiver = r.id AND s.position <= ?3
+) base
+WHERE f.position > base.position
+"""
+"""Receivers with facts in a period that no base state up to its end covers, and up to where none of their
+facts is missing: up to the end of the period, or to a gap if a snapshot follows it."""
+KEPT_ON = """
+WITH later AS (SELECT min(block) AS block FROM blocks WHERE block >= ?2), moved AS (
+    DELETE FROM deliveries d USING later n
+    WHERE n.block IS NOT NULL AND d.block >= ?1 AND d.block < ?2
+        AND (d.ended_at IS NULL OR d.ended_at > ?3)
+    RETURNING d.*)
+INSERT INTO deliveries SELECT n.block, d.position, d.receiver, d.sequence, d.event, d.again, d.stored_at,
+    d.first_at, d.ended_at, d.ending, d.reason, d.attempts, d.type
+FROM moved d CROSS JOIN later n
+"""
+"""Deliveries that may have attempts in a later period stay as long as these."""
+PRUNED = "UPDATE pruned SET block = ?, position = greatest(position, ?), at = greatest(at, ?)"
+"""A period may be empty: its drop was interrupted, or a process died before it stored a block."""
 BLOCKS_GONE = "DELETE FROM blocks WHERE block >= ? AND block < ?"
 HISTORY_GONE = (
     """

@@ -1,13 +1,13 @@
 """The tables of the ledger in PostgreSQL; docs/ledger.md explains them.
 
-They are those of SQLite, with the same columns, and so are their keys. Rows of `attempts`, `deliveries`,
-`facts` and `minutes` lie in partitions of a period each, so that what is too old is dropped with its table.
-The number of a block contains its period.
+Tables, columns and keys are the same as in SQLite. Rows of `attempts`, `deliveries`, `facts` and `minutes`
+are in one partition for each period, so that old rows are dropped with their table. The number of a block
+contains its period.
 """
 
 from angarium.ledger import schema
 
-VERSION = 1
+VERSION = 3
 VERSION_MIN = 14
 """PostgreSQL 14 is the first that detaches a partition while others read it."""
 
@@ -20,6 +20,8 @@ PARTS_OF_KEEP = 30
 PERIOD_MIN_MS = 3_600_000
 
 PARTITIONED = ("attempts", "deliveries", "facts", "minutes")
+
+UNENDED_INDEX = "CREATE INDEX deliveries_unended ON deliveries (receiver, sequence) WHERE ending IS NULL"
 
 TABLES = f"""
 CREATE TABLE ledger (version int NOT NULL, period_ms bigint NOT NULL);
@@ -53,7 +55,7 @@ CREATE TABLE deliveries (
     PRIMARY KEY (block, position, receiver, sequence)
 ) PARTITION BY RANGE (block);
 CREATE INDEX deliveries_event ON deliveries (block, event);
-CREATE INDEX deliveries_open ON deliveries (receiver, sequence) WHERE ended_at IS NULL;
+{UNENDED_INDEX};
 CREATE TABLE facts (
     block bigint NOT NULL, receiver int NOT NULL, position bigint NOT NULL, at bigint NOT NULL,
     facts text NOT NULL,
@@ -78,6 +80,7 @@ CREATE TABLE changes (
 );
 CREATE TABLE configurations (
     receiver int NOT NULL, at bigint NOT NULL, revision bigint NOT NULL, document text,
+    changed_by text NOT NULL,
     PRIMARY KEY (receiver, at, revision)
 );
 CREATE TABLE claims (
@@ -105,6 +108,14 @@ INSERT INTO verdicts VALUES {", ".join(f"({code}, '{name}')" for code, name in e
 CREATE TABLE endings (ending smallint PRIMARY KEY, name text NOT NULL);
 INSERT INTO endings VALUES {", ".join(f"({code}, '{name}')" for code, name in enumerate(schema.ENDINGS, 1))}
 """
+
+UPGRADE = f"""
+SET LOCAL statement_timeout = 0;
+ALTER TABLE configurations ADD COLUMN IF NOT EXISTS changed_by text NOT NULL DEFAULT '';
+DROP INDEX IF EXISTS deliveries_open, deliveries_unended;
+{UNENDED_INDEX}
+"""
+"""The steps from any older version to this one; they can be repeated."""
 
 
 def period_of(block: int) -> int:

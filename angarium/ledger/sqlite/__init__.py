@@ -1,1 +1,1 @@
-"""The ledger in a file of SQLite: one writer, any number of readers. Read `sqlite_store` first."""
+"""The ledger in a file of SQLite: one writer, any number of readers. Read `store` first."""

@@ -5,4 +5,4 @@ from angarium.ledger.store import LedgerError
 try:
     import aiosqlite as aiosqlite
 except ImportError as error:
-    raise LedgerError("a ledger needs aiosqlite: pip install 'angarium[ledger]'") from error
+    raise LedgerError("a ledger needs aiosqlite: install the extra ledger (see README)") from error

@@ -2,8 +2,9 @@
 
 from angarium.ledger import schema
 
-VERSION = 2
+VERSION = 4
 TYPE_INDEX = "CREATE INDEX attempts_type ON attempts (block, receiver, type, at) WHERE type IS NOT NULL"
+UNENDED_INDEX = "CREATE INDEX deliveries_unended ON deliveries (receiver, sequence) WHERE ending IS NULL"
 
 TABLES = f"""
 CREATE TABLE receivers (
@@ -35,7 +36,7 @@ CREATE TABLE deliveries (
     PRIMARY KEY (block, position, receiver, sequence)
 ) WITHOUT ROWID;
 CREATE INDEX deliveries_event ON deliveries (block, event);
-CREATE INDEX deliveries_open ON deliveries (receiver, sequence) WHERE ended_at IS NULL;
+{UNENDED_INDEX};
 CREATE TABLE facts (
     block INTEGER NOT NULL, receiver INTEGER NOT NULL, position INTEGER NOT NULL, at INTEGER NOT NULL,
     facts TEXT NOT NULL,
@@ -60,6 +61,7 @@ CREATE TABLE changes (
 ) WITHOUT ROWID;
 CREATE TABLE configurations (
     receiver INTEGER NOT NULL, at INTEGER NOT NULL, revision INTEGER NOT NULL, document TEXT,
+    changed_by TEXT NOT NULL DEFAULT '',
     PRIMARY KEY (receiver, at, revision)
 ) WITHOUT ROWID;
 CREATE TABLE claims (
@@ -89,7 +91,16 @@ UPGRADES = {
 {TYPE_INDEX};
 ALTER TABLE receivers ADD COLUMN last_position INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE gaps ADD COLUMN share INTEGER NOT NULL DEFAULT 0;
-PRAGMA user_version = {VERSION};
-"""
+PRAGMA user_version = 2;
+""",
+    2: """
+ALTER TABLE configurations ADD COLUMN changed_by TEXT NOT NULL DEFAULT '';
+PRAGMA user_version = 3;
+""",
+    3: f"""
+DROP INDEX deliveries_open;
+{UNENDED_INDEX};
+PRAGMA user_version = 4;
+""",
 }
-"""The steps from each older version to this one."""
+"""The steps from each older version to the next one."""

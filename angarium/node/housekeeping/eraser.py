@@ -1,13 +1,20 @@
 """Erases events on request, on the node that owns shard 0.
 
-The order matters. What producers published goes first, once it is routed, so that no new copy comes. Then
-each owner ends the deliveries of its receivers, on record, and drops their messages
-(`actors.runtime.requests.erase`).
-Dead letters follow, since an owner may still have stored one. Last go those flushes of the journal that hold
-answers of receivers, which may repeat the body; no recovery ever reads what is before a checkpoint, so
-none misses them (`docs/decisions/erased-everywhere.md`). All is looked for again until nothing is found.
+The order matters. What producers published goes first, once it is routed: until then, a router may have it in
+memory. Then each owner ends the deliveries of its receivers, on record, and drops their messages
+(`actors.runtime.operator_requests.erase`). Dead letters follow, since an owner may still have stored one.
+Last go those flushes of the journal that hold answers of receivers, which may repeat the body; no recovery
+ever reads what is before a checkpoint, so none misses them (`docs/decisions/erased-everywhere.md`).
 
-Nothing here is fenced, and nothing need be: to erase twice is to erase once.
+Replays and redrives may have the event in memory, too. They ask for it within a lease before they send a copy
+(`streams.resending.sources`), so an erasure is done only if nothing is found after more than a lease without
+the event. A copy that a suspended router had already given to its connection may come later than that, until
+nats-server closes the connection. So the eraser looks once more for copies of what is erased, and leaves
+alone what producers sent after that. Nothing here is fenced, and nothing has to be: erasing twice has the
+effect of erasing once, and an ended delivery stays ended.
+
+A request costs a search in all that its tenant has stored. So tenants take turns, one request each, and the
+eraser rests as long as it has worked.
 """
 
 import asyncio
@@ -15,36 +22,44 @@ import logging
 from collections.abc import Callable
 
 import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
-from actors.errors import AngariumError, Unavailable
-from angarium.node.shard import NodeContext
+from actors.errors import AngariumError, InvalidName, Unavailable
+from actors.ids import split_receiver
+from angarium.node.housekeeping.erasure_turns import ErasureTurns
+from streams.buckets.receivers import Receivers
 from streams.erasing import search
 from streams.erasing.erasures import Erasure, Erasures, finished
 from streams.installation.partitions import shard_of
+from streams.installation.topology import Names
 from streams.journal.checkpoint import read_checkpoint
+from streams.journal.claim import read_past
+from streams.nats.answers import StoredMessage
+from streams.nats.jetstream import JetStream
 from streams.nats.retry import Complaint, stream_info
+from streams.resending.plan_lock import LEASES_WAITED, LOCK_LEASE_S
 
-LOOK_EVERY_S = 1.0
-ROUTED_WITHIN_S = 10.0
-"""Time for an event to be routed before it is erased all the same, since possibly no node is running
-that routes it."""
+TRY_EVERY_S = 1.0
+LATE_COPIES_S = LOCK_LEASE_S * LEASES_WAITED
+"""Time in which copies may still come of an event that is in no stream any more."""
+LATE_BYTES_S = 600.0
+"""Time after which no connection can be alive that was silent since: nats-server closes it after 6 min by
+default."""
+LOOKED_AGAIN_WITHIN_S = 3600.0
+"""Time after which an erasure is not looked at again: if no eraser works that long, some are left out."""
 OWNER_TIMEOUT_S = 10.0
 """Time for an owner to answer. It awaits the attempts under way, and may be asked again meanwhile."""
-TOLD_AT_ONCE = 16
+OWNERS_ASKED_AT_ONCE = 16
 log = logging.getLogger(__name__)
 
 
-class Waits(AngariumError):
-    """Something that has to happen first; it is tried again."""
-
-
-class _Work:
-    """One request under way. `all_told`: each owner has dropped what its memory may hold."""
+class _ErasureProgress:
+    """One request under way; `found` counts the messages that held the event as it was published."""
 
     def __init__(self, erasure: Erasure) -> None:
         self.erasure = replace(erasure, waits_for="")
-        self.all_told = False
+        self.found = 0
 
     def count(self, **more: int) -> None:
         """Add to what was erased."""
@@ -52,122 +67,252 @@ class _Work:
         self.erasure = replace(self.erasure, **totals)
 
 
+class _DoneErasure(Struct):
+    """A record of a request that is done, and whether it was looked for what came later."""
+
+    erasure: Erasure
+    revision: int
+    looked_again: bool = False
+
+
 class Eraser:
     """Erases for the installation as long as `owns_shard_0` says that it is this node's turn."""
 
-    def __init__(self, context: NodeContext, shards: int, owns_shard_0: Callable[[], bool]) -> None:
-        self._js = context.js
-        self._names = context.names
-        self._wall = context.time.wall
-        self._receivers = context.receivers
+    def __init__(
+        self,
+        js: JetStream,
+        names: Names,
+        receivers: Receivers,
+        wall: Callable[[], float],
+        shards: int,
+        owns_shard_0: Callable[[], bool],
+    ) -> None:
+        self._js = js
+        self._names = names
+        self._wall = wall
+        self._receivers = receivers
         self._shards = shards
         self._owns_shard_0 = owns_shard_0
-        self._erasures = Erasures(context.js, context.names)
+        self._erasures = Erasures(js, names)
+        self._turns = ErasureTurns()
+        self._gone_since: dict[tuple[str, str], float] = {}
+        self._rest_until: dict[tuple[str, str], float] = {}
+        self._done: dict[tuple[str, str], _DoneErasure] = {}
+        self._delayed = Complaint(js, log, "erasure.delayed")
 
     async def run(self) -> None:
         """Run until it is cancelled."""
+        loop = asyncio.get_running_loop()
+        rest = TRY_EVERY_S
         while True:
-            await asyncio.sleep(LOOK_EVERY_S)
-            if self._owns_shard_0():
-                try:
-                    await self.look()
-                except AngariumError as error:
-                    Complaint(self._js, log, "erasure.delayed").tell(str(error))
-                except Exception:  # The next request may go well.
-                    log.exception("erasure.broken")
+            await asyncio.sleep(rest)
+            began = loop.time()
+            more = self._owns_shard_0() and await self.erase_due()
+            worked = loop.time() - began
+            rest = worked if more else max(worked, TRY_EVERY_S)
 
-    async def look(self) -> None:
-        """Try every request that is not done."""
-        async for erasure, revision in self._erasures.pending():
-            await self._try(erasure, revision)
+    async def erase_due(self) -> bool:
+        """Try one request of each tenant; True if others are left that have not had their turn."""
+        try:
+            pending = await self._read()
+        except AngariumError as error:
+            self._delayed.tell(str(error))
+            return False
+        due = self._due(pending) + self._due_again()
+        turns, more = self._turns.take(sorted(due, key=lambda each: each[1]))
+        for erasure, revision in turns:
+            try:
+                if erasure.done_at is None:
+                    await self._try(erasure, revision)
+                else:
+                    await self._look_again(erasure, revision)
+            except AngariumError as error:
+                self._delayed.tell(f"{erasure.tenant}, event {erasure.event}: {error}")
+            except Exception:  # The next request may go well.
+                log.exception("erasure.broken", extra={"tenant": erasure.tenant, "event_id": erasure.event})
+        return more
+
+    async def _read(self) -> list[tuple[Erasure, int]]:
+        """The requests to carry out; notes those that were done of late. Raises errors of NATS."""
+        pending = []
+        async for erasure, revision in self._erasures.unread():
+            key = _key(erasure)
+            if erasure.done_at is None:
+                self._done.pop(key, None)
+                pending.append((erasure, revision))
+            elif not erasure.events_end:
+                continue  # A version before recorded it.
+            elif key not in self._done or self._done[key].revision != revision:
+                self._done[key] = _DoneErasure(erasure, revision)
+        return pending
+
+    def _due_again(self) -> list[tuple[Erasure, int]]:
+        """The requests that were done so long ago that nothing can be on its way any more."""
+        now, due = self._wall(), []
+        for key, done in list(self._done.items()):
+            age = now - (done.erasure.done_at or 0.0)
+            if age > LOOKED_AGAIN_WITHIN_S:
+                del self._done[key]
+            elif age > LATE_BYTES_S and not done.looked_again:
+                due.append((done.erasure, done.revision))
+        return due
+
+    def _due(self, pending: list[tuple[Erasure, int]]) -> list[tuple[Erasure, int]]:
+        """Pick the requests that do not only wait for late copies; what is done is forgotten."""
+        known, now = {_key(erasure) for erasure, _ in pending}, asyncio.get_running_loop().time()
+        self._gone_since = {key: at for key, at in self._gone_since.items() if key in known}
+        self._rest_until = {key: at for key, at in self._rest_until.items() if key in known}
+        return [each for each in pending if self._rest_until.get(_key(each[0]), now) <= now]
 
     async def _try(self, erasure: Erasure, revision: int) -> None:
-        work = _Work(erasure)
+        progress = _ErasureProgress(erasure)
         try:
-            while await self._round(work):
-                pass
-            journal = await stream_info(self._js, self._names.journal)
-            done = finished(work.erasure, self._wall(), journal.last)
+            if waits_for := await self._erase(progress):
+                done = replace(progress.erasure, waits_for=waits_for)
+            else:
+                done = await self._finished(progress.erasure)
         except (AngariumError, TimeoutError) as error:
-            done = replace(work.erasure, waits_for=str(error) or "an answer of NATS")
+            done = replace(progress.erasure, waits_for=str(error) or "an answer of NATS")
         if done != erasure:
-            await self._erasures.note(done, revision)
+            await self._erasures.store_progress(done, revision)
         if done.done_at is not None:
             log.info("event.erased", extra={"tenant": done.tenant, "event_id": done.event, "by": done.by})
 
-    async def _round(self, work: _Work) -> bool:
-        """Erase what is found; False if there was nothing. Raises Waits, and what NATS raises."""
-        found = await self._erase_events(work)
-        found += await self._end_deliveries(work)
-        found += await self._erase_dead_letters(work)
-        return bool(found + await self._erase_answers(work))
+    async def _finished(self, erasure: Erasure, events_end: int | None = None) -> Erasure:
+        """The record of an erasure that is done now."""
+        journal = await stream_info(self._js, self._names.journal)
+        if events_end is None:
+            events_end = (await stream_info(self._js, self._names.events)).last
+        return finished(erasure, self._wall(), journal.last, events_end)
 
-    async def _erase_events(self, work: _Work) -> int:
-        tenant, event = work.erasure.tenant, work.erasure.event
-        found = await search.events(self._js, self._names, tenant, event)
-        for message in found:
-            partition = int(message.subject.split(".")[2])
-            router = self._names.route_consumer(partition)
-            info = await self._js.consumer_info(self._names.events, router)
-            routed = info is None or info.ack_floor >= message.sequence
-            if not routed and self._wall() < work.erasure.at + ROUTED_WITHIN_S:
-                raise Waits("the event is being routed")
-            await self._js.delete(self._names.events, message.sequence)
-            work.count(events=1)
-        return len(found)
-
-    async def _end_deliveries(self, work: _Work) -> int:
-        found = await search.deliveries(self._js, self._names, work.erasure.tenant, work.erasure.event)
-        if not work.all_told:
-            # Their memory may hold an answer that repeats the body, and their shards have to go on.
-            others = set(await self._receivers.names(work.erasure.tenant)) - found.keys()
-            turn = asyncio.Semaphore(TOLD_AT_ONCE)
-            await asyncio.gather(*(self._tell(work, each, [], turn) for each in sorted(others)))
-            work.all_told = True
+    async def _look_again(self, erasure: Erasure, revision: int) -> None:
+        """Erase copies that came after the end; if any did, that is recorded, and looked for again."""
+        progress, js, names = _ErasureProgress(erasure), self._js, self._names
+        found = await search.late_copies(js, names, erasure.tenant, erasure.event, erasure.events_end)
         for receiver, positions in found.items():
-            await self._tell(work, receiver, positions, asyncio.Semaphore(1))
-        return len(found)
+            if waits_for := await self._ask_owner(progress, receiver, positions, asyncio.Semaphore(1)):
+                self._delayed.tell(f"{erasure.tenant}, event {erasure.event}: {waits_for}")
+                return
+        if found:
+            done = await self._finished(progress.erasure, erasure.events_end)
+            await self._erasures.store_progress(done, revision)
+            told = {"tenant": done.tenant, "event_id": done.event, "messages": sum(map(len, found.values()))}
+            log.warning("event.erased_again", extra=told)
+        self._done[_key(erasure)] = _DoneErasure(erasure, revision, looked_again=True)
 
-    async def _tell(self, work: _Work, receiver: str, positions: list[int], turn: asyncio.Semaphore) -> None:
-        """Let the owner end these deliveries; deletes them itself if the owner knows no such receiver."""
-        tenant, _, name = receiver.partition(".")
+    # Each step returns what has to happen first; an empty text if nothing has to.
+
+    async def _erase(self, progress: _ErasureProgress) -> str:
+        """Erase what is found; it is all if nothing was found for LATE_COPIES_S. Raises errors of NATS."""
+        loop, key = asyncio.get_running_loop(), _key(progress.erasure)
+        began = loop.time()
+        gone_since = self._gone_since.pop(key, None)  # If this fails, it is not known what was erased.
+        if waits_for := await self._erase_copies(progress):
+            return waits_for
+        if progress.found or gone_since is None:
+            gone_since = loop.time()
+        self._gone_since[key] = gone_since
+        if waits_for := await self._erase_answers(progress):
+            return waits_for
+        if began < gone_since + LATE_COPIES_S:
+            self._rest_until[key] = gone_since + LATE_COPIES_S
+            return "the last copies of a replay or a redrive may be on their way"
+        return ""
+
+    async def _erase_copies(self, progress: _ErasureProgress) -> str:
+        """Erase the messages that hold the event as it was published."""
+        return (
+            await self._erase_events(progress)
+            or await self._end_deliveries(progress)
+            or await self._erase_dead_letters(progress)
+        )
+
+    async def _erase_events(self, progress: _ErasureProgress) -> str:
+        tenant, event = progress.erasure.tenant, progress.erasure.event
+        for message in await search.events(self._js, self._names, tenant, event):
+            progress.found += 1
+            if not await self._is_routed(message):
+                return "the event is being routed"
+            await self._js.delete(self._names.events, message.sequence)
+            progress.count(events=1)
+        return ""
+
+    async def _is_routed(self, message: StoredMessage) -> bool:
+        """True if no router has the event in memory, nor will have: all its copies are confirmed."""
+        _, _, partition, tenant, _ = message.subject.split(".", 4)
+        past = await read_past(self._js, self._names, int(partition))
+        return past.routing is not None and past.routing.covers(tenant, message.sequence)
+
+    async def _end_deliveries(self, progress: _ErasureProgress) -> str:
+        found = await search.deliveries(
+            self._js, self._names, progress.erasure.tenant, progress.erasure.event
+        )
+        # The memory of the others may hold an answer that repeats the body, and their shards have to go on.
+        others = set(await self._receivers.names(progress.erasure.tenant)) - found.keys()
+        turn = asyncio.Semaphore(OWNERS_ASKED_AT_ONCE)
+        asked = (self._ask_owner(progress, each, [], turn) for each in sorted(others))
+        if waits_for := next(filter(None, await asyncio.gather(*asked)), ""):
+            return waits_for
+        progress.found += len(found)
+        for receiver, positions in found.items():
+            if waits_for := await self._ask_owner(progress, receiver, positions, asyncio.Semaphore(1)):
+                return waits_for
+        return ""
+
+    async def _ask_owner(
+        self, progress: _ErasureProgress, receiver: str, positions: list[int], turn: asyncio.Semaphore
+    ) -> str:
+        """Ask the owner to end these deliveries; deletes those of a receiver that is unknown to it."""
+        try:
+            tenant, name = split_receiver(receiver)
+        except InvalidName:
+            # Nothing has such a name, and it may be too long for a subject.
+            return await self._delete(progress, positions)
         subject = self._names.control("erase", tenant, name)
-        body = msgspec.json.encode({"event": work.erasure.event, "positions": positions})
+        body = msgspec.json.encode({"event": progress.erasure.event, "positions": positions})
         async with turn:
             try:
                 message = await self._js.request(subject, body, OWNER_TIMEOUT_S)
-            except Unavailable as error:
-                shard = shard_of(tenant, name, self._shards)
-                raise Waits(f"no node answers for shard {shard} ({receiver})") from error
+            except Unavailable:
+                return f"no node answers for shard {shard_of(tenant, name, self._shards)} ({receiver})"
         answer = msgspec.json.decode(message.data)
         if answer["ok"]:
-            work.count(deliveries=answer["messages"], waiting=answer["waiting"])
-            return
+            progress.count(deliveries=answer["messages"], waiting=answer["waiting"])
+            return ""
         if answer["error"]["code"] != "unknown_receiver":
-            raise Waits(answer["error"]["message"])
+            return str(answer["error"]["message"])
+        return await self._delete(progress, positions)
+
+    async def _delete(self, progress: _ErasureProgress, positions: list[int]) -> str:
         for position in positions:
             await self._js.delete(self._names.deliveries, position)
-            work.count(deliveries=1)
+            progress.count(deliveries=1)
+        return ""
 
-    async def _erase_dead_letters(self, work: _Work) -> int:
-        found = await search.dead_letters(self._js, self._names, work.erasure.tenant, work.erasure.event)
-        for position in found:
+    async def _erase_dead_letters(self, progress: _ErasureProgress) -> str:
+        tenant, event = progress.erasure.tenant, progress.erasure.event
+        for position in await search.dead_letters(self._js, self._names, tenant, event):
+            progress.found += 1
             await self._js.delete(self._names.dead_letters, position)
-            work.count(dead_letters=1)
-        return len(found)
+            progress.count(dead_letters=1)
+        return ""
 
-    async def _erase_answers(self, work: _Work) -> int:
+    async def _erase_answers(self, progress: _ErasureProgress) -> str:
         """Erase each flush that no recovery reads any more, and that is not its shard's last message."""
         js, names = self._js, self._names
-        found = await search.answers(js, names, work.erasure.tenant, work.erasure.event)
-        for position, shard in found.items():
-            checkpoint = await read_checkpoint(js, names, shard)
-            last = await js.last_message(names.journal, names.journal_of(shard))
-            if checkpoint is None or checkpoint.sequence < position or last is None:
-                raise Waits(f"no checkpoint of shard {shard} is after an answer in the journal")
-            if last.sequence <= position:
-                work.all_told = False
-                raise Waits(f"shard {shard} has recorded nothing after an answer in the journal")
-            await js.delete(names.journal, position)
-            work.count(flushes=1)
-        return len(found)
+        while found := await search.answers(js, names, progress.erasure.tenant, progress.erasure.event):
+            for position, shard in found.items():
+                checkpoint = await read_checkpoint(js, names, shard)
+                last = await js.last_message(names.journal, names.journal_of(shard))
+                if checkpoint is None or checkpoint.sequence < position or last is None:
+                    return f"no checkpoint of shard {shard} is after an answer in the journal"
+                if last.sequence <= position:
+                    return f"shard {shard} has recorded nothing after an answer in the journal"
+                await js.delete(names.journal, position)
+                progress.count(flushes=1)
+        return ""
+
+
+def _key(erasure: Erasure) -> tuple[str, str]:
+    """The tenant and the event of a request, which are the same when it is tried again."""
+    return erasure.tenant, erasure.event

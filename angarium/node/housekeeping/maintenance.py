@@ -40,7 +40,7 @@ LEADER_SETTLED_S = 15.0
 log = logging.getLogger(__name__)
 
 
-class Ends:
+class StreamEnd:
     """The end of a stream when it was looked at; `settled` is an end that every leader knows by now."""
 
     def __init__(self) -> None:
@@ -62,8 +62,8 @@ class Maintenance:
         self._context = context
         self._shards = shards
         self._owned = owned
-        self._deliveries = Ends()
-        self._events = Ends()
+        self._deliveries = StreamEnd()
+        self._events = StreamEnd()
         self._short = False
         self._leftovers_at = 0.0
 
@@ -73,8 +73,8 @@ class Maintenance:
             await asyncio.sleep(HURRIED_ROUND_EVERY_S if self._short else ROUND_EVERY_S)
             try:
                 if number % REMADE_AFTER_ROUNDS == 0:
-                    await self._leave_what_was_remade()
-                deliveries = await self._look_after_shards()
+                    await self._stop_recreated()
+                deliveries = await self._maintain_shards()
                 self._short = is_short(deliveries)
                 if self.owns_shard_0():
                     await self._purge(deliveries)
@@ -98,7 +98,7 @@ class Maintenance:
         """Return whether this node works for all: it owns shard 0."""
         return any(each.shard == 0 for each in self._working())
 
-    async def _look_after_shards(self) -> StreamInfo:
+    async def _maintain_shards(self) -> StreamInfo:
         js, names = self._context.js, self._context.names
         journal, deliveries = await stream_info(js, names.journal), await stream_info(js, names.deliveries)
         evicted_end = eviction_end(deliveries)
@@ -107,13 +107,13 @@ class Maintenance:
             log.warning("storage.full", extra=full)
         for shard in self._working():
             if journal.last - shard.journal.sequence > JOURNAL_LAG_MAX * self._shards:
-                shard.journal.show_life()
+                shard.journal.flush_soon()
             if evicted_end:
                 shard.host.evict(evicted_end)
             await self._find_oldest(shard)
         return deliveries
 
-    async def _leave_what_was_remade(self) -> None:
+    async def _stop_recreated(self) -> None:
         """End the shards whose stream has been recreated since their recovery; they are claimed again."""
         js, names = self._context.js, self._context.names
         created = {name: (await stream_info(js, name)).created for name in names.streams}

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from angarium.connecting import Access
-from angarium.operations.dead_letters.pages import Progress, Wanted, missing, pages, unseen
+from angarium.operations.dead_letters.pages import Progress, Wanted, missing, no_progress, pages
 from angarium.operations.failures import operation
 from streams.dead_letters.letters import DeadLetters
 
@@ -20,15 +20,15 @@ class Dropped(Struct, frozen=True):
 
 @operation
 async def drop(
-    to: Access,
+    access: Access,
     wanted: Wanted,
     limit: int | None = None,
     agreed: Callable[[int], bool] = lambda _: True,
-    progress: Progress = unseen,
+    progress: Progress = no_progress,
 ) -> Dropped:
     """Drop the letters, at most `limit`, if `agreed` returns True for their number."""
     positions: list[int] = []
-    letters = DeadLetters(to.js, to.names)
+    letters = DeadLetters(access.js, access.names)
     with progress("reading") as tell:
         async for page in pages(letters, wanted, tell):
             positions += [letter.position for letter in page]

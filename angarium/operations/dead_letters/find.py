@@ -8,9 +8,9 @@ from streams.dead_letters.letters import DeadLetters, Letter
 
 
 @operation
-async def find(to: Access, position: int, *, tenant: str | None = None) -> Letter:
+async def find(access: Access, position: int, *, tenant: str | None = None) -> Letter:
     """The letter at that position; with `tenant`, only if it is that tenant's. Fails as not_found."""
-    letter = await DeadLetters(to.js, to.names).letter(position)
+    letter = await DeadLetters(access.js, access.names).letter(position)
     if letter is None or tenant not in (None, _tenant_of(letter)):
         raise OperationError(
             "not_found", f"there is no letter {position}", remedy="; angarium dead list shows all"
@@ -19,9 +19,9 @@ async def find(to: Access, position: int, *, tenant: str | None = None) -> Lette
 
 
 @operation
-async def owned(to: Access, positions: Sequence[int], tenant: str) -> tuple[int, ...]:
+async def owned(access: Access, positions: Sequence[int], tenant: str) -> tuple[int, ...]:
     """The positions of those letters that exist and belong to the tenant, in their order."""
-    letters = await DeadLetters(to.js, to.names).letters(positions)
+    letters = await DeadLetters(access.js, access.names).letters(positions)
     return tuple(each.position for each in letters if _tenant_of(each) == tenant)
 
 

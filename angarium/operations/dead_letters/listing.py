@@ -3,7 +3,7 @@
 from msgspec import Struct
 
 from angarium.connecting import Access
-from angarium.operations.dead_letters.pages import Progress, reporting, unseen
+from angarium.operations.dead_letters.pages import Progress, no_progress, reporting
 from angarium.operations.failures import operation
 from streams.dead_letters.letters import DeadLetters, Letter, Selection
 
@@ -19,10 +19,10 @@ class Newest(Struct, frozen=True):
 
 
 @operation
-async def newest(to: Access, wanted: Selection, limit: int, progress: Progress = unseen) -> Newest:
+async def newest(access: Access, wanted: Selection, limit: int, progress: Progress = no_progress) -> Newest:
     """The newest letters, at most `limit` (0: all)."""
     found: list[Letter] = []
-    letters = DeadLetters(to.js, to.names)
+    letters = DeadLetters(access.js, access.names)
     with progress("reading") as tell:
         async for page in reporting(letters.newest(wanted, await letters.end()), tell):
             found += page
@@ -46,9 +46,9 @@ class LettersBefore(Struct, frozen=True):
 
 
 @operation
-async def newest_before(to: Access, wanted: Selection, limit: int, before: int | None) -> LettersBefore:
+async def newest_before(access: Access, wanted: Selection, limit: int, before: int | None) -> LettersBefore:
     """The newest letters before that position, at most `limit`; fewer if many others lie in between."""
-    letters = DeadLetters(to.js, to.names)
+    letters = DeadLetters(access.js, access.names)
     end = await letters.end() if before is None else before - 1
     found: list[Letter] = []
     looked = 0
@@ -63,9 +63,9 @@ async def newest_before(to: Access, wanted: Selection, limit: int, before: int |
 
 
 @operation
-async def oldest_after(to: Access, wanted: Selection, limit: int, after: int) -> LetterNumbers:
+async def oldest_after(access: Access, wanted: Selection, limit: int, after: int) -> LetterNumbers:
     """The oldest letters after that position, at most `limit`; fewer if many others lie in between."""
-    letters = DeadLetters(to.js, to.names)
+    letters = DeadLetters(access.js, access.names)
     found: list[int] = []
     looked = 0
     async for page in letters.pages(wanted, await letters.end(), after):

@@ -16,7 +16,7 @@ Progress = Callable[[str], AbstractContextManager[Tell]]
 
 
 @contextmanager
-def unseen(what: str) -> Iterator[Tell]:
+def no_progress(what: str) -> Iterator[Tell]:
     """Progress that is not shown."""
     yield lambda *_: None
 

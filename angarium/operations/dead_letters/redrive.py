@@ -6,7 +6,7 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from angarium.connecting import Access
-from angarium.operations.dead_letters.pages import PAGE_LETTERS, Progress, Wanted, missing, pages, unseen
+from angarium.operations.dead_letters.pages import PAGE_LETTERS, Progress, Wanted, missing, no_progress, pages
 from angarium.operations.failures import operation
 from streams.clock import SystemTime
 from streams.dead_letters.letters import DeadLetters
@@ -23,12 +23,12 @@ class Sent(Struct, frozen=True):
 
 @operation
 async def redrive(
-    to: Access,
+    access: Access,
     wanted: Wanted,
     limit: int | None = None,
     *,
     unsure_too: bool = False,
-    progress: Progress = unseen,
+    progress: Progress = no_progress,
     waiting: Callable[[float, float], None] = lambda began_at, wait_s: None,
 ) -> Sent:
     """Send the letters again, at most `limit`. Fails as a conflict while another redrive runs.
@@ -36,13 +36,13 @@ async def redrive(
     `waiting` is called if an earlier redrive was interrupted, with when it began and how long to wait for it.
     """
     seen: set[int] = set()
-    lock = RedriveLock(to.js, to.names, uuid.uuid4().hex, SystemTime())
+    lock = RedriveLock(access.js, access.names, uuid.uuid4().hex, SystemTime())
     await lock.acquire(lambda plan, wait_s: waiting(plan.at, wait_s))
-    work = Redrive(to.js, to.names, lock, unsure_too=unsure_too)
+    work = Redrive(access.js, access.names, lock, unsure_too=unsure_too)
     await work.begin()
     seen.update(work.done.finished)
     with progress("redriving") as tell:
-        async for page in pages(DeadLetters(to.js, to.names), wanted, tell):
+        async for page in pages(DeadLetters(access.js, access.names), wanted, tell):
             seen.update(letter.position for letter in page)
             while page and work.done.redriven != limit and not work.done.stopped:
                 room = PAGE_LETTERS if limit is None else limit - work.done.redriven

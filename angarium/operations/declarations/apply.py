@@ -21,7 +21,7 @@ from angarium.operations.receivers.proposal import Proposal, PutResult, store
 from angarium.operations.receivers.put import NewConfiguration, proposed
 from angarium.operations.receivers.stored import confirmed, readable_members
 from angarium.settings import Settings
-from streams.stores.receivers import Configuration, Receivers
+from streams.buckets.receivers import Configuration, Receivers
 
 Action = Literal["create", "change", "keep", "remove"]
 
@@ -53,7 +53,7 @@ class Applied(Struct, frozen=True, kw_only=True):
 
 @operation
 async def apply(
-    to: Access,
+    access: Access,
     declared: dict[str, dict[str, Any]],
     *,
     tenant: str | None = None,
@@ -66,11 +66,11 @@ async def apply(
     with a pointer for each problem, before anything is stored.
     """
     tenants = _tenants(declared, tenant)
-    receivers = Receivers(to.js, to.names)
+    receivers = Receivers(access.js, access.names, by=access.by)
     found: dict[str, Configuration] = {}
     for one in sorted(tenants):
         found |= await receivers.all(one)
-    proposals = _proposals(declared, found, to.settings)
+    proposals = _proposals(declared, found, access.settings)
     gone = sorted(found.keys() - declared.keys()) if prune else []
     plan = [_step(each) for each in proposals] + [Step(action="remove", receiver=each) for each in gone]
     done = Applied(plan=plan, agreed=agreed(plan), stored=[], removed=[], failed={})
@@ -84,10 +84,10 @@ async def apply(
                 confirmed(name, await receivers.delete(name, found[name].revision))
                 done.removed.append(name)
             else:
-                done.stored.append(await store(to, each))
+                done.stored.append(await store(access, each))
         except AngariumError as error:
             failure = not_done(error)
-            done.failed[name] = failure.told
+            done.failed[name] = failure.sentence
             if failure.kind != "conflict":
                 break  # Otherwise each of the following would fail in the same way.
     return done

@@ -14,7 +14,7 @@ from actors.ids import split_receiver
 RECEIVERS_MAX = 10_000
 DOCUMENT_MAX = 64 << 20
 """Bytes: so many configurations at a tenth of their largest size."""
-PROBLEMS_TOLD = 16
+PROBLEMS_SHOWN_MAX = 16
 
 _INDEX = re.compile(r"\[(\d+)\]")
 
@@ -88,5 +88,5 @@ def token(name: str) -> str:
 
 def shown_problems(problems: list[str]) -> list[str]:
     """The first of many problems, and the number of the others."""
-    more = len(problems) - PROBLEMS_TOLD
-    return [*problems[:PROBLEMS_TOLD], f"and {more} more"] if more > 0 else problems
+    more = len(problems) - PROBLEMS_SHOWN_MAX
+    return [*problems[:PROBLEMS_SHOWN_MAX], f"and {more} more"] if more > 0 else problems

@@ -10,7 +10,7 @@ from actors.policy import members_of
 from angarium.connecting import Access
 from angarium.operations.failures import operation
 from angarium.operations.receivers.masks import masked
-from streams.stores.receivers import Receivers
+from streams.buckets.receivers import Receivers
 
 
 class Exported(Struct, frozen=True, kw_only=True):
@@ -21,13 +21,13 @@ class Exported(Struct, frozen=True, kw_only=True):
 
 
 @operation
-async def export(to: Access, tenant: str | None = None) -> Exported:
+async def export(access: Access, tenant: str | None = None) -> Exported:
     """All receivers, or a tenant's, in alphabetical order."""
     if tenant is not None:
         check_tenant(tenant)
     receivers: dict[str, dict[str, Any]] = {}
     unreadable: list[str] = []
-    for name, found in (await Receivers(to.js, to.names).all(tenant or "*")).items():
+    for name, found in (await Receivers(access.js, access.names).all(tenant or "*")).items():
         try:
             receivers[name] = masked(members_of(found.raw))
         except InvalidPolicy:

@@ -27,52 +27,53 @@ class Begun(Struct, frozen=True):
 
 @operation
 async def begin_replay(
-    to: Access, receiver: str, wanted: ReplayRange, per_second: float, key: str = ""
+    access: Access, receiver: str, wanted: ReplayRange, per_second: float, key: str = ""
 ) -> Begun:
     """Begin a replay, or find the one that was begun under the same `key`.
 
     Fails as not_found and invalid, and as a conflict where a command works for that receiver.
     """
-    chosen = await choose(to, receiver, wanted)
+    chosen = await choose(access, receiver, wanted)
     job_id = _job_id("replay", receiver, key)
-    if (other := await _other(to, "replay", receiver, job_id)) is not None:
+    if (other := await _other(access, "replay", receiver, job_id)) is not None:
         return other
     time = SystemTime()
-    lock = ReplayLock(to.js, to.names, receiver, uuid.uuid4().hex, time, lease_s=plans.LEASE_S)
+    lock = ReplayLock(access.js, access.names, receiver, uuid.uuid4().hex, time, lease_s=plans.LEASE_S)
     await lock.acquire()
     if not lock.plan.unfinished:
-        work = Replay(to.js, to.names, receiver, lock, 1 / per_second)
+        work = Replay(access.js, access.names, receiver, lock, 1 / per_second)
         mark, nonce = f"replay-{secrets.token_hex(6)}", secrets.token_hex(16)
         job = Job(id=job_id, began_at=time.wall(), kept_since=chosen.kept_since)
         await work.begin(chosen.choice, mark, nonce, job)
     await lock.store(held=False)
-    return await _begun(to, "replay", receiver, job_id)
+    return await _begun(access, "replay", receiver, job_id)
 
 
 @operation
-async def begin_redrive(to: Access, tenant: str, wanted: Selection, key: str = "") -> Begun:
+async def begin_redrive(access: Access, tenant: str, wanted: Selection, key: str = "") -> Begun:
     """Begin to send all letters of that selection, or find the job that was begun under the same `key`."""
     job_id = _job_id("redrive", tenant, key)
-    if (other := await _other(to, "redrive", tenant, job_id)) is not None:
+    if (other := await _other(access, "redrive", tenant, job_id)) is not None:
         return other
     time = SystemTime()
-    lock = RedriveJobLock(to.js, to.names, tenant, uuid.uuid4().hex, time, lease_s=plans.LEASE_S)
+    lock = RedriveJobLock(access.js, access.names, tenant, uuid.uuid4().hex, time, lease_s=plans.LEASE_S)
     await lock.acquire()
     changes: dict[str, object] = {}
     if not lock.plan.unfinished:
         changes = {
             "unfinished": True, "job": Job(id=job_id, began_at=time.wall()), "receivers": wanted.receivers,
             "reasons": tuple(sorted(wanted.reasons)), "since": wanted.since, "until": wanted.until,
-            "cursor": 0, "end": await DeadLetters(to.js, to.names).end(), "seen": 0, "page": (), "sent": 0,
+            "cursor": 0, "end": await DeadLetters(access.js, access.names).end(),
+            "seen": 0, "page": (), "sent": 0,
         }  # fmt: skip
     await lock.store(**changes, held=False)
-    return await _begun(to, "redrive", tenant, job_id)
+    return await _begun(access, "redrive", tenant, job_id)
 
 
 @operation
-async def same_job(to: Access, kind: JobKind, owner: str, key: str) -> Begun | None:
+async def same_job(access: Access, kind: JobKind, owner: str, key: str) -> Begun | None:
     """The job that was begun under that key, if it is still known."""
-    stored = await plan_of(to, kind, owner)
+    stored = await plan_of(access, kind, owner)
     if stored is None or stored.job is None or stored.job.id != _job_id(kind, owner, key):
         return None
     return Begun(document(stored))
@@ -85,9 +86,9 @@ def _job_id(kind: JobKind, owner: str, key: str) -> str:
     return hashlib.sha256(f"{kind}:{owner}:{key}".encode()).hexdigest()[:16]
 
 
-async def _other(to: Access, kind: JobKind, owner: str, job_id: str) -> Begun | None:
+async def _other(access: Access, kind: JobKind, owner: str, job_id: str) -> Begun | None:
     """The job that is in the place of a new one."""
-    stored = await plan_of(to, kind, owner)
+    stored = await plan_of(access, kind, owner)
     if stored is None:
         return None
     if stored.job is not None and (stored.plan.unfinished or stored.job.id == job_id):
@@ -101,8 +102,8 @@ async def _other(to: Access, kind: JobKind, owner: str, job_id: str) -> Begun | 
     return None
 
 
-async def _begun(to: Access, kind: JobKind, owner: str, job_id: str) -> Begun:
-    begun = await _other(to, kind, owner, job_id)
+async def _begun(access: Access, kind: JobKind, owner: str, job_id: str) -> Begun:
+    begun = await _other(access, kind, owner, job_id)
     if begun is None:
         raise OperationError(
             "conflict", f"another {kind} for {owner} began at the same moment; look, and send it again"

@@ -1,4 +1,4 @@
-"""The plans of jobs: where each lies, and what a client is told of it."""
+"""The plans of jobs: where each is stored, and what a client sees of it."""
 
 import re
 from typing import Literal
@@ -58,7 +58,7 @@ class JobDocument(Struct, frozen=True, kw_only=True):
 
 
 class StoredPlan(Struct, frozen=True):
-    """A plan as it lies in the bucket: `owner` is the receiver or tenant whose key it is."""
+    """A plan as it is stored in the bucket: `owner` is the receiver or tenant whose key it is."""
 
     kind: JobKind
     owner: str
@@ -74,13 +74,19 @@ class StoredPlan(Struct, frozen=True):
     def job(self) -> Job | None:
         return self.plan.job
 
+    def wait_s(self, now: float) -> float:
+        """The time until its next copy is due, but never longer than its pace: clocks may be wrong."""
+        if not isinstance(self.plan, ReplayPlan):
+            return 0.0
+        return max(0.0, min(self.plan.due_at - now, self.plan.pace_s))
+
     @property
     def id(self) -> str:
         """The name of its job; empty if it is none."""
         return "" if self.plan.job is None else f"{self.kind}.{self.owner}.{self.plan.job.id}"
 
 
-def place_of(job: str) -> tuple[JobKind, str] | None:
+def kind_and_owner(job: str) -> tuple[JobKind, str] | None:
     """The kind of a job, and whose it is, by its id; None if that is no id."""
     found = _ID.match(job)
     if found is None:
@@ -90,51 +96,51 @@ def place_of(job: str) -> tuple[JobKind, str] | None:
     return (kind, found[2]) if len(parts) == (2 if kind == "replay" else 1) and all(parts) else None
 
 
-def key_of(to: Access, kind: JobKind, owner: str) -> str:
+def key_of(access: Access, kind: JobKind, owner: str) -> str:
     """The subject of its plan."""
-    return to.names.replay(owner) if kind == "replay" else to.names.redrive_job(owner)
+    return access.names.replay(owner) if kind == "replay" else access.names.redrive_job(owner)
 
 
-async def plan_of(to: Access, kind: JobKind, owner: str) -> StoredPlan | None:
+async def plan_of(access: Access, kind: JobKind, owner: str) -> StoredPlan | None:
     """The plan of a receiver's replays, or of a tenant's redrives. Raises Unavailable and Unusable."""
-    message = await patiently(to.js.last_message, to.names.actors, key_of(to, kind, owner))
-    return None if message is None else plan_in(to, message)
+    message = await patiently(access.js.last_message, access.names.actors, key_of(access, kind, owner))
+    return None if message is None else plan_in(access, message)
 
 
-async def next_plan(to: Access, kind: JobKind, after: int) -> StoredMessage | None:
+async def next_plan(access: Access, kind: JobKind, after: int) -> StoredMessage | None:
     """The next plan of that kind after a position of the bucket. Raises Unavailable."""
-    every = to.names.replay("*") if kind == "replay" else to.names.redrive_job("*")
-    return await to.js.next_message(to.names.actors, every, after + 1)
+    every = access.names.replay("*") if kind == "replay" else access.names.redrive_job("*")
+    return await access.js.next_message(access.names.actors, every, after + 1)
 
 
-def plan_in(to: Access, message: StoredMessage) -> StoredPlan:
+def plan_in(access: Access, message: StoredMessage) -> StoredPlan:
     """The plan in a message. Raises Unusable."""
-    where, replays = message.subject, to.names.replay("")
+    where, replays = message.subject, access.names.replay("")
     if where.startswith(replays):
         plan: JobPlan = read_versioned(_replay, message.data, replay.VERSION, where)
         owner = where.removeprefix(replays).replace("=", ".")
         return StoredPlan("replay", owner, plan, message.sequence, message.stored_at)
     plan = read_versioned(_redrive, message.data, redrive_job.VERSION, where)
-    owner = where.removeprefix(to.names.redrive_job(""))
+    owner = where.removeprefix(access.names.redrive_job(""))
     return StoredPlan("redrive", owner, plan, message.sequence, message.stored_at)
 
 
-async def plan_of_job(to: Access, job: str) -> StoredPlan:
+async def plan_of_job(access: Access, job: str) -> StoredPlan:
     """The plan of a job. Raises `OperationError` if there is none, or it ended long ago."""
-    place = place_of(job)
-    stored = None if place is None else await plan_of(to, *place)
-    over = (
-        stored is not None
-        and not stored.plan.unfinished
-        and SystemTime().wall() - stored.stored_at > SHOWN_FOR_S
-    )
-    if stored is None or stored.id != job or over:
-        raise OperationError("not_found", f"there is no job {job}")
+    found = kind_and_owner(job)
+    stored = None if found is None else await plan_of(access, *found)
+    if stored is None or stored.id != job or is_over(stored):
+        raise OperationError("not_found", f"there is no job {job}", remedy="; angarium job list shows all")
     return stored
 
 
-def document(stored: StoredPlan) -> JobDocument:
-    """All that is told of a job."""
+def is_over(stored: StoredPlan) -> bool:
+    """True if it ended so long ago that it is not shown any more."""
+    return not stored.plan.unfinished and SystemTime().wall() - stored.stored_at > SHOWN_FOR_S
+
+
+def document(stored: StoredPlan, seat: str = "") -> JobDocument:
+    """All that is told of a job; `seat` says why it has none, if it waits for one."""
     plan, job = stored.plan, stored.plan.job
     assert job is not None, "only jobs have a document"
     if isinstance(plan, ReplayPlan):
@@ -142,12 +148,12 @@ def document(stored: StoredPlan) -> JobDocument:
     else:
         looked_at, receiver, mark = plan.seen, _one(plan.receivers), ""
     return JobDocument(
-        id=stored.id, kind=stored.kind, tenant=stored.tenant, receiver=receiver, state=_state(stored, job),
+        id=stored.id, kind=stored.kind, tenant=stored.tenant, receiver=receiver, state=state_of(stored, job),
         began_at=logs.instant(job.began_at),
         ended_at=None if plan.unfinished else logs.instant(stored.stored_at),
         looked_at=max(0, looked_at), total=job.total, sent=plan.sent, left=job.left,
         kept_since=None if job.kept_since is None else logs.instant(job.kept_since), purged=job.purged,
-        mark=mark or None, why=job.why or None,
+        mark=mark or None, why=seat or job.why or None,
     )  # fmt: skip
 
 
@@ -155,8 +161,8 @@ def _one(receivers: str) -> str | None:
     return None if receivers.endswith(".*") else receivers
 
 
-def _state(stored: StoredPlan, job: Job) -> JobState:
-    """The state, by the clock of this process: a lock that is not renewed for a lease is a dead one's."""
+def state_of(stored: StoredPlan, job: Job) -> JobState:
+    """The state, by the clock of this process: if a lock is not renewed for a lease, its holder is dead."""
     if not stored.plan.unfinished:
         return "failed" if job.failed else "stopped" if job.stop else "done"
     if job.stop:

@@ -1,20 +1,23 @@
 """Works off jobs, each by the process that holds its plan.
 
-A process that dies leaves its plan held; it is taken up when it has not changed for a lease, and goes on by
-what the plan says, as a command that is resumed does. Between two copies, or pages of letters, it looks
-whether its process is `halted`: then it releases the plan, so that another process need not wait for a lease.
+If a process dies, its plan remains held. Once the plan has not changed for a lease, another process takes it
+up and continues from what it says, like a resumed command. Between two copies, or pages of letters, it looks
+whether it is `halted`, because its process stops or its turn is over: then it releases the plan, so that
+another process need not wait for a lease.
 """
 
 import asyncio
 import uuid
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
 from actors.errors import Unusable
 from angarium.connecting import Access
+from angarium.logs import instant
 from angarium.operations.jobs import plans
 from angarium.operations.jobs.plans import JobKind
 from streams.clock import SystemTime
@@ -24,46 +27,74 @@ from streams.resending.plan_lock import Busy, PlanLock
 from streams.resending.redrive import Redrive
 from streams.resending.redrive_job import RedriveJobLock, RedriveJobPlan
 from streams.resending.redrive_lock import RedriveLock
-from streams.resending.replay import HALTED, Replay, ReplayLock, ReplayPlan
+from streams.resending.replay import HALTED, NOT_DUE, Replay, ReplayLock, ReplayPlan
 
 PAGE_PAUSE_S = 0.25
 """Time between two pages of letters, in which another redrive gets its turn."""
+COPY_PATIENCE_S = 5.0
+"""Time that a replay waits for its next copy; one with a slower pace is released until that is due."""
+LOOK_EVERY_S = 0.25
+"""Time between two looks whether the process is halted, while it waits for other redrives."""
 
 T = TypeVar("T")
 P = TypeVar("P", ReplayPlan, RedriveJobPlan)
 
 
 async def work_off(
-    to: Access, kind: JobKind, owner: str, halted: Callable[[], bool], redrives_here: asyncio.Lock
+    access: Access, kind: JobKind, owner: str, is_halted: Callable[[], bool], redrives_here: asyncio.Lock
 ) -> str:
-    """Take up a job, and go on until it has ended, or `halted`, or it cannot go on now: returns why.
+    """Take up a job, and go on until it has ended, or `is_halted`, or it cannot go on now: returns why.
 
     `redrives_here` lets the redrives of a process wait for each other. Raises `Busy` if another process has
     the job, and Unavailable if NATS is away for long.
     """
     run, time = uuid.uuid4().hex, SystemTime()
     if kind == "replay":
-        replays = ReplayLock(to.js, to.names, owner, run, time, lease_s=plans.LEASE_S)
-        return await _held(replays, lambda: _replay(to, owner, replays, halted))
-    redrives = RedriveJobLock(to.js, to.names, owner, run, time, lease_s=plans.LEASE_S)
-    return await _held(redrives, lambda: _redrive(to, redrives, halted, redrives_here))
+        replays = ReplayLock(access.js, access.names, owner, run, time, lease_s=plans.LEASE_S)
+        return await _held(
+            replays,
+            lambda: _replay(access, owner, replays, is_halted),
+            lambda: _count(access, owner, replays),
+        )
+    redrives = RedriveJobLock(access.js, access.names, owner, run, time, lease_s=plans.LEASE_S)
+    return await _held(
+        redrives,
+        lambda: _redrive(access, redrives, is_halted, redrives_here),
+        lambda: _count_page(access, redrives),
+    )
 
 
-async def _held(lock: PlanLock[P], work: Callable[[], Awaitable[str]]) -> str:
-    """Do the work under the lock, if there is any left, and store what has become of it."""
+async def _held(
+    lock: PlanLock[P], work: Callable[[], Awaitable[str]], count: Callable[[], Awaitable[None]]
+) -> str:
+    """Do the work under the lock, if there is any left, and store what has become of it.
+
+    `count` brings the plan of a job that is to stop up to date: its last holder may have sent more than the
+    plan says.
+    """
     before = await lock.read()
     if before is None or before.job is None or not before.unfinished:
         return ""
     await lock.acquire()
     try:
-        if not lock.plan.unfinished or lock.plan.job is None or lock.plan.job.stop:
+        if not lock.plan.unfinished or lock.plan.job is None:
             await lock.store(held=False, unfinished=False)
             return ""
+        if lock.plan.job.stop:
+            await _stop(lock, count)
+            return ""
         why = await work()
-        await _store(lock, why=why, held=False)
+        # After a turn it waits for a seat, like all that nothing else keeps waiting.
+        await _store(lock, why="" if why == HALTED else why, held=False)
+        if why.startswith(NOT_DUE):
+            return ""  # It is released as it should be.
     except Busy:
-        if not await _is_stopped(lock):
+        now = await lock.read()
+        if now is None or now.run != lock.plan.run or now.job is None or not now.job.stop:
             raise
+        # The plan is ours, but a client's request to stop has changed it.
+        lock.plan = now
+        await _stop(lock, count)
         return ""
     except (NotPermitted, Unusable) as error:
         await _store(lock, why=str(error), failed=True, held=False, unfinished=False)
@@ -76,67 +107,106 @@ async def _store(lock: PlanLock[P], *, why: str, failed: bool = False, **changes
     await lock.store(**changes, job=job and replace(job, why=why, failed=failed))
 
 
-async def _is_stopped(lock: PlanLock[P]) -> bool:
-    """End the job, if the plan is ours but for a client's request to stop it."""
-    now = await lock.read()
-    if now is None or now.run != lock.plan.run or now.job is None or not now.job.stop:
-        return False
-    lock.plan = now
+async def _stop(lock: PlanLock[P], count: Callable[[], Awaitable[None]]) -> None:
+    """End the job, with what was sent counted."""
+    await count()
     await lock.store(held=False, unfinished=False)
-    return True
 
 
-async def _replay(to: Access, receiver: str, lock: ReplayLock, halted: Callable[[], bool]) -> str:
-    work = Replay(to.js, to.names, receiver, lock, lock.plan.pace_s, halted=halted)
+async def _replay(access: Access, receiver: str, lock: ReplayLock, is_halted: Callable[[], bool]) -> str:
+    work = Replay(
+        access.js,
+        access.names,
+        receiver,
+        lock,
+        lock.plan.pace_s,
+        halted=is_halted,
+        patience_s=COPY_PATIENCE_S,
+    )
     await work.resume()
-    await work.go_on(lambda *_: None)
+    await work.send_rest(lambda *_: None)
+    if work.done.stopped == NOT_DUE:
+        return f"{NOT_DUE}: it is at {instant(lock.plan.due_at)}"
     return work.done.stopped
+
+
+async def _count(access: Access, receiver: str, lock: ReplayLock) -> None:
+    await Replay(access.js, access.names, receiver, lock, lock.plan.pace_s).resume()
 
 
 # ---- redrives
 
 
+async def _count_page(access: Access, lock: RedriveJobLock) -> None:
+    """Store how many letters of the last page are gone because they were sent."""
+    page = lock.plan.page
+    there = await DeadLetters(access.js, access.names).letters(page)
+    await lock.store(sent=lock.plan.sent + len(page) - len(there), page=())
+
+
 async def _redrive(
-    to: Access, lock: RedriveJobLock, halted: Callable[[], bool], redrives_here: asyncio.Lock
+    access: Access, lock: RedriveJobLock, is_halted: Callable[[], bool], redrives_here: asyncio.Lock
 ) -> str:
-    while not halted():
-        await _while_renewed(lock, redrives_here.acquire())
-        try:
-            command = await _redrive_lock(to, lock, halted)
-            why = HALTED if command is None else await _send_page(to, lock, command)
-        finally:
-            redrives_here.release()
+    while not is_halted():
+        async with _turn(lock, redrives_here, is_halted) as its_turn:
+            command = await _redrive_lock(access, lock, is_halted) if its_turn else None
+            why = HALTED if command is None else await _send_page(access, lock, command)
         if why or not lock.plan.unfinished:
             return why
         await asyncio.sleep(PAGE_PAUSE_S)
     return HALTED
 
 
-async def _redrive_lock(to: Access, lock: RedriveJobLock, halted: Callable[[], bool]) -> RedriveLock | None:
+@asynccontextmanager
+async def _turn(
+    lock: RedriveJobLock, redrives_here: asyncio.Lock, is_halted: Callable[[], bool]
+) -> AsyncIterator[bool]:
+    """The turn among the redrives of this process; False if it is halted before."""
+    acquiring = asyncio.ensure_future(redrives_here.acquire())
+    try:
+        yield await _while_renewed(lock, _unless_halted(acquiring, is_halted))
+    finally:
+        acquiring.cancel()
+        await asyncio.wait({acquiring})
+        if not acquiring.cancelled():
+            redrives_here.release()
+
+
+async def _redrive_lock(
+    access: Access, lock: RedriveJobLock, is_halted: Callable[[], bool]
+) -> RedriveLock | None:
     """The lock of all redrives, as soon as no other one has it; None if the process is halted."""
-    while not halted():
-        redrive_lock = RedriveLock(to.js, to.names, uuid.uuid4().hex, SystemTime(), lease_s=plans.LEASE_S)
+    while not is_halted():
+        redrive_lock = RedriveLock(
+            access.js, access.names, uuid.uuid4().hex, SystemTime(), lease_s=plans.LEASE_S
+        )
         try:
-            await _while_renewed(lock, redrive_lock.acquire())
+            if await _while_renewed(lock, _unless_halted(redrive_lock.acquire(), is_halted)):
+                return redrive_lock
         except Busy as error:
-            # Where the job itself is another process's by now, this raises Busy, too.
+            # This also raises Busy if another process has the job by now.
             await _store(lock, why=str(error))
-        else:
-            return redrive_lock
     return None
 
 
-async def _send_page(to: Access, lock: RedriveJobLock, redrive_lock: RedriveLock) -> str:
+async def _send_page(access: Access, lock: RedriveJobLock, redrive_lock: RedriveLock) -> str:
     """Send the next letters, under the lock of all redrives; returns why not all of them could go."""
-    work, letters, plan = Redrive(to.js, to.names, redrive_lock), DeadLetters(to.js, to.names), lock.plan
-    await _while_renewed(lock, work.begin())
-    there = await _while_renewed(lock, letters.letters(plan.page))
-    sent = plan.sent + len(plan.page) - len(there)
-    page = await _while_renewed(lock, _next_page(letters, plan))
+    work, letters, plan = (
+        Redrive(access.js, access.names, redrive_lock),
+        DeadLetters(access.js, access.names),
+        lock.plan,
+    )
+    begun = False
     try:
+        await _while_renewed(lock, work.begin())
+        begun = True
+        there = await _while_renewed(lock, letters.letters(plan.page))
+        sent = plan.sent + len(plan.page) - len(there)
+        page = await _while_renewed(lock, _next_page(letters, plan))
         await lock.store(sent=sent, page=tuple(each.position for each in page.letters))
     except Busy:
-        await work.end()
+        # Nothing is on its way, so other redrives need not wait for a lease.
+        await (work.end() if begun else redrive_lock.store(held=False))
         raise
     await _while_renewed(lock, work.send(page.letters))
     await work.end()
@@ -146,10 +216,15 @@ async def _send_page(to: Access, lock: RedriveJobLock, redrive_lock: RedriveLock
     assert plan.job is not None, "it is a job"
     left = Counter(plan.job.left) + Counter({why: len(each) for why, each in work.done.left.items()})
     seen = plan.seen + page.seen
-    await lock.store(
-        sent=sent + work.done.redriven, page=(), cursor=page.up_to, seen=seen, unfinished=page.unseen > 0,
-        job=replace(plan.job, total=seen + page.unseen, left=dict(left), why=""),
-    )  # fmt: skip
+    changes = {
+        "sent": sent + work.done.redriven, "page": (), "cursor": page.up_to, "seen": seen,
+        "unfinished": page.unseen > 0,
+        "job": replace(plan.job, total=seen + page.unseen, left=dict(left), why=""),
+    }  # fmt: skip
+    if page.unseen:
+        await lock.store(**changes)
+    else:
+        lock.change(**changes)  # It is stored when the plan is released: the job ends once.
     return ""
 
 
@@ -168,13 +243,30 @@ async def _next_page(letters: DeadLetters, plan: RedriveJobPlan) -> LetterPage:
 
 
 async def _while_renewed(lock: PlanLock[P], work: Awaitable[T]) -> T:
-    """Wait for the work, and keep the lock meanwhile: a holder that is silent for a lease counts as dead."""
-    task = asyncio.ensure_future(work)
-    try:
+    """Wait for the work, and renew the lock meanwhile: a holder that is silent for a lease counts as dead."""
+    async with _begun(work) as task:
         while not task.done():
             await asyncio.wait({task}, timeout=plans.LEASE_S / 4)
             await lock.ensure_held(plans.LEASE_S / 2)
         return task.result()
+
+
+async def _unless_halted(work: Awaitable[object], is_halted: Callable[[], bool]) -> bool:
+    """Wait for the work; returns False, with the work given up, if the process is halted before its end."""
+    async with _begun(work) as task:
+        while not task.done() and not is_halted():
+            await asyncio.wait({task}, timeout=LOOK_EVERY_S)
+        if task.done():
+            task.result()
+        return task.done()
+
+
+@asynccontextmanager
+async def _begun(work: Awaitable[T]) -> AsyncIterator[asyncio.Future[T]]:
+    """The work as a task, which is cancelled if the block ends before it."""
+    task = asyncio.ensure_future(work)
+    try:
+        yield task
     finally:
         if not task.done():
             task.cancel()

@@ -34,28 +34,28 @@ class Accepted(Struct, kw_only=True, omit_defaults=True):
 
 
 @operation
-async def accept(to: Access, event: NewEvent) -> Accepted:
+async def accept(access: Access, event: NewEvent) -> Accepted:
     """Store the event. Fails as too_large, full, refused, conflict, not_allowed and unanswered."""
-    (done,) = await accept_all(to, [event])
+    (done,) = await accept_all(access, [event])
     if isinstance(done, OperationError):
         raise done
     return done
 
 
-async def accept_all(to: Access, events: Sequence[NewEvent]) -> list[Accepted | OperationError]:
+async def accept_all(access: Access, events: Sequence[NewEvent]) -> list[Accepted | OperationError]:
     """Store events, sent in their order and answered each for itself, as `accept` does.
 
     Raises `OperationError` if none of them was sent.
     """
-    check_unsent(to)
-    messages = [message_of(to.names, event) for event in events]
-    answers = await to.js.publish_all([each.put for each in messages], ANSWER_TIMEOUT_S)
+    check_unsent(access)
+    messages = [message_of(access.names, event) for event in events]
+    answers = await access.js.publish_all([each.put for each in messages], ANSWER_TIMEOUT_S)
     return [_meaning(each, answer) for each, answer in zip(messages, answers, strict=True)]
 
 
-def check_unsent(to: Access) -> None:
+def check_unsent(access: Access) -> None:
     """Raise `OperationError` if NATS does not read the data that it was sent before."""
-    if to.js.wire.unsent > UNSENT_MAX:
+    if access.js.wire.unsent > UNSENT_MAX:
         raise OperationError("unavailable", "NATS is too slow; nothing was sent to it, send it again later")
 
 

@@ -12,10 +12,10 @@ from actors.subscriptions import Subscriptions
 from angarium.connecting import Access
 from angarium.operations.failures import OperationError, operation
 from angarium.operations.publishing.message import EventMessage, NewEvent, message_of
+from streams.buckets.receivers import Receivers
 from streams.nats.answers import Forbidden, Refused, Stored, Unanswered
 from streams.nats.codes import MESSAGE_TOO_LARGE
 from streams.nats.errors import ApiError
-from streams.stores.receivers import Receivers
 
 TRIES_MAX = 5
 RETRY_PAUSE_S = 0.5
@@ -35,9 +35,9 @@ class Published(Struct, frozen=True, kw_only=True):
 class Publisher:
     """Publishes events that differ from `template` in their bodies only, in the order of the calls."""
 
-    def __init__(self, to: Access, template: NewEvent) -> None:
-        self._js = to.js
-        self._names = to.names
+    def __init__(self, access: Access, template: NewEvent) -> None:
+        self._js = access.js
+        self._names = access.names
         self._template = template
 
     @operation
@@ -53,17 +53,17 @@ class Publisher:
             stream=message.stream, position=stored.sequence, id=message.id, duplicate=stored.duplicate
         )
 
-    async def unheard(self) -> str:
+    async def why_no_receiver(self) -> str:
         """The reason why no receiver gets these events; empty if one does, or if that is not known.
 
         It is known at once or within a second: producers need not be allowed to look.
         """
         with contextlib.suppress(TimeoutError, Unavailable, ApiError):
             async with asyncio.timeout(LOOK_TIMEOUT_S):
-                return await self._unheard()
+                return await self._why_no_receiver()
         return ""
 
-    async def _unheard(self) -> str:
+    async def _why_no_receiver(self) -> str:
         receivers, template = Receivers(self._js, self._names), self._template
         if template.name:
             if await receivers.get(template.target) is not None:

@@ -15,8 +15,9 @@ from angarium.operations.receiver_health.pace import Limit
 class ReceiverHealth(Struct, frozen=True, kw_only=True):
     """The health of a receiver, a few seconds ago; None stands for what is not known.
 
-    `drain_s`: seconds until nothing waits, if all goes on as it is; null where that is never. `limited_by`:
-    what keeps its backlog from going, null if nothing is held up.
+    `drain_s`: seconds until nothing waits, if everything goes on like this; null: never, or not known yet.
+    `limited_by`: what keeps its backlog from going, null if nothing is held up; `unknown` for a backlog that
+    is younger than the 15 s that are measured.
     """
 
     phase: Phase | None
@@ -30,11 +31,11 @@ class ReceiverHealth(Struct, frozen=True, kw_only=True):
     limited_by: Limit | None
 
 
-async def get_health(to: Access, receivers: Collection[str]) -> dict[str, ReceiverHealth] | NotDone:
+async def get_health(access: Access, receivers: Collection[str]) -> dict[str, ReceiverHealth] | NotDone:
     """The health of these receivers, as far as they exist."""
     if not receivers:
         return {}
-    found = await overview(to, None, only=receivers)
+    found = await overview(access, None, only=receivers)
     if isinstance(found, NotDone):
         return found
     return {row.receiver: msgspec.convert(msgspec.structs.asdict(row), ReceiverHealth) for row in found.rows}

@@ -18,27 +18,27 @@ from actors.policy import Policy, members_of, parse, rate_members
 from actors.status import Phase, held_back
 from angarium import logs, quantities
 from angarium.connecting import Access
-from angarium.delivery.exchange.target import InvalidTarget, parse_target
+from angarium.delivery.http_exchange.target import InvalidTarget, parse_target
 from angarium.operations.failures import operation
 from angarium.operations.receiver_health.pace import BacklogPace, Counts, Limit, Recently, pace
+from streams.buckets.receivers import Configuration, Receivers
 from streams.fleet.receivers_seen import (
     ReceiverSnapshot,
+    ShardProgress,
     Waiting,
-    Worked,
-    arrived,
-    counted,
+    count_since,
+    count_waiting,
     last_snapshot,
     receiver_snapshots,
     shard_count,
-    waiting,
-    worked,
+    shard_progress,
+    waiting_events,
 )
-from streams.following.recent import RecentFlushes
 from streams.installation.partitions import shard_of
 from streams.installation.topology import Names
 from streams.journal.leadership import ALL_SUBJECTS
+from streams.journal_feed.recent import RecentFlushes
 from streams.nats.jetstream import JetStream
-from streams.stores.receivers import Configuration, Receivers
 
 COUNTED_AT_ONCE = 32
 RATE_MAX = 1e100
@@ -75,12 +75,12 @@ class ListedReceiver(Struct, frozen=True, kw_only=True):
     limited_by: Limit | None
 
 
-class Seen(Struct):
-    """A receiver as it was found; `standing` is None if only its configuration is known."""
+class ReceiverFindings(Struct):
+    """Everything found out about one receiver; `snapshot` is None if only its configuration is known."""
 
     name: str
     raw: bytes
-    standing: ReceiverSnapshot | None = None
+    snapshot: ReceiverSnapshot | None = None
     phase: Phase | None = None
     waiting: Waiting | None = None
     policy: Policy | None = None
@@ -89,15 +89,16 @@ class Seen(Struct):
 
 
 class Overview(Struct, frozen=True):
-    """The receivers, and notes about all of them."""
+    """The receivers, and notes about all of them; `exist`: there are some, in whatever phase."""
 
     rows: list[ListedReceiver]
     notes: list[str]
+    exist: bool
 
 
 @operation
 async def overview(
-    to: Access,
+    access: Access,
     tenant: str | None,
     phases: Collection[str] = (),
     *,
@@ -110,21 +111,21 @@ async def overview(
     """
     if tenant is not None:
         check_tenant(tenant)
-    js, names = to.js, to.names
+    js, names = access.js, access.names
     receivers = Receivers(js, names)
     found = await receivers.all(tenant or "*") if only is None else await receivers.some(list(only))
     try:
-        shards = await worked(js, names, await shard_count(js, names))
+        shards = await shard_progress(js, names, await shard_count(js, names))
         known = await _snapshots(js, names, tenant, only)
         rows = await _rows(found, known, shards, phases)
         recently = recently or Recently(RecentFlushes(js, names))
-        await recently.look()
+        await recently.read_on()
         await _count(js, names, rows, shards, recently.since)
         _measure(rows, recently, time.time())
     except AngariumError as error:
-        unknown = [listed(Seen(name, each.raw)) for name, each in found.items()]
-        return Overview(unknown, [f"phases and counts cannot be read: {error}"])
-    return Overview([listed(row) for row in rows], _old(shards))
+        unknown = [listed(ReceiverFindings(name, each.raw)) for name, each in found.items()]
+        return Overview(unknown, [f"phases and counts cannot be read: {error}"], bool(found))
+    return Overview([listed(row) for row in rows], _old(shards), bool(found))
 
 
 async def _snapshots(
@@ -139,21 +140,21 @@ async def _snapshots(
 async def _rows(
     found: dict[str, Configuration],
     known: dict[str, ReceiverSnapshot],
-    shards: list[Worked],
+    shards: list[ShardProgress],
     phases: Collection[str],
-) -> list[Seen]:
+) -> list[ReceiverFindings]:
     """Rows from the snapshots of the receivers in one of the phases."""
     now, rows = time.time(), []
     for count, (name, configuration) in enumerate(found.items(), 1):
         if count % READ_IN_A_TURN_MAX == 0:
             await asyncio.sleep(0)  # Else the server takes us for dead before the last one is read.
-        row = Seen(name, configuration.raw)
-        standing = known.get(name) or _without_snapshot(name, len(shards))
-        if standing.state is not None and standing.shard < len(shards):
-            row.standing = standing
+        row = ReceiverFindings(name, configuration.raw)
+        snapshot = known.get(name) or _without_snapshot(name, len(shards))
+        if snapshot.state is not None and snapshot.shard < len(shards):
+            row.snapshot = snapshot
             row.policy = policy_of(row.raw)
-            row.phase = phase_of(standing.state, row.policy, now)
-            row.waiting = waiting(standing, shards[standing.shard])
+            row.phase = phase_of(snapshot.state, row.policy, now)
+            row.waiting = waiting_events(snapshot, shards[snapshot.shard])
         if not phases or row.phase in phases:
             rows.append(row)
     return rows
@@ -165,23 +166,25 @@ def _without_snapshot(name: str, shards: int) -> ReceiverSnapshot:
     return ReceiverSnapshot(name, shard_of(tenant, rest, shards) if shards else 0, State(receiver=name))
 
 
-async def _count(js: JetStream, names: Names, rows: list[Seen], shards: list[Worked], since: float) -> None:
+async def _count(
+    js: JetStream, names: Names, rows: list[ReceiverFindings], shards: list[ShardProgress], since: float
+) -> None:
     """Count, in the stream, the waiting and the new events of receivers whose snapshots do not say it."""
-    left = iter([row for row in rows if row.waiting is None and row.standing is not None])
+    left = iter([row for row in rows if row.waiting is None and row.snapshot is not None])
     first = await js.first_since(names.deliveries, ALL_SUBJECTS, since)
 
     async def count() -> None:
         for row in left:
-            assert row.standing is not None
-            row.waiting = await counted(js, names, row.standing, shards[row.standing.shard])
+            assert row.snapshot is not None
+            row.waiting = await count_waiting(js, names, row.snapshot, shards[row.snapshot.shard])
             if row.waiting.count and row.phase == "idle":
                 row.phase = "active"  # Its snapshot is older than what waits.
-            row.arrived = 0 if first is None else await arrived(js, names, row.standing, first.sequence)
+            row.arrived = 0 if first is None else await count_since(js, names, row.snapshot, first.sequence)
 
     await asyncio.gather(*(count() for _ in range(COUNTED_AT_ONCE)))
 
 
-def _measure(rows: list[Seen], recently: Recently, now: float) -> None:
+def _measure(rows: list[ReceiverFindings], recently: Recently, now: float) -> None:
     for row in rows:
         if row.waiting is not None and row.phase is not None:
             oldest_at = row.waiting.oldest_at
@@ -209,7 +212,7 @@ def phase_of(state: State, policy: Policy | None, now: float) -> Phase:
     return "active" if state.open or state.parked else "idle"
 
 
-def _old(shards: list[Worked]) -> list[str]:
+def _old(shards: list[ShardProgress]) -> list[str]:
     age_s = max((each.age_s for each in shards), default=0.0)
     if age_s < OLD_AFTER_S:
         return []
@@ -218,9 +221,9 @@ def _old(shards: list[Worked]) -> list[str]:
     return [f"no node runs {old} of {len(shards)} shards; their phases are up to {age} old"]
 
 
-def listed(row: Seen) -> ListedReceiver:
+def listed(row: ReceiverFindings) -> ListedReceiver:
     """The row of a receiver; if its configuration is unreadable, with the remaining columns."""
-    waits, state = row.waiting, row.standing and row.standing.state
+    waits, state = row.waiting, row.snapshot and row.snapshot.state
     problems: list[str] = []
     members: dict[str, Any] = {}
     try:
@@ -231,7 +234,7 @@ def listed(row: Seen) -> ListedReceiver:
     rate = members.get("rate")
     return ListedReceiver(
         receiver=row.name,
-        url=_place(members.get("url", "")),
+        url=_url_without_query(members.get("url", "")),
         order=members.get("order", "strict"),
         rate=None if rate is None else _rate(rate),
         signed=bool(members.get("secrets")),
@@ -253,7 +256,7 @@ def _instant(at: float | None) -> str | None:
     return None if at is None else logs.instant(at)
 
 
-def _place(url: object) -> str:
+def _url_without_query(url: object) -> str:
     """The URL without its query; one that cannot be parsed is hidden, since a password may be in it."""
     try:
         parse_target(text := str(url))

@@ -11,11 +11,12 @@ from msgspec import Struct
 from actors.machine import facts as f
 from actors.policy import Policy
 from actors.status import Phase
-from streams.following.recent import RECENT_SPAN_S, RecentFlush, RecentFlushes
+from streams.journal_feed.recent import RECENT_SPAN_S, RecentFlush, RecentFlushes
 
-Limit = Literal["rate", "latency", "node", "failure", "throttle", "pause"]
+Limit = Literal["rate", "latency", "node", "failure", "throttle", "pause", "unknown"]
 """Limits of a backlog's pace: the configured rate; the time that the receiver takes to answer; our nodes;
-failures; a pause that the receiver asked for (429), or an operator."""
+failures; a pause that the receiver asked for (429), or an operator. Unknown while the backlog is younger
+than the time that is measured: its receiver may have been idle before."""
 
 BUSY_FROM = 0.7
 """If a receiver is busy with a request for this share of the time, its latency is the limit."""
@@ -41,7 +42,7 @@ class Counts(Struct):
 
 
 class BacklogPace(Struct, frozen=True, kw_only=True):
-    """The pace of a receiver. None if it is not known, or if there is no end: `drain_s`.
+    """The pace of a receiver. `drain_s` is None if there is no end, or it is not known yet.
 
     `limited_by` is None if nothing is held up.
     """
@@ -62,9 +63,9 @@ class Recently:
         self.span_s = RECENT_SPAN_S
         self.since = 0.0
 
-    async def look(self) -> None:
+    async def read_on(self) -> None:
         """Read what was recorded since the last look, and forget what is too old."""
-        for flush in await self._flushes.look():
+        for flush in await self._flushes.read_new():
             self._seen.append((flush.stored_at, counted(flush)))
         self.since = max(self._flushes.since, self._flushes.now - RECENT_SPAN_S)
         self.span_s = max(1.0, self._flushes.now - self.since)
@@ -158,4 +159,4 @@ def limit(
     at_once = policy.concurrency if policy is not None and policy.order == "relaxed" else 1
     if counts.busy_ms >= BUSY_FROM * 1000 * span_s * at_once:
         return "latency"
-    return "node"
+    return "node" if oldest_s >= span_s else "unknown"

@@ -9,10 +9,10 @@ from angarium.connecting import Access
 from angarium.operations.failures import NotDone
 from angarium.operations.receiver_health.listing import ListedReceiver, overview
 from angarium.operations.receiver_health.pace import Recently
-from streams.following.recent import RecentFlushes
+from streams.journal_feed.recent import RecentFlushes
 
 
-class Picture(Struct, frozen=True, kw_only=True):
+class TopScreen(Struct, frozen=True, kw_only=True):
     """The receivers whose events wait longest, and the sums of all `count` receivers.
 
     `behind`: how many have waiting events.
@@ -29,26 +29,26 @@ class Picture(Struct, frozen=True, kw_only=True):
 
 
 class Top:
-    """The receivers of all tenants, or of one. Each look reads on in the journal."""
+    """The receivers of all tenants, or of one. Each refresh reads on in the journal."""
 
-    def __init__(self, to: Access, tenant: str | None, limit: int) -> None:
-        self._to = to
+    def __init__(self, access: Access, tenant: str | None, limit: int) -> None:
+        self._to = access
         self._tenant = tenant
         self._limit = limit
-        self._recently = Recently(RecentFlushes(to.js, to.names))
+        self._recently = Recently(RecentFlushes(access.js, access.names))
 
-    async def look(self) -> Picture | NotDone:
-        """The picture of this moment."""
+    async def refresh(self) -> TopScreen | NotDone:
+        """The present content of the screen."""
         found = await overview(self._to, self._tenant, recently=self._recently)
         if isinstance(found, NotDone):
             return found
         return picture(found.rows, self._limit, found.notes)
 
 
-def picture(rows: list[ListedReceiver], limit: int, notes: list[str]) -> Picture:
+def picture(rows: list[ListedReceiver], limit: int, notes: list[str]) -> TopScreen:
     """Sum up the rows, and keep the first `limit` of them."""
     ranked = sorted(rows, key=_rank)
-    return Picture(
+    return TopScreen(
         at=logs.instant(time.time()),
         count=len(rows),
         behind=sum(bool(each.waiting) for each in rows),

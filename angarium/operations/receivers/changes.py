@@ -16,6 +16,7 @@ from angarium.escaping import visible
 
 TEXT_LENGTH_MAX = 60
 NO_VALUE = "none"
+_BURST = ", burst "
 _NESTED = ("retry", "offline")
 
 
@@ -40,11 +41,12 @@ def between(before: dict[str, Any], after: dict[str, Any]) -> list[MemberChange]
 def _values(before: dict[str, Any], after: dict[str, Any]) -> Iterator[MemberChange]:
     old, new = _leaves(before), _leaves(after)
     for member in old | new:
-        had, has = (leaves.get(member, _DEFAULTS.get(member)) for leaves in (old, new))
-        if had != has:
-            yield MemberChange(
-                member=_cut(member), old=_text(member, old), new=_text(member, new), lost=member not in new
-            )
+        before_value, after_value = (leaves.get(member, _DEFAULTS.get(member)) for leaves in (old, new))
+        if before_value != after_value:
+            texts = [_text(member, leaves) for leaves in (old, new)]
+            if member == "rate" and any(_BURST in each for each in texts):
+                texts = [_with_burst(*each) for each in zip(texts, (before, after), strict=True)]
+            yield MemberChange(member=_cut(member), old=texts[0], new=texts[1], lost=member not in new)
 
 
 def _leaves(members: dict[str, Any]) -> dict[str, Any]:
@@ -61,14 +63,26 @@ def _leaves(members: dict[str, Any]) -> dict[str, Any]:
 
 
 def _rate(value: Any) -> Any:
-    """A rate as a text, the same one for equal rates."""
-    members = rate_members(value) if isinstance(value, str) else value
-    try:
-        rate = msgspec.convert(members, Rate)
-    except msgspec.ValidationError:
+    """A rate as a text, the same one for equal rates; what is no rate stays as it is."""
+    rate = _parsed(value)
+    if rate is None:
         return value
     usual = rate.burst_max == Rate(limit=rate.limit, per=rate.per).burst_max
-    return f"{rate.limit!r}/{rate.per}".replace(".0/", "/") + ("" if usual else f", burst {rate.burst_max}")
+    return f"{rate.limit!r}/{rate.per}".replace(".0/", "/") + ("" if usual else f"{_BURST}{rate.burst_max}")
+
+
+def _parsed(value: Any) -> Rate | None:
+    members = rate_members(value) if isinstance(value, str) else value
+    try:
+        return msgspec.convert(members, Rate)
+    except msgspec.ValidationError:
+        return None
+
+
+def _with_burst(text: str, members: dict[str, Any]) -> str:
+    """The text of a rate with its burst, also if that is the usual one: the other rate has another."""
+    rate = _parsed(members.get("rate"))
+    return text if rate is None or _BURST in text else f"{text}{_BURST}{rate.burst_max}"
 
 
 _DEFAULTS = _leaves(msgspec.json.decode(msgspec.json.encode(Policy(url=""))))
@@ -139,10 +153,10 @@ def _old_secrets(before: dict[str, Any], after: dict[str, Any]) -> MemberChange 
     return MemberChange(member="old_secrets", old=_ends(old), new=_ends(new), lost=lost)
 
 
-def _ends(olds: list[Any]) -> str:
-    """Their number, and until when the last of them signs."""
-    ends = [str(each.get("until")) for each in olds if isinstance(each, dict)]
-    return _cut(f"{len(olds)} until {max(ends)}") if ends else _counted(olds)
+def _ends(old_secrets: list[Any]) -> str:
+    """The number of old secrets, and the time until which the last of them signs."""
+    ends = [str(each.get("until")) for each in old_secrets if isinstance(each, dict)]
+    return _cut(f"{len(old_secrets)} until {max(ends)}") if ends else _counted(old_secrets)
 
 
 def secrets_of(members: dict[str, Any], member: str = "secrets") -> list[Any]:

@@ -14,7 +14,7 @@ from angarium.connecting import Access
 from angarium.operations.failures import operation
 from angarium.operations.receivers.masks import masked
 from angarium.operations.receivers.stored import not_found
-from streams.stores.receivers import Configuration, Receivers
+from streams.buckets.receivers import Configuration, Receivers
 
 
 class ShownConfiguration(Struct, frozen=True, kw_only=True):
@@ -27,10 +27,10 @@ class ShownConfiguration(Struct, frozen=True, kw_only=True):
 
 
 @operation
-async def get_configuration(to: Access, name: str) -> ShownConfiguration:
+async def get_configuration(access: Access, name: str) -> ShownConfiguration:
     """The configuration of a receiver. Fails as not_found."""
     split_receiver(name)
-    found = await Receivers(to.js, to.names).get(name)
+    found = await Receivers(access.js, access.names).get(name)
     if found is None:
         raise not_found(name)
     return shown(found)
@@ -57,10 +57,10 @@ class ConfigurationPage(Struct, frozen=True, kw_only=True):
 
 
 @operation
-async def list_configurations(to: Access, tenant: str, after: str, limit: int) -> ConfigurationPage:
+async def list_configurations(access: Access, tenant: str, after: str, limit: int) -> ConfigurationPage:
     """The first receivers of the tenant after the name `after`, at most `limit`."""
     check_tenant(tenant)
-    receivers = Receivers(to.js, to.names)
+    receivers = Receivers(access.js, access.names)
     names = [each for each in await receivers.names(tenant) if each > f"{tenant}.{after}"]
     found: dict[str, ShownConfiguration] = {}
     while names and len(found) <= limit:

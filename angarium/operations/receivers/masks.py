@@ -57,59 +57,59 @@ def unmasked(name: str, members: dict[str, Any], stored: dict[str, Any]) -> dict
     filled = dict(members)
     if isinstance(secrets := members.get("secrets"), list) and HIDDEN in secrets:
         filled["secrets"] = _secrets(name, secrets, stored.get("secrets"))
-    if isinstance(olds := members.get("old_secrets"), list) and any(map(_is_masked, olds)):
-        filled["old_secrets"] = _old_secrets(name, olds, stored.get("old_secrets"))
+    if isinstance(old_secrets := members.get("old_secrets"), list) and any(map(_is_masked, old_secrets)):
+        filled["old_secrets"] = _old_secrets(name, old_secrets, stored.get("old_secrets"))
     if isinstance(headers := members.get("headers"), dict) and HIDDEN in headers.values():
         filled["headers"] = _headers(name, headers, stored.get("headers"))
     return filled
 
 
-def _secrets(name: str, given: list[Any], stored: Any) -> list[Any]:
+def _secrets(name: str, secrets: list[Any], stored: Any) -> list[Any]:
     """The secrets behind the masks: one for each, since among several one mask could mean any."""
-    had = stored if isinstance(stored, list) else []
-    masks = given.count(HIDDEN)
-    if masks != len(had):
-        has = f"{name} has {len(had)}" if had else f"nothing is stored for {name}"
-        remedy = "leave secrets out to keep them" if had else "leave secrets out to get a new one"
+    before = stored if isinstance(stored, list) else []
+    masks = secrets.count(HIDDEN)
+    if masks != len(before):
+        has = f"{name} has {len(before)}" if before else f"nothing is stored for {name}"
+        remedy = "leave secrets out to keep them" if before else "leave secrets out to get a new one"
         raise OperationError(
             "invalid",
             f"secrets: {HIDDEN} stands for a stored secret; {masks} are given and {has}; {remedy}",
         )
-    rest = iter(had)
-    return [next(rest) if each == HIDDEN else each for each in given]
+    rest = iter(before)
+    return [next(rest) if each == HIDDEN else each for each in secrets]
 
 
 def _is_masked(old: Any) -> bool:
     return old == HIDDEN or (isinstance(old, dict) and old.get("secret") == HIDDEN)
 
 
-def _old_secrets(name: str, given: list[Any], stored: Any) -> list[Any]:
+def _old_secrets(name: str, old_secrets: list[Any], stored: Any) -> list[Any]:
     """The old secrets behind the masks, one for each; their ends may be others."""
-    had = stored if isinstance(stored, list) else []
-    masks = sum(map(_is_masked, given))
-    if masks != len(had):
+    before = stored if isinstance(stored, list) else []
+    masks = sum(map(_is_masked, old_secrets))
+    if masks != len(before):
         raise OperationError(
             "invalid",
             f"old_secrets: {HIDDEN} stands for a stored secret; {masks} are given and {name} has "
-            f"{len(had)}; leave old_secrets out to keep them",
+            f"{len(before)}; leave old_secrets out to keep them",
         )
-    rest = iter(had)
-    return [_with_secret(each, next(rest)) if _is_masked(each) else each for each in given]
+    rest = iter(before)
+    return [_with_secret(each, next(rest)) if _is_masked(each) else each for each in old_secrets]
 
 
-def _with_secret(given: Any, had: Any) -> Any:
-    if isinstance(given, dict) and isinstance(had, dict):
-        return given | {"secret": had.get("secret")}
-    return had
+def _with_secret(entry: Any, before: Any) -> Any:
+    if isinstance(entry, dict) and isinstance(before, dict):
+        return entry | {"secret": before.get("secret")}
+    return before
 
 
-def _headers(name: str, given: dict[str, Any], stored: Any) -> dict[str, Any]:
-    had = {key.lower(): value for key, value in stored.items()} if isinstance(stored, dict) else {}
-    for key, value in given.items():
-        if value == HIDDEN and key.lower() not in had:
+def _headers(name: str, headers: dict[str, Any], stored: Any) -> dict[str, Any]:
+    before = {key.lower(): value for key, value in stored.items()} if isinstance(stored, dict) else {}
+    for key, value in headers.items():
+        if value == HIDDEN and key.lower() not in before:
             raise OperationError(
                 "invalid",
                 f"headers.{key}: {HIDDEN} stands for a stored value, and {name} has no such header; "
                 "write the value itself",
             )
-    return {key: had[key.lower()] if value == HIDDEN else value for key, value in given.items()}
+    return {key: before[key.lower()] if value == HIDDEN else value for key, value in headers.items()}

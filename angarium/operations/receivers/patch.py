@@ -12,14 +12,14 @@ from angarium.operations.failures import operation
 from angarium.operations.receivers.masks import unmasked
 from angarium.operations.receivers.proposal import PutResult, check_revision, propose, store
 from angarium.operations.receivers.stored import not_found
-from streams.stores.receivers import Receivers
+from streams.buckets.receivers import Receivers
 
 _KNOWN = frozenset(each.encode_name for each in msgspec.structs.fields(Policy))
 
 
 @operation
 async def patch_configuration(
-    to: Access, name: str, change: dict[str, Any], *, revision: int | None = None, dry_run: bool = False
+    access: Access, name: str, change: dict[str, Any], *, revision: int | None = None, dry_run: bool = False
 ) -> PutResult:
     """Store the members of `change`; a member that is None goes back to its default.
 
@@ -27,16 +27,16 @@ async def patch_configuration(
     without effect: its result has the present revision. Fails as not_found, invalid and a conflict.
     """
     split_receiver(name)
-    before = await Receivers(to.js, to.names).get(name)
+    before = await Receivers(access.js, access.names).get(name)
     if before is None:
         raise not_found(name)
     check_revision(name, before, revision)
     stored = members_of(before.raw)
     members = unmasked(name, merged(stored, change), stored)
-    proposal = propose(name, members, before, stored, to.settings)
+    proposal = propose(name, members, before, stored, access.settings)
     if dry_run or not proposal.is_new:
         return proposal.result(before.revision)
-    return await store(to, proposal)
+    return await store(access, proposal)
 
 
 def merged(stored: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
@@ -51,8 +51,8 @@ def merged(stored: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
     if isinstance(rate := stored.get("rate"), str):
         whole["rate"] = rate_members(rate)
     if isinstance(headers := change.get("headers"), dict) and isinstance(stored.get("headers"), dict):
-        had = {each.lower(): each for each in stored["headers"]}
-        change = change | {"headers": {had.get(each.lower(), each): headers[each] for each in headers}}
+        spelling = {each.lower(): each for each in stored["headers"]}
+        change = change | {"headers": {spelling.get(each.lower(), each): headers[each] for each in headers}}
     merged: dict[str, Any] = _merged(whole, change)
     # Members that it does not mention stay as they were written.
     return merged | ({"rate": rate} if rate is not None and "rate" not in change else {})

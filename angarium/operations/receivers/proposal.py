@@ -20,7 +20,7 @@ from angarium.operations.receivers.changes import MemberChange, between, secrets
 from angarium.operations.receivers.stored import confirmed
 from angarium.operations.receivers.url_check import Note, objections
 from angarium.settings import Settings
-from streams.stores.receivers import Configuration, Receivers
+from streams.buckets.receivers import Configuration, Receivers
 
 SECRET_BYTES = 32
 CLOCK_SKEW_MAX_S = 60.0
@@ -46,7 +46,7 @@ class PutResult(Struct, frozen=True, kw_only=True):
 class Proposal(Struct, frozen=True, kw_only=True):
     """A configuration to be stored in the place of `before` (None: of nothing), and its changes to `stored`.
 
-    `made` is the secret that was made for it. The repr shows nothing, for it holds secrets.
+    `new_secret` is the secret that was made for it. The repr shows nothing, for it holds secrets.
     """
 
     receiver: str
@@ -55,7 +55,7 @@ class Proposal(Struct, frozen=True, kw_only=True):
     members: dict[str, Any]
     policy: Policy
     changes: list[MemberChange]
-    made: str | None
+    new_secret: str | None
     notes: list[Note]
 
     def __repr__(self) -> str:
@@ -73,7 +73,7 @@ class Proposal(Struct, frozen=True, kw_only=True):
             receiver=self.receiver,
             revision=revision,
             replaced=self.before is not None,
-            secret=self.made,
+            secret=self.new_secret,
             secrets=signing,
             changes=self.changes,
             notes=self.notes,
@@ -87,7 +87,7 @@ def propose(
     stored: dict[str, Any],
     settings: Settings,
     *,
-    made: str | None = None,
+    new_secret: str | None = None,
 ) -> Proposal:
     """Check a configuration and compare it, without old secrets that have ended. Raises InvalidPolicy."""
     now = time.time()
@@ -101,16 +101,16 @@ def propose(
         members=members,
         policy=policy,
         changes=[] if before is None else between(_without_ended(stored, now), members),
-        made=made,
+        new_secret=new_secret,
         notes=[] if same_url else objections(policy.url, settings),
     )
 
 
-async def store(to: Access, proposal: Proposal) -> PutResult:
+async def store(access: Access, proposal: Proposal) -> PutResult:
     """Store the proposal if the stored configuration is still the compared one. Raises `OperationError`."""
     raw = msgspec.json.encode(proposal.members)
     expected = 0 if proposal.before is None else proposal.before.revision
-    answer = await Receivers(to.js, to.names).put(proposal.receiver, raw, expected)
+    answer = await Receivers(access.js, access.names, by=access.by).put(proposal.receiver, raw, expected)
     return proposal.result(confirmed(proposal.receiver, answer).sequence)
 
 
@@ -125,16 +125,16 @@ def check_revision(name: str, before: Configuration | None, expected: int | None
         )
 
 
-def made_secret() -> str:
+def new_secret_text() -> str:
     """A new secret."""
     return "whsec_" + base64.b64encode(secrets.token_bytes(SECRET_BYTES)).decode()
 
 
 def _without_ended(members: dict[str, Any], now: float) -> dict[str, Any]:
     """The members without the old secrets that sign nothing any more."""
-    olds = secrets_of(members, "old_secrets")
-    left = [each for each in olds if not _has_ended(each, now)]
-    if len(left) == len(olds):
+    old_secrets = secrets_of(members, "old_secrets")
+    left = [each for each in old_secrets if not _has_ended(each, now)]
+    if len(left) == len(old_secrets):
         return members
     rest = {name: value for name, value in members.items() if name != "old_secrets"}
     return rest | {"old_secrets": left} if left else rest

@@ -18,13 +18,13 @@ from angarium.operations.receivers.proposal import (
     Proposal,
     PutResult,
     check_revision,
-    made_secret,
+    new_secret_text,
     propose,
     store,
 )
 from angarium.operations.receivers.stored import readable_members
 from angarium.settings import Settings
-from streams.stores.receivers import Configuration, Receivers
+from streams.buckets.receivers import Configuration, Receivers
 
 WOULD_LOSE_CODE = "would_lose"
 """The code of the failure if the put would drop members without the caller's consent."""
@@ -48,22 +48,22 @@ class NewConfiguration(Struct, frozen=True, kw_only=True):
 
 
 @operation
-async def put_configuration(to: Access, name: str, new: NewConfiguration) -> PutResult:
+async def put_configuration(access: Access, name: str, new: NewConfiguration) -> PutResult:
     """Store the configuration, if the stored one is still the one that it was compared with.
 
     Fails as invalid if members would be dropped without consent, as not_found, and as a conflict.
     """
     split_receiver(name)
-    before = await Receivers(to.js, to.names).get(name)
+    before = await Receivers(access.js, access.names).get(name)
     check_revision(name, before, new.revision)
-    return await store(to, proposed(name, new, before, to.settings))
+    return await store(access, proposed(name, new, before, access.settings))
 
 
 def proposed(name: str, new: NewConfiguration, before: Configuration | None, settings: Settings) -> Proposal:
     """Compare the new configuration with the stored one. Raises `OperationError` and InvalidPolicy."""
     stored = None if before is None else readable_members(before.raw)
-    members, made = _signed(new, _filled(name, new, stored), stored)
-    proposal = propose(name, members, before, stored or {}, settings, made=made)
+    members, new_secret = _signed(new, _filled(name, new, stored), stored)
+    proposal = propose(name, members, before, stored or {}, settings, new_secret=new_secret)
     _refuse_losses(name, new, proposal.changes)
     return proposal
 
@@ -94,22 +94,22 @@ def _signed(
 
     Without any mention of secrets they stay as they are; a new receiver gets one.
     """
-    made = None
+    new_secret = None
     if new.add_secret == "" or (new.add_secret is None and "secrets" not in members and not stored):
-        made = made_secret()
+        new_secret = new_secret_text()
     if not isinstance(members.get("secrets", []), list):
         return members, None  # `parse` refuses it.
     signing = secrets_of(members if "secrets" in members else stored or {})
-    if (newest := made or new.add_secret) is not None:
+    if (newest := new_secret or new.add_secret) is not None:
         signing = [newest, *(each for each in signing if each != newest)]
-    olds = secrets_of(stored or {}, "old_secrets")
+    old_secrets = secrets_of(stored or {}, "old_secrets")
     if new.drop_old_secrets:
         signing = signing[:1]
         members = {each: value for each, value in members.items() if each != "old_secrets"}
-    elif olds and "old_secrets" not in members:
-        members = members | {"old_secrets": olds}
+    elif old_secrets and "old_secrets" not in members:
+        members = members | {"old_secrets": old_secrets}
     unsaid = not signing and "secrets" not in members
-    return (members if unsaid else members | {"secrets": signing}), made
+    return (members if unsaid else members | {"secrets": signing}), new_secret
 
 
 def _refuse_losses(name: str, new: NewConfiguration, changes: list[MemberChange]) -> None:
@@ -121,7 +121,7 @@ def _refuse_losses(name: str, new: NewConfiguration, changes: list[MemberChange]
     remedy = f"repeat it (angarium receiver get {name} shows all), or give --replace to drop it"
     if [each.member for each in lost] == ["secrets"]:
         remedy = "--add-secret keeps the old ones; give --replace to drop them"
-    told = tuple(map(str, lost))
+    names = tuple(map(str, lost))
     raise OperationError(
-        "invalid", f"{name} would lose {'; '.join(told)}", WOULD_LOSE_CODE, told, remedy=f": {remedy}"
+        "invalid", f"{name} would lose {'; '.join(names)}", WOULD_LOSE_CODE, names, remedy=f": {remedy}"
     )

@@ -6,11 +6,11 @@ from msgspec import Struct
 
 from actors.ids import split_receiver
 from angarium.connecting import Access
-from angarium.operations.control.ask import WaitingEvents, backlog, until_gone
 from angarium.operations.failures import operation
+from angarium.operations.live_receivers.ask import WaitingEvents, backlog, until_gone
 from angarium.operations.receivers.proposal import check_revision
 from angarium.operations.receivers.stored import confirmed, not_found
-from streams.stores.receivers import Receivers
+from streams.buckets.receivers import Receivers
 
 
 class RemoveResult(Struct, frozen=True, kw_only=True):
@@ -28,7 +28,7 @@ class RemoveResult(Struct, frozen=True, kw_only=True):
 
 @operation
 async def remove_receiver(
-    to: Access,
+    access: Access,
     name: str,
     agreed: Callable[[WaitingEvents], bool] = lambda _: True,
     *,
@@ -39,14 +39,14 @@ async def remove_receiver(
     Fails as not_found and as a conflict.
     """
     split_receiver(name)
-    receivers = Receivers(to.js, to.names)
+    receivers = Receivers(access.js, access.names, by=access.by)
     found = await receivers.get(name)
     if found is None:
         raise not_found(name)
     check_revision(name, found, revision)
-    waiting = await backlog(to, name)
+    waiting = await backlog(access, name)
     if waiting.count and not agreed(waiting):
         return RemoveResult(removed=False, waiting=waiting)
     confirmed(name, await receivers.delete(name, revision))
-    gone = not waiting.count or await until_gone(to, name)
+    gone = not waiting.count or await until_gone(access, name)
     return RemoveResult(removed=True, discarded=gone, waiting=waiting)

@@ -15,9 +15,9 @@ from actors.policy import members_of
 from angarium.connecting import Access
 from angarium.operations.failures import OperationError, operation
 from angarium.operations.receivers.changes import secrets_of
-from angarium.operations.receivers.proposal import check_revision, made_secret, propose, store
+from angarium.operations.receivers.proposal import check_revision, new_secret_text, propose, store
 from angarium.operations.receivers.stored import not_found
-from streams.stores.receivers import Receivers
+from streams.buckets.receivers import Receivers
 
 OVERLAP_MAX_S = 90 * 86_400.0
 
@@ -33,7 +33,9 @@ class Rotated(Struct, frozen=True, kw_only=True):
 
 
 @operation
-async def rotate_secret(to: Access, name: str, overlap_s: float, *, revision: int | None = None) -> Rotated:
+async def rotate_secret(
+    access: Access, name: str, overlap_s: float, *, revision: int | None = None
+) -> Rotated:
     """Sign with a new secret from now on, and for `overlap_s` with the present ones, too.
 
     Old secrets whose end is set already keep it; without an overlap all end at once.
@@ -41,23 +43,23 @@ async def rotate_secret(to: Access, name: str, overlap_s: float, *, revision: in
     """
     split_receiver(name)
     if not 0 <= overlap_s <= OVERLAP_MAX_S:
-        raise OperationError("invalid", f"overlap: {overlap_s:g} s; give 0s to {OVERLAP_MAX_S / 86_400:g}d")
-    before = await Receivers(to.js, to.names).get(name)
+        raise OperationError("invalid", f"overlap: must be from 0s to {OVERLAP_MAX_S / 86_400:g}d")
+    before = await Receivers(access.js, access.names).get(name)
     if before is None:
         raise not_found(name)
     check_revision(name, before, revision)
     stored = members_of(before.raw)
     end = datetime.fromtimestamp(int(time.time() + overlap_s), UTC)
-    secret, until = made_secret(), end.strftime("%Y-%m-%dT%H:%M:%SZ")
-    olds: list[object] = []
+    secret, until = new_secret_text(), end.strftime("%Y-%m-%dT%H:%M:%SZ")
+    old_secrets: list[object] = []
     if overlap_s:
-        olds += [{"secret": each, "until": until} for each in secrets_of(stored)]
-        olds += secrets_of(stored, "old_secrets")
-    members = stored | {"secrets": [secret], "old_secrets": olds}
-    if not olds:
+        old_secrets += [{"secret": each, "until": until} for each in secrets_of(stored)]
+        old_secrets += secrets_of(stored, "old_secrets")
+    members = stored | {"secrets": [secret], "old_secrets": old_secrets}
+    if not old_secrets:
         del members["old_secrets"]
-    proposal = propose(name, members, before, stored, to.settings, made=secret)
-    done = await store(to, proposal)
+    proposal = propose(name, members, before, stored, access.settings, new_secret=secret)
+    done = await store(access, proposal)
     ends = [each.until for each in proposal.policy.old_secrets]
     return Rotated(
         receiver=name,

@@ -6,18 +6,18 @@ from msgspec import Struct
 
 from actors.errors import InvalidPolicy
 from angarium.delivery.connections.guard import denying, not_public
-from angarium.delivery.exchange.target import InvalidTarget, parse_target
+from angarium.delivery.http_exchange.target import InvalidTarget, parse_target
 from angarium.settings import Settings
 
 
 class Note(Struct, frozen=True):
-    """A reason why nodes would not post to a URL; `told` says it on the command line, with the flags."""
+    """A reason why nodes would not post to a URL; `with_flags` is for the command line."""
 
     text: str
-    told: str
+    with_flags: str
 
     def __str__(self) -> str:
-        return self.told
+        return self.with_flags
 
 
 def objections(url: str, settings: Settings) -> list[Note]:
@@ -32,14 +32,16 @@ def objections(url: str, settings: Settings) -> list[Note]:
     found = []
     if target.scheme != "https" and not settings.allow_http:
         text = "only nodes that may use http post to http://"
-        found.append(Note(text, told="only nodes with --allow-http post to http:// (angarium dev allows it)"))
+        found.append(
+            Note(text, with_flags="only nodes with --allow-http post to http:// (angarium dev allows it)")
+        )
     try:
         address = ip_address("127.0.0.1" if target.host == "localhost" else target.host)
     except ValueError:
         return found
     if (network := denying(address, map(ip_network, settings.deny_networks))) is not None:
         text = f"nodes never connect to {target.host}: {network} is denied"
-        return [*found, Note(text, told=f"{text} (--deny-network)")]
+        return [*found, Note(text, with_flags=f"{text} (--deny-network)")]
     rule = not_public(address)
     networks = [ip_network(each) for each in settings.allow_networks]
     if rule is not None and not any(address in network for network in networks):
@@ -47,7 +49,7 @@ def objections(url: str, settings: Settings) -> list[Note]:
         found.append(
             Note(
                 f"only nodes that may connect to its network post to {target.host} ({rule})",
-                told=f"only nodes with --allow-network post to {target.host} ({rule}{dev})",
+                with_flags=f"only nodes with --allow-network post to {target.host} ({rule}{dev})",
             )
         )
     return found

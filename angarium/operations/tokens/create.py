@@ -9,10 +9,10 @@ from actors.ids import check_tenant
 from angarium.connecting import Access
 from angarium.operations.failures import OperationError, operation
 from angarium.operations.tokens.secret import Secret, new_secret
+from streams.buckets.tokens import ALL_TENANTS, Scope, Token, TokenStore
 from streams.nats import answers
 from streams.nats.codes import STREAM_NOT_FOUND
 from streams.nats.errors import ApiError
-from streams.stores.tokens import ALL_TENANTS, Scope, Token, TokenStore
 
 RATE_MAX = 1_000_000.0
 NOTE_MAX = 200
@@ -41,22 +41,22 @@ class CreatedToken(Struct, frozen=True):
 
 
 @operation
-async def create(to: Access, new: NewToken) -> CreatedToken:
+async def create(access: Access, new: NewToken) -> CreatedToken:
     """Create and store a token. Fails as invalid."""
     if new.tenant != ALL_TENANTS:
         check_tenant(new.tenant)
     _check(new)
-    made, now = new_secret(), datetime.now(UTC)
+    secret, now = new_secret(), datetime.now(UTC)
     token = Token(
         tenant=new.tenant,
         scopes=tuple(dict.fromkeys(new.scopes)),
-        hash=made.hash,
+        hash=secret.hash,
         created_at=now,
         expires_at=None if new.lasts_s is None else now + timedelta(seconds=new.lasts_s),
         rate=new.rate,
         note=new.note,
     )
-    return await _stored(to, made, token)
+    return await _stored(access, secret, token)
 
 
 def _check(new: NewToken) -> None:
@@ -73,23 +73,23 @@ def _check(new: NewToken) -> None:
         raise OperationError("invalid", f"a note is one line of at most {NOTE_MAX} characters")
 
 
-async def _stored(to: Access, made: Secret, token: Token) -> CreatedToken:
-    match await TokenStore(to.js, to.names).create(made.id, token):
+async def _stored(access: Access, made: Secret, token: Token) -> CreatedToken:
+    match await TokenStore(access.js, access.names).create(made.id, token):
         case answers.Stored():
             return CreatedToken(made.id, made.text, token)
         case answers.Refused(code, text):
             raise ApiError(code, text)
         case answers.Unanswered(why):
-            await _need_bucket(to)
+            await _need_bucket(access)
             raise OperationError("unanswered", f"NATS did not confirm the token ({why}); make another one")
 
 
-async def _need_bucket(to: Access) -> None:
+async def _need_bucket(access: Access) -> None:
     """Fail with a clear message if the bucket for tokens does not exist."""
-    if await to.js.stream_info(to.names.tokens) is None:
+    if await access.js.stream_info(access.names.tokens) is None:
         raise OperationError(
             "unavailable",
-            f"there is no {to.names.tokens}",
+            f"there is no {access.names.tokens}",
             str(STREAM_NOT_FOUND),
             remedy=f": run angarium setup (JetStream error {STREAM_NOT_FOUND})",
         )

@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from angarium.connecting import Access
 from angarium.operations.failures import operation
-from streams.stores.tokens import Scope, TokenStore
+from streams.buckets.tokens import Scope, TokenStore
 
 
 class ListedToken(Struct, frozen=True, kw_only=True):
@@ -23,9 +23,9 @@ class ListedToken(Struct, frozen=True, kw_only=True):
 
 
 @operation
-async def all_tokens(to: Access) -> list[ListedToken]:
+async def all_tokens(access: Access) -> list[ListedToken]:
     """All tokens, the oldest first."""
-    tokens = TokenStore(to.js, to.names)
+    tokens = TokenStore(access.js, access.names)
     uses = await tokens.last_uses()
     found = [
         ListedToken(

@@ -4,17 +4,17 @@ import re
 
 from angarium.connecting import Access
 from angarium.operations.failures import OperationError, operation
+from streams.buckets.tokens import TokenStore
 from streams.nats import answers
 from streams.nats.errors import ApiError
-from streams.stores.tokens import TokenStore
 
 _ID = re.compile(r"[a-z0-9]{12}\Z")
 
 
 @operation
-async def revoke(to: Access, token: str) -> None:
+async def revoke(access: Access, token: str) -> None:
     """Revoke the token with that id. Fails as not_found."""
-    tokens = TokenStore(to.js, to.names)
+    tokens = TokenStore(access.js, access.names)
     if not _ID.match(token) or await tokens.find(token) is None:
         raise OperationError(
             "not_found", f"there is no token {token}", remedy="; angarium token list shows all"

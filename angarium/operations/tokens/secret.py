@@ -11,7 +11,7 @@ import secrets
 
 from msgspec import Struct
 
-from streams.stores.tokens import Token
+from streams.buckets.tokens import Token
 
 _TEXT = re.compile(r"ang_([a-z0-9]{12})_([A-Za-z0-9_-]{43})\Z")
 _ID_BYTES = 7
@@ -51,6 +51,6 @@ def presented(text: str) -> Secret | None:
     return None if match is None else Secret(match[1], match[2])
 
 
-def proves(given: Secret, token: Token | None) -> bool:
+def proves(secret: Secret, token: Token | None) -> bool:
     """True if the secret belongs to the token."""
-    return hmac.compare_digest(given.hash, _NO_TOKEN if token is None else token.hash) and token is not None
+    return hmac.compare_digest(secret.hash, _NO_TOKEN if token is None else token.hash) and token is not None

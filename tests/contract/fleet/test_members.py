@@ -18,10 +18,10 @@ from streams.installation.topology import Names
 from streams.journal.claim import Owner
 from streams.nats.answers import StoredMessage
 from streams.nats.jetstream import JetStream
-from tests.contract.faults import FaultyJetStream, after, request_lost
-from tests.contract.servers import Server
-from tests.contract.shards import Clocks
-from tests.contract.waiting import until
+from tests.contract.support.faults import FaultyJetStream, after, request_lost
+from tests.contract.support.servers import Server, opened
+from tests.contract.support.shards import Clocks
+from tests.support.waiting import until
 
 TTL_S = 5.0
 DEAD_S = TTL_S + LEASE_MARGIN_S
@@ -74,12 +74,8 @@ class Looking(FaultyJetStream):
 
 @pytest.fixture
 async def looking(server: Server, names: Names) -> AsyncIterator[Looking]:
-    wire = await server.connect("looking")
-    js = Looking(wire)
-    await js.start()
-    yield js
-    await js.stop()
-    await wire.close()
+    async with opened(server, Looking) as js:
+        yield js
 
 
 async def show(
@@ -101,7 +97,7 @@ class TestShowing:
         assert first.headers["Nats-TTL"] == f"{math.ceil(TTL_S)}s"
         member = msgspec.json.decode(first.data, type=Member)
         assert (member.node, member.version, member.started_at) == ("a", "1.2.3", clocks.now)
-        await until(lambda: members._heartbeat >= 3)
+        await until(lambda: members.heartbeat >= 3)
 
     async def test_a_start_waits_for_nats(self, names: Names, faulty: FaultyJetStream, join: Join) -> None:
         faulty.faults[names.node("a")] += [request_lost, request_lost]
@@ -115,11 +111,11 @@ class TestShowing:
         b = await join(js, "b")
         assert b.live == ("a", "b")
         await until(lambda: a.live == ("a", "b"))
-        assert sorted(a.wanted(64) + b.wanted(64)) == list(range(64))
+        assert sorted(a.wanted_shards(64) + b.wanted_shards(64)) == list(range(64))
         await b.leave()
         await until(lambda: a.live == ("a",))
         assert changes == [("a", "b"), ("a",)]
-        assert a.wanted(64) == list(range(64))
+        assert a.wanted_shards(64) == list(range(64))
 
     async def test_a_dead_node_is_noticed_as_soon_as_possible(
         self, js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
@@ -186,11 +182,11 @@ class TestStale:
         members = await join(looking, "a")
         clocks.turn(DEAD_S - 0.01)
         await looking.another_look()
-        assert not members.stale("b")
+        assert not members.is_stale("b")
         assert members.live == ("a", "b")
         clocks.turn(0.01)
         await until(lambda: members.live == ("a",))
-        assert members.stale("b")
+        assert members.is_stale("b")
 
     async def test_not_while_its_heartbeat_goes_on(
         self, names: Names, clocks: Clocks, looking: Looking, join: Join
@@ -201,7 +197,7 @@ class TestStale:
             clocks.turn(DEAD_S - 0.01)
             await show(looking, names, "b", heartbeat)
             await looking.another_look()
-            assert not members.stale("b")
+            assert not members.is_stale("b")
 
     async def test_not_before_its_own_ttl_where_that_is_longer(
         self, names: Names, clocks: Clocks, looking: Looking, join: Join, caplog: pytest.LogCaptureFixture
@@ -211,9 +207,9 @@ class TestStale:
         members = await join(looking, "a")
         clocks.turn(DEAD_S + 2 * TTL_S - 0.01)
         await looking.another_look()
-        assert not members.stale("b")
+        assert not members.is_stale("b")
         clocks.turn(0.01)
-        await until(lambda: members.stale("b"))
+        await until(lambda: members.is_stale("b"))
         said = [record.message for record in caplog.records]
         assert said.count("members.ttl_differs") == 1
 
@@ -229,7 +225,7 @@ class TestStale:
         await looking.another_look()
         clocks.turn(DEAD_S - 0.01)
         await looking.another_look()
-        assert not members.stale("b")
+        assert not members.is_stale("b")
         assert members.live == ("a", "b")
 
     async def test_not_if_a_heartbeat_may_have_come_and_gone_unseen(
@@ -245,7 +241,7 @@ class TestStale:
         await looking.purge(names.nodes, info.last + 1)
         looking.blind = False
         await looking.another_look()
-        assert not members.stale("b")
+        assert not members.is_stale("b")
 
     async def test_not_before_it_was_looked_at_again(
         self, names: Names, clocks: Clocks, looking: Looking, join: Join
@@ -255,11 +251,11 @@ class TestStale:
         members = await join(looking, "a")
         looking.blind = True
         clocks.turn(10 * DEAD_S)
-        assert not members.stale("b")
+        assert not members.is_stale("b")
         await show(looking, names, "b", 2)
         looking.blind = False
         await looking.another_look()
-        assert not members.stale("b")
+        assert not members.is_stale("b")
 
     async def test_counted_anew_from_a_reconnect(
         self, names: Names, clocks: Clocks, looking: Looking, join: Join
@@ -268,13 +264,13 @@ class TestStale:
         await show(looking, names, "b")
         members = await join(looking, "a")
         clocks.turn(DEAD_S - 0.01)
-        members._on_connection(False)
-        members._on_connection(True)
+        members.connection_changed(False)
+        members.connection_changed(True)
         clocks.turn(DEAD_S - 0.01)
         await looking.another_look()
-        assert not members.stale("b")
+        assert not members.is_stale("b")
         clocks.turn(0.01)
-        await until(lambda: members.stale("b"))
+        await until(lambda: members.is_stale("b"))
 
     async def test_a_node_never_heard_of_is_given_its_time(
         self, names: Names, clocks: Clocks, looking: Looking, join: Join
@@ -282,14 +278,14 @@ class TestStale:
         """It may have joined, and claimed, after our last look."""
         members = await join(looking, "a")
         clocks.turn(10 * DEAD_S)
-        assert not members.stale("new")
+        assert not members.is_stale("new")
         await looking.another_look()
         for _ in range(2):
             clocks.turn(DEAD_S / 2 - 0.01)
             await looking.another_look()
-            assert not members.stale("new")
+            assert not members.is_stale("new")
         clocks.turn(0.02)
-        await until(lambda: members.stale("new"))
+        await until(lambda: members.is_stale("new"))
         assert members.live == ("a",)
 
 
@@ -419,7 +415,7 @@ class TestTheLease:
         lease = members.lease
         faulty.faults[names.node("a")] += [request_lost, request_lost]
         await until(lambda: not faulty.faults[names.node("a")])
-        beats = members._heartbeat
-        await until(lambda: members._heartbeat > beats)
+        beats = members.heartbeat
+        await until(lambda: members.heartbeat > beats)
         assert members.lease is lease
         assert lease.valid()

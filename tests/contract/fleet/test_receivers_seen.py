@@ -1,48 +1,41 @@
-"""What is seen of receivers from outside: by their snapshots, and by the stream where these do not tell."""
+"""Receivers as they are seen from outside: by their snapshots, and by the stream where these are old."""
 
+import asyncio
 import time
 
-import msgspec
 import pytest
 
 from actors.machine.numbering import Frontier
 from actors.machine.state import Open, State
 from streams.fleet.receivers_seen import (
     ReceiverSnapshot,
+    ShardProgress,
     Waiting,
-    Worked,
-    counted,
+    count_waiting,
     receiver_snapshots,
     shard_count,
-    waiting,
-    worked,
+    shard_progress,
+    waiting_events,
 )
 from streams.installation.topology import Names
 from streams.journal.checkpoint import Checkpoint, encode_checkpoint
-from streams.journal.snapshots import Snapshot
 from streams.nats.answers import Put, Stored
 from streams.nats.errors import ApiError
 from streams.nats.jetstream import JetStream
 from streams.reading import newest as reading
 from streams.reading.newest import newest
-from tests.contract.installation import SHARDS, publish, shard
-from tests.contract.servers import RealServer, Server
+from tests.contract.fleet.snapshots import write
+from tests.contract.support.servers import RealServer, Server
+from tests.support.installation import SHARDS, publish, shard
 
 RECEIVER = "acme.billing"
-WORKED = Worked(0, 0.0, behind=False)
+WORKED = ShardProgress(0, 0.0, behind=False)
 
 
 @pytest.fixture
 def server(nats_url: str) -> Server:
     """Only the real server has such consumers; nothing of the protocol rests on them."""
     return RealServer(nats_url)
-
-
-async def write(js: JetStream, names: Names, state: State) -> None:
-    """A snapshot, as a node writes it."""
-    data = msgspec.json.encode(Snapshot(as_of=1, state=state))
-    answer = await js.publish(names.actor(shard(state.receiver), state.receiver), data)
-    assert isinstance(answer, Stored)
 
 
 async def seen(js: JetStream, names: Names, tenant: str = "*") -> dict[str, ReceiverSnapshot]:
@@ -61,7 +54,7 @@ async def test_all_are_seen_whatever_a_batch_holds(
         await write(js, names, State(receiver=receiver, frontier=Frontier(position=7, window=b"12345678")))
     await js.publish(names.checkpoint(1), encode_checkpoint(Checkpoint()))
     await js.publish(names.actor(1, "_unknown"), b"{}")
-    await js.publish(names.parked(1, 0), b"{}")
+    await js.publish(names.parked_receivers(1, 0), b"{}")
     found = await seen(js, names)
     assert found.keys() == wanted
     assert {each.shard for each in found.values()} == set(range(SHARDS))
@@ -115,6 +108,24 @@ async def test_constant_writes_do_not_keep_a_reader_busy_forever(
     assert read <= 7
 
 
+async def test_a_snapshot_that_is_replaced_while_it_is_read_is_not_left_out(
+    js: JetStream, names: Names
+) -> None:
+    receivers = {f"acme.r{number}" for number in range(4)}
+    for receiver in receivers:
+        await write(js, names, State(receiver=receiver))
+
+    async def replace() -> None:
+        while True:
+            await write(js, names, State(receiver="acme.r3"))
+
+    async with asyncio.TaskGroup() as tasks:
+        replacing = tasks.create_task(replace())
+        for _ in range(50):
+            assert set(await seen(js, names)) == receivers
+        replacing.cancel()
+
+
 async def test_a_stream_that_is_missing_is_an_error(js: JetStream) -> None:
     with pytest.raises(ApiError):
         [each async for each in newest(js, "NONE", [">"])]
@@ -127,13 +138,16 @@ async def test_the_snapshot_shows_that_a_receiver_is_not_parked() -> None:
     state = State(
         receiver=RECEIVER, open=(Open(sequence=1, position=4, id="a", stored_at=30.0),)
     )  # fmt: skip
-    assert waiting(ReceiverSnapshot(RECEIVER, 0, state), WORKED) == Waiting(1, 30.0)
-    assert waiting(ReceiverSnapshot(RECEIVER, 0, State(receiver=RECEIVER)), WORKED) == Waiting(0)
-    assert waiting(ReceiverSnapshot(RECEIVER, 0, None), WORKED) is None
+    assert waiting_events(ReceiverSnapshot(RECEIVER, 0, state), WORKED) == Waiting(1, 30.0)
+    assert waiting_events(ReceiverSnapshot(RECEIVER, 0, State(receiver=RECEIVER)), WORKED) == Waiting(0)
+    assert waiting_events(ReceiverSnapshot(RECEIVER, 0, None), WORKED) is None
     parked = State(receiver=RECEIVER, parked=True)
-    assert waiting(ReceiverSnapshot(RECEIVER, 0, parked), WORKED) is None
+    assert waiting_events(ReceiverSnapshot(RECEIVER, 0, parked), WORKED) is None
     assert (
-        waiting(ReceiverSnapshot(RECEIVER, 0, State(receiver=RECEIVER)), Worked(0, 99.0, behind=True)) is None
+        waiting_events(
+            ReceiverSnapshot(RECEIVER, 0, State(receiver=RECEIVER)), ShardProgress(0, 99.0, behind=True)
+        )
+        is None
     )
 
 
@@ -143,23 +157,25 @@ async def test_a_parked_receiver_is_counted_from_the_frontier_on(js: JetStream, 
     opened = Open(sequence=2, position=positions[1], id="a", stored_at=30.0)
     frontier = Frontier(position=positions[1])
     state = State(receiver=RECEIVER, parked=True, open=(opened,), frontier=frontier)
-    found = await counted(js, names, ReceiverSnapshot(RECEIVER, shard(RECEIVER), state), WORKED)
+    found = await count_waiting(js, names, ReceiverSnapshot(RECEIVER, shard(RECEIVER), state), WORKED)
     assert found == Waiting(4, 30.0)
     state = State(receiver=RECEIVER, parked=True, frontier=frontier)
-    found = await counted(js, names, ReceiverSnapshot(RECEIVER, shard(RECEIVER), state), WORKED)
+    found = await count_waiting(js, names, ReceiverSnapshot(RECEIVER, shard(RECEIVER), state), WORKED)
     assert found.count == 3
     assert found.oldest_at == pytest.approx(time.time(), abs=60)
     state = State(receiver=RECEIVER, parked=True, frontier=Frontier(position=positions[-1]))
-    assert await counted(js, names, ReceiverSnapshot(RECEIVER, shard(RECEIVER), state), WORKED) == Waiting(0)
+    assert await count_waiting(
+        js, names, ReceiverSnapshot(RECEIVER, shard(RECEIVER), state), WORKED
+    ) == Waiting(0)
 
 
 async def test_released_events_are_not_counted_for_a_receiver_that_is_not_parked(
     js: JetStream, names: Names
 ) -> None:
     positions = [await publish(js, names, RECEIVER) for _ in range(5)]
-    behind = Worked(positions[2], 99.0, behind=True)
+    behind = ShardProgress(positions[2], 99.0, behind=True)
     nothing = ReceiverSnapshot(RECEIVER, shard(RECEIVER), State(receiver=RECEIVER))
-    assert (await counted(js, names, nothing, behind)).count == 2
+    assert (await count_waiting(js, names, nothing, behind)).count == 2
 
 
 # ---- how far shards are worked
@@ -169,18 +185,18 @@ async def test_a_shard_that_nobody_works_is_behind(
     js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert await shard_count(js, names) == SHARDS
-    assert await worked(js, names, SHARDS) == [WORKED] * SHARDS
+    assert await shard_progress(js, names, SHARDS) == [WORKED] * SHARDS
     position = await publish(js, names, RECEIVER)
-    found = await worked(js, names, SHARDS)  # It never was.
+    found = await shard_progress(js, names, SHARDS)  # It never was.
     assert [each.behind for each in found] == [number == shard(RECEIVER) for number in range(SHARDS)]
     await js.publish(names.checkpoint(shard(RECEIVER)), encode_checkpoint(Checkpoint()))
-    assert not (await worked(js, names, SHARDS))[shard(RECEIVER)].behind  # Maybe it is on its way.
-    monkeypatch.setattr("streams.fleet.receivers_seen.UNWORKED_AFTER_S", -1.0)
-    assert (await worked(js, names, SHARDS))[shard(RECEIVER)].behind
+    assert not (await shard_progress(js, names, SHARDS))[shard(RECEIVER)].behind  # Maybe it is on its way.
+    monkeypatch.setattr("streams.fleet.receivers_seen.UNATTENDED_AFTER_S", -1.0)
+    assert (await shard_progress(js, names, SHARDS))[shard(RECEIVER)].behind
     checkpoint = encode_checkpoint(Checkpoint(floor=position))
     await js.publish(names.checkpoint(shard(RECEIVER)), checkpoint)
-    found = await worked(js, names, SHARDS)
-    assert found[shard(RECEIVER)] == Worked(position, 0.0, behind=False)
+    found = await shard_progress(js, names, SHARDS)
+    assert found[shard(RECEIVER)] == ShardProgress(position, 0.0, behind=False)
 
 
 async def test_snapshots_are_as_old_as_the_first_flush_that_they_do_not_know(
@@ -191,6 +207,6 @@ async def test_snapshots_are_as_old_as_the_first_flush_that_they_do_not_know(
     last = await js.last_message(names.journal, names.journal_of(1))
     assert last is not None
     await js.publish(names.checkpoint(1), encode_checkpoint(Checkpoint(sequence=last.sequence - 2)))
-    assert (await worked(js, names, SHARDS))[1].age_s > 0
+    assert (await shard_progress(js, names, SHARDS))[1].age_s > 0
     await js.publish(names.checkpoint(1), encode_checkpoint(Checkpoint(sequence=last.sequence)))
-    assert (await worked(js, names, SHARDS))[1].age_s == 0.0
+    assert (await shard_progress(js, names, SHARDS))[1].age_s == 0.0

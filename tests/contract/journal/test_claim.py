@@ -5,6 +5,7 @@ import asyncio
 import msgspec
 import pytest
 
+from actors.errors import Unavailable
 from actors.machine.bucket import Unclean
 from actors.machine.facts import Claimed
 from streams.installation.topology import Names
@@ -12,13 +13,14 @@ from streams.journal.checkpoint import Checkpoint
 from streams.journal.claim import Claim, NotOwned, Owner, Predecessor, claim, release, release_unowned
 from streams.journal.envelope import Flush, decode_flush, encode_flush
 from streams.journal.snapshots import Snapshots
-from streams.journal.tails import Mark, Marks
+from streams.lost_tails.marks import Mark, Marks
 from streams.nats.errors import StreamRemade
 from streams.nats.headers import EXPECTED
 from streams.nats.jetstream import JetStream
-from tests.contract.faults import FaultyJetStream, ack_lost, after, refused, request_lost
-from tests.contract.installation import publish
-from tests.contract.shards import SHARD, Clocks, anybody, own
+from streams.routing_progress import NOTHING_ROUTED
+from tests.contract.support.faults import FaultyJetStream, ack_lost, after, refused, request_lost
+from tests.contract.support.shards import SHARD, Clocks, anybody, own
+from tests.support.installation import publish
 
 
 async def journal_of(js: JetStream, names: Names) -> list[Flush]:
@@ -33,8 +35,17 @@ async def owner_of(js: JetStream, names: Names) -> Owner:
 
 
 async def append_as(js: JetStream, names: Names, node: str, epoch: int, flush: int, floor: int = 0) -> None:
-    """What another owner does behind our back."""
-    data = encode_flush(node=node, epoch=epoch, flush=flush, floor=floor, at=0.0, unclean=None, facts=[])
+    """Appends a flush, as another owner does meanwhile."""
+    data = encode_flush(
+        node=node,
+        epoch=epoch,
+        flush=flush,
+        floor=floor,
+        routing=NOTHING_ROUTED,
+        at=0.0,
+        unclean=None,
+        facts=[],
+    )
     await js.publish(names.journal_of(SHARD), data)
 
 
@@ -55,6 +66,7 @@ class TestTheFirstClaim:
             unclean=None,
             sequence=claimed.sequence,
             floor=0,
+            routing=NOTHING_ROUTED,
             predecessor=None,
             marks=Marks(deliveries=Mark(position=position, stored_at=end.stored_at)),
         )
@@ -163,7 +175,7 @@ class TestTheFloor:
     ) -> None:
         first = await own(js, names, "a")
         unclean = Unclean(first.epoch, 3, 1.0)
-        checkpoint = Checkpoint(sequence=first.sequence, floor=17, unclean=unclean)
+        checkpoint = Checkpoint(sequence=first.sequence, floor=17, routed=9, unclean=unclean)
         assert await Snapshots(js, names, first).write([], [], first.sequence, checkpoint)
         await release(js, names, first, "a")
         await js.purge(names.journal, first.sequence + 1)
@@ -275,7 +287,7 @@ class TestRelease:
 
 
 class TestLettingGo:
-    """Of what was claimed and came to nothing."""
+    """A claim that came to nothing, and is given back."""
 
     async def test_lets_somebody_else_claim_uncleanly(self, js: JetStream, names: Names) -> None:
         first = await own(js, names, "a")
@@ -302,6 +314,15 @@ class TestLettingGo:
         await own(js, names, "a")
         assert not await release_unowned(js, names, SHARD, "a", may_claim=lambda _: False)
         assert (await owner_of(js, names)).released is None
+
+    async def test_is_not_over_on_the_word_of_a_deposed_leader(
+        self, names: Names, faulty: FaultyJetStream
+    ) -> None:
+        await own(faulty, names, "a")
+        faulty.answers[names.owner(SHARD)].append(None)
+        with pytest.raises(Unavailable):
+            await release_unowned(faulty, names, SHARD, "a", may_claim=anybody)
+        assert await release_unowned(faulty, names, SHARD, "a", may_claim=anybody)
 
     async def test_of_a_shard_that_was_never_claimed_is_nothing(self, js: JetStream, names: Names) -> None:
         assert not await release_unowned(js, names, SHARD, "a", may_claim=anybody)

@@ -1,6 +1,7 @@
 """The journal of a shard: what it groups, what it repeats, and when it has to stop."""
 
 import asyncio
+import math
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import msgspec
@@ -11,11 +12,12 @@ from actors.machine.facts import Repeated
 from streams.installation.topology import Names
 from streams.journal.claim import Claim, Owner
 from streams.journal.envelope import Flush, decode_flush, encode_flush
-from streams.journal.journal import FLUSH_AT_FACTS, Journal
+from streams.journal.journal import FLUSH_AT_FACTS, FLUSH_BEAT_S, GATHER_FACTS_S, SMALL_FLUSH_FACTS, Journal
 from streams.nats.answers import StoredMessage
 from streams.nats.headers import EXPECTED, MESSAGE_ID
 from streams.nats.jetstream import JetStream
-from tests.contract.faults import (
+from streams.routing_progress import NOTHING_ROUTED
+from tests.contract.support.faults import (
     Fault,
     FaultyJetStream,
     ack_lost,
@@ -24,8 +26,8 @@ from tests.contract.faults import (
     request_lost,
     stored_twice,
 )
-from tests.contract.shards import SHARD, Clocks, Listening, blank, own, repeated
-from tests.contract.waiting import until
+from tests.contract.support.shards import SHARD, Clocks, Listening, blank, own, repeated
+from tests.support.waiting import until
 
 DAY_S = 86_400.0
 STORE_FULL = 10077
@@ -71,6 +73,10 @@ async def last_of(js: JetStream, names: Names) -> StoredMessage:
     return message
 
 
+def is_beat(at: float) -> bool:
+    return math.isclose(at, round(at / FLUSH_BEAT_S) * FLUSH_BEAT_S, abs_tol=1e-6, rel_tol=0)
+
+
 def positions(flush: Flush) -> list[int]:
     return [fact.position for fact in flush.facts if isinstance(fact, Repeated)]
 
@@ -109,17 +115,24 @@ class TestGrouping:
         await listening.has(4)
         assert [positions(flush) for flush in await flushes(js, names)] == [[1, 2, 3, 4]]
 
-    async def test_the_first_after_a_silence_does_not_wait_and_the_next_does(
+    async def test_the_first_after_a_silence_waits_for_the_next_beat_and_others_longer(
         self, names: Names, keep: Keep
     ) -> None:
         journal, listening = await keep()
         loop = asyncio.get_running_loop()
-        await until(lambda: loop.time() - journal._cut_at > 0.2)
+        await until(lambda: loop.time() - journal._cut_at > GATHER_FACTS_S)
         add(journal, 1)
-        assert journal._due_at() <= loop.time()
+        due_at = journal._due_at()
+        assert due_at <= journal._waiting_since + FLUSH_BEAT_S
+        assert is_beat(due_at)
         await listening.has(1)
+        assert loop.time() >= due_at
         add(journal, 1)
-        assert journal._due_at() > loop.time()
+        due_at, latest = journal._due_at(), journal._waiting_since + GATHER_FACTS_S
+        assert latest - FLUSH_BEAT_S <= due_at <= latest
+        assert is_beat(due_at)
+        add(journal, SMALL_FLUSH_FACTS - 1)
+        assert journal._due_at() == latest
 
     async def test_one_append_is_under_way_at_a_time(
         self, js: JetStream, names: Names, keep: Keep, faulty: FaultyJetStream
@@ -302,7 +315,8 @@ class TestTheFence:
         journal, listening = await keep()
         claimed = journal._claim
         alien = encode_flush(
-            node="a", epoch=claimed.epoch, flush=0, floor=0, at=0.0, unclean=None, facts=[]
+            node="a", epoch=claimed.epoch, flush=0, floor=0, routing=NOTHING_ROUTED, at=0.0,
+            unclean=None, facts=[],
         )  # fmt: skip
         await js.publish(names.journal_of(SHARD), alien)
         await self.fenced(journal, listening)
@@ -318,7 +332,7 @@ class TestTheFence:
 
 
 class TestAnEmptyJournal:
-    """It aged out under a shard whose owner could not append for days."""
+    """A journal that aged out while its owner could not append for days."""
 
     async def test_begins_anew_while_the_owner_is_the_same(
         self, js: JetStream, names: Names, keep: Keep
@@ -344,7 +358,7 @@ class TestAnEmptyJournal:
 
 
 class TestReclaiming:
-    """A lease that lapsed, and nobody took the shard: the journal goes on from memory."""
+    """A lease that lapsed while no node took the shard: the journal goes on from memory."""
 
     async def lapse(self, journal: Journal, js: JetStream, names: Names, *, rival: bool = False) -> bool:
         await journal.suspend()

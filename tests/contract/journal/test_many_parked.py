@@ -26,7 +26,7 @@ from streams.installation.setup import setup
 from streams.installation.topology import Names
 from streams.journal.checkpoint import Checkpoint
 from streams.journal.claim import Claim, claim, release
-from streams.journal.parked import ParkedList
+from streams.journal.parked_receivers import ParkedReceivers
 from streams.journal.recovery import Recovery, recover
 from streams.journal.snapshots import Snapshots
 from streams.nats.answers import Stored
@@ -34,9 +34,9 @@ from streams.nats.connection import ConnectOptions, connect
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import stream_info
 from streams.server.embedded import EmbeddedServer
-from tests.contract.installation import install
-from tests.contract.shards import own
-from tests.contract.waiting import until
+from tests.contract.support.shards import own
+from tests.support.installation import install
+from tests.support.waiting import until
 
 URL = "https://example.com/a"
 AT_ONCE = 500
@@ -49,7 +49,7 @@ async def test_more_than_one_message_holds_are_stored_and_found(js: JetStream, p
     """13,000 with the longest names: 2 MB, where a message takes 1 MiB."""
     names = await install(js, prefix)
     claimed = await own(js, names, "a")
-    listed = ParkedList()
+    listed = ParkedReceivers()
     listed.update(State(receiver=f"t{n:063}.{n:064}", parked=True) for n in range(13_000))
     checkpoint = Checkpoint(sequence=claimed.sequence, parked_parts=listed.as_of(claimed.sequence))
     assert await Snapshots(js, names, claimed).write([], [], claimed.sequence, checkpoint, listed)
@@ -102,7 +102,7 @@ class Crowd(Struct):
             )
             assert isinstance(claimed, Claim)
             states = [self._state(each, number) for number, each in enumerate(receivers)]
-            listed, at = ParkedList(), claimed.sequence
+            listed, at = ParkedReceivers(), claimed.sequence
             listed.update(states)
             checkpoint = Checkpoint(sequence=at, parked_parts=listed.as_of(at), created=created)
             assert await Snapshots(self.js, self.names, claimed).write(states, [], at, checkpoint, listed)
@@ -150,10 +150,11 @@ async def crowd(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
 
 
 def away(node: Node) -> int:
-    return sum(len(shard.host.away) for shard in node.owned.values())
+    return sum(len(shard.host.residents.away) for shard in node.owned.values())
 
 
 @pytest.mark.soak
+@pytest.mark.alone
 @pytest.mark.usefixtures("collecting_as_a_node")
 @pytest.mark.parametrize("crowd", [(64, 100_000), (1, 100_000)], indirect=True)
 async def test_a_takeover_keeps_its_lease_and_goes_on_delivering(
@@ -175,12 +176,11 @@ async def test_a_takeover_keeps_its_lease_and_goes_on_delivering(
         due_s, left = time.monotonic() - began_at, away(node)
         assert left > 0
         hosts = [node.host_of(each) for each in late]
-        assert all(host and each in host.away for host, each in zip(hosts, late, strict=True))
+        assert all(host and each in host.residents.away for host, each in zip(hosts, late, strict=True))
         await crowd.publish(late)
         published_at = time.monotonic()
-        await until(
-            lambda: not any(host and each in host.away for host, each in zip(hosts, late, strict=True))
-        )
+        waiting = list(zip(hosts, late, strict=True))
+        await until(lambda: not any(host and each in host.residents.away for host, each in waiting))
         late_s = time.monotonic() - published_at
         assert away(node) > 0
         while away(node):  # noqa: ASYNC110

@@ -4,10 +4,11 @@ from streams.installation.topology import Names
 from streams.journal.envelope import encode_flush
 from streams.journal.journal import Journal
 from streams.nats.jetstream import JetStream
-from tests.contract.faults import misbehaving, request_lost
-from tests.contract.servers import Server
-from tests.contract.shards import SHARD, Clocks, Listening, blank, own, repeated
-from tests.contract.waiting import until
+from streams.routing_progress import NOTHING_ROUTED
+from tests.contract.support.faults import misbehaving, request_lost
+from tests.contract.support.servers import Server
+from tests.contract.support.shards import SHARD, Clocks, Listening, blank, own, repeated
+from tests.support.waiting import until
 
 
 async def begin(js: JetStream, names: Names) -> tuple[Journal, Listening]:
@@ -46,7 +47,8 @@ async def test_not_over_a_flush_that_memory_does_not_know(
         journal.add(repeated(1), blank(), urgent=True)
         await until(lambda: len(faulty.published[names.journal_of(SHARD)]) >= 3)
         alien = encode_flush(
-            node="a", epoch=journal._claim.epoch, flush=7, floor=0, at=0.0, unclean=None, facts=[]
+            node="a", epoch=journal._claim.epoch, flush=7, floor=0, routing=NOTHING_ROUTED, at=0.0,
+            unclean=None, facts=[],
         )  # fmt: skip
         await js.publish(names.journal_of(SHARD), alien)
         assert not await goes_on(journal, js, names)

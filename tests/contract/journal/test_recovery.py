@@ -6,72 +6,31 @@ import pytest
 
 from actors.errors import NewerVersion, Unusable
 from actors.ids import UNKNOWN_RECEIVERS
-from actors.machine.evolve import evolve
-from actors.machine.facts import Delivered, Fact, Parked, Unparked
-from actors.machine.numbering import Numbered
-from actors.machine.state import State
+from actors.machine.facts import Parked, Unparked
 from streams.installation.topology import Names
-from streams.journal import parked
+from streams.journal import parked_receivers as parked
 from streams.journal.checkpoint import Checkpoint
-from streams.journal.claim import Claim, NotOwned
+from streams.journal.claim import NotOwned
 from streams.journal.envelope import encode_fact, encode_flush
-from streams.journal.journal import Journal
-from streams.journal.parked import ParkedList
 from streams.journal.recovery import Recovery, recover
 from streams.journal.snapshots import Snapshots
 from streams.nats.answers import Put, Stored
 from streams.nats.errors import NotOurs, StreamRemade
 from streams.nats.jetstream import JetStream
-from tests.contract.faults import FaultyJetStream
-from tests.contract.installation import publish
-from tests.contract.shards import RECEIVER, SHARD, Clocks, Listening, own, repeated
+from streams.routing_progress import NOTHING_ROUTED
+from tests.contract.journal.recording import Recording, delivered, remake
+from tests.contract.support.faults import FaultyJetStream
+from tests.contract.support.shards import RECEIVER, SHARD, own, repeated
+from tests.support.installation import publish
 
 OTHER = "acme.other"
 
 
-class Shard:
-    """An ownership that records facts, one flush each, and keeps what the actors then are."""
-
-    def __init__(self, js: JetStream, names: Names, claim: Claim) -> None:
-        self.claim = claim
-        self.states: dict[str, State] = {}
-        self.snapshots = Snapshots(js, names, claim)
-        self.listed = ParkedList()
-        self._listening = Listening()
-        self._journal = Journal(js, names, claim, "a", self._listening, time=Clocks(), retention_s=3600.0)
-        self._journal.start()
-
-    async def record(self, *facts: Fact) -> int:
-        """Returns the journal sequence of the last of them."""
-        for fact in facts:
-            before = self.states.get(fact.receiver, State(receiver=fact.receiver))
-            self.states[fact.receiver] = evolve(before, fact)
-            self._journal.add(fact, self.states[fact.receiver], urgent=True)
-            await self._listening.has(self._journal.index)
-        return self._journal.sequence
-
-    async def snapshot(self, checkpoint: Checkpoint | None = None) -> None:
-        sequence = self._journal.sequence
-        states = list(self.states.values())
-        self.listed.update(states)
-        checkpoint = checkpoint or Checkpoint(sequence=sequence, parked_parts=self.listed.as_of(sequence))
-        assert await self.snapshots.write(states, [], sequence, checkpoint, self.listed)
-        self.listed.written(sequence)
-
-    async def stop(self) -> None:
-        await self._journal.stop()
-
-
 @pytest.fixture
-async def shard(js: JetStream, names: Names) -> AsyncIterator[Shard]:
-    shard = Shard(js, names, await own(js, names, "a"))
+async def shard(js: JetStream, names: Names) -> AsyncIterator[Recording]:
+    shard = Recording(js, names, await own(js, names, "a"))
     yield shard
     await shard.stop()
-
-
-def delivered(position: int, sequence: int, receiver: str = RECEIVER, source: int = 0) -> Delivered:
-    event = Numbered(sequence=sequence, position=position, id=f"id-{position}", stored_at=1.5, source=source)
-    return Delivered(receiver=receiver, events=(event,), at=2.5, attempt=1, status=200)
 
 
 async def take_over(js: JetStream, names: Names) -> Recovery | NotOwned:
@@ -89,27 +48,19 @@ async def events(js: JetStream, names: Names, count: int) -> None:
         await publish(js, names, RECEIVER)
 
 
-async def remake(js: JetStream, names: Names, stream: str) -> None:
-    """Delete a stream, and make it again as it was."""
-    info = await js.stream_info(stream)
-    assert info is not None
-    await js.request(f"$JS.API.STREAM.DELETE.{stream}", b"")
-    await js.stream_create(info.config)
-
-
 class TestTheWhole:
     async def test_of_a_new_shard(self, js: JetStream, names: Names) -> None:
         recovery = await taken_over(js, names)
         assert (recovery.states, recovery.parked, recovery.floor) == ({}, {}, 0)
         assert list(recovery.created) == list(names.streams)
 
-    async def test_from_the_journal_alone(self, js: JetStream, names: Names, shard: Shard) -> None:
+    async def test_from_the_journal_alone(self, js: JetStream, names: Names, shard: Recording) -> None:
         await events(js, names, 3)
         await shard.record(delivered(1, 1), repeated(2), delivered(3, 2), repeated(9, OTHER))
         recovery = await taken_over(js, names)
         assert recovery.states == shard.states
 
-    async def test_from_snapshots_and_the_tail(self, js: JetStream, names: Names, shard: Shard) -> None:
+    async def test_from_snapshots_and_the_tail(self, js: JetStream, names: Names, shard: Recording) -> None:
         """Of the actors only those that the tail names; the others are as their snapshots say."""
         await events(js, names, 3)
         await shard.record(delivered(1, 1), repeated(2), repeated(3, OTHER))
@@ -120,7 +71,7 @@ class TestTheWhole:
         assert await shard.snapshots.load(OTHER) == shard.states[OTHER]
 
     async def test_a_snapshot_that_knows_a_part_of_the_tail(
-        self, js: JetStream, names: Names, shard: Shard
+        self, js: JetStream, names: Names, shard: Recording
     ) -> None:
         """A passivated actor is written before the next checkpoint."""
         at = await shard.record(repeated(1))
@@ -131,7 +82,7 @@ class TestTheWhole:
         assert recovery.states == shard.states
         assert recovery.states[RECEIVER].counters.duplicates == 3
 
-    async def test_parked_actors(self, js: JetStream, names: Names, shard: Shard) -> None:
+    async def test_parked_actors(self, js: JetStream, names: Names, shard: Recording) -> None:
         """Those of the list; of whom the tail speaks, it says whether he is parked still."""
         await shard.record(*(Parked(receiver=each, at=1.0) for each in ("acme.quiet", RECEIVER, OTHER)))
         await shard.snapshot()
@@ -142,7 +93,7 @@ class TestTheWhole:
         assert {each.receiver for each in recovery.states.values() if each.parked} == {RECEIVER, "acme.late"}
 
     async def test_parked_actors_that_a_checkpoint_of_version_1_names(
-        self, js: JetStream, names: Names, shard: Shard
+        self, js: JetStream, names: Names, shard: Recording
     ) -> None:
         sequence = await shard.record(Unparked(receiver=OTHER, at=2.0))
         named: dict[str, float | None] = {"acme.quiet": 12.5, OTHER: None}
@@ -153,7 +104,7 @@ class TestTheWhole:
         assert recovery.listed.receivers() == named
 
     async def test_parked_actors_of_a_write_that_was_never_finished(
-        self, js: JetStream, names: Names, shard: Shard, monkeypatch: pytest.MonkeyPatch
+        self, js: JetStream, names: Names, shard: Recording, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """One moves to another part, and only that part is stored: the tail says that he is parked."""
         await shard.record(Parked(receiver=OTHER, at=1.0), Parked(receiver=RECEIVER, at=1.0))
@@ -161,7 +112,7 @@ class TestTheWhole:
         await shard.snapshot()
         await shard.record(Unparked(receiver=OTHER, at=2.0), Parked(receiver="acme.new", at=2.0))
         shard.listed.update(shard.states.values())
-        put = Put(names.parked(SHARD, 0), shard.listed.encode(0, 99))
+        put = Put(names.parked_receivers(SHARD, 0), shard.listed.encode(0, 99))
         assert isinstance(await js.publish(put.subject, put.data), Stored)
         recovery = await taken_over(js, names)
         assert recovery.parked == {RECEIVER: 0.0}
@@ -170,20 +121,20 @@ class TestTheWhole:
     async def test_a_part_that_an_old_leader_shows_is_asked_for_again(
         self, names: Names, faulty: FaultyJetStream
     ) -> None:
-        shard = Shard(faulty, names, await own(faulty, names, "a"))
+        shard = Recording(faulty, names, await own(faulty, names, "a"))
         await shard.record(Parked(receiver=RECEIVER, at=1.0))
         await shard.snapshot()
-        old = await faulty.last_message(names.actors, names.parked(SHARD, 0))
+        old = await faulty.last_message(names.actors, names.parked_receivers(SHARD, 0))
         await shard.record(Parked(receiver=OTHER, at=1.0))
         await shard.snapshot()
         await shard.stop()
-        faulty.answers[names.parked(SHARD, 0)] += [old, None]
+        faulty.answers[names.parked_receivers(SHARD, 0)] += [old, None]
         recovery = await taken_over(faulty, names)
         assert recovery.parked == {RECEIVER: 0.0, OTHER: 0.0}
-        assert not faulty.answers[names.parked(SHARD, 0)]
+        assert not faulty.answers[names.parked_receivers(SHARD, 0)]
 
-    async def test_where_a_part_is_gone_all_come_back(
-        self, js: JetStream, names: Names, shard: Shard, monkeypatch: pytest.MonkeyPatch
+    async def test_all_come_back_if_a_part_is_gone(
+        self, js: JetStream, names: Names, shard: Recording, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """They are among those that have snapshots, with the record of unknown names.
 
@@ -192,7 +143,7 @@ class TestTheWhole:
         monkeypatch.setattr(parked, "PART_TIMEOUT_S", 0.1)
         await shard.record(Parked(receiver=RECEIVER, at=1.0), repeated(3, OTHER))
         await shard.snapshot()
-        await js.publish(names.parked(SHARD, 0), b"", {"KV-Operation": "DEL"})
+        await js.publish(names.parked_receivers(SHARD, 0), b"", {"KV-Operation": "DEL"})
         recovery = await taken_over(js, names)
         assert (
             recovery.parked
@@ -200,12 +151,12 @@ class TestTheWhole:
             == {UNKNOWN_RECEIVERS: None, RECEIVER: None, OTHER: None}
         )
 
-    async def test_a_tail_of_many_pages(self, js: JetStream, names: Names, shard: Shard) -> None:
+    async def test_a_tail_of_many_pages(self, js: JetStream, names: Names, shard: Recording) -> None:
         before = shard.claim.sequence
         for number in range(300):
             data = encode_flush(
-                node="a", epoch=shard.claim.epoch, flush=number + 1, floor=0, at=0.0, unclean=None,
-                facts=[encode_fact(repeated(number + 1))],
+                node="a", epoch=shard.claim.epoch, flush=number + 1, floor=0,
+                routing=NOTHING_ROUTED, at=0.0, unclean=None, facts=[encode_fact(repeated(number + 1))],
             )  # fmt: skip
             assert await js.publish(names.journal_of(SHARD), data) == Stored(before + number + 1)
         recovery = await taken_over(js, names)
@@ -214,7 +165,7 @@ class TestTheWhole:
 
 class TestTheTail:
     async def test_an_answer_of_a_lagging_replica_is_read_again(
-        self, js: JetStream, names: Names, shard: Shard, faulty: FaultyJetStream
+        self, js: JetStream, names: Names, shard: Recording, faulty: FaultyJetStream
     ) -> None:
         sequences = [await shard.record(repeated(position)) for position in (1, 2, 3)]
         claimed = await own(js, names, "b")
@@ -224,7 +175,7 @@ class TestTheTail:
         assert recovery.states == shard.states
 
     async def test_that_goes_on_behind_our_claim_is_another_owners(
-        self, js: JetStream, names: Names, shard: Shard
+        self, js: JetStream, names: Names, shard: Recording
     ) -> None:
         claimed = await own(js, names, "b")
         await own(js, names, "c")
@@ -232,19 +183,19 @@ class TestTheTail:
         assert isinstance(lost, NotOwned)
         assert f"after our claim at {claimed.sequence}" in lost.why
 
-    async def test_without_our_claim_is_no_tail(self, js: JetStream, names: Names, shard: Shard) -> None:
+    async def test_without_our_claim_is_no_tail(self, js: JetStream, names: Names, shard: Recording) -> None:
         claimed = await own(js, names, "b")
         await js.purge(names.journal, claimed.sequence + 1)
         assert await recover(js, names, claimed, "b") == NotOwned("our claim is not in the journal any more")
 
-    async def test_of_a_newer_version_is_refused(self, js: JetStream, names: Names, shard: Shard) -> None:
+    async def test_of_a_newer_version_is_refused(self, js: JetStream, names: Names, shard: Recording) -> None:
         data = b'{"v":1,"node":"a","epoch":1,"flush":1,"floor":0,"at":0,"facts":[{"fact":"melted"}]}'
         await js.publish(names.journal_of(SHARD), data)
         with pytest.raises(NewerVersion, match="'melted'"):
             await take_over(js, names)
 
     async def test_with_a_message_that_is_not_ours_is_refused(
-        self, js: JetStream, names: Names, shard: Shard
+        self, js: JetStream, names: Names, shard: Recording
     ) -> None:
         answer = await js.publish(names.journal_of(SHARD), b"hello")
         assert isinstance(answer, Stored)
@@ -263,7 +214,7 @@ class TestBeyondOurClaim:
         assert f"its checkpoint at {rival.sequence} lies beyond" in lost.why
 
     async def test_a_snapshot_is_another_owners(
-        self, js: JetStream, names: Names, shard: Shard, faulty: FaultyJetStream
+        self, js: JetStream, names: Names, shard: Recording, faulty: FaultyJetStream
     ) -> None:
         """The replica that shows the tail does not show that the journal goes on."""
         await shard.record(repeated(1))
@@ -290,14 +241,14 @@ class TestBeyondOurClaim:
 
 
 class TestStreamsThatAreNotWhatTheyWere:
-    async def checkpoint(self, js: JetStream, names: Names, shard: Shard) -> None:
+    async def checkpoint(self, js: JetStream, names: Names, shard: Recording) -> None:
         created = (await taken_over(js, names)).created
         snapshots = Snapshots(js, names, await own(js, names, "c"))
-        await snapshots.write([], [], 1, Checkpoint(sequence=shard.claim.sequence, created=created))
+        await snapshots.write([], [], 1, Checkpoint(sequence=shard.claim.sequence, routed=0, created=created))
 
     @pytest.mark.parametrize("which", ["events", "deliveries", "receivers"])
     async def test_one_that_was_made_anew(
-        self, js: JetStream, names: Names, shard: Shard, which: str
+        self, js: JetStream, names: Names, shard: Recording, which: str
     ) -> None:
         await self.checkpoint(js, names, shard)
         stream: str = getattr(names, which)
@@ -311,7 +262,7 @@ class TestStreamsThatAreNotWhatTheyWere:
         assert before.created in str(raised.value)
         assert after.created in str(raised.value)
 
-    async def test_a_journal_that_was_made_anew(self, js: JetStream, names: Names, shard: Shard) -> None:
+    async def test_a_journal_that_was_made_anew(self, js: JetStream, names: Names, shard: Recording) -> None:
         """Its sequences start again, so that the checkpoint lies beyond the claim: not another owner's."""
         await self.checkpoint(js, names, shard)
         await remake(js, names, names.journal)
@@ -319,7 +270,7 @@ class TestStreamsThatAreNotWhatTheyWere:
             await take_over(js, names)
 
     async def test_a_bucket_that_was_made_anew_has_no_checkpoint(
-        self, js: JetStream, names: Names, shard: Shard, monkeypatch: pytest.MonkeyPatch
+        self, js: JetStream, names: Names, shard: Recording, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("streams.journal.recovery.CLOCK_SKEW_S", 0.0)
         epoch = shard.claim.epoch
@@ -331,7 +282,7 @@ class TestStreamsThatAreNotWhatTheyWere:
 
     @pytest.mark.parametrize("snapshotted", [False, True])
     async def test_a_checkpoint_older_than_what_was_purged(
-        self, js: JetStream, names: Names, shard: Shard, snapshotted: bool
+        self, js: JetStream, names: Names, shard: Recording, snapshotted: bool
     ) -> None:
         """What is missing in between cannot be made up for, and no node may go on as if it had never been."""
         if snapshotted:
@@ -344,7 +295,7 @@ class TestStreamsThatAreNotWhatTheyWere:
             await take_over(js, names)
 
     async def test_a_tail_purged_after_our_claim_ended_belongs_to_another_owner(
-        self, js: JetStream, names: Names, shard: Shard
+        self, js: JetStream, names: Names, shard: Recording
     ) -> None:
         """It has snapshotted what we would read, and purged it."""
         last = await shard.record(repeated(1))
@@ -353,7 +304,7 @@ class TestStreamsThatAreNotWhatTheyWere:
         await js.purge(names.journal, last)
         assert isinstance(await recover(js, names, claimed, "b"), NotOwned)
 
-    async def test_a_journal_that_has_aged_out(self, js: JetStream, names: Names, shard: Shard) -> None:
+    async def test_a_journal_that_has_aged_out(self, js: JetStream, names: Names, shard: Recording) -> None:
         """Then what was settled since the checkpoint is delivered again."""
         await shard.record(repeated(1))
         await shard.snapshot()
@@ -362,7 +313,7 @@ class TestStreamsThatAreNotWhatTheyWere:
         assert (await taken_over(js, names)).states == {}
 
     async def test_deliveries_that_end_before_a_frontier(
-        self, js: JetStream, names: Names, shard: Shard
+        self, js: JetStream, names: Names, shard: Recording
     ) -> None:
         await events(js, names, 2)
         await shard.record(delivered(3, 1))
@@ -370,16 +321,25 @@ class TestStreamsThatAreNotWhatTheyWere:
             await take_over(js, names)
 
     async def test_deliveries_that_end_before_the_floor(
-        self, js: JetStream, names: Names, shard: Shard
+        self, js: JetStream, names: Names, shard: Recording
     ) -> None:
         data = encode_flush(
-            node="a", epoch=shard.claim.epoch, flush=1, floor=8, at=0.0, unclean=None, facts=[]
+            node="a",
+            epoch=shard.claim.epoch,
+            flush=1,
+            floor=8,
+            routing=NOTHING_ROUTED,
+            at=0.0,
+            unclean=None,
+            facts=[],
         )
         await js.publish(names.journal_of(SHARD), data)
         with pytest.raises(StreamRemade, match=rf"{names.deliveries} .* ends at 0, but .* up to 8"):
             await take_over(js, names)
 
-    async def test_a_forged_source_refuses_nothing(self, js: JetStream, names: Names, shard: Shard) -> None:
+    async def test_a_forged_source_refuses_nothing(
+        self, js: JetStream, names: Names, shard: Recording
+    ) -> None:
         """A producer can name an event that was never stored, and harms only its own receiver."""
         await events(js, names, 1)
         await shard.record(delivered(1, 1, source=6))
@@ -388,7 +348,7 @@ class TestStreamsThatAreNotWhatTheyWere:
 
 
 async def test_a_journal_with_a_fact_that_breaks_a_rule_is_refused(
-    js: JetStream, names: Names, shard: Shard
+    js: JetStream, names: Names, shard: Recording
 ) -> None:
     await events(js, names, 6)
     await shard.record(delivered(5, 1), delivered(6, 1))

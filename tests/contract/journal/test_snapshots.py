@@ -15,9 +15,9 @@ from streams.nats.codes import WRONG_LAST_SEQUENCE
 from streams.nats.errors import NotOurs
 from streams.nats.headers import EXPECTED, EXPECTED_SUBJECT
 from streams.nats.jetstream import JetStream
-from tests.contract.faults import FaultyJetStream
-from tests.contract.servers import Server
-from tests.contract.shards import RECEIVER, SHARD, own
+from tests.contract.support.faults import FaultyJetStream
+from tests.contract.support.servers import Server
+from tests.contract.support.shards import RECEIVER, SHARD, own
 
 TOO_MANY_BATCHES = 10210
 CUT_OFF = 10176
@@ -149,6 +149,7 @@ class TestLateBatches:
         await snapshots.write([], [], 5, Checkpoint(sequence=5))
         await snapshots.write([], [], 6, Checkpoint(sequence=6))
         await snapshots.write([state(delivered=1)], [], 7, Checkpoint(sequence=7))
+        assert len(batches) == 3
         for late in batches:
             assert isinstance(await js.publish_batch(late), Refused)
         assert await read_checkpoint(js, names, SHARD) == Checkpoint(sequence=7)
@@ -221,8 +222,8 @@ class TestVersions:
             await snapshots.load(RECEIVER)
 
     async def test_a_newer_checkpoint_is_refused(self, js: JetStream, names: Names) -> None:
-        await js.publish(names.checkpoint(SHARD), b'{"v": 3}')
-        with pytest.raises(NewerVersion, match="version 3"):
+        await js.publish(names.checkpoint(SHARD), b'{"v": 5}')
+        with pytest.raises(NewerVersion, match="version 5"):
             await read_checkpoint(js, names, SHARD)
 
     @pytest.mark.parametrize("data", [b"mine!", b'{"v": 1, "as_of": "\xff"}', TOO_DEEP])

@@ -1,29 +1,21 @@
-"""Whether a stream still has what was read from it, on the server in memory and on the real one."""
+"""Loss of a stream's tail: found by what was read, on the server in memory and on the real one."""
 
 import math
 
 import pytest
 from msgspec.structs import replace
 
-from streams.installation.topology import Names, shard_consumer
+from streams.installation.topology import Names, cursor
 from streams.journal.journal import Journal
-from streams.journal.tails import (
-    Loss,
-    Mark,
-    Marks,
-    RecordedLoss,
-    compare,
-    find_loss,
-    lift,
-    read_recorded_loss,
-    refuse,
-)
+from streams.journal.refusal import RecordedLoss, compare_or_refuse, lift, read_recorded_loss, refuse
+from streams.lost_tails.comparison import Loss, find_loss
+from streams.lost_tails.marks import Mark, Marks
 from streams.nats.answers import StreamInfo
 from streams.nats.errors import StreamRemade
 from streams.nats.jetstream import JetStream
-from streams.reading.delivered import delivered
-from tests.contract.installation import publish, shard
-from tests.contract.shards import (
+from streams.reading.reply_subject import delivery_info
+from streams.routing_progress import RoutingProgress
+from tests.contract.support.shards import (
     RECEIVER,
     SHARD,
     Clocks,
@@ -34,7 +26,8 @@ from tests.contract.shards import (
     own,
     repeated,
 )
-from tests.contract.waiting import Seen, until
+from tests.support.installation import publish, shard
+from tests.support.waiting import KeptMessages, until
 
 WHO = RecordedLoss(node="a", at=1.5, stream="")
 
@@ -58,21 +51,21 @@ async def remake(js: JetStream, names: Names, count: int) -> None:
 
 async def test_a_message_has_one_time_whoever_tells_it(js: JetStream, names: Names) -> None:
     """The stream's state, the leader, and the reply subject of what is handed out."""
-    await js.consumer_create(names.deliveries, shard_consumer(names, shard(RECEIVER)))
-    seen, inbox = Seen(), js.wire.new_inbox()
+    await js.consumer_create(names.deliveries, cursor("c", names.deliveries_of(shard(RECEIVER)), 1))
+    seen, inbox = KeptMessages(), js.wire.new_inbox()
     await js.wire.subscribe(inbox, seen)
     for position in range(1, 8):
         await publish(js, names, RECEIVER)
         info, mark = await js.stream_info(names.deliveries), await mark_at(js, names, position)
         assert info is not None
         assert (info.last, info.last_at) == (mark.position, mark.stored_at)
-        request = b'{"batch": 1, "expires": 1000000000, "group": "owner"}'
-        puller = f"$JS.API.CONSUMER.MSG.NEXT.{names.deliveries}.{names.shard_consumer(shard(RECEIVER))}"
+        request = b'{"batch": 1, "expires": 1000000000}'
+        puller = f"$JS.API.CONSUMER.MSG.NEXT.{names.deliveries}.c"
         if position == 1:
             await js.wire.publish(puller, request, inbox)
             await until(lambda: bool(seen.messages))
-            told = delivered(seen.messages[0].reply)
-            assert (told.sequence, told.stored_at) == (mark.position, mark.stored_at)
+            told = delivery_info(seen.messages[0].reply)
+            assert (told.position, told.stored_at) == (mark.position, mark.stored_at)
 
 
 async def test_a_message_that_exists_is_not_lost(js: JetStream, names: Names) -> None:
@@ -153,11 +146,53 @@ class TestTheMarksOfAShard:
         listening = Listening()
         journal = await begun(js, names, listening)
         listening.known = Marks(events=Mark(position=3, stored_at=1.5))
-        journal.marks_rose()
+        journal.routing_moved()
         await until(lambda: bool(listening.sequences))
         flush = await last_flush(js, names)
         assert (flush.facts, flush.marks.events.position) == ((), 3)
         await journal.stop()
+
+
+class TestRouted:
+    async def test_is_in_every_flush_and_never_falls(self, js: JetStream, names: Names) -> None:
+        listening = Listening()
+        journal = await begun(js, names, listening)
+        for routed, expected in ((7, 7), (5, 7), (9, 9)):
+            listening.progress = RoutingProgress(routed=routed)
+            journal.add(repeated(journal.index + 1), blank(), urgent=True)
+            await listening.has(journal.index)
+            assert (await last_flush(js, names)).routed == journal.routing.routed == expected
+        await journal.stop()
+
+    async def test_is_worth_a_flush_of_its_own(self, js: JetStream, names: Names) -> None:
+        listening = Listening()
+        journal = await begun(js, names, listening)
+        listening.progress = RoutingProgress(routed=3)
+        journal.routing_moved()
+        await until(lambda: bool(listening.sequences))
+        flush = await last_flush(js, names)
+        assert (flush.facts, flush.routed) == ((), 3)
+        await journal.stop()
+
+    async def test_is_recorded_before_a_release(self, js: JetStream, names: Names) -> None:
+        """Or the next owner would route the last second's events again."""
+        listening = Listening()
+        journal = await begun(js, names, listening)
+        listening.progress = RoutingProgress(routed=3)
+        journal.routing_moved()
+        assert await journal.drain(5.0)
+        assert (await last_flush(js, names)).routed == 3
+        await journal.stop()
+
+    async def test_is_repeated_by_a_claim(self, js: JetStream, names: Names) -> None:
+        listening = Listening()
+        journal = await begun(js, names, listening)
+        listening.progress = RoutingProgress(routed=3)
+        journal.routing_moved()
+        assert await journal.drain(5.0)
+        await journal.stop()
+        claimed = await own(js, names, "b")
+        assert (claimed.routing.routed, (await last_flush(js, names)).routed) == (3, 3)
 
 
 class TestTheRecord:
@@ -170,16 +205,16 @@ class TestTheRecord:
         assert recorded is not None
         assert (recorded.node, recorded.stream, recorded.mark) == ("a", names.deliveries, loss.mark)
         with pytest.raises(StreamRemade, match="it ends at 0"):
-            await compare(js, names, SHARD, claimed.epoch, Marks(), WHO)
+            await compare_or_refuse(js, names, SHARD, claimed.epoch, Marks(), WHO)
         await publish(js, names, RECEIVER)
-        await compare(js, names, SHARD, claimed.epoch, Marks(), WHO)
+        await compare_or_refuse(js, names, SHARD, claimed.epoch, Marks(), WHO)
         assert await read_recorded_loss(js, names, SHARD) is None
 
     async def test_is_made_at_a_claim(self, js: JetStream, names: Names) -> None:
         claimed = await own(js, names, "a")
         marks = Marks(events=Mark(position=9, stored_at=1.5))
         with pytest.raises(StreamRemade, match=names.events):
-            await compare(js, names, SHARD, claimed.epoch, marks, WHO)
+            await compare_or_refuse(js, names, SHARD, claimed.epoch, marks, WHO)
         recorded = await read_recorded_loss(js, names, SHARD)
         assert recorded is not None
         assert (recorded.stream, recorded.mark) == (names.events, marks.events)

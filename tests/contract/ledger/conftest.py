@@ -1,4 +1,4 @@
-"""The same tests on a ledger in SQLite and on one in PostgreSQL; the real nats-server once is enough."""
+"""Runs the contracts on a ledger in SQLite and on one in PostgreSQL; the real nats-server once is enough."""
 
 from collections.abc import Iterator
 from itertools import count
@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from angarium.settings import Settings
 from streams.installation.topology import Names
 from streams.nats.jetstream import JetStream
-from tests.contract.installation import install
 from tests.contract.ledger import databases
-from tests.contract.ledgers import InDatabase, InFile, Kept, Pen
-from tests.contract.servers import MemoryServer, RealServer, Server
+from tests.contract.support.servers import MemoryServer, RealServer, Server
+from tests.support.installation import install
+from tests.support.ledgers import InDatabase, InFile, Kept, Pen
 
 _schemas = count(1)
 WORLDS = [("memory", "sqlite"), ("nats-server", "sqlite"), ("memory", "postgresql")]
@@ -37,7 +38,7 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     if why := databases.missing():
         pytest.skip(why)
     base = tmp_path_factory.getbasetemp()
-    shared = base.parent if base.name.startswith("popen-") else base
+    shared = base.parent if base.name.startswith(("popen-", "worker-")) else base
     with databases.server(shared / "postgres") as address:
         yield address
 
@@ -65,3 +66,8 @@ async def names(js: JetStream, prefix: str) -> Names:
 @pytest.fixture
 def pen(js: JetStream, names: Names) -> Pen:
     return Pen(js, names)
+
+
+@pytest.fixture
+def settings(ledger: Kept, prefix: str) -> Settings:
+    return Settings(prefix=prefix, ledger=ledger.location)

@@ -106,7 +106,7 @@ def _program(name: str) -> Path:
 
 
 def _binaries() -> Path | None:
-    """Debian keeps them beside the PATH, a folder a version."""
+    """Debian keeps them outside the PATH, a folder for each version."""
     candidates = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda each: each.parent.name)
     if found := shutil.which("initdb"):
         candidates.append(Path(found).resolve().parent)

@@ -1,26 +1,69 @@
 """A ledger that follows forgets what was erased, wherever it is stored, and nothing else."""
 
+import asyncio
 import secrets
+import sqlite3
+import time
+from contextlib import closing
+from itertools import count
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlparse
+
+import pytest
 
 from actors.machine import facts as f
+from actors.machine.evolve import evolve
+from actors.machine.state import State
+from angarium.ledger import schema
+from angarium.ledger.address import Database
+from angarium.ledger.fold import FoldedState
+from angarium.ledger.open import open_for_queries
+from angarium.ledger.postgres import erase as postgres_erase
+from angarium.ledger.postgres.session import opened
+from angarium.ledger.postgres.store import PostgresStore
+from angarium.ledger.sqlite import store as sqlite_tables
+from angarium.ledger.writer import ERASURES
 from streams.erasing.erasures import Erasures, finished
 from streams.installation.topology import Names
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import stream_info
-from tests.contract.ledgers import NOW, RECEIVER, Kept, Pen, catch_up, delivered, failed, opens
+from tests.support.installation import shard
+from tests.support.ledgers import (
+    KEEP_S,
+    NOW,
+    RECEIVER,
+    Dies,
+    InFile,
+    Kept,
+    Pen,
+    catch_up,
+    delivered,
+    failed,
+    opens,
+    snapshot,
+    writer,
+)
+from tests.support.waiting import until
 
 
 async def holds(ledger: Kept, mark: str) -> bool:
     return mark.encode() in await ledger.dump()
 
 
+def in_files(directory: Path, mark: str) -> bool:
+    """True if a file of the database holds the mark, but for its write-ahead log."""
+    files = [each for each in directory.rglob("*") if each.is_file() and "pg_wal" not in each.parts]
+    return any(mark.encode() in each.read_bytes() for each in files)
+
+
 async def erase(js: JetStream, names: Names, event: str) -> None:
-    """Put it on record that the event is erased everywhere else."""
+    """Records that the event is erased everywhere else."""
     erasures = Erasures(js, names)
     await erasures.request("acme", event, "ops@host", NOW)
     end = (await stream_info(js, names.journal)).last
     async for request, revision in erasures.pending():
-        await erasures.note(finished(request, NOW, end), revision)
+        await erasures.store_progress(finished(request, NOW, end), revision)
 
 
 async def test_answers_to_an_erased_event_leave_the_ledger(
@@ -44,6 +87,20 @@ async def test_answers_to_an_erased_event_leave_the_ledger(
     await pen.flush(delivered(2, attempt=40))
     await catch_up(js, names, ledger)
     assert await ledger.rows("SELECT sequence FROM attempts WHERE verdict = 0") == [(2,)]
+
+
+async def test_a_request_at_a_position_that_a_bucket_lost_is_carried_out(
+    js: JetStream, names: Names, pen: Pen, ledger: Kept
+) -> None:
+    mark = secrets.token_hex(200)
+    await pen.flush(opens(), failed(1, answer=mark))
+    # The ledger has read further in the bucket that lost its tail.
+    await erase(js, names, "e0")
+    await catch_up(js, names, ledger)
+    await ledger.execute("UPDATE positions SET position = position + 1000 WHERE stream = 'erasures'")
+    await erase(js, names, "e1")
+    await catch_up(js, names, ledger)
+    assert not await holds(ledger, mark)
 
 
 async def test_a_ledger_that_lags_reads_to_the_end_of_it_first(
@@ -79,3 +136,183 @@ async def test_an_event_that_was_erased_while_it_waited_says_so(
     await catch_up(js, names, ledger)
     assert await ledger.rows("SELECT ending, reason FROM deliveries") == [(3, "erased")]
     assert await ledger.rows("SELECT kind FROM changes WHERE kind = 'missing'") == []
+
+
+async def test_an_erasure_of_one_shard_takes_nothing_from_what_is_known_of_another(
+    js: JetStream, names: Names, pen: Pen, ledger: Kept
+) -> None:
+    other, unsaved = "acme.other", "acme.unsaved"
+    assert len({shard(each) for each in (RECEIVER, other)}) == 2
+    truth = {}
+    for receiver in (other, unsaved):
+        state = evolve(State(receiver=receiver), opens(receiver))
+        position = await pen.flush(opens(receiver), receiver=receiver)
+        if receiver == other:  # An older state than what the ledger is going to know.
+            await snapshot(js, names, position, state)
+        for number in (1, 2, 3):
+            fact = delivered(number, receiver=receiver)
+            state = evolve(state, fact)
+            await pen.flush(fact, receiver=receiver)
+        truth[receiver] = state
+    await catch_up(js, names, ledger)
+    erased = await pen.flush(opens(), failed(1, answer="secret"))
+    await pen.flush(delivered(2))
+    await js.delete(names.journal, erased)
+    await catch_up(js, names, ledger)
+    for receiver, state in truth.items():
+        pen.at = NOW + 60
+        last = delivered(4, NOW + 50, receiver=receiver)
+        await pen.flush(last, receiver=receiver)
+        await catch_up(js, names, ledger)
+        async with open_for_queries(ledger.location) as questions:
+            row = await questions.receiver(receiver)
+            assert row is not None
+            moment = await questions.moment(row, receiver, round((NOW + 100) * 1000))
+        assert isinstance(moment, FoldedState)
+        assert moment.state == evolve(state, last)
+
+
+@pytest.mark.parametrize("world", [("memory", "sqlite")], ids="-".join)
+async def test_an_event_that_the_ledger_does_not_know_costs_it_no_new_file(
+    js: JetStream, names: Names, pen: Pen, ledger: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    overwritten = list[object]()
+
+    async def overwrite(db: object) -> bool:
+        overwritten.append(db)
+        return True
+
+    monkeypatch.setattr(sqlite_tables, "overwrite", overwrite)
+    await pen.flush(opens(), failed(1, answer="secret"))
+    await catch_up(js, names, ledger)
+    await erase(js, names, "invented")
+    await catch_up(js, names, ledger)
+    assert not overwritten
+    await erase(js, names, "e1")
+    await catch_up(js, names, ledger)
+    assert len(overwritten) == 1
+
+
+@pytest.mark.parametrize("world", [("memory", "sqlite")], ids="-".join)
+async def test_erasing_takes_a_tenth_of_the_writers_time(
+    js: JetStream, names: Names, ledger: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began = list[float]()
+    async with ledger.store() as store:
+        real = store.erase
+
+        async def erased(*arguments: Any) -> Any:
+            began.append(time.monotonic())
+            why = await real(*arguments)
+            await asyncio.sleep(0.3)
+            return why
+
+        monkeypatch.setattr(store, "erase", erased)
+        writing = asyncio.create_task(writer(js, names, store).run())
+        try:
+            await erase(js, names, "e1")
+            await until(lambda: len(began) == 1)
+            await erase(js, names, "e2")
+            await until(lambda: len(began) == 2)
+        finally:
+            writing.cancel()
+            await asyncio.gather(writing, return_exceptions=True)
+    assert began[1] - began[0] >= 3
+
+
+async def test_an_answer_that_outlives_the_block_of_its_delivery_is_erased(
+    js: JetStream, names: Names, pen: Pen, ledger: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schema, "BLOCK_FACTS", 2)
+    mark, periods = secrets.token_hex(200), count()
+    flushes = (
+        (opens(), failed(1, answer="first"), delivered(8, NOW + 1), delivered(9, NOW + 80_000)),
+        (failed(1, NOW + 90_000, attempt=2, answer=mark), delivered(1, NOW + 90_001, attempt=3)),
+        (delivered(2, NOW + 90_002), delivered(3, NOW + 90_003)),
+    )
+    async with ledger.store() as store:
+        if isinstance(store, PostgresStore):  # One block a period.
+            block = store.block_for
+            monkeypatch.setattr(store, "block_for", lambda at: block(next(periods) * round(KEEP_S * 1000)))
+        following = writer(js, names, store)
+        for facts in flushes:
+            await pen.flush(*facts)
+            await following.catch_up()
+            pen.at += 90_000
+        oldest = await store.oldest_full_block()
+        assert oldest is not None
+        async for _ in store.drop_block(oldest):
+            await asyncio.sleep(0)
+    assert await ledger.rows("SELECT sequence, attempt FROM attempts WHERE answer IS NOT NULL") == [(1, 2)]
+    assert await ledger.rows("SELECT sequence FROM deliveries ORDER BY sequence") == [(1,), (2,), (3,), (9,)]
+    await erase(js, names, "e1")
+    await catch_up(js, names, ledger)
+    assert not await holds(ledger, mark)
+
+
+@pytest.mark.parametrize("world", [("memory", "sqlite")], ids="-".join)
+async def test_an_answer_that_a_reader_keeps_in_a_file_is_erased_when_it_has_gone(
+    js: JetStream, names: Names, pen: Pen, ledger: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert isinstance(ledger, InFile)
+    monkeypatch.setattr(sqlite_tables, "BUSY_TIMEOUT_MS", 100)
+    mark = secrets.token_hex(200)
+    await pen.flush(opens(), failed(1, answer=mark))
+    await catch_up(js, names, ledger)
+    with closing(sqlite3.connect(ledger.path, isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM attempts").fetchall()
+        await erase(js, names, "e1")
+        async with ledger.store() as store:
+            await writer(js, names, store).catch_up()
+            assert (await store.read_place(ERASURES)).position == 0
+            reader.execute("COMMIT")
+            assert await holds(ledger, mark)
+            await writer(js, names, store).catch_up()
+            assert (await store.read_place(ERASURES)).position > 0
+            assert not await holds(ledger, mark)
+
+
+@pytest.mark.parametrize("world", [("memory", "sqlite")], ids="-".join)
+async def test_a_writer_that_dies_before_the_file_is_written_anew_does_it_later(
+    js: JetStream, names: Names, pen: Pen, ledger: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mark = secrets.token_hex(200)
+    await pen.flush(opens(), failed(1, answer=mark))
+    await catch_up(js, names, ledger)
+    await erase(js, names, "e1")
+
+    async def dies(_: object) -> bool:
+        raise Dies
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sqlite_tables, "overwrite", dies)
+        with pytest.raises(Dies):
+            await catch_up(js, names, ledger)
+    await catch_up(js, names, ledger)
+    assert not await holds(ledger, mark)
+
+
+@pytest.mark.parametrize("world", [("memory", "postgresql")], ids="-".join)
+async def test_an_answer_that_an_old_snapshot_keeps_is_erased_when_it_has_gone(
+    js: JetStream, names: Names, pen: Pen, ledger: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres_erase, "SEEN_FOR_S", 0.2)
+    mark = secrets.token_hex(200)
+    await pen.flush(opens(), failed(1, answer=mark))
+    await catch_up(js, names, ledger)
+    directory = Path(parse_qs(urlparse(ledger.location).query)["host"][0])
+
+    async with ledger.store() as store:
+        async with opened(Database(ledger.location), "dump") as old:
+            await old.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+            await old.rows("SELECT count(*) FROM receivers")
+            await erase(js, names, "e1")
+            await writer(js, names, store).catch_up()
+            assert (await store.read_place(ERASURES)).position == 0
+            await old.execute("COMMIT")
+        await writer(js, names, store).catch_up()
+        assert (await store.read_place(ERASURES)).position > 0
+    async with opened(Database(ledger.location), "test") as session:
+        await session.execute("CHECKPOINT")
+    assert not in_files(directory, mark)

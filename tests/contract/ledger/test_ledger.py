@@ -1,8 +1,10 @@
 """Each fact lies in the ledger once, over every crash; what is gone is on record, the foreign stops it."""
 
 import asyncio
+from collections.abc import Callable, Sequence
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -13,18 +15,19 @@ from actors.machine.evolve import evolve
 from actors.machine.state import State
 from angarium.ledger import schema
 from angarium.ledger import writer as writing
-from angarium.ledger.sqlite.alone import alone
-from angarium.ledger.sqlite.sqlite_store import sqlite_store
+from angarium.ledger.batch import BaseRow
+from angarium.ledger.postgres.store import PostgresStore
+from angarium.ledger.sqlite.store import SqliteStore, sqlite_store
+from angarium.ledger.sqlite.writer_lock import writer_lock
 from angarium.ledger.store import LedgerError
 from angarium.ledger.writer import Writer
-from streams.following import journal_reader
+from streams.buckets.receivers import Receivers
 from streams.installation.topology import Names
-from streams.journal.snapshots import Snapshot
-from streams.nats.answers import Stored
+from streams.journal_feed import journal_reader
+from streams.nats.answers import StoredMessage
 from streams.nats.jetstream import JetStream
-from streams.stores.receivers import Receivers
-from tests.contract.installation import shard
-from tests.contract.ledgers import (
+from tests.support.installation import shard
+from tests.support.ledgers import (
     KEEP_S,
     NOW,
     RECEIVER,
@@ -116,7 +119,8 @@ SQLITE, POSTGRES = ("memory", "sqlite"), ("memory", "postgresql")
 @pytest.mark.parametrize(
     ("world", "every"),
     [
-        pytest.param(SQLITE, 1, id="sqlite"),
+        pytest.param(SQLITE, 7, id="sqlite, some"),
+        pytest.param(SQLITE, 1, id="sqlite", marks=pytest.mark.soak),
         pytest.param(POSTGRES, 14, id="postgresql, some"),
         pytest.param(POSTGRES, 1, id="postgresql", marks=pytest.mark.soak),
     ],
@@ -144,57 +148,6 @@ async def test_a_crash_between_any_two_statements_repeats_nothing_and_loses_noth
     assert deaths > 30 / every
 
 
-async def snapshot(js: JetStream, names: Names, as_of: int, state: State) -> None:
-    answer = await js.publish(
-        names.actor(shard(state.receiver), state.receiver),
-        msgspec.json.encode(Snapshot(as_of=as_of, state=state)),
-    )
-    assert isinstance(answer, Stored)
-
-
-async def test_purged_facts_are_a_recorded_gap_and_states_go_on_from_the_snapshots(
-    js: JetStream, names: Names, pen: Pen, ledger: Kept
-) -> None:
-    await pen.flush(opens())
-    await pen.flush(delivered(1))
-    await catch_up(js, names, ledger)
-    purged = [await pen.flush(delivered(2)), await pen.flush(delivered(3))]
-    state = State(receiver=RECEIVER)
-    for fact in (opens(), delivered(1), delivered(2), delivered(3)):
-        state = evolve(state, fact)
-    await snapshot(js, names, purged[1], state)
-    await pen.flush(delivered(4))
-    await js.purge(names.journal, purged[1] + 1)
-    await catch_up(js, names, ledger)
-    assert [row[:2] for row in await ledger.rows("SELECT DISTINCT first, last FROM gaps")] == [
-        (purged[0], purged[1])
-    ]
-    assert await ledger.rows("SELECT sequence FROM deliveries ORDER BY sequence") == [(1,), (4,)]
-    (base,) = await ledger.rows("SELECT position, origin, state FROM states WHERE origin = 'snapshot'")
-    assert base[0] == purged[1]
-    assert msgspec.json.decode(base[2], type=State) == state
-    assert await ledger.rows("SELECT DISTINCT position FROM positions WHERE stream = ?", names.journal) == [
-        (purged[1] + 1,)
-    ]
-
-
-async def test_an_event_that_is_open_before_and_after_a_gap_has_one_row(
-    js: JetStream, names: Names, pen: Pen, ledger: Kept
-) -> None:
-    await pen.flush(opens(), failed(1))
-    await pen.flush(f.EventAccepted(receiver=RECEIVER, events=(numbered(2),)))
-    await catch_up(js, names, ledger)
-    purged = await pen.flush(failed(1, NOW + 2, attempt=2))
-    await pen.flush(failed(1, NOW + 4, attempt=3))
-    await js.purge(names.journal, purged + 1)
-    await catch_up(js, names, ledger)
-    await pen.flush(delivered(1, NOW + 6, attempt=4))
-    await catch_up(js, names, ledger)
-    deliveries = await ledger.rows("SELECT sequence, ending, attempts FROM deliveries ORDER BY sequence")
-    assert deliveries == [(1, schema.SETTLED, 4), (2, None, 0)]
-    assert await ledger.rows("SELECT attempt FROM attempts ORDER BY at") == [(1,), (3,), (4,)]
-
-
 async def test_a_journal_that_was_made_anew_is_refused(
     js: JetStream, names: Names, pen: Pen, ledger: Kept
 ) -> None:
@@ -202,7 +155,7 @@ async def test_a_journal_that_was_made_anew_is_refused(
     await catch_up(js, names, ledger)
     before = await ledger.contents()
     async with ledger.store() as store:
-        place = (await store.hold(names.journal))[0].place
+        place = (await store.renew_shares(names.journal))[0].place
         await ledger.execute("UPDATE positions SET created = 'another' WHERE stream = ?", names.journal)
         with pytest.raises(LedgerError, match=r"was recreated.*choose another one with --to"):
             await writer(js, names, store).catch_up()
@@ -211,6 +164,37 @@ async def test_a_journal_that_was_made_anew_is_refused(
         with pytest.raises(LedgerError, match=r"ends at 1.*choose another one with --to"):
             await writer(js, names, store).catch_up()
     assert await ledger.contents() == before
+
+
+async def test_nothing_is_stored_that_was_read_of_a_journal_recreated_after_the_comparison(
+    js: JetStream, names: Names, pen: Pen, ledger: Kept
+) -> None:
+    """The connection was lost between the comparison and the read, and came back with another journal."""
+    await pen.flush(opens())
+    await catch_up(js, names, ledger)
+    info = await js.stream_info(names.journal)
+    assert info is not None
+    async with ledger.store() as store:
+        following = writer(js, names, store)
+        await following._hold()
+        journal = journal_reader.JournalReader(js, names.journal)
+        read = journal.read
+
+        async def read_of_another(after: int) -> list[StoredMessage] | journal_reader.Gap:
+            await js.request(f"$JS.API.STREAM.DELETE.{names.journal}", b"")
+            await js.stream_create(info.config)
+            await pen.flush(opens())
+            await pen.flush(delivered(7))
+            for listener in list(js._listeners):
+                listener(True)
+            return await read(after)
+
+        journal.read = read_of_another  # type: ignore[method-assign,assignment]
+        assert await following._step(journal)
+        with pytest.raises(LedgerError, match="was recreated"):
+            await following._step(journal)
+        journal.stop()
+    assert await ledger.rows("SELECT sequence FROM deliveries") == []
 
 
 @pytest.mark.parametrize(
@@ -261,12 +245,12 @@ async def test_two_writers_of_one_file_are_one_too_many(
 async def test_a_second_writer_of_a_file_is_refused_and_stops_nobody(tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
     async with sqlite_store(path):
-        with alone(path):
-            with pytest.raises(LedgerError, match="another process writes"), alone(path):
+        with writer_lock(path):
+            with pytest.raises(LedgerError, match="another process writes"), writer_lock(path):
                 pass
-            with pytest.raises(LedgerError, match="another process writes"), alone(path):
+            with pytest.raises(LedgerError, match="another process writes"), writer_lock(path):
                 pass
-        with alone(path):
+        with writer_lock(path):
             pass
 
 
@@ -291,6 +275,34 @@ async def test_a_base_state_folds_what_the_actor_would(
     assert msgspec.json.decode(bases[-1][0], type=State) == state
 
 
+async def test_base_states_of_a_batch_are_stored_together(
+    js: JetStream, names: Names, pen: Pen, ledger: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One transaction each would cost more than the facts."""
+    monkeypatch.setattr("angarium.ledger.fold.BASE_EVERY_FACTS", 1)
+    stored: list[int] = []
+    for store in (SqliteStore, PostgresStore):
+
+        async def counted(
+            self: Any, bases: Sequence[BaseRow], add: Callable[..., Any] = store.add_bases
+        ) -> None:
+            stored.append(len(bases))
+            await add(self, bases)
+
+        monkeypatch.setattr(store, "add_bases", counted)
+    receivers = [RECEIVER, "acme.other", "acme.third"]
+    for each in receivers:
+        await pen.flush(opens(each), receiver=each)
+    await catch_up(js, names, ledger)
+    assert stored == [3]
+    since = (
+        "SELECT name, facts_since, bytes_since, base_bytes > 0, last_position FROM receivers ORDER BY name"
+    )
+    assert [(row[0], row[1], row[2], bool(row[3])) for row in await ledger.rows(since)] == [
+        (each, 0, 0, True) for each in sorted(receivers)
+    ]
+
+
 async def test_a_clock_that_was_set_back_does_not_silence_that_nothing_is_new(
     js: JetStream, names: Names, pen: Pen, ledger: Kept
 ) -> None:
@@ -310,6 +322,7 @@ async def test_old_rows_are_dropped_and_the_state_stays_known(
     js: JetStream, names: Names, pen: Pen, ledger: Kept, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(schema, "BLOCK_FACTS", 2)
+    monkeypatch.setattr(schema, "CLOCKS_APART_MS", 0)
     monkeypatch.setattr(journal_reader, "READ_MESSAGES_MAX", 1)
     for sequence in range(1, 6):
         await pen.flush(*([opens()] if sequence == 1 else []), delivered(sequence, NOW + sequence))
@@ -317,8 +330,8 @@ async def test_old_rows_are_dropped_and_the_state_stays_known(
     pen.at = NOW + 3600
     await pen.flush(delivered(8, NOW + 3600))
     async with ledger.store() as store:
-        periods, block = count(1), store.block
-        monkeypatch.setattr(store, "block", lambda at: block(next(periods) * round(KEEP_S * 1000)))
+        periods, block = count(1), store.block_for
+        monkeypatch.setattr(store, "block_for", lambda at: block(next(periods) * round(KEEP_S * 1000)))
         pruning = writer(js, names, store, keep_s=600)
         await pruning.catch_up()
         async with asyncio.timeout(60):  # What is dropped on another connection takes its time.

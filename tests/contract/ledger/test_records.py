@@ -1,10 +1,10 @@
-"""What the operations on the ledger answer, from a journal whose facts are known."""
+"""Queries of the ledger, from a journal whose facts are known."""
 
 import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,43 +15,33 @@ import pytest
 from actors.machine import facts as f
 from actors.machine.bucket import Bucket, Limit
 from actors.machine.evolve import evolve
-from actors.machine.owed.view import View
+from actors.machine.scheduling.view import View
 from actors.machine.state import State
 from actors.policy import parse
 from actors.status import inspect
-from angarium.ledger import questions, schema
+from angarium.ledger import queries, schema
 from angarium.ledger.ledger_answers import AttemptFilter
 from angarium.operations.failures import NotDone
-from angarium.operations.records.attempts import find_attempts
-from angarium.operations.records.auditing import audit
-from angarium.operations.records.history import read_history
-from angarium.operations.records.journey import journey
-from angarium.operations.records.ledger_access import open_ledger
-from angarium.operations.records.minutes import find_minutes
-from angarium.operations.records.moment import MEMORY_MEMBERS, moment
-from angarium.operations.records.worst import find_worst
+from angarium.operations.ledger_queries.attempts import find_attempts
+from angarium.operations.ledger_queries.audit import audit
+from angarium.operations.ledger_queries.history import read_history
+from angarium.operations.ledger_queries.journey import journey
+from angarium.operations.ledger_queries.ledger_access import open_ledger
+from angarium.operations.ledger_queries.minutes import find_minutes
+from angarium.operations.ledger_queries.state_at import MEMORY_MEMBERS, state_at
+from angarium.operations.ledger_queries.worst_receivers import find_worst
 from angarium.settings import Settings
-from streams.following import journal_reader
+from streams.buckets.receivers import Receivers
 from streams.installation.topology import Names
+from streams.journal_feed import journal_reader
 from streams.nats.jetstream import JetStream
-from streams.stores.receivers import Receivers
-from tests.contract.installation import shard
-from tests.contract.ledgers import NOW, RECEIVER, Kept, Pen, catch_up, delivered, failed, numbered, opens
+from tests.contract.ledger.questions import ask
+from tests.support.installation import shard
+from tests.support.ledgers import NOW, RECEIVER, Kept, Pen, catch_up, delivered, failed, numbered, opens
 
 MS = round(NOW * 1000)
 ROOT = Path(__file__).parents[3]
 CONFIGURATION = b'{"url": "https://example.com/", "rate": {"limit": 5, "burst": 2}}'
-
-
-@pytest.fixture
-def settings(ledger: Kept, prefix: str) -> Settings:
-    return Settings(prefix=prefix, ledger=ledger.location)
-
-
-async def ask(settings: Settings, question: Any) -> Any:
-    answer = await open_ledger(settings, question)
-    assert not isinstance(answer, NotDone), answer
-    return answer
 
 
 async def refused(settings: Settings, question: Any) -> NotDone:
@@ -107,6 +97,9 @@ async def test_attempts_are_listed_by_the_type_of_their_event(
         return [(each["sequence"], each["type"]) for each in found.attempts]
 
     assert await listed(type="order.created") == [(3, "order.created"), (1, "order.created")]
+    pattern = AttemptFilter(type="order.*")
+    wrong = await refused(settings, lambda of: find_attempts(of, RECEIVER, pattern))
+    assert (wrong.kind, wrong.text[:20]) == ("invalid", "event type 'order.*'")
     assert await listed(type="order.created", failed=True) == [(3, "order.created")]
     assert await listed(type="order") == []
     assert (await listed())[0] == (4, None)
@@ -140,14 +133,14 @@ async def test_an_event_is_followed_over_all_receivers(
     assert told == [("acme.billing", "delivered", None, 2), ("acme.other", "dead", "expired", 0)]
     unknown = await refused(settings, lambda of: journey(of, "e8"))
     assert unknown.kind == "not_found"
-    assert "angarium dead list" in unknown.told
+    assert "angarium dead list" in unknown.sentence
     assert (await refused(settings, lambda of: journey(of, "e7", "other"))).kind == "not_found"
 
 
 async def test_the_history_is_told_in_words(
     js: JetStream, names: Names, pen: Pen, ledger: Kept, settings: Settings
 ) -> None:
-    receivers = Receivers(js, names)
+    receivers = Receivers(js, names, by="token k3f6\x1b")
     await receivers.put(RECEIVER, CONFIGURATION)
     await catch_up(js, names, ledger)  # The bucket keeps the last one alone.
     await receivers.put(RECEIVER, b'{"url": "https://example.com/2", "order": "relaxed"}')
@@ -155,22 +148,35 @@ async def test_the_history_is_told_in_words(
     await pen.flush(opens(), target, f.RateSet(receiver=RECEIVER, limit=Limit(5.0, 2)))
     await pen.flush(failed(1, NOW + 10))
     await pen.flush(delivered(1, NOW + 400, attempt=2), f.Paused(receiver=RECEIVER, at=NOW + 500))
-    await pen.flush(f.Resumed(receiver=RECEIVER, at=NOW + 600))
+    # A resume has two facts: of the request, and of the configuration that it changes.
+    await pen.flush(f.Resumed(receiver=RECEIVER, at=NOW + 600), f.Resumed(receiver=RECEIVER, at=NOW + 600))
     await pen.flush(failed(2, NOW + 700, status=410, gone=True))
+    await pen.flush(f.Disabled(receiver=RECEIVER, at=NOW + 650, reason="failing"))
+    await pen.flush(f.Resumed(receiver=RECEIVER, at=NOW + 660, by="ada@desk"))
     await pen.flush(f.Disabled(receiver=RECEIVER, at=NOW + 700, reason="gone"))
     await pen.flush(f.Claimed(epoch=2, at=NOW + 800, clean=False, position=0))
+    skipped, expired = numbered(3), (numbered(4),)
+    await pen.flush(
+        f.DeadLettered(receiver=RECEIVER, events=(skipped,), at=NOW + 900, reason="skipped", by="ada@desk"),
+        f.DeadLettered(receiver=RECEIVER, events=expired, at=NOW + 901, reason="expired"),
+        f.Forgot(receiver=RECEIVER, at=NOW + 950, position=9, next_sequence=7, discarded=2, by="token k3"),
+    )
     await catch_up(js, names, ledger)
     told = await ask(settings, lambda of: read_history(of, RECEIVER, 0, schema.END_OF_TIME))
     said = [each.what for each in told.entries]
-    assert "configuration changed (revision 2): order, rate, url" in said
+    assert "configuration changed (revision 2): order, rate, url, by token k3f6?" in said
     assert [each for each in said if not each.startswith("configuration")] == [
         "started to accept events",
         "rate 5 a second, burst 2",
         "accepts events again; it was offline: 7 min without a success, 1 failure",
         "paused",
         "resumed: nothing holds it back any more",
+        "disabled: it had failed for too long",
+        "resumed: nothing holds it back any more, by ada@desk",
         "disabled: it answered 410 (Gone)",
         "its shard moved to one, from an owner that had died",
+        f"told to skip event 3 ({skipped.id}), by ada@desk",
+        "told to forget: 2 waiting events discarded, by token k3",
     ]
     assert told.now == "disabled: it answered 410 (Gone)"
 
@@ -233,14 +239,37 @@ async def test_the_tables_of_an_older_version_are_upgraded(
     await catch_up(js, names, ledger)
     for statement in (
         "DROP INDEX attempts_type", "ALTER TABLE receivers DROP COLUMN last_position",
-        "ALTER TABLE gaps DROP COLUMN share", "PRAGMA user_version = 1",
+        "ALTER TABLE gaps DROP COLUMN share", "ALTER TABLE configurations DROP COLUMN changed_by",
+        "DROP INDEX deliveries_unended",
+        "CREATE INDEX deliveries_open ON deliveries (receiver, sequence) WHERE ended_at IS NULL",
+        "PRAGMA user_version = 1",
     ):  # fmt: skip
         await ledger.execute(statement)
     failure = await refused(settings, lambda of: find_worst(of, 1.0, 1))
-    assert "has version 1, this Angarium knows 2" in failure.text
+    assert "has version 1, this Angarium knows 4" in failure.text
     await catch_up(js, names, ledger)
     found = await ask(settings, lambda of: find_attempts(of, RECEIVER, AttemptFilter(type="a")))
     assert len(found.attempts) == 1
+
+
+@pytest.mark.parametrize("world", [("memory", "postgresql")])
+async def test_the_tables_of_an_older_version_of_a_database_are_upgraded(
+    js: JetStream, names: Names, pen: Pen, ledger: Kept
+) -> None:
+    await pen.flush(opens(), failed(1))
+    await catch_up(js, names, ledger)
+    before = await ledger.contents()
+    for statement in (
+        "ALTER TABLE configurations DROP COLUMN changed_by", "DROP INDEX deliveries_unended",
+        "CREATE INDEX deliveries_open ON deliveries (receiver, sequence) WHERE ended_at IS NULL",
+        "UPDATE ledger SET version = 1",
+    ):  # fmt: skip
+        await ledger.execute(statement)
+    await catch_up(js, names, ledger)
+    assert await ledger.contents() == before | {"ledger": [(3, *before["ledger"][0][1:])]}
+    indexes = await ledger.rows("SELECT indexname FROM pg_indexes WHERE schemaname = current_schema()")
+    assert ("deliveries_unended",) in indexes
+    assert ("deliveries_open",) not in indexes
 
 
 @pytest.mark.parametrize("world", [("memory", "postgresql")])
@@ -275,7 +304,7 @@ async def test_a_look_back_folds_to_what_inspect_said(
         facts.append(failed(sequence, NOW + 10 * sequence, bucket=bucket))
         facts.append(delivered(sequence, NOW + 10 * sequence + 5, attempt=2, bucket=bucket))
     facts.append(f.Paused(receiver=RECEIVER, at=NOW + 96))
-    said, state = dict[int, dict[str, Any]](), State(receiver=RECEIVER)
+    said, state = dict[int, Mapping[str, Any]](), State(receiver=RECEIVER)
     policy = parse(CONFIGURATION, strict=True)[0]
     for fact in first:
         state = evolve(state, fact)
@@ -292,10 +321,10 @@ async def test_a_look_back_folds_to_what_inspect_said(
     await ledger.execute("UPDATE configurations SET at = 0")
     assert (await ledger.rows("SELECT count(*) FROM states"))[0][0] > 2
     for at_ms, before in said.items():
-        told = await ask(settings, partial(moment, receiver=RECEIVER, at=at_ms))
+        told = await ask(settings, partial(state_at, receiver=RECEIVER, at=at_ms))
         for name in before.keys() - {*MEMORY_MEMBERS, "head"}:
             assert msgspec.json.encode(told[name]) == msgspec.json.encode(before[name]), (at_ms, name)
-    told = await ask(settings, lambda of: moment(of, RECEIVER, MS - 1000))
+    told = await ask(settings, lambda of: state_at(of, RECEIVER, MS - 1000))
     assert told["next_sequence"] == 1
 
 
@@ -304,7 +333,7 @@ async def test_before_a_receiver_was_there_a_look_back_says_so(
 ) -> None:
     await pen.flush(opens())
     await catch_up(js, names, ledger)
-    failure = await refused(settings, lambda of: moment(of, RECEIVER, MS - 1000))
+    failure = await refused(settings, lambda of: state_at(of, RECEIVER, MS - 1000))
     assert (failure.kind, failure.text[:37]) == ("not_found", "there was no receiver acme.billing at")
 
 
@@ -316,7 +345,7 @@ async def test_before_what_is_known_a_look_back_says_from_when_on(
     await js.purge(names.journal, gone + 1)
     await pen.flush(delivered(2, NOW + 50))
     await catch_up(js, names, ledger)
-    failure = await refused(settings, lambda of: moment(of, RECEIVER, 1000))
+    failure = await refused(settings, lambda of: state_at(of, RECEIVER, 1000))
     assert "is not known before" in failure.text
     found = await ask(settings, lambda of: find_attempts(of, RECEIVER, AttemptFilter()))
     assert "nothing is known from the beginning to" in found.ledger.notes[0]
@@ -358,9 +387,9 @@ async def test_no_question_reads_a_whole_table(ledger: Kept) -> None:
     """Each looks into the blocks, which are few, and into a block by its key."""
     async with ledger.store():
         pass
-    queries = every_query(lambda index: f"INDEXED BY {index}")
-    assert len(queries) > 18
-    for query in queries:
+    found = every_query(lambda index: f"INDEXED BY {index}")
+    assert len(found) > 18
+    for query in found:
         steps = await ledger.rows(f"EXPLAIN QUERY PLAN {query}", *[0] * _values(query))
         plan = [detail for *_, detail in steps]
         assert not [step for step in plan if re.match(r"SCAN ([adfm]|attempts|deliveries|facts)\b", step)], (
@@ -370,19 +399,19 @@ async def test_no_question_reads_a_whole_table(ledger: Kept) -> None:
 
 def every_query(by: Callable[[str], str]) -> list[str]:
     """All that is asked, with every filter; `by`: the words that name an index."""
-    queries = [
+    found = [
         text
-        for name, text in vars(questions).items()
+        for name, text in vars(queries).items()
         if name.isupper() and str(text).strip().startswith("SELECT")
     ]
-    queries.remove(questions._ATTEMPTS)
-    queries.remove(questions._JOURNEY)
-    queries.append(questions._JOURNEY.format(index=by("deliveries_event")))
+    found.remove(queries._ATTEMPTS)
+    found.remove(queries._JOURNEY)
+    found.append(queries._JOURNEY.format(index=by("deliveries_event")))
     for status in (None, (503, 503), (500, 599), (204, 204), (200, 200), (200, 299)):
         for failed_only in (False, True):
-            index, only, _ = questions._filtered(AttemptFilter(failed=failed_only, status=status, type="a"))
-            queries.append(questions._ATTEMPTS.format(index=by(index) if index else "", only=only))
-    return queries
+            index, only, _ = queries._filtered(AttemptFilter(failed=failed_only, status=status, type="a"))
+            found.append(queries._ATTEMPTS.format(index=by(index) if index else "", only=only))
+    return found
 
 
 def _values(query: str) -> int:
@@ -399,4 +428,21 @@ def test_without_its_driver_a_command_says_how_to_get_it() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, check=False
     )
     assert done.returncode == 1
-    assert done.stderr == "angarium: a ledger needs aiosqlite: pip install 'angarium[ledger]'\n"
+    assert done.stderr == "angarium: a ledger needs aiosqlite: install the extra ledger (see README)\n"
+
+
+@pytest.mark.parametrize("world", [("memory", "sqlite"), ("memory", "postgresql")], ids="-".join)
+async def test_the_queries_of_the_page_run(
+    js: JetStream, names: Names, pen: Pen, ledger: Kept, world: tuple[str, str]
+) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "ledger.md").read_text()
+    _, for_postgresql, for_both = re.split(
+        "The same query for PostgreSQL:|An event's deliveries, in both:", page
+    )
+    queries = [for_both] if world[1] == "sqlite" else [for_postgresql, for_both]
+    await pen.flush(opens(), delivered(1, events=(numbered(1),)))
+    await catch_up(js, names, ledger)
+    for text in queries:
+        query = text.split("```sql\n")[1].split("```")[0].rstrip().rstrip(";")
+        found = await ledger.rows(query.replace("order-17", "e1").replace("1 hour", "9000 days"))
+        assert len(found) == 1

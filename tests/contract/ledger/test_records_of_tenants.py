@@ -1,4 +1,4 @@
-"""What the operations on the ledger answer about one tenant, in pages, and to who has waited long enough."""
+"""Queries of the ledger about one tenant: in pages, and with a bounded wait for what is not written yet."""
 
 import asyncio
 import re
@@ -12,29 +12,19 @@ from actors.machine import facts as f
 from actors.machine.bucket import Limit
 from actors.machine.numbering import Numbered
 from angarium.operations.failures import NotDone
-from angarium.operations.records import auditing
-from angarium.operations.records.journey import journey
-from angarium.operations.records.ledger_access import LEDGER_CODE, OpenLedger, open_ledger
-from angarium.operations.records.worst import find_worst
+from angarium.operations.ledger_queries import audit
+from angarium.operations.ledger_queries.journey import journey
+from angarium.operations.ledger_queries.ledger_access import LEDGER_CODE, OpenLedger, open_ledger
+from angarium.operations.ledger_queries.worst_receivers import find_worst
 from angarium.settings import Settings
 from streams.installation.topology import Names
 from streams.nats.jetstream import JetStream
-from tests.contract.ledgers import NOW, RECEIVER, Kept, Pen, catch_up, delivered, failed, numbered, opens
+from tests.contract.ledger.questions import ask
+from tests.support.ledgers import NOW, RECEIVER, Kept, Pen, catch_up, delivered, failed, numbered, opens
 
 MS = round(NOW * 1000)
 ENDLESS = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT count(*) FROM c"
 OTHER = "other.billing"
-
-
-@pytest.fixture
-def settings(ledger: Kept, prefix: str) -> Settings:
-    return Settings(prefix=prefix, ledger=ledger.location)
-
-
-async def ask(settings: Settings, question: Any) -> Any:
-    answer = await open_ledger(settings, question)
-    assert not isinstance(answer, NotDone), answer
-    return answer
 
 
 async def test_a_tenant_is_told_of_its_own_receivers_alone(
@@ -85,8 +75,8 @@ async def test_the_audit_in_json_has_instants_as_texts(
     await pen.flush(opens(), f.RateSet(receiver=RECEIVER, limit=Limit(5.0, 2)))
     await pen.flush(*(delivered(sequence, NOW + sequence) for sequence in range(1, 4)))
     await catch_up(js, names, ledger)
-    found = await ask(settings, lambda of: auditing.audit(of, RECEIVER, 0, MS + 100_000))
-    told = auditing.document(found)
+    found = await ask(settings, lambda of: audit.audit(of, RECEIVER, 0, MS + 100_000))
+    told = audit.document(found)
     assert [each.at for each in told.limits] == [None]
     assert {each.at for each in told.windows} == {told.chart[0].at}
     assert told.chart[0].at == "2027-01-15T08:00:00.988Z"
@@ -108,7 +98,7 @@ async def test_an_audit_of_too_much_says_until_when_it_can_be_done(
     await catch_up(js, names, ledger)
 
     async def asked(receiver: str, until: int, most: int) -> Any:
-        return await open_ledger(settings, lambda of: auditing.audit(of, receiver, 0, until, most))
+        return await open_ledger(settings, lambda of: audit.audit(of, receiver, 0, until, most))
 
     for receiver, most, count in ((plain, 40, "more than 40 attempts"), (RECEIVER, 60, "50 attempts and 20")):
         refused = await asked(receiver, end, most)
@@ -127,7 +117,7 @@ async def test_a_question_that_is_given_up_ends(
     await catch_up(js, names, ledger)
 
     async def endless(of: OpenLedger) -> Any:
-        return await of.questions.rows(ENDLESS)
+        return await of.queries.rows(ENDLESS)
 
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.05):

@@ -1,4 +1,4 @@
-"""Several processes write one ledger in PostgreSQL: each fact lies in it once, whoever dies or sleeps."""
+"""Several processes write one ledger in PostgreSQL: each fact is in it once, over deaths and sleeps."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 
 from actors.machine.facts import AnyFact
-from angarium.ledger.locating import Database
-from angarium.ledger.postgres import leases, periods
-from angarium.ledger.postgres.postgres_store import PostgresStore
+from angarium.ledger.address import Database
+from angarium.ledger.postgres import leases, partitions
 from angarium.ledger.postgres.session import opened
+from angarium.ledger.postgres.store import PostgresStore
 from angarium.ledger.postgres.tables import SHARE_COUNT, period_of
 from angarium.ledger.store import Block, LeaseLost, LedgerAway
-from streams.following.journal_reader import JournalReader
 from streams.installation.topology import Names
+from streams.journal_feed.journal_reader import JournalReader
 from streams.nats.jetstream import JetStream
-from tests.contract.installation import shard
-from tests.contract.ledgers import NOW, InDatabase, Pen, delivered, failed, numbered, opens, writer
+from tests.support.installation import shard
+from tests.support.ledgers import NOW, InDatabase, Pen, delivered, failed, numbered, opens, writer
 
 RECEIVERS = [f"acme.r{number}" for number in range(40)]
 
@@ -30,7 +30,7 @@ def world() -> tuple[str, str]:
 
 @pytest.fixture
 def connected(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever takes over a share cannot end the connection of its last holder."""
+    """Connects in a way that no other writer of the share can end."""
     monkeypatch.setattr(leases, "_ENDED", "SELECT ?::text")
 
 
@@ -67,7 +67,7 @@ async def one_event_each(pen: Pen, sequence: int) -> None:
 
 
 async def sequences(ledger: InDatabase) -> dict[int, int]:
-    """How many receivers have each number, with each of their rows."""
+    """Counts the receivers with each number, with each of their rows."""
     rows = await ledger.rows("SELECT sequence, count(*) FROM attempts GROUP BY sequence ORDER BY sequence")
     return dict(rows)
 
@@ -231,7 +231,7 @@ async def test_dropping_a_block_waits_for_readers_and_delays_no_writer(
         assert await reader.rows("SELECT sequence FROM attempts") == [(1,)]
         one.store._block = 0
         one.store._period_ms //= 2  # The next block lies in another period.
-        dropping = one.store.drop(Block(old, last, until, False))
+        dropping = one.store.drop_block(Block(old, last, until, False))
         await anext(dropping)
         await pen.flush(delivered(2, NOW + 2))
         await one.step()  # While it is dropped, or waits to be.
@@ -258,8 +258,22 @@ async def test_a_drop_that_was_broken_off_is_ended_by_the_next(
         await reader.rows("SELECT sequence FROM attempts")
         async with opened(database, "broken off", statement_timeout="300") as session:
             with pytest.raises(LedgerAway):  # It waits for the reader.
-                await periods.drop(session, old)
+                await partitions.drop(session, old)
         assert await in_database.rows("SELECT sequence FROM attempts") == []
     async with opened(database, "another") as session:
-        await periods.drop(session, old)
+        await partitions.drop(session, old)
     assert await in_database.rows("SELECT period FROM periods") == []
+
+
+async def test_a_statement_that_is_given_up_ends(in_database: InDatabase) -> None:
+    """Otherwise it takes a processor for a minute, and a drop waits for its snapshot."""
+    with pytest.raises(TimeoutError):
+        async with (
+            asyncio.timeout(0.5),
+            opened(Database(in_database.location), "given up", statement_timeout="60000") as session,
+        ):
+            await session.rows("SELECT pg_sleep(60)")
+    running = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'given up' AND state = 'active'"
+    async with asyncio.timeout(20):
+        while await in_database.rows(running) != [(0,)]:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)

@@ -1,11 +1,13 @@
 """Following attempts in the journal: each once and in order, whatever becomes of the connection."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from actors.errors import BadInput, Unavailable
 from actors.machine import facts as f
@@ -14,19 +16,20 @@ from angarium.operations import journal_pages
 from angarium.operations.journal_pages import Missed
 from angarium.operations.tail import Tail, TailedAttempt, TailFilter
 from angarium.settings import Settings
-from streams.following import journal_reader
 from streams.installation.topology import Names
+from streams.journal_feed import journal_reader
+from streams.lost_tails.marks import Mark
 from streams.nats.answers import Page
 from streams.nats.jetstream import JetStream
-from tests.contract.ledgers import NOW, RECEIVER, Pen, delivered, failed, numbered
-from tests.contract.waiting import until_true
+from tests.support.ledgers import NOW, RECEIVER, Pen, delivered, failed, numbered
+from tests.support.waiting import until_true
 
 PATIENCE_S = 30.0
 
 
 @pytest.fixture(params=["memory", "nats-server"])
 def world(request: pytest.FixtureRequest) -> tuple[str, str]:
-    """It reads the journal, and no ledger."""
+    """A world that reads the journal, and no ledger."""
     return request.param, ""
 
 
@@ -37,7 +40,11 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def tail(js: JetStream, names: Names, of: str | None = None, **said: Any) -> Tail:
     to = Access(js, Settings(prefix=names.prefix))
-    return Tail(to, TailFilter(of=of, failed=said.pop("failed", False), types=said.pop("types", ())), **said)
+    return Tail(
+        to,
+        TailFilter(about=of, failed=said.pop("failed", False), types=said.pop("types", ())),
+        **said,
+    )
 
 
 async def first(found: Tail, count: int) -> list[TailedAttempt | Missed]:
@@ -178,6 +185,54 @@ async def test_a_journal_that_was_recreated_is_followed_from_its_beginning(
         assert isinstance(lost, Missed)
         assert "was recreated" in lost.why
         assert named([await anext(found)]) == [(RECEIVER, 7, "delivered")]
+
+
+async def test_nothing_is_shown_that_was_read_of_a_journal_recreated_after_the_comparison(
+    js: JetStream, names: Names, pen: Pen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await pen.flush(delivered(1))
+    info = await js.stream_info(names.journal)
+    assert info is not None
+    read, asked = journal_reader.JournalReader.read, iter(range(1000))
+
+    async def recreated_before_the_second(self: journal_reader.JournalReader, *which: Any) -> Any:
+        if next(asked) == 1:
+            await js.request(f"$JS.API.STREAM.DELETE.{names.journal}", b"")
+            await js.stream_create(info.config)
+            await pen.flush(delivered(6))
+            await pen.flush(delivered(7))
+            for listener in list(js._listeners):
+                listener(True)
+        return await read(self, *which)
+
+    monkeypatch.setattr(journal_reader.JournalReader, "read", recreated_before_the_second)
+    *_, lost, six, seven = await first(tail(js, names, since=0.0), 4)
+    assert isinstance(lost, Missed)
+    assert named([six, seven]) == [(RECEIVER, 6, "delivered"), (RECEIVER, 7, "delivered")]
+
+
+async def test_a_journal_that_lost_its_tail_is_followed_from_what_is_new(
+    js: JetStream, names: Names, pen: Pen
+) -> None:
+    for number in range(1, 6):
+        await pen.flush(delivered(number))
+    following = tail(js, names, since=0.0)
+    found: AsyncIterator[TailedAttempt | Missed]
+    async with asyncio.timeout(PATIENCE_S), aclosing(following.follow()) as found:
+        told = [await anext(found) for _ in range(5)]
+        assert [sequence for _, sequence, _ in named(told)] == [1, 2, 3, 4, 5]
+        # It has read 100 more messages, which the server lost.
+        place = following._pages.place
+        following._pages.place = replace(
+            place, mark=Mark(position=place.position + 100, stored_at=time.time())
+        )
+        await pen.flush(delivered(6))
+        for listener in list(js._listeners):  # As where the connection came back with it.
+            listener(True)
+        lost = await anext(found)
+        assert isinstance(lost, Missed)
+        assert "it ends at" in lost.why
+        assert named([await anext(found)]) == [(RECEIVER, 6, "delivered")]
 
 
 async def test_no_more_is_read_than_is_taken(

@@ -1,1 +1,1 @@
-"""What we rely on in NATS, and our client of it."""
+"""Facts about NATS that we rely on, and our client of it."""

@@ -1,9 +1,10 @@
-"""What JetStream promises to a publisher and to a reader; everything above the wire rests on it."""
+"""Promises of JetStream to publishers and readers; everything above the wire rests on them."""
 
 import asyncio
 import time
 from typing import Any
 
+import msgspec
 import pytest
 
 from actors.errors import Unavailable
@@ -12,20 +13,16 @@ from streams.nats.errors import ApiError
 from streams.nats.jetstream import SENT_IN_A_ROW, JetStream
 from streams.nats.wire import Wire
 from tests.contract.conftest import MakeStream
-from tests.contract.servers import Server
-from tests.contract.waiting import Seen, until, until_true
-
-WRONG_LAST_SEQUENCE = 10071
-STORE_FULL = 10077
-TOO_LARGE = 10054
-
-LAST = "Nats-Expected-Last-Subject-Sequence"
-LAST_OF = "Nats-Expected-Last-Subject-Sequence-Subject"
-MESSAGE_ID = "Nats-Msg-Id"
-
-
-def expecting(sequence: int, subject: str | None = None) -> dict[str, str]:
-    return {LAST: str(sequence)} | ({LAST_OF: subject} if subject else {})
+from tests.contract.nats.expectations import (
+    LAST,
+    MESSAGE_ID,
+    STORE_FULL,
+    TOO_LARGE,
+    WRONG_LAST_SEQUENCE,
+    expecting,
+)
+from tests.contract.support.servers import Server
+from tests.support.waiting import KeptMessages, until, until_true
 
 
 class TestPublishing:
@@ -56,9 +53,9 @@ class TestPublishing:
         self, js: JetStream, server: Server, prefix: str
     ) -> None:
         other = await server.connect("impostor")
-        requests = Seen()
+        requests = KeptMessages()
         await other.subscribe(prefix, requests)
-        await other.subscribe(f"{prefix}.ready", ready := Seen())
+        await other.subscribe(f"{prefix}.ready", ready := KeptMessages())
         await other.publish(f"{prefix}.ready")
         await ready.first(1)
         for lie in (b"", b"OK", b"{}"):
@@ -69,14 +66,14 @@ class TestPublishing:
         await other.close()
 
     async def test_no_answer_in_time(self, js: JetStream, wire: Wire, prefix: str) -> None:
-        await wire.subscribe(prefix, Seen())
+        await wire.subscribe(prefix, KeptMessages())
         answer = await js.publish(prefix, b"", timeout_s=0.05)
         assert isinstance(answer, Unanswered)
         with pytest.raises(Unavailable, match=prefix):
             await js.request(prefix, b"", timeout_s=0.05)
 
     async def test_open_requests_end_when_it_is_stopped(self, js: JetStream, wire: Wire, prefix: str) -> None:
-        await wire.subscribe(prefix, requests := Seen())
+        await wire.subscribe(prefix, requests := KeptMessages())
         publishing = asyncio.ensure_future(js.publish(prefix, b"", timeout_s=60))
         await requests.first(1)
         await js.stop()
@@ -397,6 +394,23 @@ class TestReading:
         info = await js.stream_info(prefix)
         assert info is not None
         assert (info.first, info.last, info.messages) == (6, 5, 0)
+
+    async def test_nothing_lies_below_the_first_message(
+        self, js: JetStream, make_stream: MakeStream, server: Server, prefix: str
+    ) -> None:
+        """The server is not asked: 2.14.1 and older would purge everything."""
+        await make_stream()
+        await js.publish(f"{prefix}.a", b"")
+        other = await server.connect("other")
+        await other.subscribe(f"$JS.API.STREAM.PURGE.{prefix}", requests := KeptMessages())
+        await other.subscribe(f"{prefix}.ready", ready := KeptMessages())
+        await other.publish(f"{prefix}.ready")
+        await ready.first(1)
+        assert await js.purge(prefix, 0) == await js.purge(prefix, 1) == 0
+        assert await js.purge(prefix, 2) == 1
+        assert [msgspec.json.decode(each.data) for each in await requests.first(1)] == [{"seq": 2}]
+        assert len(requests.messages) == 1
+        await other.close()
 
     async def test_the_first_since_an_instant(
         self, js: JetStream, make_stream: MakeStream, prefix: str

@@ -1,4 +1,4 @@
-"""What is believed of a leader's answers, and what the server says that this rests on."""
+"""Answers of leaders: which are believed, and which facts about the server that rests on."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -11,14 +11,14 @@ from streams.installation.topology import Names
 from streams.journal.leadership import ensure_none, info_since, is_last, message_at
 from streams.nats.answers import Page, StoredMessage
 from streams.nats.jetstream import JetStream
-from tests.contract.installation import publish, shard
-from tests.contract.servers import Server
+from tests.contract.support.servers import Server, opened
+from tests.support.installation import publish, shard
 
 RECEIVER, OTHER = "acme.billing", "acme.other"
 
 
 class Deposed(JetStream):
-    """Its leader knows nothing beyond `end`."""
+    """A JetStream whose leader was deposed, and knows nothing beyond `end`."""
 
     end = 1 << 60
 
@@ -29,12 +29,8 @@ class Deposed(JetStream):
 
 @pytest.fixture
 async def deposed(server: Server, names: Names) -> AsyncIterator[Deposed]:
-    wire = await server.connect("deposed")
-    js = Deposed(wire)
-    await js.start()
-    yield js
-    await js.stop()
-    await wire.close()
+    async with opened(server, Deposed) as js:
+        yield js
 
 
 def subject_of(names: Names, receiver: str) -> str:

@@ -9,8 +9,8 @@ from streams.nats.errors import Disconnected
 from streams.nats.jetstream import JetStream
 from streams.nats.wire import Wire
 from tests.contract.conftest import MakeStream
-from tests.contract.servers import Server
-from tests.contract.waiting import Seen
+from tests.contract.support.servers import Server
+from tests.support.waiting import KeptMessages
 
 TOO_LARGE = 10054
 MESSAGE_ID = "Nats-Msg-Id"
@@ -48,14 +48,14 @@ async def test_those_without_an_answer_end_as_well(
 ) -> None:
     await make_stream()
     silent = f"silent-{prefix}"
-    await wire.subscribe(silent, Seen())
+    await wire.subscribe(silent, KeptMessages())
     stored, unanswered = await js.publish_all([Put(f"{prefix}.a", b""), Put(silent, b"")], timeout_s=0.3)
     assert stored == Stored(1)
     assert unanswered == Unanswered("no answer in time")
 
 
 async def test_open_requests_end_when_it_is_stopped(js: JetStream, wire: Wire, prefix: str) -> None:
-    await wire.subscribe(prefix, requests := Seen())
+    await wire.subscribe(prefix, requests := KeptMessages())
     publishing = asyncio.ensure_future(js.publish_all([Put(prefix, b"")] * 2, timeout_s=60))
     await requests.first(2)
     await js.stop()
@@ -67,7 +67,7 @@ async def test_an_answer_to_nothing_that_was_asked_does_no_harm(
     js: JetStream, wire: Wire, server: Server, prefix: str
 ) -> None:
     other = await server.connect("impostor")
-    await wire.subscribe(prefix, requests := Seen())
+    await wire.subscribe(prefix, requests := KeptMessages())
     publishing = asyncio.ensure_future(js.publish_all([Put(prefix, b"")] * 2, timeout_s=60))
     first, second = [message.reply for message in await requests.first(2)]
     row = first.rpartition("-")[0]

@@ -8,9 +8,9 @@ import pytest
 from streams.nats import jetstream, retry
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import Complaint, Pauses
-from tests.contract.waiting import until
 from tests.sim.server.client import ClientWire
 from tests.sim.server.sessions import Frame
+from tests.support.waiting import until
 
 log = logging.getLogger("streams.test")
 

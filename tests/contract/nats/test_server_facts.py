@@ -18,8 +18,8 @@ import pytest
 
 from streams.nats.connection import ConnectOptions, connect
 from streams.nats.wire import Message, Wire
-from tests.contract.waiting import until
 from tests.sim.server import FakeServer
+from tests.support.waiting import until
 
 GRACE_S = 0.003
 """How long an answer too many may take; one that comes later makes the next comparison fail."""
@@ -41,19 +41,16 @@ class Side:
 
     def __init__(self, wire: Wire) -> None:
         self.wire = wire
-        self._pins: dict[str, str] = {}
         self._seen: list[Message] = []
         self.deliveries: list[str] = []
 
     async def ask(
         self, subject: str, data: bytes, headers: dict[str, str] | None, count: int | None
     ) -> list[Answer]:
-        """The answers; `count`: how many there should be, None where the server in memory is to tell."""
+        """The answers; `count`: how many there should be; None if the server in memory is to say."""
         self._seen = []
         inbox = self.wire.new_inbox()
         subscription = await self.wire.subscribe(inbox, self._seen.append)
-        for name, pin in self._pins.items():
-            data = data.replace(pin.encode(), name.encode())
         await self.wire.publish(subject, data, inbox, headers)
         if count is None:
             for _ in range(TURNS):
@@ -71,16 +68,12 @@ class Side:
         headers = {k: v for k, v in (message.headers or {}).items() if k not in NOT_COMPARED}
         if headers.get("Status") == "503":
             headers.pop("Description", None)
-        if pin := headers.get("Nats-Pin-Id"):
-            headers["Nats-Pin-Id"] = self._pins.setdefault(pin, f"pin {len(self._pins)}")
         subject = "inbox" if message.subject == inbox else message.subject
         reply = re.sub(r"\.\d{19}\.\d+$", "", message.reply)
         return subject, self._normal_data(message.data), reply, headers
 
     def _normal_data(self, data: bytes) -> Any:
         text = data.decode("latin-1")
-        for pin, name in self._pins.items():
-            text = text.replace(pin, name)
         if not text.startswith("{"):
             return text
         return _without_defaults(json.loads(INSTANT.sub('"instant"', text)))
@@ -121,7 +114,7 @@ def _compare(ours: list[Answer], theirs: list[Answer], what: str) -> None:
 
 
 def _differences(one: Any, other: Any, place: str = "") -> list[str]:
-    """Where two answers differ, as `place: memory, real`."""
+    """Lists the differences of two answers, as `place: memory, real`."""
     if isinstance(one, dict) and isinstance(other, dict):
         names = sorted(one.keys() | other.keys())
         parts = [_differences(one.get(name), other.get(name), f"{place}.{name}") for name in names]
@@ -244,10 +237,6 @@ class Script:
     async def pull(self) -> None:
         """One that does not wait, so that its end is known."""
         pull: dict[str, Any] = {"batch": self.chance.randint(1, 6), "no_wait": True}
-        if self.chance.random() < 0.95:
-            pull["group"] = self.chance.choice(["g"] * 15 + ["other"])
-        if self.chance.random() < 0.7:
-            pull["id"] = f"pin {self.chance.randint(0, 2)}"
         await self.both.ask(f"$JS.API.CONSUMER.MSG.NEXT.{self.name}.c", pull)
 
     async def ack(self) -> None:
@@ -258,18 +247,10 @@ class Script:
                 place, self.chance.choice([b"", b"+ACK", b"+ACK", b"-NAK", b"+TERM", b"+WPI"])
             )
 
-    async def reset(self) -> None:
-        body = self.chance.choice([b"", {"seq": max(self.sequence(), 1)}, {"seq": max(self.last - 4, 1)}])
-        await self.both.ask(f"$JS.API.CONSUMER.RESET.{self.name}.c", body)
-
-    async def unpin(self) -> None:
-        body = self.chance.choice([{"group": "g"}, {"group": "g"}, {"group": "no"}, {}])
-        await self.both.ask(f"$JS.API.CONSUMER.UNPIN.{self.name}.c", body)
-
     async def run(self, steps: int) -> None:
         often: list[Callable[[], Any]] = [self.publish] * 8 + [self.pull] * 4 + [self.ack] * 6
         seldom: list[Callable[[], Any]] = [self.batch, self.read, self.read_page, self.look]
-        rare: list[Callable[[], Any]] = [self.purge, self.delete, self.reset, self.unpin]
+        rare: list[Callable[[], Any]] = [self.purge, self.delete]
         for _ in range(steps):
             kind = self.chance.choices([often, seldom, rare], [60, 30, 6])[0]
             await self.chance.choice(kind)()
@@ -283,14 +264,14 @@ async def test_both_give_the_same_answers(both: Both, prefix: str, config: str, 
     stream = {"name": prefix, "subjects": [f"{prefix}.>"], "storage": "file"} | CONFIGS[config]
     await both.ask(f"$JS.API.STREAM.CREATE.{prefix}", stream)
     consumer = {
-        "durable_name": "c",
+        "name": "c",
         "filter_subject": f"{prefix}.a.>",
-        "ack_policy": "explicit",
+        "ack_policy": "all",
         "ack_wait": 600 * SECOND,
         "max_ack_pending": 7,
-        "priority_groups": ["g"],
-        "priority_policy": "pinned_client",
-        "priority_timeout": 600 * SECOND,
+        "mem_storage": True,
+        "num_replicas": 1,
+        "inactive_threshold": 600 * SECOND,
     }
     body = {"stream_name": prefix, "config": consumer, "action": "create"}
     await both.ask(f"$JS.API.CONSUMER.CREATE.{prefix}.c", body)

@@ -1,4 +1,4 @@
-"""What a stream promises by its configuration: transforms, buckets, lives, limits."""
+"""Promises of a stream by its configuration: transforms, buckets, lifetimes, limits."""
 
 import asyncio
 
@@ -9,19 +9,12 @@ from streams.nats.answers import Refused, Stored, Unanswered
 from streams.nats.errors import ApiError
 from streams.nats.jetstream import JetStream
 from tests.contract.conftest import MakeStream
-from tests.contract.waiting import until_true
-
-WRONG_LAST_SEQUENCE = 10071
-STORE_FULL = 10077
-TOO_LARGE = 10054
-
-LAST = "Nats-Expected-Last-Subject-Sequence"
-LAST_OF = "Nats-Expected-Last-Subject-Sequence-Subject"
-MESSAGE_ID = "Nats-Msg-Id"
-
-
-def expecting(sequence: int, subject: str | None = None) -> dict[str, str]:
-    return {LAST: str(sequence)} | ({LAST_OF: subject} if subject else {})
+from tests.contract.nats.expectations import (
+    MESSAGE_ID,
+    WRONG_LAST_SEQUENCE,
+    expecting,
+)
+from tests.support.waiting import until_true
 
 
 class TestTransform:

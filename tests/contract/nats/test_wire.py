@@ -1,15 +1,15 @@
-"""What core NATS promises on one connection, and between two."""
+"""Promises of core NATS on one connection, and between two."""
 
 import pytest
 
 from streams.nats.errors import Disconnected
 from streams.nats.wire import Wire
-from tests.contract.servers import Server
-from tests.contract.waiting import Seen
+from tests.contract.support.servers import Server
+from tests.support.waiting import KeptMessages
 
 
 async def test_messages_of_one_publisher_arrive_in_its_order(server: Server, wire: Wire, prefix: str) -> None:
-    seen = Seen()
+    seen = KeptMessages()
     await wire.subscribe(f"{prefix}.>", seen)
     for number in range(100):
         await wire.publish(f"{prefix}.{number % 3}.x", b"%d" % number)
@@ -17,7 +17,7 @@ async def test_messages_of_one_publisher_arrive_in_its_order(server: Server, wir
 
 
 async def test_a_message_has_subject_reply_and_headers(wire: Wire, prefix: str) -> None:
-    seen = Seen()
+    seen = KeptMessages()
     await wire.subscribe(f"{prefix}.*", seen)
     await wire.publish(f"{prefix}.a", b"body", "answer.here", {"Some-Header": "räksmörgås: 1"})
     await wire.publish(f"{prefix}.b")
@@ -28,7 +28,7 @@ async def test_a_message_has_subject_reply_and_headers(wire: Wire, prefix: str) 
 
 
 async def test_headers_that_nobody_wants_are_counted_unread(wire: Wire, prefix: str) -> None:
-    seen = Seen()
+    seen = KeptMessages()
     await wire.subscribe(prefix, seen, headers=False)
     await wire.publish(prefix, b"body", headers={"Some-Header": "1"})
     await wire.publish(prefix, b"body")
@@ -42,7 +42,7 @@ async def test_headers_that_nobody_wants_are_counted_unread(wire: Wire, prefix: 
 
 
 async def test_the_same_is_published_to_each(wire: Wire, prefix: str) -> None:
-    seen = Seen()
+    seen = KeptMessages()
     await wire.subscribe(f"{prefix}.>", seen)
     await wire.publish_each([f"{prefix}.{number}" for number in range(100)], b"+ACK")
     await wire.publish(f"{prefix}.end")
@@ -52,7 +52,7 @@ async def test_the_same_is_published_to_each(wire: Wire, prefix: str) -> None:
 
 async def test_another_connection_hears_it(server: Server, wire: Wire, prefix: str) -> None:
     other = await server.connect("other")
-    seen, echo = Seen(), Seen()
+    seen, echo = KeptMessages(), KeptMessages()
     await other.subscribe(prefix, seen)
     await other.publish(prefix, b"own")
     await seen.first(1)
@@ -76,7 +76,7 @@ async def test_another_connection_hears_it(server: Server, wire: Wire, prefix: s
     ],
 )
 async def test_wildcards(wire: Wire, prefix: str, pattern: str, subject: str, matches: bool) -> None:
-    seen, end = Seen(), Seen()
+    seen, end = KeptMessages(), KeptMessages()
     await wire.subscribe(f"{prefix}.{pattern}", seen)
     await wire.subscribe(f"{prefix}end", end)
     await wire.publish(f"{prefix}.{subject}", b"1")
@@ -89,7 +89,7 @@ async def test_wildcards(wire: Wire, prefix: str, pattern: str, subject: str, ma
 
 
 async def test_after_unsubscribing_nothing_comes(wire: Wire, prefix: str) -> None:
-    dropped, kept = Seen(), Seen()
+    dropped, kept = KeptMessages(), KeptMessages()
     subscription = await wire.subscribe(prefix, dropped)
     await wire.subscribe(prefix, kept)
     await wire.publish(prefix, b"1")
@@ -102,7 +102,7 @@ async def test_after_unsubscribing_nothing_comes(wire: Wire, prefix: str) -> Non
 
 
 async def test_the_server_answers_503_where_nobody_listens(wire: Wire, prefix: str) -> None:
-    seen, inbox = Seen(), wire.new_inbox()
+    seen, inbox = KeptMessages(), wire.new_inbox()
     await wire.subscribe(inbox, seen)
     await wire.publish(prefix, b"anybody?", inbox)
     (answer,) = await seen.first(1)
@@ -131,4 +131,4 @@ async def test_a_closed_wire_takes_nothing_more(server: Server, prefix: str) -> 
     with pytest.raises(Disconnected):
         await wire.publish(prefix)
     with pytest.raises(Disconnected):
-        await wire.subscribe(prefix, Seen())
+        await wire.subscribe(prefix, KeptMessages())

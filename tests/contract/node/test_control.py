@@ -10,20 +10,20 @@ import pytest
 from nats.micro.service import ServiceInfo, ServicePing, ServiceStats
 
 from actors.errors import Unavailable
-from streams.control import bounded_subscription
-from streams.control.requests import (
+from streams.control_requests import bounded_subscription
+from streams.control_requests.micro_service import Identity, MicroService
+from streams.control_requests.requests import (
     BODY_BYTES_MAX,
-    Control,
     ControlRequest,
+    ControlServer,
     Denied,
     Granted,
 )
-from streams.control.service import Identity, Service
 from streams.installation.topology import Names
 from streams.nats.inboxes import Inboxes
 from streams.nats.jetstream import JetStream
 from streams.nats.wire import Wire
-from tests.contract.waiting import Seen, until
+from tests.support.waiting import KeptMessages, until
 
 RECEIVER = "acme.billing"
 
@@ -38,7 +38,7 @@ class Handler:
     def owns(self, receiver: str) -> bool:
         return receiver.startswith("acme.")
 
-    async def deal(self, request: ControlRequest) -> Granted | Denied:
+    async def handle(self, request: ControlRequest) -> Granted | Denied:
         self.requests.append(request)
         if self.waiting is not None:
             await self.waiting.wait()
@@ -64,8 +64,8 @@ def handler() -> Handler:
 
 
 @pytest.fixture
-async def control(wire: Wire, names: Names, handler: Handler) -> AsyncIterator[Control]:
-    control = Control(wire, names, handler)
+async def control(wire: Wire, names: Names, handler: Handler) -> AsyncIterator[ControlServer]:
+    control = ControlServer(wire, names, handler)
     await control.start()
     yield control
     await control.stop()
@@ -75,14 +75,16 @@ async def ask(js: JetStream, subject: str, body: bytes = b"") -> Any:
     return msgspec.json.decode((await js.request(subject, body)).data)
 
 
-async def test_the_owner_answers(js: JetStream, names: Names, control: Control, handler: Handler) -> None:
+async def test_the_owner_answers(
+    js: JetStream, names: Names, control: ControlServer, handler: Handler
+) -> None:
     answer = await ask(js, names.control("inspect", "acme", "billing"), b"body")
     assert answer == {"ok": True, "receiver": RECEIVER, "queued": 3}
     assert handler.requests == [ControlRequest("inspect", RECEIVER, b"body")]
 
 
 async def test_everybody_else_is_silent(
-    js: JetStream, names: Names, control: Control, handler: Handler
+    js: JetStream, names: Names, control: ControlServer, handler: Handler
 ) -> None:
     with pytest.raises(Unavailable):
         await js.request(names.control("inspect", "other", "billing"), b"", timeout_s=0.2)
@@ -100,7 +102,7 @@ async def test_everybody_else_is_silent(
     ],
 )
 async def test_an_operation_that_is_not_done_is_denied_in_words(
-    js: JetStream, names: Names, control: Control, verb: str, name: str, body: bytes, code: str
+    js: JetStream, names: Names, control: ControlServer, verb: str, name: str, body: bytes, code: str
 ) -> None:
     answer = await ask(js, names.control(verb, "acme", name), body)
     assert answer["ok"] is False
@@ -113,11 +115,11 @@ async def test_an_operation_that_is_not_done_is_denied_in_words(
 
 @pytest.mark.parametrize(("body", "headers"), [(bytes(600), None), (b"", {"A": "a" * 600})])
 async def test_too_many_bytes_are_left_to_the_server_for_a_while(
-    js: JetStream, wire: Wire, names: Names, control: Control, handler: Handler,
+    js: JetStream, wire: Wire, names: Names, control: ControlServer, handler: Handler,
     monkeypatch: pytest.MonkeyPatch, body: bytes, headers: dict[str, str] | None,
 ) -> None:  # fmt: skip
     """Else the connection is cut off that the node lives by."""
-    monkeypatch.setattr(bounded_subscription, "HEARD_BYTES_MAX", 1000)
+    monkeypatch.setattr(bounded_subscription, "RECEIVED_BYTES_MAX", 1000)
     monkeypatch.setattr(bounded_subscription, "UNSUBSCRIBED_FOR_S", 0.5)
     subject = names.control("inspect", "acme", "billing")
     for _ in range(5):
@@ -125,7 +127,7 @@ async def test_too_many_bytes_are_left_to_the_server_for_a_while(
     with pytest.raises(Unavailable):
         await js.request(subject, b"", timeout_s=0.2)
     assert len(handler.requests) == 1
-    await until(lambda: control._hearing._deaf is not None and control._hearing._deaf.done())
+    await until(lambda: control._subscription._pause is not None and control._subscription._pause.done())
     assert (await ask(js, subject))["ok"]
 
 
@@ -133,13 +135,13 @@ async def test_more_than_can_be_under_way_is_denied(
     js: JetStream,
     wire: Wire,
     names: Names,
-    control: Control,
+    control: ControlServer,
     handler: Handler,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("streams.control.requests.UNDER_WAY_MAX", 2)
+    monkeypatch.setattr("streams.control_requests.requests.UNDER_WAY_MAX", 2)
     handler.waiting = asyncio.Event()
-    seen, inbox = Seen(), wire.new_inbox()
+    seen, inbox = KeptMessages(), wire.new_inbox()
     await wire.subscribe(inbox, seen)
     for _ in range(2):
         await wire.publish(names.control("inspect", "acme", "billing"), b"", inbox)
@@ -158,7 +160,13 @@ async def test_more_than_can_be_under_way_is_denied(
     "reply", ["{prefix}.journal.0", "$KV.{prefix}_receivers.acme.x", "_INBOX_{prefix}.x"]
 )
 async def test_a_reply_subject_that_is_not_an_inbox_gets_no_answer(
-    js: JetStream, wire: Wire, prefix: str, control: Control, service: Service, asked: str, reply: str
+    js: JetStream,
+    wire: Wire,
+    prefix: str,
+    control: ControlServer,
+    service: MicroService,
+    asked: str,
+    reply: str,
 ) -> None:
     """An answer would be stored under our own permissions, wherever the one who asks names."""
     asked, reply = asked.format(prefix=prefix), reply.format(prefix=prefix)
@@ -174,9 +182,9 @@ async def test_a_reply_subject_that_is_not_an_inbox_gets_no_answer(
 async def test_another_inbox_prefix_is_answered_if_the_settings_name_it(
     wire: Wire, names: Names, handler: Handler
 ) -> None:
-    control = Control(wire, names, handler, Inboxes("_INBOX_other"))
+    control = ControlServer(wire, names, handler, Inboxes("_INBOX_other"))
     await control.start()
-    seen = Seen()
+    seen = KeptMessages()
     await wire.subscribe("_INBOX_other.x", seen)
     await wire.publish(names.control("inspect", "acme", "billing"), b"", "_INBOX_other.x")
     (answer,) = await seen.first(1)
@@ -185,7 +193,7 @@ async def test_another_inbox_prefix_is_answered_if_the_settings_name_it(
 
 
 async def test_after_stop_nobody_answers(
-    js: JetStream, names: Names, control: Control, handler: Handler
+    js: JetStream, names: Names, control: ControlServer, handler: Handler
 ) -> None:
     handler.waiting = asyncio.Event()
     subject = names.control("inspect", "acme", "billing")
@@ -200,11 +208,11 @@ async def test_after_stop_nobody_answers(
 
 
 @pytest.fixture
-async def service(wire: Wire, prefix: str, control: Control) -> AsyncIterator[Service]:
+async def service(wire: Wire, prefix: str, control: ControlServer) -> AsyncIterator[MicroService]:
     identity = Identity(
         name=prefix, id="node-1", version="1.2.3", started_at=1700000000.25, metadata={"shards": "64"}
     )
-    service = Service(wire, identity, control.subject, control.totals, lambda: {"owned": 7})
+    service = MicroService(wire, identity, control.subject, control.totals, lambda: {"owned": 7})
     await service.start()
     yield service
     await service.stop()
@@ -212,7 +220,7 @@ async def service(wire: Wire, prefix: str, control: Control) -> AsyncIterator[Se
 
 @pytest.mark.parametrize("tail", ["", ".{name}", ".{name}.node-1"])
 async def test_a_node_is_found_by_any_who_look_for_it(
-    js: JetStream, prefix: str, service: Service, tail: str
+    js: JetStream, prefix: str, service: MicroService, tail: str
 ) -> None:
     asked = tail.format(name=prefix)
     ping = await ask(js, f"$SRV.PING{asked}")
@@ -228,7 +236,7 @@ async def test_a_node_is_found_by_any_who_look_for_it(
 
 
 async def test_its_answers_are_those_of_a_micro_service(
-    js: JetStream, prefix: str, names: Names, service: Service
+    js: JetStream, prefix: str, names: Names, service: MicroService
 ) -> None:
     await ask(js, names.control("inspect", "acme", "billing"))
     await ask(js, names.control("dance", "acme", "billing"))
@@ -245,11 +253,11 @@ async def test_its_answers_are_those_of_a_micro_service(
     assert endpoint.data == {"owned": 7}
 
 
-async def test_when_it_started_is_an_instant(js: JetStream, prefix: str, service: Service) -> None:
+async def test_when_it_started_is_an_instant(js: JetStream, prefix: str, service: MicroService) -> None:
     assert (await ask(js, f"$SRV.STATS.{prefix}"))["started"] == "2023-11-14T22:13:20.250Z"
 
 
-async def test_a_service_that_stopped_is_not_found(js: JetStream, prefix: str, service: Service) -> None:
+async def test_a_service_that_stopped_is_not_found(js: JetStream, prefix: str, service: MicroService) -> None:
     await service.stop()
     with pytest.raises(Unavailable):
         await js.request(f"$SRV.PING.{prefix}", b"", timeout_s=0.2)

@@ -15,8 +15,8 @@ from streams.nats.answers import Refused, Stored
 from streams.nats.headers import DEAD_REASON, EVENT_ID
 from streams.nats.jetstream import JetStream
 from streams.nats.wire import Wire
-from tests.contract.installation import install, node_settings
-from tests.contract.waiting import until
+from tests.support.installation import install, node_settings
+from tests.support.waiting import until
 
 ROOM = 192 << 10
 """Some 90 events."""

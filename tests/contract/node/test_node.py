@@ -1,4 +1,4 @@
-"""What a node does with a shard that must not be run: it keeps off it, says so, and tries again later."""
+"""A node and a shard that must not be run: it leaves it, says so, and tries again later."""
 
 import asyncio
 import gc
@@ -29,18 +29,15 @@ from streams.nats.answers import Stored, StreamInfo
 from streams.nats.errors import ApiError, NotOurs, NotPermitted, StreamRemade
 from streams.nats.jetstream import JetStream
 from streams.nats.wire import Wire
-from tests.contract.installation import SHARDS, install, node_settings, publish
-from tests.contract.installation import shard as shard_of
-from tests.contract.shards import RECEIVER, SHARD
-from tests.contract.waiting import until, until_true
+from streams.routing_progress import NOTHING_ROUTED
+from tests.contract.node.senders import NobodySends
+from tests.contract.support.shards import RECEIVER, SHARD
+from tests.support.installation import SHARDS, install, node_settings, publish
+from tests.support.installation import shard as shard_of
+from tests.support.waiting import until, until_true
 
 FLOOR = 2
 LOOKS = 20
-
-
-class NobodySends:
-    async def send(self, attempt: Attempt) -> Outcome:
-        raise AssertionError(f"nothing was to be sent: {attempt}")
 
 
 @pytest.fixture
@@ -48,7 +45,9 @@ async def names(js: JetStream, prefix: str, monkeypatch: pytest.MonkeyPatch) -> 
     """An installation where one shard has released more deliveries than there ever were."""
     monkeypatch.setattr("angarium.node.node.LOOK_EVERY_S", 0.01)
     names = await install(js, prefix)
-    data = encode_flush(node="x", epoch=0, flush=1, floor=FLOOR, at=0.0, unclean=None, facts=[])
+    data = encode_flush(
+        node="x", epoch=0, flush=1, floor=FLOOR, routing=NOTHING_ROUTED, at=0.0, unclean=None, facts=[]
+    )
     assert isinstance(await js.publish(names.journal_of(SHARD), data), Stored)
     return names
 
@@ -117,13 +116,13 @@ async def test_misaddressed_events_are_logged_in_few_lines_that_count_all(
 def count_looks(node: Node) -> list[int]:
     """Grows with each time that the node sees what it should own."""
     looks: list[int] = []
-    wanted = node.context.members.wanted
+    wanted = node.context.members.wanted_shards
 
     def counted(shards: int) -> list[int]:
         looks.append(shards)
         return wanted(shards)
 
-    node.context.members.wanted = counted  # type: ignore[method-assign]
+    node.context.members.wanted_shards = counted  # type: ignore[method-assign]
     return looks
 
 
@@ -227,10 +226,10 @@ async def test_work_that_is_given_up_before_it_began_leaves_nothing_behind(
 def wants(node: Node, numbers: list[int]) -> None:
     """From now on the node should own these."""
 
-    def wanted(shards: int) -> list[int]:
+    def wanted_shards(shards: int) -> list[int]:
         return numbers
 
-    node.context.members.wanted = wanted  # type: ignore[method-assign]
+    node.context.members.wanted_shards = wanted_shards  # type: ignore[method-assign]
 
 
 async def test_a_shard_that_should_be_another_nodes_is_no_longer_refused_here(
@@ -247,7 +246,7 @@ async def test_a_shard_that_should_be_another_nodes_is_no_longer_refused_here(
 
 
 async def stop_and_let(go_on: asyncio.Event, node: Node) -> None:
-    """Stop it; what it has to wait for goes on once it stops."""
+    """Stops the node; the awaited thing may go on once it stops."""
     stopping = asyncio.ensure_future(node.stop())
     await until(lambda: node.stopping)
     go_on.set()
@@ -333,7 +332,7 @@ async def test_a_stranger_in_the_place_of_the_owner_stops_the_shard_with_the_nex
     async with member(wire, node_settings(names), SystemTime(), NobodySends()) as node:
         await until(lambda: SHARD in node.owned)
         await js.publish(names.owner(SHARD), b"nobody")
-        node.owned[SHARD].journal.show_life()
+        node.owned[SHARD].journal.flush_soon()
         await until(lambda: "was not written by Angarium" in node.refused.get(SHARD, ""))
         assert SHARD not in node.owned
 
@@ -361,14 +360,14 @@ async def test_unneeded_snapshots_are_forgotten_even_if_another_cannot_be_read(
         await until(lambda: SHARD in node.owned)
 
         async def forgotten() -> bool:
-            node.owned[SHARD].journal.show_life()
+            node.owned[SHARD].journal.flush_soon()
             return not any(await left())
 
         await until_true(forgotten)
     kept = await js.last_message(names.actors, strange)
     assert kept is not None
     assert kept.data == b"nobody knows"
-    assert "snapshot.strange" in caplog.text
+    assert "snapshot.unreadable" in caplog.text
 
 
 async def test_a_defect_in_the_maintenance_ends_one_round_and_not_all(
@@ -396,7 +395,7 @@ async def test_a_defect_while_owned_and_wanted_are_compared_ends_nothing(
     """Without it no shard would ever be claimed again, and the node would live on."""
     broken = Mock(side_effect=[RuntimeError("nobody foresaw that"), *[[SHARD]] * 1000])
     monkeypatch.setattr("angarium.node.node.LOOK_EVERY_S", 0.01)
-    monkeypatch.setattr(Members, "wanted", broken)
+    monkeypatch.setattr(Members, "wanted_shards", broken)
     async with member(wire, node_settings(await install(js, prefix)), SystemTime(), NobodySends()) as node:
         await until(lambda: SHARD in node.owned)
     assert "node.broken" in caplog.text

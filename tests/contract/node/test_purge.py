@@ -2,14 +2,14 @@
 
 from collections.abc import AsyncIterator
 
-import msgspec
 import pytest
 
 from streams import purge
 from streams.installation.partitions import partition_of
-from streams.installation.topology import PRIORITY_GROUP, Names
+from streams.installation.topology import Names
 from streams.journal.checkpoint import Checkpoint
 from streams.journal.claim import release
+from streams.journal.envelope import encode_flush
 from streams.journal.journal import Journal
 from streams.journal.recovery import Recovery, recover
 from streams.journal.snapshots import Snapshots
@@ -25,10 +25,11 @@ from streams.purge import (
     purge_journal,
     surplus_end,
 )
-from tests.contract.installation import SHARDS, install, publish
-from tests.contract.installation import shard as shard_of
-from tests.contract.shards import Clocks, Listening, blank, own, repeated
-from tests.contract.waiting import until
+from streams.routing_progress import RoutingProgress
+from tests.contract.support.shards import Clocks, Listening, blank, own, repeated
+from tests.support.installation import SHARDS, install, publish
+from tests.support.installation import shard as shard_of
+from tests.support.waiting import until
 
 
 @pytest.fixture
@@ -60,10 +61,10 @@ class Shard:
             await self.listening.has(self.journal.index)
         return self.journal.sequence
 
-    async def show_life(self) -> None:
+    async def flush_soon(self) -> None:
         """A flush with nothing in it."""
         flushes = len(self.listening.sequences)
-        self.journal.show_life()
+        self.journal.flush_soon()
         await until(lambda: len(self.listening.sequences) > flushes)
         assert not self.listening.entries
 
@@ -116,7 +117,7 @@ class TestTheJournal:
         assert await purge_journal(js, names, SHARDS) == Held(shards[0].claim.sequence, 0)
         assert await first_left(js, names) == shards[0].claim.sequence
         for shard in shards[:3]:
-            await shard.show_life()
+            await shard.flush_soon()
             await shard.checkpoint()
         assert await purge_journal(js, names, SHARDS) == Held(last, 3)
         assert await first_left(js, names) == last
@@ -233,7 +234,7 @@ class TestTheDeliveries:
             await shard.checkpoint(positions[shard.number][0] + 1)
         assert await self.purge(js, names) == min(each[1] for each in positions.values())
 
-    async def test_where_nothing_waits_all_up_to_an_end_of_some_time_ago_goes(
+    async def test_if_nothing_waits_all_up_to_an_end_of_some_time_ago_goes(
         self, js: JetStream, names: Names, shards: list[Shard], positions: dict[int, list[int]]
     ) -> None:
         for shard in shards:
@@ -284,23 +285,23 @@ class TestTheEvents:
         assert await purge(100) == 1
         for tenant in tenants:
             await self.route(js, names, partition_of(tenant, SHARDS))
+        await self.route(js, names, partition_of("c", SHARDS), parked={"c": 3})
+        assert await purge(100) == 3
+        await self.route(js, names, partition_of("c", SHARDS))
         assert await purge(0) == 6
         assert await purge(8) == 9
 
-    async def route(self, js: JetStream, names: Names, partition: int) -> None:
-        """Take and ack all that there is."""
-        consumer = names.route_consumer(partition)
-        inbox = js.wire.new_inbox()
-        taken: list[str] = []
-        await js.wire.subscribe(inbox, lambda message: taken.append(message.reply) if message.reply else None)
-        body = msgspec.json.encode({"batch": 10, "group": PRIORITY_GROUP, "no_wait": True})
-        await js.wire.publish(f"$JS.API.CONSUMER.MSG.NEXT.{names.events}.{consumer}", body, reply=inbox)
-        info = await js.consumer_info(names.events, consumer)
-        assert info is not None
-        count = info.pending + info.unacked
-        await until(lambda: len(taken) >= count)
-        for reply in taken:
-            await js.request(reply, b"+ACK")
+    async def route(
+        self, js: JetStream, names: Names, partition: int, parked: dict[str, int] | None = None
+    ) -> None:
+        """Record that everything there is of the partition is routed."""
+        last = await js.last_message(names.events, names.events_of(partition))
+        data = encode_flush(
+            node="a", epoch=1, flush=1, floor=0,
+            routing=RoutingProgress(routed=last.sequence if last else 0, parked_tenants=parked or {}),
+            at=0.0, unclean=None, facts=[],
+        )  # fmt: skip
+        await js.publish(names.journal_of(partition), data)
 
 
 async def test_a_surplus_ends_where_about_enough_lies_behind_it(js: JetStream, names: Names) -> None:

@@ -1,19 +1,22 @@
-"""What the owner of a shard answers about one receiver: also about an unknown one."""
+"""Answers of a shard's owner about one receiver, also about an unknown one."""
 
 import asyncio
 
+import msgspec
+
 from angarium.node.app import member
-from angarium.node.control import ReceiverControl
+from angarium.node.control_handler import ReceiverControl
 from angarium.node.metrics import NodeMetrics
 from angarium.node.node import Node
+from streams.buckets.receivers import changed_by
 from streams.clock import SystemTime
-from streams.control.requests import ControlRequest, Denied, Granted
+from streams.control_requests.requests import ControlRequest, Denied, Granted
 from streams.installation.topology import Names
 from streams.nats.jetstream import JetStream
 from streams.nats.wire import Wire
-from tests.contract.installation import SHARDS, node_settings, publish
-from tests.contract.node.test_node import NobodySends
-from tests.contract.waiting import until
+from tests.contract.node.senders import NobodySends
+from tests.support.installation import SHARDS, node_settings, publish
+from tests.support.waiting import until, until_true
 
 UNKNOWN_NAMES = 10_000
 AT_ONCE = 200
@@ -21,11 +24,11 @@ RECEIVER = "acme.billing"
 
 
 async def ask(handler: ReceiverControl, verb: str, receiver: str) -> Granted | Denied:
-    return await handler.deal(ControlRequest(verb, receiver, b""))
+    return await handler.handle(ControlRequest(verb, receiver, b""))
 
 
 def remembered(node: Node) -> int:
-    """How many receivers the node holds anything about."""
+    """Counts the receivers that the node holds anything about."""
     hosts = [shard.host for shard in node.owned.values()]
     actors = sum(len(host.actors) + len(host.changed) + len(host.writing) for host in hosts)
     return actors + len(node.context.receivers._known)
@@ -65,6 +68,27 @@ async def test_one_that_was_put_a_moment_ago_is_known_at_once(
         assert isinstance(await ask(ReceiverControl(node), "inspect", RECEIVER), Granted)
 
 
+async def test_an_unknown_name_is_told_to_who_erases_once_its_event_is_nobodys(
+    wire: Wire, js: JetStream, names: Names
+) -> None:
+    """Before that, the name could be put, and the event delivered under a number that another one gets."""
+    async with member(wire, node_settings(names), SystemTime(), NobodySends()) as node:
+        await until(lambda: len(node.owned) == SHARDS)
+        handler, codes = ReceiverControl(node), list[str]()
+        position = await publish(js, names, RECEIVER, b"{}", {"Angarium-Id": "e1"})
+        body = msgspec.json.encode({"event": "e1", "positions": [position]})
+
+        async def told() -> bool:
+            answer = await handler.handle(ControlRequest("erase", RECEIVER, body))
+            assert isinstance(answer, Denied)
+            codes.append(answer.code)
+            return answer.code == "unknown_receiver"
+
+        await until_true(told)
+        assert set(codes) == {"unavailable", "unknown_receiver"}
+        assert len(await js.subjects(names.dead_letters, names.dead(RECEIVER))) == 1
+
+
 async def test_a_verb_that_is_none_is_told_first(wire: Wire, js: JetStream, names: Names) -> None:
     async with member(wire, node_settings(names), SystemTime(), NobodySends()) as node:
         await until(lambda: len(node.owned) == SHARDS)
@@ -91,4 +115,45 @@ async def test_a_head_that_lies_in_the_stream_alone_is_told_by_its_type(
         head = answer.members["head"]
         assert (head["sequence"], head["event_id"], head["type"]) == (1, "e1", "order.1")
         assert answer.members["backlog"] == 2
-        assert answer.members["why"] == f"paused: to continue, run angarium receiver resume {RECEIVER}"
+        assert (answer.members["why"], answer.members["remedy"]) == ("paused", "resume")
+
+
+async def test_a_pause_is_on_record_with_its_author(wire: Wire, js: JetStream, names: Names) -> None:
+    await js.publish(names.receiver(RECEIVER), b'{"url": "https://a.example"}')
+    async with member(wire, node_settings(names), SystemTime(), NobodySends()) as node:
+        await until(lambda: len(node.owned) == SHARDS)
+        handler = ReceiverControl(node)
+        body = b'{"by": "ada@desk"}'
+        assert isinstance(await handler.handle(ControlRequest("pause", RECEIVER, body)), Granted)
+        stored = await js.last_message(names.receivers, names.receiver(RECEIVER))
+        assert stored is not None
+        assert changed_by(stored) == "ada@desk"
+        assert isinstance(await handler.handle(ControlRequest("resume", RECEIVER, body)), Granted)
+        shard = node.shard_of(RECEIVER)
+        last = await js.last_message(names.journal, names.journal_of(shard))
+        assert last is not None
+        assert b'"by":"ada@desk"' in last.data
+        refused = await handler.handle(ControlRequest("pause", RECEIVER, b"now"))
+        assert isinstance(refused, Denied)
+        assert refused.code == "invalid"
+
+
+async def test_a_skip_and_a_forget_are_on_record_with_their_author(
+    wire: Wire, js: JetStream, names: Names
+) -> None:
+    await js.publish(names.receiver(RECEIVER), b'{"url": "https://a.example", "paused": true}')
+    await publish(js, names, RECEIVER)
+    async with member(wire, node_settings(names), SystemTime(), NobodySends()) as node:
+        await until(lambda: len(node.owned) == SHARDS)
+        handler = ReceiverControl(node)
+        for verb in ("skip", "forget"):
+
+            async def is_done(verb: str = verb) -> bool:
+                request = ControlRequest(verb, RECEIVER, b'{"by": "ada@desk"}')
+                return isinstance(await handler.handle(request), Granted)
+
+            await until_true(is_done)  # There is nothing to skip until the event has come.
+        journal = await js.read(names.journal, names.journal_of(node.shard_of(RECEIVER)), 1, 1000)
+        for mark in (b'"skipped"', b'"forgot"'):
+            (recorded,) = (each.data for each in journal.messages if mark in each.data)
+            assert b'"by":"ada@desk"' in recorded

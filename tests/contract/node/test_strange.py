@@ -1,4 +1,4 @@
-"""What a node does when something strange lies under it, which its shards find only while they run."""
+"""A node over something strange that its shards find only while they run."""
 
 import msgspec
 import pytest
@@ -11,15 +11,15 @@ from streams.fleet.installation_status import remade
 from streams.installation.topology import Names
 from streams.nats.jetstream import JetStream
 from streams.nats.wire import Wire
-from tests.contract.installation import SHARDS, install, node_settings, publish, shard
-from tests.contract.waiting import until
+from tests.support.installation import SHARDS, install, node_settings, publish, shard
+from tests.support.waiting import until
 
 RECEIVER = "acme.billing"
 SHARD = shard(RECEIVER)
 
 
 class JumpingTime(SystemTime):
-    """Its wall clock is off by so much."""
+    """A clock whose wall time is off by some seconds."""
 
     off_s = 0.0
 

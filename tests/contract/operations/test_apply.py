@@ -10,10 +10,10 @@ from angarium.operations.declarations.apply import Applied, Step, apply
 from angarium.operations.declarations.declared import RECEIVERS_MAX, read_declared
 from angarium.operations.declarations.export import Exported, export
 from angarium.operations.failures import NotDone
+from streams.buckets.receivers import Receivers
 from streams.nats.jetstream import JetStream
-from streams.stores.receivers import Receivers
-from tests.contract.configurations import URL, Configurations
-from tests.contract.installation import install
+from tests.contract.support.configurations import URL, Configurations
+from tests.support.installation import install
 
 A, B = (f"whsec_{letter * 32}" for letter in "AB")
 

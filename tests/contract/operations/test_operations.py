@@ -5,30 +5,32 @@ from collections.abc import AsyncIterator
 import pytest
 
 from angarium.connecting import Access
-from angarium.operations.control import ask
-from angarium.operations.control.forget import forget
-from angarium.operations.control.pause import pause
-from angarium.operations.control.ping import ping
-from angarium.operations.control.resume import resume
-from angarium.operations.control.skip import skip
-from angarium.operations.control.state import state
 from angarium.operations.dead_letters.drop import drop
 from angarium.operations.dead_letters.find import find
 from angarium.operations.dead_letters.listing import Newest, newest
 from angarium.operations.dead_letters.redrive import Sent, redrive
 from angarium.operations.failures import Kind, NotDone
+from angarium.operations.live_receivers import ask
+from angarium.operations.live_receivers.forget import forget
+from angarium.operations.live_receivers.pause import pause
+from angarium.operations.live_receivers.ping import ping
+from angarium.operations.live_receivers.resume import resume
+from angarium.operations.live_receivers.skip import skip
+from angarium.operations.live_receivers.state import state
 from angarium.operations.publishing.message import NewEvent
 from angarium.operations.publishing.publish import Published, Publisher
 from angarium.operations.receiver_health.listing import Overview, overview
+from angarium.operations.receivers import remove
 from angarium.operations.receivers.get import ShownConfiguration, get_configuration
 from angarium.operations.receivers.proposal import PutResult
 from angarium.operations.receivers.put import NewConfiguration, put_configuration
 from angarium.operations.receivers.remove import RemoveResult, remove_receiver
 from angarium.settings import Settings
+from streams.buckets.receivers import Receivers
 from streams.dead_letters.letters import Selection
 from streams.nats.connection import ConnectOptions, connect
 from streams.nats.jetstream import JetStream
-from tests.contract.installation import install
+from tests.support.installation import install
 
 NAME = "acme.billing"
 URL = "https://example.com/hook"
@@ -117,3 +119,20 @@ async def test_without_streams_nothing_is_known(to: Access) -> None:
         await newest(nowhere, Selection(receivers="*.*"), 1),
     ):
         failed(outcome, "unavailable")
+
+
+async def test_only_the_revision_that_was_looked_at_is_removed(
+    to: Access, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put = await put_configuration(to, NAME, NewConfiguration(members={"url": URL}))
+    assert isinstance(put, PutResult), put
+
+    async def changed_meanwhile(*_: object) -> ask.WaitingEvents:
+        await Receivers(to.js, to.names).put(NAME, b'{"url": "https://other.example.com/"}')
+        return ask.WaitingEvents(0, certain=True)
+
+    found = await Receivers(to.js, to.names).get(NAME)
+    assert found is not None
+    monkeypatch.setattr(remove, "backlog", changed_meanwhile)
+    failed(await remove_receiver(to, NAME, revision=found.revision), "conflict")
+    assert await Receivers(to.js, to.names).get(NAME) is not None

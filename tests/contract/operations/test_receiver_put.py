@@ -8,10 +8,10 @@ from angarium.operations.failures import NotDone
 from angarium.operations.receivers.get import ShownConfiguration, get_configuration
 from angarium.operations.receivers.proposal import PutResult
 from angarium.operations.receivers.put import NewConfiguration, put_configuration
+from streams.buckets.receivers import Receivers
 from streams.nats.jetstream import JetStream
-from streams.stores.receivers import Receivers
-from tests.contract.configurations import NAME, URL, Configurations
-from tests.contract.installation import install
+from tests.contract.support.configurations import NAME, URL, Configurations
+from tests.support.installation import install
 
 OLD, NEW, OTHER = (f"whsec_{letter * 32}" for letter in "ABC")
 FULL = {
@@ -60,7 +60,7 @@ async def test_each_loss_is_named_and_refused(bench: Putting) -> None:
     before = await bench.store(FULL)
     failure = await bench.refused({"url": URL, "secrets": [NEW]})
     assert failure.kind == "invalid"
-    text = failure.told
+    text = failure.sentence
     for member in (
         "order: relaxed",
         "rate: 10/second",
@@ -131,24 +131,24 @@ async def test_a_new_url_that_nodes_may_not_post_to_is_noted(bench: Putting) -> 
     assert (await bench.put({"url": away, "paused": True})).notes == []
     assert len((await bench.put({"url": away + "s", "paused": True})).notes) == 1
     (private,) = (await bench.put({"url": "https://10.0.0.1/", "paused": True})).notes
-    assert "angarium dev" not in private.told
+    assert "angarium dev" not in private.with_flags
 
 
 async def test_secrets_alone_need_a_receiver(bench: Putting) -> None:
     failure = await bench.refused(None, add_secret="")
     assert failure.kind == "not_found"
-    assert f"there is no receiver {NAME} yet; give its configuration" in failure.told
+    assert f"there is no receiver {NAME} yet; give its configuration" in failure.sentence
 
 
 async def test_flags_that_are_only_a_part_say_how_to_change_one(bench: Putting) -> None:
     await bench.store(FULL)
     partial = await bench.refused({"rate": "5/s"})
     assert partial.kind == "invalid"
-    assert f"save the output of angarium receiver get {NAME}, change it" in partial.told
+    assert f"save the output of angarium receiver get {NAME}, change it" in partial.sentence
     wrong = await bench.refused({"url": URL, "secrets": OLD, "order": "any"})
     assert wrong.kind == "invalid"
     assert len(wrong.problems) == 2
-    assert any("secrets: expected `array`" in each for each in wrong.problems)
+    assert any("secrets: must be a list of strings" in each for each in wrong.problems)
 
 
 async def test_an_unreadable_configuration_has_nothing_to_lose(bench: Putting) -> None:

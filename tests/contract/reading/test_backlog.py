@@ -5,13 +5,13 @@ import asyncio
 import pytest
 
 from actors.errors import Unavailable
-from actors.ports import Batch, Stretch
+from actors.ports import Batch, ShardBatch
 from streams.installation.topology import Names
 from streams.nats.answers import Page
 from streams.nats.jetstream import JetStream
 from streams.reading.backlog import PAGE_BYTES_MAX, Backlog
-from tests.contract.installation import publish, shard
-from tests.contract.waiting import until
+from tests.support.installation import publish, shard
+from tests.support.waiting import until
 
 RECEIVER, OTHER = "acme.billing", "acme.other"
 
@@ -68,7 +68,7 @@ async def test_all_events_of_a_shard_are_read_with_whom_they_are_for(js: JetStre
     ]  # fmt: skip
     assert found.complete
     assert [bool(event.malformed) for _, event in found.events] == [False, False, True, False]
-    assert await backlog.read_all(5, 6, 100) == Stretch(events=[], complete=True)
+    assert await backlog.read_all(5, 6, 100) == ShardBatch(events=[], complete=True)
     found = await backlog.read_all(1, 5, 1)
     assert ([event.position for _, event in found.events], found.complete) == ([3], False)
 

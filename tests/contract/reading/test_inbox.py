@@ -1,23 +1,29 @@
-"""What a shard's inbox hands on: everything above the floor, in order, by its owner alone."""
+"""The inbox of a shard: hands on everything above the floor, in order, to its owner alone."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from actors.errors import Unavailable
 from actors.machine.event import Event
-from streams.installation.topology import Names, shard_consumer
-from streams.journal.tails import NO_MARK, Loss, Mark
+from streams.installation.topology import Names
+from streams.lost_tails.comparison import Loss
+from streams.lost_tails.marks import NO_MARK, Mark
+from streams.nats.answers import ConsumerInfo
 from streams.nats.connection import ConnectOptions, connect
 from streams.nats.jetstream import JetStream
+from streams.reading import pull, reader
 from streams.reading.backlog import Backlog
 from streams.reading.inbox import Inbox
+from streams.reading.reader import ReadingTerms
 from streams.server.embedded import EmbeddedServer
-from tests.contract.installation import install, publish, shard
-from tests.contract.servers import Server
-from tests.contract.waiting import until, until_true
-from tests.ports import free_port
+from tests.contract.support.servers import Server
+from tests.support.installation import install, publish, shard
+from tests.support.ports import free_port
+from tests.support.waiting import until, until_true
 
 RECEIVER = "acme.billing"
 SHARD = shard(RECEIVER)
@@ -26,10 +32,9 @@ SHARD = shard(RECEIVER)
 class Owner:
     """The owner of the shard: it keeps what its inbox hands on."""
 
-    def __init__(self, js: JetStream, names: Names) -> None:
+    def __init__(self, js: JetStream, names: Names, epoch: int = 1) -> None:
         self.events: list[tuple[str, Event]] = []
         self.malformed: list[tuple[str, int, str]] = []
-        self.replies: list[str] = []
         self.floor = 0
         self.within_lease = True
         self.broken: list[str] = []
@@ -40,24 +45,25 @@ class Owner:
             js,
             names,
             SHARD,
+            epoch,
+            ReadingTerms(
+                may_read=lambda: self.within_lease,
+                on_broken=self.broken.append,
+                on_lost=self.losses.append,
+            ),
             on_event=self._take,
             on_malformed=self._take_malformed,
-            on_broken=self.broken.append,
-            may_reset=lambda: self.within_lease,
             floor=lambda: self.floor,
-            on_lost=self.losses.append,
             known=lambda: self.known,
         )
 
-    def _take(self, receiver: str, event: Event, reply: str) -> None:
+    def _take(self, receiver: str, event: Event) -> None:
         if self.refuse(event):
             raise RuntimeError("refused")
         self.events.append((receiver, event))
-        self.replies.append(reply)
 
-    def _take_malformed(self, receiver: str, position: int, reply: str, why: str) -> None:
+    def _take_malformed(self, receiver: str, position: int, why: str) -> None:
         self.malformed.append((receiver, position, why))
-        self.replies.append(reply)
 
     @property
     def positions(self) -> list[int]:
@@ -66,8 +72,13 @@ class Owner:
     async def has(self, count: int) -> None:
         await until(lambda: len(self.events) + len(self.malformed) >= count)
 
-    async def reading(self, resets: int = 1) -> None:
-        await until(lambda: self.inbox.resets >= resets)
+    async def reading(self, cursors: int = 1) -> None:
+        await until(lambda: self.inbox.cursors >= cursors)
+
+
+async def cursors(js: JetStream, names: Names) -> list[ConsumerInfo]:
+    """The cursors of all shards, as the server sees them."""
+    return sorted(await js.consumers(names.deliveries), key=lambda each: each.name)
 
 
 @pytest.fixture
@@ -111,7 +122,8 @@ async def test_a_read_by_another_reader_hides_no_loss(js: JetStream, names: Name
         await publish(js, names, RECEIVER)
     await owner.has(3)
     handed_out = Mark(position=3, stored_at=1.5)
-    owner.inbox._reader._newest, owner.inbox._reader._seen = "", handed_out
+    marks = owner.inbox._reader._marks
+    marks.newest, marks._seen = None, handed_out
 
     def refuse(event: Event) -> bool:
         owner.known = Mark(position=event.position, stored_at=event.stored_at)
@@ -241,53 +253,51 @@ async def test_headers_that_no_client_would_write_make_the_same_event_by_both_wa
     await wire.close()
 
 
-async def test_acks_reach_the_server(js: JetStream, names: Names, owner: Owner) -> None:
+async def test_released_messages_are_acked(js: JetStream, names: Names, owner: Owner) -> None:
     for _ in range(5):
         await publish(js, names, RECEIVER)
     await owner.has(5)
-    owner.inbox.ack(owner.replies[:2])
-    owner.inbox.ack(owner.replies[2:3])
+    owner.inbox.ack(2)
+    owner.inbox.ack(3)
 
     async def acked() -> bool:
-        info = await js.consumer_info(names.deliveries, f"shard-{SHARD}")
-        return info is not None and (info.ack_floor, info.unacked) == (3, 2)
+        return [(each.ack_floor, each.unacked) for each in await cursors(js, names)] == [(3, 2)]
 
     await until_true(acked)
 
 
-async def test_pending_acks_are_sent_when_it_stops(js: JetStream, names: Names, owner: Owner) -> None:
-    await publish(js, names, RECEIVER)
-    await owner.has(1)
-    owner.inbox.ack(owner.replies)
+async def test_no_cursor_is_left_when_it_stops(js: JetStream, names: Names, owner: Owner) -> None:
+    await owner.reading()
+    assert [each.name for each in await cursors(js, names)] == [f"shard-{SHARD}-1"]
     await owner.inbox.stop()
 
-    async def acked() -> bool:
-        info = await js.consumer_info(names.deliveries, f"shard-{SHARD}")
-        return info is not None and (info.ack_floor, info.unacked) == (1, 0)
+    async def gone() -> bool:
+        return not await cursors(js, names)
 
-    await until_true(acked)
+    await until_true(gone)
 
 
-async def test_a_new_owner_gets_all_above_its_floor_and_the_old_one_nothing_more(
+async def test_a_new_owner_gets_all_above_its_floor_whatever_the_old_one_does(
     server: Server, js: JetStream, names: Names, owner: Owner
 ) -> None:
+    """Each has a cursor of its own."""
     for _ in range(6):
         await publish(js, names, RECEIVER)
     await owner.has(6)
-    owner.inbox.ack(owner.replies[3:])
-    owner.within_lease = False
+    owner.inbox.ack(6)
     wire = await server.connect("new owner")
     new_js = JetStream(wire)
     await new_js.start()
-    new = Owner(new_js, names)
+    new = Owner(new_js, names, epoch=2)
     new.floor = 2
     await new.inbox.start()
     await new.has(4)
     for _ in range(20):
         await publish(js, names, RECEIVER)
     await new.has(24)
+    owner.inbox.ack(26)
     assert new.positions == list(range(3, 27))
-    assert owner.positions == list(range(1, 7))
+    assert (await cursors(js, names))[1].ack_floor == 2
     await new.inbox.stop()
     await new_js.stop()
     await wire.close()
@@ -298,10 +308,8 @@ async def test_without_a_lease_nothing_is_read(js: JetStream, names: Names, pref
     owner.within_lease = False
     await publish(js, names, RECEIVER)
     await owner.inbox.start()
-    info = await js.consumer_info(names.deliveries, f"shard-{SHARD}")
-    assert info is not None
-    assert info.delivered == 0
-    assert owner.inbox.resets == 0
+    assert await cursors(js, names) == []
+    assert owner.inbox.cursors == 0
     owner.within_lease = True
     await owner.has(1)
     await owner.inbox.stop()
@@ -319,7 +327,7 @@ async def test_a_message_that_could_not_be_taken_comes_again_before_any_later_on
     await until(lambda: owner.positions[-1:] == [5])
     assert owner.positions == [1, 2, 1, 2, 1, 2, 3, 4, 5]
     assert [str(report["exception"]) for report in reports] == ["refused"] * 2
-    assert owner.inbox.resets == 3
+    assert owner.inbox.cursors == 3
 
 
 async def test_after_a_gap_it_goes_on_from_the_floor_of_now(
@@ -329,24 +337,77 @@ async def test_after_a_gap_it_goes_on_from_the_floor_of_now(
         await publish(js, names, RECEIVER)
     await owner.has(4)
     owner.floor = 3
-    await js.consumer_reset(names.deliveries, f"shard-{SHARD}", 1)
-    await owner.reading(resets=2)
+    await js.consumer_deleted(names.deliveries, f"shard-{SHARD}-1")
+    await owner.reading(cursors=2)
+    assert [each.name for each in await cursors(js, names)] == [f"shard-{SHARD}-1-1"]
     await publish(js, names, RECEIVER)
     await until(lambda: owner.positions[-1] == 5)
     assert owner.positions[4:][-2:] == [4, 5]
     assert owner.inbox.received == 5
 
 
-async def test_a_consumer_that_is_gone_is_made_again(js: JetStream, names: Names, owner: Owner) -> None:
+async def test_a_cursor_that_vanished_unnoticed_is_replaced(
+    js: JetStream, names: Names, owner: Owner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its server may have died without a word."""
+    monkeypatch.setattr(pull, "IDLE_HEARTBEAT_S", 0.05)
     await publish(js, names, RECEIVER)
     await owner.has(1)
     owner.floor = 1
-    await js.request(f"$JS.API.CONSUMER.DELETE.{names.deliveries}.shard-{SHARD}", b"", 5.0)
+    owner.inbox.pause_requests(True)
+    await js.consumer_deleted(names.deliveries, f"shard-{SHARD}-1")
+    owner.inbox.pause_requests(False)
     await publish(js, names, RECEIVER)
-    await until(lambda: owner.positions == [1, 2])
-    info = await js.consumer_info(names.deliveries, f"shard-{SHARD}")
-    assert info is not None
-    assert info.config["priority_policy"] == shard_consumer(names, SHARD)["priority_policy"]
+    await until(lambda: owner.positions[-1:] == [2])
+    assert owner.inbox.cursors >= 2
+
+
+async def test_an_attempt_to_make_a_cursor_takes_a_new_name(
+    js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One whose answer was lost may have been carried out, or may still be."""
+    create, asked = js.consumer_create, list[str]()
+
+    async def unanswered(stream: str, config: dict[str, Any], timeout_s: float) -> ConsumerInfo:
+        asked.append(config["name"])
+        made = await create(stream, config, timeout_s)
+        if len(asked) == 1:
+            raise Unavailable("the answer is lost")
+        return made
+
+    monkeypatch.setattr(js, "consumer_create", unanswered)
+    owner = Owner(js, names)
+    await owner.inbox.start()
+    await owner.reading()
+    assert asked == [f"shard-{SHARD}-1", f"shard-{SHARD}-1-1"]
+
+    async def alone() -> bool:
+        return [each.name for each in await cursors(js, names)] == asked[1:]
+
+    await until_true(alone)
+    await owner.inbox.stop()
+
+
+async def test_a_server_has_more_time_for_each_further_attempt(
+    js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A short one first: the cursor may lie on a server that was killed."""
+    monkeypatch.setattr(reader, "CURSOR_TIMEOUT_MIN_S", 0.1)
+    monkeypatch.setattr(reader, "CURSOR_TIMEOUT_MAX_S", 0.3)
+    create, given = js.consumer_create, list[float]()
+
+    async def unanswered(stream: str, config: dict[str, Any], timeout_s: float) -> ConsumerInfo:
+        given.append(timeout_s)
+        if len(given) < 4:
+            raise Unavailable("no answer in time")
+        return await create(stream, config, timeout_s)
+
+    monkeypatch.setattr(js, "consumer_create", unanswered)
+    owner = Owner(js, names)
+    await owner.inbox.start()
+    await owner.reading()
+    assert given == [0.1, 0.2, 0.3, 0.3]
+    await owner.inbox.stop()
 
 
 async def test_a_stream_that_was_made_anew_is_not_read(
@@ -361,7 +422,7 @@ async def test_a_stream_that_was_made_anew_is_not_read(
     await publish(js, names, RECEIVER)
     await until(lambda: any("recreated" in getattr(record, "why", "") for record in caplog.records))
     assert owner.positions == [1, 2, 3]
-    assert owner.inbox.resets == 1
+    assert owner.inbox.cursors == 1
 
 
 async def test_an_inbox_that_breaks_says_so(

@@ -1,4 +1,4 @@
-"""What the pull loop makes of answers that no server gives on demand; they come from a script."""
+"""The pull loop and answers that no server gives on demand; they come from a script."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -10,9 +10,9 @@ from streams.nats.answers import Put
 from streams.nats.jetstream import JetStream
 from streams.nats.wire import Message
 from streams.reading import pull
-from streams.reading.delivered import consumer_sequence, delivered
 from streams.reading.pull import Puller
-from tests.contract.waiting import Seen, until
+from streams.reading.reply_subject import ACK, DeliveryInfo, delivery_info
+from tests.support.waiting import KeptMessages, until
 
 
 class ScriptedWire:
@@ -70,22 +70,29 @@ class ScriptedSubscription:
         self._wire.handlers.pop(self._subject, None)
 
 
+def reply_of(number: int) -> str:
+    return f"$JS.ACK.S.c.1.{number + 7}.{number}.0.0"
+
+
 class Script:
     """A puller with a batch of 10, whose first request is made."""
 
     def __init__(self) -> None:
         self.wire = ScriptedWire()
-        self.seen = Seen()
+        self.seen = KeptMessages()
         self.gaps: list[str] = []
         self.puller = Puller(
             JetStream(self.wire),
             "S",
             "c",
-            group="g",
             batch=10,
-            on_message=self.seen,
+            on_message=self._take,
             on_gap=self.gaps.append,
         )
+
+    def _take(self, message: Message, told: DeliveryInfo) -> None:
+        assert told == delivery_info(message.reply)
+        self.seen(message)
 
     async def request(self, number: int) -> dict[str, object]:
         """The request of this number, counted from 1, as soon as it is made."""
@@ -101,12 +108,16 @@ class Script:
         for handler in list(self.wire.handlers.values()):
             handler(Message("any", b"", reply, named or None))
 
-    def hand_out(self, *numbers: int, pin: str = "a") -> None:
+    def hand_out(self, *numbers: int) -> None:
         for number in numbers:
-            self.hear(f"$JS.ACK.S.c.1.{number + 7}.{number}.0.0", Nats_Pin_Id=pin)
+            self.hear(reply_of(number))
+
+    def acks(self) -> list[str]:
+        """The reply subjects of all acks so far."""
+        return [message.subject for message in self.wire.sent if message.data == ACK]
 
     def numbers(self) -> list[int]:
-        return [consumer_sequence(message.reply) for message in self.seen.messages]
+        return [delivery_info(message.reply).number for message in self.seen.messages]
 
 
 @pytest.fixture
@@ -118,21 +129,19 @@ async def script() -> AsyncIterator[Script]:
     await script.puller.stop()
 
 
-async def test_a_request_names_batch_expiry_heartbeat_and_group(script: Script) -> None:
+async def test_a_request_names_batch_expiry_and_heartbeat(script: Script) -> None:
     assert await script.request(1) == {
         "batch": 10,
-        "expires": 3_000_000_000,
+        "expires": 30_000_000_000,
         "idle_heartbeat": 1_500_000_000,
-        "group": "g",
     }
 
 
-async def test_half_a_batch_is_asked_for_again_with_the_pin(script: Script) -> None:
+async def test_half_a_batch_is_asked_for_again(script: Script) -> None:
     script.hand_out(1, 2, 3, 4)
     assert len(script.wire.sent) == 1
     script.hand_out(5)
-    request = await script.request(2)
-    assert (request["batch"], request["id"]) == (5, "a")
+    assert (await script.request(2))["batch"] == 5
     script.hear(Status="408", Nats_Pending_Messages="5")
     assert (await script.request(3))["batch"] == 5
     assert script.numbers() == [1, 2, 3, 4, 5]
@@ -142,10 +151,10 @@ async def test_the_long_form_of_a_reply(script: Script) -> None:
     for number in (1, 2):
         script.hear(f"$JS.ACK.hub.Ab3.S.c.1.{number + 7}.{number}.0.0.rnd")
     assert script.numbers() == [1, 2]
-    assert [delivered(message.reply).sequence for message in script.seen.messages] == [8, 9]
+    assert [delivery_info(message.reply).position for message in script.seen.messages] == [8, 9]
 
 
-@pytest.mark.parametrize("status", ["404", "408", "409", "503"])
+@pytest.mark.parametrize("status", ["404", "408", "409"])
 async def test_a_request_that_ended_is_made_again(script: Script, status: str) -> None:
     script.hear(Status=status, Description="Leadership Change", Nats_Pending_Messages="10")
     assert (await script.request(2))["batch"] == 10
@@ -159,7 +168,7 @@ async def test_an_end_that_does_not_say_what_it_leaves_left_everything(script: S
 
 
 @pytest.mark.parametrize(
-    ("status", "text"), [("423", "Nats-Wrong-Pin-Id"), ("400", "Bad Request"), ("409", "Consumer Deleted")]
+    ("status", "text"), [("503", "No Responders"), ("400", "Bad Request"), ("409", "Consumer Deleted")]
 )
 async def test_these_statuses_end_a_puller(script: Script, status: str, text: str) -> None:
     script.hear(Status=status, Description=text)
@@ -177,11 +186,33 @@ async def test_the_first_number_is_one(script: Script) -> None:
     assert script.gaps == ["consumer sequence 3 after 0"]
 
 
-async def test_another_pin_under_the_right_number(script: Script) -> None:
+async def test_one_ack_is_for_all_up_to_a_position(script: Script) -> None:
+    script.hand_out(1, 2, 3)
+    script.puller.ack(7)
+    assert script.acks() == []
+    script.puller.ack(9)
+    script.puller.ack(9)
+    assert script.acks() == [reply_of(2)]
+    script.puller.ack(20)
+    assert script.acks() == [reply_of(2), reply_of(3)]
+
+
+async def test_a_message_that_comes_again_takes_no_ack_back(script: Script) -> None:
     script.hand_out(1, 2)
-    script.hand_out(3, pin="b")
-    assert script.gaps == ["the pin changed"]
-    assert script.numbers() == [1, 2]
+    script.hear("$JS.ACK.S.c.2.8.3.0.0")
+    script.puller.ack(9)
+    assert script.acks() == [reply_of(2)]
+
+
+async def test_the_last_ack_is_repeated_with_each_heartbeat(script: Script) -> None:
+    """If it was lost, the consumer may be full, and hand out nothing more."""
+    script.hear(Status="100", Nats_Last_Consumer="0")
+    assert script.acks() == []
+    script.hand_out(1, 2)
+    script.puller.ack(8)
+    for _ in range(2):
+        script.hear(Status="100", Nats_Last_Consumer="2")
+    assert script.acks() == [reply_of(1)] * 3
 
 
 async def test_a_heartbeat_that_knows_of_more(script: Script) -> None:
@@ -229,23 +260,23 @@ async def test_heartbeats_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_while_it_is_held_it_takes_what_comes_and_asks_for_nothing(script: Script) -> None:
-    script.puller.hold(True)
+    script.puller.pause_requests(True)
     script.hand_out(1, 2, 3, 4, 5, 6)
     script.hear(Status="408", Nats_Pending_Messages="4")
     assert script.numbers() == [1, 2, 3, 4, 5, 6]
     await asyncio.sleep(0)
     assert len(script.wire.sent) == 1
-    script.puller.hold(False)
+    script.puller.pause_requests(False)
     assert (await script.request(2))["batch"] == 10
 
 
 async def test_a_puller_held_from_the_start_requests_messages_when_it_is_released() -> None:
     script = Script()
-    script.puller.hold(True)
+    script.puller.pause_requests(True)
     await script.puller.start()
     await asyncio.sleep(0)
     assert script.wire.sent == []
-    script.puller.hold(False)
+    script.puller.pause_requests(False)
     await script.request(1)
     await script.puller.stop()
 
@@ -253,7 +284,7 @@ async def test_a_puller_held_from_the_start_requests_messages_when_it_is_release
 async def test_silence_is_no_wonder_while_it_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pull, "IDLE_HEARTBEAT_S", 0.005)
     held, going = Script(), Script()
-    held.puller.hold(True)
+    held.puller.pause_requests(True)
     for script in (held, going):
         await script.puller.start()
     await until(lambda: bool(going.gaps))
@@ -265,7 +296,7 @@ async def test_silence_is_no_wonder_while_it_is_held(monkeypatch: pytest.MonkeyP
 async def test_after_a_gap_it_is_quiet(script: Script) -> None:
     script.hand_out(2)
     script.hand_out(1)
-    script.hear(Status="423")
+    script.hear(Status="400")
     assert (script.gaps, script.seen.messages) == (["consumer sequence 2 after 0"], [])
     assert len(script.wire.sent) == 1
 

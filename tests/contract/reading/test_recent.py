@@ -2,11 +2,11 @@
 
 import pytest
 
-from streams.following import recent
-from streams.following.recent import RecentFlushes
 from streams.installation.topology import Names
+from streams.journal_feed import recent
+from streams.journal_feed.recent import RecentFlushes
 from streams.nats.jetstream import JetStream
-from tests.contract.ledgers import Pen, delivered
+from tests.support.ledgers import Pen, delivered
 
 
 @pytest.fixture
@@ -16,16 +16,16 @@ def pen(js: JetStream, names: Names) -> Pen:
 
 async def test_each_look_reads_on(js: JetStream, names: Names, pen: Pen) -> None:
     flushes = RecentFlushes(js, names)
-    assert await flushes.look() == []
+    assert await flushes.read_new() == []
     await pen.flush(delivered(1))
     await pen.flush(delivered(2))
-    found = await flushes.look()
+    found = await flushes.read_new()
     assert [each.facts for each in found] == [(delivered(1),), (delivered(2),)]
     assert all(flushes.since <= each.stored_at <= flushes.now + 1 for each in found)
-    assert await flushes.look() == []
+    assert await flushes.read_new() == []
     await pen.flush(delivered(3))
-    assert [each.facts for each in await flushes.look()] == [(delivered(3),)]
-    assert len(await RecentFlushes(js, names).look()) == 3
+    assert [each.facts for each in await flushes.read_new()] == [(delivered(3),)]
+    assert len(await RecentFlushes(js, names).read_new()) == 3
 
 
 async def test_of_too_many_events_only_the_last_are_read(
@@ -35,9 +35,9 @@ async def test_of_too_many_events_only_the_last_are_read(
     for number in range(1, 6):
         await pen.flush(delivered(number))
     flushes = RecentFlushes(js, names)
-    found = await flushes.look()
+    found = await flushes.read_new()
     assert [each.facts for each in found] == [(delivered(4),), (delivered(5),)]
     assert flushes.since == found[0].stored_at  # What is measured is the time that was read.
     for number in range(6, 10):
         await pen.flush(delivered(number))
-    assert [each.facts for each in await flushes.look()] == [(delivered(8),), (delivered(9),)]
+    assert [each.facts for each in await flushes.read_new()] == [(delivered(8),), (delivered(9),)]

@@ -20,22 +20,22 @@ from streams.journal.claim import NotOwned, claim, release
 from streams.journal.envelope import decode_flush
 from streams.journal.journal import Journal
 from streams.journal.leadership import info_since
+from streams.journal.refusal import RecordedLoss, read_recorded_loss, refuse
 from streams.journal.snapshots import Snapshots
 from streams.journal.stream_history import StreamHistory, last_same, read_history
-from streams.journal.tails import UNKNOWN_MARKS as UNMARKED
-from streams.journal.tails import Loss, Mark, Marks, RecordedLoss, Restart, read_recorded_loss, refuse
+from streams.lost_tails.comparison import Loss
+from streams.lost_tails.marks import UNKNOWN_MARKS as UNMARKED
+from streams.lost_tails.marks import Mark, Marks, SourceOffset
 from streams.nats.answers import StreamInfo
 from streams.nats.errors import RepairError, StreamRemade
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import stream_info
 from streams.repair import acceptance
-from streams.repair.acceptance import accept_loss, restarts_behind
+from streams.repair.acceptance import accept_loss, source_offsets_after
 from streams.repair.damage import Damage, LostTail, examine
-from streams.repair.preconditions import dead_holders, free_or_of
-from tests.contract.installation import publish
-from tests.contract.journal.test_recovery import Shard as Recording
-from tests.contract.journal.test_recovery import delivered, remake
-from tests.contract.shards import (
+from streams.repair.preconditions import dead_holders, takes_over_from
+from tests.contract.journal.recording import Recording, delivered, remake
+from tests.contract.support.shards import (
     RECEIVER,
     SHARD,
     Clocks,
@@ -46,7 +46,8 @@ from tests.contract.shards import (
     mark_at,
     own,
 )
-from tests.contract.waiting import until
+from tests.support.installation import publish
+from tests.support.waiting import until
 
 
 async def repaired(js: JetStream, names: Names) -> tuple[Damage, int]:
@@ -55,7 +56,9 @@ async def repaired(js: JetStream, names: Names) -> tuple[Damage, int]:
 
 async def accepted(js: JetStream, names: Names, agreed: Damage) -> tuple[Damage, int]:
     dead = frozenset({"b"})
-    return await accept_loss(js, names, SHARD, "repair", Clocks(), may_claim=free_or_of(dead), agreed=agreed)
+    return await accept_loss(
+        js, names, SHARD, "repair", Clocks(), may_claim=takes_over_from(dead), agreed=agreed
+    )
 
 
 async def grown_again(js: JetStream, names: Names, *more: Fact) -> None:
@@ -201,8 +204,8 @@ async def test_events_go_on_under_sources_above_all_others(js: JetStream, names:
     await lose_events(js, names)
     damage, count = await repaired(js, names)
     assert ([gap.stream for gap in damage.gaps], count) == ([names.events], 0)
-    restarts = (await own(js, names, "b")).marks.restarts
-    assert restarts == (Restart(above=0, offset=1_000_000_009),)
+    offsets = (await own(js, names, "b")).marks.source_offsets
+    assert offsets == (SourceOffset(above=0, offset=1_000_000_009),)
 
 
 async def test_an_older_node_does_not_drop_what_was_accepted(
@@ -210,12 +213,12 @@ async def test_an_older_node_does_not_drop_what_was_accepted(
 ) -> None:
     """It knows no marks, and would leave them out of its claim."""
     claimed = await own(js, names, "a")
-    restarts = (Restart(above=4, offset=1_000_000_009),)
+    offsets = (SourceOffset(above=4, offset=1_000_000_009),)
     listening = Listening()
-    listening.known = Marks(restarts=restarts)
+    listening.known = Marks(source_offsets=offsets)
     journal = Journal(js, names, claimed, "a", listening, time=Clocks(), retention_s=3600.0)
     journal.start()
-    journal.show_life()
+    journal.flush_soon()
     await until(lambda: bool(listening.sequences))
     await journal.stop()
     with monkeypatch.context() as older:
@@ -223,18 +226,18 @@ async def test_an_older_node_does_not_drop_what_was_accepted(
         older.setattr(claiming, "encode_flush", partial(_unmarked, envelope.encode_flush))
         with pytest.raises(NewerVersion, match="upgrade this node"):
             await own(js, names, "old")
-    assert (await own(js, names, "b")).marks.restarts == restarts
+    assert (await own(js, names, "b")).marks.source_offsets == offsets
 
 
 def test_sources_rise_over_every_loss() -> None:
-    marks = Marks(restarts=(Restart(above=10, offset=100), Restart(above=20, offset=1000)))
+    marks = Marks(source_offsets=(SourceOffset(above=10, offset=100), SourceOffset(above=20, offset=1000)))
     assert [marks.source(position) for position in (1, 10, 11, 20, 21)] == [1, 10, 111, 120, 1021]
 
 
 def test_sources_rise_above_those_of_an_earlier_loss_that_lay_beyond() -> None:
-    marks = Marks(restarts=(Restart(above=10, offset=5_000_000_000),))
+    marks = Marks(source_offsets=(SourceOffset(above=10, offset=5_000_000_000),))
     gap = LostTail(stream="events", kept=Mark(position=4), known=Mark(position=9))
-    assert restarts_behind(marks, gap) == (Restart(above=4, offset=6_000_000_009),)
+    assert source_offsets_after(marks, gap) == (SourceOffset(above=4, offset=6_000_000_009),)
 
 
 async def test_writes_what_the_tail_said_of_parked_receivers_and_what_is_needed(

@@ -14,9 +14,9 @@ from streams.installation.topology import Names
 from streams.nats.answers import Answer, Page, Stored, StoredMessage
 from streams.nats.connection import ConnectOptions, connect
 from streams.nats.jetstream import JetStream
-from tests.contract.faults import FaultyJetStream, request_lost
-from tests.contract.installation import install, publish, shard
-from tests.contract.waiting import PATIENCE_S, until, until_true
+from tests.contract.support.faults import FaultyJetStream, request_lost
+from tests.support.installation import install, publish, shard
+from tests.support.waiting import PATIENCE_S, until, until_true
 
 RECEIVER = "acme.billing"
 
@@ -369,3 +369,18 @@ async def test_headers_that_leave_no_room_for_ours_are_kept_as_far_as_there_is_r
         "Angarium-Status": "422",
     }
     assert kept.items() <= letter.headers.items()
+
+
+async def test_no_letter_is_stored_after_the_lease(
+    js: JetStream, names: Names, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The event may be erased once another owner has buried it."""
+    position = await publish(js, names, RECEIVER)
+    burial, valid = Burial(position=position, reason="expired", sequence=1), asyncio.Event()
+    writer = DeadLetterWriter(js, names, within_lease=valid.is_set)
+    burying = asyncio.ensure_future(writer.bury(RECEIVER, [burial]))
+    await until(lambda: any(record.message == "dead_letter.waiting" for record in caplog.records))
+    assert await letters(js, names, RECEIVER) == []
+    valid.set()
+    await burying
+    assert len(await letters(js, names, RECEIVER)) == 1

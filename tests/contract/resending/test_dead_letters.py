@@ -12,7 +12,7 @@ from streams.dead_letters.letters import DeadLetters, Letter, LetterPage, Select
 from streams.installation.topology import Names
 from streams.nats.errors import ApiError
 from streams.nats.jetstream import JetStream
-from tests.contract.installation import publish
+from tests.support.installation import publish
 
 ONE, OTHER, FOREIGN = "acme.billing", "acme.mail", "umbrella.billing"
 

@@ -9,34 +9,43 @@ from typing import Any
 import pytest
 
 from actors.machine.facts import Burial
-from angarium.connecting import Access
 from angarium.operations import replay as commands
 from angarium.operations.failures import NotDone
 from angarium.operations.jobs import plans, work
-from angarium.operations.jobs.begin import Begun, begin_redrive, begin_replay
+from angarium.operations.jobs.begin import Begun, begin_replay
 from angarium.operations.jobs.plans import JobDocument, plan_of
-from angarium.operations.jobs.steer import show, stop
+from angarium.operations.jobs.show import show
+from angarium.operations.jobs.stop import stop
 from angarium.operations.jobs.work import work_off
 from angarium.operations.replay import ReplayRange
-from angarium.settings import Settings
 from streams.clock import SystemTime
 from streams.dead_letters.bury import DeadLetterWriter
-from streams.dead_letters.letters import Selection
 from streams.installation.topology import Names
 from streams.nats.answers import Page
 from streams.nats.jetstream import JetStream
 from streams.resending import copies
-from streams.resending.plan_lock import Busy
+from streams.resending.plan_lock import Busy, PlanLock
+from streams.resending.redrive_job import RedriveJobPlan
 from streams.resending.redrive_lock import RedriveLock
-from streams.stores.receivers import Receivers
-from tests.contract.dying import Died, dying
-from tests.contract.installation import install, publish
-from tests.contract.resending.test_replay import ONE, end, settled
-from tests.contract.resending.windows import LEASE_S, WINDOW_NS
-from tests.contract.servers import Server
-from tests.contract.waiting import until_true
-
-FAST = 100_000.0
+from streams.resending.replay import ReplayPlan
+from tests.contract.resending.jobs import (
+    FAST,
+    access,
+    again,
+    buried,
+    events,
+    go_on,
+    is_held,
+    redrive_job,
+    replay_job,
+    shown,
+)
+from tests.contract.resending.settled_events import ONE, end, settled
+from tests.contract.resending.windows import LEASE_S, install_with_receiver
+from tests.contract.support.dying import OVER_DEATHS, WHEREVER_IT_DIES, lives
+from tests.contract.support.servers import Server
+from tests.support.installation import publish
+from tests.support.waiting import until_true
 
 
 @pytest.fixture(autouse=True)
@@ -48,51 +57,7 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 async def names(js: JetStream, prefix: str) -> Names:
-    names = await install(js, prefix)
-    info = await js.stream_info(names.deliveries)
-    assert info is not None
-    await js.stream_update(info.config | {"duplicate_window": WINDOW_NS})
-    await Receivers(js, names).put(ONE, b'{"url": "https://example.com/"}')
-    return names
-
-
-def access(js: JetStream, names: Names) -> Access:
-    return Access(js, Settings(prefix=names.prefix))
-
-
-async def events(js: JetStream, names: Names, kind: str, count: int = 5) -> ReplayRange:
-    """Settled events of a type of their own; returns what means them."""
-    for each in range(count):
-        position = await publish(js, names, ONE, b"%d" % each, {"Angarium-Type": kind})
-    await settled(js, names, position)
-    return ReplayRange(since=0.0, types=(kind,))
-
-
-async def again(js: JetStream, names: Names, kind: str) -> list[int]:
-    """What was sent again of a type, in its order."""
-    page = await js.read(names.deliveries, names.deliveries_to(ONE), 1, 10_000)
-    return [
-        int(each.data) for each in page.messages
-        if each.headers.get("Angarium-Type") == kind and "Angarium-Again" in each.headers
-    ]  # fmt: skip
-
-
-async def replay_job(to: Access, wanted: ReplayRange, key: str = "", per_second: float = FAST) -> JobDocument:
-    begun = await begin_replay(to, ONE, wanted, per_second, key)
-    assert isinstance(begun, Begun), begun
-    assert begun.mine
-    return begun.job
-
-
-async def go_on(to: Access, kind: plans.JobKind = "replay", of: str = ONE) -> str:
-    """What a process of the API does that finds the job."""
-    return await work_off(to, kind, of, lambda: False, asyncio.Lock())
-
-
-async def shown(to: Access, job: str) -> JobDocument:
-    found = await show(to, job)
-    assert isinstance(found, JobDocument), found
-    return found
+    return await install_with_receiver(js, prefix)
 
 
 # ---- one that is not interrupted
@@ -114,6 +79,27 @@ async def test_a_job_is_accepted_worked_off_and_shown(js: JetStream, names: Name
     before = await plan_of(to, "replay", ONE)
     assert await go_on(to) == ""
     assert await plan_of(to, "replay", ONE) == before  # What has ended is not touched.
+
+
+@pytest.mark.parametrize("kind", ["replay", "redrive"])
+async def test_a_job_ends_once(
+    js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch, kind: plans.JobKind
+) -> None:
+    """Its end is the time of the last plan: another plan after that would change what clients were told."""
+    to, store, ends = access(js, names), PlanLock.store, list[bool]()
+    wanted = await events(js, names, "a", 2)
+    await buried(js, names, 1)
+    job = await (replay_job(to, wanted) if kind == "replay" else redrive_job(to))
+
+    async def noted(self: PlanLock[Any], **changes: Any) -> None:
+        await store(self, **changes)
+        if isinstance(self.plan, ReplayPlan | RedriveJobPlan) and not self.plan.unfinished:
+            ends.append(self.plan.held)
+
+    monkeypatch.setattr(PlanLock, "store", noted)
+    assert await go_on(to, kind, ONE if kind == "replay" else "acme") == ""
+    assert ends == [False]
+    assert (await shown(to, job.id)).state == "done"
 
 
 async def test_the_same_key_is_the_same_job_and_another_one_waits_for_its_end(
@@ -169,7 +155,36 @@ async def test_one_for_which_there_is_no_room_waits_and_says_why(js: JetStream, 
     assert await again(js, names, "a") == [0, 1, 2, 3, 4]
 
 
-async def test_what_is_too_large_and_what_is_gone_is_told(js: JetStream, names: Names) -> None:
+async def test_a_slow_replay_is_released_until_its_next_copy_is_due(
+    js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(work, "COPY_PATIENCE_S", 0.05)
+    to = access(js, names)
+    job = await replay_job(to, await events(js, names, "a", 3), per_second=2.0)
+    assert await go_on(to) == ""
+    waiting = await shown(to, job.id)
+    assert (waiting.state, waiting.sent) == ("waiting", 1)
+    assert waiting.why is not None
+    assert waiting.why.startswith("the next copy is not due yet: it is at 20")
+    stored = await plan_of(to, "replay", ONE)
+    assert stored is not None
+    assert not stored.plan.held
+    now = SystemTime().wall()
+    assert 0 < stored.wait_s(now) <= 0.5
+    assert stored.wait_s(now + 1) == 0
+    # A clock that was set back does not stop it for longer than its pace.
+    assert stored.wait_s(now - 3600) == 0.5
+    # It is not sent too early by another process.
+    assert await go_on(to) == ""
+    assert await again(js, names, "a") in ([0], [0, 1])
+    monkeypatch.setattr(work, "COPY_PATIENCE_S", 60.0)
+    assert await go_on(to) == ""
+    done = await shown(to, job.id)
+    assert (done.state, done.sent, done.why) == ("done", 3, None)
+    assert await again(js, names, "a") == [0, 1, 2]
+
+
+async def test_events_that_are_too_large_or_gone_are_counted(js: JetStream, names: Names) -> None:
     to = access(js, names)
     first = await publish(js, names, ONE, b"1", {"Angarium-Type": "a"})
     await publish(js, names, ONE, b"7" * 4000, {"Angarium-Type": "a"})
@@ -188,45 +203,40 @@ async def test_what_is_too_large_and_what_is_gone_is_told(js: JetStream, names: 
 # ---- processes that die
 
 
-@pytest.mark.parametrize("heard", [False, True], ids=["unsent", "unheard"])
-async def test_wherever_its_process_dies_another_one_sends_each_event_once_and_in_order(
-    server: Server, js: JetStream, names: Names, heard: bool
+@WHEREVER_IT_DIES
+async def test_the_process_of_a_job_may_die_at_any_request_and_another_one_sends_each_event_once_and_in_order(
+    server: Server, js: JetStream, names: Names, every: int, heard: bool
 ) -> None:
-    """It dies at its first request, then at its second, until it does not get to die any more."""
-    to, step, died = access(js, names), 0, True
-    while died:
-        step += 1
-        kind, key = f"step-{step}", f"key-{step}"
+    """It dies at a later request each time, until it does not get to die any more."""
+    to = access(js, names)
+    for life in lives(server, heard=heard, every=every):
+        kind, key = f"step-{life.step}", f"key-{life.step}"
         await js.purge(names.deliveries, await end(js, names) + 1)
         wanted = await events(js, names, kind)
-        async with dying(server, step, heard=heard) as mortal:
-            try:
-                await replay_job(access(mortal, names), wanted, key)
-                await go_on(access(mortal, names))
-                died = False
-            except Died:
-                died = True
+        async with life.process() as mortal:
+            await replay_job(access(mortal, names), wanted, key)
+            await go_on(access(mortal, names))
         await publish(js, names, ONE, b"9")  # Events come meanwhile.
         job = await replay_job(to, wanted, key)  # A client that got no answer asks again.
         assert await go_on(to) == ""
         done = await shown(to, job.id)
-        assert (done.state, done.sent, done.looked_at) == ("done", 5, done.total), f"died at request {step}"
-        assert await again(js, names, kind) == [0, 1, 2, 3, 4], f"died at request {step}"
-    assert step > 25
+        assert (done.state, done.sent, done.looked_at) == ("done", 5, done.total), (
+            f"died at request {life.step}"
+        )
+        assert await again(js, names, kind) == [0, 1, 2, 3, 4], f"died at request {life.step}"
+    assert life.step > 25
 
 
-async def test_deaths_in_a_row_change_nothing(server: Server, js: JetStream, names: Names) -> None:
+@OVER_DEATHS
+async def test_deaths_in_a_row_change_nothing(
+    server: Server, js: JetStream, names: Names, every: int
+) -> None:
     to = access(js, names)
     job = await replay_job(to, await events(js, names, "a"))
-    step, died = 0, True
-    while died:
-        step += 1
-        async with dying(server, step, heard=True) as mortal:
-            try:
-                await go_on(access(mortal, names))
-                died = False
-            except Died:
-                died = True
+    for life in lives(server, heard=True, every=every):
+        async with life.process() as mortal:
+            await go_on(access(mortal, names))
+    assert life.step > 8
     assert (await shown(to, job.id)).state == "done"
     assert await again(js, names, "a") == [0, 1, 2, 3, 4]
 
@@ -276,7 +286,7 @@ async def test_a_job_that_nobody_holds_is_stopped_at_once(js: JetStream, names: 
     assert isinstance(await stop(to, job.id[:-1] + "g"), NotDone)
 
 
-async def test_whoever_works_at_a_job_learns_that_it_is_to_stop_and_sends_no_more(
+async def test_a_process_learns_that_its_job_is_to_stop_and_sends_no_more(
     js: JetStream, names: Names
 ) -> None:
     to = access(js, names)
@@ -295,39 +305,27 @@ async def test_whoever_works_at_a_job_learns_that_it_is_to_stop_and_sends_no_mor
     assert await again(js, names, "a") == sent
 
 
-@pytest.mark.parametrize("heard", [False, True], ids=["unsent", "unheard"])
-async def test_wherever_the_one_dies_that_is_to_stop_the_job_ends(
-    server: Server, js: JetStream, names: Names, heard: bool
+@WHEREVER_IT_DIES
+async def test_a_job_that_is_to_stop_ends_at_any_request_where_its_process_dies(
+    server: Server, js: JetStream, names: Names, every: int, heard: bool
 ) -> None:
-    to, step, died = access(js, names), 0, True
-    while died:
-        step += 1
-        kind = f"step-{step}"
+    to = access(js, names)
+    for life in lives(server, heard=heard, every=every):
+        kind = f"step-{life.step}"
         await js.purge(names.deliveries, await end(js, names) + 1)
         job = await replay_job(to, await events(js, names, kind))
-        async with dying(server, step, heard=heard) as mortal:
-            try:
-                await go_on(access(mortal, names))
-                died = False
-            except Died:
-                died = True
+        async with life.process() as mortal:
+            await go_on(access(mortal, names))
         ended = await shown(to, job.id)
         assert isinstance(await stop(to, job.id), JobDocument)
         sent = await again(js, names, kind)
         assert await go_on(to) == ""
         assert (await shown(to, job.id)).state == ("done" if ended.state == "done" else "stopped")
         assert await again(js, names, kind) == sent == list(range(len(sent)))
-    assert step > 15
+    assert life.step > 15
 
 
 # ---- redrives
-
-
-async def buried(js: JetStream, names: Names, *numbers: int, receiver: str = ONE) -> None:
-    for number in numbers:
-        position = await publish(js, names, receiver, b"%d" % number, {"Angarium-Type": "dead"})
-        burial = Burial(position=position, reason="expired", sequence=number)
-        await DeadLetterWriter(js, names).bury(receiver, [burial])
 
 
 @pytest.fixture
@@ -343,13 +341,6 @@ def small_pages(names: Names, monkeypatch: pytest.MonkeyPatch) -> None:
         )
 
     monkeypatch.setattr(JetStream, "read", small)
-
-
-async def redrive_job(to: Access, key: str = "", tenant: str = "acme") -> JobDocument:
-    begun = await begin_redrive(to, tenant, Selection(receivers=f"{tenant}.*"), key)
-    assert isinstance(begun, Begun), begun
-    assert begun.mine
-    return begun.job
 
 
 @pytest.mark.usefixtures("small_pages")
@@ -372,29 +363,24 @@ async def test_all_letters_of_a_tenant_are_sent_and_none_of_another(js: JetStrea
 
 
 @pytest.mark.usefixtures("small_pages")
-@pytest.mark.parametrize("heard", [False, True], ids=["unsent", "unheard"])
-async def test_wherever_its_process_dies_another_one_sends_each_letter_once(
-    server: Server, js: JetStream, names: Names, heard: bool
+@WHEREVER_IT_DIES
+async def test_the_process_of_a_job_may_die_at_any_request_and_another_one_sends_each_letter_once(
+    server: Server, js: JetStream, names: Names, every: int, heard: bool
 ) -> None:
-    to, step, died = access(js, names), 0, True
-    while died:
-        step += 1
+    to = access(js, names)
+    for life in lives(server, heard=heard, every=every):
         await js.purge(names.deliveries, await end(js, names) + 1)
-        numbers = [step * 10 + each for each in range(4)]
+        numbers = [life.step * 10 + each for each in range(4)]
         await buried(js, names, *numbers)
-        async with dying(server, step, heard=heard) as mortal:
-            try:
-                await redrive_job(access(mortal, names), f"key-{step}")
-                await go_on(access(mortal, names), "redrive", "acme")
-                died = False
-            except Died:
-                died = True
-        job = await redrive_job(to, f"key-{step}")
+        async with life.process() as mortal:
+            await redrive_job(access(mortal, names), f"key-{life.step}")
+            await go_on(access(mortal, names), "redrive", "acme")
+        job = await redrive_job(to, f"key-{life.step}")
         assert await go_on(to, "redrive", "acme") == ""
         done = await shown(to, job.id)
-        assert (done.state, done.sent, done.left) == ("done", 4, {}), f"died at request {step}"
-        assert await again(js, names, "dead") == numbers, f"died at request {step}"
-    assert step > 40
+        assert (done.state, done.sent, done.left) == ("done", 4, {}), f"died at request {life.step}"
+        assert await again(js, names, "dead") == numbers, f"died at request {life.step}"
+    assert life.step > 40
 
 
 @pytest.mark.usefixtures("small_pages")
@@ -426,7 +412,7 @@ async def test_a_job_whose_turn_another_command_has_waits_and_keeps_its_lock(
     await command.acquire()
     job = await redrive_job(to)
     working = asyncio.create_task(go_on(to, "redrive", "acme"))
-    await until_true(lambda: _is_held(to))
+    await until_true(lambda: is_held(to))
     rival = asyncio.create_task(go_on(to, "redrive", "acme"))
     while not rival.done():
         assert not working.done()
@@ -436,11 +422,6 @@ async def test_a_job_whose_turn_another_command_has_waits_and_keeps_its_lock(
     await command.store(held=False)
     assert await working == ""
     assert (await shown(to, job.id)).sent == 1
-
-
-async def _is_held(to: Access) -> bool:
-    row = await plan_of(to, "redrive", "acme")
-    return row is not None and row.plan.held
 
 
 async def test_a_lock_that_is_released_while_it_is_waited_for_is_taken_at_once(

@@ -23,13 +23,13 @@ from streams.reading.messages import stored_event
 from streams.resending.plan_lock import Busy
 from streams.resending.redrive import Redrive, Redriven
 from streams.resending.redrive_lock import RedriveLock, RedrivePlan
-from tests.contract.dying import Died, dying
-from tests.contract.faults import Publish, ack_lost, misbehaving, refused, request_lost
-from tests.contract.installation import publish
 from tests.contract.resending.windows import LEASE_S, install_with_short_window, shorten_window
-from tests.contract.servers import Server
-from tests.contract.shards import Clocks
-from tests.contract.waiting import until_true
+from tests.contract.support.dying import OVER_DEATHS, WHEREVER_IT_DIES, Died, dying, lives
+from tests.contract.support.faults import Publish, ack_lost, misbehaving, refused, request_lost
+from tests.contract.support.servers import Server
+from tests.contract.support.shards import Clocks
+from tests.support.installation import publish
+from tests.support.waiting import until_true
 
 ONE, OTHER = "acme.billing", "acme.mail"
 LONG_LEASE_S = 1.0
@@ -54,7 +54,7 @@ async def bury(js: JetStream, names: Names, receiver: str, *numbers: int) -> Non
 
 
 async def settle_all(js: JetStream, names: Names) -> None:
-    """What was published is settled, and purged."""
+    """Settles and purges all that was published."""
     info = await js.stream_info(names.deliveries)
     assert info is not None
     await js.purge(names.deliveries, info.last + 1)
@@ -73,7 +73,7 @@ _runs = iter(range(1_000_000))
 
 
 async def redrive_all(js: JetStream, names: Names, **options: bool) -> Redriven:
-    """What `angarium dead redrive --all` does."""
+    """Redrives all letters, as `angarium dead redrive --all` does."""
     redrive, dead = await begun(js, names, **options), DeadLetters(js, names)
     async for page in dead.pages(Selection(), await dead.end()):
         await redrive.send(page.letters)
@@ -82,7 +82,7 @@ async def redrive_all(js: JetStream, names: Names, **options: bool) -> Redriven:
 
 
 async def sent(js: JetStream, names: Names, receiver: str = "*.*") -> list[StoredMessage]:
-    """What was sent again, as it is stored."""
+    """Lists the stored copies that were sent again."""
     page = await js.read(names.deliveries, names.deliveries_to(receiver), 1)
     return [message for message in page.messages if "Angarium-Again" in message.headers]
 
@@ -332,29 +332,23 @@ async def test_a_refusal_after_a_lost_answer_decides_nothing(
 # ---- commands that are cut off
 
 
-@pytest.mark.parametrize("heard", [False, True], ids=["unsent", "unheard"])
-async def test_wherever_a_command_dies_each_letter_is_sent_once(
-    server: Server, js: JetStream, names: Names, heard: bool
+@WHEREVER_IT_DIES
+async def test_a_command_may_die_at_any_request_and_each_letter_is_sent_once(
+    server: Server, js: JetStream, names: Names, every: int, heard: bool
 ) -> None:
-    """It dies at its first request, then at its second, until it does not get to die any more."""
-    step, died = 0, True
-    while died:
-        step += 1
-        await bury(js, names, ONE, *range(10 * step, 10 * step + 3))
-        await bury(js, names, OTHER, 10 * step + 3)
-        async with dying(server, step, heard=heard) as mortal:
-            try:
-                await redrive_all(mortal, names)
-                died = False
-            except Died:
-                died = True
+    """It dies at a later request each time, until it does not get to die any more."""
+    for life in lives(server, heard=heard, every=every):
+        await bury(js, names, ONE, *range(10 * life.step, 10 * life.step + 3))
+        await bury(js, names, OTHER, 10 * life.step + 3)
+        async with life.process() as mortal:
+            await redrive_all(mortal, names)
         done = await redrive_all(js, names)
         again = Counter(message.headers["Nats-Msg-Id"] for message in await sent(js, names))
-        assert sorted(again.values()) == [1] * 4, f"it died at request {step}: {again}"
+        assert sorted(again.values()) == [1] * 4, f"it died at request {life.step}: {again}"
         assert await letters(js, names) == []
         assert not done.left
         await settle_all(js, names)
-    assert step > 15
+    assert life.step > 15
 
 
 async def interrupted(server: Server, js: JetStream, names: Names, *numbers: int) -> None:
@@ -370,18 +364,16 @@ async def interrupted(server: Server, js: JetStream, names: Names, *numbers: int
     assert len(await sent(js, names)) == len(numbers)
 
 
-async def test_deaths_in_a_row_change_nothing(server: Server, js: JetStream, names: Names) -> None:
-    """Of those that finish what another has begun, each dies one request later than the one before."""
+@OVER_DEATHS
+async def test_deaths_in_a_row_change_nothing(
+    server: Server, js: JetStream, names: Names, every: int
+) -> None:
+    """Of those that finish what another has begun, each dies later than the one before."""
     await interrupted(server, js, names, *range(1, 6))
-    step, died = 0, True
-    while died:
-        step += 1
-        async with dying(server, step, heard=True) as mortal:
-            try:
-                await redrive_all(mortal, names)
-                died = False
-            except Died:
-                died = True
+    for life in lives(server, heard=True, every=every):
+        async with life.process() as mortal:
+            await redrive_all(mortal, names)
+    assert life.step > 8
     again = Counter(message.data for message in await sent(js, names))
     assert again == Counter([b"%d" % number for number in range(1, 6)])
     assert await letters(js, names) == []
@@ -400,7 +392,7 @@ async def test_a_copy_is_found_among_others_on_a_lagging_replica(
     assert len(await sent(js, names)) == 2
 
 
-async def test_where_nothing_tells_any_more_nothing_is_sent_unless_it_is_wanted(
+async def test_nothing_is_sent_unasked_if_it_cannot_be_known_any_more_whether_it_was(
     server: Server, js: JetStream, names: Names
 ) -> None:
     await interrupted(server, js, names, 1, 2)

@@ -7,34 +7,31 @@ import asyncio
 import re
 import time
 
-import msgspec
 import pytest
 
 from actors.errors import Unavailable
-from actors.machine.numbering import Frontier
-from actors.machine.state import Open, State
 from angarium.connecting import Access
 from angarium.operations import replay as operation
 from angarium.operations.failures import NotDone
 from angarium.operations.replay import Preview, ReplayRange, ReplayReport
 from angarium.settings import Settings
+from streams.buckets.receivers import Receivers
 from streams.clock import SystemTime
 from streams.installation.topology import Names
-from streams.journal.snapshots import Snapshot
 from streams.nats.answers import StoredMessage
 from streams.nats.jetstream import JetStream
 from streams.reading.messages import stored_event
 from streams.resending import copies
 from streams.resending.plan_lock import Busy
 from streams.resending.replay import Choice, Replay, Replayed, ReplayLock
-from streams.stores.receivers import Receivers
-from tests.contract.dying import Died, dying
-from tests.contract.faults import ack_lost, misbehaving, refused, request_lost
-from tests.contract.installation import publish, shard
+from tests.contract.resending.settled_events import ONE, end, settled
 from tests.contract.resending.windows import LEASE_S, install_with_short_window
-from tests.contract.servers import Server
+from tests.contract.support.dying import OVER_DEATHS, WHEREVER_IT_DIES, lives
+from tests.contract.support.faults import ack_lost, misbehaving, refused, request_lost
+from tests.contract.support.servers import Server
+from tests.support.installation import publish
 
-ONE, OTHER = "acme.billing", "acme.mail"
+OTHER = "acme.mail"
 LONG_LEASE_S = 2.0
 """Where something has to happen within it, on however busy a machine."""
 STORE_FULL = 10077
@@ -56,7 +53,7 @@ _runs = iter(range(1_000_000))
 async def replayed(
     js: JetStream, names: Names, choice: Choice, mark: str = "replay-1", pace_s: float = 0.0
 ) -> Replayed:
-    """What `angarium replay` does, and where it was cut off, what --resume does."""
+    """Runs `angarium replay`, with --resume where one was cut off."""
     lock = locked(js, names)
     await lock.acquire()
     work = Replay(js, names, ONE, lock, pace_s)
@@ -67,13 +64,13 @@ async def replayed(
         await work.resume()
     else:
         await work.begin(choice, mark, f"nonce-{mark}")
-    await work.go_on(NOTHING_TOLD)
+    await work.send_rest(NOTHING_TOLD)
     await work.leave(unfinished=bool(work.done.stopped))
     return work.done
 
 
 async def published(js: JetStream, names: Names, *numbers: int, receiver: str = ONE) -> list[int]:
-    """Events of the types `t.0` and `t.1` by turns."""
+    """Events of the types `t.0` and `t.1`, alternately."""
     return [
         await publish(
             js, names, receiver, b"%d" % each,
@@ -83,14 +80,8 @@ async def published(js: JetStream, names: Names, *numbers: int, receiver: str = 
     ]  # fmt: skip
 
 
-async def end(js: JetStream, names: Names) -> int:
-    info = await js.stream_info(names.deliveries)
-    assert info is not None
-    return info.last
-
-
 async def sent_again(js: JetStream, names: Names, mark: str = "") -> list[StoredMessage]:
-    """What was sent again, in its order."""
+    """Lists the events that were sent again, in their order."""
     page = await js.read(names.deliveries, names.deliveries_to(ONE), 1, 10_000)
     return [each for each in page.messages if each.headers.get("Angarium-Again", "").endswith(mark or "")
             and "Angarium-Again" in each.headers]  # fmt: skip
@@ -151,9 +142,9 @@ async def test_a_page_follows_the_other(js: JetStream, names: Names, monkeypatch
     await lock.acquire()
     work = Replay(js, names, ONE, lock, 0.0)
     await work.begin(Choice(begin=0, until=await end(js, names)), "m", "n")
-    await work.go_on(lambda done, total: seen.append((done, total)))
+    await work.send_rest(lambda done, total: seen.append((done, total)))
     assert bodies(await sent_again(js, names)) == list(range(10))
-    assert seen == [(3, 10), (6, 10), (9, 10), (10, 10)]
+    assert sorted({*seen}) == [(done, 10) for done in range(11)]
 
 
 async def test_it_keeps_its_pace_and_its_lock(js: JetStream, names: Names) -> None:
@@ -164,7 +155,7 @@ async def test_it_keeps_its_pace_and_its_lock(js: JetStream, names: Names) -> No
     work = Replay(js, names, ONE, lock, 1.5 * LONG_LEASE_S)
     await work.begin(Choice(begin=0, until=await end(js, names)), "m", "n")
     began_at = time.monotonic()
-    sending = asyncio.create_task(work.go_on(NOTHING_TOLD))
+    sending = asyncio.create_task(work.send_rest(NOTHING_TOLD))
     with pytest.raises(Busy, match="another replay is running"):
         await locked(js, names, lease_s=LONG_LEASE_S).acquire()
     assert not sending.done()
@@ -176,49 +167,39 @@ async def test_it_keeps_its_pace_and_its_lock(js: JetStream, names: Names) -> No
 # ---- commands that are cut off
 
 
-@pytest.mark.parametrize("heard", [False, True], ids=["unsent", "unheard"])
-async def test_wherever_a_command_dies_each_event_is_sent_once_and_in_order(
-    server: Server, js: JetStream, names: Names, heard: bool, monkeypatch: pytest.MonkeyPatch
+@WHEREVER_IT_DIES
+async def test_a_command_may_die_at_any_request_and_each_event_is_sent_once_and_in_order(
+    server: Server, js: JetStream, names: Names, every: int, heard: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It dies at its first request, then at its second, until it does not get to die any more."""
+    """It dies at a later request each time, until it does not get to die any more."""
     monkeypatch.setattr(copies, "PAGE_MAX", 2)
-    step, died = 0, True
-    while died:
-        step += 1
+    for life in lives(server, heard=heard, every=every):
         begin = await end(js, names)
-        wanted = [10 * step + each for each in range(5)]
+        wanted = [10 * life.step + each for each in range(5)]
         await published(js, names, *wanted)
-        choice, mark = Choice(begin=begin, until=await end(js, names)), f"step-{step}"
-        async with dying(server, step, heard=heard) as mortal:
-            try:
-                await replayed(mortal, names, choice, mark)
-                died = False
-            except Died:
-                died = True
+        choice, mark = Choice(begin=begin, until=await end(js, names)), f"step-{life.step}"
+        async with life.process() as mortal:
+            await replayed(mortal, names, choice, mark)
         await published(js, names, -1)  # Events come meanwhile.
-        if died:
+        if life.died:
             done = await replayed(js, names, choice, mark)
-            assert (done.sent, done.purged) == (5, False), f"it died at request {step}"
-        assert bodies(await sent_again(js, names, mark)) == wanted, f"it died at request {step}"
-    assert step > 15
+            assert (done.sent, done.purged) == (5, False), f"it died at request {life.step}"
+        assert bodies(await sent_again(js, names, mark)) == wanted, f"it died at request {life.step}"
+    assert life.step > 15
 
 
+@OVER_DEATHS
 async def test_deaths_in_a_row_change_nothing(
-    server: Server, js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
+    server: Server, js: JetStream, names: Names, every: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of those that go on with it, each dies one request later than the one before."""
+    """Of those that go on with it, each dies later than the one before."""
     monkeypatch.setattr(copies, "PAGE_MAX", 2)
     await published(js, names, *range(6))
     choice = Choice(begin=0, until=await end(js, names))
-    step, died = 0, True
-    while died:
-        step += 1
-        async with dying(server, step, heard=True) as mortal:
-            try:
-                done = await replayed(mortal, names, choice)
-                died = False
-            except Died:
-                died = True
+    for life in lives(server, heard=True, every=every):
+        async with life.process() as mortal:
+            done = await replayed(mortal, names, choice)
+    assert life.step > 8
     assert done.sent == 6
     assert bodies(await sent_again(js, names)) == list(range(6))
 
@@ -238,7 +219,7 @@ async def test_a_copy_is_found_among_others_on_a_lagging_replica(
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr("streams.resending.plan_lock.COMMAND_PATIENCE_S", 1.0)
             with pytest.raises(Unavailable, match="resume it, and it goes on"):
-                await work.go_on(NOTHING_TOLD)
+                await work.send_rest(NOTHING_TOLD)
     before = await end(js, names)
     await published(js, names, *range(300))
     async with misbehaving(server) as faulty:
@@ -267,7 +248,7 @@ async def test_another_holder_ends_a_replay(js: JetStream, names: Names) -> None
     await work.begin(choice, "m", "n")
     assert (await replayed(js, names, choice)).sent == 2  # It has waited for the lease of the first.
     with pytest.raises(Busy, match="another replay started in between"):
-        await work.go_on(NOTHING_TOLD)
+        await work.send_rest(NOTHING_TOLD)
     assert bodies(await sent_again(js, names)) == [1, 2]
 
 
@@ -304,12 +285,12 @@ async def test_events_that_are_purged_meanwhile_are_reported(
         return await read(self, *which)  # type: ignore[arg-type]
 
     monkeypatch.setattr(JetStream, "read", read_behind_it)
-    await work.go_on(tell)
+    await work.send_rest(tell)
     assert work.done == Replayed(sent=4, purged=True)
     assert bodies(await sent_again(js, names)) == [0, 1, 3, 4]
 
 
-async def test_where_all_of_it_is_gone_nothing_is_sent_and_that_is_told(
+async def test_nothing_is_sent_of_a_range_that_is_gone_and_the_user_is_told(
     server: Server, js: JetStream, names: Names
 ) -> None:
     await published(js, names, 1, 2)
@@ -375,15 +356,6 @@ async def test_an_event_that_is_too_large_holds_up_no_other(js: JetStream, names
 # ---- the operation
 
 
-async def settled(js: JetStream, names: Names, position: int, *still_open: int) -> None:
-    """A snapshot that says up to where events have their numbers, and which are not settled."""
-    waiting = tuple(Open(sequence=each, position=each, id=f"e{each}", stored_at=0.0) for each in still_open)
-    frontier = Frontier(position=position, sequence=position)
-    state = State(receiver=ONE, opened=True, frontier=frontier, open=waiting)
-    snapshot = Snapshot(as_of=1, state=state)
-    await js.publish(names.actor(shard(ONE), ONE), msgspec.json.encode(snapshot))
-
-
 async def test_settled_events_are_replayed_and_waiting_ones_are_left_out(js: JetStream, names: Names) -> None:
     to, now = Access(js, Settings(prefix=names.prefix)), time.time()
     assert isinstance(missing := await operation.preview(to, ONE, ReplayRange(since=0.0)), NotDone)
@@ -392,7 +364,7 @@ async def test_settled_events_are_replayed_and_waiting_ones_are_left_out(js: Jet
     positions = await published(js, names, 1, 2, 3, 4)
     looked = await operation.preview(to, ONE, ReplayRange(since=0.0))
     assert isinstance(looked, Preview)
-    assert looked.events == 0  # Nobody has numbered any of them.
+    assert looked.events == 0  # None of them has a number.
     await settled(js, names, positions[2], positions[1])
     looked = await operation.preview(to, ONE, ReplayRange(since=0.0))
     assert isinstance(looked, Preview)
@@ -439,7 +411,7 @@ async def test_one_that_was_stopped_is_resumed_or_given_up(js: JetStream, names:
     assert (stopped.sent, stopped.finished) == (2, False)
     other = await operation.replay(to, ONE, ReplayRange(since=0.0), 1000.0)
     assert isinstance(other, NotDone)
-    assert "--resume, or give it up with --abandon" in other.told
+    assert "--resume, or give it up with --abandon" in other.sentence
     await js.stream_update(info.config | {"max_msgs": -1})
     done = await operation.replay(to, ONE, None, 1000.0)
     assert isinstance(done, ReplayReport)

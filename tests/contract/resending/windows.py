@@ -1,8 +1,10 @@
 """The window in which JetStream drops repeats, cut to nearly nothing, so that nothing rests on it."""
 
+from streams.buckets.receivers import Receivers
 from streams.installation.topology import Names
 from streams.nats.jetstream import JetStream
-from tests.contract.installation import install
+from tests.contract.resending.settled_events import ONE
+from tests.support.installation import install
 
 LEASE_S = 0.15
 WINDOW_NS = 100_000_000
@@ -20,4 +22,11 @@ async def install_with_short_window(js: JetStream, prefix: str) -> Names:
     """An installation whose deliveries have such a window."""
     names = await install(js, prefix)
     await shorten_window(js, names.deliveries)
+    return names
+
+
+async def install_with_receiver(js: JetStream, prefix: str) -> Names:
+    """An installation with such a window, and the receiver ONE."""
+    names = await install_with_short_window(js, prefix)
+    await Receivers(js, names).put(ONE, b'{"url": "https://example.com/"}')
     return names

@@ -7,9 +7,9 @@ import pytest
 from actors.errors import Unavailable
 from streams.nats.jetstream import JetStream
 from streams.routing.freshness import CONFIGURATIONS_AGE_MAX_S, Freshness
-from tests.contract.shards import Clocks
-from tests.contract.waiting import until
+from tests.contract.support.shards import Clocks
 from tests.sim.server import FakeServer
+from tests.support.waiting import until
 
 
 class Bucket:

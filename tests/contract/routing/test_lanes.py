@@ -9,8 +9,8 @@ import pytest
 from streams.nats.jetstream import JetStream
 from streams.routing import lanes
 from streams.routing.lanes import Lanes
-from tests.contract.waiting import PATIENCE_S, until
 from tests.sim.server import FakeServer
+from tests.support.waiting import PATIENCE_S, until
 
 
 def connected() -> JetStream:
@@ -19,7 +19,7 @@ def connected() -> JetStream:
 
 
 class Road:
-    """Where items are sent to. What `refuses` says of a lane is spent; a lane whose `gates` is shut waits."""
+    """Takes the items of all lanes. A refusal in `refuses` is used once; a shut gate makes its lane wait."""
 
     def __init__(self) -> None:
         self.stored: defaultdict[str, list[int]] = defaultdict(list)

@@ -14,9 +14,8 @@ from streams.nats.answers import StoredMessage
 from streams.nats.connection import ConnectOptions, connect
 from streams.nats.jetstream import JetStream
 from streams.routing.fanout import published_event
-from tests.contract.faults import Fault, FaultyJetStream, ack_lost, after, refused, request_lost
-from tests.contract.installation import SHARDS, install, publish
-from tests.contract.routers import (
+from tests.contract.support.faults import Fault, FaultyJetStream, ack_lost, after, refused, request_lost
+from tests.contract.support.routers import (
     PARTITION,
     OpenOwner,
     Owner,
@@ -27,6 +26,7 @@ from tests.contract.routers import (
     stored,
     subscribe,
 )
+from tests.support.installation import SHARDS, install, publish
 
 A = "acme.a"
 NOBODY = "acme._events"
@@ -101,7 +101,7 @@ async def test_a_dead_letter_that_cannot_be_stored_delays_no_other_event(
     await announce(js, names, b"bad", "$")
     bodies = await announce_many(js, names, 3)
     await has_stored(js, names, A, bodies)
-    await settled(js, names, 0, unacked=1)
+    await settled(js, names, 0, unacked=4)
     gate.set()
     await settled(js, names, 4)
     assert len(await letters(js, names)) == 1

@@ -1,4 +1,4 @@
-"""What the router makes of events: a copy to each who subscribes, in order, whatever happens on the way.
+"""The router and its events: one copy to each subscriber, in order, whatever happens on the way.
 
 How copies are told from repeats is the actors' business, so they are seen with the actors' own eyes here.
 """
@@ -15,12 +15,10 @@ from streams.installation.partitions import partition_of
 from streams.installation.topology import Names
 from streams.nats.connection import ConnectOptions, connect
 from streams.nats.jetstream import JetStream
-from streams.reading.delivered import ACK, delivered
-from streams.reading.pull import rewind
 from streams.routing import router as router_room
 from streams.routing.fanout import published_event
 from streams.server.embedded import EmbeddedServer
-from tests.contract.faults import (
+from tests.contract.support.faults import (
     Fault,
     FaultyJetStream,
     ack_lost,
@@ -29,9 +27,7 @@ from tests.contract.faults import (
     request_lost,
     stored_twice,
 )
-from tests.contract.installation import SHARDS, install
-from tests.contract.pulling import GROUP, MakeConsumer, TakeUp, acked, fill
-from tests.contract.routers import (
+from tests.contract.support.routers import (
     PARTITION,
     OpenOwner,
     Owner,
@@ -39,13 +35,15 @@ from tests.contract.routers import (
     announce,
     announce_many,
     copies,
+    cursor_of,
     has_stored,
     settled,
     stored,
     subscribe,
 )
-from tests.contract.waiting import until
-from tests.ports import free_port
+from tests.support.installation import SHARDS, install
+from tests.support.ports import free_port
+from tests.support.waiting import until
 
 A, B, C = "acme.a", "acme.b", "acme.c"
 STORE_FULL = 10077
@@ -185,7 +183,7 @@ async def test_an_event_is_acked_when_all_its_copies_are_confirmed(
     await announce(js, names, b"2", "b")
     await announce(js, names, b"3", "none")
     await has_stored(js, names, B, [b"1", b"2"])
-    await settled(js, names, 0, unacked=1)
+    await settled(js, names, 0, unacked=3)
     gate.set()
     await settled(js, names, 3)
 
@@ -198,21 +196,38 @@ async def test_a_late_copy_from_a_former_router_is_a_duplicate(
     zombie, gate = await open_owner(), asyncio.Event()
     zombie.js.faults[names.publish_to(A)].append(after(gate.wait))
     bodies = await announce_many(js, names, 3)
-    await settled(js, names, 0, unacked=3)
+    await until(lambda: zombie.published(A) == bodies[:1])
     zombie.within_lease = False
     await open_owner()
     await settled(js, names, 3)
     bodies += await announce_many(js, names, 2)
     await has_stored(js, names, A, bodies)
     gate.set()
-    await has_stored(js, names, A, bodies + bodies[:3])
+    await has_stored(js, names, A, [*bodies, bodies[0]])
     assert await accepted(js, names, A) == bodies
 
 
-async def test_a_new_ownership_begins_behind_what_is_acked_and_remembers_nothing(
+async def test_a_former_router_gives_the_connection_no_copy_after_its_lease(
+    js: JetStream, names: Names, open_owner: OpenOwner, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The event may be erased once another owner has routed it."""
+    await subscribe(js, names, A)
+    former, gate = await open_owner(), asyncio.Event()
+    former.js.faults[names.publish_to(A)].append(after(gate.wait))
+    bodies = await announce_many(js, names, 2)
+    await until(lambda: former.published(A) == bodies[:1])
+    former.within_lease = False
+    gate.set()
+    await until(lambda: "routing.waiting" in caplog.text)
+    assert former.published(A) == bodies[:1]
+    former.within_lease = True
+    await until(lambda: former.published(A)[:2] == bodies)
+
+
+async def test_a_new_ownership_begins_behind_what_is_recorded_and_remembers_nothing(
     js: JetStream, names: Names, open_owner: OpenOwner
 ) -> None:
-    """Of what was not acked it sends every copy again, the confirmed ones too."""
+    """Of what was not on record it sends every copy again, the confirmed ones too."""
     for receiver in (A, B):
         await subscribe(js, names, receiver)
     owner, gate = await open_owner(), asyncio.Event()
@@ -228,24 +243,22 @@ async def test_a_new_ownership_begins_behind_what_is_acked_and_remembers_nothing
     assert await accepted(js, names, B) == bodies
 
 
-async def test_a_late_ack_raises_the_floor_over_nothing_that_is_not_acked(
-    js: JetStream, stream: str, make_consumer: MakeConsumer, take_up: TakeUp
+async def test_a_zombie_that_still_reads_takes_nothing_from_the_owner(
+    js: JetStream, names: Names, open_owner: OpenOwner
 ) -> None:
-    """Recovery rests on this floor: an ack from before a RESET counts for its own message, or not at all."""
-    await make_consumer()
-    await fill(js, stream, 50)
-    await js.consumer_reset(stream, "c", 41)
-    before = {delivered(each.reply).sequence: each.reply for each in await (await take_up()).seen.first(10)}
-    await rewind(js, stream, "c", GROUP, 39)
-    after = {delivered(each.reply).sequence: each.reply for each in await (await take_up()).seen.first(12)}
-    # The third of the first run, then of the second: each time the number that is the next to be acked.
-    for reply in (before[43], after[39], after[40], before[43]):
-        await js.wire.publish(reply, ACK)
-    await acked(js, stream, 40, unacked=9)
-    assert await js.consumer_reset(stream, "c") == 41
+    """It has a cursor of its own."""
+    await subscribe(js, names, A)
+    zombie = await open_owner()
+    bodies = await announce_many(js, names, 3)
+    await settled(js, names, 3)
+    await open_owner()
+    bodies += await announce_many(js, names, 3)
+    await settled(js, names, 6)
+    await until(lambda: zombie.totals.copies == 6)
+    assert await accepted(js, names, A) == bodies
 
 
-# ---- the consumer
+# ---- the cursor
 
 
 async def test_a_gap_repeats_nothing_that_is_still_in_memory(
@@ -256,7 +269,9 @@ async def test_a_gap_repeats_nothing_that_is_still_in_memory(
     owner.js.faults[names.publish_to(A)].append(after(gate.wait))
     bodies = await announce_many(js, names, 5)
     await settled(js, names, 0, unacked=5)
-    await js.consumer_reset(names.events, names.route_consumer(PARTITION))
+    cursor = await cursor_of(js, names)
+    assert cursor is not None
+    await js.consumer_deleted(names.events, cursor.name)
     bodies += await announce_many(js, names, 5)
     gate.set()
     await settled(js, names, 10)
@@ -304,7 +319,7 @@ async def test_without_a_lease_nothing_is_routed(
     await until(
         lambda: [getattr(record, "why", "") for record in caplog.records] == ["the lease has expired"]
     )
-    await settled(js, names, 0)
+    assert await cursor_of(js, names) is None
     owner.within_lease = True
     await settled(js, names, 1)
 
@@ -338,7 +353,7 @@ async def test_while_memory_is_full_no_more_is_asked_for(
     least, most = (8 << 10) // (512 + 2 + 96), (8 << 10) // 512 + 1 + 4
     await until(lambda: owner.totals.events >= least)
     for _ in range(50):
-        info = await js.consumer_info(names.events, names.route_consumer(PARTITION))
+        info = await cursor_of(js, names)
         assert info is not None
         assert info.unacked <= most
     gate.set()
@@ -407,7 +422,7 @@ async def test_without_the_bucket_nothing_is_matched(
     assert owner.totals.events == 0
     await install(js, prefix)
     await subscribe(js, names, A)
-    await settled(js, names, 1)  # Between the two steps it may have been for nobody.
+    await settled(js, names, 1)  # Between the two steps it may have had no receiver.
     owner.clocks.turn(1.0)
     await announce(js, names, b"2")
     await settled(js, names, 2)

@@ -1,0 +1,1 @@
+"""Contracts of the transports: one attempt over HTTP, however its receiver behaves."""

@@ -13,9 +13,9 @@ from angarium.delivery.connections.connect import default_tls
 from angarium.delivery.connections.guard import Guard
 from angarium.delivery.connections.pool import DEFAULT_LIMITS, ConnectionLimits
 from angarium.delivery.connections.resolver import Resolver
-from angarium.delivery.exchange.target import parse_target
-from angarium.delivery.exchange.transport import Failure, Request, Response, Transport
 from angarium.delivery.http1_transport import Http1Transport
+from angarium.delivery.http_exchange.target import parse_target
+from angarium.delivery.http_exchange.transport import Failure, Request, Response, Transport
 from angarium.delivery.httpx_transport import HttpxTransport
 from tests.contract.transport.receiver import Receiver
 
@@ -104,7 +104,7 @@ async def post_to(
         Request(
             receiver=receiver,
             target=parse_target(url),
-            headers=tuple(headers),
+            lines=tuple(b": ".join(header) for header in headers),
             body=body,
             timeout_s=timeout_s,
             may_start=may_start,

@@ -8,7 +8,7 @@ import struct
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
-from angarium.delivery.exchange.sockets import has_untaken
+from angarium.delivery.http_exchange.sockets import has_untaken
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
 
@@ -35,7 +35,7 @@ class Peer:
         self._writer = writer
 
     async def request(self) -> Received:
-        """The next request; raises IncompleteReadError where the connection ends instead."""
+        """The next request. Raises IncompleteReadError if the connection ends instead."""
         head = await self._reader.readuntil(b"\r\n\r\n")
         line, *lines = head[:-4].split(b"\r\n")
         headers = [(name.lower(), value) for name, _, value in (each.partition(b": ") for each in lines)]
@@ -60,7 +60,7 @@ class Peer:
             pass
 
     async def push_record(self, data: bytes) -> None:
-        """The same over TLS, but that the event loop has a turn, since uvloop writes at its end."""
+        """Writes a record over TLS, and gives the event loop a turn, since uvloop writes at its end."""
         self._writer.write(data)
         await asyncio.sleep(0)
         self.push(b"")
@@ -119,7 +119,7 @@ class Receiver:
 
     @property
     def connections(self) -> int:
-        """How many there were."""
+        """Counts the connections."""
         return len(self.reached)
 
     def plays(self, *scripts: Script) -> None:
@@ -138,7 +138,7 @@ class Receiver:
         both = not host and socket.has_dualstack_ipv6()
         family = socket.AF_INET6 if both else socket.AF_INET
         listening = socket.create_server((host, port), family=family, dualstack_ipv6=both)
-        self._server = await asyncio.start_server(self._serve, sock=listening, ssl=tls, limit=1 << 20)
+        self._server = await asyncio.start_server(self._accept, sock=listening, ssl=tls, limit=1 << 20)
         self.port = listening.getsockname()[1]
 
     async def stop(self) -> None:
@@ -148,10 +148,14 @@ class Receiver:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serve the connection, and close it in any case, even if the test ends before it was looked at."""
+        task = asyncio.ensure_future(self._serve(reader, writer))
         self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(lambda _: writer.transport.abort())
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         script = self.scripts[min(self.connections, len(self.scripts) - 1)]
         self.reached.append(writer.get_extra_info("sockname")[0])
         self.open += 1
@@ -161,5 +165,3 @@ class Receiver:
             pass  # The other side went away, or the test is over: either way the connection ends here.
         finally:
             self.open -= 1
-            self._tasks.discard(task)
-            writer.transport.abort()

@@ -1,11 +1,11 @@
-"""What is sent, and what is made of every kind of answer."""
+"""Requests as they are sent, and the outcome of every kind of answer."""
 
 import gzip
 from pathlib import Path
 
 import pytest
 
-from angarium.delivery.exchange.transport import BODY_MAX, HEAD_MAX, INTERIM_MAX, FailureKind
+from angarium.delivery.http_exchange.transport import BODY_MAX, HEAD_MAX, INTERIM_MAX, FailureKind
 from tests.contract.transport.conftest import PATIENCE_S, MakeTransport, Post, answered, failed, post_to
 from tests.contract.transport.receiver import OK, Peer, Receiver
 

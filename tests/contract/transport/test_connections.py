@@ -9,10 +9,10 @@ import pytest
 
 from angarium.delivery.connections.pool import ConnectionLimits
 from angarium.delivery.connections.resolver import Resolved
-from angarium.delivery.exchange.transport import FailureKind, Transport
+from angarium.delivery.http_exchange.transport import FailureKind, Transport
 from tests.contract.transport.conftest import MakeTransport, Post, answered, failed, post_to
 from tests.contract.transport.receiver import OK, Peer, Receiver, polite
-from tests.contract.waiting import until
+from tests.support.waiting import until
 
 SOON_S = 0.15
 FORGED = b"HTTP/1.1 299 Forged\r\ncontent-length: 0\r\n\r\n"

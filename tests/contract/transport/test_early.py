@@ -7,8 +7,8 @@ from unittest.mock import Mock
 
 import pytest
 
-from angarium.delivery.exchange.http1 import Exchange, Http1Connection
-from angarium.delivery.exchange.transport import EARLY, Failure, FailureKind
+from angarium.delivery.http_exchange.http1 import Exchange, Http1Connection
+from angarium.delivery.http_exchange.transport import EARLY, Failure, FailureKind
 from tests.contract.transport.receiver import OK
 
 WIRE = b"POST / HTTP/1.1\r\ncontent-length: 0\r\n\r\n"

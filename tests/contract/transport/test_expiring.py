@@ -1,13 +1,18 @@
-"""Exchanges whose time is over: in turns, each its own, and never the next one on the same connection."""
+"""Exchanges that begin or expire together leave turns for others; none expires that is not meant to."""
 
 import asyncio
 import socket
 from unittest.mock import Mock
 
+import pytest
+
+from angarium.delivery.connections.bounded_turns import BEGUN_IN_TURN_MAX
 from angarium.delivery.connections.connect import default_tls
-from angarium.delivery.connections.pool import DEFAULT_LIMITS, EXPIRED_AT_ONCE, Pool
-from angarium.delivery.exchange.http1 import Exchange, Http1Connection
-from angarium.delivery.exchange.transport import Failure, FailureKind
+from angarium.delivery.connections.pool import DEFAULT_LIMITS, EXPIRED_AT_ONCE, Key, Pool
+from angarium.delivery.http1_transport import Http1Transport
+from angarium.delivery.http_exchange.http1 import Exchange, Http1Connection
+from angarium.delivery.http_exchange.transport import Failure, FailureKind
+from tests.contract.transport.conftest import MakeTransport, post_to
 from tests.contract.transport.receiver import OK
 
 
@@ -29,6 +34,31 @@ async def test_exchanges_that_expire_together_leave_turns_for_others() -> None:
     await asyncio.sleep(0)
     assert connection.expire.call_count == 5 * EXPIRED_AT_ONCE + 1
     await pool.close()
+
+
+@pytest.mark.parametrize("kind", [Http1Transport], indirect=True)
+async def test_connections_that_are_opened_together_leave_turns_for_others(
+    make_transport: MakeTransport, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+
+    refused = Pool.connect
+
+    async def connect(pool: Pool, key: Key, connection: Http1Connection) -> Http1Connection:
+        opened.append(key.receiver)
+        return await refused(pool, key, connection)
+
+    monkeypatch.setattr(Pool, "connect", connect)
+    transport = make_transport()
+    receivers = [f"acme.r{number}" for number in range(5 * BEGUN_IN_TURN_MAX)]
+    posts = [asyncio.create_task(post_to(transport, "http://127.0.0.1:1/", receiver=r)) for r in receivers]
+    turns = 0
+    while len(opened) < len(receivers):
+        await asyncio.sleep(0)
+        turns += 1
+        assert len(opened) <= turns * BEGUN_IN_TURN_MAX
+    await asyncio.gather(*posts)
+    assert sorted(opened) == sorted(receivers)
 
 
 async def test_an_exchange_answered_before_its_turn_to_expire_does_not_end_the_next() -> None:

@@ -1,4 +1,4 @@
-"""Where no answer comes: at which stage it ended, what was sent, and that the next one is unharmed."""
+"""Attempts without an answer: the stage at which they end, what was sent, and the next attempt."""
 
 import asyncio
 import os
@@ -12,11 +12,11 @@ from httptools import HttpParserCallbackError
 from angarium.delivery.connections import guard
 from angarium.delivery.connections.guard import Guard
 from angarium.delivery.connections.resolver import Resolved
-from angarium.delivery.exchange.answer import Answer
-from angarium.delivery.exchange.transport import FailureKind, Transport
+from angarium.delivery.http_exchange.answer import Answer
+from angarium.delivery.http_exchange.transport import FailureKind, Transport
 from tests.contract.transport.conftest import MakeTransport, Post, answered, failed, post_to
 from tests.contract.transport.receiver import Peer, Receiver, polite
-from tests.contract.waiting import until
+from tests.support.waiting import until
 
 SOON_S = 0.5
 

@@ -7,11 +7,11 @@ import pytest
 
 from angarium.delivery import http1_transport
 from angarium.delivery.connections.pool import ConnectionLimits
-from angarium.delivery.exchange.transport import Failure, Response, Transport
 from angarium.delivery.http1_transport import Http1Transport
+from angarium.delivery.http_exchange.transport import Failure, Response, Transport
 from tests.contract.transport.conftest import MakeTransport, answered, post_to
 from tests.contract.transport.receiver import OK, Peer, Receiver
-from tests.contract.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S
 
 CONNECTIONS = 4
 GREEDY = [f"greedy.r{number}" for number in range(16)]

@@ -21,12 +21,12 @@ from actors.machine.event import Event
 from actors.machine.outcome import RETRY_AFTER_MAX_S, Answered, Failed, Verdict, judge, retry_after_s
 from actors.policy import Policy
 from actors.ports import Attempt
-from angarium.delivery.exchange.transport import BODY_MAX, HEAD_MAX, HEADERS_MAX, FailureKind, Transport
+from angarium.delivery.http_exchange.transport import BODY_MAX, HEAD_MAX, HEADERS_MAX, FailureKind, Transport
 from angarium.delivery.sender import HttpSender
 from tests.contract.transport.conftest import PATIENCE_S
 from tests.contract.transport.receiver import OK, Peer, Receiver
-from tests.contract.waiting import until
-from tests.ports import free_port
+from tests.support.ports import free_port
+from tests.support.waiting import until
 
 SLOW_S = 0.5
 NOW = 1_700_000_000.0

@@ -1,4 +1,4 @@
-"""What only our own transport does: it closes what is idle by itself, and hears an answer while it writes."""
+"""Behaviour of our own transport alone: it closes idle connections, and reads an answer while it writes."""
 
 import asyncio
 from collections.abc import Iterator
@@ -6,12 +6,12 @@ from collections.abc import Iterator
 import pytest
 
 from angarium.delivery.connections.pool import ConnectionLimits
-from angarium.delivery.exchange.answer import Answer
-from angarium.delivery.exchange.transport import FailureKind
 from angarium.delivery.http1_transport import Http1Transport
+from angarium.delivery.http_exchange.answer import Answer
+from angarium.delivery.http_exchange.transport import FailureKind
 from tests.contract.transport.conftest import MakeTransport, Post, answered, failed, post_to
 from tests.contract.transport.receiver import OK, Peer, Receiver, polite
-from tests.contract.waiting import until
+from tests.support.waiting import until
 
 SOON_S = 0.5
 HANGING = 600

@@ -1,4 +1,4 @@
-"""Those that take long leave half of the connections to those that do not; only our own transport does so."""
+"""The slow lane, in our own transport alone: slow receivers leave half of the connections to fast ones."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -9,12 +9,12 @@ from angarium.delivery import http1_transport
 from angarium.delivery.connections import bulkhead
 from angarium.delivery.connections.bulkhead import SlowLane
 from angarium.delivery.connections.pool import ConnectionLimits
-from angarium.delivery.exchange.target import parse_target
-from angarium.delivery.exchange.transport import FailureKind, Response, Transport
 from angarium.delivery.http1_transport import Http1Transport
+from angarium.delivery.http_exchange.target import parse_target
+from angarium.delivery.http_exchange.transport import FailureKind, Response, Transport
 from tests.contract.transport.conftest import MakeTransport, answered, failed, post_to
 from tests.contract.transport.receiver import OK, Peer, Receiver
-from tests.contract.waiting import until
+from tests.support.waiting import until
 
 SOON_S = 0.15
 SLOW = [f"slow/{number}" for number in range(6)]

@@ -10,10 +10,10 @@ import trustme
 
 from angarium.delivery.connections.connect import default_tls
 from angarium.delivery.connections.resolver import Resolved
-from angarium.delivery.exchange.transport import FailureKind, Transport
+from angarium.delivery.http_exchange.transport import FailureKind, Transport
 from tests.contract.transport.conftest import MakeTransport, answered, failed, post_to
 from tests.contract.transport.receiver import Peer, Receiver, polite
-from tests.contract.waiting import until
+from tests.support.waiting import until
 
 SOON_S = 0.15
 NAME = "hook.example"

@@ -10,23 +10,30 @@ import msgspec
 import pytest
 import pytest_asyncio
 
+from actors.machine.facts import Burial
 from angarium.api import server
 from angarium.api.api_state import ApiState
 from angarium.connecting import Access, open_jetstream
 from angarium.operations.tokens.create import CreatedToken, NewToken, create
 from angarium.settings import Settings
+from streams.buckets.receivers import Receivers
+from streams.buckets.tokens import Scope
+from streams.dead_letters.bury import DeadLetterWriter
 from streams.installation.setup import setup
 from streams.nats.answers import Stored, StoredMessage
+from streams.nats.headers import EVENT_AGAIN, EVENT_ID
 from streams.nats.jetstream import JetStream
 from streams.server.embedded import EmbeddedServer
-from streams.stores.receivers import Receivers
-from streams.stores.tokens import Scope
-from tests.command_line import COMMAND_LINE
-from tests.contract.waiting import until
+from tests.support.command_line import COMMAND_LINE
+from tests.support.installation import publish
+from tests.support.waiting import until
 
 _tests = count(1)
 SHARDS = 2
 MAX_BODY = 16 << 10
+URL = "https://example.com/hook"
+SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+LETTERS = "/v1/tenants/acme/dead-letters"
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -69,6 +76,24 @@ class Api:
         raw = msgspec.json.encode({"url": "https://example.com/"} | members)
         assert isinstance(await Receivers(self.js, self.names).put(receiver, raw), Stored)
 
+    async def in_bucket(self, receiver: str = "acme.billing") -> dict[str, Any]:
+        """The configuration of a receiver, as it is stored."""
+        found = await Receivers(self.js, self.names).get(receiver)
+        assert found is not None
+        members: dict[str, Any] = msgspec.json.decode(found.raw)
+        return members
+
+    async def sent_again(self) -> list[str]:
+        """The ids of the events that were sent again."""
+        stored = await self.stored(self.names.deliveries)
+        return [each.headers[EVENT_ID] for each in stored if EVENT_AGAIN in each.headers]
+
+    async def bury(self, receiver: str, number: int, reason: str = "expired", body: bytes = b"{}") -> None:
+        """Publishes an event, and buries it as one that was numbered and given up."""
+        position = await publish(self.js, self.names, receiver, body, {EVENT_ID: f"e{number}"})
+        burial = Burial(position=position, reason=reason, sequence=number, attempts=3, status=500)
+        await DeadLetterWriter(self.js, self.names).bury(receiver, [burial])
+
     async def stored(self, stream: str) -> list[StoredMessage]:
         """All messages of a stream."""
         return (await self.js.read(stream, ">", 1)).messages
@@ -87,7 +112,7 @@ def problem(answer: httpx.Response, status: int, name: str) -> str:
 
 @pytest.fixture
 def settings(nats: EmbeddedServer, tmp_path: Path) -> Settings:
-    """Those of an installation that no other test uses; its ledger is not there yet."""
+    """Settings of an installation that no other test uses; its ledger does not exist yet."""
     return Settings(
         nats=(nats.url,), prefix=f"a{next(_tests)}", shards=SHARDS, max_body=MAX_BODY, max_bytes=4 << 20,
         ledger=f"sqlite:///{tmp_path / 'ledger.db'}",
@@ -97,7 +122,12 @@ def settings(nats: EmbeddedServer, tmp_path: Path) -> Settings:
 @pytest.fixture
 async def api(settings: Settings) -> AsyncIterator[Api]:
     async with open_jetstream(settings) as js:
-        await setup(js, Access(js, settings).of)
+        await setup(js, Access(js, settings).installation)
         here = server.bound("127.0.0.1", 0)
         async with server.served(settings, here) as live:
             yield Api(js, settings, server.url(here), live)
+
+
+async def manager(api: Api, tenant: str = "acme") -> httpx.AsyncClient:
+    """A client that may read the tenant's data and manage its receivers."""
+    return await api.client(tenant, ["read", "manage"])

@@ -8,10 +8,10 @@ import pytest
 from msgspec.structs import replace
 
 from angarium.node.app import open_node
-from tests.contract.waiting import until, until_true
-from tests.e2e.sink import Reply, Sink
-from tests.edge.api.conftest import SHARDS, Api, problem
-from tests.edge.api.test_receivers import SECRET, URL, in_bucket
+from streams.buckets.receivers import changed_by
+from tests.edge.api.conftest import SECRET, SHARDS, URL, Api, problem
+from tests.support.fleet.sink import Reply, Sink
+from tests.support.waiting import until, until_true
 
 LIST = "/v1/tenants/acme/receivers"
 BILLING = f"{LIST}/billing"
@@ -47,7 +47,10 @@ async def test_an_operator_pauses_looks_skips_forgets_and_resumes(owned: Api, si
     await owned.receiver("acme.billing", url=sink.url("acme.billing"))
     async with await everything(owned) as client:
         assert (await client.post(f"{BILLING}/pause")).json() == {"paused": True}
-        assert (await in_bucket(owned))["paused"] is True
+        assert (await owned.in_bucket())["paused"] is True
+        stored = await owned.js.last_message(owned.names.receivers, owned.names.receiver("acme.billing"))
+        assert stored is not None
+        assert changed_by(stored).startswith("token ")
         for number in range(3):
             body, known = {"order": number}, {"angarium-id": f"order-{number}"}
             assert (await client.post(f"{BILLING}/events", json=body, headers=known)).status_code == 202
@@ -57,6 +60,8 @@ async def test_an_operator_pauses_looks_skips_forgets_and_resumes(owned: Api, si
             return bool((state["phase"], state["backlog"]) == ("paused", 3))
 
         await until_true(waiting)
+        state = (await client.get(f"{BILLING}/state")).json()
+        assert (state["why"], state["remedy"]) == ("paused", f"POST {BILLING}/resume")
         skipped = await client.post(f"{BILLING}/skip")
         assert (skipped.status_code, skipped.json()) == (200, {"sequence": 1, "event_id": "order-0"})
         pinged = (await client.post(f"{BILLING}/ping")).json()
@@ -65,7 +70,8 @@ async def test_an_operator_pauses_looks_skips_forgets_and_resumes(owned: Api, si
         assert forgotten.json() == {"discarded": 2, "next_sequence": 4}
         assert "nothing waiting" in problem(await client.post(f"{BILLING}/skip"), 409, "refused")
         assert (await client.post(f"{BILLING}/resume")).json() == {"paused": False}
-        assert (await client.get(f"{BILLING}/state")).json()["phase"] == "idle"
+        state = (await client.get(f"{BILLING}/state")).json()
+        assert (state["phase"], state["remedy"]) == ("idle", None)
 
 
 async def test_a_ping_that_fails_is_an_answer(owned: Api, sink: Sink) -> None:
@@ -124,7 +130,7 @@ async def test_a_secret_is_rotated_and_the_old_one_signs_for_a_while(api: Api) -
     await api.receiver("acme.billing", url=URL, secrets=[SECRET])
     async with await everything(api) as client:
         first = await client.post(f"{BILLING}/rotate-secret", json={"overlap_s": 3600})
-        stored = await in_bucket(api)
+        stored = await api.in_bucket()
         late = await client.post(f"{BILLING}/rotate-secret", headers={"if-match": '"1"'})
         at_once = await client.post(f"{BILLING}/rotate-secret", json={"overlap_s": 0})
         for body in ({"overlap_s": -1}, {"overlap_s": 1e9}, {"overlap_s": "1h"}):
@@ -139,7 +145,7 @@ async def test_a_secret_is_rotated_and_the_old_one_signs_for_a_while(api: Api) -
     assert [each["secret"] for each in stored["old_secrets"]] == [SECRET]
     problem(late, 412, "precondition-failed")
     assert at_once.json()["until"] is None
-    assert await in_bucket(api) == {"url": URL, "secrets": [at_once.json()["secret"]]}
+    assert await api.in_bucket() == {"url": URL, "secrets": [at_once.json()["secret"]]}
 
 
 async def test_another_tenants_token_steers_nothing(api: Api) -> None:
@@ -149,4 +155,4 @@ async def test_another_tenants_token_steers_nothing(api: Api) -> None:
         for client in (stranger, reader):
             for verb in (*VERBS, "rotate-secret"):
                 problem(await client.post(f"{BILLING}/{verb}"), 404, "not-found")
-    assert await in_bucket(api) == {"url": "https://example.com/"}
+    assert await api.in_bucket() == {"url": "https://example.com/"}

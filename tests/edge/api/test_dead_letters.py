@@ -9,28 +9,9 @@ from actors.machine.facts import Burial
 from angarium.api.openapi.dead_letters import Reason
 from streams.dead_letters.bury import DeadLetterWriter
 from streams.dead_letters.letters import REASONS
-from streams.nats.headers import EVENT_AGAIN, EVENT_ID
-from tests.contract.installation import publish
-from tests.edge.api.conftest import Api, problem
-
-LETTERS = "/v1/tenants/acme/dead-letters"
-
-
-async def bury(api: Api, receiver: str, number: int, reason: str = "expired", body: bytes = b"{}") -> None:
-    """An event that was published, numbered and given up."""
-    position = await publish(api.js, api.names, receiver, body, {EVENT_ID: f"e{number}"})
-    burial = Burial(position=position, reason=reason, sequence=number, attempts=3, status=500)
-    await DeadLetterWriter(api.js, api.names).bury(receiver, [burial])
-
-
-async def keeper(api: Api, tenant: str = "acme") -> httpx.AsyncClient:
-    return await api.client(tenant, ["read", "manage"])
-
-
-async def again(api: Api) -> list[str]:
-    """The ids of the events that were sent again."""
-    stored = await api.stored(api.names.deliveries)
-    return [each.headers[EVENT_ID] for each in stored if EVENT_AGAIN in each.headers]
+from streams.nats.headers import EVENT_ID
+from tests.edge.api.conftest import LETTERS, Api, manager, problem
+from tests.support.installation import publish
 
 
 def numbers(answer: httpx.Response) -> list[int]:
@@ -40,10 +21,10 @@ def numbers(answer: httpx.Response) -> list[int]:
 
 async def test_letters_are_listed_the_newest_first_and_page_by_page(api: Api) -> None:
     for number in range(1, 6):
-        await bury(api, "acme.billing", number, "rejected" if number == 3 else "expired")
-    await bury(api, "other.billing", 6)
-    await bury(api, "acme.mail", 7)
-    async with await keeper(api) as client:
+        await api.bury("acme.billing", number, "rejected" if number == 3 else "expired")
+    await api.bury("other.billing", 6)
+    await api.bury("acme.mail", 7)
+    async with await manager(api) as client:
         pages: list[list[int]] = []
         cursor: dict[str, str] = {}
         while True:
@@ -61,9 +42,9 @@ async def test_letters_are_listed_the_newest_first_and_page_by_page(api: Api) ->
 
 
 async def test_a_letter_is_shown_whole(api: Api) -> None:
-    await bury(api, "acme.billing", 1, body=b'{"order": 7}')
-    await bury(api, "acme.billing", 2, body=b"\xff")
-    async with await keeper(api) as client:
+    await api.bury("acme.billing", 1, body=b'{"order": 7}')
+    await api.bury("acme.billing", 2, body=b"\xff")
+    async with await manager(api) as client:
         text, binary = [(await client.get(f"{LETTERS}/{number}")).json() for number in (1, 2)]
     assert text.items() >= {
         "number": 1, "receiver": "acme.billing", "sequence": 1, "reason": "expired", "attempts": 3,
@@ -73,8 +54,8 @@ async def test_a_letter_is_shown_whole(api: Api) -> None:
 
 
 async def test_a_letter_that_is_dropped_is_gone(api: Api) -> None:
-    await bury(api, "acme.billing", 1)
-    async with await keeper(api) as client:
+    await api.bury("acme.billing", 1)
+    async with await manager(api) as client:
         assert (await client.delete(f"{LETTERS}/1")).json()["number"] == 1
         assert problem(await client.delete(f"{LETTERS}/1"), 404, "not-found") == "there is no letter 1"
         problem(await client.get(f"{LETTERS}/1"), 404, "not-found")
@@ -82,21 +63,21 @@ async def test_a_letter_that_is_dropped_is_gone(api: Api) -> None:
 
 async def test_letters_are_sent_again_once_and_page_by_page(api: Api) -> None:
     for number in range(1, 6):
-        await bury(api, "acme.billing", number)
-    await bury(api, "other.billing", 6)
-    async with await keeper(api) as client:
+        await api.bury("acme.billing", number)
+    await api.bury("other.billing", 6)
+    async with await manager(api) as client:
         named = await client.post(f"{LETTERS}/redrive", json={"numbers": [2, 2, 6, 99]})
         first = await client.post(f"{LETTERS}/redrive", json={"receiver": "billing", "limit": 3})
         rest = await client.post(
             f"{LETTERS}/redrive", json={"receiver": "billing", "cursor": first.json()["next_cursor"]}
         )
-        nothing = await client.post(f"{LETTERS}/redrive", json={})
+        nothing = await client.post(f"{LETTERS}/redrive", json={"all": True})
     none: dict[str, object] = {"left": {}, "missing": [], "stopped": None, "next_cursor": None}
     assert named.json() == none | {"redriven": 1, "missing": [6, 99]}
     assert first.json() == none | {"redriven": 3, "next_cursor": "4"}
     assert rest.json() == none | {"redriven": 1}
     assert nothing.json() == none | {"redriven": 0}
-    assert await again(api) == ["e2", "e1", "e3", "e4", "e5"]
+    assert await api.sent_again() == ["e2", "e1", "e3", "e4", "e5"]
 
 
 async def test_a_letter_that_cannot_be_sent_again_is_named_and_passed_over(api: Api) -> None:
@@ -105,10 +86,11 @@ async def test_a_letter_that_cannot_be_sent_again_is_named_and_passed_over(api: 
     await api.js.purge(api.names.deliveries, position + 1)
     burial = Burial(position=position, reason="evicted", sequence=1, attempts=0, status=None)
     await DeadLetterWriter(api.js, api.names).bury("acme.billing", [burial])
-    await bury(api, "acme.billing", 2)
-    async with await keeper(api) as client:
-        first = (await client.post(f"{LETTERS}/redrive", json={"limit": 1})).json()
-        second = (await client.post(f"{LETTERS}/redrive", json={"cursor": first["next_cursor"]})).json()
+    await api.bury("acme.billing", 2)
+    async with await manager(api) as client:
+        first = (await client.post(f"{LETTERS}/redrive", json={"all": True, "limit": 1})).json()
+        on = {"all": True, "cursor": first["next_cursor"]}
+        second = (await client.post(f"{LETTERS}/redrive", json=on)).json()
     assert (first["redriven"], first["left"], first["next_cursor"]) == (0, {"gone": [1]}, "1")
     assert (second["redriven"], second["left"], second["next_cursor"]) == (1, {}, None)
 
@@ -120,6 +102,12 @@ async def test_a_letter_that_cannot_be_sent_again_is_named_and_passed_over(api: 
         ({"numbers": [1] * 1001}, "/numbers"),
         ({"numbers": [0]}, "/numbers/0"),
         ({"numbers": [1], "receiver": "billing"}, "/numbers"),
+        ({"numbers": [1], "all": True}, "/numbers"),
+        ({"all": True, "receiver": "billing"}, "/all"),
+        ({}, "/all"),
+        ({"all": False}, "/all"),
+        ({"limit": 10}, "/all"),
+        ({"cursor": "1"}, "/all"),
         ({"limit": 1001}, "/limit"),
         ({"cursor": "x"}, "/cursor"),
         ({"reasons": ["bored"]}, "/reasons/0"),
@@ -127,14 +115,14 @@ async def test_a_letter_that_cannot_be_sent_again_is_named_and_passed_over(api: 
     ],
 )
 async def test_problems_of_a_redrive_have_pointers(api: Api, given: object, pointer: str) -> None:
-    async with await keeper(api) as client:
+    async with await manager(api) as client:
         refused = await client.post(f"{LETTERS}/redrive", json=given)
     problem(refused, 422, "invalid")
     assert refused.json()["errors"][0]["pointer"] == pointer
 
 
 async def test_bad_queries_are_refused(api: Api) -> None:
-    async with await keeper(api) as client:
+    async with await manager(api) as client:
         for name, value in (
             ("limit", "0"), ("limit", "201"), ("cursor", "0"), ("cursor", "9" * 30), ("reason", "bored"),
             ("since", "yesterday"), ("receiver", "x" * 65),
@@ -148,9 +136,9 @@ async def test_bad_queries_are_refused(api: Api) -> None:
 
 
 async def test_another_tenants_token_finds_no_letter(api: Api) -> None:
-    await bury(api, "acme.billing", 1)
+    await api.bury("acme.billing", 1)
     theirs = "/v1/tenants/other/dead-letters"
-    async with await keeper(api, "other") as stranger, await api.client("acme", ["read"]) as reader:
+    async with await manager(api, "other") as stranger, await api.client("acme", ["read"]) as reader:
         for path in (LETTERS, f"{LETTERS}/1", f"{theirs}/1"):
             problem(await stranger.get(path), 404, "not-found")
         for path in (f"{LETTERS}/1", f"{theirs}/1"):
@@ -162,7 +150,7 @@ async def test_another_tenants_token_finds_no_letter(api: Api) -> None:
         problem(await reader.delete(f"{LETTERS}/1"), 404, "not-found")
         problem(await reader.post(f"{LETTERS}/redrive", json={}), 404, "not-found")
         assert numbers(await reader.get(LETTERS)) == [1]
-    assert await again(api) == []
+    assert await api.sent_again() == []
 
 
 def test_every_reason_may_be_asked_for() -> None:

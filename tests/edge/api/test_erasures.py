@@ -1,5 +1,8 @@
 """Erasing over HTTP: on record at once, in the name of the token; a node carries it out."""
 
+import pytest
+
+from angarium.api.routes import erasures
 from streams.erasing.erasures import Erasures, finished
 from tests.edge.api.conftest import Api, problem
 
@@ -17,12 +20,12 @@ async def test_a_request_is_on_record_with_who_made_it(api: Api) -> None:
         assert (await client.delete(EVENT)).json() == asked.json()
         assert (await client.get(f"{EVENT}/erasure")).json() == asked.json()
 
-        erasures = Erasures(api.js, api.names)
-        async for request, revision in erasures.pending():
-            await erasures.note(finished(request, request.at + 1, 1), revision)
+        requests = Erasures(api.js, api.names)
+        async for request, revision in requests.pending():
+            await requests.store_progress(finished(request, request.at + 1, 1), revision)
         done = (await client.get(f"{EVENT}/erasure")).json()
         assert (done["done"], done["waits_for"]) == (True, None)
-        assert [each async for each in erasures.pending()] == []
+        assert [each async for each in requests.pending()] == []
         # A later event may have the same id.
         assert (await client.delete(EVENT)).json()["done"] is False
         problem(await client.delete("/v1/tenants/acme/events/a.b"), 422, "invalid")
@@ -36,3 +39,16 @@ async def test_only_who_may_manage_may_erase(api: Api) -> None:
         for client in (reader, stranger):
             problem(await client.delete(EVENT), 404, "not-found")
             problem(await client.get(f"{EVENT}/erasure"), 404, "not-found")
+
+
+async def test_a_tenant_has_a_rate_of_its_own(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(erasures, "REQUESTS_PER_S", 0.001)
+    async with (
+        await api.client("acme", ["manage"]) as flooding,
+        await api.client("other", ["manage"]) as other,
+    ):
+        assert (await flooding.delete(EVENT)).status_code == 202
+        refused = await flooding.delete(EVENT)
+        problem(refused, 429, "rate")
+        assert 900 < int(refused.headers["retry-after"]) <= 1000
+        assert (await other.delete("/v1/tenants/other/events/e1")).status_code == 202

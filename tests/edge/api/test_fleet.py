@@ -1,14 +1,16 @@
 """The fleet and the tokens over HTTP, for the scope `operate` alone."""
 
+import time
+
 import httpx
 import pytest
 from msgspec.structs import replace
 
 from angarium.node.app import open_node
-from tests.contract.fleet.test_unwell import disabled
-from tests.contract.fleet.test_unwell import put as put_receiver
-from tests.contract.waiting import until, until_true
+from tests.contract.fleet import snapshots
 from tests.edge.api.conftest import SHARDS, Api, problem
+from tests.support.command_line import COMMAND_LINE
+from tests.support.waiting import until, until_true
 
 TOKENS = "/v1/tokens"
 READ_AND_CHANGE = {"GET", "PUT", "PATCH", "DELETE"}
@@ -38,13 +40,14 @@ async def test_nodes_and_shards_are_seen(api: Api) -> None:
 async def test_unhealthy_receivers_are_listed(api: Api) -> None:
     """Also where this process knows nothing of the number of shards: the installation does."""
     await api.js.publish(api.names.receiver("acme.typo"), b'{"url": "nowhere"}')
-    await put_receiver(api.js, api.names, disabled("acme.gone"))
+    await snapshots.put(api.js, api.names, snapshots.disabled("acme.gone", time.time()))
     async with await operator(api) as client:
         answer = await client.get("/v1/alerts")
         assert answer.status_code == 200, answer.text
         found = {(each["level"], each["subject"]): each for each in answer.json()["alerts"]}
         asked_again = (await client.get("/v1/alerts")).json()
     assert [each["level"] for each in answer.json()["alerts"]] == ["problem"] * 2 + ["warning"] * 2
+    assert not COMMAND_LINE.search(answer.text)
     assert found["problem", "nodes"]["text"] == "none is alive"
     typo, gone = found["problem", "receivers"], found["warning", "receivers"]
     assert (typo["receiver"], typo["ailment"]) == ("acme.typo", "misconfigured")
@@ -104,8 +107,8 @@ async def test_tokens_are_listed_page_by_page(api: Api) -> None:
         ({"tenant": "acme", "scopes": ["read"], "rate": 0}, "/rate"),
         ({"tenant": "acme", "scopes": ["read"], "lasts_s": 1e300}, "/lasts_s"),
         ({"tenant": "acme", "scopes": ["read"], "note": "x" * 201}, "/note"),
-        ({"tenant": "acme", "scopes": ["read"], "hash": "x"}, None),
-        ([], None),
+        ({"tenant": "acme", "scopes": ["read"], "hash": "x"}, "/hash"),
+        ([], ""),
     ],
 )
 async def test_a_token_that_cannot_be_is_refused(api: Api, asked: object, pointer: str | None) -> None:

@@ -1,7 +1,10 @@
 """Replays, long redrives and their jobs over HTTP: begun once, worked off by whatever process there is."""
 
+import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -14,15 +17,19 @@ from angarium.api import server
 from angarium.api.background import jobs
 from angarium.api.openapi import dead_letters
 from angarium.api.problems import HIDDEN
-from angarium.operations.jobs import plans
+from angarium.operations.jobs import plans, seats, work
+from angarium.operations.jobs.begin import Begun, begin_redrive, begin_replay
+from angarium.operations.jobs.listing import JobPage, list_jobs
+from angarium.operations.replay import ReplayRange
 from angarium.settings import Settings
+from streams.dead_letters.letters import Selection
 from streams.installation.partitions import shard_of
 from streams.journal.snapshots import Snapshot
-from streams.nats.headers import EVENT_AGAIN, EVENT_ID
-from tests.contract.installation import publish
-from tests.contract.waiting import until_true
-from tests.edge.api.conftest import Api, problem
-from tests.edge.api.test_dead_letters import LETTERS, bury
+from streams.nats.headers import EVENT_ID
+from tests.edge.api.conftest import LETTERS, Api, manager, problem
+from tests.support.installation import publish
+from tests.support.processes.commands import Terminal
+from tests.support.waiting import until_true
 
 BILLING = "/v1/tenants/acme/receivers/billing"
 SINCE = {"since": "2026-01-01T00:00:00Z"}
@@ -33,10 +40,6 @@ LEASE_S = 0.3
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plans, "LEASE_S", LEASE_S)
     monkeypatch.setattr(jobs, "LOOK_EVERY_S", 0.05)
-
-
-async def keeper(api: Api, tenant: str = "acme") -> httpx.AsyncClient:
-    return await api.client(tenant, ["read", "manage"])
 
 
 async def events(api: Api, count: int, receiver: str = "acme.billing") -> None:
@@ -57,12 +60,6 @@ async def settled(api: Api, receiver: str, position: int) -> None:
     await api.js.publish(api.names.actor(shard, receiver), snapshot)
 
 
-async def again(api: Api) -> list[str]:
-    """The ids of the events that were sent again."""
-    stored = await api.stored(api.names.deliveries)
-    return [each.headers[EVENT_ID] for each in stored if EVENT_AGAIN in each.headers]
-
-
 async def ended(client: httpx.AsyncClient, place: str) -> dict[str, Any]:
     """The job when it has ended."""
     found: dict[str, Any] = {}
@@ -79,7 +76,7 @@ async def ended(client: httpx.AsyncClient, place: str) -> dict[str, Any]:
 
 async def test_a_replay_is_a_job_that_ends(api: Api) -> None:
     await events(api, 4)
-    async with await keeper(api) as client:
+    async with await manager(api) as client:
         begun = await client.post(f"{BILLING}/replay", json=SINCE | {"types": ["t.1"]})
         assert begun.status_code == 202, begun.text
         place = begun.headers["location"]
@@ -89,22 +86,22 @@ async def test_a_replay_is_a_job_that_ends(api: Api) -> None:
             "state": "done", "looked_at": 4, "sent": 2, "ended_at": done["ended_at"]
         } == done  # fmt: skip
         assert (await client.delete(place)).json() == done
-    assert await again(api) == ["e1", "e3"]
+    assert await api.sent_again() == ["e1", "e3"]
 
 
 async def test_a_dry_run_tells_what_would_be_sent_and_sends_nothing(api: Api) -> None:
     await events(api, 4)
-    async with await keeper(api) as client:
+    async with await manager(api) as client:
         shown = await client.post(f"{BILLING}/replay", json=SINCE | {"dry_run": True})
     assert shown.status_code == 200
     assert (shown.json()["events"], shown.json()["types"]) == (4, {"t.0": 2, "t.1": 2})
-    assert await again(api) == []
+    assert await api.sent_again() == []
 
 
 async def test_a_request_that_comes_twice_begins_one_replay(api: Api) -> None:
     await events(api, 20)
     slow, key = SINCE | {"rate": "5/second"}, {"idempotency-key": "order-7"}
-    async with await keeper(api) as client:
+    async with await manager(api) as client:
         first = await client.post(f"{BILLING}/replay", json=slow, headers=key)
         same = await client.post(f"{BILLING}/replay", json=slow, headers=key)
         other = await client.post(f"{BILLING}/replay", json=slow)
@@ -117,7 +114,7 @@ async def test_a_request_that_comes_twice_begins_one_replay(api: Api) -> None:
         same = await client.post(f"{BILLING}/replay", json=slow, headers=key)
         assert (same.status_code, same.json()["state"]) == (202, "stopped")
         assert (await client.post(f"{BILLING}/replay", json=slow)).status_code == 202
-    assert len(await again(api)) < 20
+    assert len(await api.sent_again()) < 20
 
 
 @asynccontextmanager
@@ -144,7 +141,7 @@ async def test_a_job_goes_on_in_another_process_when_its_own_stops_or_dies(
 
                 async def goes_on() -> bool:
                     nonlocal sent
-                    sent = len(await again(api))
+                    sent = len(await api.sent_again())
                     return sent > before + 2  # noqa: B023
 
                 await until_true(goes_on)
@@ -153,13 +150,14 @@ async def test_a_job_goes_on_in_another_process_when_its_own_stops_or_dies(
         async with process(settings):
             done = await ended(client, place)
     assert (done["state"], done["sent"]) == ("done", 40)
-    assert await again(api) == [f"e{number}" for number in range(40)]
+    assert await api.sent_again() == [f"e{number}" for number in range(40)]
 
 
 async def test_a_process_works_at_a_few_jobs_of_a_tenant_at_a_time(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(jobs, "JOBS_MAX", 3)
+    monkeypatch.setattr(seats, "SEATS_MAX", 3)
+    monkeypatch.setattr(work, "COPY_PATIENCE_S", 60.0)  # So that they keep their seats meanwhile.
     slow = SINCE | {"rate": "0.1/second"}
     names = [f"acme.r{number}" for number in range(4)] + ["other.r"]
     for receiver in names:
@@ -167,7 +165,7 @@ async def test_a_process_works_at_a_few_jobs_of_a_tenant_at_a_time(
         position = await publish(api.js, api.names, receiver, b"{}")
         await publish(api.js, api.names, receiver, b"{}")
         await settled(api, receiver, position + 1)
-    async with await keeper(api, "*") as client:
+    async with await manager(api, "*") as client:
         places = []
         for receiver in names:
             tenant, _, name = receiver.partition(".")
@@ -176,10 +174,16 @@ async def test_a_process_works_at_a_few_jobs_of_a_tenant_at_a_time(
 
         async def working() -> bool:
             states = [(await client.get(place)).json()["state"] for place in places]
-            assert states[:4].count("running") <= jobs.TENANT_JOBS_MAX, states
+            assert states[:4].count("running") <= seats.TENANT_SEATS_MAX, states
             return states.count("running") == 3 and states[4] == "running"
 
+        async def why_the_others_wait() -> set[str]:
+            shown = [(await client.get(place)).json() for place in places]
+            return {each["why"] for each in shown if each["state"] == "waiting"}
+
         await until_true(working)
+        (why,) = await why_the_others_wait()
+        assert why.startswith("waits for a seat: 3 jobs run, 2 of this tenant")
         running = list(api.state.jobs._working)
         stopped = next(place for place in places[:4] if place.split(".")[2] in str(running))
         await client.delete(stopped)
@@ -202,10 +206,10 @@ async def test_many_letters_are_a_job_and_few_are_sent_at_once(
     monkeypatch.setattr("angarium.api.routes.dead_letters.LETTERS_MAX", 3)
     assert dead_letters.LETTERS_MAX == 1000
     for number in range(1, 6):
-        await bury(api, "acme.billing", number)
-    await bury(api, "other.billing", 6)
+        await api.bury("acme.billing", number)
+    await api.bury("other.billing", 6)
     key = {"idempotency-key": "monday"}
-    async with await keeper(api) as client:
+    async with await manager(api) as client:
         begun = await client.post(f"{LETTERS}/redrive", json={"receiver": "billing"}, headers=key)
         assert begun.status_code == 202, begun.text
         done = await ended(client, begun.headers["location"])
@@ -213,10 +217,98 @@ async def test_many_letters_are_a_job_and_few_are_sent_at_once(
         assert (done["sent"], done["looked_at"], done["total"]) == (5, 5, 5)
         same = await client.post(f"{LETTERS}/redrive", json={"receiver": "billing"}, headers=key)
         assert (same.status_code, same.json()["id"]) == (202, done["id"])
-        await bury(api, "acme.billing", 7)
+        await api.bury("acme.billing", 7)
         few = await client.post(f"{LETTERS}/redrive", json={"receiver": "billing"})
         assert (few.status_code, few.json()["redriven"], few.json()["next_cursor"]) == (200, 1, None)
-    assert await again(api) == ["e1", "e2", "e3", "e4", "e5", "e7"]
+    assert await api.sent_again() == ["e1", "e2", "e3", "e4", "e5", "e7"]
+
+
+# ---- the list
+
+
+async def test_the_jobs_of_a_tenant_are_listed_the_newest_first(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: dict[str, list[str]] = {"acme": [], "other": []}
+    for name in ("a", "b", "c"):
+        for tenant in begun:
+            receiver = f"{tenant}.{name}"
+            await events(api, 1, receiver)
+            job = await begin_replay(api.to, receiver, ReplayRange(since=0.0), 1000.0)
+            assert isinstance(job, Begun)
+            begun[tenant].insert(0, job.job.id)
+    job = await begin_redrive(api.to, "acme", Selection(receivers="acme.*"))
+    assert isinstance(job, Begun)
+    begun["acme"].insert(0, job.job.id)
+    await api.js.publish(api.names.replay("acme.newer"), b'{"v": 99}')  # As a newer version may store it.
+    async with await manager(api) as client, await manager(api, "*") as operator:
+        for limit in (1, 2, 3, 4, 50):
+            assert await listed(client, limit) == begun["acme"]
+        everything = await listed(operator, 2)
+        assert len(everything) == 7
+        assert {*everything} == {*begun["acme"], *begun["other"]}
+        assert [each for each in everything if ".other." in each] == begun["other"]
+        for each in begun["acme"]:
+            await ended(client, f"/v1/jobs/{each}")
+        assert await listed(client, 50) == begun["acme"]
+        monkeypatch.setattr(plans, "SHOWN_FOR_S", -1.0)
+        assert await listed(client, 50) == []
+
+
+async def listed(client: httpx.AsyncClient, limit: int) -> list[str]:
+    """The ids of all jobs that a client sees, page by page."""
+    found: list[str] = []
+    cursor: dict[str, str] = {}
+    while True:
+        answer = await client.get("/v1/jobs", params={"limit": str(limit)} | cursor)
+        assert answer.status_code == 200, answer.text
+        page = answer.json()
+        assert len(page["jobs"]) <= limit
+        found += [each["id"] for each in page["jobs"]]
+        if page["next_cursor"] is None:
+            return found
+        assert len(page["jobs"]) == limit
+        cursor = {"cursor": page["next_cursor"]}
+
+
+async def test_the_command_line_lists_shows_and_stops_jobs(api: Api, tmp_path: Path) -> None:
+    await api.state.jobs.stop()
+    await events(api, 3)
+    await events(api, 1, "other.billing")
+    for receiver in ("acme.billing", "other.billing"):
+        assert isinstance(await begin_replay(api.to, receiver, ReplayRange(since=0.0), 1000.0), Begun)
+    terminal = Terminal(tmp_path, api.to.settings.nats[0])
+    terminal.environment |= {"ANGARIUM_PREFIX": api.to.settings.prefix, "ANGARIUM_SHARDS": "2"}
+
+    async def done(*words: str) -> str:
+        return await asyncio.to_thread(terminal.done, "job", *words)
+
+    everything = (await done("list")).splitlines()
+    assert [line.split()[0] for line in everything[1:]] == [
+        each.id for each in (await known(api, None))
+    ]  # fmt: skip
+    (mine,) = await known(api, "acme")
+    (line,) = (await done("list", "acme")).splitlines()[1:]
+    assert line.split()[:2] == [mine.id, "waiting"]
+    assert line.split("\t")[3:] == ["0 of 3", "0"]
+    assert "no job runs" in await done("show", mine.id)
+    assert "no job runs" in (mine.why or "")
+    assert json.loads(await done("list", "acme", "--json"))["id"] == mine.id
+    assert (await done("show", mine.id)).startswith(
+        f"{mine.id}: waiting, sent 0, looked at 0 of 3\n  began 20"
+    )
+    failed = await asyncio.to_thread(terminal.failed, "replay", "acme.billing", "--since", "1h")
+    assert f"angarium job stop {mine.id}" in failed
+    assert (await done("stop", mine.id)).startswith(f"{mine.id}: stopped, sent 0")
+    assert json.loads(await done("show", mine.id, "--json"))["state"] == "stopped"
+    missing = await asyncio.to_thread(terminal.failed, "job", "show", mine.id[:-16] + "0" * 16)
+    assert "angarium job list shows all" in missing
+
+
+async def known(api: Api, tenant: str | None) -> list[plans.JobDocument]:
+    found = await list_jobs(api.to, tenant)
+    assert isinstance(found, JobPage)
+    return found.jobs
 
 
 # ---- what is refused
@@ -225,8 +317,8 @@ async def test_many_letters_are_a_job_and_few_are_sent_at_once(
 async def test_another_tenants_job_is_not_there(api: Api) -> None:
     await events(api, 3)
     async with (
-        await keeper(api) as client,
-        await keeper(api, "other") as stranger,
+        await manager(api) as client,
+        await manager(api, "other") as stranger,
         await api.client("acme", ["read"]) as reader,
     ):
         begun = await client.post(f"{BILLING}/replay", json=SINCE | {"rate": "1/second"})
@@ -260,11 +352,11 @@ async def test_another_tenants_job_is_not_there(api: Api) -> None:
         (SINCE | {"more": 1}, None),
     ],
 )
-async def test_what_is_wrong_with_a_replay_is_pointed_at(
+async def test_mistakes_in_a_replay_are_pointed_at(
     api: Api, given: dict[str, Any], pointer: str | None
 ) -> None:
     await api.receiver("acme.billing")
-    async with await keeper(api) as client:
+    async with await manager(api) as client:
         refused = await client.post(f"{BILLING}/replay", json=given)
         problem(refused, 422, "invalid")
         if pointer is not None:

@@ -1,4 +1,4 @@
-"""What happened, asked over HTTP: from a journal whose facts are known, through the ledger, to a client."""
+"""The history over HTTP: from a journal whose facts are known, through the ledger, to a client."""
 
 import asyncio
 import sqlite3
@@ -13,11 +13,13 @@ from actors.machine import facts as f
 from actors.machine.bucket import Limit
 from angarium.api.api_state import QUESTIONS_MAX
 from angarium.api.queries import ledger as asking
-from angarium.ledger.questions import Questions
+from angarium.api.routes import records
+from angarium.ledger.queries import LedgerQueries
 from angarium.logs import instant
 from angarium.settings import Settings
-from streams.stores.receivers import Receivers
-from tests.contract.ledgers import (
+from streams.buckets.receivers import Receivers
+from tests.edge.api.conftest import Api, problem
+from tests.support.ledgers import (
     NOW,
     RECEIVER,
     InFile,
@@ -29,8 +31,7 @@ from tests.contract.ledgers import (
     numbered,
     opens,
 )
-from tests.contract.waiting import until
-from tests.edge.api.conftest import Api, problem
+from tests.support.waiting import until
 
 OTHER = "other.billing"
 AT = "/v1/tenants/acme/receivers/billing"
@@ -97,6 +98,11 @@ async def test_attempts_are_filtered_and_come_in_pages(
     assert sorted(await listed(status="503")) == [4, 8]
     assert sorted(await listed(status="5xx", limit=1)) == [3, 4, 8]
     assert await listed(type="order.paid") == [2]
+    for query, words in {
+        "status=abc": "status: write a status, such as 503, or a class, such as 5xx",
+        "cursor=abc": "cursor: write the next_cursor of the page before",
+    }.items():
+        assert problem(await reader.get(f"{AT}/attempts?{query}"), 422, "invalid") == words
     assert sorted(await listed(since=instant(NOW + 0.9), until=instant(NOW + 1.9))) == [3, 4, 5]
     first = (await ok(reader, f"{AT}/attempts", status="503"))["attempts"][0]
     assert (first["event_id"], first["status"], first["latency_ms"]) == ("e8", 503, 12.0)
@@ -120,6 +126,10 @@ async def test_an_answer_says_how_far_behind_the_ledger_is_and_what_it_lacks(
     db.close()
     for path in (f"{AT}/attempts", "/v1/tenants/acme/top", "/v1/tenants/acme/events/e2"):
         assert (await ok(reader, path))["ledger"]["behind_s"] > 1e9
+    for unknown in ("events/e9", "receivers/nobody/attempts"):
+        why = problem(await reader.get(f"/v1/tenants/acme/{unknown}"), 404, "not-found")
+        assert "the journal was purged too early; the ledger is " in why
+        assert "behind, at 1970-01-01T00:16:40" in why
 
 
 async def test_an_events_journey_has_no_receiver_of_another_tenant(
@@ -141,8 +151,15 @@ async def test_an_events_journey_has_no_receiver_of_another_tenant(
         told = (await ok(other, "/v1/tenants/other/events/e7"))["deliveries"]
         assert [each["receiver"] for each in told] == [OTHER]
         problem(await other.get("/v1/tenants/acme/events/e7"), 404, "not-found")
-    for unknown in ("e9", "e8", "never.an.id", "%00"):
-        problem(await reader.get(f"/v1/tenants/acme/events/{unknown}"), 404, "not-found")
+    for unknown in ("e9", "e8"):
+        why = problem(await reader.get(f"/v1/tenants/acme/events/{unknown}"), 404, "not-found")
+        assert f"no attempt of the event {unknown} is recorded: it was never published, or no receiver" in why
+        assert "or it is older than the ledger keeps" in why
+    for no_id in ("never.an.id", "%00"):
+        why = problem(await reader.get(f"/v1/tenants/acme/events/{no_id}"), 404, "not-found")
+        assert "an event's id is 1 to 128 of" in why
+    told = problem(await reader.get("/v1/tenants/acme/receivers/nobody/history"), 404, "not-found")
+    assert "nothing about acme.nobody: nothing was recorded of it, or longer ago than" in told
 
 
 async def test_the_history_comes_in_pages(
@@ -173,6 +190,42 @@ async def test_the_audit_and_the_worst(api: Api, pen: Pen, ledger: InFile, reade
     assert (await ok(reader, f"{AT}/audit"))["attempts"] == 0
     worst = await ok(reader, "/v1/tenants/acme/top", within_s=86_400)
     assert [each["receiver"] for each in worst["failing"] + worst["late"]] == [RECEIVER]
+
+
+async def test_an_audit_of_too_many_attempts_is_refused(
+    api: Api, pen: Pen, ledger: InFile, reader: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(records, "AUDITED_MAX", 4)
+    await pen.flush(f.RateSet(receiver=RECEIVER, limit=Limit(5.0, 2)))
+    await pen.flush(*(delivered(sequence, NOW + sequence) for sequence in range(1, 7)))
+    await catch_up(api.js, api.names, ledger)
+    span = {"since": instant(NOW), "until": instant(NOW + 60)}
+    problem(await reader.get(f"{AT}/audit", params=span), 409, "refused")
+    assert (await ok(reader, f"{AT}/audit", since=span["since"], until=instant(NOW + 3)))["attempts"] == 3
+
+
+async def test_minutes_come_in_pages_and_of_the_last_hour_unless_said_otherwise(
+    api: Api, pen: Pen, ledger: InFile, reader: httpx.AsyncClient
+) -> None:
+    begin = NOW - NOW % 60 + 90
+    for minute in range(5):
+        at = begin + 60 * (minute + (minute > 2))  # In one minute nothing happens.
+        await pen.flush(failed(minute + 1, at), delivered(minute + 1, at + 1, attempt=2))
+    await pen.flush(delivered(1, time.time() - 1800), delivered(2, time.time() - 4000))
+    await pen.flush(failed(9, receiver=OTHER), receiver=OTHER)
+    await catch_up(api.js, api.names, ledger)
+    span = {"since": instant(NOW), "until": instant(NOW + 600)}
+    told = await ok(reader, f"{AT}/minutes", **span)
+    assert (told["receiver"], told["next_cursor"]) == (RECEIVER, None)
+    counts = [(each["attempts"], each["failed"], each["delivered"]) for each in told["minutes"]]
+    assert counts == [(2, 1, 1)] * 5
+    starts = [each["at"] for each in told["minutes"]]
+    assert starts == sorted(starts)
+    for limit in range(1, 7):
+        assert await paged(reader, f"{AT}/minutes", "minutes", limit=limit, **span) == told["minutes"]
+    assert sum(each["attempts"] for each in (await ok(reader, f"{AT}/minutes"))["minutes"]) == 1
+    for path in ("minutes?limit=0", "minutes?limit=201", "minutes?cursor=zzz", "minutes?since=soon"):
+        problem(await reader.get(f"{AT}/{path}"), 422, "invalid")
 
 
 async def test_a_look_back_at_the_state(
@@ -228,12 +281,12 @@ async def test_a_tenants_slow_questions_keep_no_other_one_waiting(
     await pen.flush(delivered(1, receiver=OTHER), receiver=OTHER)
     await catch_up(api.js, api.names, ledger)
     number = await _number(ledger, RECEIVER)
-    quick = Questions.changes
+    quick = LedgerQueries.changes
 
-    async def slow(self: Questions, receiver: int) -> Any:
+    async def slow(self: LedgerQueries, receiver: int) -> Any:
         return await (self.rows(ENDLESS) if receiver == number else quick(self, receiver))
 
-    monkeypatch.setattr(Questions, "changes", slow)
+    monkeypatch.setattr(LedgerQueries, "changes", slow)
     monkeypatch.setattr(asking, "QUESTION_TIMEOUT_S", 1.0)
     share = QUESTIONS_MAX // 4
     asked = [asyncio.ensure_future(reader.get(f"{AT}/history")) for _ in range(share)]

@@ -1,26 +1,23 @@
 """Precise interleavings: each is the one that a rule of the design was paid for with.
 
 Seeds may take long to come across them. Each passes with the product as it is, and fails with the rule taken
-out (`tests.sim.mutants` says which).
+out (`tests.sim.mutants.catalogue` says which).
 """
 
+from tests.sim.resending import scenarios as resending
 from tests.sim.scenarios import (
     backlogs,
     discarding,
     erasing,
-    leaders,
+    flooding,
     numbering,
-    ownership,
     rates,
     reading,
-    repairs,
     routing,
-    snapshots,
-    storage,
-    tails,
     unknown_receivers,
     width,
 )
+from tests.sim.scenarios.recovery import leaders, ownership, repairs, snapshots, storage, tails
 
 ALL = (
     ownership.renewal_whose_answer_is_read_late, ownership.journal_ages_out,
@@ -30,10 +27,16 @@ ALL = (
     ownership.burial_owed_at_a_takeover, ownership.tail_of_a_lagging_replica,
     leaders.position_of_a_deposed_leader, leaders.snapshots_of_a_deposed_leader,
     leaders.backlog_of_a_deposed_leader, leaders.end_of_a_deposed_leader,
-    reading.acked_beyond_the_floor, reading.backlog_of_a_lagging_replica,
+    reading.last_ack_is_lost, reading.last_ack_of_the_events_is_lost, reading.cursor_vanishes_unnoticed,
+    reading.last_message_is_lost,
+    reading.backlog_of_a_lagging_replica, routing.last_event_is_routed_and_nothing_else_happens,
     numbering.window_shrinks_between_owners, numbering.window_set_is_lost, numbering.opening_is_lost,
     routing.routed_again_beyond_the_window, routing.one_of_two_copies_is_stored,
-    routing.subscription_that_no_replica_shows,
+    routing.subscription_that_no_replica_shows, routing.event_from_before_its_receiver_was_put_anew,
+    routing.clock_of_the_server_is_set_back,
+    flooding.owner_of_a_parked_tenant_dies, flooding.parked_tenant_is_stopped_and_read_on,
+    flooding.journal_ages_out_behind_a_parked_tenant, flooding.replica_lags_behind_a_parked_tenant,
+    flooding.one_event_waits_and_others_are_routed, flooding.event_is_held_behind_a_flood,
     rates.start_long_after_its_record, rates.ping_before_a_crash, rates.burst_before_a_crash,
     rates.owner_key_is_deleted, rates.ping_beside_a_queue,
     backlogs.put_again_at_once, backlogs.put_again_twice, backlogs.put_again_before_it_was_known,
@@ -69,4 +72,5 @@ ALL = (
     repairs.two_repairs_at_once, repairs.the_owner_wakes_beside_a_repair,
     repairs.the_place_of_a_lost_message_is_deleted, repairs.configurations_are_made_anew,
     width.one_event_fails_for_long, width.all_events_fail_for_long, width.receiver_is_down,
+    *resending.ALL,
 )  # fmt: skip

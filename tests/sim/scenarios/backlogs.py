@@ -1,11 +1,11 @@
-"""What waits is not wanted any more: skipped, forgotten, or its receiver another one all at once."""
+"""Backlogs that are not wanted any more: skipped, forgotten, or their receiver replaced at once."""
 
+from streams.buckets.receivers import Receivers
 from streams.nats.answers import Stored
 from streams.nats.jetstream import JetStream
-from streams.stores.receivers import Receivers
 from tests.sim.plan import Plan
-from tests.sim.receivers import Manner
 from tests.sim.stage import R, Stage, old, staged
+from tests.sim.world.receivers import Manner
 
 
 def put_again(stage: Stage) -> None:
@@ -20,7 +20,7 @@ def put_again(stage: Stage) -> None:
 
 
 def put_again_at_once() -> None:
-    """It was paused, and has events waiting: who is put again gets none of them."""
+    """A paused receiver with waiting events is removed and put again at once: it gets none of them."""
     with staged() as stage:
         stage.put(paused=True)
         stage.node()
@@ -37,7 +37,7 @@ def put_again_at_once() -> None:
 
 
 def put_again_twice() -> None:
-    """The second time while what waited before the first is being read: what lay between is nobody's."""
+    """The second time while the events from before the first are being read: those between belong to none."""
     with staged() as stage:
         stage.put(paused=True)
         stage.node()

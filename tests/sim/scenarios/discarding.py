@@ -1,13 +1,13 @@
-"""Events are discarded or gone beside attempts, owners that vanish and replicas that lag, and come again."""
+"""Discarded and missing events during attempts, with vanished owners and lagging replicas."""
 
+from streams.buckets.receivers import Receivers
 from streams.nats.jetstream import JetStream
 from streams.nats.wire import Message
-from streams.stores.receivers import Receivers
 from tests.sim.plan import Plan
-from tests.sim.process import Process
-from tests.sim.receivers import Manner
 from tests.sim.scenarios.backlogs import put_again
 from tests.sim.stage import Deal, R, old, staged
+from tests.sim.world.process import Process
+from tests.sim.world.receivers import Manner
 
 
 def forgotten_beside_an_attempt() -> None:
@@ -46,13 +46,7 @@ def forgotten_beside_an_attempt_whose_message_is_gone() -> None:
 def forgotten_after_what_was_posted_is_gone() -> None:
     """An owner has posted three events and dies with its record. They are deleted, and all is forgotten."""
     with staged() as stage:
-        stage.put()
-        first = stage.node()
-        stage.lose_facts(b'"delivered"', stage.owner())
-        stage.publish("one", "two", "three")
-        stage.wait(0.5)
-        first.kill()
-        stage.put(paused=True)
+        stage.post_without_record("one", "two", "three")
         stage.delete(1, 2, 3)
         stage.node()
         stage.owner()
@@ -135,7 +129,7 @@ def forgotten_while_more_comes() -> None:
 
 
 def forgotten_and_sent_again() -> None:
-    """What was forgotten is published again, under the same ids; the replicas had heard of none of it."""
+    """Forgotten events are published again with the same ids, while replicas have heard of none of it."""
     with staged(Plan(clustered=True)) as stage:
         stage.put(paused=True)
         stage.node()
@@ -246,13 +240,7 @@ def missing_and_copied_again() -> None:
 def missing_after_it_was_posted() -> None:
     """An owner posts three events and dies with its record; they are gone before the next one reads them."""
     with staged() as stage:
-        stage.put()
-        first = stage.node()
-        stage.lose_facts(b'"delivered"', stage.owner())
-        stage.publish("one", "two", "three")
-        stage.wait(0.5)
-        first.kill()
-        stage.put(paused=True)
+        stage.post_without_record("one", "two", "three")
         stage.node()
         stage.owner()
         stage.wait(3.0)

@@ -1,7 +1,7 @@
-"""Which event gets which number, whoever dies between."""
+"""Numbers of events, over the death of any process."""
 
-from tests.sim.process import Process
 from tests.sim.stage import old, staged
+from tests.sim.world.process import Process
 
 
 def window_shrinks_between_owners() -> None:

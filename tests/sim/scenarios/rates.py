@@ -1,12 +1,12 @@
-"""How many attempts may start, whoever dies between."""
+"""Rates across crashes: how many attempts may start."""
 
 from collections.abc import Callable
 
 from streams.nats.jetstream import JetStream
 from streams.nats.wire import Message
 from tests.sim.plan import Plan
-from tests.sim.process import Process
 from tests.sim.stage import old, staged
+from tests.sim.world.process import Process
 
 
 def ping_before_a_crash() -> None:
@@ -50,7 +50,7 @@ def start_long_after_its_record() -> None:
 
 
 def owner_key_is_deleted() -> None:
-    """A node dies after a burst that is on no record, and somebody deletes `_owner`."""
+    """A node dies after a burst that is on no record, and an operator deletes `_owner`."""
     with staged() as stage:
         stage.put(rate={"limit": 12, "per": "minute", "burst": 5})
         stage.node()

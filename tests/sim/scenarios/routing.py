@@ -1,27 +1,27 @@
-"""Whether each subscriber is given each event once, whoever routes it and whatever he has heard."""
+"""Routing: each subscriber gets each event once, from any router, whatever that has heard."""
 
 from collections.abc import Callable
 
+import msgspec
+
+from streams.buckets.receivers import CLOCKS_DIFFER_S, Receivers
+from streams.installation.topology import Names
+from streams.nats.answers import Stored
+from streams.nats.jetstream import JetStream
 from streams.nats.wire import Message
-from streams.reading import acks
 from tests.sim.plan import Plan
-from tests.sim.stage import R, old, staged
+from tests.sim.stage import URL, R, Stage, old, staged
+from tests.sim.world.process import Process
 
 OTHER = "acme.r1"
 
 
 def routed_again_beyond_the_window() -> None:
-    """A node dies whose acks have not arrived: its successor routes more events again than a window holds."""
-    with staged() as stage:
+    """Copies for another never arrive, and their router dies: more is routed again than a window holds."""
+    with staged(Plan(receivers=(R, OTHER))) as stage:
         stage.put(dedup_window=16)
-        first = stage.node()
-        stage.owner()
-
-        def judge(message: Message, deal: Callable[[], None]) -> None:
-            if not (message.subject.startswith("$JS.ACK.ANGARIUM_EVENTS.") and first.alive):
-                deal()
-
-        stage.gate(judge)
+        stage.put(OTHER)
+        first = _without_copies(stage)
         stage.announce(*old(40))
         stage.until(lambda: stage.checkers.starts == 40)
         first.kill()
@@ -30,24 +30,44 @@ def routed_again_beyond_the_window() -> None:
 
 
 def one_of_two_copies_is_stored() -> None:
-    """Of an event for two one copy is stored and the other is not; then its router dies."""
+    """An event for two whose one copy is stored and the other is not; then its router dies."""
     with staged(Plan(receivers=(R, OTHER))) as stage:
         stage.put()
         stage.put(OTHER)
-        first = stage.node()
-        stage.owner()
-        stage.wait(2.0)
-
-        def judge(message: Message, deal: Callable[[], None]) -> None:
-            if not (message.subject == stage.run.names.publish_to(OTHER) and first.alive):
-                deal()
-
-        stage.gate(judge)
+        first = _without_copies(stage)
         stage.announce("one")
         stage.until(lambda: stage.checkers.starts == 1)
-        stage.wait(acks.GATHER_ACKS_S + 1.0)
+        stage.wait(2.0)
         first.kill()
         stage.node()
+        stage.settle()
+
+
+def _without_copies(stage: Stage) -> Process:
+    """A node, no copy of which for the other receiver arrives."""
+    first = stage.node()
+    stage.owner()
+    stage.wait(2.0)
+
+    def judge(message: Message, deal: Callable[[], None]) -> None:
+        if not (message.subject == stage.run.names.publish_to(OTHER) and first.alive):
+            deal()
+
+    stage.gate(judge)
+    return first
+
+
+def last_event_is_routed_and_nothing_else_happens() -> None:
+    """An event has no receiver, so no fact of any shard follows; then the stream of events may be purged."""
+    with staged() as stage:
+        stage.put(events=[])
+        stage.node()
+        stage.owner()
+        stage.wait(2.0)
+        stage.announce("one")
+        stage.wait(3.0)
+        routed = stage.checkers.ledgers[0].routed
+        stage.expect(routed == 1, f"the journal says that {routed} is routed")
         stage.settle()
 
 
@@ -65,3 +85,43 @@ def subscription_that_no_replica_shows() -> None:
         stage.wait(2.0)
         stage.let_replicas_go_on(stage.run.names.receivers)
         stage.settle()
+
+
+def event_from_before_its_receiver_was_put_anew() -> None:
+    """No node runs when an event is stored; before one does, its receiver is removed and put, then edited."""
+    with staged() as stage:
+        stage.do(_put)
+        stage.announce("one")
+        stage.wait(2 * CLOCKS_DIFFER_S)
+        stage.do(_remove)
+        stage.do(_put)
+        stage.wait(2 * CLOCKS_DIFFER_S)
+        stage.do(_put)
+        stage.node()
+        stage.settle()
+        stage.expect(stage.checkers.starts == 0, "an event of before was posted")
+        stage.announce("two")
+        stage.settle()
+        stage.expect(stage.checkers.starts == 1, "the receiver that was put anew gets nothing")
+
+
+def clock_of_the_server_is_set_back() -> None:
+    """A receiver is put, and an event is stored two seconds later, at a time a minute before."""
+    with staged() as stage:
+        stage.node()
+        stage.owner()
+        stage.do(_put)
+        stage.wait(2.0)
+        stage.set_server_clock(-60.0)
+        stage.announce("one")
+        stage.settle()
+        stage.expect(stage.checkers.starts == 1, "the receiver gets nothing")
+
+
+async def _put(js: JetStream) -> None:
+    raw = msgspec.json.encode({"url": URL})
+    assert isinstance(await Receivers(js, Names()).put(R, raw), Stored)
+
+
+async def _remove(js: JetStream) -> None:
+    assert isinstance(await Receivers(js, Names()).delete(R), Stored)

@@ -1,12 +1,12 @@
-"""Events for names that nobody knows, and for some that somebody knows after all."""
+"""Events for unknown names, and for some that turn out to be known."""
 
 from streams.nats.wire import Message
 from tests.sim.plan import Plan
-from tests.sim.receivers import Manner
 from tests.sim.stage import Deal, R, Stage, staged
+from tests.sim.world.receivers import Manner
 
 S = "acme.r1"
-"""The name that nobody knows."""
+"""The unknown name."""
 
 BOTH = Plan(receivers=(R, S))
 
@@ -134,7 +134,7 @@ def _floor(stage: Stage) -> int:
 
 
 def undecided() -> None:
-    """Nobody can say whether the name is known: those that are go on, and the floor with them."""
+    """A name of which it cannot be said whether it is known: known ones go on, and the floor with them."""
     with staged(BOTH) as stage:
         stage.put()
         stage.node()

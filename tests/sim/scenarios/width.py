@@ -1,12 +1,12 @@
 """Relaxed order: how wide a receiver goes, whatever happens to some of its events."""
 
 from actors.machine.state import OPEN_MAX
-from tests.sim.receivers import POISON, Manner
 from tests.sim.stage import old, staged
+from tests.sim.world.receivers import POISON, Manner
 
 
 def one_event_fails_for_long() -> None:
-    """It is rejected time and again; all others are delivered meanwhile."""
+    """An event that is rejected time and again, while all others are delivered."""
     with staged() as stage:
         retry = {"base_s": 20.0, "cap_s": 20.0, "rejected_attempts": 3}
         stage.put(order="relaxed", concurrency=4, retry=retry)
@@ -32,7 +32,7 @@ def all_events_fail_for_long() -> None:
 
 
 def receiver_is_down() -> None:
-    """It fails for a while, and comes back."""
+    """A receiver that fails for a while, and comes back."""
     with staged() as stage:
         stage.put(order="relaxed", concurrency=8, retry={"base_s": 0.5, "cap_s": 1.0})
         stage.node()

@@ -7,11 +7,13 @@ import msgspec
 
 from streams.nats.protocol import epoch_of
 from streams.nats.wire import Message
-from tests.sim.server import consumer_config, refusals, stream_config
-from tests.sim.server.consumer import Consumer
+from tests.sim.server import refusals
+from tests.sim.server.consumers import consumer_config
+from tests.sim.server.consumers.consumer import Consumer
 from tests.sim.server.refusals import Refusal, Refused
-from tests.sim.server.store import Store, Stored, header_block
-from tests.sim.server.stream import Stream
+from tests.sim.server.streams import stream_config
+from tests.sim.server.streams.store import Store, Stored, header_block
+from tests.sim.server.streams.stream import Stream
 from tests.sim.server.subjects import overlap
 from tests.sim.server.timing import rfc3339
 
@@ -43,8 +45,7 @@ class Api:
             ("CONSUMER", "INFO"): ("consumer_info", self._consumer_info),
             ("CONSUMER", "DELETE"): ("consumer_delete", self._delete_consumer),
             ("CONSUMER", "NAMES"): ("consumer_names", self._consumer_names),
-            ("CONSUMER", "UNPIN"): ("consumer_unpin", self._unpin),
-            ("CONSUMER", "RESET"): ("consumer_reset", self._reset),
+            ("CONSUMER", "LIST"): ("consumer_list", self._list_consumers),
         }
 
     def take(self, tokens: list[str], message: Message) -> None:
@@ -65,8 +66,6 @@ class Api:
         else:
             try:
                 answer = operation(*names, body=_decoded(message.data))
-            except _NoAnswer:
-                return
             except Refused as refused:
                 answer = {"error": refused.refusal}
         typed = {"type": f"io.nats.jetstream.api.v1.{kind}_response"} | answer
@@ -136,7 +135,7 @@ class Api:
         return answer
 
     def _told(self, stream: Stream) -> Store:
-        """What the leader knows that answers: by chance one that was deposed."""
+        """The answer of the leader; by chance one that was deposed."""
         deposed = stream.deposed
         return deposed if deposed and self._server.happens(self._server.faults.deposed) else stream.store
 
@@ -252,28 +251,9 @@ class Api:
         names = sorted(self._stream(stream).consumers)
         return {"total": len(names), "offset": 0, "limit": 1024, "consumers": names}
 
-    def _unpin(self, stream: str, name: str, body: Body) -> Answer:
-        consumer = self._consumer(stream, name)
-        if not body.get("group"):
-            raise Refused(refusals.invalid_json("consumer group not specified"))
-        if refusal := consumer.unpin(body["group"]):
-            raise Refused(refusal)
-        return {}
-
-    def _reset(self, stream: str, name: str, body: Body) -> Answer:
-        try:
-            consumer = self._consumer(stream, name)
-        except Refused:
-            # The consumer itself listens for this request, so there is no answer without one.
-            raise _NoAnswer from None
-        result = consumer.reset(body.get("seq", 0))
-        if isinstance(result, Refusal):
-            return {"error": result, "reset_seq": 0}
-        return consumer.info() | {"reset_seq": result}
-
-
-class _NoAnswer(Exception):
-    """The request passes unheard."""
+    def _list_consumers(self, stream: str, body: Body) -> Answer:
+        found = [each.info() for _, each in sorted(self._stream(stream).consumers.items())]
+        return {"total": len(found), "offset": 0, "limit": 256, "consumers": found}
 
 
 def _decoded(data: bytes) -> Body:

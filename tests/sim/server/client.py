@@ -11,7 +11,7 @@ from streams.nats.answers import Put
 from streams.nats.errors import Disconnected
 from streams.nats.wire import Message
 from tests.sim.server.sessions import Frame, Subscribe, Unsubscribe
-from tests.sim.server.store import header_block
+from tests.sim.server.streams.store import header_block
 
 if TYPE_CHECKING:
     from tests.sim.server.core import FakeServer
@@ -37,7 +37,7 @@ class Listener(Struct, frozen=True):
 
 
 class ClientWire:
-    """What all wires do, whatever carries their frames: `transmit` is for those that know."""
+    """The part that all wires share, whatever carries their frames: `transmit` is left to subclasses."""
 
     server_version = "2.15.1"
 

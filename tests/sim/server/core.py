@@ -2,7 +2,7 @@
 
 It speaks the protocol above the bytes: subjects, headers, and the JSON of the JetStream API, so that
 everything above the port `Wire` runs on it as it is. In a simulated world its time is the world's, and a
-`tests.sim.network.Network` stands between it and the processes; without one it runs in real time on the
+`tests.sim.world.network.Network` stands between it and the processes; without one it runs in real time on the
 asyncio loop of a test, for the contract tests that compare it with the real one.
 """
 
@@ -12,20 +12,21 @@ from itertools import count
 import msgspec
 
 from streams.nats.wire import Message
-from tests.sim.faults import CALM, Faults
-from tests.sim.server import drafts, refusals
+from tests.sim.server import refusals
 from tests.sim.server.api import Api
 from tests.sim.server.client import LoopWire
-from tests.sim.server.consumer import Consumer
+from tests.sim.server.consumers.consumer import Consumer
+from tests.sim.server.consumers.pulls import status
 from tests.sim.server.direct import direct_get
 from tests.sim.server.interest import Interest
-from tests.sim.server.pulls import status
 from tests.sim.server.sessions import Frame, Session, Subscribe, Unsubscribe
-from tests.sim.server.store import Headers, header_block
-from tests.sim.server.stream import Stream
+from tests.sim.server.streams import drafts
+from tests.sim.server.streams.store import Headers, header_block
+from tests.sim.server.streams.stream import Stream
 from tests.sim.server.subjects import covers
 from tests.sim.server.timing import LoopTiming, Timing, WorldTiming
-from tests.sim.world import World
+from tests.sim.world.faults import CALM, Faults
+from tests.sim.world.world import World
 
 
 class FakeServer:
@@ -142,11 +143,11 @@ class FakeServer:
         return None
 
     def happens(self, chance: float) -> bool:
-        """Whether something happens that is as probable as that."""
+        """Draws an event of that probability."""
         return chance > 0 and self.timing.chance.random() < chance
 
     def _jetstream(self, message: Message) -> bool:
-        """Whether the subject is one on which JetStream listens."""
+        """True if JetStream listens on the subject."""
         tokens = message.subject.split(".")
         match tokens[1:]:
             case ["ACK", stream, consumer, _, sequence, number, _, _]:
@@ -197,7 +198,7 @@ class FakeServer:
             self.send(reply, data, headers)
 
     def aside(self, callback: Callable[..., object], *args: object) -> None:
-        """Do it soon, unless the server is restarted before."""
+        """Runs a call soon, unless the server is restarted before."""
         self.timing.aside(self._unless_restarted, self._lives, callback, args)
 
     def _unless_restarted(self, life: int, callback: Callable[..., object], args: tuple[object, ...]) -> None:
@@ -214,16 +215,22 @@ class FakeServer:
             session.drop()
 
     def start(self) -> None:
-        """It is there again, as its disk has it."""
+        """Starts the server again with what is on its disk."""
         self.running = True
         for stream in self.streams.values():
             stream.restart(self.happens(self.faults.forgetful))
 
     def lose_leader(self, stream: Stream) -> None:
-        """The stream and its consumers do not answer until `find_leader`; replicas can still be read."""
+        """The stream and its consumers do not answer until `find_leader`; replicas can still be read.
+
+        Each consumer in memory was in that of the leader, or in another.
+        """
         stream.has_leader = False
-        for consumer in stream.consumers.values():
-            consumer.lose_leader()
+        for consumer in list(stream.consumers.values()):
+            if consumer.in_memory and self.happens(0.5):
+                stream.lose(consumer)
+            else:
+                consumer.lose_leader()
 
     def find_leader(self, stream: Stream) -> None:
         stream.has_leader = True

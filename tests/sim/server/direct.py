@@ -5,8 +5,8 @@ from typing import Any
 
 import msgspec
 
-from tests.sim.server.pulls import status
-from tests.sim.server.store import Headers, Store, Stored, header_block
+from tests.sim.server.consumers.pulls import status
+from tests.sim.server.streams.store import Headers, Store, Stored, header_block
 from tests.sim.server.timing import rfc3339
 
 Part = tuple[Headers, bytes]

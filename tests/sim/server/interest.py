@@ -1,4 +1,4 @@
-"""Who listens to which subject, found without walking through all who listen."""
+"""Subscriptions by subject, found without a walk through all of them."""
 
 from typing import Generic, TypeVar
 

@@ -1,4 +1,4 @@
-"""What nats-server says no with: its codes and its words."""
+"""Refusals of nats-server: its codes and its texts."""
 
 from msgspec import Struct
 
@@ -39,8 +39,6 @@ ROLLUP_DENIED = Refusal(500, 10111, "rollup not permitted")
 CONSUMER_EXISTS = Refusal(400, 10148, "consumer already exists")
 CONSUMER_MISSING = Refusal(400, 10149, "consumer does not exist")
 ID_IN_PROCESS = Refusal(409, 10158, "duplicate message id is in process")
-GROUP_REQUIRED = Refusal(400, 10159, "Setting PriorityPolicy requires at least one PriorityGroup to be set")
-GROUP_UNKNOWN = Refusal(400, 10160, "Provided priority group does not exist for this consumer")
 CONFLICT = Refusal(400, 10164, "wrong last sequence")
 TTL_INVALID = Refusal(400, 10165, "invalid per-message TTL")
 TTL_DISABLED = Refusal(400, 10166, "per-message TTL is disabled")
@@ -66,10 +64,6 @@ def invalid_stream(why: str) -> Refusal:
 
 def invalid_transform(why: object) -> Refusal:
     return Refusal(400, 10156, f"stream transform: {why}")
-
-
-def invalid_reset(why: str) -> Refusal:
-    return Refusal(400, 10204, f"invalid reset: {why}")
 
 
 def wrong_last_sequence(is_at: int) -> Refusal:

@@ -48,7 +48,7 @@ class Session:
             self._forget(self)
 
     def drop(self) -> None:
-        """Close it from the server's side."""
+        """Closes the connection from the server's side."""
         if self.open:
             self.close()
             self._lost()

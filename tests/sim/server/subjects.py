@@ -9,7 +9,7 @@ from msgspec import Struct
 
 @lru_cache(maxsize=1 << 16)
 def covers(pattern: str, subject: str) -> bool:
-    """Whether a message to `subject` reaches a subscription to `pattern`."""
+    """True if a message to `subject` reaches a subscription to `pattern`."""
     if pattern in (subject, ">"):
         return True
     if "*" not in pattern and ">" not in pattern:
@@ -26,7 +26,7 @@ def covers(pattern: str, subject: str) -> bool:
 
 
 def overlap(one: str, other: str) -> bool:
-    """Whether some subject is covered by both patterns."""
+    """True if some subject is covered by both patterns."""
     for left, right in zip(one.split("."), other.split("."), strict=False):
         if ">" in (left, right):
             return True

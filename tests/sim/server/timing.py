@@ -6,8 +6,8 @@ from collections.abc import Callable
 from random import Random
 from typing import Any, Protocol
 
-from tests.sim.process import EPOCH_S
-from tests.sim.world import World
+from tests.sim.world.process import EPOCH_S
+from tests.sim.world.world import World
 
 GOROUTINE_S = 50e-6
 """How long, on average, what the server does on the side lags behind what it was told."""
@@ -49,7 +49,7 @@ class WorldTiming:
 
 
 class LoopTiming:
-    """Of the asyncio loop that is running when something is asked of the server."""
+    """The time of the asyncio loop that runs when the server is asked."""
 
     chance = Random(0)
 
@@ -99,7 +99,7 @@ class Alarm:
 
 
 def rfc3339(nanoseconds: int) -> str:
-    """As Go prints an instant: without trailing zeros."""
+    """Formats an instant like Go: without trailing zeros."""
     seconds, rest = divmod(nanoseconds, 1_000_000_000)
     text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
     return f"{text}{f'.{rest:09}'.rstrip('0') if rest else ''}Z"

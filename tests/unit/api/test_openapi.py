@@ -1,4 +1,4 @@
-"""What the description says of configurations and names, against what is taken and refused."""
+"""The description of configurations and names, against what is taken and refused."""
 
 import base64
 import re
@@ -9,7 +9,14 @@ import pytest
 
 from actors.errors import InvalidName, InvalidPolicy
 from actors.ids import check_tenant, check_type, split_receiver
+from actors.machine.bucket import Limit
+from actors.machine.facts import AttemptFailed
+from actors.machine.outcome import Answered
+from actors.machine.scheduling.view import View
+from actors.machine.state import State
 from actors.policy import Offline, OldSecret, Policy, Rate, Retry, parse
+from actors.status import Head, inspect
+from angarium.api.app import routes
 from angarium.api.openapi.configuration import (
     CONFIGURATION,
     DESCRIPTIONS,
@@ -17,7 +24,7 @@ from angarium.api.openapi.configuration import (
     SHOWN,
     configuration_schemas,
 )
-from angarium.api.openapi.document import PATH_PARAMETERS
+from angarium.api.openapi.document import PATH_PARAMETERS, completed
 
 SCHEMAS = configuration_schemas()
 MEMBERS = SCHEMAS[CONFIGURATION]["properties"]
@@ -98,3 +105,25 @@ def test_parts_of_paths_are_made_of_what_their_patterns_say(text: str) -> None:
             assert not re.search(pattern, text), parameter
         else:
             assert re.search(pattern, text), parameter
+
+
+def test_the_state_of_a_receiver_has_all_its_members_described() -> None:
+    schemas = completed(routes().openapi_schema.to_schema())["components"]["schemas"]
+    schema = schemas["ReceiverState"]
+    last = AttemptFailed(receiver="acme.billing", events=(), at=1.0, attempt=1, status=503)
+    state = State(receiver="acme.billing", last=last, limit=Limit(10.0, 10))
+    answer = Answered(status=503, headers=(("x-a", "b"),), body=b"no", latency_ms=1.0)
+    head = Head(position=9, sequence=3, id="e3", stored_at=1.0)
+    shown = inspect(
+        state, Policy(url=URL, rate=Rate(limit=10)), View(), 2.0, shard=7, node="n1",
+        queued=1, backlog=1, head=head, last_answer=answer, problems=[],
+    )  # fmt: skip
+    assert {*shown} | {"health", "at", "recorded_at", "ledger"} == {*schema["properties"]}
+    assert "required" not in schema
+    for member in ("head", "bucket", "last_attempt", "last_response", "counters"):
+        described = schema["properties"][member]
+        (reference,) = [each["$ref"] for each in described.get("anyOf", [described]) if "$ref" in each]
+        properties = schemas[reference.rpartition("/")[2]]["properties"]
+        assert {*msgspec.to_builtins(shown)[member]} == {*properties}, member
+    for name in ("ReceiverHealth", "LedgerLag"):
+        assert name in schemas

@@ -16,21 +16,21 @@ def test_a_tenant_that_sends_slowly_on_many_connections_keeps_out_no_other() -> 
         with pytest.raises(Refusal), limits.admit("acme"):
             pass
         request = stack.enter_context(limits.admit("beta"))
-        limits.hold(request, 200)
+        limits.reserve(request, 200)
         with pytest.raises(Refusal):
-            limits.hold(request, 1)
-        limits.hold(stack.enter_context(limits.admit("gamma")), 200)
+            limits.reserve(request, 1)
+        limits.reserve(stack.enter_context(limits.admit("gamma")), 200)
     with limits.admit("acme") as request:
-        limits.hold(request, 200)
+        limits.reserve(request, 200)
     assert limits.requests == limits.held == 0
 
 
-def test_what_a_request_held_is_free_again_while_others_of_its_tenant_go_on() -> None:
+def test_the_memory_of_a_request_is_free_again_while_others_of_its_tenant_go_on() -> None:
     limits = RequestLimits(requests_max=8, bytes_max=800)
     with limits.admit("acme"):
         for _ in range(2):
             with limits.admit("acme") as request:
-                limits.hold(request, 200)
+                limits.reserve(request, 200)
 
 
 def test_all_tenants_together_have_no_more_than_there_is() -> None:

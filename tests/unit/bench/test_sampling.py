@@ -1,4 +1,4 @@
-"""What a stack works for, and what the samples of it come to."""
+"""Samples of the stack, sorted by the work that they were taken in."""
 
 import sys
 
@@ -11,7 +11,7 @@ from angarium.bench.measuring.sampling import Samples, part_of
     ("stack", "part"),
     [
         (["hmac.py:copy", "angarium/delivery/signing.py:sign", "actors/runtime/actor.py:_go"], "signing"),
-        (["angarium/delivery/exchange/http1.py:write", "asyncio/runners.py:run"], "transport"),
+        (["angarium/delivery/http_exchange/http1.py:write", "asyncio/runners.py:run"], "transport"),
         (["nats/aio/client.py:_send_publish", "streams/journal/journal.py:_run"], "journal"),
         (["nats/aio/client.py:_send_publish", "streams/reading/acks.py:flush"], "ack"),
         (["streams/nats/protocol.py:parse_headers", "nats/aio/client.py:_read_loop"], "pull"),

@@ -1,4 +1,4 @@
-"""What the bench's sink makes of what comes: figures that would be wrong would be believed."""
+"""The bench's sink: wrong figures of it would be believed."""
 
 from angarium.bench.sink import Sink, percentile
 

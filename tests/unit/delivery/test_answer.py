@@ -5,9 +5,10 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from angarium.delivery.exchange.answer import REST_BYTES_MAX, Answer
-from angarium.delivery.exchange.transport import BODY_MAX, HEAD_MAX, INTERIM_MAX, FailureKind
+from angarium.delivery.http_exchange.answer import REST_BYTES_MAX, Answer
+from angarium.delivery.http_exchange.transport import BODY_MAX, HEAD_MAX, INTERIM_MAX, FailureKind, Response
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
 
@@ -39,10 +40,15 @@ def fed(*parts: bytes) -> Answer:
     return answer
 
 
+def parts_of(response: Response) -> int:
+    """The length of the headers and the body."""
+    return len(response.body) + sum(len(name) + len(value) for name, value in response.headers)
+
+
 def what_it_is(answer: Answer) -> object:
-    """All that is asked of an answer; of a fault, its kind."""
+    """All that is asked of an answer; of a fault, its kind. Its size depends on how much came at once."""
     kind = answer.fault and answer.fault[0]
-    return answer.headed, answer.over, kind, answer.headed and answer.response(0.0)
+    return answer.headed, answer.over, kind, answer.headed and replace(answer.response(0.0), size=0)
 
 
 @pytest.mark.parametrize("data", ANSWERS)
@@ -53,12 +59,20 @@ def test_it_does_not_matter_how_an_answer_is_cut_into_reads(data: bytes, cuts: l
     assert what_it_is(fed(*parts)) == what_it_is(fed(data))
 
 
+@pytest.mark.parametrize("data", ANSWERS)
+def test_its_parts_are_no_longer_than_its_size(data: bytes) -> None:
+    answer = fed(data)
+    if answer.headed:
+        assert 0 < parts_of(answer.response(0.0)) + len("HTTP/1.1 200\r\n\r\n") <= answer.response(0.0).size
+
+
 @given(st.lists(st.binary(min_size=1, max_size=64), max_size=8))
 def test_no_bytes_whatever_break_it(parts: list[bytes]) -> None:
     for start in (b"", b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"):
         answer = fed(*filter(None, [start, *parts]))
         assert answer.over or answer.fault is None
         assert not (answer.fault and answer.reusable)
+        assert not answer.headed or parts_of(answer.response(0.0)) <= answer.response(0.0).size
 
 
 @pytest.mark.parametrize("read", [1, 1000, HEAD_MAX - 1, HEAD_MAX, HEAD_MAX + 1, 4 * HEAD_MAX])

@@ -1,4 +1,4 @@
-"""Turns in line: tenants in turn, the receivers of each in turn, attempts in order; and places given so."""
+"""Turns in a queue: tenants in turn, the receivers of each in turn, attempts in order; and slots given so."""
 
 import asyncio
 from collections import Counter
@@ -9,7 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from angarium.delivery.connections.connection_turns import Bound, Line, Places, Waiter
+from angarium.delivery.connections.connection_turns import Bound, Slots, TurnQueue, Waiter
 
 SERVICE_S = 0.875
 """Just below what the slow lane takes for slow; exact in binary, as all times here."""
@@ -17,15 +17,15 @@ CONNECTIONS = 60
 RECEIVERS = st.sampled_from(["a.1", "a.2", "a.3", "b.1", "b.2", "c.1"])
 
 
-def filled(*receivers: str) -> Line[int]:
-    line: Line[int] = Line()
+def filled(*receivers: str) -> TurnQueue[int]:
+    queue: TurnQueue[int] = TurnQueue()
     for number, receiver in enumerate(receivers):
-        line.add(receiver, number)
-    return line
+        queue.add(receiver, number)
+    return queue
 
 
-def emptied(line: Line[int]) -> list[int]:
-    return [line.take() for _ in range(line.count)]
+def emptied(queue: TurnQueue[int]) -> list[int]:
+    return [queue.take() for _ in range(queue.count)]
 
 
 def test_tenants_have_their_turns_however_many_attempts_one_has_waiting() -> None:
@@ -37,26 +37,26 @@ def test_within_a_tenant_receivers_have_their_turns() -> None:
 
 
 def test_a_receivers_turn_comes_though_other_tenants_come_and_go() -> None:
-    line = filled("a.1", "a.1", "a.2")
+    queue = filled("a.1", "a.1", "a.2")
     for number in range(10, 14):
-        line.add("b.1", number)
-    assert emptied(line) == [0, 10, 2, 11, 1, 12, 13]
+        queue.add("b.1", number)
+    assert emptied(queue) == [0, 10, 2, 11, 1, 12, 13]
 
 
 def test_a_waiter_that_leaves_without_a_turn_changes_no_other_turn() -> None:
-    line = filled("a.1", "a.2", "b.1", "a.1", "c.1")
-    line.remove("a.1", 0)
-    line.remove("b.1", 2)
-    assert list(line) == [3, 1, 4]
-    assert emptied(line) == [3, 4, 1]
+    queue = filled("a.1", "a.2", "b.1", "a.1", "c.1")
+    queue.remove("a.1", 0)
+    queue.remove("b.1", 2)
+    assert list(queue) == [3, 1, 4]
+    assert emptied(queue) == [3, 4, 1]
 
 
-class LineAndLists(RuleBasedStateMachine):
-    """The line compared with a naive one: lists of lists, looked through each time."""
+class QueueAndLists(RuleBasedStateMachine):
+    """The queue compared with a naive one: lists of lists, looked through each time."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.line: Line[int] = Line()
+        self.queue: TurnQueue[int] = TurnQueue()
         self.naive: list[tuple[str, list[tuple[str, list[int]]]]] = []
         self.waiting: dict[int, str] = {}
         self.next = 0
@@ -70,7 +70,7 @@ class LineAndLists(RuleBasedStateMachine):
         if receiver not in [name for name, _ in receivers]:
             receivers.append((receiver, []))
         next(each for name, each in receivers if name == receiver).append(self.next)
-        self.line.add(receiver, self.next)
+        self.queue.add(receiver, self.next)
         self.waiting[self.next] = receiver
         self.next += 1
 
@@ -82,15 +82,15 @@ class LineAndLists(RuleBasedStateMachine):
         first = entries.pop(0)
         receivers += [(receiver, entries)] * bool(entries)
         self.naive += [(tenant, receivers)] * bool(receivers)
-        assert self.line.first() == first
-        assert self.line.take() == first
+        assert self.queue.first() == first
+        assert self.queue.take() == first
         del self.waiting[first]
 
     @precondition(lambda self: self.waiting)
     @rule(data=st.data())
     def remove(self, data: st.DataObject) -> None:
         entry = data.draw(st.sampled_from(sorted(self.waiting)))
-        self.line.remove(self.waiting.pop(entry), entry)
+        self.queue.remove(self.waiting.pop(entry), entry)
         for _, receivers in self.naive:
             for _, entries in receivers:
                 if entry in entries:
@@ -101,26 +101,26 @@ class LineAndLists(RuleBasedStateMachine):
     @invariant()
     def same(self) -> None:
         entries = [entry for _, receivers in self.naive for _, entries in receivers for entry in entries]
-        assert list(self.line) == entries
-        assert self.line.count == len(entries) == len(self.waiting)
+        assert list(self.queue) == entries
+        assert self.queue.count == len(entries) == len(self.waiting)
 
 
-LineAndLists.TestCase.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
-TestLineAndLists = LineAndLists.TestCase
+QueueAndLists.TestCase.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
+TestQueueAndLists = QueueAndLists.TestCase
 
 
 class Till:
-    """Connections that are held for so long each, on a clock of its own, and a line for them."""
+    """Connections that are held for so long each, on a clock of its own, and a queue for them."""
 
     def __init__(self) -> None:
         self.now = 0.0
         self.waited: dict[str, float] = {}
-        self._line: Line[tuple[int, str, float]] = Line()
+        self._queue: TurnQueue[tuple[int, str, float]] = TurnQueue()
         self._ends: list[tuple[float, str]] = []
         self._number = count()
 
     def ask(self, receiver: str) -> None:
-        self._line.add(receiver, (next(self._number), receiver, self.now))
+        self._queue.add(receiver, (next(self._number), receiver, self.now))
         self._serve()
 
     def run(self, until: float) -> None:
@@ -133,8 +133,8 @@ class Till:
         self.now = until
 
     def _serve(self) -> None:
-        while self._line.count and len(self._ends) < CONNECTIONS:
-            _, receiver, since = self._line.take()
+        while self._queue.count and len(self._ends) < CONNECTIONS:
+            _, receiver, since = self._queue.take()
             heappush(self._ends, (self.now + SERVICE_S, receiver))
             self.waited[receiver] = max(self.waited.get(receiver, 0.0), self.now - since)
 
@@ -152,28 +152,28 @@ def test_wide_receivers_of_one_tenant_delay_others_by_one_answer_at_most() -> No
 
 
 class Held(RuleBasedStateMachine):
-    """Places at three hosts and in all: never more than there are, and no attempt waits while one is free."""
+    """Slots at three hosts and in all: never more than there are, and no attempt waits while one is free."""
 
     def __init__(self) -> None:
         super().__init__()
         self.loop = asyncio.new_event_loop()
         self.whole: Bound[str] = Bound(4)
         self.hosts: list[Bound[str]] = [Bound(2), Bound(2), Bound(3)]
-        self.places = Places(self.whole)
+        self.slots = Slots(self.whole)
         self.waiters: list[Waiter[str]] = []
 
-    @rule(host=st.integers(0, 2), receiver=RECEIVERS, instead=st.sampled_from([None, "x"]))
-    def enter(self, host: int, receiver: str, instead: str | None) -> None:
-        waiter: Waiter[str] = Waiter(self.loop.create_future(), receiver, self.hosts[host], instead)
-        self.places.enter(waiter)
+    @rule(host=st.integers(0, 2), receiver=RECEIVERS, alternative=st.sampled_from([None, "x"]))
+    def enter(self, host: int, receiver: str, alternative: str | None) -> None:
+        waiter: Waiter[str] = Waiter(self.loop.create_future(), receiver, self.hosts[host], alternative)
+        self.slots.enter(waiter)
         self.waiters.append(waiter)
 
     @precondition(lambda self: self.waiters)
     @rule(data=st.data())
     def withdraw(self, data: st.DataObject) -> None:
         waiter = self.waiters.pop(data.draw(st.integers(0, len(self.waiters) - 1)))
-        if waiter.given is None:
-            self.places.withdraw(waiter)
+        if waiter.received is None:
+            self.slots.withdraw(waiter)
 
     @precondition(lambda self: self.waiters)
     @rule(data=st.data())
@@ -183,29 +183,29 @@ class Held(RuleBasedStateMachine):
 
     @rule(bound=st.integers(0, 3))
     def give(self, bound: int) -> None:
-        self.places.give([*self.hosts, self.whole][bound], "thing", "x")
+        self.slots.give([*self.hosts, self.whole][bound], "thing", "x")
 
     @invariant()
     def bounds_hold(self) -> None:
-        within = [each for each in self.waiters if each.line is None and each.given is None]
-        at_host = [each for each in self.waiters if each.line is self.whole.line]
+        within = [each for each in self.waiters if each.queue is None and each.received is None]
+        at_host = [each for each in self.waiters if each.queue is self.whole.queue]
         assert self.whole.taken == len(within)
         for host in self.hosts:
             assert host.taken == sum(each.host is host for each in (*within, *at_host))
         for bound in (self.whole, *self.hosts):
-            assert bound.taken <= bound.most
-            assert bound.taken == bound.most or not bound.line.count
-            assert Counter(bound.line) == Counter(each for each in self.waiters if each.line is bound.line)
+            assert bound.taken <= bound.capacity
+            assert bound.taken == bound.capacity or not bound.queue.count
+            assert Counter(bound.queue) == Counter(each for each in self.waiters if each.queue is bound.queue)
 
     @invariant()
     def who_has_what_it_waits_for_was_told(self) -> None:
         for each in self.waiters:
-            assert each.future.done() == (each.line is None) or each.future.cancelled()
+            assert each.future.done() == (each.queue is None) or each.future.cancelled()
 
     def teardown(self) -> None:
         for waiter in self.waiters:
-            if waiter.given is None:
-                self.places.withdraw(waiter)
+            if waiter.received is None:
+                self.slots.withdraw(waiter)
         assert [each.taken for each in (self.whole, *self.hosts)] == [0, 0, 0, 0]
         self.loop.close()
 

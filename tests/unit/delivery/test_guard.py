@@ -1,4 +1,4 @@
-"""Nothing that is not public is connected to, however it is spelled and whatever it resolves to."""
+"""The guard: only public addresses are connected to, however they are spelled or resolved."""
 
 import asyncio
 from ipaddress import ip_address, ip_network
@@ -21,9 +21,9 @@ from angarium.delivery.connections.guard import (
     not_public,
 )
 from angarium.delivery.connections.resolver import ADDRESSES_MAX, Resolved
-from angarium.delivery.exchange.target import parse_target
-from tests.addresses import NOT_PUBLIC, PUBLIC, url_host
-from tests.unit.shard_world import in_virtual_time
+from angarium.delivery.http_exchange.target import parse_target
+from tests.support.addresses import NOT_PUBLIC, PUBLIC, url_host
+from tests.unit.worlds.virtual_time import in_virtual_time
 
 
 class Names:
@@ -86,7 +86,7 @@ def test_the_verdict_names_the_rule_and_the_way_out() -> None:
     assert verdict == Blocked(
         "loopback, RFC 1122",
         "hook has the address 127.0.0.1, which is not public (loopback, RFC 1122); "
-        "the operator can allow it (--allow-network)",
+        "the operator can allow it (setting allow_networks)",
     )
     verdict = judge("https://10.1.2.3/", Guard())
     assert isinstance(verdict, Blocked)
@@ -147,7 +147,7 @@ def test_a_denied_network_is_closed_whatever_is_public_or_allowed_and_whatever_l
         verdict = judge(url, guard)
         assert isinstance(verdict, Blocked)
         assert verdict.rule.startswith("denied, ")
-        assert "the operator denies it (--deny-network" in verdict.detail
+        assert "the operator denies it (setting deny_networks)" in verdict.detail
     assert judge("https://open/", guard) == Allowed(("9.9.9.9", "10.2.0.1", "::ffff:10.2.0.1"))
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from angarium.delivery.connections import pool as pool_module
 from angarium.delivery.connections.connect import default_tls
 from angarium.delivery.connections.pool import ConnectionLimits, Key, Pool
-from angarium.delivery.exchange.http1 import Http1Connection
+from angarium.delivery.http_exchange.http1 import Http1Connection
 
 TLS = default_tls()
 
@@ -27,8 +27,8 @@ class Wire:
     def abort(self) -> None:
         self.usable = False
 
-    def rest(self) -> None:
-        self._owner.rest(self)
+    def keep_idle(self) -> None:
+        self._owner.keep_idle(self)
 
     def gone(self) -> None:
         self.usable = False
@@ -50,8 +50,8 @@ class World:
         return self.asked[-1]
 
     async def _get(self, key: Key) -> Wire:
-        connection = self.pool.take(key) or await self.pool.room(key, fresh=False)
-        return cast(Wire, connection or await self.pool.connect(key))
+        connection = self.pool.take(key) or await self.pool.wait_for_room(key, fresh=False)
+        return cast(Wire, connection or await self.pool.connect(key, await self.pool.reserve(key)))
 
 
 @pytest.fixture(autouse=True)
@@ -92,11 +92,11 @@ async def test_a_newer_attempt_cannot_take_the_connection_of_the_one_that_was_ca
     world = World(ConnectionLimits(per_host_max=1))
     held = (await world.ask("acme.one")).result()
     waiting = await world.ask("acme.one")
-    held.rest()
+    held.keep_idle()
     late = await world.ask("acme.one")
     assert waiting.result() is held
     assert not late.done()
-    held.rest()
+    held.keep_idle()
     await turn()
     assert late.result() is held
 
@@ -106,15 +106,15 @@ async def test_a_connection_is_not_closed_for_who_gets_the_room_of_another() -> 
     busy, other, idle = [
         (await world.ask(name)).result() for name in ("acme.busy", "acme.other", "acme.idle")
     ]
-    idle.rest()
+    idle.keep_idle()
     waiting = await world.ask("beta.one")
     assert usable(idle, busy, other) == [False, True, True]
-    busy.rest()
+    busy.keep_idle()
     assert usable(idle, busy, other) == [False, True, True]
     second = await world.ask("beta.two")
     assert usable(idle, busy, other) == [False, False, True]
     third = await world.ask("beta.three")
-    other.rest()
+    other.keep_idle()
     assert usable(idle, busy, other) == [False, False, False]
     for wire, asked in ((idle, waiting), (busy, second), (other, third)):
         assert not asked.done()
@@ -130,7 +130,7 @@ async def test_the_longest_idle_connection_is_closed_wherever_it_leads() -> None
         for name, host in (("acme.a", "one.example"), ("acme.b", "three.example"), ("acme.c", "one.example"))
     ]
     for wire in (second, third, first):
-        wire.rest()
+        wire.keep_idle()
     await world.ask("acme.d", "one.example")
     assert usable(second, third, first) == [True, False, True]
     await world.ask("acme.e", "five.example")
@@ -152,7 +152,7 @@ async def test_a_waiter_that_gives_up_when_it_is_called_passes_its_turn_on() -> 
     anew.gone()
     await turn()
     held = own.result()
-    held.rest()
+    held.keep_idle()
     last.cancel()
     await turn()
     assert world.pool.take(held.key) is cast(Http1Connection, held)
@@ -180,7 +180,7 @@ class Walk:
         if what == "ask":
             await self.world.ask(*which)
         elif what == "rest" and self.held:
-            self.held.pop(which % len(self.held)).rest()
+            self.held.pop(which % len(self.held)).keep_idle()
         elif what == "gone" and self.wires:
             wire = sorted(self.wires, key=id)[which % len(self.wires)]
             if wire in self.held:

@@ -18,7 +18,7 @@ from actors.machine.outcome import Failed
 from actors.policy import Policy, parse
 from actors.ports import Attempt
 from angarium import __version__
-from angarium.delivery.exchange.transport import Failure, Request, Response, request_head
+from angarium.delivery.http_exchange.transport import Failure, Request, Response, request_head
 from angarium.delivery.sender import HttpSender
 from streams.nats.headers import (
     CONTENT_TYPE,
@@ -65,7 +65,7 @@ class Wire:
 
     async def post(self, request: Request) -> Response | Failure:
         self.heads.append(request_head(request))
-        return Response(status=200, headers=(), body=b"", latency_s=0.0)
+        return Response(status=200, headers=(), body=b"", latency_s=0.0, size=38)
 
     async def close(self) -> None: ...
 
@@ -94,7 +94,7 @@ class Read:
 
 
 def sent(policy: Policy, published: dict[str, str]) -> Read | None:
-    """The request that comes of an event; None where its URL is refused."""
+    """The request for an event; None if its URL is refused."""
     wire = Wire()
     event = messages.event_of(7, 1_700_000_000.0, published, BODY)
     attempt = Attempt(
@@ -109,7 +109,7 @@ def sent(policy: Policy, published: dict[str, str]) -> Read | None:
 
 
 def configured(**members: Any) -> Policy | None:
-    """As a node takes it from the bucket; None where it takes none."""
+    """The policy as a node takes it from the bucket; None if it takes none."""
     try:
         return parse(msgspec.json.encode({"url": URL, "secrets": [SECRET], **members}), strict=False)[0]
     except (InvalidPolicy, UnicodeEncodeError):

@@ -18,7 +18,7 @@ from actors.policy import OldSecret, Policy
 from actors.ports import Attempt
 from angarium import __version__
 from angarium.delivery import sender
-from angarium.delivery.exchange.transport import Failure, FailureKind, Request, Response, request_head
+from angarium.delivery.http_exchange.transport import Failure, FailureKind, Request, Response, request_head
 from angarium.delivery.sender import HttpSender
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
@@ -26,11 +26,11 @@ OTHER = "whsec_" + "A" * 43
 POLICY = Policy(url="https://example.com/hook", secrets=(SECRET,))
 EVENT = Event(position=7, id="evt_1", stored_at=0.0, body=b'{"a": 1}', type="order.created")
 TRACE = "0af7651916cd43dd8448eb211c80319c"
-OK = Response(status=200, headers=(("x", "y"),), body=b"ok", latency_s=0.25)
+OK = Response(status=200, headers=(("x", "y"),), body=b"ok", latency_s=0.25, size=100)
 
 
 def signed(content: bytes) -> str:
-    """The same by the standard library alone."""
+    """Signs with the standard library alone."""
     key = base64.b64decode(SECRET.removeprefix("whsec_"))
     return "v1," + base64.b64encode(hmac.digest(key, content, "sha256")).decode()
 
@@ -76,9 +76,9 @@ class Post:
     def headers_of(self, index: int) -> dict[str, str]:
         request = self.wire.requests[index]
         request_head(request)
-        names = [name for name, _ in request.headers]
-        assert len(set(names)) == len(names)
-        return {name.decode(): value.decode("latin-1") for name, value in request.headers}
+        pairs = [line.decode("latin-1").split(": ", 1) for line in request.lines]
+        assert len({name for name, _ in pairs}) == len(pairs)
+        return dict(pairs)
 
 
 def event(**fields: Any) -> Event:
@@ -251,7 +251,9 @@ def test_a_url_or_secret_that_cannot_be_used_is_a_failure_that_says_which() -> N
 
 
 def test_an_answer_is_answered() -> None:
-    assert Post().send() == Answered(status=200, headers=(("x", "y"),), body=b"ok", latency_ms=250.0)
+    assert Post().send() == Answered(
+        status=200, headers=(("x", "y"),), body=b"ok", latency_ms=250.0, size=100
+    )
 
 
 @pytest.mark.parametrize("kind", [kind for kind in FailureKind if kind is not FailureKind.LEASE])

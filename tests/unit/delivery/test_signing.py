@@ -57,7 +57,7 @@ def test_a_signature_is_hmac_sha256_over_id_number_and_body(
 def test_the_published_libraries_verify_it_with_any_of_the_secrets(
     signing: list[bytes], event_id: str, payload: dict[str, int]
 ) -> None:
-    import svix.webhooks  # Here: above, each worker would import it, for half a second.
+    import svix.webhooks  # Here: above, every run of tests would import it, for half a second.
 
     body = json.dumps(payload).encode()
     timestamp = int(datetime.now(UTC).timestamp())

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from angarium.delivery.exchange.target import InvalidTarget, Target, parse_target
+from angarium.delivery.http_exchange.target import InvalidTarget, Target, parse_target
 
 ACCEPTED = [
     ("https://example.com", Target("https", "example.com", 443, "/")),
@@ -131,7 +131,7 @@ def test_the_path_is_not_shown_since_it_may_hold_a_secret() -> None:
 
 
 @given(st.text(max_size=40))
-def test_whatever_is_accepted_is_safe_to_write_into_a_request(text: str) -> None:
+def test_every_accepted_target_is_safe_to_write_into_a_request(text: str) -> None:
     try:
         target = parse_target(f"https://{text}")
     except InvalidTarget:

@@ -11,13 +11,14 @@ from actors.machine.facts import AnyFact, Claimed, Delivered, Parked, Repeated
 from actors.machine.numbering import Numbered
 from streams.journal.envelope import Flush, decode_flush, encode_fact, encode_flush, message_id
 from streams.nats.errors import NotOurs
+from streams.routing_progress import RoutingProgress
 
 WHERE = "message 17 of ANGARIUM_JOURNAL"
 
 
 def written(*facts: AnyFact, unclean: Unclean | None = None) -> bytes:
     return encode_flush(
-        node="a", epoch=5, flush=2, floor=10, at=1.5, unclean=unclean,
+        node="a", epoch=5, flush=2, floor=10, routing=RoutingProgress(routed=9), at=1.5, unclean=unclean,
         facts=[encode_fact(fact) for fact in facts],
     )  # fmt: skip
 
@@ -36,7 +37,7 @@ def test_a_written_flush_is_read_back_as_it_was() -> None:
     )
     unclean = Unclean(4, 8, 1_800_000_000.5)
     assert decode_flush(written(*facts, unclean=unclean), WHERE) == Flush(
-        v=2, node="a", epoch=5, flush=2, floor=10, at=1.5, unclean=unclean, facts=facts
+        v=4, node="a", epoch=5, flush=2, floor=10, routed=9, at=1.5, unclean=unclean, facts=facts
     )
 
 
@@ -49,15 +50,25 @@ def test_instants_are_read_to_the_last_bit(at: float) -> None:
 def test_it_is_the_json_that_others_follow() -> None:
     flush = msgspec.json.decode(written(Repeated(receiver="acme.billing", position=7)))
     assert flush == {
-        "v": 2,
+        "v": 4,
         "node": "a",
         "epoch": 5,
         "flush": 2,
         "floor": 10,
+        "routed": 9,
         "at": 1.5,
         "facts": [{"fact": "repeated", "receiver": "acme.billing", "position": 7}],
     }
-    assert list(flush) == ["v", "node", "epoch", "flush", "floor", "at", "facts"]
+    assert list(flush) == ["v", "node", "epoch", "flush", "floor", "routed", "at", "facts"]
+
+
+def test_a_flush_names_parked_tenants_if_there_are_any() -> None:
+    data = encode_flush(
+        node="a", epoch=5, flush=2, floor=10,
+        routing=RoutingProgress(routed=9, parked_tenants={"acme": 3}), at=1.5, unclean=None, facts=[],
+    )  # fmt: skip
+    assert msgspec.json.decode(data)["tenants"] == {"acme": 3}
+    assert decode_flush(data, WHERE).parked_tenants == {"acme": 3}
 
 
 def test_members_that_newer_versions_add_to_a_fact_are_ignored() -> None:
@@ -69,11 +80,11 @@ def test_members_that_newer_versions_add_to_a_fact_are_ignored() -> None:
 
 def test_a_newer_envelope_is_refused_whatever_it_looks_like() -> None:
     with pytest.raises(
-        NewerVersion, match=f"{WHERE} has version 3, this Angarium knows 2: upgrade this node"
+        NewerVersion, match=f"{WHERE} has version 5, this Angarium knows 4: upgrade this node"
     ):
-        decode_flush(b'{"v": 3, "facts": {"packed": true}}', WHERE)
-    with pytest.raises(NewerVersion, match="version 3"):
-        decode_flush(written().replace(b'"v":2', b'"v":3'), WHERE)
+        decode_flush(b'{"v": 5, "facts": {"packed": true}}', WHERE)
+    with pytest.raises(NewerVersion, match="version 5"):
+        decode_flush(written().replace(b'"v":4', b'"v":5'), WHERE)
 
 
 def test_an_unknown_kind_of_fact_is_newer() -> None:
@@ -83,7 +94,7 @@ def test_an_unknown_kind_of_fact_is_newer() -> None:
 
 
 @pytest.mark.parametrize("data", [
-    b"", b"hello", b"[]", b"{}", b'{"v": 2}', b'{"v": "2"}', written()[:-1], b"\xff\xfe",
+    b"", b"hello", b"[]", b"{}", b'{"v": 3}', b'{"v": "3"}', written()[:-1], b"\xff\xfe",
     written(Repeated(receiver="a.b", position=1)).replace(b'"position":1', b'"position":"1"'),
     written(Repeated(receiver="a.b", position=1)).replace(b'"fact":"repeated",', b""),
 ])  # fmt: skip

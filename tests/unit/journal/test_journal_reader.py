@@ -2,7 +2,7 @@
 
 from typing import Any, cast
 
-from streams.following.journal_reader import Gap, JournalReader
+from streams.journal_feed.journal_reader import Gap, JournalReader
 from streams.nats.answers import Page, StoredMessage
 from streams.nats.jetstream import JetStream
 

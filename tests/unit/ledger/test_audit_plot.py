@@ -6,10 +6,10 @@ from xml.etree import ElementTree
 import click
 import pytest
 
-from angarium.cli.audit_plot import BAR, OVER, check, draw
+from angarium.cli.ledger_records.audit_plot import BAR, OVER, check, draw
 from angarium.ledger.audit import Bar
-from angarium.operations.records.auditing import Audit
-from angarium.operations.records.ledger_access import LedgerLag
+from angarium.operations.ledger_queries.audit import Audit
+from angarium.operations.ledger_queries.ledger_access import LedgerLag
 
 SVG = "{http://www.w3.org/2000/svg}"
 

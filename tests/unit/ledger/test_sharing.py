@@ -1,4 +1,4 @@
-"""How shares of a ledger are parted, and why one that changes hands is stored once: all interleavings."""
+"""Shares of a ledger: how they are divided, and why each fact is stored once, in all interleavings."""
 
 from collections.abc import Iterator
 from itertools import count
@@ -7,7 +7,7 @@ import pytest
 from msgspec import Struct
 from msgspec.structs import replace
 
-from angarium.ledger.postgres.sharing import exchange
+from angarium.ledger.postgres.share_plan import exchange
 
 SHARES = 16
 
@@ -34,7 +34,7 @@ JOURNAL = 3
 
 
 class Writer(Struct, frozen=True):
-    """What a process knows: the epoch and the place of its share, and a count of facts as of that place."""
+    """A writer's knowledge: the epoch and the place of its share, and a count of facts as of that place."""
 
     epoch: int | None = None
     place: int = 0

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from actors.machine import bucket as bucket_module
 from actors.machine.bucket import Bucket, Limit, Unclean, inherit, next_token_at, refill, take
-from tests.unit.rate_world import RULES, PromiseBroken, RateWorld
+from tests.unit.worlds.rate import RULES, PromiseBroken, RateWorld
 
 T0 = 1_700_000_000.0
 STEPS = 150

@@ -13,7 +13,7 @@ from actors.machine.evolve import evolve
 from actors.machine.invariants import NUMBERING, Breach, InvariantBroken, check, evolve_checked
 from actors.machine.numbering import Frontier, Numbered
 from actors.machine.state import BURIALS_MAX, OPEN_MAX, Open, State
-from tests.unit.values import NOW, Actor, answer, event, policy, retrying
+from tests.unit.worlds.values import NOW, Actor, answer, event, policy, retrying
 
 RECEIVER = "acme.billing"
 OPENED = Open(sequence=3, position=9, id="e9", stored_at=NOW)
@@ -138,7 +138,7 @@ def test_a_breach_names_receiver_fact_and_rule_and_shows_no_event() -> None:
     assert str(caught.value) == (
         "acme.billing: its fact `delivered` breaks an invariant (its number is neither the "
         "next one nor one that was already given). This is a defect in Angarium: see `Refused shards` in "
-        "docs/operating.md"
+        "docs/troubleshooting.md"
     )
 
 

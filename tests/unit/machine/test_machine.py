@@ -15,7 +15,7 @@ from actors.machine.decide import NEEDS_NO_CONFIRMATION
 from actors.machine.evolve import evolve
 from actors.machine.numbering import Numbered
 from actors.machine.state import State
-from tests.unit.receiver_world import RULES, explore_one
+from tests.unit.worlds.receiver import RULES, explore_one
 
 STEPS = 120
 SEEDS = {"above": 2, "dead_first": 1, "removal_first": 67, "forgot_first": 48, "gap": 2, "seen": 1}
@@ -76,7 +76,7 @@ SHARED = {
     "gone": st.booleans(), "ours": st.booleans(), "waiting_since": st.none() | st.floats(0, 9),
     "reason": st.just("gone"),
     "target": st.just("x"), "status": st.none() | st.just(500), "id": st.just("a"), "error": st.just("e"),
-    "answer": st.just("no"),
+    "answer": st.just("no"), "by": st.just("ada@desk"),
     "latency_ms": st.just(1.5), "attempts": SMALL, "removal": SMALL, "source": SMALL,
     "keys": st.lists(st.binary(min_size=8, max_size=8), max_size=3).map(b"".join),
     "positions": st.lists(SMALL, max_size=2).map(tuple), "dropped": st.lists(SMALL, max_size=2).map(tuple),

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from actors.ids import KEY_BYTES, dedup_key
 from actors.machine.event import Event
-from actors.machine.numbering import Frontier, Numbered, is_repeat, move, number, resize
+from actors.machine.numbering import Frontier, Numbered, is_repeat, move_frontier, number, resize
 
 
 def event(position: int, name: str, *, again: str = "", source: int = 0) -> Event:
@@ -32,7 +32,7 @@ class Resize(Struct, frozen=True):
 
 
 class Naive:
-    """The same in the plainest words: every key ever numbered, and how many of the last are remembered."""
+    """Numbering in the plainest words: every key ever numbered, and how many of the last are remembered."""
 
     def __init__(self, size: int) -> None:
         self.keys: list[tuple[str, str]] = []
@@ -142,7 +142,7 @@ def test_an_event_that_is_sent_again_counts_as_another_event_once() -> None:
 @given(st.integers(0, 99), st.integers(0, 99), st.integers(0, 99), st.integers(0, 99))
 def test_a_frontier_moves_forward_only(position: int, sequence: int, to: int, next_sequence: int) -> None:
     before = Frontier(position=position, sequence=sequence, source=3, window=b"12345678")
-    after = move(before, to, next_sequence)
+    after = move_frontier(before, to, next_sequence)
     assert after.position == max(position, to)
     assert after.sequence == max(sequence, next_sequence - 1)
     assert (after.source, after.window) == (before.source, before.window)

@@ -1,4 +1,4 @@
-"""What an answer means, and how long a receiver that asks for peace is left in it.
+"""Outcomes of answers, and how long a receiver that asks for a pause gets one.
 
 The table of `Retry-After` values holds what the test suites of other dispatchers (svix, hook0) agree on, and
 where RFC 9110 says more, what it says.
@@ -163,6 +163,6 @@ DATE_LIKE = st.text("0123456789 ,:+-.GMTUZNovSunday\t()\x00é", max_size=70)
 @example("Thu, 99 Nov 2023 22:15:20 GMT", "")
 @example("0000000000000000000000", "0 Jan 0 0:0:0 +99999999999999")
 @example("Tue, 14 Nov 2023 22:15:20 +9999", "Tue, 14 Nov 99999999999999 22:15:20 GMT")
-def test_whatever_it_says_the_wait_is_bounded(retry_after: str, date: str) -> None:
+def test_the_wait_is_bounded_for_every_value(retry_after: str, date: str) -> None:
     wait_s = retry_after_s(answer(retry_after=retry_after, date=date), NOW)
     assert wait_s is None or 0 <= wait_s <= RETRY_AFTER_MAX_S

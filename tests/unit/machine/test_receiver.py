@@ -1,4 +1,4 @@
-"""What happens to a receiver, command by command: answers, numbers, dead letters, configuration."""
+"""A receiver, command by command: answers, numbers, dead letters, configuration."""
 
 from typing import Any
 
@@ -13,11 +13,11 @@ from actors.machine import facts as f
 from actors.machine.bucket import Bucket, Limit
 from actors.machine.numbering import Numbered, with_number
 from actors.machine.outcome import Answered, Failed
-from actors.machine.owed import steps as s
-from actors.machine.owed.rules import Rule
+from actors.machine.scheduling import steps as s
+from actors.machine.scheduling.rules import Rule
 from actors.machine.state import TOMBSTONE_KEPT_S, Counters, is_left_over
 from actors.policy import Offline, Policy, Rate, Retry
-from tests.unit.values import NO_ANSWER, NOW, Actor, answer, event, given_up, policy, retrying
+from tests.unit.worlds.values import NO_ANSWER, NOW, Actor, answer, event, given_up, policy, retrying
 
 FLOAT = 1e-6
 """What a sum with an instant of our days may be off."""
@@ -417,7 +417,7 @@ def test_removal_discards_on_record_and_keeps_the_numbering() -> None:
     assert state.counters.discarded == 4
     actor.policy = None
     assert actor.step(read_to=40, seen=40) == c.UnparkReceiver()
-    assert actor.step(read_to=40, seen=44) == s.Read(40)
+    assert actor.step(read_to=40, seen=44) == s.ReadBacklog(40)
 
 
 def test_put_again_it_goes_on_with_its_numbers_and_its_window_and_never_old_events() -> None:

@@ -14,12 +14,13 @@ from actors.machine.bucket import Bucket
 from actors.machine.decide import FAILURES_IN_A_ROW_MAX
 from actors.machine.event import Event
 from actors.machine.outcome import Outcome
-from actors.machine.owed import steps as s
-from actors.machine.owed.rules import Rule
+from actors.machine.scheduling import steps as s
+from actors.machine.scheduling.rules import Rule
 from actors.policy import Policy, Rate, Retry
 from actors.ports import Attempt
-from tests.unit.shard_world import ShardWorld, in_virtual_time, relaxed
-from tests.unit.values import NO_ANSWER, NOW, Actor, answer, event, given_up, policy
+from tests.unit.worlds.shard import ShardWorld, relaxed
+from tests.unit.worlds.values import NO_ANSWER, NOW, Actor, answer, event, given_up, policy
+from tests.unit.worlds.virtual_time import in_virtual_time
 
 SOON = Retry(base_s=0.05, cap_s=0.05)
 HOUR_S = 3600
@@ -107,7 +108,7 @@ def test_due_events_go_before_new_ones_and_waiting_ones_hold_nobody_back() -> No
     assert actor.step(held=held) == s.WaitUntil(NOW + 1, Rule.RETRYING)
     assert actor.step(NOW + 1, head=event(9), held=held) == s.Post(event(2), 2, 2, free=True)
     assert actor.step(NOW + 30, held=held, in_flight=(2,)) == s.Post(event(3), 3, 2, free=True)
-    assert actor.step(NOW + 60, held={}, in_flight=(2, 3)) == s.Fetch(1)
+    assert actor.step(NOW + 60, held={}, in_flight=(2, 3)) == s.ReadOpenEvent(1)
 
 
 def test_each_event_counts_its_own_attempts() -> None:
@@ -371,13 +372,14 @@ async def test_a_crash_with_a_number_unrecorded_gives_it_again() -> None:
 
 @pytest.mark.parametrize("snapshots", [False, True])
 @in_virtual_time
-async def test_a_repeat_is_acked_while_the_event_that_it_repeats_is_open(snapshots: bool) -> None:
+async def test_a_repeat_is_released_while_the_event_that_it_repeats_is_open(snapshots: bool) -> None:
     """It rests on the number's being on record: the next owner also treats it as a repeat."""
     world = relaxed(retry=Retry(base_s=1.5, cap_s=1.5))
     world.sender.reply = failing(1)
     world.publish(name="a")
     world.publish(2, name="b")
-    await world.until(lambda: sorted(world.acked) == [2, 3])
+    await world.until(lambda: world.host.bindings.bound == 1)
+    await world.until(lambda: world.journal.confirmed_index == world.journal.index)
     assert [each.position for each in world.state.open] == [1]
     world.crash(snapshots=snapshots)
     world.sender.reply = failing()

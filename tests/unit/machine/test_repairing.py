@@ -1,4 +1,4 @@
-"""How an actor goes back to what is left of its stream."""
+"""The way of an actor back to what is left of its stream."""
 
 import pytest
 from msgspec.structs import replace

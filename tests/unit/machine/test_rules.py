@@ -15,15 +15,15 @@ from actors.machine.bucket import Bucket, Limit
 from actors.machine.decide import FAILURES_IN_A_ROW_MAX
 from actors.machine.event import Event
 from actors.machine.numbering import Frontier
-from actors.machine.owed import steps as s
-from actors.machine.owed.next_step import next_step
-from actors.machine.owed.rules import Rule
-from actors.machine.owed.view import NothingRead, View
-from actors.machine.owed.without_policy import step_without_policy
+from actors.machine.scheduling import steps as s
+from actors.machine.scheduling.next_step import next_step
+from actors.machine.scheduling.rules import Rule
+from actors.machine.scheduling.view import NothingRead, Nowhere, View
+from actors.machine.scheduling.without_policy import step_without_policy
 from actors.machine.state import BURIALS_MAX, Open, State
 from actors.policy import Policy, Rate, Retry
 from actors.status import held_back
-from tests.unit.values import NOW, URL
+from tests.unit.worlds.values import NOW, URL
 
 DRAWN = 20_000
 AGE_S = 60.0
@@ -108,14 +108,14 @@ OF_RECEIVER: dict[Rule, tuple[Callable[[State, Policy, View], bool], Steps]] = {
         lambda state, _, view: bool(state.burials) and not (view.burying or view.unconfirmed), s.Bury,
     ),
     Rule.OPENING: (lambda state, _, view: not state.opened, c.OpenReceiver),
-    Rule.REMOVAL: (lambda state, _, view: view.removal > state.removal, s.Ask),
+    Rule.REMOVAL: (lambda state, _, view: view.removal > state.removal, s.ConfirmReceiver),
     Rule.ADOPTION: (
         lambda state, policy, view: not view.adopted or state.frontier.size != policy.dedup_window, c.Adopt,
     ),
     Rule.COUNTING: (
         lambda _, policy, view: not (view.cursor.counted or view.cursor.counting)
         and view.cursor.seen - view.cursor.read_to > policy.backlog_max,
-        s.Count,
+        s.CountBacklog,
     ),
     Rule.IN_FLIGHT: (lambda state, policy, view: len(view.in_flight) >= width(state, policy), ()),
     Rule.REPEAT: (
@@ -134,8 +134,8 @@ OF_RECEIVER: dict[Rule, tuple[Callable[[State, Policy, View], bool], Steps]] = {
     ),
 }  # fmt: skip
 OF_EVENT: dict[Rule, tuple[Callable[[Turn], bool], Steps]] = {
-    Rule.GIVING_UP: (lambda turn: turn.over and turn.room, (c.GiveUpEvents, s.Read)),
-    Rule.READING: (lambda turn: turn.unread and not turn.over and not turn.held, s.Read),
+    Rule.GIVING_UP: (lambda turn: turn.over and turn.room, (c.GiveUpEvents, s.ReadBacklog)),
+    Rule.READING: (lambda turn: turn.unread and not turn.over and not turn.held, s.ReadBacklog),
     Rule.UNCONFIRMED: (lambda turn: turn.case.view.unconfirmed, ()),
     Rule.RESTING: (lambda turn: not turn.there, ()),
     Rule.BURIALS_FULL: (lambda turn: turn.over and not turn.room, ()),
@@ -144,8 +144,8 @@ OF_EVENT: dict[Rule, tuple[Callable[[Turn], bool], Steps]] = {
     Rule.THROTTLED: (lambda turn: turn.throttled, ()),
     Rule.BACKING_OFF: (lambda turn: turn.backs_off, ()),
     Rule.RETRYING: (lambda turn: turn.entry is not None and turn.entry.next_at > NOW, ()),
-    Rule.FETCHING: (lambda turn: turn.entry is not None and turn.event is None, s.Fetch),
-    Rule.UNREADY: (lambda turn: not turn.case.view.may_start, ()),
+    Rule.FETCHING: (lambda turn: turn.entry is not None and turn.event is None, s.ReadOpenEvent),
+    Rule.UNREADY: (lambda turn: not turn.case.view.reach.may_start, ()),
     Rule.TOKEN: (
         lambda turn: turn.needs_token and turn.case.view.bucket is not None
         and turn.case.view.bucket.tokens < 1,
@@ -199,7 +199,7 @@ def first_that_holds(case: Case) -> set[Rule]:
 
 
 def acts(turn: Turn) -> bool:
-    """Tells whether something can be done about the event: if nothing else, it is dropped from memory."""
+    """True if something can be done about the event: if nothing else, it is dropped from memory."""
     rule = first(turn, besides=Rule.UNCONFIRMED)
     return bool(ACTS[rule]) or (rule in HELD and turn.event is not None)
 
@@ -259,7 +259,7 @@ def drawn(random: Random) -> Case:
     view = View(
         cursor=cursor, head=head, waiting=(head,) if head else (), in_flight=in_flight,
         held={each.position: each for each in opened if some(0.6) and each.position not in in_flight},
-        unconfirmed=some(), burying=some(0.7), may_start=not some(),
+        unconfirmed=some(), burying=some(0.7), reach=Nowhere(may_start=not some()),
         granted=random.choice((0, 0, *positions, head.position if head else 0)), adopted=not some(0.05),
         asking=some(0.5), removal=1 if some(0.05) else 0,
         bucket=Bucket(random.choice((0.0, 1.0)), NOW, 1) if limit else None,

@@ -1,4 +1,4 @@
-"""What is owed, state by state: the one step that the machine asks of the actor."""
+"""The next step, state by state: the one thing that the machine asks of the actor."""
 
 from typing import Any
 
@@ -9,12 +9,13 @@ from actors.machine import commands as c
 from actors.machine import facts as f
 from actors.machine.bucket import Bucket
 from actors.machine.numbering import with_number
-from actors.machine.owed import steps as s
-from actors.machine.owed.next_step import PARK_AFTER_S
-from actors.machine.owed.rules import Rule
+from actors.machine.scheduling import steps as s
+from actors.machine.scheduling.next_step import PARK_AFTER_S
+from actors.machine.scheduling.rules import Rule
+from actors.machine.scheduling.view import Nowhere
 from actors.machine.state import BURIALS_MAX
 from actors.policy import Policy, Rate
-from tests.unit.values import NOW, URL, Actor, answer, event, given_up, policy, retrying
+from tests.unit.worlds.values import NOW, URL, Actor, answer, event, given_up, policy, retrying
 
 EVENT = event(5)
 MAX_AGE_S = 172800
@@ -58,8 +59,8 @@ def test_an_event_that_failed_comes_before_the_next_one() -> None:
     for head in (EVENT, event(9), None):
         assert actor.step(head=head) == s.WaitUntil(NOW + 1, Rule.BACKING_OFF)
     assert actor.step(NOW + 1, head=EVENT) == s.Post(EVENT, 1, 2, free=True)
-    assert actor.step(NOW + 1, head=event(9)) == s.Fetch(5)
-    assert actor.step(NOW + 1) == s.Fetch(5)
+    assert actor.step(NOW + 1, head=event(9)) == s.ReadOpenEvent(5)
+    assert actor.step(NOW + 1) == s.ReadOpenEvent(5)
 
 
 def test_a_fact_that_must_be_confirmed_first_holds_everything_up() -> None:
@@ -69,8 +70,8 @@ def test_a_fact_that_must_be_confirmed_first_holds_everything_up() -> None:
 
 def test_a_shard_out_of_order_starts_nothing_but_gives_up_what_is_too_old() -> None:
     actor = Actor(retrying(max_age_s=60))
-    assert actor.step(head=EVENT, may_start=False) == s.Rest(Rule.UNREADY)
-    assert actor.step(NOW + 60, head=EVENT, may_start=False) == given_up("expired", EVENT)
+    assert actor.step(head=EVENT, reach=Nowhere(may_start=False)) == s.Rest(Rule.UNREADY)
+    assert actor.step(NOW + 60, head=EVENT, reach=Nowhere(may_start=False)) == given_up("expired", EVENT)
 
 
 def test_repeats_are_dropped_by_id_by_source_and_where_they_are_settled() -> None:
@@ -162,7 +163,7 @@ def test_an_expired_event_is_given_up_even_while_paused(given: Policy) -> None:
 
 def test_an_event_that_expires_in_the_stream_is_read_and_given_up() -> None:
     actor = changed(Actor(PAUSED), parked=True, waiting_since=NOW)
-    assert actor.step(NOW + MAX_AGE_S, read_to=4, seen=9) == s.Read(4)
+    assert actor.step(NOW + MAX_AGE_S, read_to=4, seen=9) == s.ReadBacklog(4)
     actor = changed(failed(PAUSED), parked=True)
     assert actor.step(NOW + MAX_AGE_S, seen=9) == given_up("expired", EVENT)
 
@@ -179,7 +180,7 @@ def test_attempts_are_limited_where_the_policy_says_so() -> None:
 def test_a_malformed_event_is_given_up_when_its_turn_comes() -> None:
     broken = event(9, malformed="Angarium-Type: wrong")
     assert Actor().step(head=broken) == given_up("malformed", broken)
-    assert failed().step(head=broken) == s.Fetch(5)
+    assert failed().step(head=broken) == s.ReadOpenEvent(5)
 
 
 def test_dead_letters_wait_for_those_before_them() -> None:
@@ -198,7 +199,7 @@ def test_a_burial_is_owed_once_the_dead_letter_is_confirmed_also_without_a_confi
     (burial,) = actor.state.burials
     for given in (policy(), None):
         actor.policy = given
-        assert actor.step(unconfirmed=True) in (s.Rest(Rule.UNCONFIRMED), s.Ask())
+        assert actor.step(unconfirmed=True) in (s.Rest(Rule.UNCONFIRMED), s.ConfirmReceiver())
         assert actor.step() == s.Bury((burial,))
         assert not isinstance(actor.step(burying=True), s.Bury)
 
@@ -208,7 +209,7 @@ def test_a_burial_is_owed_once_the_dead_letter_is_confirmed_also_without_a_confi
 
 def test_a_parked_receiver_reads_on_until_it_has_read_all_that_was_seen() -> None:
     actor = changed(Actor(), parked=True)
-    assert actor.step(read_to=5, seen=9) == s.Read(5)
+    assert actor.step(read_to=5, seen=9) == s.ReadBacklog(5)
     assert isinstance(actor.step(read_to=9, seen=9, head=event(8)), s.Post)
 
 
@@ -217,7 +218,7 @@ def test_it_unparks_only_when_all_that_was_seen_is_settled() -> None:
     assert actor.step(read_to=9, seen=9) == c.UnparkReceiver()
     assert actor.step(read_to=12, seen=9, head=event(12)) == c.UnparkReceiver()
     assert actor.step(read_to=9, seen=9, in_flight=(5,)) == s.Rest(Rule.IN_FLIGHT)
-    assert changed(failed(), parked=True).step(read_to=9, seen=9) == s.Fetch(5)
+    assert changed(failed(), parked=True).step(read_to=9, seen=9) == s.ReadOpenEvent(5)
 
 
 def test_nothing_is_read_while_the_receiver_is_held_back() -> None:
@@ -246,9 +247,9 @@ def test_without_a_configuration_the_leader_is_asked_about_what_waits() -> None:
     actor = Actor(opened=False)
     actor.policy = None
     assert actor.step() == s.Rest(Rule.UNCONFIGURED)
-    assert actor.step(head=EVENT) == s.Ask()
+    assert actor.step(head=EVENT) == s.ConfirmReceiver()
     assert actor.step(head=EVENT, asking=True) == s.Rest(Rule.UNCONFIGURED)
-    assert actor.step(head=EVENT, absent_to=4) == s.Ask()
+    assert actor.step(head=EVENT, absent_to=4) == s.ConfirmReceiver()
     assert actor.step(head=EVENT, absent_to=5) == c.RefuseEvent(EVENT, "unknown_receiver")
     broken = event(5, malformed="no such name")
     assert actor.step(head=broken) == c.RefuseEvent(broken, "malformed")
@@ -257,7 +258,7 @@ def test_without_a_configuration_the_leader_is_asked_about_what_waits() -> None:
 def test_events_of_an_unknown_receiver_in_the_stream_are_read_and_refused() -> None:
     actor = changed(Actor(opened=False), parked=True)
     actor.policy = None
-    assert actor.step(read_to=5, seen=9) == s.Read(5)
+    assert actor.step(read_to=5, seen=9) == s.ReadBacklog(5)
     assert actor.step(read_to=9, seen=9) == c.UnparkReceiver()
     changed(actor, burials=tuple(f.Burial(position=n, reason="x") for n in range(BURIALS_MAX)))
     assert actor.step(head=EVENT, absent_to=5, burying=True) == s.Rest(Rule.UNCONFIGURED)
@@ -266,9 +267,9 @@ def test_events_of_an_unknown_receiver_in_the_stream_are_read_and_refused() -> N
 def test_a_receiver_whose_configuration_is_gone_starts_nothing_more() -> None:
     actor = Actor()
     actor.policy = None
-    assert actor.step(head=EVENT) == s.Ask()
+    assert actor.step(head=EVENT) == s.ConfirmReceiver()
     assert actor.step(head=EVENT, in_flight=(5,)) == s.Rest(Rule.UNCONFIGURED)
-    assert actor.step(head=EVENT, absent_to=5) == s.Ask()
+    assert actor.step(head=EVENT, absent_to=5) == s.ConfirmReceiver()
 
 
 def test_another_url_takes_effect_at_the_next_step() -> None:

@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from actors.machine.event import Event
 from actors.memory.cursor import Cursor, Found
-from tests.unit.values import event
+from tests.unit.worlds.values import event
 
 STREAM, MEMORY, OVER, GONE = "in the stream", "in memory", "settled", "gone from the stream"
 
@@ -43,7 +43,7 @@ class Receiver(RuleBasedStateMachine):
             self.place[position] = OVER if position <= settled else STREAM
         self.arrived_to = self.end = settled + left
         self.parked = left > 0
-        self.cursor.begin(settled, self.end if self.parked else 0, counted=not self.parked)
+        self.cursor.restore(settled, self.end if self.parked else 0, counted=not self.parked)
 
     # ---- what comes
 
@@ -87,7 +87,7 @@ class Receiver(RuleBasedStateMachine):
     @precondition(lambda self: not self.parked and not self.of(MEMORY))
     @rule()
     def park_undecided(self) -> None:
-        """It is known that some lie there, but not which."""
+        """Parks a receiver of which some undecided events are known to lie there, but not which."""
         position = self.cursor.read_to
         self.cursor.parked_undecided(position, max(position, self.end), 0)
         self.arrived_to, self.parked = self.end, True
@@ -227,7 +227,7 @@ def test_a_read_finds_new_events_and_missing_ones(
     positions: list[int], complete: bool, known: int, expected: Found, read_to: int
 ) -> None:
     cursor = Cursor()
-    cursor.begin(3, 20)
+    cursor.restore(3, 20)
     events: list[Event] = [event(position) for position in positions]
     assert cursor.read(events, complete=complete, reach=9, known=known) == expected
     assert cursor.read_to == read_to
@@ -239,7 +239,7 @@ def test_a_read_finds_new_events_and_missing_ones(
 def counting(left: int) -> Cursor:
     """A cursor after a takeover, with so many uncounted ones to be read."""
     cursor = Cursor()
-    cursor.begin(0, left, counted=False)
+    cursor.restore(0, left, counted=False)
     return cursor
 
 

@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 
 from actors.memory.mailbox import MAILBOX_BYTES_MAX, MAILBOX_MAX, Mailbox
-from tests.unit.values import event
+from tests.unit.worlds.values import event
 
 HALF = replace(event(1), body=b"x" * (MAILBOX_BYTES_MAX // 2))
 

@@ -1,4 +1,4 @@
-"""The floor and the acks, against a list of all messages ever handed out.
+"""The floor, against a list of all messages ever handed out.
 
 The floor is where a takeover begins to read, so it may never pass a message that no fact has released; and it
 never falls, since what lies below it need not be handed out again.
@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from actors.memory.unacked import Binding, Bindings
+from actors.memory.unacked import Binding, Bindings, Unacked
 
 
 class Shard(RuleBasedStateMachine):
@@ -18,7 +18,6 @@ class Shard(RuleBasedStateMachine):
         super().__init__()
         self.index = self.cut_at = self.confirmed_index = 0
         self.handed_out: list[tuple[Binding, int]] = []
-        self.acked: list[str] = []
         self.highest_floor = 0
 
     @initialize(floor=st.integers(0, 3))
@@ -28,7 +27,7 @@ class Shard(RuleBasedStateMachine):
         self.begun_at = self.received = self.highest_floor = floor
 
     def floor(self, index: int) -> int:
-        """What it must be."""
+        """The floor that is right."""
         held = [each.position for each, _ in self.handed_out if each.mark is None or each.mark > index]
         return max(self.highest_floor, min(held, default=self.received + 1) - 1)
 
@@ -37,8 +36,7 @@ class Shard(RuleBasedStateMachine):
         return [each for each, _ in self.handed_out if each.mark is None]
 
     def bind(self, position: int) -> None:
-        reply = f"r{len(self.handed_out)}"
-        binding = self.bindings.bind(position, "a.b", reply, float(len(self.handed_out)))
+        binding = self.bindings.bind(position, "a.b", float(len(self.handed_out)))
         self.handed_out.append((binding, self.highest_floor))
         self.received = max(self.received, position)
 
@@ -77,14 +75,9 @@ class Shard(RuleBasedStateMachine):
     @rule(data=st.data())
     def a_flush_is_confirmed(self, data: st.DataObject) -> None:
         self.confirmed_index = data.draw(st.integers(self.confirmed_index, self.cut_at))
-        replies = self.bindings.confirmed(self.confirmed_index)
+        self.bindings.forget(self.confirmed_index)
+        assert self.bindings.floor(self.confirmed_index) == self.floor(self.confirmed_index)
         self.highest_floor = self.floor(self.confirmed_index)
-        marks = {each.reply: each.mark for each, _ in self.handed_out}
-        for reply in replies:
-            mark = marks[reply]
-            assert mark is not None
-            assert mark <= self.confirmed_index
-        self.acked += replies
 
     @rule(before=st.integers(0, 9))
     def it_is_asked_who_is_overdue(self, before: int) -> None:
@@ -97,49 +90,39 @@ class Shard(RuleBasedStateMachine):
             assert self.bindings.bound == len(self.bound)
             assert self.bindings.received == self.received
 
-    def teardown(self) -> None:
-        """Once everything is confirmed, each released message has been acked exactly once."""
-        if hasattr(self, "bindings"):
-            self.acked += self.bindings.confirmed(self.index)
-            released = [each.reply for each, _ in self.handed_out if each.mark is not None]
-            assert sorted(self.acked) == sorted(released)
-
 
 Shard.TestCase.settings = settings(max_examples=30, stateful_step_count=25)
-test_the_floor_and_the_acks = Shard.TestCase
+test_the_floor = Shard.TestCase
 
 
 def test_the_floor_waits_for_the_lowest_message() -> None:
     bindings = Bindings(10)
-    first, second = (bindings.bind(position, "a.b", f"r{position}", 0.0) for position in (11, 14))
+    first, second = (bindings.bind(position, "a.b", 0.0) for position in (11, 14))
     bindings.release(second, 1)
     assert bindings.floor(1) == 10
     bindings.release(first, 2)
     assert bindings.floor(1) == 10
     assert bindings.floor(2) == 14
-    assert bindings.confirmed(1) == ["r14"]
-    assert bindings.confirmed(2) == ["r11"]
 
 
 def test_a_message_handed_out_again_does_not_let_the_floor_fall() -> None:
     bindings = Bindings(0)
-    bindings.release(bindings.bind(1, "a.b", "r1", 0.0), 1)
-    bindings.release(bindings.bind(2, "a.b", "r2", 0.0), 1)
+    bindings.release(bindings.bind(1, "a.b", 0.0), 1)
+    bindings.release(bindings.bind(2, "a.b", 0.0), 1)
     assert bindings.floor(1) == 2
-    again = bindings.bind(1, "a.b", "r1'", 1.0)
+    again = bindings.bind(1, "a.b", 1.0)
     assert bindings.floor(1) == 2
-    bindings.bind(3, "a.b", "r3", 1.0)
+    bindings.bind(3, "a.b", 1.0)
     bindings.release(again, 2)
     assert bindings.floor(2) == 2
 
 
 def test_a_message_may_be_bound_anew_while_the_old_binding_is_still_kept() -> None:
     bindings = Bindings(0)
-    bindings.drop(bindings.bind(1, "_unknown", "r1", 0.0))
-    again = bindings.bind(1, "acme.billing", "r1", 0.0)
+    bindings.release(bindings.bind(1, "_unknown", 0.0), 0)
+    again = bindings.bind(1, "acme.billing", 0.0)
     assert bindings.floor(5) == 0
     bindings.release(again, 5)
-    assert bindings.confirmed(5) == ["r1"]
     assert bindings.floor(5) == 1
 
 
@@ -149,7 +132,7 @@ def test_a_stream_without_messages_has_the_floor_that_it_began_with() -> None:
 
 def test_overdue_receivers_are_listed_oldest_first_while_they_hold_a_message() -> None:
     bindings = Bindings(0)
-    held = [bindings.bind(n, f"a.{n}", f"r{n}", float(n)) for n in range(1, 5)]
+    held = [bindings.bind(n, f"a.{n}", float(n)) for n in range(1, 5)]
     assert list(bindings.overdue(4.0)) == ["a.1", "a.2", "a.3"]
     bindings.release(held[1], 0)
     assert list(bindings.overdue(4.0)) == ["a.1", "a.3"]
@@ -157,24 +140,37 @@ def test_overdue_receivers_are_listed_oldest_first_while_they_hold_a_message() -
     assert list(bindings.overdue(9.0)) == ["a.3", "a.4"]
 
 
+def test_receivers_that_hold_a_message_are_counted_once_each() -> None:
+    bindings = Bindings(0)
+    first, second = Unacked("a.1", bindings), Unacked("a.2", bindings)
+    assert [first.bind(1, 0.0), first.bind(2, 0.0), first.bind(2, 0.0), second.bind(3, 0.0)].count(True) == 3
+    assert (bindings.bound, bindings.holders) == (3, 2)
+    first.release(1, 0)
+    assert bindings.holders == 2
+    first.release(2, 0)
+    first.release(2, 0)
+    first.release_all(0)
+    assert bindings.holders == 1
+    second.release_all(0)
+    assert (bindings.bound, bindings.holders) == (0, 0)
+
+
 def test_released_messages_take_no_memory_until_the_next_flush() -> None:
     """A flood for a parked receiver brings about no fact, and so no flush."""
     bindings = Bindings(0)
     for position in range(1, 1001):
-        bindings.release(bindings.bind(position, "acme.billing", f"reply {position}", 0.0), 3)
-    assert len(bindings.confirmed(3)) == 1000
-    assert list(bindings.overdue(1.0)) == []
-    held = (bindings._by_position, bindings._by_age, bindings._released)
-    assert [len(each) for each in held] == [0, 0, 0]
+        bindings.release(bindings.bind(position, "acme.billing", 0.0), 3)
     assert bindings.floor(3) == 1000
+    assert list(bindings.overdue(1.0)) == []
+    assert [len(bindings._by_position), len(bindings._by_age)] == [0, 0]
 
 
 def test_one_message_that_is_held_for_long_keeps_nothing_of_the_others() -> None:
     bindings = Bindings(0)
-    held = bindings.bind(1, "_unknown", "r1", 0.0)
+    held = bindings.bind(1, "_unknown", 0.0)
     for position in range(2, 20_002):
-        bindings.release(bindings.bind(position, "acme.billing", f"reply {position}", 0.0), position)
-        bindings.confirmed(position)
+        bindings.release(bindings.bind(position, "acme.billing", 0.0), position)
+        bindings.forget(position)
     assert max(len(bindings._by_position), len(bindings._by_age)) <= Bindings.spare_max + 4
     assert list(bindings.overdue(1.0)) == ["_unknown"]
     assert bindings.floor(20_001) == 0

@@ -1,10 +1,10 @@
-"""What `angarium receiver list` shows about wrong configurations."""
+"""Wrong configurations in `angarium receiver list`."""
 
 import json
 
 import pytest
 
-from angarium.operations.receiver_health.listing import Seen, listed
+from angarium.operations.receiver_health.listing import ReceiverFindings, listed
 
 
 @pytest.mark.parametrize(
@@ -18,16 +18,16 @@ from angarium.operations.receiver_health.listing import Seen, listed
     ],
 )
 def test_a_password_in_a_url_is_not_listed(url: str) -> None:
-    row = listed(Seen("acme.billing", json.dumps({"url": url}).encode()))
+    row = listed(ReceiverFindings("acme.billing", json.dumps({"url": url}).encode()))
     assert "hush" not in str(row)
 
 
 def test_a_url_that_can_be_delivered_to_is_listed() -> None:
-    row = listed(Seen("acme.billing", b'{"url": "https://example.com/hook"}'))
+    row = listed(ReceiverFindings("acme.billing", b'{"url": "https://example.com/hook"}'))
     assert (row.url, row.problem) == ("https://example.com/hook", None)
 
 
 def test_a_rate_that_is_no_number_hides_no_other_receiver() -> None:
-    row = listed(Seen("acme.billing", b'{"rate": {"limit": ' + b"9" * 400 + b"}}"))
+    row = listed(ReceiverFindings("acme.billing", b'{"rate": {"limit": ' + b"9" * 400 + b"}}"))
     assert row.rate == "?"
     assert row.problem

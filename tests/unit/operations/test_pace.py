@@ -8,10 +8,10 @@ from actors.machine import facts as f
 from actors.machine.numbering import Numbered
 from actors.policy import Policy, Rate
 from actors.status import Phase
-from angarium.operations.receiver_health.listing import Seen, listed
+from angarium.operations.receiver_health.listing import ReceiverFindings, listed
 from angarium.operations.receiver_health.pace import Counts, Limit, counted, drain_s, pace
 from angarium.operations.receiver_health.top import picture
-from streams.following.recent import RecentFlush
+from streams.journal_feed.recent import RecentFlush
 
 SPAN_S = 10.0
 RECEIVER = "acme.billing"
@@ -71,6 +71,16 @@ def test_a_backlog_that_is_simply_on_its_way_has_no_limit() -> None:
     assert (nothing.limited_by, nothing.drain_s) == (None, 0.0)
 
 
+@pytest.mark.parametrize(("oldest_s", "limited_by"), [(SPAN_S - 1, "unknown"), (SPAN_S, "node")])
+def test_after_a_burst_nothing_is_blamed_before_a_whole_span_is_measured(
+    oldest_s: float, limited_by: Limit
+) -> None:
+    """The receiver had nothing to do before, so that it looks idle over the span."""
+    counts = Counts(settled=5, attempts=5, busy_ms=4_000)
+    found = pace(counts, SPAN_S, arrived=95, waiting=90, oldest_s=oldest_s, phase="active", policy=policy())
+    assert (found.limited_by, found.drain_s) == (limited_by, None)
+
+
 def test_the_pace_is_that_of_the_span() -> None:
     counts = Counts(settled=30, attempts=30, busy_ms=9_900)
     found = pace(counts, SPAN_S, arrived=10, waiting=100, oldest_s=60.0, phase="active", policy=policy())
@@ -93,7 +103,7 @@ def test_a_backlog_that_grows_is_never_drained() -> None:
 
 
 def test_those_that_wait_longest_come_first() -> None:
-    row = replace(listed(Seen("a.idle", b"{}")), out_per_s=1.0)
+    row = replace(listed(ReceiverFindings("a.idle", b"{}")), out_per_s=1.0)
     rows = [
         row,
         replace(row, receiver="a.busy", out_per_s=5.0),

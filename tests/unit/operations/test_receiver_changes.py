@@ -28,6 +28,11 @@ def told(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
         ({"rate": "10/s"}, {}, ["rate: 10/second → default (lost)"]),
         ({"rate": "10/s"}, {"rate": None}, ["rate: 10/second → none"]),
         ({}, {"rate": {"limit": 1.5, "per": "hour", "burst": 7}}, ["rate: default → 1.5/hour, burst 7"]),
+        (
+            {"rate": {"limit": 10, "per": "second", "burst": 1}},
+            {"rate": "5/second"},
+            ["rate: 10/second, burst 1 → 5/second, burst 5"],
+        ),
         ({"paused": True}, {}, ["paused: true → false (default) (lost)"]),
         ({"events": ["a.>", "b"]}, {}, ["events: a.>, b → > (default) (lost)"]),
         ({}, {"events": []}, ["events: > (default) → none"]),
@@ -85,7 +90,7 @@ STORED = st.dictionaries(NAMES, JSON, max_size=5)
 
 
 @given(before=STORED, after=STORED)
-def test_whatever_is_stored_can_be_compared(before: dict[str, Any], after: dict[str, Any]) -> None:
+def test_every_stored_configuration_can_be_compared(before: dict[str, Any], after: dict[str, Any]) -> None:
     assert between(before, before) == []
     assert all(str(each).isprintable() for each in between(before, after))
 

@@ -10,25 +10,28 @@ import pytest
 from angarium.api.problems import refusal
 from angarium.operations import failures
 from angarium.operations.failures import Kind, NotDone, OperationError
-from tests.command_line import COMMAND_LINE
+from tests.support.command_line import COMMAND_LINE
 
 HERE = Path(failures.__file__).parent
 FILES = sorted([*HERE.rglob("*.py"), *(HERE.parent / "api").rglob("*.py")])
-TOLD_TO_CLIENTS = frozenset({
+MADE_FOR_CLIENTS = frozenset({
     "OperationError", "NotDone", "BadInput", "InvalidPolicy", "Refusal", "Fault", "Note", "invalid",
-    "unavailable", "unmet",
+    "unavailable", "unmet", "Finding", "problem", "warning",
 })  # fmt: skip
 """The calls that make a text which a client of the API may read."""
-FOR_THE_COMMAND_LINE = ("remedy", "told")
+FOR_THE_COMMAND_LINE = ("remedy", "with_flags", "command")
 """Their arguments that it does not read."""
+FINDINGS = ("problem", "warning")
+"""Those whose remedy it reads, but not their fourth argument, the command."""
 
 
-def told(source: str) -> Iterator[str]:
+def texts_for_clients(source: str) -> Iterator[str]:
     """The texts for clients in a module."""
     for call in ast.walk(ast.parse(source)):
-        if isinstance(call, ast.Call) and ast.unparse(call.func) in TOLD_TO_CLIENTS:
+        if isinstance(call, ast.Call) and ast.unparse(call.func) in MADE_FOR_CLIENTS:
             keywords = [each.value for each in call.keywords if each.arg not in FOR_THE_COMMAND_LINE]
-            for part in (*call.args, *keywords):
+            read = call.args[:3] if ast.unparse(call.func) in FINDINGS else call.args
+            for part in (*read, *keywords):
                 yield from (
                     str(each.value)
                     for each in ast.walk(part)
@@ -37,14 +40,32 @@ def told(source: str) -> Iterator[str]:
 
 
 def test_no_text_for_clients_names_a_command_or_a_flag() -> None:
-    texts = [text for file in FILES for text in told(file.read_text())]
+    texts = [text for file in FILES for text in texts_for_clients(file.read_text())]
     assert len(texts) > 100
     assert [text for text in texts if COMMAND_LINE.search(text)] == []
 
 
+def test_no_text_of_an_attempt_names_a_command_or_a_flag() -> None:
+    """An attempt's error is on record, and shown over HTTP."""
+    texts = [text for file in sorted((HERE.parent / "delivery").rglob("*.py")) for text in constants(file)]
+    assert len(texts) > 100
+    assert [text for text in texts if COMMAND_LINE.search(text)] == []
+
+
+def constants(file: Path) -> Iterator[str]:
+    """The texts of a module that are no docstrings."""
+    tree = ast.parse(file.read_text())
+    alone = {id(each.value) for each in ast.walk(tree) if isinstance(each, ast.Expr)}
+    for each in ast.walk(tree):
+        if isinstance(each, ast.Constant) and isinstance(each.value, str) and id(each) not in alone:
+            yield each.value
+
+
 @pytest.mark.parametrize("text", ["see angarium doctor", "there is none; say --since", "(--allow-http)"])
 def test_a_command_in_a_text_is_found(text: str) -> None:
-    (found,) = told(f"raise OperationError('', {text!r}, remedy='; run angarium setup')")
+    (found,) = texts_for_clients(f"raise OperationError('', {text!r}, remedy='; run angarium setup')")
+    assert COMMAND_LINE.search(found)
+    *_, found = texts_for_clients(f"problem('it', 'is ill', {text!r}, 'angarium setup')")
     assert COMMAND_LINE.search(found)
 
 
@@ -53,5 +74,5 @@ def test_the_command_line_alone_says_the_remedy(kind: Kind) -> None:
     error = OperationError(kind, "it is not there", remedy="; see angarium doctor")
     failure = failures.not_done(error)
     assert isinstance(failure, NotDone)
-    assert failure.told == "it is not there; see angarium doctor"
+    assert failure.sentence == "it is not there; see angarium doctor"
     assert refusal(failure).problem.detail == "it is not there"

@@ -1,12 +1,13 @@
-"""What is counted of attempts and facts, and into which bucket a value falls."""
+"""Counters of attempts and facts, and the histogram bucket of a value."""
 
 import pytest
 
 from actors.counters import ATTEMPT_BOUNDS_S, DeliveryTotals, Histogram
 from actors.machine import facts as f
 from actors.machine.outcome import Answered, Failed, NotSent, Outcome
-from tests.unit.shard_world import RECEIVER, in_virtual_time, strict
-from tests.unit.values import answer
+from tests.unit.worlds.shard import RECEIVER, strict
+from tests.unit.worlds.values import answer
+from tests.unit.worlds.virtual_time import in_virtual_time
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What a configuration may say: the documented defaults and bounds, and a sentence for each wrong field."""
+"""Configurations: the documented defaults and bounds, and a sentence for each wrong field."""
 
 import json
 from typing import Any
@@ -217,6 +217,10 @@ def test_headers_that_are_ours(name: str) -> None:
     assert problems(headers={name: "x"}) == [f"headers.{name}: set by Angarium itself; leave it out"]
 
 
+def test_a_header_whose_value_is_no_text_is_named() -> None:
+    assert problems(headers={"x-a": "1", "x-b": 2}) == ["headers.x-b: must be a string"]
+
+
 @pytest.mark.parametrize(("name", "words"), [
     ("user-agent", "or by Angarium"), ("Content-Type", "or by Angarium"), ("traceparent", "or by Angarium"),
     ("Upgrade", "connection"), ("keep-alive", "connection"), ("expect", "connection"),
@@ -281,7 +285,7 @@ MEMBERS = st.dictionaries(st.sampled_from([*Policy.__struct_fields__, "x"]), JSO
 @settings(max_examples=40)
 @given(MEMBERS, st.booleans())
 @example({"url": URL, "headers": {"\udcff": "x"}}, True)
-def test_whatever_is_put_it_is_a_policy_or_a_list_of_sentences(members: dict[str, Any], strict: bool) -> None:
+def test_every_text_is_a_policy_or_a_list_of_sentences(members: dict[str, Any], strict: bool) -> None:
     raw = json.dumps({"url": URL} | members).encode()
     try:
         said = parse(raw, strict=strict)[1]
@@ -302,7 +306,7 @@ def test_an_old_secret_has_an_end() -> None:
 @pytest.mark.parametrize(
     ("old", "problem"),
     [
-        ([{"secret": SECRET}], "old_secrets[0]: object missing required field `until`"),
+        ([{"secret": SECRET}], "old_secrets[0].until: required, but missing"),
         ([{"secret": SECRET, "until": "2026-11-23T12:00:00"}], "old_secrets[0].until: "),
         ([{"secret": SECRET, "until": "tomorrow"}], "old_secrets[0].until: "),
         ([{"secret": "whsec_hush", "until": UNTIL}], "old_secrets[0].secret: "),

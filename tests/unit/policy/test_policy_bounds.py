@@ -1,4 +1,4 @@
-"""How much a configuration may hold, and that one beyond its bounds costs nothing."""
+"""The size of a configuration, and that one beyond its bounds costs nothing."""
 
 import json
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from actors.errors import InvalidPolicy
-from actors.policy import DOCUMENT_MAX, PROBLEMS_TOLD, parse
+from actors.policy import DOCUMENT_MAX, PROBLEMS_SHOWN_MAX, parse
 from angarium.ledger.configurations import document_of
 
 URL = "https://example.com/hook"
@@ -103,9 +103,9 @@ def test_the_problems_that_are_reported_are_bounded(document: bytes) -> None:
     """It is logged by every node, shown by `inspect`, and printed."""
     assert len(document) <= DOCUMENT_MAX
     found = problems(document)
-    assert len(found) <= PROBLEMS_TOLD + 1
+    assert len(found) <= PROBLEMS_SHOWN_MAX + 1
     assert len("; ".join(found)) < MANY
-    if len(found) > PROBLEMS_TOLD:
+    if len(found) > PROBLEMS_SHOWN_MAX:
         assert found[-1].endswith("more of this kind")
 
 
@@ -114,8 +114,8 @@ def test_warnings_are_bounded_too() -> None:
         b'{"url": "' + URL.encode() + b'", ' + b",".join(b'"%x":0' % each for each in range(7000)) + b"}"
     )
     _, warnings = parse(document, strict=False)
-    assert len(warnings) == PROBLEMS_TOLD + 1
-    assert warnings[-1] == f"and {7000 - PROBLEMS_TOLD} more of this kind"
+    assert len(warnings) == PROBLEMS_SHOWN_MAX + 1
+    assert warnings[-1] == f"and {7000 - PROBLEMS_SHOWN_MAX} more of this kind"
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What an actor still needs of the stream, and that what was found out of it stays true."""
+"""The part of the stream that an actor still needs, and that it stays true once found."""
 
 from actors.machine.facts import Burial
 from actors.machine.numbering import Frontier
@@ -16,7 +16,7 @@ def opened(position: int) -> tuple[Open, ...]:
 
 def lowest(needs: Retention, floor: int, *states: State) -> Needed:
     for each in states:
-        needs.note(each)
+        needs.update(each)
     return needs.lowest(floor)
 
 
@@ -69,8 +69,8 @@ def test_receivers_that_need_a_message_below_a_position_are_found() -> None:
 
 def test_outdated_places_take_no_room() -> None:
     needs = Retention()
-    needs.note(state(2, "acme.stuck", open=opened(1)))
+    needs.update(state(2, "acme.stuck", open=opened(1)))
     for position in range(2, 3 * OUTDATED_MAX):
-        needs.note(state(position, open=opened(position)))
+        needs.update(state(position, open=opened(position)))
     assert len(needs._lowest) < OUTDATED_MAX + 8
     assert needs.lowest(1 << 40) == Needed(1, "acme.stuck")

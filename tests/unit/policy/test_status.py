@@ -1,7 +1,7 @@
-"""What `inspect` shows: one word for the phase, instants as text, and no secret."""
+"""The status that `inspect` shows: one word for the phase, instants as text, and no secret."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import FrameType
 from typing import Any, get_args
 
@@ -15,11 +15,12 @@ from actors.machine.event import Event
 from actors.machine.facts import AttemptFailed, Burial, Delivered, Throttled
 from actors.machine.numbering import Frontier, Numbered, number, with_number
 from actors.machine.outcome import Answered
-from actors.machine.owed.view import View
+from actors.machine.scheduling.view import Nowhere, View
 from actors.machine.state import BURIALS_MAX, Open, State
 from actors.policy import Policy, Rate, Retry
-from actors.status import Head, Phase, duration_text, inspect, known_head, phase, read_head, why
-from tests.unit.shard_world import in_virtual_time, strict
+from actors.status import Head, Phase, duration_text, inspect, known_head, phase, read_head, remedy, why
+from tests.unit.worlds.shard import strict
+from tests.unit.worlds.virtual_time import in_virtual_time
 
 NOW = 1_700_000_000.0
 STEPS_MAX = 60
@@ -32,6 +33,7 @@ POLICY = Policy(
 RELAXED = Policy(url="https://a.example", order="relaxed")
 ENTRY = Open(sequence=3, position=9, id="e3", stored_at=NOW - 10, attempts=1, next_at=NOW + 1.5)
 HEAD = Event(position=9, id="e3", stored_at=NOW - 10, body=b"{}")
+UNREADY = View(head=HEAD, reach=Nowhere(may_start=False))
 
 
 def shown(
@@ -40,7 +42,7 @@ def shown(
     *,
     last_answer: Answered | None = None,
     answer_shown: bool = True,
-) -> dict[str, object]:
+) -> Mapping[str, object]:
     view = View(head=HEAD, bucket=state.bucket)
     return inspect(
         state, policy, view, NOW, shard=7, node="n1", queued=2, backlog=40,
@@ -90,7 +92,7 @@ BURIALS = tuple(Burial(position=n, reason="expired") for n in range(BURIALS_MAX)
         ({}, RELAXED, View(in_flight=(1, 2)), "2 attempts are under way"),
         ({}, POLICY, View(head=HEAD), "the next attempt is due"),
         ({"parked": True}, POLICY, View(), "the next attempt is due"),
-        ({}, POLICY, View(head=HEAD, may_start=False), "waiting for NATS to confirm what was recorded"),
+        ({}, POLICY, UNREADY, "waiting for NATS to confirm what was recorded"),
         ({}, POLICY, View(head=HEAD, unconfirmed=True), "waiting for NATS to confirm what was recorded"),
         (
             {"burials": BURIALS}, Policy(url="https://a.example", retry=Retry(max_age_s=5)),
@@ -102,7 +104,7 @@ BURIALS = tuple(Burial(position=n, reason="expired") for n in range(BURIALS_MAX)
         ),
         (
             {"limit": Limit(0.5, 4)}, POLICY, View(head=HEAD, bucket=EMPTY),
-            "out of tokens until 22:13:23 UTC (in 3 s), at 30 a minute",
+            "out of tokens until 2023-11-14T22:13:23Z (in 3 s), at 30 a minute",
         ),
         (
             {"limit": Limit(0.5, 4)}, POLICY, View(head=HEAD, bucket=Bucket(1.0, NOW, 1)),
@@ -110,61 +112,60 @@ BURIALS = tuple(Burial(position=n, reason="expired") for n in range(BURIALS_MAX)
         ),
         (
             {"open": (ENTRY,)}, RELAXED, View(),
-            "every waiting event was tried; the next retry is at 22:13:22 UTC (in 2 s)",
+            "every waiting event was tried; the next retry is at 2023-11-14T22:13:22Z (in 2 s)",
         ),
         ({"open": (ENTRY,)}, RELAXED, View(head=HEAD), "the next attempt is due"),
         (
             {"open": (ENTRY,), "consecutive_failures": 1, "last": FAILED}, POLICY, View(),
-            "backing off until 22:13:22 UTC (in 2 s): 1 failure, the last: HTTP 503",
+            "backing off until 2023-11-14T22:13:22Z (in 2 s): 1 failure, the last: HTTP 503",
         ),
         (
             {"open": (ENTRY,), "backoff_until": NOW + 600, "consecutive_failures": 7, "last": TIMEOUT},
             RELAXED, View(),
-            "backing off until 22:23:20 UTC (in 10 min): 7 failures in a row, "
+            "backing off until 2023-11-14T22:23:20Z (in 10 min): 7 failures in a row, "
             "the last: timeout: no answer in 15 s",
         ),
         (
             {"open": (ENTRY,), "backoff_until": NOW + 9, "last": OURS}, POLICY, View(),
-            "backing off until 22:13:29 UTC (in 9 s): this node was overloaded at the last attempt",
+            "backing off until 2023-11-14T22:13:29Z (in 9 s): this node was overloaded at the last attempt",
         ),
         (
             {"throttled_until": NOW + 42, "last": THROTTLED}, POLICY, View(head=HEAD),
-            "throttled until 22:14:02 UTC (in 42 s): it answered 429",
+            "throttled until 2023-11-14T22:14:02Z (in 42 s): it answered 429",
         ),
         (
             {"throttled_until": NOW + 42}, POLICY, View(),
-            "throttled until 22:14:02 UTC (in 42 s): as it asked",
+            "throttled until 2023-11-14T22:14:02Z (in 42 s): as it asked",
         ),
         (
             {"failing_since": NOW - 400, "backoff_until": NOW + 7200, "consecutive_failures": 9,
              "last": TIMEOUT},
             POLICY, View(),
-            "offline: no success since 22:06:40 UTC (7 min ago), 9 failures in a row, "
-            "the last: timeout: no answer in 15 s; the next attempt is at 2023-11-15 00:13:20 UTC (in 2 h)",
+            "offline: no success since 2023-11-14T22:06:40Z (7 min ago), 9 failures in a row, "
+            "the last: timeout: no answer in 15 s; the next attempt is at 2023-11-15T00:13:20Z (in 2 h)",
         ),
         (
             {"failing_since": NOW - 400, "consecutive_failures": 9}, POLICY, View(in_flight=(9,)),
-            "offline: no success since 22:06:40 UTC (7 min ago), 9 failures in a row; "
+            "offline: no success since 2023-11-14T22:06:40Z (7 min ago), 9 failures in a row; "
             "an attempt is under way",
         ),
         (
             {"failing_since": NOW - 400, "consecutive_failures": 9}, POLICY, View(),
-            "offline: no success since 22:06:40 UTC (7 min ago), 9 failures in a row; "
+            "offline: no success since 2023-11-14T22:06:40Z (7 min ago), 9 failures in a row; "
             "the next attempt is due",
         ),
-        ({"paused": True}, POLICY, View(), "paused: to continue, run angarium receiver resume a.b"),
+        ({"paused": True}, POLICY, View(), "paused"),
         (
             {"disabled": "gone"}, POLICY, View(),
-            "disabled: it answered 410 (Gone); to continue, run angarium receiver resume a.b",
+            "disabled: it answered 410 (Gone)",
         ),
         (
             {"disabled": "failing", "failing_since": NOW - 432_000}, POLICY, View(),
-            "disabled: no success since 2023-11-09 22:13:20 UTC (5 d ago); "
-            "to continue, run angarium receiver resume a.b",
+            "disabled: no success since 2023-11-09T22:13:20Z (5 d ago)",
         ),
         (
             {}, None, View(),
-            "misconfigured: url: must be there; to fix it, run angarium receiver put a.b",
+            "misconfigured: url: must be there",
         ),
     ],
 )  # fmt: skip
@@ -179,10 +180,28 @@ def test_it_says_in_words_why_nothing_moves(
     assert why(state, policy, view, NOW, backlog=0, problems=problems) == alone
 
 
-def test_one_that_never_had_a_valid_configuration_is_told_what_to_do() -> None:
+def test_one_that_never_had_a_valid_configuration_is_misconfigured() -> None:
     assert why(State(receiver="a.b"), None, View(), NOW, backlog=1) == (
-        "misconfigured: it never had a valid configuration; to fix it, run angarium receiver put a.b"
+        "misconfigured: it never had a valid configuration"
     )
+
+
+@pytest.mark.parametrize(
+    ("members", "policy", "expected"),
+    [
+        ({"paused": True}, POLICY, "resume"),
+        ({"disabled": "gone"}, POLICY, "resume"),
+        ({}, None, "put"),
+        ({"throttled_until": NOW + 1}, POLICY, None),
+        ({"backoff_until": NOW + 1}, POLICY, None),
+        ({"failing_since": NOW - 900}, POLICY, None),
+        ({}, POLICY, None),
+    ],
+)
+def test_an_operator_has_to_end_what_does_not_end_by_itself(
+    members: dict[str, Any], policy: Policy | None, expected: str | None
+) -> None:
+    assert remedy(State(receiver="a.b", **members), policy, NOW) == expected
 
 
 def test_every_phase_has_its_words() -> None:
@@ -244,8 +263,8 @@ def test_it_shows_everything_that_the_contract_lists() -> None:
     )  # fmt: skip
     assert shown(state) == {
         "receiver": "acme.billing", "shard": 7, "node": "n1", "phase": "backing_off",
-        "why": "backing off until 22:13:22 UTC (in 2 s): 2 failures in a row, the last: HTTP 500",
-        "problems": [],
+        "why": "backing off until 2023-11-14T22:13:22Z (in 2 s): 2 failures in a row, the last: HTTP 500",
+        "remedy": None, "problems": [],
         "next_sequence": 4, "settled_sequence": 2, "in_flight": 0, "queued": 2, "backlog": 40,
         "parked": False, "disabled": None,
         "head": {
@@ -298,7 +317,7 @@ def test_some_may_not_see_what_the_receiver_wrote(monkeypatch: pytest.MonkeyPatc
     state = State(receiver="a.b")
     answer = Answered(status=200, latency_ms=1, body=b"whose number is", headers=(("x-got", "whose number"),))
     seen = shown(state, last_answer=answer, answer_shown=False)
-    assert seen == shown(state) | {"last_response": {"status": 200}}
+    assert seen == {**shown(state), "last_response": {"status": 200}}
     assert shown(state, answer_shown=False) == shown(state)
 
 
@@ -355,7 +374,7 @@ def test_credentials_that_overlap_in_an_answer_are_hidden_completely() -> None:
 
 
 def steps_of(work: Callable[[], str]) -> tuple[str, int]:
-    """What it returns, and how many instructions of the interpreter that took."""
+    """Returns the result, and the number of the interpreter's instructions that it took."""
     count = 0
 
     def trace(frame: FrameType, event: str, _: object) -> Any:

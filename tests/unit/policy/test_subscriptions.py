@@ -22,7 +22,7 @@ changes = st.lists(st.tuples(st.sampled_from(RECEIVERS), st.lists(patterns, max_
 
 
 def matches(pattern: str, event_type: str) -> bool:
-    """As NATS documents its wildcards."""
+    """Matches like the documentation of NATS says of its wildcards."""
     *wanted, last = pattern.split(".")
     tokens = event_type.split(".")
     if last == ">":
@@ -100,11 +100,11 @@ def test_the_order_is_that_of_the_alphabet_and_nobody_comes_twice() -> None:
 
 
 class Visits:
-    """How many nodes of a trie were visited since one last asked."""
+    """Counts the nodes of a trie that were visited since the last question."""
 
     def __init__(self) -> None:
         self._count = 0
-        self._collect = subscriptions._collect
+        self._collect = subscriptions.collect_matches
 
     def __call__(self, node: subscriptions._Node, tokens: list[str], at: int, found: dict[str, None]) -> None:
         self._count += 1
@@ -118,7 +118,7 @@ class Visits:
 @pytest.fixture
 def visits(monkeypatch: pytest.MonkeyPatch) -> Visits:
     visits = Visits()
-    monkeypatch.setattr(subscriptions, "_collect", visits)
+    monkeypatch.setattr(subscriptions, "collect_matches", visits)
     return visits
 
 
@@ -149,7 +149,7 @@ def test_the_wildcards_that_a_configuration_may_have_bound_what_a_type_costs(vis
 
 
 def policy_takes(count: int) -> bool:
-    """Whether a pattern may have so many wildcards."""
+    """True if a pattern may have so many wildcards."""
     try:
         parse(json.dumps({"url": "https://a.example", "events": ["*." * count + "a"]}).encode(), strict=True)
     except InvalidPolicy:

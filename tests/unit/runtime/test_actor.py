@@ -15,10 +15,11 @@ from actors.policy import Rate, Retry
 from actors.ports import Attempt
 from actors.runtime.actor import Actor
 from actors.runtime.discard import forget
-from actors.runtime.requests.ping import ping
-from actors.runtime.requests.skip import skip
-from tests.unit.shard_world import RECEIVER, in_virtual_time, strict
-from tests.unit.values import answer, policy
+from actors.runtime.operator_requests.ping import ping
+from actors.runtime.operator_requests.skip import skip
+from tests.unit.worlds.shard import RECEIVER, strict
+from tests.unit.worlds.values import answer, policy
+from tests.unit.worlds.virtual_time import in_virtual_time
 
 LIMITED = Rate(limit=10, burst=2)
 
@@ -104,7 +105,7 @@ async def test_a_repeat_that_was_dropped_and_comes_again_is_released() -> None:
     world.journal.held = True
     world.publish(name="same")
     assert world.state.counters.duplicates == 1
-    world.host.arrive(RECEIVER, world.stream.messages[1][1], "2")
+    world.host.arrive(RECEIVER, world.stream.messages[1][1])
     assert world.host.bindings.bound == 0
     assert not world.state.parked
 
@@ -172,7 +173,7 @@ async def test_a_slow_attempt_that_is_held_up_gives_its_token_back() -> None:
 async def test_a_ping_beside_a_queue_leaves_the_rate_as_it_is(limit: int, burst: int) -> None:
     """When its record is confirmed, what waits is looked at first: pings take up room until they start."""
     world = strict(rate=Rate(limit=limit, burst=burst))
-    actor = await world.host.resident(RECEIVER)
+    actor = await world.host.residents.loaded(RECEIVER)
     await world.pass_time(5)
     world.journal.held = True
     pings = [asyncio.ensure_future(ping(actor)) for _ in range(burst)]
@@ -193,7 +194,7 @@ async def test_a_ping_beside_a_queue_leaves_the_rate_as_it_is(limit: int, burst:
 @in_virtual_time
 async def test_a_ping_that_is_not_made_lets_what_waits_have_its_token() -> None:
     world = strict(rate=Rate(limit=1, per="hour", burst=1))
-    actor = await world.host.resident(RECEIVER)
+    actor = await world.host.residents.loaded(RECEIVER)
     await world.pass_time(5)
     world.journal.held = True
     pinged = asyncio.ensure_future(ping(actor))
@@ -214,7 +215,7 @@ async def test_a_slow_attempt_whose_event_leaves_gives_its_token_back(
     """Before another is recorded: else its place in the bucket would be taken for good."""
     rate = Rate(limit=1, per="minute", burst=3)
     world = strict(rate=rate)
-    actor = await world.host.resident(RECEIVER)
+    actor = await world.host.residents.loaded(RECEIVER)
     await world.pass_time(2)
     world.journal.hold_at = f.Started
     world.publish()

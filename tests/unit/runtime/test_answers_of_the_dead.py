@@ -8,10 +8,11 @@ from actors.machine import facts as f
 from actors.machine.outcome import Answered, Failed
 from actors.policy import Policy, Retry
 from actors.ports import Attempt
-from actors.runtime.requests.skip import skip
+from actors.runtime.operator_requests.skip import skip
 from streams.journal.envelope import encode_fact
-from tests.unit.shard_world import ShardWorld, in_virtual_time, relaxed, strict
-from tests.unit.values import policy
+from tests.unit.worlds.shard import ShardWorld, relaxed, strict
+from tests.unit.worlds.values import policy
+from tests.unit.worlds.virtual_time import in_virtual_time
 
 TWICE = Retry(base_s=0.05, rejected_attempts=2)
 
@@ -129,7 +130,7 @@ async def test_the_credentials_are_those_of_the_attempt_whatever_the_configurati
 @pytest.mark.parametrize(
     "body", [b"\xff" * 5000, b"\x00" * 5000, b"\x1b[2J" * 1000, b'"\\' * 3000, b"a" * 5000]
 )
-def test_whatever_the_body_a_fact_grows_by_three_kilobytes_at_most(body: bytes) -> None:
+def test_a_fact_grows_by_three_kilobytes_at_most_for_any_body(body: bytes) -> None:
     text = failure_text(says(500, body), policy())
     assert len(text) <= TEXT_MAX
     assert len(msgspec.json.encode(text)) <= 3 * TEXT_MAX + 2

@@ -5,7 +5,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis.strategies import floats, integers
 
-from actors.runtime.coalescing import LANES_PER_BEAT, next_beat
+from actors.runtime.coalescing import LANES_PER_BEAT, beat_from, next_beat
 
 times, lanes = floats(0, 1e7), integers(0, 1 << 40)
 
@@ -19,6 +19,13 @@ def test_a_timer_rings_within_one_and_a_half_beats(now: float, lane: int) -> Non
 def test_a_timer_that_rings_early_or_late_keeps_its_beat(now: float, lane: int, late_s: float) -> None:
     due = next_beat(now, 0.5, lane)
     assert abs(next_beat(due + late_s, 0.5, lane) - due - 0.5) < 1e-6
+
+
+@given(times)
+def test_the_first_beat_from_a_moment_on_is_less_than_one_away(at: float) -> None:
+    due = beat_from(at, 0.05)
+    assert at - 1e-6 <= due < at + 0.05 + 1e-6
+    assert abs(due - round(due / 0.05) * 0.05) < 1e-6
 
 
 @given(times)

@@ -8,10 +8,12 @@ from actors.machine import facts as f
 from actors.machine.numbering import Frontier
 from actors.machine.state import State
 from actors.runtime.actor import Actor
-from actors.runtime.host import LOADS_AT_ONCE, PASSIVATE_AFTER_S, WOKEN_IN_TURN_MAX
-from streams.journal.load_turns import LoadTurns
-from tests.unit.shard_world import RECEIVER, ShardWorld, Snapshots, in_virtual_time
-from tests.unit.values import policy
+from actors.runtime.host import PASSIVATE_AFTER_S
+from actors.runtime.residents import LOADS_AT_ONCE, WOKEN_IN_TURN_MAX
+from streams.journal.load_slots import LoadSlots
+from tests.unit.worlds.shard import RECEIVER, ShardWorld, Snapshots
+from tests.unit.worlds.values import policy
+from tests.unit.worlds.virtual_time import in_virtual_time
 
 MANY = 3000
 LOAD_S = 0.01
@@ -22,11 +24,11 @@ class SlowSnapshots(Snapshots):
 
     def __init__(self) -> None:
         super().__init__()
-        self.turns = LoadTurns(1)
+        self.slots = LoadSlots(1)
         self.loaded: list[str] = []
 
     async def load(self, receiver: str, due: float = 0.0) -> State | None:
-        async with self.turns.turn(due):
+        async with self.slots.slot(due):
             found = self.held.get(receiver)
             await asyncio.sleep(LOAD_S)
             self.loaded.append(receiver)
@@ -60,7 +62,7 @@ async def test_the_earliest_wake_up_comes_first() -> None:
     disabled = State(receiver="acme.told", parked=True, disabled="gone")
     many = [parked(f"acme.r{number}", 1000.0 - number) for number in range(100)]
     world = taken_over(disabled, *many)
-    await world.until(lambda: not world.host.away)
+    await world.until(lambda: not world.host.residents.away)
     # As many as there are loaders are on their way before any other is known of.
     assert loaded(world)[-1] == "acme.told"
     assert loaded(world)[LOADS_AT_ONCE:-1] == [
@@ -72,10 +74,10 @@ async def test_the_earliest_wake_up_comes_first() -> None:
 async def test_an_event_for_a_parked_actor_does_not_wait_for_all_others() -> None:
     world = taken_over(*(parked(f"acme.r{number}", 1.0) for number in range(MANY)), parked(RECEIVER, 1e9))
     await world.pass_time(1.0)
-    assert RECEIVER in world.host.away
+    assert RECEIVER in world.host.residents.away
     world.publish()
-    await world.until(lambda: RECEIVER not in world.host.away, within_s=3 * LOAD_S)
-    assert len(world.host.away) > MANY - 200
+    await world.until(lambda: RECEIVER not in world.host.residents.away, within_s=3 * LOAD_S)
+    assert len(world.host.residents.away) > MANY - 200
 
 
 @in_virtual_time
@@ -83,7 +85,7 @@ async def test_an_actor_that_is_no_parked_one_does_not_wait_for_them_either() ->
     world = taken_over(*(parked(f"acme.r{number}", 1.0) for number in range(MANY)))
     world.publish()
     await world.until_settled(1)
-    assert len(world.host.away) > MANY - 200
+    assert len(world.host.residents.away) > MANY - 200
 
 
 @in_virtual_time
@@ -117,9 +119,9 @@ async def test_nothing_more_is_dispensable_until_all_are_back() -> None:
     world = taken_over(*(parked(f"acme.r{number}", 1.0) for number in range(10)))
     world.publish(3)
     await world.until(lambda: world.journal.floor == 3)
-    assert world.host.away
+    assert world.host.residents.away
     assert world.host.needed().position == 0
-    await world.until(lambda: not world.host.away)
+    await world.until(lambda: not world.host.residents.away)
     await world.until(lambda: not world.host.parked)
     assert world.host.needed().position == 4
 
@@ -146,7 +148,7 @@ async def test_many_come_and_are_woken_in_turns(known: bool, monkeypatch: pytest
     world.policies.known.update(dict.fromkeys(world.journal.folded, policy()))
     world.crash(snapshots=not known)
     await world.until(lambda: len(in_turn) >= 10 * WOKEN_IN_TURN_MAX)
-    world.host.wake_all()
+    world.host.residents.wake_all()
     await world.until(lambda: len(in_turn) >= 20 * WOKEN_IN_TURN_MAX)
     assert max(map(in_turn.count, in_turn)) <= 2 * LOADS_AT_ONCE
     assert not world.journal.of(f.Missing)
@@ -162,7 +164,7 @@ async def test_an_actor_whose_snapshot_takes_long_is_not_idle_when_it_comes() ->
         return None
 
     world.snapshots.load = load  # type: ignore[method-assign]
-    actor = await world.host.resident(RECEIVER)
+    actor = await world.host.residents.loaded(RECEIVER)
     assert actor.touched_at == world.clock.now()
 
 
@@ -173,13 +175,13 @@ async def test_a_caller_never_gets_an_actor_that_has_left_memory() -> None:
     world.publish()
     await world.until(lambda: len(world.journal.of(f.Delivered)) == 1)
     world.crash(snapshots=True)
-    left = world.host.activate(RECEIVER)
-    asking = asyncio.get_running_loop().create_task(world.host.resident(RECEIVER))
+    left = world.host.residents.activate(RECEIVER)
+    asking = asyncio.get_running_loop().create_task(world.host.residents.loaded(RECEIVER))
     await left.ready
     left.touched_at = float(
         "-inf"
     )  # The record of unknown receivers lets go of those that it only told of events.
-    await world.host._passivate(world.clock.now())
+    await world.host.residents.passivate(world.clock.now())
     assert RECEIVER not in world.host.actors
     actor = await asking
     assert actor is not left

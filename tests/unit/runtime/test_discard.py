@@ -11,9 +11,10 @@ from actors.machine import facts as f
 from actors.machine.numbering import Frontier, is_repeat, number, with_number
 from actors.runtime.discard import READ_EVENTS_MAX, forget
 from actors.runtime.host import PASSIVATE_AFTER_S, SWEEP_EVERY_S
-from actors.runtime.requests.skip import skip
-from tests.unit.shard_world import RECEIVER, ShardWorld, in_virtual_time, strict
-from tests.unit.values import policy
+from actors.runtime.operator_requests.skip import skip
+from tests.unit.worlds.shard import RECEIVER, ShardWorld, strict
+from tests.unit.worlds.values import policy
+from tests.unit.worlds.virtual_time import in_virtual_time
 
 
 async def parked(world: ShardWorld) -> None:
@@ -114,7 +115,7 @@ async def test_a_removal_awaits_an_attempt_that_began_while_it_was_asked_for() -
 
 @in_virtual_time
 async def test_an_actor_that_stands_still_stays_in_memory() -> None:
-    """However slowly the stream answers: another one would be made beside it, from the state before."""
+    """However slowly the stream answers: otherwise a second one would be made from the state before."""
     world = strict()
     world.publish()
     await world.until_settled(1)

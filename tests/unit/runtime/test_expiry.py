@@ -10,9 +10,10 @@ from actors.machine import facts as f
 from actors.policy import Policy, Retry
 from actors.ports import Invalid
 from actors.runtime.discard import forget
-from actors.runtime.requests.skip import skip
-from tests.unit.shard_world import RECEIVER, ShardWorld, in_virtual_time, relaxed, strict
-from tests.unit.values import NOW, answer, policy
+from actors.runtime.operator_requests.skip import skip
+from tests.unit.worlds.shard import RECEIVER, ShardWorld, relaxed, strict
+from tests.unit.worlds.values import NOW, answer, policy
+from tests.unit.worlds.virtual_time import in_virtual_time
 
 HOUR = Retry(max_age_s=3600)
 
@@ -311,6 +312,35 @@ async def test_a_repeat_is_not_skipped_and_takes_no_number() -> None:
     world.publish(name="other")
     skipped = await skip(world.actor)
     assert (skipped.position, skipped.sequence) == (3, 2)
+
+
+@in_virtual_time
+async def test_a_skipped_event_that_is_purged_is_not_missing() -> None:
+    """It was only in the stream when it was skipped, so the receiver must not read it again."""
+    world = strict(paused=True)
+    await parked(world, 2)
+    assert [(await skip(world.actor)).sequence for _ in range(2)] == [1, 2]
+    await world.until(lambda: len(world.dead_letters.buried) == 2)
+    world.stream.lost = {1, 2}
+    world.put(policy())
+    await world.until(lambda: not world.state.parked)
+    world.publish()
+    await world.until_settled(1)
+    assert world.sender.numbers == [3]
+    assert not world.journal.of(f.Missing)
+
+
+@in_virtual_time
+async def test_a_skip_records_what_is_missing_in_front_of_the_next_event() -> None:
+    """An owner that vanished may have posted it, so its number is not given again."""
+    world = strict(paused=True)
+    await parked(world, 2)
+    world.stream.lost = {2}
+    assert (await skip(world.actor)).sequence == 1
+    with pytest.raises(ControlRefused, match="nothing waiting"):
+        await skip(world.actor)
+    world.publish()
+    assert (await skip(world.actor)).sequence == 3
 
 
 @in_virtual_time

@@ -15,11 +15,13 @@ from actors.machine.state import State
 from actors.policy import Rate
 from actors.ports import Attempt
 from actors.runtime.actor import Actor
-from actors.runtime.host import PASSIVATE_AFTER_S, WOKEN_IN_TURN_MAX
+from actors.runtime.host import PASSIVATE_AFTER_S
 from actors.runtime.live_state import UNCONFIRMED_MAX
-from actors.runtime.requests.ping import ping
-from tests.unit.shard_world import RECEIVER, ShardWorld, in_virtual_time, strict
-from tests.unit.values import answer, policy
+from actors.runtime.operator_requests.ping import ping
+from actors.runtime.residents import WOKEN_IN_TURN_MAX
+from tests.unit.worlds.shard import RECEIVER, ShardWorld, strict
+from tests.unit.worlds.values import answer, policy
+from tests.unit.worlds.virtual_time import in_virtual_time
 
 # ---- lease, journal, ownership
 
@@ -74,7 +76,7 @@ async def test_a_fact_that_breaks_a_rule_refuses_the_shard_and_is_not_recorded(
     world = strict()
     world.publish()
     await world.until_settled(1)
-    monkeypatch.setattr(decide, "numbered", lambda state, given: with_number(given, 1))
+    monkeypatch.setattr(decide, "numbered", lambda state, given, entry: with_number(given, 1))
     recorded = list(world.journal.facts)
     world.publish()
     await world.until(lambda: bool(world.refused))
@@ -265,7 +267,7 @@ async def test_above_half_of_the_inbox_the_largest_holder_is_parked() -> None:
     world.policies.known["acme.small"] = policy()
     world.sender.latency_s = 1
     world.publish(2, receiver="acme.small")
-    await world.host.resident(RECEIVER)
+    await world.host.residents.loaded(RECEIVER)
     await world.until(lambda: len(world.sender.made) == 1)
     world.publish(9)
     await world.until(lambda: world.state.parked, within_s=0.1)
@@ -397,7 +399,7 @@ async def test_draining_gives_up_in_time() -> None:
 @in_virtual_time
 async def test_a_ping_is_recorded_before_it_is_made_and_has_no_number() -> None:
     world = strict(rate=Rate(limit=1, burst=1), paused=True)
-    actor = await world.host.resident(RECEIVER)
+    actor = await world.host.residents.loaded(RECEIVER)
     await world.until(lambda: world.journal.confirmed_index >= 3)
     world.journal.held = True
     pinging = asyncio.get_running_loop().create_task(ping(actor))
@@ -418,7 +420,7 @@ async def test_a_ping_is_recorded_before_it_is_made_and_has_no_number() -> None:
 @in_virtual_time
 async def test_pings_are_refused_where_nothing_may_go_to_the_receiver() -> None:
     world = strict()
-    actor = await world.host.resident(RECEIVER)
+    actor = await world.host.residents.loaded(RECEIVER)
     world.within_lease = False
     with pytest.raises(ControlRefused, match="not ready"):
         await ping(actor)
@@ -435,7 +437,7 @@ async def test_pings_are_refused_where_nothing_may_go_to_the_receiver() -> None:
 @in_virtual_time
 async def test_a_ping_that_breaks_is_on_record_as_our_failure(caplog: pytest.LogCaptureFixture) -> None:
     world = strict()
-    actor = await world.host.resident(RECEIVER)
+    actor = await world.host.residents.loaded(RECEIVER)
 
     def breaks(_: Attempt) -> Outcome:
         raise ZeroDivisionError
@@ -453,7 +455,7 @@ async def test_a_ping_that_breaks_is_on_record_as_our_failure(caplog: pytest.Log
 @in_virtual_time
 async def test_an_actor_that_pings_stays_in_memory() -> None:
     world = strict(timeout_s=60)
-    actor = await world.host.resident(RECEIVER)
+    actor = await world.host.residents.loaded(RECEIVER)
     world.sender.latency_s = 3 * PASSIVATE_AFTER_S
     pinging = asyncio.get_running_loop().create_task(ping(actor))
     await world.until(lambda: bool(world.sender.made))
@@ -467,7 +469,7 @@ async def test_an_actor_that_pings_stays_in_memory() -> None:
 @in_virtual_time
 async def test_a_wait_for_a_fact_ends_when_the_shard_stops() -> None:
     world = strict()
-    actor = await world.host.resident(RECEIVER)
+    actor = await world.host.residents.loaded(RECEIVER)
     world.journal.held = True
     waiting = asyncio.get_running_loop().create_task(actor.resume())
     await world.pass_time(0.1)

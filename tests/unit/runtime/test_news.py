@@ -1,4 +1,4 @@
-"""What the log tells of receivers: each change once, with any owner of the shard."""
+"""News of receivers in the log: each change once, with any owner of the shard."""
 
 import pytest
 
@@ -8,8 +8,9 @@ from actors.machine.state import State
 from actors.news import News, news
 from actors.policy import Offline, Retry
 from actors.ports import Invalid
-from tests.unit.shard_world import RECEIVER, ShardWorld, in_virtual_time, strict
-from tests.unit.values import NO_ANSWER, NOW, answer, policy
+from tests.unit.worlds.shard import RECEIVER, ShardWorld, strict
+from tests.unit.worlds.values import NO_ANSWER, NOW, answer, policy
+from tests.unit.worlds.virtual_time import in_virtual_time
 
 SOON = Offline(after_s=60, disable_after_s=600)
 

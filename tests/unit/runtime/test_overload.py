@@ -6,11 +6,11 @@ import pytest
 from actors.machine import facts as f
 from actors.machine.decide import FAILURES_IN_A_ROW_MAX
 from actors.machine.outcome import INTERNAL, OVERLOAD, Failed
-from actors.machine.owed import steps as s
+from actors.machine.scheduling import steps as s
 from actors.machine.state import Counters
 from actors.policy import Offline, Retry
-from angarium.delivery.exchange.transport import FailureKind
-from tests.unit.values import NOW, Actor, answer, event, policy
+from angarium.delivery.http_exchange.transport import FailureKind
+from tests.unit.worlds.values import NOW, Actor, answer, event, policy
 
 OVERLOADED = Failed(error=OVERLOAD, detail="no connection became free in time", latency_ms=15000.0)
 BROKEN = Failed(error=INTERNAL, detail="ZeroDivisionError", latency_ms=0.0)

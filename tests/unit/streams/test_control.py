@@ -7,11 +7,19 @@ import msgspec
 import pytest
 
 from actors.runtime.discard import forget
-from streams.control.requests import UNDER_WAY_MAX, Control, ControlRequest, ControlTotals, Denied, Granted
-from streams.control.service import ANSWERS_AT_ONCE, Identity, Service
+from streams.control_requests.micro_service import ANSWERS_AT_ONCE, Identity, MicroService
+from streams.control_requests.requests import (
+    UNDER_WAY_MAX,
+    ControlRequest,
+    ControlServer,
+    ControlTotals,
+    Denied,
+    Granted,
+)
 from streams.installation.topology import Names
 from streams.nats.wire import Message
-from tests.unit.shard_world import ShardWorld, in_virtual_time, strict
+from tests.unit.worlds.shard import ShardWorld, strict
+from tests.unit.worlds.virtual_time import in_virtual_time
 
 
 class Handler:
@@ -23,7 +31,7 @@ class Handler:
     def owns(self, receiver: str) -> bool:
         return True
 
-    async def deal(self, request: ControlRequest) -> Granted | Denied:
+    async def handle(self, request: ControlRequest) -> Granted | Denied:
         return Granted({"discarded": await forget(self._world.actor)})
 
 
@@ -45,7 +53,7 @@ class Wire:
         return self
 
     async def unsubscribe(self) -> None:
-        """Nothing more comes."""
+        """Ends the subscription."""
 
 
 @in_virtual_time
@@ -56,7 +64,7 @@ async def test_a_request_to_a_shard_that_ends_is_told_to_ask_again(node_ends: bo
     world.sender.latency_s = 5.0
     world.publish()
     await world.until(lambda: bool(world.sender.made))
-    control = Control(wire, names, Handler(world))  # type: ignore[arg-type]
+    control = ControlServer(wire, names, Handler(world))  # type: ignore[arg-type]
     await control.start()
     wire.hear(Message(names.control("forget", "acme", "billing"), b"", "_INBOX.x"))
     await world.pass_time(1)
@@ -90,7 +98,8 @@ async def test_a_flood_of_questions_about_the_service_costs_a_bounded_number_of_
         return {}
 
     identity = Identity(name="angarium", id="n1", version="1.2.3", started_at=0.0)
-    service = Service(wire, identity, "angarium.ctl.*.*.*", ControlTotals(), data)  # type: ignore[arg-type]
+    totals = ControlTotals()
+    service = MicroService(wire, identity, "angarium.ctl.*.*.*", totals, data)  # type: ignore[arg-type]
     await service.start()
     before = len(asyncio.all_tasks())
     for _ in range(1000):
@@ -103,7 +112,7 @@ async def test_a_flood_of_questions_about_the_service_costs_a_bounded_number_of_
 
 async def test_beyond_those_that_are_denied_nothing_is_even_answered() -> None:
     wire, names = Stuck(), Names()
-    control = Control(wire, names, Busy())  # type: ignore[arg-type]
+    control = ControlServer(wire, names, Busy())  # type: ignore[arg-type]
     await control.start()
     before = len(asyncio.all_tasks())
     for _ in range(10 * UNDER_WAY_MAX):
@@ -118,6 +127,6 @@ class Busy:
     def owns(self, receiver: str) -> bool:
         return True
 
-    async def deal(self, request: ControlRequest) -> Granted | Denied:
+    async def handle(self, request: ControlRequest) -> Granted | Denied:
         await asyncio.Event().wait()
         raise AssertionError

@@ -1,4 +1,4 @@
-"""What an event of the events stream says, and what its copies bear."""
+"""Events of the events stream, and the headers of their copies."""
 
 import pytest
 

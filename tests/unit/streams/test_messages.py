@@ -1,4 +1,4 @@
-"""What the headers of a message mean, and that both ways to a message make the same event of it."""
+"""Headers of a message, and that both ways to a message make the same event of it."""
 
 import tracemalloc
 
@@ -9,7 +9,6 @@ from msgspec import structs
 
 from actors.machine.event import Event
 from streams.nats.answers import StoredMessage
-from streams.reading.delivered import delivered, place
 from streams.reading.messages import event_of, receiver_problem, stored_event
 
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -20,7 +19,7 @@ def read(headers: dict[str, str] | None, body: bytes = b"{}") -> Event:
 
 
 def why(name: str, value: str) -> str:
-    """What is said of the header; the rest of the event is as if it were not there."""
+    """The complaint about the header; the rest of the event is as without the header."""
     event = read({name: value, "Nats-Msg-Id": "a"})
     assert structs.replace(event, malformed="") == read({"Nats-Msg-Id": "a"})
     return event.malformed
@@ -124,19 +123,6 @@ def test_an_invalid_trace_state_is_dropped_alone() -> None:
     assert (event.traceparent, event.tracestate) == (TRACE, "")
 
 
-@pytest.mark.parametrize(
-    "reply",
-    [
-        "$JS.ACK.STREAM.consumer.3.99.5.1763695605123456789.4",
-        "$JS.ACK.domain.hash.STREAM.consumer.3.99.5.1763695605123456789.4",
-        "$JS.ACK.domain.hash.STREAM.consumer.3.99.5.1763695605123456789.4.random",
-    ],
-)
-def test_the_place_of_a_delivered_message(reply: str) -> None:
-    whole = delivered(reply)
-    assert place(reply) == (whole.sequence, whole.stored_at) == (99, 1763695605123456789 / 1e9)
-
-
 @given(
     st.dictionaries(
         st.sampled_from(["Angarium-Id", "Nats-Msg-Id", "Angarium-Type", "Angarium-Source", "Angarium-Again",
@@ -145,7 +131,7 @@ def test_the_place_of_a_delivered_message(reply: str) -> None:
     ),
     st.binary(max_size=10),
 )  # fmt: skip
-def test_whatever_the_headers_nothing_unfit_for_http_passes(headers: dict[str, str], body: bytes) -> None:
+def test_nothing_unfit_for_http_passes_in_any_header(headers: dict[str, str], body: bytes) -> None:
     event = event_of(3, 1.5, headers, body)
     assert stored_event(StoredMessage("angarium.deliver.0.a.b", 3, 1.5, headers, body)) == event
     carried = (event.id, event.type, event.again, event.content_type, event.traceparent, event.tracestate)

@@ -1,4 +1,4 @@
-"""What the server writes, and what we read out of it."""
+"""Texts of the server, and what we read in them."""
 
 import math
 from datetime import UTC, datetime
@@ -7,11 +7,20 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from nats.aio.client import Client
 
 from streams.nats.answers import Page, Refused, Stored, StoredMessage, Unanswered
-from streams.nats.protocol import StreamReply, epoch_of, page, parse_headers, publish_answer, stream_info
+from streams.nats.protocol import (
+    StreamReply,
+    epoch_of,
+    page,
+    parse_block,
+    parse_headers,
+    publish_answer,
+    stream_info,
+)
 from streams.nats.wire import Message
-from streams.reading.delivered import consumer_sequence, delivered
+from streams.reading.reply_subject import delivery_info
 
 
 @given(st.integers(0, 4_000_000_000_000_000_000))
@@ -20,7 +29,7 @@ def test_an_instant_is_the_same_in_both_forms(nanoseconds: int) -> None:
     whole, rest = divmod(nanoseconds, 1_000_000_000)
     text = datetime.fromtimestamp(whole, UTC).strftime("%Y-%m-%dT%H:%M:%S")
     fraction = f".{rest:09}".rstrip("0").rstrip(".")
-    told = delivered(f"$JS.ACK.S.c.1.1.1.{nanoseconds}.0")
+    told = delivery_info(f"$JS.ACK.S.c.1.1.1.{nanoseconds}.0")
     assert epoch_of(f"{text}{fraction}Z") == told.stored_at
 
 
@@ -40,6 +49,42 @@ def test_known_instants(text: str, epoch: float) -> None:
 def test_headers() -> None:
     raw = b"A: 1\r\nB:2\r\nempty:\r\nA:  last \r\nno colon\r\nC: a: b\r\nU: gr\xc3\xbc\xc3\x9fe \xff\r\n\r\n"
     assert parse_headers(raw) == {"A": "last", "B": "2", "empty": "", "C": "a: b", "U": "grüße \ufffd"}
+
+
+NAMES = st.text(st.characters(codec="ascii", min_codepoint=33, exclude_characters=":\x7f"), min_size=1)
+VALUES = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Zs", "Zl", "Zp"]) | st.just(" "))
+"""Values without the blanks that only one of both takes off at the ends, such as U+001F and U+00A0."""
+
+
+@given(st.lists(st.tuples(NAMES, VALUES)))
+def test_a_block_has_the_headers_that_nats_py_finds_in_it(given: list[tuple[str, str]]) -> None:
+    lines = "".join([*(f"{name}: {value}\r\n" for name, value in given), "\r\n"]).encode()
+    assert parse_block(b"NATS/1.0\r\n" + lines) == Client._parse_header_lines(lines)
+
+
+@given(st.text(alphabet="A :\r\n\t0\xa0\u0664", max_size=20).map(str.encode) | st.binary(max_size=40))
+def test_any_block_is_read_line_by_line(lines: bytes) -> None:
+    headers: dict[str, str] = {}
+    for line in lines.split(b"\r\n"):
+        name, colon, value = (each.decode("utf-8", "replace") for each in line.partition(b":"))
+        headers |= {name.strip(): value.strip()} if colon else {}
+    assert parse_block(b"NATS/1.0\r\n" + lines) == parse_headers(lines) == headers
+
+
+@pytest.mark.parametrize(
+    ("first", "headers"),
+    [
+        (b"NATS/1.0", {}),
+        (b"NATS/1.0 404", {"Status": "404"}),
+        (b"NATS/1.0 404 No Messages", {"Status": "404", "Description": "No Messages"}),
+        (b"NATS/1.0 409  Consumer Deleted ", {"Status": "409", "Description": "Consumer Deleted"}),
+        (b"NATS/1.0 ", {}), (b"NATS/1.0 no", {}), (b"HTTP/1.0 404", {}), (b"", {}),
+        (b"NATS/1.0 \xd9\xa4", {}),  # A digit, but none of ASCII.
+    ],
+)  # fmt: skip
+def test_the_first_line_may_hold_a_status(first: bytes, headers: dict[str, str]) -> None:
+    assert parse_block(first) == parse_block(first + b"\r\n\r\n") == headers
+    assert parse_block(first + b"\r\nA: 1\r\n\r\n") == {"A": "1"} | headers
 
 
 @pytest.mark.parametrize(
@@ -118,15 +163,14 @@ class TestReplySubjects:
         ],
     )
     def test_all_their_forms(self, reply: str) -> None:
-        told = delivered(reply)
-        assert (told.sequence, told.consumer_sequence, told.deliveries, told.pending) == (17, 5, 2, 3)
+        told = delivery_info(reply)
+        assert (told.position, told.number, told.pending) == (17, 5, 3)
         assert told.stored_at == 1795231239755360726 / 1e9
-        assert consumer_sequence(reply) == 5
 
     @pytest.mark.parametrize("reply", ["", "orders.new", "a.b.c.d.e.f.g.h.i"])
     def test_another_subject(self, reply: str) -> None:
         with pytest.raises(ValueError, match="not the reply subject"):
-            delivered(reply)
+            delivery_info(reply)
 
 
 @pytest.mark.parametrize(

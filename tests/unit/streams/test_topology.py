@@ -1,19 +1,7 @@
 """The installation as the contract names it, and that its figures fit one another."""
 
-import pytest
-
 from actors.policy import DOCUMENT_MAX
-from streams.installation.topology import (
-    JOURNAL_AGE_S,
-    PIN_TIMEOUT_S,
-    PRIORITY_GROUP,
-    Installation,
-    Names,
-    consumers,
-    shard_consumer,
-    streams,
-)
-from streams.reading import pull
+from streams.installation.topology import JOURNAL_AGE_S, Installation, Names, cursor, streams
 
 SECOND = 1_000_000_000
 
@@ -44,7 +32,7 @@ def test_the_names_of_the_contract() -> None:
     assert names.token("k3f") == "$KV.angarium_tokens.k3f"
     assert names.token_use("k3f") == "$KV.angarium_tokens.k3f.used"
     assert names.control("inspect", "acme", "billing") == "angarium.ctl.inspect.acme.billing"
-    assert (names.shard_consumer(7), names.route_consumer(7)) == ("shard-7", "route-7")
+    assert (names.shard_cursor(7, 31), names.route_cursor(7, 31)) == ("shard-7-31", "route-7-31")
 
 
 def test_another_prefix_shares_nothing() -> None:
@@ -93,21 +81,10 @@ def test_the_journal() -> None:
     assert journal["num_replicas"] == 3
 
 
-@pytest.mark.parametrize("shards", [1, 64])
-def test_a_consumer_for_each_shard_and_partition(shards: int) -> None:
-    names = Names()
-    made = consumers(Installation(shards=shards))
-    assert [stream for stream, _ in made] == [names.deliveries] * shards + [names.events] * shards
-    assert [config["durable_name"] for _, config in made] == [
-        *(names.shard_consumer(n) for n in range(shards)),
-        *(names.route_consumer(n) for n in range(shards)),
-    ]
-    assert made[0][1] == shard_consumer(names, 0)
-    assert made[0][1]["filter_subject"] == "angarium.deliver.0.*.*"
-    assert made[shards][1]["filter_subject"] == "angarium.events.0.>"
-    assert {tuple(config["priority_groups"]) for _, config in made} == {(PRIORITY_GROUP,)}
-
-
-def test_a_client_that_waits_for_messages_keeps_the_pin() -> None:
-    """It counts from the last request, and a request is made again when the one before has expired."""
-    assert pull.REQUEST_EXPIRES_S + pull.IDLE_HEARTBEAT_S < PIN_TIMEOUT_S
+def test_a_cursor_is_in_the_memory_of_one_server_and_vanishes_by_itself() -> None:
+    config = cursor("shard-7-31", "angarium.deliver.7.*.*", 12)
+    assert "durable_name" not in config
+    assert (config["mem_storage"], config["num_replicas"]) == (True, 1)
+    assert (config["ack_policy"], config["max_deliver"]) == ("all", -1)
+    assert (config["deliver_policy"], config["opt_start_seq"]) == ("by_start_sequence", 12)
+    assert config["inactive_threshold"] == 60 * SECOND

@@ -25,6 +25,13 @@ class ReplayRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     dry_run: bool = False
 
 
+class JobPage(Struct, frozen=True, kw_only=True):
+    """Jobs, the newest first; without a `next_cursor` they are the last."""
+
+    jobs: list[JobDocument]
+    next_cursor: str | None
+
+
 _ASKED = {"since": "2026-11-22T18:00:00Z", "types": ["order.*"], "rate": "50/second"}
 _JOB = {
     "id": "replay.acme.billing.9f86d081884c7d65", "kind": "replay", "tenant": "acme",
@@ -53,6 +60,18 @@ REPLAY_EVENTS: dict[str, Any] = {
         **problems(408, 409, 413, 415, 422),
     },
 }
+LIST_JOBS: dict[str, Any] = {
+    "summary": "List the jobs of the token's tenant, the newest first",
+    "description": "With a token for all tenants those of all. Of each receiver's replays, and of each "
+    "tenant's redrives, the last one is shown, for seven days after its end.",
+    "tags": ["jobs"],
+    "responses": {
+        200: result(JobPage, "A page of them", {
+            "jobs": [_JOB], "next_cursor": "1795377600120000-replay.acme.billing.9f86d081884c7d65",
+        }),
+        **problems(),
+    },
+}  # fmt: skip
 GET_JOB: dict[str, Any] = {
     "summary": "Show a job",
     "description": "Of each receiver's replays, and of each tenant's redrives, the last one is shown, for "

@@ -25,7 +25,11 @@ TAIL_ATTEMPTS: dict[str, Any] = {
     "where nothing else does.",
     "tags": ["attempts"],
     "operation_class": operation(
-        parameters=[header_parameter("Last-Event-ID", "The id behind which to go on.", "4711-1")]
+        parameters=[
+            header_parameter(
+                "Last-Event-ID", "The last id that you have seen; the stream goes on after it.", "4711-1"
+            )
+        ]
     ),
     "responses": {
         200: ResponseSpec(

@@ -1,0 +1,160 @@
+"""The next step of a receiver: the one thing that has to be done for it now."""
+
+from collections.abc import Iterator
+
+from actors.machine import commands as c
+from actors.machine.bucket import next_token_at, refill, take
+from actors.machine.decide import FAILURES_IN_A_ROW_MAX
+from actors.machine.event import Event
+from actors.machine.numbering import is_repeat
+from actors.machine.scheduling import steps as s
+from actors.machine.scheduling.expiry import give_up_due, next_given_up, own_failures_reason
+from actors.machine.scheduling.rules import NEVER, Rule, hold
+from actors.machine.scheduling.view import View
+from actors.machine.scheduling.without_policy import step_without_policy
+from actors.machine.state import BURIALS_MAX, OPEN_MAX, Open, State, as_numbered, open_entry
+from actors.policy import Policy
+
+PARK_AFTER_S = 2.0
+"""A receiver that is held back for longer than this drops its waiting events from memory."""
+_NEEDS_NO_CONFIRMATION = c.GiveUpEvents | s.ReadBacklog
+_REMOVED, _ADOPTING, _IN_FLIGHT, _UNCONFIRMED, _RESTING, _BURIALS_FULL, _UNREADY = map(
+    s.Rest,
+    (
+        Rule.REMOVAL, Rule.ADOPTION, Rule.IN_FLIGHT, Rule.UNCONFIRMED, Rule.RESTING, Rule.BURIALS_FULL,
+        Rule.UNREADY,
+    ),
+)  # fmt: skip
+
+
+def next_step(state: State, policy: Policy | None, view: View, now: float) -> s.Step:
+    """The next step, by the first `Rule` that applies."""
+    if state.burials and not view.burying and not view.unconfirmed:
+        return s.Bury(state.burials)
+    if policy is None:
+        return step_without_policy(state, view, now)
+    if not state.opened:
+        # Events that an owner released, and that no state names, belonged to an unknown receiver.
+        position = max(state.frontier.position, 0 if state.parked else view.reach.released_to)
+        # A removal that was not carried out yet comes next, however new the receiver seems.
+        return c.OpenReceiver(position, policy.dedup_window, state.removal)
+    if view.removal > state.removal:
+        return _REMOVED if view.in_flight or view.asking else s.ConfirmReceiver()
+    if not view.adopted or _window_differs(state, policy):
+        return _ADOPTING if view.in_flight else c.Adopt(view.reach.taken_to, view.reach.epoch)
+    cursor = view.cursor
+    if not (cursor.counted or cursor.counting) and cursor.seen - cursor.read_to > policy.backlog_max:
+        return s.CountBacklog(cursor.read_to)
+    if len(view.in_flight) >= concurrency_of(state, policy):
+        return _IN_FLIGHT
+    head = view.head
+    if head and _is_over(state, head):
+        return c.DropRepeat(head)
+    all_read = cursor.read_to >= cursor.seen and (head is None or head.position > cursor.seen)
+    if state.parked and all_read and all(each.position > cursor.seen for each in state.open):
+        return c.UnparkReceiver()
+    if policy.order == "strict":
+        step = _step_for(state, policy, view, now, state.open[0] if state.open else None)
+    else:
+        step = _first(_step_for(state, policy, view, now, each) for each in candidates(state, policy, view))
+    return _UNCONFIRMED if view.unconfirmed and not isinstance(step, _NEEDS_NO_CONFIRMATION) else step
+
+
+def concurrency_of(state: State, policy: Policy) -> int:
+    """The number of attempts that may be in flight; a relaxed receiver that failed is tried by one alone."""
+    if policy.order == "strict" or state.consecutive_failures >= FAILURES_IN_A_ROW_MAX:
+        return 1
+    return policy.concurrency
+
+
+def candidates(state: State, policy: Policy, view: View) -> Iterator[Open | None]:
+    """Yield the events that may be next in relaxed order; None stands for the next one without a number.
+
+    Of the open events two are enough: the one that is due first, and the oldest, which expires first.
+    """
+    idle = [each for each in state.open if each.position not in view.in_flight]
+    if idle:
+        first = min(idle, key=lambda each: (not own_failures_reason(each, policy), each.next_at))
+        yield first
+        if idle[0] is not first:
+            yield idle[0]
+    if len(state.open) < OPEN_MAX:
+        yield None
+
+
+def _first(steps: Iterator[s.Step]) -> s.Step:
+    """The first step that can be done now, else the one that can be done soonest."""
+    waiting: s.Step = _RESTING
+    for step in steps:
+        match step:
+            case s.Rest():
+                if waiting is _RESTING:
+                    waiting = step
+            case s.WaitUntil(at):
+                if not isinstance(waiting, s.WaitUntil) or at < waiting.at:
+                    waiting = step
+            case _:
+                return step
+    return waiting
+
+
+def _is_over(state: State, head: Event) -> bool:
+    """True if the event gets no attempt: it is settled, or a repeat."""
+    if head.position <= state.frontier.position:
+        return open_entry(state, head.position) is None
+    return is_repeat(state.frontier, head)
+
+
+def _step_for(state: State, policy: Policy, view: View, now: float, entry: Open | None) -> s.Step:
+    """The step for an open event, or for the next one that has no number."""
+    event = view.held.get(entry.position) if entry else view.head
+    if entry is None and event is None and not (state.parked and view.cursor.read_to < view.cursor.seen):
+        return _RESTING
+    ends_at, reason = give_up_due(state, policy, view, entry, event)
+    if now >= ends_at:
+        return _give_up(state, policy, view, now, entry, reason)
+    ready_at = max(entry.next_at if entry else 0.0, state.throttled_until, state.backoff_until)
+    if policy.paused or state.disabled:
+        ready_at = NEVER
+    if now < ready_at:
+        # A receiver that is held back also drops what it has read; one that only lacks a token needs it soon.
+        # In relaxed order a waiting event holds no other back.
+        alone = policy.order == "relaxed" and ready_at == (entry.next_at if entry else 0.0)
+        drops = not alone and (view.holding or event is not None)
+        held = hold(state, policy, now)
+        return _wait(now, min(ready_at, ends_at), held.rule if held else Rule.RETRYING, drops=drops)
+    if event is None:
+        return s.ReadOpenEvent(entry.position) if entry else s.ReadBacklog(view.cursor.read_to)
+    if not view.reach.may_start:
+        return _UNREADY
+    free = state.limit is None or view.granted == event.position
+    if not free and state.limit and view.bucket:
+        filled = refill(view.bucket, state.limit, now, view.bucket.epoch, view.set_aside)
+        if take(filled) is None:
+            return _wait(
+                now, min(next_token_at(filled, state.limit), ends_at), Rule.TOKEN, drops=view.holding
+            )
+        if state.limit.slow:
+            return c.StartAttempt(event)
+    if entry is None:
+        return s.Post(event, state.frontier.sequence + 1, 1, free, accepted=policy.order == "relaxed")
+    return s.Post(event, entry.sequence, entry.attempts + 1, free)
+
+
+def _give_up(state: State, policy: Policy, view: View, now: float, entry: Open | None, reason: str) -> s.Step:
+    if entry is None and view.head is None:
+        return s.ReadBacklog(view.cursor.read_to)
+    if len(state.burials) >= BURIALS_MAX:
+        return _BURIALS_FULL
+    events = (as_numbered(entry),) if entry else next_given_up(state, policy, view, now, reason)
+    return c.GiveUpEvents(events, reason)
+
+
+def _wait(now: float, until: float, rule: Rule, *, drops: bool) -> s.Step:
+    if drops and until - now > PARK_AFTER_S:
+        return s.Park(rule)
+    return s.Rest(rule) if until == NEVER else s.WaitUntil(until, rule)
+
+
+def _window_differs(state: State, policy: Policy) -> bool:
+    return state.frontier.change is None and state.frontier.size != policy.dedup_window

@@ -1,0 +1,94 @@
+"""Steps: what can be the next thing to do for a receiver. A step that only records is a command."""
+
+from msgspec import Struct
+
+from actors.machine.commands import (
+    Adopt,
+    DropRepeat,
+    GiveUpEvents,
+    OpenReceiver,
+    RefuseEvent,
+    StartAttempt,
+    UnparkReceiver,
+)
+from actors.machine.event import Event
+from actors.machine.facts import Burial
+from actors.machine.scheduling.rules import Rule
+
+
+class Post(Struct, frozen=True, gc=False):
+    """Make attempt `attempt` of `event`, with the number `sequence`.
+
+    - `free`: the attempt has its token already.
+    - `accepted`: the number of the event is recorded first.
+    """
+
+    event: Event
+    sequence: int
+    attempt: int
+    free: bool
+    accepted: bool = False
+
+
+class Bury(Struct, frozen=True):
+    """Publish these dead letters."""
+
+    burials: tuple[Burial, ...]
+
+
+class ReadBacklog(Struct, frozen=True):
+    """Read the receiver's backlog above position `after`."""
+
+    after: int
+
+
+class CountBacklog(Struct, frozen=True):
+    """Count the events above position `after`: there may be more than `backlog_max`."""
+
+    after: int
+
+
+class ReadOpenEvent(Struct, frozen=True):
+    """Read the open event at `position` again: its body is not in memory."""
+
+    position: int
+
+
+class ConfirmReceiver(Struct, frozen=True):
+    """Ask the leader of the configurations whether the receiver exists: this node does not know it."""
+
+
+class Park(Struct, frozen=True):
+    """Drop the waiting events from memory, since `rule` keeps them waiting for long."""
+
+    rule: Rule
+
+
+class WaitUntil(Struct, frozen=True, gc=False):
+    """Do nothing before `at`, because of `rule`."""
+
+    at: float
+    rule: Rule
+
+
+class Rest(Struct, frozen=True, gc=False):
+    """Do nothing until something happens, because of `rule`."""
+
+    rule: Rule
+
+
+Recorded = OpenReceiver | Adopt | DropRepeat | RefuseEvent | GiveUpEvents | StartAttempt | UnparkReceiver
+"""Steps that are carried out by recording them."""
+
+Step = (
+    Post
+    | Bury
+    | ReadBacklog
+    | CountBacklog
+    | ReadOpenEvent
+    | ConfirmReceiver
+    | Park
+    | WaitUntil
+    | Rest
+    | Recorded
+)

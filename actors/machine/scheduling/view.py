@@ -1,0 +1,128 @@
+"""The view: the part of an actor's memory that is not in facts, as `next_step` sees it."""
+
+from collections.abc import Collection, Mapping
+from typing import Protocol
+
+from msgspec import Struct, field
+
+from actors.machine.bucket import Bucket
+from actors.machine.event import Event
+
+
+class Cutoff(Struct, frozen=True, gc=False):
+    """An order to give up everything unsettled up to the position `to`, for `reason`."""
+
+    to: int
+    reason: str
+
+
+class Reach(Protocol):
+    """Bounds that the shard sets: whether an attempt may start, and which events an owner may have posted.
+
+    - `may_start`: nothing in the shard forbids an attempt.
+    - `epoch`: of the present owner.
+    - `released_to`: no event up to here belongs to a new receiver.
+    - `taken_to`: no event beyond this position can have been posted.
+    """
+
+    @property
+    def may_start(self) -> bool: ...
+
+    @property
+    def epoch(self) -> int: ...
+
+    @property
+    def released_to(self) -> int: ...
+
+    @property
+    def taken_to(self) -> int: ...
+
+
+class Nowhere(Struct, frozen=True):
+    """The reach in an unused shard."""
+
+    may_start: bool = True
+    epoch: int = 1
+    released_to: int = 0
+    taken_to: int = 0
+
+
+class ReadingProgress(Protocol):
+    """The read-only cursor: how far the stream is read for this receiver, and how many events are left in it.
+
+    - `read_to`: all events up to here are in memory or settled.
+    - `seen`: the last position at which an event was certainly stored.
+    - `left`: the least number of events that are only in the stream.
+    - `counted`: `left` is exact.
+    - `counting`: the events are being counted.
+    """
+
+    @property
+    def read_to(self) -> int: ...
+
+    @property
+    def seen(self) -> int: ...
+
+    @property
+    def left(self) -> int: ...
+
+    @property
+    def counted(self) -> bool: ...
+
+    @property
+    def counting(self) -> bool: ...
+
+
+class NothingRead(Struct, frozen=True):
+    """The progress if there was never anything to read."""
+
+    read_to: int = 0
+    seen: int = 0
+    left: int = 0
+    counted: bool = True
+    counting: bool = False
+
+
+class View(Struct, frozen=True, gc=False, kw_only=True):
+    """The part of an actor's memory that is not in facts.
+
+    - `head`: the oldest event in memory that has no number yet.
+    - `waiting`: all events in memory that have no number yet, oldest first.
+    - `held`: the open events in memory, by position.
+    - `in_flight`: positions of the events that are being sent.
+    - `cursor`: how far the stream is read.
+    - `cutoff`: the order to give up everything up to a position, if there is one.
+    - `trimmed_at`: when events were last given up for `overflow`.
+    - `holding`: the receiver holds messages that the consumer handed out.
+    - `unconfirmed`: a fact that must be confirmed before anything starts is not confirmed yet.
+    - `burying`: dead letters are being stored.
+    - `granted`: position of the event whose attempt is recorded and not made yet; 0 if there is none.
+    - `adopted`: the configuration in memory is the one that the facts name.
+    - `asking`: the leader is being asked whether the receiver exists.
+    - `invalid`: it has a configuration, but never had a valid one.
+    - `absent_to`: when the event at this position had arrived, the receiver did not exist.
+    - `removal`: revision of the last removal of its configuration.
+    - `bucket`: its tokens now; None if it has no rate limit.
+    - `set_aside`: tokens of attempts that are recorded and not made yet, pings included.
+    - `reach`: bounds that the shard sets, each computed only when it is asked for.
+    """
+
+    head: Event | None = None
+    waiting: Collection[Event] = ()
+    held: Mapping[int, Event] = field(default_factory=dict)
+    in_flight: Collection[int] = ()
+    cursor: ReadingProgress = NothingRead()
+    cutoff: Cutoff | None = None
+    trimmed_at: float = 0.0
+    holding: bool = False
+    unconfirmed: bool = False
+    burying: bool = False
+    granted: int = 0
+    adopted: bool = True
+    asking: bool = False
+    invalid: bool = False
+    absent_to: int = 0
+    removal: int = 0
+    bucket: Bucket | None = None
+    set_aside: int = 0
+    reach: Reach = Nowhere()

@@ -1,0 +1,76 @@
+"""Reads the events of one receiver that are only in the stream, and counts them."""
+
+from collections.abc import Callable
+
+from actors.errors import Unavailable
+from actors.machine.event import Event
+from actors.machine.scheduling import steps as s
+from actors.memory.mailbox import MAILBOX_MAX
+from actors.ports import Batch
+from actors.runtime.pending import Pending
+
+
+class BacklogReading:
+    """One read and one count at a time; what they find goes to `pending`.
+
+    Then `wake` is called; if NATS did not answer, `try_later` is.
+    """
+
+    __slots__ = ("_host", "_pending", "_receiver", "_try_later", "_wake")
+
+    def __init__(self, pending: Pending, wake: Callable[[], None], try_later: Callable[[], None]) -> None:
+        self._receiver = pending.live.receiver
+        self._host = pending.live.host
+        self._pending = pending
+        self._wake = wake
+        self._try_later = try_later
+
+    def start(self, step: s.ReadBacklog | s.ReadOpenEvent) -> None:
+        """Begin to read, unless a read is under way."""
+        if not self._pending.cursor.reading:
+            self._pending.cursor.reading = True
+            self._host.spawn(self._read(step))
+
+    def start_count(self, after: int) -> None:
+        """Begin to count the events after that position."""
+        self._pending.cursor.counting = True
+        self._host.spawn(self._count(after))
+
+    async def _read(self, step: s.ReadBacklog | s.ReadOpenEvent) -> None:
+        """Read the events that have been seen up to now; later ones need not be in the answer."""
+        backlog, pending, cursor = self._host.backlog, self._pending, self._pending.cursor
+        reach, known = cursor.seen, cursor.known
+        found: Event | Batch | None
+        try:
+            if isinstance(step, s.ReadOpenEvent):
+                found = await backlog.event(self._receiver, step.position)
+            else:
+                found = await backlog.read(self._receiver, step.after, reach, MAILBOX_MAX)
+        except Unavailable:
+            cursor.reading = False
+            self._try_later()
+            return
+        if self._host.stopped:
+            return
+        cursor.reading = False
+        if isinstance(found, Batch):
+            pending.read(found, reach, known)
+        elif isinstance(step, s.ReadOpenEvent):
+            pending.fetched(step.position, found)
+        self._wake()
+
+    async def _count(self, after: int) -> None:
+        """Find out how many events are only in the stream, up to which position; one replica counts them."""
+        backlog, cursor = self._host.backlog, self._pending.cursor
+        sweeps, taken = cursor.sweeps, cursor.taken
+        try:
+            counted = await backlog.count(self._receiver, after)
+            end = await backlog.end()
+        except Unavailable:
+            cursor.counting = False
+            self._try_later()
+            return
+        cursor.counting = False
+        if not self._host.stopped:
+            cursor.count(counted, end, sweeps=sweeps, taken=taken)
+            self._wake()

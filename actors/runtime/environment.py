@@ -1,0 +1,113 @@
+"""The environment of actors: the claim of their shard, its ports, and what both are to an actor."""
+
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol
+
+from msgspec import Struct, field
+
+from actors.counters import DeliveryTotals
+from actors.machine.bucket import Unclean
+from actors.machine.state import State
+from actors.memory.unacked import Bindings, NodeHolders
+from actors.news import News
+from actors.ports import Backlog, Clock, DeadLetterWriter, Policies, Recorder, Sender, Snapshots
+
+
+class ShardClaim(Struct, frozen=True, kw_only=True):
+    """The claim under which a shard's memory begins.
+
+    - `at`: when it was claimed; `position`: the last one of the deliveries then.
+    - `unclean`: the last owner that vanished without a clean release, if there was one.
+    - `floor`: where reading begins.
+    - `needed`: no earlier owner needed anything below this position.
+    """
+
+    epoch: int
+    at: float
+    position: int
+    unclean: Unclean | None = None
+    floor: int
+    needed: int
+
+
+class HostPorts(Struct, frozen=True, kw_only=True):
+    """All that a host reaches outside of its memory.
+
+    - `within_lease`: asked before every first byte.
+    - `ack`: takes the position up to which all messages are released.
+    - `hold`: requests no more messages, or goes on; `saturated`: asked before more are requested.
+    - `node_holders`: the receivers that hold messages, in all shards of the node.
+    - `refuse`: takes the reason why this node cannot run the shard.
+    - `on_news`: takes news about receivers for the log.
+    """
+
+    clock: Clock
+    recorder: Recorder
+    sender: Sender
+    backlog: Backlog
+    dead_letters: DeadLetterWriter
+    snapshots: Snapshots
+    policies: Policies
+    totals: DeliveryTotals
+    within_lease: Callable[[], bool]
+    ack: Callable[[int], None]
+    hold: Callable[[bool], None]
+    saturated: Callable[[], bool]
+    refuse: Callable[[str], None]
+    on_news: Callable[[News], None]
+    node_holders: NodeHolders = field(default_factory=NodeHolders)
+
+
+class ActorEnvironment(Protocol):
+    """The environment of an actor: the ports of its shard, and the shard's claim."""
+
+    clock: Clock
+    recorder: Recorder
+    bindings: Bindings
+    sender: Sender
+    backlog: Backlog
+    dead_letters: DeadLetterWriter
+    policies: Policies
+    totals: DeliveryTotals
+    on_news: Callable[[News], None]
+    refuse: Callable[[str], None]
+    epoch: int
+    claimed_at: float
+    claim_position: int
+    unclean: Unclean | None
+    in_flight: int
+    stopped: bool
+
+    @property
+    def released_to(self) -> int:
+        """The position up to which all events are released and decided, so none belongs to a new receiver."""
+        ...
+
+    @property
+    def undecided_to(self) -> int:
+        """The last position at which an event for an unknown name may be only in the stream; 0 if none is."""
+        ...
+
+    def may_start(self) -> bool:
+        """True if an attempt may take its token now."""
+        ...
+
+    def within_lease(self) -> bool:
+        """True if a first byte may leave now."""
+        ...
+
+    def may_have_posted(self, state: State, first_bound: int) -> bool:
+        """True if an owner that vanished may have posted an unrecorded request to this receiver."""
+        ...
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run a task that ends with the shard."""
+        ...
+
+    def landed(self) -> None:
+        """Count an attempt that is over."""
+        ...
+
+    async def confirmed_to(self, index: int) -> None:
+        """Return once the journal holds the fact with that index."""
+        ...

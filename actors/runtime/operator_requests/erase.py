@@ -1,0 +1,146 @@
+"""Erasing an event: an operator wants its content gone from wherever it lies.
+
+Numbers are given in the order of the stream, so a message may leave it only if that changes no number, given
+or to be given. The rules (`tests/unit/runtime/test_erase.py` tries a crash at each moment, and finds
+an event with two numbers without the second or the third):
+
+1. The receiver stands still until the message is gone for certain: nothing is in flight, and nothing begins.
+   What it takes at that moment is delivered, not erased.
+2. Every event up to the erased one gets its number first, in order, as in relaxed order. An owner that
+   vanished may have posted any of them under just that number.
+3. The message leaves the stream only when it is on confirmed record that the event is over.
+4. An event so far back that no owner can have posted it gets no number, and leaves no gap.
+"""
+
+from collections.abc import Collection
+
+from msgspec import Struct
+
+from actors.errors import ControlRefused
+from actors.machine import commands as c
+from actors.machine.event import Event
+from actors.machine.numbering import Frontier, is_repeat, number, with_number
+from actors.machine.state import OPEN_MAX, open_entry
+from actors.memory.mailbox import MAILBOX_MAX
+from actors.runtime.actor import Actor
+from actors.runtime.discard import standing_still
+from actors.runtime.live_state import UNCONFIRMED_MAX
+
+POSTED_AHEAD_MAX = UNCONFIRMED_MAX + OPEN_MAX
+"""Limit of the events beyond the recorded frontier that one owner may have posted."""
+
+
+class Erased(Struct, frozen=True):
+    """Counts what was erased: `messages` of the stream, `waiting` of them not settled before."""
+
+    messages: int
+    waiting: int
+
+
+async def erase(actor: Actor, event_id: str, positions: Collection[int]) -> Erased:
+    """Erase the event's messages at these positions, and return once they are gone.
+
+    Raises ControlRefused and Unavailable; to ask again finishes what was begun.
+    """
+    host, waiting, gone = actor.host, 0, list[int]()
+    async with standing_still(actor):
+        for position in sorted(set(positions)):
+            if await _is_at(actor, event_id, position):
+                waiting += await _end(actor, event_id, position)
+                gone.append(position)
+        actor.last_answer = None  # It may repeat the body, and does not say of which event.
+        actor.burials.answers.forget(gone)
+        await host.confirmed_to(host.recorder.index)
+        for position in gone:
+            await host.backlog.erase(position)
+    return Erased(messages=len(gone), waiting=waiting)
+
+
+async def _is_at(actor: Actor, event_id: str, position: int) -> bool:
+    """True if the receiver has that event at the position, be it only in its state."""
+    entry = open_entry(actor.state, position)
+    if entry is not None:
+        return entry.id == event_id
+    event = await actor.host.backlog.event(actor.receiver, position)
+    return event is not None and event.id == event_id
+
+
+async def _end(actor: Actor, event_id: str, position: int) -> bool:
+    """Record the end of the event; False if it had ended before."""
+    live, pending, host = actor.live, actor.pending, actor.host
+    if any(each.position == position for each in actor.state.burials):
+        raise ControlRefused("unavailable", f"{actor.receiver}: its dead letter is being stored; try again")
+    if not await settle_in_order(actor, position):
+        if pending.has(position):
+            pending.park()  # Memory drops it, and reads on when it is gone.
+        live.record(c.EraseWaitingEvent(position, event_id), host.clock.now())
+        pending.settle(position)
+        return True
+    if open_entry(live.state, position) is None:
+        return False
+    if live.tokens.granted == position:
+        live.tokens.end_grant(host.clock.now(), host.epoch, used=False)
+    live.record(c.EraseOpenEvent(position), host.clock.now())
+    pending.held.pop(position, None)
+    pending.settle(position)
+    return True
+
+
+async def settle_in_order(actor: Actor, position: int) -> bool:
+    """Give numbers to all events up to the position; False if no owner can have given it one.
+
+    What is numbered is open after that, and waits in the stream.
+    """
+    live, pending, host = actor.live, actor.pending, actor.host
+    frontier = live.state.frontier
+    if position <= frontier.position:
+        return True
+    if not live.state.opened:
+        return False
+    if pending.cursor.reading or live.policy is None or actor.removal > live.state.removal:
+        raise ControlRefused("unavailable", f"{actor.receiver} is working at this moment; try again")
+    pending.park()
+    if position <= pending.cursor.read_to:
+        return True  # It was a repeat, and took no number; nothing of the receiver is in memory now.
+    found = await _read_to(actor, position)
+    room = OPEN_MAX - len(live.state.open)
+    ahead = _fresh(frontier, found)
+    if len(ahead) > room:
+        if position <= pending.posted_to and len(ahead) <= POSTED_AHEAD_MAX:
+            raise ControlRefused(
+                "unavailable",
+                f"{actor.receiver}: an owner that vanished may have sent it, and too many events are open",
+            )
+        return False
+    for event in found:
+        if is_repeat(live.state.frontier, event):
+            live.record(c.DropRepeat(event), host.clock.now())
+        else:
+            live.record(c.AcceptEvent(event), host.clock.now())
+    pending.cursor.numbered(len(found), position)
+    return True
+
+
+async def _read_to(actor: Actor, position: int) -> list[Event]:
+    """All events that lie in the stream alone, up to the position, or as many as show that they are many."""
+    receiver, backlog, found = actor.receiver, actor.host.backlog, list[Event]()
+    frontier, after = actor.state.frontier, actor.pending.cursor.read_to
+    while after < position and len(_fresh(frontier, found)) <= POSTED_AHEAD_MAX:
+        batch = await backlog.read(receiver, after, position, MAILBOX_MAX)
+        found += [each for each in batch.events if each.position <= position]
+        after = position if batch.complete or not batch.events else batch.events[-1].position
+    if actor.state.frontier is not frontier or (
+        len(found) <= POSTED_AHEAD_MAX and not any(each.position == position for each in found)
+    ):
+        raise ControlRefused("unavailable", f"{receiver}: the stream is not all there; try again")
+    return found
+
+
+def _fresh(frontier: Frontier, events: list[Event]) -> list[Event]:
+    """Pick the events that get a number."""
+    fresh = list[Event]()
+    for event in events:
+        if not is_repeat(frontier, event):
+            frontier = number(frontier, with_number(event, frontier.sequence + 1))
+            fresh.append(event)
+    return fresh

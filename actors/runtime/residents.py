@@ -1,0 +1,211 @@
+"""The residents of a shard: the actors that are in memory, and how the others come in and leave.
+
+An actor comes into memory when it gets an event or is asked for. After a takeover, all actors that have
+something to do come in gradually, so that others are not kept waiting. An actor that rests leaves.
+"""
+
+import asyncio
+import math
+from collections.abc import Iterable
+from heapq import heappop, heappush
+from typing import Protocol
+
+from actors.errors import Unavailable, Unusable
+from actors.ids import UNKNOWN_RECEIVERS
+from actors.machine.state import State
+from actors.runtime.actor import ASK_AGAIN_S, Actor
+from actors.runtime.unknown_receivers.unknown_receivers import UnknownReceiverEnvironment, UnknownReceivers
+
+LOADS_AT_ONCE = 32
+"""Parked receivers of one shard whose snapshots are read at a time, if others leave it so many turns."""
+CHECKED_IN_TURN_MAX = 1000
+"""Receivers that are checked, without work for them, before other tasks have a turn."""
+WOKEN_IN_TURN_MAX = 16
+"""Receivers that are parked, begun or woken before other tasks have a turn; so many take a millisecond."""
+
+
+class ResidentPorts(UnknownReceiverEnvironment, Protocol):
+    """The environment of the residents, in addition to that of each of them."""
+
+    def unsaved(self, receiver: str) -> State | None:
+        """The receiver's confirmed state, if no snapshot holds it yet."""
+        ...
+
+    def note_state(self, state: State) -> None:
+        """Take note of a state that came into memory."""
+        ...
+
+
+class Residents:
+    """The actors in memory, and the record of unknown names, which is one of them.
+
+    - `actors`: by receiver.
+    - `unknown`: the record, if it is in memory.
+    - `away`: the receivers that have to come back and are not in memory yet; when each wakes, if known.
+    """
+
+    def __init__(self, host: ResidentPorts) -> None:
+        self.actors: dict[str, Actor] = {}
+        self.unknown: UnknownReceivers | None = None
+        self.away: dict[str, float | None] = {}
+        self._host = host
+
+    def start(self, receivers: list[str], parked: dict[str, float | None]) -> None:
+        """Load these receivers, whose states are known, and then the parked ones, the earliest due first."""
+        self.away.update(parked)
+        if UNKNOWN_RECEIVERS in receivers or UNKNOWN_RECEIVERS in parked:
+            self.activate_unknown()  # It determines the position above which new receivers are opened.
+        self._host.spawn(self._bring_back(receivers))
+
+    def stop(self) -> None:
+        """End every wait for an actor."""
+        for each in self.all():
+            each.close()
+
+    def all(self) -> list[Actor | UnknownReceivers]:
+        """All actors in memory, with the record of unknown names."""
+        return [*self.actors.values(), *([self.unknown] if self.unknown else ())]
+
+    def find(self, receiver: str) -> Actor | UnknownReceivers | None:
+        """The actor, or the record of unknown names, if it is in memory."""
+        return self.unknown if receiver == UNKNOWN_RECEIVERS else self.actors.get(receiver)
+
+    # ---- coming into memory
+
+    def activate(self, receiver: str) -> Actor:
+        """The actor; if it was not in memory, its snapshot is being read."""
+        actor = self.actors.get(receiver) or self.bring_in(receiver)
+        assert isinstance(actor, Actor)
+        return actor
+
+    def activate_unknown(self) -> UnknownReceivers:
+        """The record of unknown names; if it was not in memory, it is being read."""
+        record = self.unknown or self.bring_in(UNKNOWN_RECEIVERS)
+        assert isinstance(record, UnknownReceivers)
+        return record
+
+    def bring_in(self, receiver: str) -> Actor | UnknownReceivers:
+        """Load an actor, or the record of unknown names."""
+        if (present := self.find(receiver)) is not None:
+            return present
+        made = self._make(receiver)
+        if (state := self._host.unsaved(receiver)) is not None:
+            self._begin(made, state)
+        else:
+            self._host.spawn(self._load(made))
+        return made
+
+    async def loaded(self, receiver: str) -> Actor:
+        """The actor, once it is in memory with its state. It is cancelled if the shard stops before."""
+        while True:
+            actor = self.activate(receiver)
+            actor.touched_at = self._host.clock.now()
+            await asyncio.shield(actor.ready)
+            if self.actors.get(receiver) is actor:  # It may have left memory before this task was woken.
+                return actor
+
+    def _make(self, receiver: str) -> Actor | UnknownReceivers:
+        """A new actor, or a new record of unknown names, without its state."""
+        if receiver == UNKNOWN_RECEIVERS:
+            self.unknown = UnknownReceivers(self._host, self.activate)
+            return self.unknown
+        actor = self.actors[receiver] = Actor(receiver, self._host)
+        return actor
+
+    def _begin(self, actor: Actor | UnknownReceivers, state: State) -> None:
+        self.away.pop(actor.receiver, None)
+        self._host.note_state(state)
+        actor.touched_at = self._host.clock.now()
+        actor.restore(state, self._host.policies.policy(actor.receiver))
+
+    async def _load(self, actor: Actor | UnknownReceivers) -> None:
+        """Read the state of an actor that is needed, and begin it."""
+        state = await self._read(actor.receiver, 0.0)
+        if state is not None and not actor.loaded:
+            self._begin(actor, state)
+
+    async def _read(self, receiver: str, due: float) -> State | None:
+        """The state from the actor's snapshot; None if the shard has ended meanwhile.
+
+        An actor without a snapshot begins where the record of unknown names says, which is read by then.
+        """
+        host = self._host
+        while not host.stopped:
+            try:
+                state = await host.snapshots.load(receiver, due) or State(receiver=receiver)
+            except Unavailable:
+                await asyncio.sleep(ASK_AGAIN_S)
+                continue
+            except Unusable as error:  # A snapshot that must not be guessed at.
+                host.refuse(str(error))
+                return None
+            if not state.opened and self.unknown is not None and receiver != UNKNOWN_RECEIVERS:
+                await asyncio.shield(self.unknown.ready)
+            return None if host.stopped else state
+        return None
+
+    # ---- after a takeover
+
+    async def _bring_back(self, receivers: list[str]) -> None:
+        """Load all actors that have something to do: those with a known state, then the parked ones."""
+        for number, receiver in enumerate(receivers, 1):
+            self.bring_in(receiver)
+            if number % WOKEN_IN_TURN_MAX == 0:
+                await asyncio.sleep(0)
+        waiting: list[tuple[float, str]] = []
+        for number, (receiver, wakes_at) in enumerate(list(self.away.items()), 1):
+            heappush(waiting, (math.inf if wakes_at is None else wakes_at, receiver))
+            if number % CHECKED_IN_TURN_MAX == 0:
+                await asyncio.sleep(0)
+        for _ in range(min(LOADS_AT_ONCE, len(waiting))):
+            self._host.spawn(self._bring_back_parked(waiting))
+
+    async def _bring_back_parked(self, waiting: list[tuple[float, str]]) -> None:
+        """Read the snapshots of the parked receivers, the earliest wake-up first.
+
+        A snapshot is used only if the actor was never in memory until then: it is still the actor's state.
+        """
+        while waiting and not self._host.stopped:
+            due, receiver = heappop(waiting)
+            if receiver in self.away:
+                state = await self._read(receiver, due)
+                if state is not None and receiver in self.away:
+                    self._begin(self.find(receiver) or self._make(receiver), state)
+
+    # ---- in memory
+
+    def wake_all(self) -> None:
+        """Wake all actors, because nothing holds the shard up any more."""
+        self._host.spawn(self._wake_all())
+
+    async def _wake_all(self) -> None:
+        for number, each in enumerate(self.all(), 1):
+            each.wake()
+            if number % WOKEN_IN_TURN_MAX == 0:
+                await asyncio.sleep(0)
+
+    async def park(self, receivers: Iterable[str]) -> None:
+        """Park these receivers, if they are in memory."""
+        for number, receiver in enumerate(receivers, 1):
+            actor = self.find(receiver)
+            if actor is not None and actor.loaded:
+                actor.park()
+                actor.wake()
+            if number % WOKEN_IN_TURN_MAX == 0:
+                await asyncio.sleep(0)
+
+    def park_largest(self) -> None:
+        """Park the receiver that holds the most messages."""
+        largest = max(self.all(), key=lambda each: each.bound_count if each.loaded else 0)
+        if largest.loaded and largest.bound_count:
+            largest.park()
+            largest.wake()
+
+    async def passivate(self, before: float) -> None:
+        """Remove resting actors that had nothing to do since then and whose states are in snapshots."""
+        for number, (receiver, actor) in enumerate(list(self.actors.items()), 1):
+            if actor.touched_at < before and actor.resting and self._host.unsaved(receiver) is None:
+                actor.close()
+                del self.actors[receiver]
+            if number % CHECKED_IN_TURN_MAX == 0:
+                await asyncio.sleep(0)

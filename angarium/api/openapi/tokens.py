@@ -1,0 +1,81 @@
+"""The tokens: what the operations on them take and answer, and their description."""
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from litestar.openapi.datastructures import ResponseSpec
+from msgspec import Meta, Struct
+
+from angarium.api.openapi.parts import body, operation, problems, result
+from angarium.operations.tokens.create import NOTE_MAX, RATE_MAX
+from angarium.operations.tokens.listing import ListedToken
+from streams.buckets.tokens import Scope
+
+LASTS_MAX_S = 100 * 366 * 86_400.0
+
+
+class TokenPage(Struct, frozen=True, kw_only=True):
+    """Tokens by their ids, without what proves them."""
+
+    tokens: list[ListedToken]
+    next_cursor: str | None
+
+
+class TokenRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A token that is to be made; `lasts_s` is how long it holds, `rate` events a second."""
+
+    tenant: Annotated[str, Meta(min_length=1, max_length=64)]
+    scopes: Annotated[tuple[Scope, ...], Meta(min_length=1, max_length=4)]
+    lasts_s: Annotated[float, Meta(gt=0, le=LASTS_MAX_S)] | None = None
+    rate: Annotated[float, Meta(gt=0, le=RATE_MAX)] | None = None
+    note: Annotated[str, Meta(max_length=NOTE_MAX)] = ""
+
+
+class CreatedTokenDocument(Struct, frozen=True, kw_only=True):
+    """A new token; `token` is its text, which only this answer shows."""
+
+    id: str
+    token: str
+    tenant: str
+    scopes: tuple[Scope, ...]
+    created_at: datetime
+    expires_at: datetime | None
+    rate: float | None
+    note: str
+
+
+_ASKED = {"tenant": "acme", "scopes": ["publish"], "lasts_s": 7776000, "rate": 100, "note": "the shop"}
+_TOKEN = {
+    "id": "k3f6w2m5qzra", "tenant": "acme", "scopes": ["publish"], "created_at": "2026-11-22T20:00:00Z",
+    "expires_at": "2027-02-20T20:00:00Z", "rate": 100, "note": "the shop",
+}  # fmt: skip
+LIST_TOKENS: dict[str, Any] = {
+    "summary": "List the tokens",
+    "tags": ["tokens"],
+    "responses": {
+        200: result(TokenPage, "A page of them", {
+            "tokens": [_TOKEN | {"used_at": "2026-11-22T20:10:00Z"}], "next_cursor": None,
+        }),
+        **problems(422),
+    },
+}  # fmt: skip
+CREATE_TOKEN: dict[str, Any] = {
+    "summary": "Make a token",
+    "tags": ["tokens"],
+    "operation_class": operation(
+        body("Whom it is for, and what it may do.", {"application/json": _ASKED}, "TokenRequest"),
+    ),
+    "responses": {
+        201: result(CreatedTokenDocument, "The token, whose text only this answer shows",
+                    _TOKEN | {"token": "ang_k3f6w2m5qzra_" + "x" * 43}),
+        **problems(400, 408, 413, 415, 422),
+    },
+}  # fmt: skip
+REVOKE_TOKEN: dict[str, Any] = {
+    "summary": "Revoke a token",
+    "tags": ["tokens"],
+    "responses": {
+        204: ResponseSpec(None, description="Within a second no process takes it", generate_examples=False),
+        **problems(422),
+    },
+}

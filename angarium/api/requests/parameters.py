@@ -1,0 +1,45 @@
+"""Parameters of queries: those that an operation does not have are refused, not ignored."""
+
+from collections.abc import Collection
+from difflib import get_close_matches
+from functools import cache
+from urllib.parse import parse_qsl
+
+from litestar.handlers import BaseRouteHandler
+from litestar.params import QueryParameter
+
+from angarium.api.problems import Fault, invalid
+
+LIKENESS_MIN = 0.6
+SHOWN_MAX = 40
+"""Characters of an unknown name that are repeated."""
+
+
+def check_parameters(query: bytes, known: Collection[str] = ()) -> None:
+    """Check that a query has only these parameters. Raises `Refusal`."""
+    if not query:
+        return
+    unknown = {name for name, _ in parse_qsl(query.decode("latin-1"), True, errors="replace")}.difference(
+        known
+    )
+    if unknown:
+        raise invalid(*(_unknown(name, known) for name in sorted(unknown)[:SHOWN_MAX]))
+
+
+@cache
+def parameters_of(handler: BaseRouteHandler) -> frozenset[str]:
+    """The names of the parameters that a route takes from the query."""
+    return frozenset(
+        each.kwarg_definition.name or name
+        for name, each in handler.parsed_fn_signature.parameters.items()
+        if isinstance(each.kwarg_definition, QueryParameter)
+    )
+
+
+def _unknown(name: str, known: Collection[str]) -> Fault:
+    if alike := get_close_matches(name, sorted(known), 1, LIKENESS_MIN):
+        hint = f"; did you mean {alike[0]}?"
+    else:
+        hint = f"; there are {', '.join(sorted(known))}" if known else "; there are none here"
+    shown = name if len(name) <= SHOWN_MAX else f"{name[:SHOWN_MAX]}…"
+    return Fault(parameter=shown, detail=f"there is no parameter {shown}{hint}")

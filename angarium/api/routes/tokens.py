@@ -1,0 +1,59 @@
+"""The tokens of the API, for those who operate it."""
+
+from typing import Any
+
+from litestar import Request, Response, delete, get, post
+from litestar.params import FromPath
+
+from angarium.api.api_state import InjectedAccess, InjectedApi
+from angarium.api.gate import needs
+from angarium.api.openapi.tokens import (
+    CREATE_TOKEN,
+    LIST_TOKENS,
+    REVOKE_TOKEN,
+    CreatedTokenDocument,
+    TokenPage,
+    TokenRequest,
+)
+from angarium.api.problems import result_of
+from angarium.api.queries.cursors import Limit, NameCursor, after_name, cursor_after
+from angarium.api.requests.bodies import decoded, json_body
+from angarium.operations.tokens.create import NewToken, create
+from angarium.operations.tokens.listing import all_tokens
+from angarium.operations.tokens.revoke import revoke
+
+
+@get("/v1/tokens", opt=needs("operate"), **LIST_TOKENS)
+async def list_tokens(
+    access: InjectedAccess,
+    limit: Limit = 50,
+    cursor: NameCursor = "",
+) -> TokenPage:
+    """List the tokens, by their ids."""
+    found = sorted(result_of(await all_tokens(access)), key=lambda each: each.id)
+    left = [each for each in found if each.id > after_name(cursor)]
+    page = left[:limit]
+    return TokenPage(tokens=page, next_cursor=cursor_after(page[-1].id) if len(left) > limit else None)
+
+
+@post("/v1/tokens", status_code=201, opt=needs("operate"), **CREATE_TOKEN)
+async def create_token(request: Request[Any, Any, Any], api: InjectedApi) -> Response[CreatedTokenDocument]:
+    """Make a token."""
+    asked = decoded(await json_body(request, api), TokenRequest)
+    new = NewToken(
+        tenant=asked.tenant, scopes=asked.scopes, lasts_s=asked.lasts_s, rate=asked.rate, note=asked.note
+    )
+    made = result_of(await create(api.access, new))
+    token = made.token
+    shown = CreatedTokenDocument(
+        id=made.id, token=made.text, tenant=token.tenant, scopes=token.scopes, created_at=token.created_at,
+        expires_at=token.expires_at, rate=token.rate, note=token.note,
+    )  # fmt: skip
+    headers = {"cache-control": "no-store", "location": f"/v1/tokens/{made.id}"}
+    return Response(shown, status_code=201, headers=headers)
+
+
+@delete("/v1/tokens/{token_id:str}", status_code=204, opt=needs("operate"), **REVOKE_TOKEN)
+async def revoke_token(token_id: FromPath[str], access: InjectedAccess) -> None:
+    """Revoke a token."""
+    result_of(await revoke(access, token_id))

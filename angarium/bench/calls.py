@@ -1,0 +1,170 @@
+"""`angarium bench calls`: the calls of functions that a node makes for one delivery, by room and by function.
+
+The node runs in this process, on one shard; the server and the sink have processes of their own. While
+events are published, by another thread, the node's event loop stands still, so that all of them wait when it
+goes on. So each run does the same work, and the counts differ by less than a hundredth.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine
+from cProfile import Profile
+from threading import Thread
+from typing import Any, Literal
+
+import click
+import msgspec
+from msgspec import Struct
+
+from angarium.bench.harness import SECRET, Bench, Harness, harness
+from angarium.bench.measuring.counting import Calls, calls_of
+from angarium.bench.publishing import body, stored, together
+from angarium.connecting import open_jetstream
+from angarium.node.app import open_node
+from angarium.node.child import LOOPBACK
+from angarium.node.node import Node
+from angarium.settings import Settings
+from streams.nats.headers import EVENT_TYPE, MESSAGE_ID
+
+LOOK_EVERY_S = 0.05
+GIVE_UP_AFTER_S = 30.0
+BODY_BYTES = 1000
+BENCH_EVENT_TYPE = "bench.calls"
+
+Way = Literal["strict", "relaxed", "fanned out"]
+WAYS: tuple[Way, ...] = ("strict", "relaxed", "fanned out")
+
+
+class CallsPlan(Struct, frozen=True, kw_only=True):
+    """A plan: in each round, each receiver of a way gets so many events `in_a_row`.
+
+    A round with more than 64 events would include the pauses of flow control (`actors.runtime.flow_control`).
+    """
+
+    receivers: int = 30
+    in_a_row: int = 2
+    rounds: int = 8
+
+    @property
+    def deliveries(self) -> int:
+        """The number of deliveries of one round."""
+        return self.receivers * self.in_a_row
+
+
+class CallsFigures(Struct, frozen=True, kw_only=True):
+    """Calls for one delivery in one way, and how the deliveries came."""
+
+    way: Way
+    deliveries: int
+    calls: Calls
+    lost: int
+    repeats: int
+    disordered: int
+
+
+class CallsBench(Bench[CallsPlan]):
+    """The rounds of all ways over one node."""
+
+    def __init__(self, plan: CallsPlan, on: Harness, tell: Callable[[str], None]) -> None:
+        super().__init__(plan, on, tell)
+        self._settings = Settings(
+            nats=(on.url,), shards=on.shards, allow_http=True, allow_networks=LOOPBACK, node="bench"
+        )
+        self._published = 0
+        self._due = 0
+
+    async def run(self) -> list[CallsFigures]:
+        """Count. Raises click.ClickException if events were not accepted, or did not arrive."""
+        await self._configure()
+        async with open_node(self._settings) as node:
+            await node.until_ready()
+            return [await self._count(node, way) for way in WAYS]
+
+    async def _count(self, node: Node, way: Way) -> CallsFigures:
+        plan, profile = self._plan, Profile()
+        self._tell(f"count calls of {plan.rounds * plan.deliveries} deliveries, {way}")
+        await self._round(node, way)  # Receivers come into memory, and connections are opened.
+        await self._sink.forget()
+        for _ in range(plan.rounds):
+            await self._round(node, way, profile)
+        report, deliveries = await self._sink.report(), plan.rounds * plan.deliveries
+        return CallsFigures(
+            way=way, deliveries=deliveries, calls=calls_of(profile, deliveries),
+            lost=deliveries - report.deliveries, repeats=report.repeats, disordered=report.disordered,
+        )  # fmt: skip
+
+    async def _round(self, node: Node, way: Way, profile: Profile | None = None) -> None:
+        """Publish the events of a round, and return when all are delivered, recorded and acked."""
+        while_standing_still(self._publish(way))
+        self._due += self._plan.deliveries
+        if profile is not None:
+            profile.enable()
+        try:
+            await self._settled(node)
+        finally:
+            if profile is not None:
+                profile.disable()
+
+    async def _settled(self, node: Node) -> None:
+        totals, (shard,) = node.context.totals, node.owned.values()
+        until = time.monotonic() + GIVE_UP_AFTER_S
+        while totals.actors.deliveries["delivered"] < self._due or shard.host.bindings.bound:
+            if time.monotonic() > until:
+                raise click.ClickException(f"not every event was delivered: {totals.actors.deliveries}")
+            await asyncio.sleep(LOOK_EVERY_S)
+        await shard.host.confirmed_to(shard.journal.index)
+
+    async def _configure(self) -> None:
+        for way in WAYS:
+            policy: dict[str, object] = {"secrets": [SECRET]}
+            if way == "relaxed":
+                policy["order"] = "relaxed"
+            if way == "fanned out":
+                policy["events"] = [">"]
+            for number in range(self._plan.receivers):
+                url = f"{self._sink.url}{_tenant(way)}/{number}"
+                text = msgspec.json.encode({"url": url, **policy})
+                stored(await self._js.publish(self._names.receiver(f"{_tenant(way)}.r{number}"), text))
+
+    async def _publish(self, way: Way) -> None:
+        """Publish the events of one round, over a connection of its own."""
+        plan, names, tenant = self._plan, self._names, _tenant(way)
+        async with open_jetstream(self._settings, second=True) as js:
+
+            async def publish(number: int) -> None:
+                subject = names.publish_to(f"{tenant}.r{number % plan.receivers}")
+                if way == "fanned out":
+                    subject = names.publish_event(tenant, BENCH_EVENT_TYPE)
+                headers = {MESSAGE_ID: f"bench-{number}", EVENT_TYPE: BENCH_EVENT_TYPE}
+                stored(await js.publish(subject, body(BODY_BYTES), headers))
+
+            first, count = self._published, plan.in_a_row if way == "fanned out" else plan.deliveries
+            self._published += count
+            await together(publish, range(first, first + count))
+
+
+def _tenant(way: Way) -> str:
+    return way.partition(" ")[0]
+
+
+def while_standing_still(work: Coroutine[Any, Any, None]) -> None:
+    """Do the work on another thread, while the event loop of this one stands still."""
+    errors: list[Exception] = []
+
+    def run() -> None:
+        try:
+            asyncio.run(work)
+        except Exception as error:
+            errors.append(error)
+
+    thread = Thread(target=run, name="publisher")
+    thread.start()
+    thread.join()
+    if errors:
+        raise errors[0]
+
+
+async def measured(plan: CallsPlan, tell: Callable[[str], None]) -> list[CallsFigures]:
+    """Run the bench."""
+    async with harness(1) as on:
+        return await CallsBench(plan, on, tell).run()

@@ -1,0 +1,171 @@
+"""`angarium dead …`: what could not be delivered, looked at, sent again, dropped."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from angarium.cli.invocation import completion, names, options
+from angarium.cli.invocation.perform import perform
+from angarium.terminal import output
+from angarium.terminal.progress import progress
+
+LIST_MAX = 100
+LETTER_MAX = (1 << 63) - 1
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def _filters(command: Command) -> Command:
+    """Gives a command the flags by which letters are selected."""
+    for option in (
+        click.option("--until", metavar="TIME", help="Only letters before this time."),
+        click.option(
+            "--since", metavar="TIME", help="Only letters since this time: 2h, 3d, 2026-01-31T12:00:00Z."
+        ),
+        click.option(
+            "--reason", "reasons", multiple=True, metavar="REASON", help="Only this one (repeatable)."
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+@click.group(short_help="List, show, redrive and drop dead letters.")
+def dead() -> None:
+    """Manage dead letters: events that could not be delivered, kept for 30 days with the reason.
+
+    Reasons: expired, attempts, rejected, overflow, evicted, skipped, unknown_receiver, malformed.
+    """
+
+
+@dead.command("list", short_help="List dead letters.")
+@click.argument("receiver", metavar="[TENANT[.NAME]]", required=False, shell_complete=completion.receivers)
+@_filters
+@click.option("--limit", type=click.IntRange(0), default=LIST_MAX, show_default=True, help="0: all.")
+@click.option("--wide", is_flag=True, help="Show all columns uncut, as in a pipe.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per letter.")
+@options.settings_flags(*options.CONNECTION)
+def list_letters(receiver: str | None, limit: int, wide: bool, as_json: bool, **given: Any) -> None:
+    """List dead letters, newest first: all, or those of a tenant or a receiver."""
+    from angarium.cli.dead_letters import selection, table
+    from angarium.connecting import with_access
+    from angarium.operations.dead_letters.listing import newest
+    from angarium.operations.tail import is_known
+    from angarium.terminal.run import run
+
+    settings = options.settings_of(given)
+    wanted = selection.by_flags(receiver, given)
+    listed = perform(settings, lambda to: newest(to, wanted, limit, progress))
+    rows = [table.row(letter) for letter in listed.letters]
+    if as_json:
+        for row in rows:
+            output.say_json_line(row)
+    elif wide or not output.on_terminal():
+        output.say_table(table.HEADINGS, [list(row.values()) for row in rows], wide=True)
+    else:
+        output.say_table(
+            table.NARROW_COLUMNS,
+            map(table.narrow, rows),
+            cut=table.CUT_COLUMNS,
+        )
+    if listed.more:
+        output.note(f"note: these are the newest {limit}; --limit 0 lists all")
+    # Who may read letters but no receivers is not told of an error: the list is whole.
+    if (
+        receiver is not None
+        and not rows
+        and run(with_access(settings, lambda to: is_known(to, receiver))) is False
+    ):
+        names.note_unknown(receiver)
+
+
+@dead.command(short_help="Show a dead letter.")
+@click.argument("letter", type=click.IntRange(1, LETTER_MAX))
+@click.option("--json", "as_json", is_flag=True, help="Print JSON; a binary body is in base64.")
+@options.settings_flags(*options.CONNECTION)
+def show(letter: int, as_json: bool, **given: Any) -> None:
+    """Show a dead letter, by its number in the list, with its headers and its body."""
+    from angarium.cli.dead_letters import table
+    from angarium.operations.dead_letters.find import find
+
+    found = perform(options.settings_of(given), lambda to: find(to, letter))
+    if as_json:
+        output.say_json(table.document(found))
+        return
+    for line in table.lines(found):
+        output.say(line)
+
+
+@dead.command(short_help="Send dead letters again.")
+@click.argument("which", metavar="[LETTER…|TENANT[.NAME]]", nargs=-1, shell_complete=completion.receivers)
+@_filters
+@click.option("--all", "everything", is_flag=True, help="Select all letters.")
+@click.option("--limit", type=click.IntRange(1), help="Maximum number, oldest first.")
+@click.option("--unsure", is_flag=True, help="Also send what an interrupted redrive may have sent already.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@options.settings_flags(*options.CONNECTION)
+def redrive(
+    which: tuple[str, ...], everything: bool, limit: int | None, unsure: bool, as_json: bool, **given: Any
+) -> None:
+    """Send dead letters to their receivers again, under new numbers, and drop them here.
+
+    Each is sent once. If the command is interrupted, run it again and it continues. It stops by itself when
+    the stream of deliveries is full.
+    """
+    from angarium.cli.dead_letters import redrive_report, selection
+    from angarium.operations.dead_letters.redrive import redrive
+
+    settings = options.settings_of(given)
+    wanted = selection.wanted(which, given, everything=everything, limit=limit)
+    sent = perform(settings, lambda to: redrive(
+        to, wanted, limit, unsure_too=unsure, progress=progress,
+        waiting=lambda *began_and_wait: output.note(redrive_report.waiting(*began_and_wait)),
+    ))  # fmt: skip
+    done = sent.done
+    if as_json:
+        output.say_json(redrive_report.report(done))
+    else:
+        for line in redrive_report.summary(done):
+            output.say(line)
+    if done.stopped:
+        raise click.ClickException(f"{done.stopped}; run it again when events are settled")
+    if sent.missing:
+        raise click.ClickException(selection.missing_text(sent.missing))
+    if isinstance(wanted, tuple) and done.left:
+        raise click.ClickException("some of these letters could not be sent")
+
+
+@dead.command(short_help="Drop dead letters.")
+@click.argument("which", metavar="[LETTER…|TENANT[.NAME]]", nargs=-1, shell_complete=completion.receivers)
+@_filters
+@click.option("--all", "everything", is_flag=True, help="Select all letters.")
+@click.option("--limit", type=click.IntRange(1), help="Maximum number, oldest first.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@options.settings_flags(*options.CONNECTION)
+def drop(
+    which: tuple[str, ...], everything: bool, limit: int | None, yes: bool, as_json: bool, **given: Any
+) -> None:
+    """Drop dead letters for good. Asks for confirmation."""
+    from angarium.cli.dead_letters import selection
+    from angarium.operations.dead_letters.drop import drop
+
+    def agreed(count: int) -> bool:
+        if yes:
+            return True
+        if not output.can_ask():
+            raise click.UsageError(
+                f"{selection.counted(count)} would be dropped for good; confirm with --yes"
+            )
+        return click.confirm(f"drop {selection.counted(count)} for good?", err=True)
+
+    settings = options.settings_of(given)
+    wanted = selection.wanted(which, given, everything=everything, limit=limit)
+    dropped = perform(settings, lambda to: drop(to, wanted, limit, agreed, progress))
+    if as_json:
+        output.say_json({"dropped": dropped.count})
+    else:
+        output.say(f"dropped {selection.counted(dropped.count)}")
+    if dropped.missing:
+        raise click.ClickException(selection.missing_text(dropped.missing))

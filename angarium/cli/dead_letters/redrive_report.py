@@ -1,0 +1,42 @@
+"""The result of a redrive, as `angarium dead redrive` reports it."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from angarium.cli.dead_letters.selection import counted
+from angarium.logs import instant
+from streams.resending.redrive import GONE, MALFORMED, TAKEN, TOO_LARGE, UNSURE, Redriven
+
+WHY_LEFT = {
+    GONE: "cannot be redriven, since only the headers could be kept",
+    MALFORMED: "cannot be redriven, since the event is malformed (angarium dead show says why)",
+    TOO_LARGE: "cannot be redriven, since the stream no longer accepts events of that size",
+    UNSURE: "may have been redriven by an interrupted command, and what it sent is purged; "
+    "drop them, or redrive them with --unsure",
+    TAKEN: "cannot be redriven now, since another publisher used their message id for something "
+    "else; redrive them again in two minutes, and check who may publish there",
+}
+
+
+def report(done: Redriven) -> dict[str, Any]:
+    """The report of a redrive, for JSON."""
+    return {
+        "redriven": done.redriven, "finished": done.finished, "left": done.left,
+        "stopped": done.stopped or None,
+    }  # fmt: skip
+
+
+def summary(done: Redriven) -> Iterator[str]:
+    """The result of a redrive for people."""
+    yield f"redriven {counted(done.redriven)}"
+    if done.finished:
+        yield f"{counted(len(done.finished))} had been redriven by an interrupted command; now dropped here"
+    for why, positions in done.left.items():
+        named = ", ".join(map(str, positions[:5])) + (", …" if len(positions) > 5 else "")
+        yield f"{counted(len(positions))} ({named}) {WHY_LEFT[why]}"
+
+
+def waiting(began_at: float, wait_s: float) -> str:
+    """The note that a redrive waits for another one's end."""
+    began = instant(began_at)
+    return f"a redrive started {began} was interrupted; waiting {wait_s:.0f} s to be sure that it has ended"

@@ -1,0 +1,70 @@
+"""Dead letters as `angarium dead` shows them: in a table, as a document, for people."""
+
+import base64
+from collections.abc import Iterator
+from typing import Any
+
+from angarium import quantities
+from angarium.logs import instant
+from angarium.terminal import output
+from streams.dead_letters.letters import Letter
+from streams.nats.headers import DEAD_RESPONSE
+
+HEADINGS = ("letter", "receiver", "number", "reason", "at", "attempts", "status", "type", "id", "bytes")
+NARROW_COLUMNS = ("letter", "receiver", "reason", "at", "status", "id")
+"""The columns that fit into 80 characters."""
+CUT_COLUMNS = ("id", "receiver")
+NAME_WIDTH_MAX = 40
+"""Width of the column of header names; longer names (up to 60,000 characters) are shown in full."""
+
+
+def row(letter: Letter) -> dict[str, Any]:
+    """The row of a letter in a list."""
+    return {
+        "letter": letter.position,
+        "receiver": letter.receiver,
+        "number": letter.sequence,
+        "reason": letter.reason,
+        "at": instant(letter.at),
+        "attempts": letter.attempts,
+        "status": letter.status,
+        "type": letter.type,
+        "id": letter.event_id,
+        "bytes": None if letter.body_gone else len(letter.body),
+    }
+
+
+def narrow(row: dict[str, Any]) -> list[Any]:
+    """The row for a terminal, to the second."""
+    return [row[name] if name != "at" else f"{row['at'][:19]}Z" for name in NARROW_COLUMNS]
+
+
+def document(letter: Letter) -> dict[str, Any]:
+    """The whole letter, for JSON."""
+    try:
+        body = {"body": None if letter.body_gone else letter.body.decode()}
+    except UnicodeDecodeError:
+        body = {"body_base64": base64.b64encode(letter.body).decode()}
+    return row(letter) | {"response": letter.response or None, "headers": letter.headers} | body
+
+
+def lines(letter: Letter) -> Iterator[str]:
+    """The letter for people, line by line."""
+    number = f" #{letter.sequence}" if letter.sequence is not None else ""
+    receiver = output.visible(letter.receiver)  # A producer may publish to an impossible name.
+    yield f"letter {letter.position}: {receiver}{number}, {letter.reason}, {instant(letter.at)}"
+    width = min(NAME_WIDTH_MAX, max(map(len, letter.headers), default=0))
+    for name, value in letter.headers.items():
+        text = letter.response if name == DEAD_RESPONSE else value
+        yield f"  {output.visible(name):{width}}  {output.visible(text)}"
+    yield ""
+    if letter.body_gone:
+        yield "(the body was gone before the dead letter was stored)"
+        return
+    try:
+        text = letter.body.decode()
+    except UnicodeDecodeError:
+        size = quantities.bytes_text(len(letter.body))
+        yield f"(a binary body of {size}; --json shows it in base64)"
+        return
+    yield from map(output.visible, text.splitlines())

@@ -1,0 +1,98 @@
+"""`angarium erase`: what an event held leaves every store."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from angarium.cli.invocation import options
+from angarium.cli.invocation.perform import CommandFailed, result_of
+from angarium.terminal import output
+from angarium.terminal.run import run
+
+if TYPE_CHECKING:
+    from angarium.connecting import Access
+    from angarium.operations.erase import ErasureStatus
+
+LOOK_EVERY_S = 0.5
+INTERRUPTED = "angarium: interrupted; what was requested goes on, and the same command shows how far it is\n"
+
+
+@click.command("erase", short_help="Erase what an event held, everywhere.")
+@click.option("--event", required=True, metavar="ID", help="The event's id (webhook-id).")
+@click.option("--tenant", metavar="TENANT", help="Its tenant, if there are several.")
+@click.option(
+    "--wait", default="2m", show_default=True, metavar="AGE", help="Maximum time to wait until it is done."
+)
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@click.option("--json", "as_json", is_flag=True, help="Print the record as JSON.")
+@options.settings_flags(*options.CONNECTION)
+def erase(event: str, tenant: str | None, wait: str, yes: bool, as_json: bool, **given: Any) -> None:
+    """Erase the body and headers of an event from streams, dead letters, recorded answers and ledgers.
+
+    Deliveries that wait are discarded, on record, with the reason erased. Numbers, ids, times and counters
+    stay, and so does the record of who asked and when. Nodes do the work: it goes on if this command ends.
+    Asks for confirmation. An event that no stream has is erased from ledgers.
+    """
+    from angarium import quantities
+    from angarium.connecting import with_access
+
+    settings, wait_s = options.settings_of(given), quantities.age(wait)
+
+    def agreed(tenant: str) -> bool:
+        if yes:
+            return True
+        if not output.can_ask():
+            raise click.UsageError(f"{event} of {tenant} would be erased for good; confirm with --yes")
+        return click.confirm(f"erase {event} of {tenant} for good?", err=True)
+
+    status = run(
+        with_access(settings, lambda to: _erased(to, tenant, event, wait_s, agreed)),
+        interrupted=INTERRUPTED,
+    )
+    if as_json:
+        output.say_json(status)
+    elif status.done:
+        output.say(summary(status))
+    if not status.done:
+        why = status.waits_for or "no node has begun"
+        raise CommandFailed(
+            f"not done yet ({why}); nodes go on with it, and the same command shows how far it is"
+        )
+
+
+async def _erased(
+    to: "Access", tenant: str | None, event: str, wait_s: float, agreed: Callable[[str], bool]
+) -> "ErasureStatus":
+    """The record, once it is done, or the time is over. Raises CommandFailed."""
+    import asyncio
+
+    from angarium.operations.erase import get_erasure, only_tenant, request_erasure
+
+    tenant = tenant or result_of(await only_tenant(to))
+    if not agreed(tenant):
+        raise CommandFailed(f"{event} was not erased")
+    status = result_of(await request_erasure(to, tenant, event))
+    deadline = asyncio.get_running_loop().time() + wait_s
+    said = status.waits_for
+    while not status.done and asyncio.get_running_loop().time() < deadline:
+        await asyncio.sleep(LOOK_EVERY_S)
+        status = result_of(await get_erasure(to, tenant, event))
+        if status.waits_for and status.waits_for != said and output.on_terminal():
+            output.note(f"waiting: {output.visible(status.waits_for)}")
+        said = status.waits_for
+    return status
+
+
+def summary(status: "ErasureStatus") -> str:
+    """The result for people: how much was erased where, or that no stream had the event."""
+    if not status.events + status.deliveries + status.dead_letters + status.journal_messages:
+        return (
+            f"nothing to erase: no stream has the event {status.event} of {status.tenant}; the request is "
+            f"recorded, so that ledgers erase their rows of it"
+        )
+    counts = (
+        f"events {status.events}, deliveries {status.deliveries} ({status.discarded} were waiting), "
+        f"dead letters {status.dead_letters}, messages of the journal {status.journal_messages}"
+    )
+    return f"erased {status.event} of {status.tenant}: {counts}"

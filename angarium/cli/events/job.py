@@ -1,0 +1,90 @@
+"""`angarium job …`: replays and long redrives that processes of the HTTP API work off."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from angarium.cli.invocation import names, options
+from angarium.cli.invocation.perform import perform
+from angarium.terminal import output
+
+if TYPE_CHECKING:
+    from angarium.operations.jobs.plans import JobDocument
+
+LIST_MAX = 50
+
+
+@click.group(short_help="List, show and stop replays and redrives that were begun over HTTP.")
+def job() -> None:
+    """List, show and stop jobs: replays and long redrives that were begun over HTTP."""
+
+
+@job.command("list", short_help="List the jobs.")
+@names.tenant("tenant")
+@click.option("--limit", type=click.IntRange(0), default=LIST_MAX, show_default=True, help="0: all.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per job.")
+@options.settings_flags(*options.CONNECTION)
+def list_(tenant: str | None, limit: int, as_json: bool, **given: Any) -> None:
+    """List the jobs of a tenant, or of all, newest first: of each receiver and tenant the last one."""
+    from angarium.operations.jobs.listing import list_jobs
+
+    listed = perform(options.settings_of(given), lambda to: list_jobs(to, tenant, limit or None))
+    if as_json:
+        for each in listed.jobs:
+            output.say_json_line(each)
+    else:
+        output.say_table(("job", "state", "began", "looked at", "sent"), map(cells, listed.jobs))
+    for why in listed.unreadable:
+        output.note(f"note: {why}")
+    if listed.next is not None:
+        output.note(f"note: there are more than {limit}; --limit 0 lists all")
+
+
+@job.command(short_help="Show a job.")
+@click.argument("job_id", metavar="JOB")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@options.settings_flags(*options.CONNECTION)
+def show(job_id: str, as_json: bool, **given: Any) -> None:
+    """Show how far a JOB has come, and why it waits or has failed."""
+    from angarium.operations.jobs.show import show
+
+    _say(perform(options.settings_of(given), lambda to: show(to, job_id)), as_json=as_json)
+
+
+@job.command(short_help="Stop a job.")
+@click.argument("job_id", metavar="JOB")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@options.settings_flags(*options.CONNECTION)
+def stop(job_id: str, as_json: bool, **given: Any) -> None:
+    """Stop a JOB. Its process notices within seconds; what was sent stays sent."""
+    from angarium.operations.jobs.stop import stop
+
+    _say(perform(options.settings_of(given), lambda to: stop(to, job_id)), as_json=as_json)
+
+
+def _say(found: "JobDocument", *, as_json: bool) -> None:
+    if as_json:
+        output.say_json(found)
+        return
+    output.say(f"{found.id}: {found.state}, sent {found.sent}, looked at {_done(found)}")
+    output.say(f"  began {found.began_at}" + (f", ended {found.ended_at}" if found.ended_at else ""))
+    for reason, count in sorted(found.left.items()):
+        output.say(f"  {count} not sent: {reason}")
+    if found.mark is not None:
+        output.say(f"  angarium-again: {found.mark}")
+    if found.why is not None:
+        output.say(f"  {output.visible(found.why)}")
+    if found.kept_since is not None:
+        output.note(f"note: what was published before {found.kept_since} is not kept any more")
+    if found.purged:
+        output.note("note: some that were to be sent were purged meanwhile")
+
+
+def cells(each: "JobDocument") -> tuple[object, ...]:
+    """The row of a job, with its time to the minute, as `--since` takes it."""
+    return each.id, each.state, f"{each.began_at[:16]}Z", _done(each), each.sent
+
+
+def _done(each: "JobDocument") -> str:
+    """The messages that were looked at, of all; a redrive counts them when it has looked at a page."""
+    return f"{each.looked_at} of {each.total}" if each.total else "-"

@@ -1,0 +1,134 @@
+"""`angarium replay`: sends a receiver events again that it was sent before."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from angarium.cli.invocation import names, options
+from angarium.cli.invocation.perform import CommandFailed, perform
+from angarium.settings import Settings
+from angarium.terminal import output
+from angarium.terminal.progress import progress
+
+if TYPE_CHECKING:
+    from angarium.operations.replay import Preview, ReplayRange, ReplayReport
+
+RATE = "100/second"
+
+
+@click.command("replay", short_help="Send a receiver again what it was sent.")
+@names.receiver("receiver")
+@click.option("--since", metavar="TIME", help="Events published since then: 2h, 3d, 2026-01-31T12:00:00Z.")
+@click.option("--until", metavar="TIME", help="Only events from before then.")
+@click.option(
+    "--type", "types", multiple=True, metavar="PATTERN", help="Only of these types: order.>, … (repeatable)."
+)
+@click.option(
+    "--rate", help=f"How many go out at most: 300/minute, … [default: {RATE}; with --resume, that of before]"
+)
+@click.option("--dry-run", is_flag=True, help="Show what would be sent, and send nothing.")
+@click.option("--resume", is_flag=True, help="Go on with a replay that was cut off or has stopped.")
+@click.option("--abandon", is_flag=True, help="Give such a replay up.")
+@click.option("--json", "as_json", is_flag=True, help="What was done, in JSON.")
+@options.settings_flags(*options.CONNECTION)
+def replay(
+    receiver: str, since: str | None, until: str | None, types: tuple[str, ...], rate: str | None,
+    dry_run: bool, resume: bool, abandon: bool, as_json: bool, **given: Any,
+) -> None:  # fmt: skip
+    """Send a receiver the events of a period again, as far as the deliveries stream still has them.
+
+    Each event is a new delivery with a new number, its old id and the header angarium-again, in the old
+    order, after the events that wait now. Each is sent once, even if this command is interrupted: --resume
+    continues.
+    """
+    import time
+
+    from angarium import quantities
+    from angarium.operations.replay import ReplayRange
+
+    ways = sum(map(bool, (since is not None, resume, abandon)))
+    if ways != 1 or ((resume or abandon) and (until is not None or types or dry_run)):
+        raise click.UsageError("give --since, --resume or --abandon")
+    now, per_second = time.time(), None if rate is None else quantities.rate(rate).per_second
+    settings = options.settings_of(given)
+    if abandon:
+        _abandon(settings, receiver, as_json=as_json)
+        return
+    wanted = None if since is None else ReplayRange(
+        since=quantities.instant(since, now), types=types,
+        until=None if until is None else quantities.instant(until, now),
+    )  # fmt: skip
+    if dry_run and wanted is not None:
+        _preview(settings, receiver, wanted, per_second, as_json=as_json)
+        return
+    _replay(settings, receiver, wanted, per_second, as_json=as_json)
+
+
+def _abandon(settings: Settings, receiver: str, *, as_json: bool) -> None:
+    from angarium.operations.replay import abandon
+
+    sent = perform(settings, lambda to: abandon(to, receiver))
+    if as_json:
+        output.say_json({"abandoned": receiver, "sent": sent})
+    else:
+        output.say(f"gave up the replay for {receiver}; {sent} had been sent")
+
+
+def _preview(
+    settings: Settings, receiver: str, wanted: "ReplayRange", per_second: float | None, *, as_json: bool
+) -> None:
+    from angarium import quantities
+    from angarium.operations.replay import PER_SECOND_DEFAULT, preview
+
+    found = perform(settings, lambda to: preview(to, receiver, wanted))
+    if as_json:
+        output.say_json(found)
+        return
+    lasts = quantities.age_text(found.events / (per_second or PER_SECOND_DEFAULT))
+    output.say(f"would send {_counted(found.events)} ({quantities.bytes_text(found.bytes)}), in {lasts}")
+    if found.oldest_at is not None:
+        output.say(f"published {found.oldest_at} to {found.newest_at}")
+    for event_type, count in sorted(found.types.items()):
+        output.say(f"  {output.visible(event_type)}: {count}")
+    _kept(found)
+
+
+def _replay(
+    settings: Settings, receiver: str, wanted: "ReplayRange | None", rate: float | None, *, as_json: bool
+) -> None:
+    from angarium.logs import instant
+    from angarium.operations.replay import replay
+
+    def waiting(began_at: float, wait_s: float) -> None:
+        began = instant(began_at)
+        output.note(
+            f"the replay of {began} did not end cleanly; waiting {wait_s:.0f} s to be sure that it stopped"
+        )
+
+    done = perform(
+        settings,
+        lambda to: replay(to, receiver, wanted, rate, progress=progress, waiting=waiting),
+        interrupted=f"angarium replay {receiver} --resume continues it, --abandon gives it up",
+    )
+    if as_json:
+        output.say_json(done)
+    else:
+        output.say(f"sent {_counted(done.sent)} again (angarium-again: {done.mark})")
+        if done.too_large:
+            output.say(f"left out {_counted(len(done.too_large))} that the stream takes no more: too large")
+    _kept(done)
+    if done.purged:
+        output.note("note: some that were to be sent were purged meanwhile: the stream keeps them no more")
+    if done.stopped:
+        raise CommandFailed(
+            f"{done.stopped}; go on with angarium replay {receiver} --resume when events have been settled"
+        )
+
+
+def _kept(found: "Preview | ReplayReport") -> None:
+    if found.kept_since is not None:
+        output.note(f"note: what was published before {found.kept_since} is not kept any more")
+
+
+def _counted(count: int) -> str:
+    return f"{count} event{'s' * (count != 1)}"

@@ -1,0 +1,44 @@
+"""The arguments that name a receiver or a tenant: checked before anything is asked, and completed by Tab."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from angarium.cli.invocation import completion
+from angarium.terminal import output
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def _receiver(_: click.Context, __: click.Parameter, name: str) -> str:
+    """The name. Raises InvalidName."""
+    from actors.ids import split_receiver
+
+    split_receiver(name)
+    return name
+
+
+def _tenant(_: click.Context, __: click.Parameter, tenant: str | None) -> str | None:
+    """The tenant, if one was named. Raises InvalidName."""
+    from actors.ids import check_tenant
+
+    return None if tenant is None else check_tenant(tenant)
+
+
+def note_unknown(name: str) -> None:
+    """Say that there is no such receiver, or none of such a tenant: the name may be misspelled."""
+    unknown = f"there is no receiver {name}" if "." in name else f"tenant {name} has no receivers"
+    output.note(f"note: {unknown}; angarium receiver list shows all that there are")
+
+
+def receiver(parameter: str) -> Callable[[Command], Command]:
+    """The argument that names one receiver."""
+    return click.argument(
+        parameter, metavar="TENANT.NAME", callback=_receiver, shell_complete=completion.receivers
+    )
+
+
+def tenant(parameter: str) -> Callable[[Command], Command]:
+    """The argument that may name a tenant."""
+    return click.argument(parameter, metavar="[TENANT]", required=False, callback=_tenant)

@@ -1,0 +1,53 @@
+"""Runs an operation for a command: over a connection of its own, until it is done or the command fails."""
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+
+from angarium.settings import Settings
+from angarium.terminal.run import run
+
+if TYPE_CHECKING:
+    from angarium.connecting import Access
+    from angarium.operations.failures import NotDone
+
+T = TypeVar("T")
+
+
+class CommandFailed(click.ClickException):
+    """An operation that was not done; the text says why, in a sentence."""
+
+
+class WrongRequest(CommandFailed):
+    """An operation that can be done, if it is asked in another way."""
+
+    exit_code = 2
+
+
+def perform(
+    settings: Settings, operation: "Callable[[Access], Awaitable[T | NotDone]]", *, interrupted: str = ""
+) -> T:
+    """Run a short operation; returns its result. Raises CommandFailed.
+
+    `interrupted` says how to go on after Ctrl-C.
+    """
+    from angarium.connecting import with_access
+
+    said = f"angarium: interrupted; {interrupted}\n" if interrupted else ""
+    return result_of(run(with_access(settings, operation), interrupted=said))
+
+
+def result_of(outcome: "T | NotDone") -> T:
+    """The result of an operation, if it was done. Raises CommandFailed."""
+    from angarium.operations.failures import NotDone
+
+    if not isinstance(outcome, NotDone):
+        return outcome
+    match outcome.kind:
+        case "invalid":
+            raise WrongRequest(outcome.sentence)
+        case "unavailable":
+            raise CommandFailed(f"{outcome.sentence}; run angarium doctor to see what is missing")
+        case _:
+            raise CommandFailed(outcome.sentence)

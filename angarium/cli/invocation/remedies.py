@@ -1,0 +1,11 @@
+"""Names the commands for what an operator has to do so that a receiver goes on."""
+
+_COMMANDS = {
+    "resume": "; to continue, run angarium receiver resume {}",
+    "put": "; to fix it, run angarium receiver put {}",
+}
+
+
+def remedy_text(remedy: str | None, receiver: str) -> str:
+    """The end of a sentence that says why nothing moves; empty if the receiver goes on by itself."""
+    return _COMMANDS.get(remedy or "", "").format(receiver)

@@ -1,0 +1,103 @@
+"""`angarium audit`: attempts at a receiver against its rate, from the ledger."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from angarium.cli.invocation import names, options
+from angarium.terminal import output
+
+if TYPE_CHECKING:
+    from angarium.ledger.audit import Bar, LimitPeriod
+    from angarium.operations.ledger_queries.audit import Audit
+
+BAR_WIDTH = 30
+VERDICTS = {
+    "kept": "kept: no window has more attempts than the limit allows",
+    "exceeded": "exceeded",
+    "no_limit": "no limit was in force",
+}
+
+
+@click.command("audit", short_help="Check a receiver's rate limit, from the ledger.")
+@names.receiver("receiver")
+@click.option(
+    "--since",
+    metavar="TIME",
+    default="1h",
+    show_default=True,
+    help="From this time on: 2h, 3d, 2026-01-31T12:00:00Z.",
+)
+@click.option("--until", metavar="TIME", help="Up to this time.")
+@click.option(
+    "--plot", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False), help="Draw the chart as SVG."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@options.settings_flags("ledger", "prefix")
+def audit(receiver: str, plot: Path | None, as_json: bool, **given: Any) -> None:
+    """Check that the attempts to a receiver kept its rate limit, in every window.
+
+    In any window of t seconds at most burst + rate * t attempts may start. Windows of one second and of the
+    burst's length are checked. The exit status is 1 if more did.
+    """
+    from angarium.cli.ledger_records import audit_plot, ledger_questions
+    from angarium.operations.ledger_queries import audit as query
+
+    settings = options.settings_of(given)
+    if plot is not None:
+        audit_plot.check(plot)
+    since, until = ledger_questions.span(given)
+    found = ledger_questions.consult(settings, lambda of: query.audit(of, receiver, since, until))
+    if plot is not None:
+        _write(plot, audit_plot.draw(found, VERDICTS[found.verdict]))
+    if as_json:
+        output.say_json(query.document(found))
+    else:
+        for line in lines(found):
+            output.say(line)
+        ledger_questions.notes(found.ledger)
+    if found.verdict == "exceeded":
+        raise click.ClickException(f"{receiver} got more attempts than its limit allows")
+
+
+def _write(path: Path, chart: str) -> None:
+    try:
+        path.write_text(chart, encoding="utf-8")
+    except OSError as error:
+        raise click.ClickException(f"cannot write {path}: {error.strerror}") from error
+
+
+def lines(found: "Audit") -> list[str]:
+    """The audit for people: the verdict, the busiest windows, and a chart."""
+    from angarium.operations.ledger_queries.ledger_access import text
+
+    said = [f"{found.receiver}: {VERDICTS[found.verdict]}", f"  {_counted(found.attempts)}"]
+    said += [f"  {_limit(each)}{f', from {text(each.at)} on' if each.at else ''}" for each in found.limits]
+    for window in found.windows:
+        if window.at is not None:
+            allowed = "any number" if window.allowed is None else window.allowed
+            more = f", exceeded in {window.exceeded} windows" if window.exceeded else ""
+            said.append(
+                f"  busiest {window.length_s:g} s: {window.attempts} of {allowed} "
+                f"from {text(window.at)}{more}"
+            )
+    return said + [_bar(bar, found.chart) for bar in found.chart]
+
+
+def _counted(attempts: int) -> str:
+    return "1 attempt" if attempts == 1 else f"{attempts} attempts"
+
+
+def _limit(limit: "LimitPeriod") -> str:
+    return "no limit" if limit.per_second is None else f"{limit.per_second:g} a second, burst {limit.burst}"
+
+
+def _bar(bar: "Bar", chart: "list[Bar]") -> str:
+    """One part of the time: its busiest second, and what was allowed in it."""
+    from angarium.operations.ledger_queries.ledger_access import text
+
+    scale = max(max(each.most, each.allowed or 0) for each in chart) or 1
+    drawn = "#" * round(bar.most / scale * BAR_WIDTH)
+    allowed = "" if bar.allowed is None else f" of {bar.allowed}"
+    return f"  {text(bar.at)}  {drawn:{BAR_WIDTH}}  {bar.most}{allowed} a second"

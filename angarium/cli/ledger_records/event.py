@@ -1,0 +1,137 @@
+"""`angarium event`: one event's journey over all receivers, from the ledger, and where it still waits."""
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from angarium import logs, quantities
+from angarium.cli.invocation import options
+from angarium.cli.invocation.remedies import remedy_text
+from angarium.terminal import output
+from angarium.terminal.run import run
+
+if TYPE_CHECKING:
+    from angarium.operations.event_search import EventSearch, WaitingDelivery
+    from angarium.operations.failures import NotDone
+    from angarium.operations.ledger_queries.journey import Journey
+    from angarium.settings import Settings
+
+ANSWER_MAX = 200
+"""Characters of an answer that are shown; `--json` has all that is kept."""
+
+
+@click.command("event", short_help="Show what happened to an event, and where it still waits.")
+@click.argument("event_id", metavar="ID")
+@click.option(
+    "--tenant", metavar="TENANT", help="Only receivers of this tenant; other tenants may use the same id."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@options.settings_flags("ledger", *options.CONNECTION)
+def event(event_id: str, tenant: str | None, as_json: bool, **given: Any) -> None:
+    """Show which receivers got an event, with its number, each attempt, and how it ended.
+
+    The attempts are from the ledger. For receivers that have not started on the event, NATS is asked where it
+    waits: its place, why, and when its turn comes. The exit status is 1 if no receiver is listed.
+    """
+    from angarium.cli.invocation.perform import CommandFailed, result_of
+    from angarium.cli.ledger_records import attempt_table, ledger_questions
+    from angarium.operations.failures import NotDone
+
+    recorded, search = run(_look_up(options.settings_of(given), event_id, tenant))
+    found = result_of(recorded)
+    if isinstance(search, NotDone):
+        if search.kind == "invalid":
+            result_of(search)
+        waiting, unknown = [], [f"where it waits is not known: {search.sentence}"]
+    else:
+        waiting, unknown = search.waiting, search.notes
+    if not (found.deliveries or waiting):
+        why = () if isinstance(search, NotDone) else (search.why_none,)
+        reasons = "; ".join((*why, *unknown, *found.ledger.notes))
+        raise CommandFailed(f"no attempt of the event {event_id} is recorded: {reasons}")
+    if as_json:
+        document = msgspec.to_builtins(found)
+        output.say_json(document | {"waiting": None if isinstance(search, NotDone) else waiting})
+        return
+    for delivery in found.deliveries:
+        output.say(headline(delivery))
+        for each in delivery["attempts"]:
+            took = f"{each['latency_ms']:.0f} ms"
+            output.say(
+                f"  {each['at']}  attempt {each['attempt']}: "
+                f"{output.visible(attempt_table.outcome(each))}, {took}"
+            )
+            if each["answer"]:
+                output.say(f"    answered: {output.first_of(each['answer'], ANSWER_MAX)}")
+    for waits in waiting:
+        output.say(output.visible(place_text(waits)))
+    for note in unknown:
+        output.note(f"note: {note}")
+    ledger_questions.notes(found.ledger)
+
+
+async def _look_up(
+    settings: "Settings", event_id: str, tenant: str | None
+) -> "tuple[Journey | NotDone, EventSearch | NotDone]":
+    """Look up what the ledger knows of an event, and what the streams hold of it for all other receivers."""
+    from actors.errors import AngariumError
+    from angarium.connecting import with_access
+    from angarium.operations.event_search import search_event
+    from angarium.operations.failures import NotDone, not_done
+    from angarium.operations.ledger_queries.journey import recorded_journey
+    from angarium.operations.ledger_queries.ledger_access import open_ledger
+
+    found = await open_ledger(settings, lambda of: recorded_journey(of, event_id, tenant))
+    if isinstance(found, NotDone):
+        return found, found
+    receivers = {each["receiver"] for each in found.deliveries}
+    tenants = {each.partition(".")[0] for each in receivers}
+    among = tenant or (tenants.pop() if len(tenants) == 1 else None)
+    try:
+        return found, await with_access(settings, lambda to: search_event(to, event_id, among, receivers))
+    except AngariumError as error:
+        return found, not_done(error)
+
+
+def place_text(delivery: "WaitingDelivery") -> str:
+    """An event that waits, in a line: `acme.billing: waiting, place 2 of 3, …: backing off until …`."""
+    place = f", place {delivery.place} of {delivery.waiting}" if delivery.place else ""
+    turn = (
+        "" if delivery.due_s is None else f", its turn comes in about {quantities.age_text(delivery.due_s)}"
+    )
+    why = f"{delivery.why}{remedy_text(delivery.remedy, delivery.receiver)}"
+    return f"{delivery.receiver}: waiting{place}{turn}, stored {delivery.stored_at}: {why}"
+
+
+def headline(delivery: dict[str, Any]) -> str:
+    """A delivery in a line: `acme.billing #17 (order.created): delivered 2026-…, stored …`."""
+    kind = f" ({delivery['type']})" if delivery["type"] else ""
+    name = f"{delivery['receiver']} #{delivery['sequence']}{kind}"
+    again = ", sent again" if delivery["again"] else ""
+    stored = f"stored {delivery['stored_at']}{again}"
+    ended = delivery["ended_at"]
+    match delivery["state"]:
+        case "open":
+            return f"{name}: {_waiting(delivery)}, {stored}"
+        case "unknown":
+            return f"{name}: it is not known how it ended, {stored}"
+        case "dead":
+            return f"{name}: dead letter ({delivery['reason']}) {ended}, {stored}"
+        case "discarded" if delivery["reason"]:
+            return f"{name}: discarded ({delivery['reason']}) {ended}, {stored}"
+        case state:
+            return f"{name}: {state} {ended}, {stored}"
+
+
+def _waiting(delivery: dict[str, Any]) -> str:
+    """Say what an event waits for that is not settled, and where to look."""
+    look = f"angarium inspect {delivery['receiver']} shows what for"
+    if not delivery["attempts"]:
+        return f"waits for its first attempt ({look})"
+    last = delivery["attempts"][-1]
+    following, due = f"attempt {last['attempt'] + 1}", last["next_at"]
+    if due is not None and due <= logs.instant(time.time()):
+        return f"{following} is due or under way ({look})"
+    return f"waits for {following}{f', due {due}' if due else ''} ({look})"

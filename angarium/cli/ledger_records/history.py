@@ -1,0 +1,34 @@
+"""`angarium history`: what happened to a receiver, from the ledger."""
+
+from typing import Any
+
+import click
+
+from angarium.cli.invocation import names, options
+from angarium.terminal import output
+
+
+@click.command("history", short_help="Show what happened to a receiver, from the ledger.")
+@names.receiver("receiver")
+@click.option("--since", metavar="TIME", help="Only since this time: 2h, 3d, 2026-01-31T12:00:00Z.")
+@click.option("--until", metavar="TIME", help="Only before this time.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@options.settings_flags("ledger", "prefix")
+def history(receiver: str, as_json: bool, **given: Any) -> None:
+    """Show what happened to a receiver: paused, changed, resumed, disabled, offline, recovered.
+
+    If a configuration was put and replaced while no ledger ran, it is missing: NATS keeps the last one only.
+    """
+    from angarium.cli.ledger_records import ledger_questions
+    from angarium.operations.ledger_queries.history import read_history
+
+    settings = options.settings_of(given)
+    since, until = ledger_questions.span(given)
+    told = ledger_questions.consult(settings, lambda of: read_history(of, receiver, since, until))
+    if as_json:
+        output.say_json(told)
+        return
+    for each in told.entries:
+        output.say(f"{each.at}  {output.visible(each.what)}")
+    output.say(f"{'now':24}  {output.visible(told.now)}")
+    ledger_questions.notes(told.ledger)

@@ -1,0 +1,63 @@
+"""Questions to the ledger: times and statuses as people type them, the answer, and notes on its lag."""
+
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import click
+
+from angarium import quantities
+from angarium.cli.invocation.perform import result_of
+from angarium.operations.failures import NotDone
+from angarium.operations.ledger_queries.ledger_access import LedgerLag, OpenLedger, open_ledger
+from angarium.settings import Settings
+from angarium.terminal import output
+from angarium.terminal.run import run
+
+T = TypeVar("T")
+
+CLOCK_SKEW_MAX_MS = 60_000
+"""Time that a node's clock may be ahead of this machine's: a time that it recorded is not an error."""
+
+
+def consult(settings: Settings, operation: Callable[[OpenLedger], Awaitable[T | NotDone]]) -> T:
+    """Ask the ledger that the settings name; returns the answer. Raises NotDone."""
+    return result_of(run(open_ledger(settings, operation)))
+
+
+def span(given: dict[str, Any]) -> tuple[int, int]:
+    """The times of `--since` and `--until`, in milliseconds. Raises BadQuantity and click.UsageError."""
+    since = past("--since", given["since"]) if given["since"] else 0
+    until = instant(given["until"]) if given["until"] else instant("0s") + 1
+    if until <= since:
+        raise click.UsageError("--until is before --since")
+    return since, until
+
+
+def past(flag: str, text: str) -> int:
+    """A time in the past, in milliseconds. Raises BadQuantity and click.UsageError."""
+    found = instant(text)
+    if found > time.time() * 1000 + CLOCK_SKEW_MAX_MS:
+        raise click.UsageError(f"{flag} is in the future: {text}")
+    return found
+
+
+def instant(text: str) -> int:
+    """A time as people write it, in milliseconds. Raises BadQuantity."""
+    return round(quantities.instant(text, time.time()) * 1000)
+
+
+def status(text: str) -> tuple[int, int]:
+    """`503`, or `5xx` for all of a class. Raises click.UsageError."""
+    if len(text) == 3 and text[0] in "12345":
+        if text[1:].lower() == "xx":
+            return int(text[0]) * 100, int(text[0]) * 100 + 99
+        if text.isdecimal():
+            return int(text), int(text)
+    raise click.UsageError(f"--status {text}: write a status, such as 503, or a class, such as 5xx")
+
+
+def notes(standing: LedgerLag) -> None:
+    """Say how far behind the ledger is, and what it lacks, in addition to the answer."""
+    for note in standing.notes:
+        output.note(f"note: {note}")

@@ -1,0 +1,104 @@
+"""`angarium inspect`: the live state of a receiver, from the node that owns it."""
+
+from typing import Any
+
+import click
+
+from actors.status import duration_text
+from angarium.cli.invocation import names, options
+from angarium.cli.invocation.perform import perform
+from angarium.cli.invocation.remedies import remedy_text
+from angarium.settings import Settings
+from angarium.terminal import output
+
+
+@click.command("inspect", short_help="Show the live state of a receiver.")
+@names.receiver("receiver")
+@click.option("--at", metavar="TIME", help="State at this time, from the ledger: 2h, 2026-01-31T12:00:00Z.")
+@click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
+@options.settings_flags(*options.CONNECTION, "ledger")
+def inspect(receiver: str, at: str | None, as_json: bool, **given: Any) -> None:
+    """Show the live state of a receiver: its phase and why, its numbers, its bucket, its last attempt.
+
+    The node that owns the receiver answers, as it does to: nats req angarium.ctl.inspect.TENANT.NAME ''
+    If NATS permits only angarium.ctl.status, the receiver's last answer is left out.
+
+    With --at, the ledger answers: everything except what was only in a node's memory.
+    """
+    from angarium.operations.live_receivers.state import state
+
+    settings = options.settings_of(given)
+    if at is None:
+        answer = perform(settings, lambda to: state(to, receiver))
+    else:
+        answer = recorded_state(settings, receiver, at)
+    if as_json:
+        output.say_json(answer)
+        return
+    for line in lines(answer):
+        output.say(line)
+
+
+def recorded_state(settings: Settings, receiver: str, at: str) -> dict[str, Any]:
+    """The state at a moment, as far as facts tell."""
+    from angarium.cli.ledger_records import ledger_questions
+    from angarium.operations.ledger_queries.state_at import state_at
+
+    instant = ledger_questions.past("--at", at)
+    answer = ledger_questions.consult(settings, lambda of: state_at(of, receiver, instant))
+    ledger_questions.notes(answer.pop("ledger"))
+    return answer
+
+
+def lines(state: dict[str, Any]) -> list[str]:
+    """The state for people: a headline, what it waits for, and the rest as names and values."""
+    width = max(map(len, state))
+    shown = [f"{state['receiver']}: {output.visible(headline(state))}"]
+    for name, value in state.items():
+        if name in ("receiver", "why", "remedy") or value in (None, [], {}):
+            continue
+        shown.append(f"  {name:{width}}  {_value(name, value)}{_meaning(name, value)}")
+    return shown
+
+
+def headline(state: dict[str, Any]) -> str:
+    """Says how much waits, why, and what to do; a node of an older version tells only the phase."""
+    count, why = state.get("backlog"), state.get("why") or str(state["phase"]).replace("_", " ")
+    remedy = remedy_text(state.get("remedy"), state["receiver"])
+    return f"{count} waiting, {why}{remedy}" if count else f"{why}{remedy}"
+
+
+def _meaning(name: str, value: Any) -> str:
+    """Explains a member beyond its name."""
+    match name, value:
+        case "backlog", _:
+            return " (accepted and not settled)"
+        case "queued", _:
+            return " (of these in the node's memory)"
+        case "parked", True:
+            return " (the others are read from the stream when due)"
+        case _:
+            return ""
+
+
+def _value(name: str, value: Any) -> str:
+    match name, value:
+        case "bucket", {"tokens": tokens, "limit": limit, "per": per, "burst": burst}:
+            return f"{tokens:g} of {burst} tokens; rate {limit:g}/{per}, burst {burst}"
+        case "head", {"sequence": number, "event_id": event_id, "age_s": age_s}:
+            event = " ".join(filter(None, (f"#{number}", value.get("type"))))
+            return f"{output.visible(event)}, {output.visible(event_id)}, {duration_text(age_s)} old"
+        case "last_attempt", {"at": at, "sequence": number, "attempt": attempt, "latency_ms": took_ms}:
+            event = f"#{number}, attempt {attempt}" if number is not None else str(value.get("kind"))
+            outcome = output.visible(str(value["error"] or value["status"]))
+            return f"{event}: {outcome} after {took_ms:g} ms, {at}"
+        case "last_response", dict(answer):
+            return f"{answer['status']} {output.first_of(answer.get('body', ''), 200)}".rstrip()
+        case _, dict():
+            return ", ".join(
+                f"{key} {output.visible(str(each))}" for key, each in value.items() if each is not None
+            )
+        case _, list():
+            return output.visible("; ".join(map(str, value)))
+        case _:
+            return output.visible(output.shown(value))

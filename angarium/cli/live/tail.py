@@ -1,0 +1,109 @@
+"""`angarium tail`: attempts as they happen, from the journal."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from angarium.cli.invocation import completion, names, options
+from angarium.settings import Settings
+from angarium.terminal import output
+from angarium.terminal.run import end_on_sigterm, run_long
+
+if TYPE_CHECKING:
+    from angarium.operations.tail import TailedAttempt, TailFilter
+
+COLUMNS = (25, 24, 8, 4, 28, 10, 0)
+"""Minimum width of each column: at, receiver, number, attempt, outcome, took, event."""
+
+
+@click.command("tail", short_help="Show attempts as they happen.")
+@click.argument("of", metavar="[TENANT[.NAME]]", required=False, shell_complete=completion.receivers)
+@click.option("--failed", is_flag=True, help="Only failed attempts, and dead letters.")
+@click.option(
+    "--type", "types", multiple=True, metavar="PATTERN", help="Only these types: order.>, … (repeatable)."
+)
+@click.option(
+    "--since", metavar="TIME", help="Start at this time: 5m, 2h, 2026-01-31T12:00:00Z (default: now)."
+)
+@click.option("--count", type=click.IntRange(1), metavar="N", help="Stop after N attempts.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
+@options.settings_flags(*options.CONNECTION)
+def tail(
+    of: str | None,
+    failed: bool,
+    types: tuple[str, ...],
+    since: str | None,
+    count: int | None,
+    as_json: bool,
+    **given: Any,
+) -> None:
+    """Show attempts as nodes record them, until Ctrl-C: of all receivers, or of a tenant, or of one.
+
+    They are read from the journal: no ledger is needed, and nodes do not notice. While NATS is away it waits,
+    and then continues where it stopped.
+    """
+    import time
+
+    from angarium import quantities
+    from angarium.operations.tail import TailFilter
+
+    wanted = TailFilter(about=of, failed=failed, types=types)
+    wanted.check()
+    since_at = None if since is None else quantities.instant(since, time.time())
+    run_long(_follow(options.settings_of(given), wanted, since_at, count, as_json=as_json))
+
+
+async def _follow(
+    settings: Settings, wanted: "TailFilter", since: float | None, count: int | None, *, as_json: bool
+) -> None:
+    """Follow until enough were shown, or until Ctrl-C or SIGTERM, the usual way to end it."""
+    import asyncio
+    from contextlib import aclosing, suppress
+
+    from angarium.connecting import Access, open_jetstream
+    from angarium.operations.journal_pages import Missed
+    from angarium.operations.tail import Tail, is_known
+
+    end_on_sigterm()
+    with suppress(asyncio.CancelledError):
+        async with open_jetstream(settings) as js:
+            shown, to = 0, Access(js, settings)
+            if wanted.about is not None and await is_known(to, wanted.about) is False:
+                names.note_unknown(wanted.about)
+            async with aclosing(Tail(to, wanted, since=since).follow()) as found:
+                async for each in found:
+                    if isinstance(each, Missed):
+                        output.note(f"note: {output.visible(each.why)}")
+                        continue
+                    _show(each, as_json=as_json)
+                    shown += 1
+                    if shown == count:
+                        return
+
+
+def _show(attempt: "TailedAttempt", *, as_json: bool) -> None:
+    if as_json:
+        output.say_json_line(attempt)
+        return
+    took = "" if attempt.latency_ms is None else f"{attempt.latency_ms:.0f} ms"
+    cells = (
+        attempt.at, attempt.receiver, str(attempt.sequence or "ping"),
+        str(attempt.attempt), _outcome(attempt), took,
+        " ".join(filter(None, (attempt.type, attempt.event_id))),
+    )  # fmt: skip
+    texts = [output.visible(cell) for cell in cells]
+    if output.on_terminal():
+        output.say("  ".join(map(str.ljust, texts, COLUMNS)).rstrip())
+    else:
+        output.say("\t".join(texts))
+
+
+def _outcome(attempt: "TailedAttempt") -> str:
+    """The status of the answer, with its meaning if that is not obvious, or the error."""
+    match attempt.verdict:
+        case "dead_lettered":
+            return f"dead letter: {attempt.error}"
+        case "delivered" | "failed" if attempt.status is not None:
+            return str(attempt.status)
+        case verdict:
+            return f"{attempt.status} {verdict}" if attempt.status else attempt.error or verdict

@@ -1,0 +1,125 @@
+"""`angarium top`: how the receivers do, live; or which did worst over a period, from the ledger."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from angarium.cli.invocation import names, options
+from angarium.settings import Settings
+from angarium.terminal import output
+from angarium.terminal.run import end_on_sigterm, run_long
+
+if TYPE_CHECKING:
+    from angarium.operations.receiver_health.top import TopScreen
+
+FAILING_HEADINGS = ("failing for", "receiver", "failures", "last")
+LATE_HEADINGS = ("latest", "mean", "receiver", "delivered", "failed")
+CLEARED = "\x1b[H\x1b[2J\x1b[3J"
+
+
+@click.command("top", short_help="Show how the receivers do, the latest first.")
+@names.tenant("tenant")
+@click.option("--once", is_flag=True, help="Show one picture, as in a pipe.")
+@click.option(
+    "--every", type=click.FloatRange(0.5, 60), default=2.0, show_default=True, metavar="S",
+    help="Seconds between two pictures.",
+)  # fmt: skip
+@click.option("--within", metavar="AGE", help="The worst of this period, from the ledger: 15m, 2h, 1d.")
+@click.option(
+    "--limit", type=click.IntRange(1, 1000), default=10, show_default=True, help="Maximum number of rows."
+)
+@click.option("--wide", is_flag=True, help="Show all columns uncut, as in a pipe.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@options.settings_flags("ledger", *options.CONNECTION)
+def top(
+    tenant: str | None,
+    once: bool,
+    every: float,
+    within: str | None,
+    limit: int,
+    wide: bool,
+    as_json: bool,
+    **given: Any,
+) -> None:
+    """Show phase, backlog, pace and its limit, for the receivers whose events wait longest.
+
+    This is live, from what nodes record: no ledger is needed, and no node is asked. The data is a few seconds
+    old. With --within: the receivers that failed or were late in that period, from the ledger.
+    """
+    settings = options.settings_of(given)
+    if within is not None:
+        _worst(settings, tenant, within, limit, wide=wide, as_json=as_json)
+        return
+    once = once or as_json or not output.can_redraw()
+    run_long(_watch(settings, tenant, None if once else every, limit, wide=wide, as_json=as_json))
+
+
+async def _watch(
+    settings: Settings, tenant: str | None, every_s: float | None, limit: int, *, wide: bool, as_json: bool
+) -> None:
+    """Show one picture after the other, until Ctrl-C or SIGTERM; without a pace only one."""
+    import asyncio
+    from contextlib import suppress
+
+    from angarium.cli.invocation.perform import result_of
+    from angarium.connecting import Access, open_jetstream
+    from angarium.operations.receiver_health.top import Top
+
+    end_on_sigterm()
+    with suppress(asyncio.CancelledError):
+        async with open_jetstream(settings) as js:
+            live = Top(Access(js, settings), tenant, limit)
+            while True:
+                picture = result_of(await live.refresh())
+                if as_json:
+                    output.say_json(picture)
+                else:
+                    _show(picture, wide=wide, over=every_s is not None)
+                if tenant is not None and not picture.count:
+                    names.note_unknown(tenant)
+                if every_s is None:
+                    return
+                await asyncio.sleep(every_s)
+
+
+def _show(picture: "TopScreen", *, wide: bool, over: bool) -> None:
+    from angarium import quantities
+    from angarium.cli.receivers import table
+
+    if over:
+        output.say(f"{CLEARED}{_summary(picture)}\n")
+    now = quantities.instant(picture.at, 0.0)
+    all_of_it = wide or not output.on_terminal()
+    columns = table.TOP_COLUMNS
+    rows = [table.cells(row, columns, now) for row in picture.receivers]
+    output.say_table(columns, rows, cut=() if all_of_it else table.TOP_CUT, wide=all_of_it)
+    for note in picture.notes:
+        output.note(f"note: {output.visible(note)}")
+
+
+def _summary(picture: "TopScreen") -> str:
+    at = picture.at[11:19]
+    waits = f"{picture.waiting} waiting for {picture.behind} of {picture.count} receivers"
+    return f"{at}Z  {waits}, {picture.in_per_s:.0f}/s in, {picture.out_per_s:.0f}/s out"
+
+
+def _worst(
+    settings: Settings, tenant: str | None, within: str, limit: int, *, wide: bool, as_json: bool
+) -> None:
+    from angarium import quantities
+    from angarium.cli.ledger_records import attempt_table, ledger_questions
+    from angarium.operations.ledger_queries.worst_receivers import find_worst
+
+    within_s = quantities.age(within)
+    worst = ledger_questions.consult(settings, lambda of: find_worst(of, within_s, limit, tenant))
+    if as_json:
+        output.say_json(worst)
+        return
+    cut = () if wide else ("last", "receiver")
+    output.say_table(FAILING_HEADINGS, map(attempt_table.failing_cells, worst.failing), cut=cut, wide=wide)
+    if output.on_terminal():
+        output.say()
+    output.say_table(LATE_HEADINGS, map(attempt_table.late_cells, worst.late), cut=cut[1:], wide=wide)
+    if tenant is not None and not worst.failing and not worst.late:
+        output.note(f"note: no receiver of tenant {tenant} failed or was late; check how its name is spelled")
+    ledger_questions.notes(worst.ledger)

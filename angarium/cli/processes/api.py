@@ -1,0 +1,44 @@
+"""`angarium api`: the HTTP API of an installation."""
+
+from typing import Any
+
+import click
+
+from angarium.cli.invocation import options
+from angarium.quantities import address
+from angarium.settings import Settings
+from angarium.terminal import output
+from angarium.terminal.run import end_on_sigterm, run_long
+
+
+@click.command("api", short_help="Serve the HTTP API.")
+@click.option("--host", metavar="ADDRESS", help="Address to listen on [part of ANGARIUM_API=127.0.0.1:8080].")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), metavar="PORT", help="Port to listen on; 0 is any free one."
+)
+@options.settings_flags("api", "cors_origins", "max_body", "ledger", *options.CONNECTION)
+def api(host: str | None, port: int | None, **given: Any) -> None:
+    """Serve the HTTP API until Ctrl-C: publish and manage with curl. Run as many as you like.
+
+    It speaks plain HTTP. Put a TLS proxy in front of it. Tokens are made by `angarium token create`.
+    """
+    from importlib.util import find_spec
+
+    if find_spec("litestar") is None or find_spec("uvicorn") is None:
+        raise click.ClickException("the HTTP API is not installed: install the extra api (see README)")
+    settings = options.settings_of(given, log_level="info")
+    run_long(_serve(settings, host, port))
+
+
+async def _serve(settings: Settings, host: str | None, port: int | None) -> None:
+    """Serve until Ctrl-C or SIGTERM, which are the usual end of it."""
+    import asyncio
+    from contextlib import suppress
+
+    from angarium.api.server import bound, serve
+
+    end_on_sigterm()
+    usual_host, usual_port = address(settings.api)
+    here = bound(usual_host if host is None else host, usual_port if port is None else port)
+    with suppress(asyncio.CancelledError):
+        await serve(settings, here, lambda url: output.say(f"serving on {url}"))

@@ -1,0 +1,65 @@
+"""`angarium ledger`: the journal, followed into a database that can be asked."""
+
+from typing import Any
+
+import click
+
+from angarium.cli.invocation import options
+from angarium.settings import Settings
+from angarium.terminal.run import end_on_sigterm, run_long
+
+KEEP_MIN_S = 60
+
+
+@click.command("ledger", short_help="Record what happened in SQLite or PostgreSQL, for queries.")
+@click.option(
+    "--to",
+    "ledger",
+    metavar="URL",
+    help="Where to keep it: sqlite:///path/of/a/file, postgresql://user@host/database [ANGARIUM_LEDGER].",
+)
+@click.option(
+    "--keep",
+    default="30d",
+    show_default=True,
+    metavar="AGE",
+    help="How long to keep rows: 12h, 30d, 8w.",
+)
+@options.settings_flags(*options.CONNECTION)
+def ledger(keep: str, **given: Any) -> None:
+    """Copy the journal into a ledger until Ctrl-C: every attempt, and how each event ended and why.
+
+    It reads what the nodes have recorded and costs them nothing. It continues where it stopped. If you delete
+    the file, it is rebuilt as far back as the journal reaches. `angarium dev` runs one. Query it with
+    `angarium event`, `attempts`, `history`, `audit`, `top` and `inspect --at`, or in SQL (docs/ledger.md).
+    """
+    from angarium import quantities
+
+    settings, keep_s = options.settings_of(given, log_level="info"), quantities.age(keep)
+    if keep_s < KEEP_MIN_S:
+        raise click.UsageError(f"--keep {keep}: must be at least a minute")
+    _check(settings.ledger)
+    run_long(_follow(settings, keep_s))
+
+
+def _check(address: str) -> None:
+    """Raises click.UsageError if the address is not one of a ledger."""
+    from angarium.ledger.address import locate
+    from angarium.ledger.store import BadAddress
+
+    try:
+        locate(address)
+    except BadAddress as error:
+        raise click.UsageError(str(error)) from None
+
+
+async def _follow(settings: Settings, keep_s: float) -> None:
+    """Follow until Ctrl-C or SIGTERM, which are the usual end of it."""
+    import asyncio
+    from contextlib import suppress
+
+    from angarium.ledger.follow import follow
+
+    end_on_sigterm()
+    with suppress(asyncio.CancelledError):
+        await follow(settings, keep_s)

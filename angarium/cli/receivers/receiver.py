@@ -1,0 +1,250 @@
+"""`angarium receiver …`: the configurations of receivers, and what can be asked of one."""
+
+from collections.abc import Callable
+from typing import Any, BinaryIO
+
+import click
+
+from angarium.cli.invocation import names, options
+from angarium.cli.invocation.perform import perform
+from angarium.cli.receivers.edit import edit
+from angarium.cli.receivers.flags import flags
+from angarium.cli.receivers.rotate import rotate_secret
+from angarium.cli.receivers.set import set_members
+from angarium.terminal import output
+
+_named = names.receiver("name")
+SECRET = "whsec_"
+
+PHASES = (
+    "idle", "active", "throttled", "backing_off", "offline", "paused", "disabled", "misconfigured",
+)  # fmt: skip
+
+
+@click.group(short_help="Configure and control receivers.")
+def receiver() -> None:
+    """Configure and control receivers. A receiver is named TENANT.NAME, such as acme.billing."""
+
+
+def _secret(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
+    if value and not value.startswith(SECRET):  # Not shown: it may be one all the same.
+        raise click.BadParameter(
+            f"must begin with {SECRET}; for a new secret, write it after the receiver's name"
+        )
+    return value
+
+
+for _command in (set_members, edit, rotate_secret):
+    receiver.add_command(_command)
+
+
+@receiver.command(short_help="Create a receiver, or change it.")
+@_named
+@click.argument("policy", metavar="[JSON]", required=False)
+@click.option("--file", "file", type=click.File("rb"), help="Read the JSON from a file; - is stdin.")
+@flags
+@click.option(
+    "--event", "events", multiple=True, metavar="PATTERN", help="Event types that it gets (repeatable)."
+)
+@click.option("--direct-only", is_flag=True, help="Only events sent directly to this receiver.")
+@click.option("--header", "headers", multiple=True, metavar="NAME=VALUE", help="Request header (repeatable).")
+@click.option("--paused", is_flag=True, default=None, help="Hold its events back.")
+@click.option(
+    "--secret", "secrets", multiple=True, metavar="whsec_…", help="Secret to sign with (repeatable)."
+)
+@click.option("--unsigned", is_flag=True, help="Do not sign.")
+@click.option(
+    "--add-secret",
+    is_flag=False,
+    flag_value="",
+    callback=_secret,
+    metavar="[whsec_…]",
+    help="Sign with this secret, or a new one, in addition to the old ones.",
+)
+@click.option("--drop-old-secrets", is_flag=True, help="Sign only with the newest secret.")
+@click.option("--replace", is_flag=True, help="Drop what is stored and missing in the new configuration.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@options.settings_flags(*options.CONNECTION, *options.EDGE)
+def put(name: str, policy: str | None, file: BinaryIO | None, as_json: bool, **given: Any) -> None:
+    """Create a receiver, or replace its configuration: with flags, or with JSON (an argument or a file).
+
+    Only the URL is required; everything else has a default. If the receiver exists, the changes are shown,
+    and nothing is dropped silently: repeat the settings that it has, or give --replace.
+
+    You can edit the output of `receiver get` and put it again: hidden values (…) stay as they are. Secrets
+    that you do not mention also stay. A new receiver gets a secret, which is shown once. `receiver set`
+    changes single members, `receiver rotate-secret` replaces the secret.
+    """
+    from angarium.cli.receivers import draft
+    from angarium.operations.receivers.put import put_configuration
+
+    settings = options.settings_of(given)
+    if policy is not None and file is not None:
+        raise click.UsageError("the JSON was given twice; give the argument or --file")
+    text = file.read() if file is not None else policy.encode() if policy is not None else None
+    new = draft.draft(text, given)
+    done = perform(settings, lambda to: put_configuration(to, name, new))
+    for note in done.notes:
+        output.note(f"note: {note}")
+    if as_json:
+        output.say_json(draft.document(done))
+        return
+    for line in draft.outcome(done):
+        output.say(line)
+
+
+@receiver.command(short_help="Show a receiver's configuration.")
+@_named
+@click.option(
+    "--json", is_flag=True, help="Accepted for consistency; the output is always JSON.", expose_value=False
+)
+@options.settings_flags(*options.CONNECTION)
+def get(name: str, **given: Any) -> None:
+    """Show a receiver's configuration as it was put, with secrets and header values hidden."""
+    from angarium.operations.receivers.get import get_configuration
+
+    shown = perform(options.settings_of(given), lambda to: get_configuration(to, name))
+    output.say_json(shown.members)
+    if shown.problems:
+        output.note(f"not in force: {output.visible('; '.join(shown.problems))}")
+    if shown.warnings:
+        output.note(f"in force, except: {output.visible('; '.join(shown.warnings))}")
+
+
+@receiver.command("list", short_help="List receivers: phase, waiting events, configuration.")
+@names.tenant("tenant")
+@click.option(
+    "--phase", "phases", multiple=True, type=click.Choice(PHASES), help="Only this one (repeatable)."
+)
+@click.option("--wide", is_flag=True, help="Show all columns uncut, as in a pipe.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@options.settings_flags(*options.CONNECTION)
+def list_receivers(
+    tenant: str | None, phases: tuple[str, ...], wide: bool, as_json: bool, **given: Any
+) -> None:
+    """List all receivers, or those of a tenant: phase, waiting events, age of the oldest, configuration.
+
+    Phases and counts are a few seconds old (angarium inspect shows live ones); - means not known.
+    """
+    import time
+
+    from angarium.cli.receivers import table
+    from angarium.operations.receiver_health.listing import overview
+
+    found = perform(options.settings_of(given), lambda to: overview(to, tenant, phases))
+    now = time.time()
+    if as_json:
+        output.say_json(found.rows)
+    else:
+        all_of_it = wide or not output.on_terminal()
+        headings = table.HEADINGS if all_of_it else table.NARROW_COLUMNS
+        rows = [table.cells(row, headings, now) for row in found.rows]
+        output.say_table(headings, rows, cut=() if all_of_it else table.CUT_COLUMNS, wide=all_of_it)
+        if not all_of_it and any(row.problem for row in found.rows):
+            output.note("note: some configurations have a problem; --wide shows it")
+    for note in found.notes:
+        output.note(f"note: {output.visible(note)}")
+    if tenant is not None and not found.exist:
+        names.note_unknown(tenant)
+
+
+@receiver.command(short_help="Remove a receiver.")
+@_named
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@options.settings_flags(*options.CONNECTION)
+def rm(name: str, yes: bool, **given: Any) -> None:
+    """Remove a receiver. Its waiting events are discarded, on record. Asks for confirmation."""
+    from angarium.operations.receivers.remove import remove_receiver
+
+    done = perform(
+        options.settings_of(given), lambda to: remove_receiver(to, name, _agreement(name, yes=yes))
+    )
+    if not done.removed:
+        raise click.ClickException(f"{name} was not removed")
+    if not done.discarded:
+        output.note(
+            "note: the waiting events are not discarded yet; the node that owns the receiver will do it"
+        )
+    output.say(f"removed {name}")
+
+
+@receiver.command(short_help="Pause a receiver: its events wait.")
+@_named
+@options.settings_flags(*options.CONNECTION)
+def pause(name: str, **given: Any) -> None:
+    """Pause a receiver: its events wait until you resume it. This is stored in its configuration."""
+    from angarium.operations.live_receivers.pause import pause
+
+    perform(options.settings_of(given), lambda to: pause(to, name))
+    output.say(f"{name} is paused")
+
+
+@receiver.command(short_help="Resume a paused, disabled or throttled receiver.")
+@_named
+@options.settings_flags(*options.CONNECTION)
+def resume(name: str, **given: Any) -> None:
+    """Resume a receiver: end its pause, disablement, backoff and throttling."""
+    from angarium.operations.live_receivers.resume import resume
+
+    perform(options.settings_of(given), lambda to: resume(to, name))
+    output.say(f"{name} is resumed")
+
+
+@receiver.command(short_help="Skip the first waiting event: make it a dead letter.")
+@_named
+@options.settings_flags(*options.CONNECTION)
+def skip(name: str, **given: Any) -> None:
+    """Skip the first waiting event: it becomes a dead letter, and the next one is sent."""
+    from angarium.operations.live_receivers.skip import skip
+
+    skipped = perform(options.settings_of(given), lambda to: skip(to, name))
+    output.say(f"number {skipped.sequence} of {name} ({skipped.event_id}) is now a dead letter")
+
+
+@receiver.command(short_help="Discard a receiver's waiting events.")
+@_named
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@options.settings_flags(*options.CONNECTION)
+def forget(name: str, yes: bool, **given: Any) -> None:
+    """Discard a receiver's waiting events, on record, and clear its failures. Asks for confirmation.
+
+    Its numbers continue after a gap as large as the number of discarded events. It first waits for an attempt
+    that is in flight.
+    """
+    from angarium.operations.live_receivers.forget import forget
+
+    if not perform(options.settings_of(given), lambda to: forget(to, name, _agreement(name, yes=yes))):
+        raise click.ClickException(f"{name} keeps its waiting events")
+    output.say(f"{name} has no waiting events any more")
+
+
+@receiver.command(short_help="Send a receiver a ping.")
+@_named
+@click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
+@options.settings_flags(*options.CONNECTION)
+def ping(name: str, as_json: bool, **given: Any) -> None:
+    """Post a ping to a receiver, even a paused one, and show its answer.
+
+    The exit status is 1 unless the answer is a 2xx.
+    """
+    from angarium.operations.live_receivers.ping import ping
+
+    pong = perform(options.settings_of(given), lambda to: ping(to, name))
+    if as_json:
+        output.say_json(pong.answer)
+    elif pong.status is not None:
+        output.say(f"{name} answered {pong.status} after {pong.latency_ms:g} ms")
+    if not pong.taken:
+        why = output.visible(pong.error or str(pong.status))
+        raise click.ClickException(f"{name} did not accept the ping: {why}")
+
+
+def _agreement(name: str, *, yes: bool) -> Callable[[object], bool]:
+    """Asks whether what waits may be discarded."""
+
+    def agreed(waiting: object) -> bool:
+        if not output.can_ask():
+            raise click.UsageError(f"{name} has {waiting} waiting, to be discarded; confirm with --yes")
+        return click.confirm(f"{name} has {waiting} waiting; discard them?", err=True)
+
+    return (lambda _: True) if yes else agreed

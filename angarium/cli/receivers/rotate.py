@@ -1,0 +1,38 @@
+"""`angarium receiver rotate-secret`: a new signing secret, and an end for the old one."""
+
+from typing import Any
+
+import click
+
+from angarium.cli.invocation import names, options
+from angarium.cli.invocation.perform import perform
+from angarium.terminal import output
+
+
+@click.command("rotate-secret", short_help="Give a receiver a new signing secret.")
+@names.receiver("name")
+@click.option(
+    "--overlap", default="24h", show_default=True, metavar="AGE",
+    help="How long the old secret signs as well: 30m, 24h, 7d; 0s: not at all.",
+)  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@options.settings_flags(*options.CONNECTION)
+def rotate_secret(name: str, overlap: str, as_json: bool, **given: Any) -> None:
+    """Sign a receiver's events with a new secret, which is shown once, and for a while with the old one, too.
+
+    The old secret ends by itself: its end is stored in the configuration, and needs no second command.
+    """
+    from angarium import quantities
+    from angarium.operations.receivers.rotate import rotate_secret
+
+    overlap_s = quantities.age(overlap)
+    done = perform(options.settings_of(given), lambda to: rotate_secret(to, name, overlap_s))
+    if as_json:
+        output.say_json(done)
+        return
+    output.say(f"changed {name} (revision {done.revision})")
+    output.say(f"secret: {done.secret} (not shown again)")
+    if done.until is None:
+        output.say("only this secret signs the requests")
+    else:
+        output.say(f"{done.secrets} secrets sign the requests, the old ones until {done.until} at most")

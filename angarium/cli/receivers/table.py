@@ -1,0 +1,53 @@
+"""The tables of `angarium receiver list` and `angarium top`: all columns, or those that 80 columns hold."""
+
+from collections.abc import Collection
+from typing import Any
+
+import msgspec
+
+from angarium import quantities
+from angarium.operations.receiver_health.listing import ListedReceiver
+from streams.journal_feed.recent import RECENT_SPAN_S
+
+HEADINGS = (
+    "receiver", "url", "order", "rate", "signed", "paused", "problem", "phase", "waiting", "oldest", "in",
+    "out", "drained", "limit",
+)  # fmt: skip
+NARROW_COLUMNS = ("receiver", "phase", "waiting", "oldest", "rate", "url")
+CUT_COLUMNS = ("url", "receiver")
+TOP_COLUMNS = ("receiver", "phase", "waiting", "oldest", "in", "out", "drained", "limit")
+TOP_CUT = ("receiver",)
+
+NOT_KNOWN_YET = "?"
+
+_LIMITS = {
+    "rate": "its rate", "latency": "its latency", "node": "our nodes", "failure": "failures",
+    "throttle": "it throttles", "pause": "a pause", "unknown": NOT_KNOWN_YET,
+}  # fmt: skip
+
+
+def cells(row: ListedReceiver, headings: Collection[str], now: float) -> list[Any]:
+    """The row for people: the oldest event by its age."""
+    age_s = 0.0 if row.oldest_at is None else now - quantities.instant(row.oldest_at, now)
+    members = msgspec.structs.asdict(row) | {
+        "oldest": None if row.oldest_at is None else quantities.age_text(age_s),
+        "in": _per_second(row.in_per_s),
+        "out": _per_second(row.out_per_s),
+        "drained": _drained(row, age_s),
+        "limit": row.limited_by and _LIMITS[row.limited_by],
+    }
+    return [members[heading] for heading in headings]
+
+
+def _per_second(rate: float | None) -> str | None:
+    return None if rate is None else f"{rate:.0f}/s" if rate >= 100 else f"{rate:.3g}/s"
+
+
+def _drained(row: ListedReceiver, age_s: float) -> str | None:
+    """The time until nothing waits; `never` if more comes than goes, `?` if that is measured too short."""
+    if row.drain_s is not None:
+        return f"in {quantities.age_text(row.drain_s)}" if row.waiting else None
+    if not row.waiting or row.limited_by is None:
+        return None
+    at_work = row.limited_by in ("rate", "latency", "node", "unknown")
+    return NOT_KNOWN_YET if at_work and age_s < RECENT_SPAN_S else "never"

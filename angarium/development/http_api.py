@@ -1,0 +1,88 @@
+"""The HTTP API of `angarium dev`, with the port and the token of the last run."""
+
+import logging
+import socket
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from actors.errors import AngariumError
+from angarium.connecting import Access
+from angarium.development.directory import DevDirectory
+from angarium.operations.failures import NotDone
+from angarium.operations.tokens.create import NewToken, create
+from angarium.operations.tokens.secret import presented, proves
+from angarium.settings import Settings
+from streams.buckets.tokens import ALL_TENANTS, TokenStore
+from streams.nats.errors import ConnectError
+
+HOST = "127.0.0.1"
+NOTE = "angarium dev"
+
+log = logging.getLogger(__name__)
+
+
+class HttpApi(Struct, frozen=True):
+    """The API of a directory: the socket that it is to serve, and a token for everything.
+
+    `wanted` is the port that it asked for, which may have been taken.
+    """
+
+    here: socket.socket
+    url: str
+    port: int
+    wanted: int
+    token: str
+
+    def __repr__(self) -> str:
+        return f"HttpApi({self.url!r}, …)"
+
+
+async def prepared(to: Access, kept: DevDirectory, port: int | None) -> HttpApi | None:
+    """Get the port and a token; None if the API is not installed. Raises AngariumError."""
+    try:
+        from angarium.api import server
+    except ModuleNotFoundError as error:
+        log.error("api.stopped", extra={"why": f"{error}: install the extra api (see README)"})
+        return None
+    wanted = port or kept.last_api_port
+    try:
+        here = server.bound(HOST, wanted)
+    except server.ServeError:
+        if port is not None:
+            raise
+        here = server.bound(HOST, 0)
+    bound_port: int = here.getsockname()[1]
+    token = await _token(to, kept)
+    kept.serves_api(bound_port)
+    return HttpApi(here, server.url(here), bound_port, wanted, token)
+
+
+async def serve(settings: Settings, api: HttpApi, ready: Callable[[], None]) -> None:
+    """Serve until cancelled. A failure stops nothing else; `ready` is called then, too."""
+    from angarium.api import server
+
+    try:
+        await server.serve(settings, api.here, lambda _: ready(), beside_a_node=True)
+    except (AngariumError, ConnectError) as error:
+        log.error("api.stopped", extra={"why": str(error)})
+        ready()
+
+
+async def _token(to: Access, kept: DevDirectory) -> str:
+    """The token of the last run if the store still has it, otherwise a new one. Raises AngariumError."""
+    text = kept.token
+    secret = presented(text)
+    if secret is not None and proves(secret, await TokenStore(to.js, to.names).find(secret.id)):
+        return text
+    created = await create(
+        to, NewToken(tenant=ALL_TENANTS, scopes=("publish", "read", "manage", "operate"), note=NOTE)
+    )
+    if isinstance(created, NotDone):
+        raise _NoToken(created.text)
+    kept.keep_token(created.text)
+    return created.text
+
+
+class _NoToken(AngariumError):
+    """There is no token, and none can be made."""

@@ -1,0 +1,213 @@
+"""`angarium listen`: answers each request as configured, verifies it, and shows it in one line."""
+
+import asyncio
+import errno
+import signal
+import time
+from collections import deque
+from collections.abc import Sequence
+
+from msgspec import Struct, to_builtins
+
+from actors.errors import AngariumError
+from angarium import logs
+from angarium.delivery.signing import SigningSecret
+from angarium.development import verification
+from angarium.http_server import Received, Reply, serve
+from angarium.terminal import output
+
+REMEMBERED_IDS_MAX = 4096
+PATHS_MAX = 1024
+BODY_SHOWN_MAX = 60
+LOOPBACK = {"127.0.0.1": "127.0.0.0/8", "localhost": "127.0.0.0/8", "::1": "::1/128"}
+"""The loopback hosts, and the network that a node must be allowed to reach for each."""
+
+
+class ListenError(AngariumError):
+    """The receiver cannot listen."""
+
+
+class Behaviour(Struct, frozen=True, kw_only=True):
+    """The behaviour of the receiver: `status` after `delay_s`, but every `fail_every`th time a failure."""
+
+    status: int = 200
+    delay_s: float = 0.0
+    fail_every: int | None = None
+    fail_status: int = 503
+    retry_after: str | None = None
+
+    def reply(self, number: int) -> Reply:
+        """The answer to the request that is the `number`th, from 1 on."""
+        if self.fail_every is None or number % self.fail_every:
+            return Reply(status=self.status, delay_s=self.delay_s)
+        headers = () if self.retry_after is None else (("retry-after", self.retry_after),)
+        return Reply(status=self.fail_status, headers=headers, delay_s=self.delay_s)
+
+
+class Shown(Struct, frozen=True, kw_only=True):
+    """One request as it is shown. `verified` is None if no secret was given.
+
+    `repeat`: the number was seen before; `missing`: how many numbers were left out before this one.
+    """
+
+    at: str
+    path: str
+    event_id: str | None
+    type: str | None
+    sequence: int | None
+    attempt: int | None
+    status: int
+    verified: bool | None
+    problems: list[str]
+    repeat: bool
+    missing: int
+    size: int
+    body: str
+
+
+class Numbers:
+    """The numbers that came on one path."""
+
+    def __init__(self) -> None:
+        self._highest = 0
+        self._recent: deque[int] = deque(maxlen=REMEMBERED_IDS_MAX)
+
+    def record(self, sequence: int) -> tuple[bool, int]:
+        """Record a number; returns whether it came before, and how many it skips after the highest so far."""
+        repeat = sequence in self._recent
+        missing = sequence - self._highest - 1 if self._highest else 0
+        self._highest = max(self._highest, sequence)
+        self._recent.append(sequence)
+        return repeat, max(0, missing)
+
+
+class Listening:
+    """One run: `wrong` counts the requests with an invalid signature."""
+
+    def __init__(
+        self, behaviour: Behaviour, secrets: Sequence[SigningSecret], *, whole_body: bool, as_json: bool
+    ) -> None:
+        self.wrong = 0
+        self.count = 0
+        self._behaviour = behaviour
+        self._secrets = secrets
+        self._whole_body = whole_body
+        self._as_json = as_json
+        self._numbers: dict[str, Numbers] = {}
+        self._over = asyncio.Event()
+        self._failure: Exception | None = None
+        self._count_max: int | None = None
+
+    async def run(self, host: str, port: int, count_max: int | None, *, or_another: bool = False) -> None:
+        """Listen until `count_max` requests were answered, or until SIGINT or SIGTERM.
+
+        Raises the error if a request cannot be shown: the reader of the output may be gone.
+        """
+        self._count_max = count_max
+        server = await self._serve(host, port, or_another=or_another)
+        bound = server.sockets[0].getsockname()
+        shown = f"[{bound[0]}]" if ":" in bound[0] else bound[0]
+        url = f"http://{shown}:{bound[1]}/"
+        output.note(f"listening on {url}")
+        output.note(f"to send events here: angarium receiver put acme.billing --url {url}")
+        if host in LOOPBACK:
+            output.note(
+                f"angarium dev allows that; other nodes need --allow-http --allow-network {LOOPBACK[host]}"
+            )
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self._over.set)
+        await self._over.wait()
+        server.close()  # Its connections end with us; Python 3.12 would wait until their clients do.
+        if self._failure is not None:
+            raise self._failure
+
+    async def _serve(self, host: str, port: int, *, or_another: bool) -> asyncio.Server:
+        """Listen on the port; with `or_another`, on a free one if it is in use."""
+        try:
+            return await serve(host, port, self._answer)
+        except OSError as error:
+            if or_another and error.errno == errno.EADDRINUSE:
+                return await self._serve(host, 0, or_another=False)
+            raise ListenError(
+                f"cannot listen on {host}:{port} ({error.strerror}); choose another --port"
+            ) from None
+
+    def _answer(self, received: Received) -> Reply:
+        if received.method != "POST":
+            return Reply(status=405, headers=(("allow", "POST"),))
+        try:
+            return self._show(received)
+        except Exception as error:
+            self._failure = error
+            self._over.set()
+            return Reply(status=500)
+
+    def _show(self, received: Received) -> Reply:
+        self.count += 1
+        reply = self._behaviour.reply(self.count)
+        shown = self._judge(received, reply.status)
+        if self._as_json:
+            output.say_json_line(to_builtins(shown))
+        else:
+            output.say(_line(shown, whole_body=self._whole_body))
+        if self.count == self._count_max:
+            # The answer is written first; a connection that is closing still sends what is buffered.
+            asyncio.get_running_loop().call_later(reply.delay_s, self._over.set)
+        return reply
+
+    def _numbers_of(self, path: str) -> Numbers:
+        """The numbers of a path, marked as used; if there are many paths, the oldest is forgotten."""
+        numbers = self._numbers[path] = self._numbers.pop(path) if path in self._numbers else Numbers()
+        if len(self._numbers) > PATHS_MAX:
+            del self._numbers[next(iter(self._numbers))]
+        return numbers
+
+    def _judge(self, received: Received, status: int) -> Shown:
+        headers, now = received.headers, time.time()
+        problems = verification.problems(headers, received.body, self._secrets, now) if self._secrets else []
+        self.wrong += bool(problems)
+        sequence = verification.number(headers.get("angarium-sequence"))
+        numbers = self._numbers_of(received.path)
+        repeat, missing = (False, 0) if sequence is None else numbers.record(sequence)
+        return Shown(
+            at=logs.instant(now),
+            path=received.path,
+            event_id=headers.get("webhook-id"),
+            type=headers.get("angarium-event"),
+            sequence=sequence,
+            attempt=verification.number(headers.get("angarium-attempt")),
+            status=status,
+            verified=not problems if self._secrets else None,
+            problems=problems,
+            repeat=repeat,
+            missing=missing,
+            size=len(received.body),
+            body=received.body.decode("utf-8", "replace"),
+        )
+
+
+def _line(shown: Shown, *, whole_body: bool) -> str:
+    marks = [
+        *(["repeat"] if shown.repeat else []),
+        *([f"{shown.missing} missing before"] if shown.missing else []),
+        *shown.problems,
+    ]
+    verdict = {
+        True: output.styled("verified", "green"),
+        False: output.styled("WRONG", "red"),
+        None: "unchecked",
+    }
+    number = "-" if shown.sequence is None else str(shown.sequence)
+    return "  ".join([
+        shown.at[11:23],
+        *([output.visible(shown.path)] if shown.path != "/" else []),
+        f"#{number}",
+        output.visible(shown.type or "-"),
+        output.visible(shown.event_id or "-"),
+        f"attempt {shown.attempt or '-'}",
+        f"-> {shown.status}",
+        verdict[shown.verified],
+        *([output.styled("; ".join(marks), "yellow")] if marks else []),
+        output.visible(shown.body) if whole_body else output.first_of(shown.body, BODY_SHOWN_MAX),
+    ])  # fmt: skip

@@ -1,0 +1,54 @@
+"""Verification of a request by its receiver: both signatures, and that the first is fresh.
+
+`webhook-signature` is that of Standard Webhooks 1.0 (https://www.standardwebhooks.com): HMAC-SHA256 over
+`id.timestamp.body`. `angarium-signature` is over `id.sequence.body`; a ping has no sequence, and so none.
+"""
+
+import hmac
+import re
+from collections.abc import Mapping, Sequence
+
+from angarium.delivery.signing import SigningSecret, sign
+
+TIMESTAMP_TOLERANCE_S = 300
+"""Largest error of the timestamp, either way (Standard Webhooks)."""
+_NUMBER = re.compile(r"[0-9]{1,19}\Z")
+
+
+def problems(
+    headers: Mapping[str, str], body: bytes, secrets: Sequence[SigningSecret], now: float
+) -> list[str]:
+    """Reasons not to trust the request, a phrase each; none if it is genuine. Header names in lower case.
+
+    One of the secrets must have made each signature. `now` is in seconds since the epoch.
+    """
+    found = _signature_problems("webhook-signature", "webhook-timestamp", headers, body, secrets)
+    timestamp = number(headers.get("webhook-timestamp"))
+    if timestamp is not None and abs(now - timestamp) > TIMESTAMP_TOLERANCE_S:
+        found.append(f"webhook-timestamp is {now - timestamp:.0f} s old")
+    if "angarium-sequence" in headers or "angarium-signature" in headers:
+        found += _signature_problems("angarium-signature", "angarium-sequence", headers, body, secrets)
+    return found
+
+
+def number(text: str | None) -> int | None:
+    """A number as it stands in a header; None for anything else, and for one that is too long."""
+    return int(text) if text is not None and _NUMBER.match(text) else None
+
+
+def _signature_problems(
+    name: str, number_name: str, headers: Mapping[str, str], body: bytes, secrets: Sequence[SigningSecret]
+) -> list[str]:
+    event_id, header = headers.get("webhook-id", ""), headers.get(name, "")
+    signed_number = number(headers.get(number_name))
+    if not event_id or not event_id.isascii():
+        return [f"{name}: no usable webhook-id"]
+    if signed_number is None:
+        return [f"{name}: no usable {number_name}"]
+    if not header:
+        return [f"{name} is missing"]
+    expected = [sign([secret], event_id.encode(), signed_number, body) for secret in secrets]
+    signatures = [each.encode("latin-1") for each in header.split()]
+    if any(hmac.compare_digest(one, other) for one in expected for other in signatures):
+        return []
+    return [f"{name} is wrong"]

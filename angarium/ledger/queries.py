@@ -1,0 +1,314 @@
+"""The questions that the ledger answers, each by a look into every block that may know, newest first.
+
+The SQL is the same for SQLite and for PostgreSQL, placeholders are `?` or `?1`, `?2`.
+"""
+
+from collections.abc import Iterable
+from typing import Any, Protocol
+
+import msgspec
+
+from angarium.ledger import schema
+from angarium.ledger.batch import BaseRow
+from angarium.ledger.fold import FoldedState, fold
+from angarium.ledger.ledger_answers import (
+    AttemptFilter,
+    Configured,
+    LateReceiver,
+    LedgerProgress,
+    ReceiverSummary,
+    RecordedAttempt,
+    RecordedChange,
+    RecordedDelivery,
+    RecordedMinute,
+    Unknown,
+)
+
+_ATTEMPTS = """
+SELECT a.at, a.sequence, a.attempt, a.verdict, a.status, a.error, a.latency_us, a.next_at, a.answer, a.type,
+    a.delivery, a.block
+FROM blocks b CROSS JOIN attempts a {index}
+WHERE b.block BETWEEN ? AND ? AND b.until >= ? AND b.since < ?
+    AND a.block = b.block AND a.receiver = ? AND a.at >= ? AND a.at < ? {only}
+ORDER BY a.at DESC, a.position DESC, a.ordinal DESC LIMIT ?
+"""
+_EVENT = "SELECT event FROM deliveries WHERE block = ? AND position = ? AND receiver = ? AND sequence = ?"
+_EVENT_BEFORE = """
+SELECT d.event FROM blocks b CROSS JOIN deliveries d
+WHERE d.block = b.block AND d.position = ? AND d.receiver = ? AND d.sequence = ? ORDER BY b.block DESC LIMIT 1
+"""
+_JOURNEY = """
+SELECT r.name, d.sequence, d.event, d.again, d.stored_at, d.first_at, d.ended_at, d.ending, d.reason,
+    d.attempts, d.type, d.receiver
+FROM blocks b CROSS JOIN deliveries d {index} CROSS JOIN receivers r
+WHERE d.block = b.block AND d.event = ?1 AND r.id = d.receiver AND r.name >= ?2 AND r.name < ?3
+    AND (r.name, d.sequence) > (?4, ?5)
+ORDER BY r.name, d.sequence LIMIT ?6
+"""
+_TRIES = """
+SELECT a.at, a.sequence, a.attempt, a.verdict, a.status, a.error, a.latency_us, a.next_at, a.answer, a.type
+FROM blocks b CROSS JOIN attempts a
+WHERE b.until >= ?2 AND b.since <= ?3 AND a.block = b.block AND a.receiver = ?1 AND a.at BETWEEN ?2 AND ?3
+    AND a.sequence = ?4
+ORDER BY a.at
+"""
+_STARTS = """
+SELECT a.at FROM blocks b CROSS JOIN attempts a
+WHERE b.until >= ? AND b.since < ? AND a.block = b.block AND a.receiver = ? AND a.at >= ? AND a.at < ?
+ORDER BY a.at LIMIT ?
+"""
+_STANDING = """
+    r.name, r.shard, r.failing_since, r.failures, r.disabled, r.paused, r.last_at, r.last_status, r.last_error
+"""
+_FAILING = f"""
+SELECT {_STANDING} FROM receivers r
+WHERE (failing_since IS NOT NULL OR disabled IS NOT NULL) AND name >= ? AND name < ?
+ORDER BY failing_since IS NULL, failing_since, name LIMIT ?
+"""
+_LATE = """
+SELECT r.name, sum(m.attempts), sum(m.delivered), sum(m.failed), sum(m.late_ms), max(m.late_ms_max)
+FROM minutes m CROSS JOIN receivers r WHERE m.minute >= ? AND r.id = m.receiver AND r.name >= ? AND r.name < ?
+GROUP BY m.receiver, r.name HAVING sum(m.delivered) > 0 ORDER BY max(m.late_ms_max) DESC, r.name LIMIT ?
+"""
+MINUTES_MAX = 1 << 31
+"""Minutes of one answer; a question that says no limit gets all."""
+_MINUTES = """
+SELECT m.minute * 60000, sum(m.attempts), sum(m.delivered), sum(m.failed), sum(m.throttled), sum(m.dead),
+    sum(m.latency_us), max(m.latency_us_max), sum(m.late_ms), max(m.late_ms_max)
+FROM minutes m WHERE m.receiver = ? AND m.minute >= ? AND m.minute <= ? GROUP BY m.minute ORDER BY m.minute
+LIMIT ?
+"""
+_BASE = "receiver, position, at, origin, state FROM states WHERE receiver = ? AND position >= ?"
+_FACTS_UNTIL = """
+SELECT f.position, f.at, f.facts FROM blocks b CROSS JOIN facts f
+WHERE b.last > ?2 AND b.since <= ?3 AND f.block = b.block AND f.receiver = ?1 AND f.position > ?2
+ORDER BY f.position
+"""
+_BLOCKS = "SELECT b.block FROM blocks b WHERE b.until >= ? AND b.since < ? ORDER BY b.block DESC"
+_GAPS = """
+SELECT last, since, until, first FROM gaps WHERE share = ? AND since < ? ORDER BY first
+"""
+
+
+class LedgerReader(Protocol):
+    """The tables, as queries read them."""
+
+    shares: int
+    """The number of shares in which the shards lie."""
+
+    async def rows(self, query: str, *values: Any) -> list[Any]:
+        """The rows of a query. Raises LedgerError."""
+
+    def by(self, index: str) -> str:
+        """The SQL that makes a query use an index."""
+
+
+class LedgerQueries:
+    """The ledger for readers, created by `open_for_queries`."""
+
+    def __init__(self, reader: LedgerReader) -> None:
+        self._reader = reader
+
+    async def progress(self, stream: str) -> LedgerProgress:
+        rows = await self.rows("SELECT stored_at, seen_at FROM positions WHERE stream = ?", stream)
+        stored_at, seen_at = min(rows, key=lambda row: max(row[0] * 1000, row[1])) if rows else (0.0, 0)
+        gaps = await self.rows("SELECT DISTINCT since, until FROM gaps ORDER BY since")
+        return LedgerProgress(
+            round(stored_at * 1000), seen_at, tuple((since, until) for since, until in gaps)
+        )
+
+    async def receiver(self, name: str) -> int | None:
+        """The number of a receiver; None if the ledger has nothing of it."""
+        rows = await self.rows("SELECT id FROM receivers WHERE name = ?", name)
+        return rows[0][0] if rows else None
+
+    async def attempts(self, receiver: int, wanted: AttemptFilter) -> list[RecordedAttempt]:
+        """Attempts at a receiver, the newest first.
+
+        A block that ended before the oldest attempt found so far began cannot have a newer one.
+        """
+        index, only, values = _filtered(wanted)
+        query = _ATTEMPTS.format(index=self._reader.by(index) if index else "", only=only)
+        blocks = [block for (block,) in await self.rows(_BLOCKS, wanted.since, wanted.until)]
+        found: list[Any] = []
+        since, start, count = wanted.since, 0, 1
+        while start < len(blocks):
+            some = blocks[start : start + count]
+            found += await self.rows(
+                query, some[-1], some[0], since, wanted.until, receiver, since, wanted.until, *values,
+                wanted.limit,
+            )  # fmt: skip
+            if len(found) >= wanted.limit:
+                found = sorted(found, key=lambda row: -row[0])[: wanted.limit]
+                since = found[-1][0]
+            start, count = start + count, 2 * count
+        found.sort(key=lambda row: -row[0])
+        return [_attempt(row, await self._event(receiver, row[10], row[11], row[1])) for row in found]
+
+    async def journey(
+        self,
+        event: str,
+        tenant: str | None = None,
+        after: tuple[str, int] = ("", 0),
+        limit: int | None = None,
+    ) -> list[RecordedDelivery]:
+        """The deliveries of an event to a tenant's receivers or to all, by receiver and sequence.
+
+        Only those `after` a receiver's sequence, at most `limit`; each with its attempts.
+        """
+        found, most = [], schema.END_OF_TIME if limit is None else limit
+        query = _JOURNEY.format(index=self._reader.by("deliveries_event"))
+        for *members, receiver in await self.rows(query, event, *_names_of(tenant), *after, most):
+            name, sequence, event_id, again, stored_at, first_at, ended_at, ending, reason, count, kind = (
+                members
+            )
+            tries: Iterable[Any] = ()
+            if first_at is not None:
+                end = schema.END_OF_TIME if ended_at is None else ended_at
+                tries = await self.rows(_TRIES, receiver, first_at, end, sequence)
+            found.append(RecordedDelivery(
+                receiver=name, sequence=sequence, event=event_id, again=again, stored_at=stored_at,
+                ended_at=ended_at, ending=ending, reason=reason, count=count,
+                type=kind, attempts=tuple(_attempt(row, event_id) for row in tries),
+            ))  # fmt: skip
+        return found
+
+    async def starts(self, receiver: int, since: int, until: int, limit: int) -> list[int]:
+        """The times at which attempts began, pings included, in order."""
+        rows = await self.rows(_STARTS, since, until, receiver, since, until, limit)
+        return [at for (at,) in rows]
+
+    async def changes(self, receiver: int) -> list[RecordedChange]:
+        """The history of a receiver, in its order."""
+        rows = await self.rows(
+            "SELECT at, kind, detail FROM changes WHERE receiver = ? ORDER BY at, position, ordinal", receiver
+        )
+        return [RecordedChange(at, kind, msgspec.json.decode(detail)) for at, kind, detail in rows]
+
+    async def configurations(self, receiver: int, until: int = schema.END_OF_TIME) -> list[Configured]:
+        """The configurations that were put up to a time, in order."""
+        query = (
+            "SELECT at, revision, document, changed_by FROM configurations "
+            "WHERE receiver = ? AND at <= ? ORDER BY at"
+        )
+        return [Configured(*row) for row in await self.rows(query, receiver, until)]
+
+    async def standing(self, receiver: int) -> ReceiverSummary:
+        """The present condition of a receiver."""
+        return ReceiverSummary(
+            *(await self.rows(f"SELECT {_STANDING} FROM receivers r WHERE id = ?", receiver))[0]
+        )
+
+    async def failing(self, limit: int, tenant: str | None = None) -> list[ReceiverSummary]:
+        """The failing receivers, the longest outage first, and the disabled ones."""
+        rows = await self.rows(_FAILING, *_names_of(tenant), limit)
+        return [ReceiverSummary(*row) for row in rows]
+
+    async def late(self, since: int, limit: int, tenant: str | None = None) -> list[LateReceiver]:
+        """The receivers whose events were delivered latest since a time."""
+        rows = await self.rows(_LATE, since // 60_000, *_names_of(tenant), limit)
+        return [LateReceiver(*row) for row in rows]
+
+    async def minutes(
+        self, receiver: int, since: int, until: int, limit: int = MINUTES_MAX
+    ) -> list[RecordedMinute]:
+        """The attempts to a receiver by minute, in their order; minutes without any are left out."""
+        rows = await self.rows(_MINUTES, receiver, since // 60_000, (until - 1) // 60_000, limit)
+        return [RecordedMinute(*map(int, row)) for row in rows]
+
+    async def owner(self, shard: int, at: int) -> str:
+        """The node that owned a shard at a time; empty if that is not known."""
+        query = "SELECT node FROM claims WHERE shard = ? AND at <= ? ORDER BY position DESC LIMIT 1"
+        rows = await self.rows(query, shard, at)
+        return rows[0][0] if rows else ""
+
+    async def unclean_claims(self, shard: int) -> list[tuple[int, str]]:
+        """The claims of a shard after an owner that had not stopped in order: instant and node."""
+        query = "SELECT at, node FROM claims WHERE shard = ? AND clean = 0 ORDER BY position"
+        return [(at, node) for at, node in await self.rows(query, shard)]
+
+    async def moment(self, receiver: int, name: str, at: int) -> FoldedState | Unknown:
+        """The state of a receiver at a time: facts folded over the last base state before it.
+
+        A block may be dropped between the queries. `pruned` tells of it first, so they are made again then.
+        """
+        while True:
+            pruned = await self._pruned()
+            state = await self._moment(receiver, name, at, pruned)
+            if await self._pruned() == pruned:
+                return state
+
+    async def _pruned(self) -> int:
+        """The last position of what was dropped, or is being dropped."""
+        ((position,),) = await self.rows("SELECT position FROM pruned")
+        return int(position)
+
+    async def _moment(self, receiver: int, name: str, at: int, pruned: int) -> FoldedState | Unknown:
+        ((shard,),) = await self.rows("SELECT shard FROM receivers WHERE id = ?", receiver)
+        gaps = await self.rows(_GAPS, shard % self._reader.shares, at)
+        if gaps and at < gaps[-1][2]:
+            return Unknown(gaps[-1][1], gaps[-1][2])
+        found = await self.rows(f"SELECT {_BASE} AND at <= ? ORDER BY position DESC LIMIT 1", receiver, 0, at)
+        base = BaseRow(*found[0]) if found else None
+        known_to = base.position if base else -1
+        later = await self.rows(f"SELECT {_BASE} ORDER BY position LIMIT 1", receiver, known_to + 1)
+        if later:
+            _, position, known_from, origin, _ = later[0]
+            # Facts are missing before a base that is kept from what was pruned, before a snapshot, and where
+            # those after a gap were pruned.
+            missing = base is None or (bool(gaps) and known_to < gaps[-1][0])
+            dropped = any(known_to < last and first <= pruned for last, _, _, first in gaps)
+            if position <= pruned or (origin == "snapshot" and missing) or dropped:
+                return Unknown(0, known_from)
+        rows = await self.rows(_FACTS_UNTIL, receiver, max(0, known_to), at)
+        return fold(name, base, rows, at)
+
+    async def _event(self, receiver: int, position: int, block: int, sequence: int) -> str | None:
+        """The id of the event of an attempt, whose delivery may have its row in an earlier block."""
+        if not sequence:
+            return None
+        rows = await self.rows(_EVENT, block, position, receiver, sequence)
+        rows = rows or await self.rows(_EVENT_BEFORE, position, receiver, sequence)
+        return rows[0][0] if rows else None
+
+    async def rows(self, query: str, *values: Any) -> list[Any]:
+        return await self._reader.rows(query, *values)
+
+
+def _names_of(tenant: str | None) -> tuple[str, str]:
+    """The least name of a tenant's receivers, and the one that follows the greatest; None: of all."""
+    return ("", chr(0x10FFFF)) if tenant is None else (f"{tenant}.", f"{tenant}/")
+
+
+def _filtered(wanted: AttemptFilter) -> tuple[str, str, tuple[int | str, ...]]:
+    """The index to use for the wanted attempts, the conditions, and their values.
+
+    Without an index, the table itself is read, which has this order.
+    """
+    index, only, values = _by_status(wanted)
+    if wanted.type is None:
+        return index, only, values
+    return index or "attempts_type", f"{only} AND a.type = ?", (*values, wanted.type)
+
+
+def _by_status(wanted: AttemptFilter) -> tuple[str, str, tuple[int | str, ...]]:
+    match wanted.status:
+        case None if wanted.failed:
+            return "attempts_failed", "AND a.verdict <> 0", ()
+        case None:
+            return "", "", ()
+        case (low, high) if wanted.failed or low >= 300:
+            return "attempts_failed", "AND a.verdict <> 0 AND a.status BETWEEN ? AND ?", (low, high)
+        case (low, high) if not low <= 200 <= high:
+            only = "AND a.verdict = 0 AND a.status <> 200 AND a.status BETWEEN ? AND ?"
+            return "attempts_other", only, (low, high)
+        case (low, high):
+            return "", "AND a.status BETWEEN ? AND ?", (low, high)
+
+
+def _attempt(row: Any, event: str | None) -> RecordedAttempt:
+    at, sequence, attempt, verdict, status, error, latency_us, next_at, answer, kind, *_ = row
+    return RecordedAttempt(
+        at=at, sequence=sequence, attempt=attempt, verdict=verdict, status=status, error=error,
+        latency_us=latency_us, next_at=next_at, answer=answer, type=kind, event=event,
+    )  # fmt: skip

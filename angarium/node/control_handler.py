@@ -1,0 +1,199 @@
+"""Control requests about one receiver: inspect, status, ping, pause, resume, skip, forget, erase.
+
+The handler belongs to one node and answers only for receivers whose shard that node owns. It answers `ok`
+only after the effect is recorded: a pause in the configuration, which alone decides about it, everything else
+in the journal.
+"""
+
+import asyncio
+from typing import Any, assert_never
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from actors.errors import ControlRefused, Unavailable
+from actors.ids import shown_name
+from actors.machine.outcome import Answered
+from actors.policy import Policy
+from actors.ports import Absent, Invalid
+from actors.runtime.actor import Actor
+from actors.runtime.discard import forget
+from actors.runtime.host import Host
+from actors.runtime.operator_requests.erase import erase
+from actors.runtime.operator_requests.ping import ping
+from actors.runtime.operator_requests.skip import skip
+from actors.status import Head, inspect, known_head, read_head
+from angarium.node.node import Node
+from streams.buckets.receivers import Receivers
+from streams.control_requests.requests import ControlRequest, Denied, Granted
+
+LOAD_TIMEOUT_S = 5.0
+VERBS = ("inspect", "status", "ping", "pause", "resume", "skip", "forget", "erase")
+REPEATS_MAX = 4
+"""Largest number of events that are read to find the first one that is not a duplicate."""
+
+
+class _Erased(Struct, forbid_unknown_fields=True):
+    """The body of `erase`: the event's id, and where its deliveries lie."""
+
+    event: str
+    positions: list[int]
+
+
+class _Requester(Struct):
+    """The body of `pause` and `resume`, which may be empty: who asks, for the record."""
+
+    by: str = ""
+
+
+class ReceiverControl:
+    """Handles control requests about the receivers that `node` owns."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._receivers: Receivers = node.context.receivers
+
+    def owns(self, receiver: str) -> bool:
+        """True if this node owns the receiver's shard now."""
+        return self._node.host_of(receiver) is not None
+
+    async def handle(self, request: ControlRequest) -> Granted | Denied:
+        """Carry out the request, and return once that is recorded."""
+        if request.verb not in VERBS:
+            known = ", ".join(VERBS)
+            return Denied("unknown_verb", f"{request.verb[:32]}: unknown verb; the verbs are {known}")
+        receiver = request.receiver
+        host = self._node.host_of(receiver)
+        if host is None:
+            return Denied("unavailable", "the receiver's shard is moving to another node; try again")
+        try:
+            erased = _erased(request.body) if request.verb == "erase" else None
+            async with asyncio.timeout(LOAD_TIMEOUT_S):
+                if not await self._is_known(host, receiver):
+                    if erased is not None and not host.has_turned_away(erased.positions):
+                        why = f"{receiver} is unknown, and its events are being turned away; try again"
+                        return Denied("unavailable", why)
+                    return _unknown(receiver)
+                if erased is not None and not (erased.positions or receiver in host.actors):
+                    self._node.flush_soon(receiver)
+                    return Granted({"messages": 0, "waiting": 0})
+                actor = await host.residents.loaded(receiver)
+            if erased is not None:
+                return await self._erase(actor, erased)
+            return await self._handle(request, host, actor)
+        except ControlRefused as refusal:
+            return Denied(refusal.code, str(refusal))
+        except (Unavailable, TimeoutError):
+            return Denied("unavailable", "NATS does not answer at the moment; try again")
+
+    async def _is_known(self, host: Host, receiver: str) -> bool:
+        """True if the receiver is known: requests may name receivers that never existed.
+
+        Such a name leaves nothing in memory. A receiver that was put a moment ago is known to the leader;
+        requests at the same time share one question to it.
+        """
+        if not self._receivers.known(receiver):
+            await self._receivers.catch_up()
+        return host.knows(receiver)
+
+    async def _handle(self, request: ControlRequest, host: Host, actor: Actor) -> Granted | Denied:
+        verb = request.verb
+        removed = actor.policy is None and not self._receivers.known(actor.receiver)
+        looks = verb in ("inspect", "status")
+        if removed and not (looks and actor.state.opened):
+            return _unknown(actor.receiver)
+        match verb:
+            case "inspect" | "status":
+                return await self._inspect(host, actor, answer_shown=verb == "inspect")
+            case "ping":
+                return await self._ping(actor)
+            case "pause" | "resume":
+                return await self._pause(actor, _requester(request.body), paused=verb == "pause")
+            case "skip":
+                event = await skip(actor, _requester(request.body))
+                return Granted({"sequence": event.sequence, "event_id": event.id})
+            case _:
+                discarded = await forget(actor, _requester(request.body))
+                return Granted({"discarded": discarded, "next_sequence": actor.state.frontier.sequence + 1})
+
+    async def _erase(self, actor: Actor, erased: "_Erased") -> Granted:
+        """Erase what a removed receiver had, too; its shard shows life, so that its journal goes on."""
+        done = await erase(actor, erased.event, erased.positions)
+        self._node.flush_soon(actor.receiver)
+        return Granted({"messages": done.messages, "waiting": done.waiting})
+
+    async def _inspect(self, host: Host, actor: Actor, *, answer_shown: bool) -> Granted:
+        """Show the receiver's state. Its last answer may repeat an event's body, so not all may see it."""
+        receiver = actor.receiver
+        waiting = await host.backlog.count(receiver, actor.state.frontier.position)
+        head = await _head(host, actor, waiting)
+        return Granted(inspect(
+            actor.state, actor.policy, actor.view(), host.clock.now(), shard=self._node.shard_of(receiver),
+            node=self._node.context.node, queued=len(actor.pending.mailbox),
+            backlog=waiting + len(actor.state.open), head=head,
+            last_answer=actor.last_answer, problems=list(self._receivers.problems(receiver)),
+            answer_shown=answer_shown,
+        ))  # fmt: skip
+
+    async def _ping(self, actor: Actor) -> Granted | Denied:
+        outcome = await ping(actor)
+        members: dict[str, Any] = {"status": outcome.status, "latency_ms": round(outcome.latency_ms, 3)}
+        if not isinstance(outcome, Answered):
+            members["error"] = f"{outcome.error}: {outcome.detail}"
+        return Granted(members)
+
+    async def _pause(self, actor: Actor, by: str, *, paused: bool) -> Granted | Denied:
+        """Edit the configuration and apply it at once; a resume also ends all else that held it back."""
+        answer = await self._receivers.set_paused(actor.receiver, paused, by)
+        match answer:
+            case Absent():
+                return _unknown(actor.receiver)
+            case Invalid(problems):
+                why = "; ".join(problems)
+                return Denied("misconfigured", f"{actor.receiver}: put a valid configuration first: {why}")
+            case Policy():
+                actor.configure(answer)
+                if not paused:
+                    await actor.resume(by)
+                return Granted({"paused": paused})
+            case _:
+                assert_never(answer)
+
+
+def _erased(body: bytes) -> "_Erased":
+    """Raises ControlRefused."""
+    try:
+        return msgspec.json.decode(body, type=_Erased)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ControlRefused("invalid", f"write the event and its positions as JSON ({error})") from error
+
+
+def _requester(body: bytes) -> str:
+    """The author of a request, or nothing if its body is empty. Raises ControlRefused."""
+    if not body:
+        return ""
+    try:
+        return shown_name(msgspec.json.decode(body, type=_Requester).by)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        sample = '{"by": "you"}'
+        raise ControlRefused("invalid", f"leave the body empty, or send {sample} ({error})") from error
+
+
+async def _head(host: Host, actor: Actor, waiting: int) -> Head | None:
+    """The oldest event that is not settled; read from the stream if it is not in memory."""
+    head = known_head(actor.state, actor.view(), actor.pending.in_flight)
+    if head is None and waiting:
+        batch = await host.backlog.read(actor.receiver, actor.state.frontier.position, 0, REPEATS_MAX)
+        return known_head(actor.state, actor.view(), actor.pending.in_flight) or read_head(
+            actor.state, batch.events
+        )
+    if head is not None and not head.type:
+        event = await host.backlog.event(actor.receiver, head.position)
+        return replace(head, type=event.type) if event else head
+    return head
+
+
+def _unknown(receiver: str) -> Denied:
+    remedy = f"create it with angarium receiver put {receiver}, or see angarium receiver list"
+    return Denied("unknown_receiver", f"no receiver {receiver}: {remedy}")

@@ -1,0 +1,78 @@
+"""Sizing: the room of an installation, how much traffic it is enough for, and which shard holds it."""
+
+from msgspec import Struct
+
+from actors.errors import Unusable
+from angarium import logs
+from streams.installation.topology import Installation
+from streams.nats.answers import StreamInfo
+from streams.nats.jetstream import JetStream
+from streams.nats.retry import stream_info
+from streams.purge import deliveries_held, events_held, journal_held
+
+EVENT_BYTES = 1200
+"""Bytes of an event of 1 KiB with its subject and headers, to estimate how many fit into a stream."""
+DAY_S = 86_400
+_KEEPS = (
+    ("events", "events to be routed, and a day of routed ones"),
+    ("deliveries", "waiting events, and a day of settled ones"),
+    ("journal", "what nodes need to recover"),
+    ("dead_letters", "dead letters, for 30 days"),
+)
+
+
+class StreamRoom(Struct, frozen=True):
+    """The room of one stream, in bytes (-1: no limit of its own), and what it is for."""
+
+    stream: str
+    max_bytes: int
+    keeps: str
+
+
+async def rooms(js: JetStream, installation: Installation) -> list[StreamRoom]:
+    """The streams that grow with the traffic, as they are."""
+    return [
+        StreamRoom(name, (await stream_info(js, name)).max_bytes, keeps)
+        for name, keeps in ((getattr(installation.names, kind), keeps) for kind, keeps in _KEEPS)
+    ]
+
+
+class Capacity(Struct, frozen=True):
+    """The events of 1 KiB that a stream takes, and how many a second fill it in a day."""
+
+    stream: str
+    events: int
+    per_second: float
+
+
+def capacity(rooms: list[StreamRoom]) -> Capacity | None:
+    """The capacity of the deliveries; None if they have no limit of their own."""
+    deliveries = rooms[1]
+    if deliveries.max_bytes <= 0:
+        return None
+    events = deliveries.max_bytes // EVENT_BYTES
+    return Capacity(deliveries.stream, events, events / DAY_S)
+
+
+async def holder(js: JetStream, installation: Installation, info: StreamInfo) -> str:
+    """Says which shard or receiver needs the stream, from which position on, and since when."""
+    names, shards = installation.names, installation.shards
+    try:
+        if info.name == names.deliveries:
+            held = await deliveries_held(js, names, shards, info, info.last)
+        elif info.name == names.events:
+            held = await events_held(js, names, shards, info.last)
+        else:
+            held = await journal_held(js, names, shards, info)
+    except Unusable as error:
+        return f"it is not known what holds it ({error})"
+    what = "partition" if info.name == names.events else "shard"
+    if not held.position:
+        why = "it is refused, or no node has run it since the stream was created"
+        return f"{what} {held.shard} needs everything in it: {why}"
+    message = await js.message(info.name, held.position)
+    since = f", stored {logs.instant(message.stored_at)}" if message else ""
+    if held.position > info.last:
+        return "nothing in it is needed"
+    owner = f"{held.receiver} ({what} {held.shard})" if held.receiver else f"{what} {held.shard}"
+    return f"{owner} needs it from {held.position} on{since}"

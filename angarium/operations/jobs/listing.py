@@ -1,0 +1,54 @@
+"""Lists jobs: those that are not over, and the last one of each receiver and tenant."""
+
+from msgspec import Struct
+
+from actors.ids import check_tenant
+from angarium.connecting import Access
+from angarium.operations.failures import operation
+from angarium.operations.jobs.plans import JobDocument, document, is_over
+from angarium.operations.jobs.waiting import all_plans, why_no_seat
+
+
+class JobMark(Struct, frozen=True, order=True):
+    """The place of a job in the list: when it began, in microseconds since the epoch, and its id."""
+
+    began_us: int
+    id: str
+
+
+class JobPage(Struct, frozen=True):
+    """Jobs, the newest first; `next` is the mark of the last one if there are others.
+
+    `unreadable`: why plans could not be read, for example because a newer version stored them.
+    """
+
+    jobs: list[JobDocument]
+    next: JobMark | None
+    unreadable: list[str]
+
+
+@operation
+async def list_jobs(
+    access: Access, tenant: str | None, limit: int | None = None, after: JobMark | None = None
+) -> JobPage:
+    """The jobs of a tenant, or of all, the newest first: those after a mark. Fails as invalid."""
+    if tenant is not None:
+        check_tenant(tenant)
+    plans, failures = await all_plans(access)
+    found = {
+        JobMark(round(stored.job.began_at * 1e6), stored.id): stored
+        for stored in plans
+        if tenant in (None, stored.tenant) and stored.job is not None and not is_over(stored)
+    }
+    marks = sorted((each for each in found if after is None or each < after), reverse=True)
+    page = marks[:limit]
+    following = page[-1] if len(marks) > len(page) else None
+    jobs = [document(found[each], why_no_seat(found[each], plans)) for each in page]
+    return JobPage(
+        jobs, following, [why for subject, why in failures if tenant in (None, _tenant_of(subject))]
+    )
+
+
+def _tenant_of(subject: str) -> str:
+    """The tenant in the subject of a plan."""
+    return subject.rpartition(".")[2].partition("=")[0]

@@ -1,0 +1,101 @@
+"""The seats for jobs in one process, and which job gets the next one. Pure.
+
+While jobs wait, a job has its seat for a turn of `SEAT_TURN_S`. The tenant with the fewest seats comes first,
+and of several the one not served for the longest time. A job whose turn is over leaves for another of its own
+tenant, or if its tenant has more seats than the one that comes. So each tenant gets a seat in its turn,
+whatever others do; one with many jobs may keep a seat where others change.
+"""
+
+from collections import Counter, deque
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+from angarium.operations.jobs.plans import JobKind
+
+SEATS_MAX = 8
+TENANT_SEATS_MAX = 2
+SEAT_TURN_S = 30.0
+
+JobKey = tuple[JobKind, str]
+
+
+class WaitingJob(Struct, frozen=True):
+    """A job that could go on now, and since when it waits."""
+
+    key: JobKey
+    tenant: str
+    since: float
+
+
+class _Turn(Struct):
+    """The turn of a job: since when, and whether it has to leave."""
+
+    tenant: str
+    since: float
+    over: bool = False
+
+
+class Seats:
+    """The seats that are taken; times are those of one monotonic clock."""
+
+    def __init__(self) -> None:
+        self._turns: dict[JobKey, _Turn] = {}
+        self._served_at: dict[str, float] = {}
+
+    def __contains__(self, key: JobKey) -> bool:
+        return key in self._turns
+
+    def is_over(self, key: JobKey) -> bool:
+        """True if the job has to leave its seat, because others wait."""
+        return self._turns[key].over
+
+    def leave(self, key: JobKey, now: float) -> None:
+        """Free the seat of a job."""
+        self._served_at[self._turns.pop(key).tenant] = now
+
+    def seat(self, waiting: Iterable[WaitingJob], now: float) -> list[JobKey]:
+        """The waiting jobs that get a seat now; for the others, turns that have lasted long enough end."""
+        queues: dict[str, deque[WaitingJob]] = {}
+        for each in sorted(waiting, key=lambda each: each.since):
+            queues.setdefault(each.tenant, deque()).append(each)
+        self._forget_all_but(queues)
+        for tenant, queue in queues.items():
+            self._served_at.setdefault(tenant, queue[0].since)
+        seated = []
+        staying = Counter(turn.tenant for turn in self._turns.values() if not turn.over)
+        while queues:
+            tenant = min(queues, key=lambda each: (staying[each], self._served_at[each]))
+            if staying[tenant] < TENANT_SEATS_MAX and staying.total() < SEATS_MAX:
+                job = queues[tenant].popleft()
+                staying[tenant] += 1
+                if self._is_free_for(tenant):
+                    self._turns[job.key] = _Turn(tenant, now)
+                    self._served_at[tenant] = now
+                    seated.append(job.key)
+                if queues[tenant]:
+                    continue
+            elif (leaving := self._longest(tenant, staying, now)) is not None:
+                leaving.over = True
+                staying[leaving.tenant] -= 1
+                continue
+            del queues[tenant]
+        return seated
+
+    def _is_free_for(self, tenant: str) -> bool:
+        taken = Counter(turn.tenant for turn in self._turns.values())
+        return taken[tenant] < TENANT_SEATS_MAX and taken.total() < SEATS_MAX
+
+    def _longest(self, tenant: str, staying: Counter[str], now: float) -> _Turn | None:
+        """The turn that ends for a job of that tenant, if one has lasted long enough and may end for it."""
+        ending = [
+            each for each in self._turns.values()
+            if not each.over and now - each.since >= SEAT_TURN_S
+            and (each.tenant == tenant or staying[each.tenant] > staying[tenant])
+        ]  # fmt: skip
+        return max(ending, key=lambda each: (staying[each.tenant], -each.since), default=None)
+
+    def _forget_all_but(self, tenants: Iterable[str]) -> None:
+        """Forget when the tenants were served that have no job; one that comes again queues behind others."""
+        known = {*tenants, *(turn.tenant for turn in self._turns.values())}
+        self._served_at = {tenant: at for tenant, at in self._served_at.items() if tenant in known}

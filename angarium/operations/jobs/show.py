@@ -1,0 +1,22 @@
+"""Shows a job."""
+
+from collections.abc import Iterable
+
+from angarium.connecting import Access
+from angarium.operations.failures import operation
+from angarium.operations.jobs.plans import JobDocument, StoredPlan, document, plan_of_job
+from angarium.operations.jobs.waiting import all_plans, waits_for_seat, why_no_seat
+
+
+@operation
+async def show(access: Access, job: str, plans: Iterable[StoredPlan] | None = None) -> JobDocument:
+    """Show how far a job has come, and why it waits. Fails as not_found.
+
+    `plans`: those of all unfinished jobs, of a process that knows them anyway.
+    """
+    stored = await plan_of_job(access, job)
+    if not waits_for_seat(stored):
+        return document(stored)
+    if plans is None:
+        plans, _ = await all_plans(access)
+    return document(stored, why_no_seat(stored, plans))

@@ -1,0 +1,47 @@
+"""Says why a job waits that has no seat in any process."""
+
+from collections.abc import Iterable
+
+from actors.errors import Unusable
+from angarium.connecting import Access
+from angarium.operations.jobs.plans import StoredPlan, plan_in, state_of
+from angarium.operations.jobs.seats import SEAT_TURN_S, SEATS_MAX, TENANT_SEATS_MAX
+from streams.clock import SystemTime
+from streams.reading.newest import newest
+from streams.resending.replay import NOT_DUE
+
+
+async def all_plans(access: Access) -> tuple[list[StoredPlan], list[tuple[str, str]]]:
+    """The plans of all jobs and commands, and of those that cannot be read the subject and why."""
+    subjects = [access.names.replay("*"), access.names.redrive_job("*")]
+    found = {each.subject: each async for each in newest(access.js, access.names.actors, subjects)}
+    readable, unreadable = [], []
+    for message in found.values():
+        try:
+            readable.append(plan_in(access, message))
+        except Unusable as error:
+            unreadable.append((message.subject, str(error)))
+    return readable, unreadable
+
+
+def waits_for_seat(stored: StoredPlan) -> bool:
+    """True if nothing but a seat is missing, as far as its plan says."""
+    if stored.job is None or state_of(stored, stored.job) != "waiting":
+        return False
+    told = stored.job.why and not stored.job.why.startswith(NOT_DUE)
+    return not told and not stored.wait_s(SystemTime().wall())
+
+
+def why_no_seat(stored: StoredPlan, plans: Iterable[StoredPlan]) -> str:
+    """Say why it has no seat, and what to do; empty if it does not wait for one."""
+    if not waits_for_seat(stored):
+        return ""
+    running = [each.tenant for each in plans if each.job and state_of(each, each.job) == "running"]
+    if not running:
+        return "no job runs; a process of the HTTP API takes it up within seconds (start one: angarium api)"
+    jobs = "1 job runs" if len(running) == 1 else f"{len(running)} jobs run"
+    return (
+        f"waits for a seat: {jobs}, {running.count(stored.tenant)} of this tenant. A process of the HTTP API "
+        f"has {SEATS_MAX} seats, at most {TENANT_SEATS_MAX} for a tenant, in turns of {SEAT_TURN_S:.0f} s: "
+        "wait for its turn, stop another job of the tenant, or start another process (angarium api)"
+    )

@@ -1,0 +1,159 @@
+"""Audits a receiver's rate: attempts in every window against the limit in force at that time."""
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from angarium.ledger.audit import CLOCK_TOLERANCE_MS, Bar, LimitPeriod, Window, bars, busiest, lengths
+from angarium.ledger.ledger_answers import RecordedChange
+from angarium.operations.failures import OperationError, operation
+from angarium.operations.ledger_queries.ledger_access import (
+    LedgerLag,
+    OpenLedger,
+    ledger_lag,
+    number_of,
+    text,
+)
+
+ATTEMPTS_MAX = 200_000
+"""Number of attempts in one audit; audit longer periods in parts."""
+COMPARISONS_PER_ATTEMPT = 8
+"""Windows times limits for each attempt: of many changes of the rate, only so many are judged at once."""
+
+_JUDGES = ThreadPoolExecutor(1, "audit")
+"""Audits run one after the other: each may occupy the interpreter for seconds, and other requests wait."""
+
+
+class Audit(Struct, frozen=True):
+    """The audit of a receiver's rate.
+
+    - `kept`: no window has more attempts than its limit allows.
+    - `no_limit`: no limit was in force.
+    - `limits`: those that were in force.
+    - `windows`: the busiest window of each length.
+    """
+
+    receiver: str
+    verdict: Literal["kept", "exceeded", "no_limit"]
+    since: str
+    until: str
+    attempts: int
+    limits: list[LimitPeriod]
+    windows: list[Window]
+    chart: list[Bar]
+    ledger: LedgerLag
+
+
+class AuditedLimit(Struct, frozen=True):
+    """A rate that was in force from `at` on; null: before the audited period, or no limit."""
+
+    at: str | None
+    per_second: float | None
+    burst: int
+
+
+class AuditedWindow(Struct, frozen=True):
+    """The busiest window of one length: it began `at`, and `allowed` attempts might start in it.
+
+    `exceeded` counts the windows in which more did. `allowed` is null where no limit was in force.
+    """
+
+    length_s: float
+    at: str | None
+    attempts: int
+    allowed: int | None
+    exceeded: int
+
+
+class AuditedPart(Struct, frozen=True):
+    """A part of the time: all attempts in it, and the most that began within a second of it."""
+
+    at: str | None
+    attempts: int
+    most: int
+    allowed: int | None
+
+
+class AuditDocument(Struct, frozen=True):
+    """The audit as JSON, with times as texts."""
+
+    receiver: str
+    verdict: Literal["kept", "exceeded", "no_limit"]
+    since: str
+    until: str
+    attempts: int
+    limits: list[AuditedLimit]
+    windows: list[AuditedWindow]
+    chart: list[AuditedPart]
+    ledger: LedgerLag
+
+
+@operation
+async def audit(
+    ledger: OpenLedger, receiver: str, since: int, until: int, attempts_max: int = ATTEMPTS_MAX
+) -> Audit:
+    """Audit a period. Fails as invalid, as not_found, and as refused if it has too many attempts."""
+    number = await number_of(ledger, receiver)
+    starts = await ledger.queries.starts(number, since, until, attempts_max + 1)
+    if len(starts) > attempts_max:
+        raise _too_much(receiver, f"more than {attempts_max} attempts", starts[-2])
+    limits = _limits_of(await ledger.queries.changes(number), since, until, starts)
+    comparisons = len(lengths(limits)) * len(limits)
+    if len(starts) * comparisons > COMPARISONS_PER_ATTEMPT * attempts_max:
+        last = starts[COMPARISONS_PER_ATTEMPT * attempts_max // comparisons]
+        raise _too_much(receiver, f"{len(starts)} attempts and {len(limits)} limits", last)
+    windows, drawn = await asyncio.get_running_loop().run_in_executor(_JUDGES, _judged, starts, limits)
+    limited = any(each.per_second is not None for each in limits)
+    exceeded = any(each.exceeded for each in windows)
+    return Audit(
+        receiver, "exceeded" if exceeded else "kept" if limited else "no_limit", str(text(since or 1)),
+        str(text(until)), len(starts), limits, windows, drawn, await ledger_lag(ledger),
+    )  # fmt: skip
+
+
+def _too_much(receiver: str, count: str, until: int) -> OperationError:
+    return OperationError(
+        "refused", f"{receiver} has {count} since then: audit it until {text(until)}, and continue from there"
+    )
+
+
+def _judged(starts: list[int], limits: list[LimitPeriod]) -> tuple[list[Window], list[Bar]]:
+    """The busiest windows and the chart: up to a second's work, done in a thread."""
+    windows = [busiest(starts, limits, length_s) for length_s in lengths(limits)]
+    return windows, bars(starts, limits, starts[0], starts[-1] + 1) if starts else []
+
+
+def document(found: Audit) -> AuditDocument:
+    """The audit as JSON."""
+    return AuditDocument(
+        found.receiver, found.verdict, found.since, found.until, found.attempts,
+        [AuditedLimit(text(each.at), each.per_second, each.burst) for each in found.limits],
+        [
+            AuditedWindow(each.length_s, text(each.at), each.attempts, each.allowed, each.exceeded)
+            for each in found.windows
+        ],
+        [AuditedPart(text(each.at), each.attempts, each.most, each.allowed) for each in found.chart],
+        found.ledger,
+    )  # fmt: skip
+
+
+def _limits_of(changes: list[RecordedChange], since: int, until: int, starts: list[int]) -> list[LimitPeriod]:
+    """The limits in force between two times, by the facts that set them.
+
+    A limit that was set before the first attempt counts from the beginning, since nothing happened before it.
+    """
+    found = [LimitPeriod(0)]
+    for each in changes:
+        if each.kind == "rate_set" and each.at < until:
+            limit = LimitPeriod(each.at, each.detail.get("per_second"), each.detail.get("burst", 0))
+            found = [limit] if each.at <= since else [*found, limit]
+    if (
+        found[0] == LimitPeriod(0)
+        and len(found) > 1
+        and (not starts or starts[0] >= found[1].at - CLOCK_TOLERANCE_MS)
+    ):
+        found = [replace(found[1], at=0), *found[2:]]
+    return found

@@ -1,0 +1,196 @@
+"""The history of a receiver: what happened to it, in words, its configurations included."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from msgspec import Struct
+
+from actors.policy import Offline
+from actors.status import duration_text
+from angarium.ledger.configurations import changed, policy_of
+from angarium.ledger.ledger_answers import Configured, RecordedChange
+from angarium.operations.failures import operation
+from angarium.operations.ledger_queries.ledger_access import (
+    LedgerLag,
+    OpenLedger,
+    ledger_lag,
+    number_of,
+    text,
+)
+from angarium.operations.ledger_queries.pages import PageStart, next_start
+
+_Entry = tuple[int, str, str, dict[str, Any]]
+
+
+class HistoryEntry(Struct, frozen=True):
+    """One thing that happened to a receiver. `what` is a sentence for people."""
+
+    at: str
+    kind: str
+    what: str
+    detail: dict[str, Any]
+
+
+class ReceiverHistory(Struct, frozen=True):
+    """The history of a receiver, the oldest first; `now` is its condition after the last fact."""
+
+    receiver: str
+    entries: list[HistoryEntry]
+    now: str
+    ledger: LedgerLag
+
+
+SAME_RESUME_MS = 1000
+"""Time within which two facts `resumed` of a receiver belong to one resume."""
+
+_WORDS = {
+    "opened": "started to accept events",
+    "paused": "paused",
+    "resumed": "resumed: nothing holds it back any more",
+    "retargeted": "its URL was changed: nothing holds it back any more",
+    "repaired": "its events are read again, since the stream had lost its tail",
+}
+_DISABLED = {"gone": "disabled: it answered 410 (Gone)", "failing": "disabled: it had failed for too long"}
+
+
+class FoundHistory(Struct, frozen=True):
+    """Some of the history, the oldest first, and where it goes on; None if that is all."""
+
+    receiver: str
+    entries: list[HistoryEntry]
+    now: str
+    next: PageStart | None
+    ledger: LedgerLag
+
+
+@operation
+async def read_history(ledger: OpenLedger, receiver: str, since: int, until: int) -> ReceiverHistory:
+    """The history of a receiver between two times. Fails as invalid and not_found."""
+    entries, now = await _entries_and_condition(ledger, receiver, since, until)
+    return ReceiverHistory(receiver, list(map(_shown, entries)), now, await ledger_lag(ledger))
+
+
+@operation
+async def history_page(
+    ledger: OpenLedger, receiver: str, since: int, until: int, start: PageStart | None, limit: int
+) -> FoundHistory:
+    """One page of the history, from a place on. Fails as invalid and not_found."""
+    entries, now = await _entries_and_condition(
+        ledger, receiver, max(since, start.at) if start else since, until
+    )
+    left = entries[start.skipped([at for at, *_ in entries]) :] if start else entries
+    page = left[:limit]
+    following = next_start([at for at, *_ in page], start) if len(left) > limit else None
+    return FoundHistory(receiver, list(map(_shown, page)), now, following, await ledger_lag(ledger))
+
+
+def _shown(entry: _Entry) -> HistoryEntry:
+    at, kind, what, detail = entry
+    return HistoryEntry(str(text(at)), kind, what, detail)
+
+
+async def _entries_and_condition(
+    ledger: OpenLedger, receiver: str, since: int, until: int
+) -> tuple[list[_Entry], str]:
+    """Everything that happened between two times, and the receiver's present condition."""
+    number = await number_of(ledger, receiver)
+    configurations = await ledger.queries.configurations(number)
+    changes = await ledger.queries.changes(number)
+    began = {each.at for each in changes if each.kind == "opened"}
+    found = [
+        _entry(each, configurations)
+        for each in _once(changes)
+        if each.kind != "retargeted" or each.at not in began  # Its first URL is not a change.
+    ]
+    before: str | None = None
+    for each in configurations:
+        detail: dict[str, Any] = {"revision": each.revision}
+        if each.changed_by:
+            detail["by"] = each.changed_by
+        found.append((each.at, "configured", _with(detail, _configured(each, before)), detail))
+        before = each.document
+    now = await ledger.queries.standing(number)
+    for at, node in await ledger.queries.unclean_claims(now.shard):
+        found.append(
+            (at, "claimed", f"its shard moved to {node}, from an owner that had died", {"node": node})
+        )
+    entries = [each for each in sorted(found, key=lambda each: each[0]) if since <= each[0] < until]
+    condition = "accepts events"
+    if now.disabled:
+        condition = _DISABLED.get(now.disabled, f"disabled: {now.disabled}")
+    elif now.paused:
+        condition = "paused"
+    elif now.failing_since:
+        error = now.last_error or (f"HTTP {now.last_status}" if now.last_status else "no answer")
+        condition = (
+            f"failing since {text(now.failing_since)}, {_counted(now.failures, 'attempt')}, the last: {error}"
+        )
+    return entries, condition
+
+
+def _once(changes: Iterable[RecordedChange]) -> Iterator[RecordedChange]:
+    """Yield the changes, but one of both facts of a resume: the request's, and that of its configuration."""
+    resumed_at = -SAME_RESUME_MS
+    for each in changes:
+        if each.kind == "resumed":
+            if each.at - resumed_at < SAME_RESUME_MS:
+                continue
+            resumed_at = each.at
+        elif each.kind in ("paused", "disabled"):
+            resumed_at = -SAME_RESUME_MS
+        yield each
+
+
+def _entry(change: RecordedChange, configurations: list[Configured]) -> _Entry:
+    detail = change.detail
+    match change.kind, detail:
+        case "disabled", {"reason": reason}:
+            what = _DISABLED.get(reason, f"disabled: {reason}")
+        case "removed", {"discarded": count}:
+            what = f"removed: {_counted(count, 'waiting event')} discarded"
+        case "forgot", {"discarded": count}:
+            what = f"told to forget: {_counted(count, 'waiting event')} discarded"
+        case "dead_lettered", {"sequence": sequence, "event_id": event}:
+            what = f"told to skip event {sequence} ({event})"
+        case "missing", {"first": first, "last": last}:
+            what = f"its events at {first} to {last} are gone from the stream"
+        case "rate_set", {"per_second": rate, "burst": burst}:
+            what = f"rate {rate:g} a second, burst {burst}"
+        case "rate_set", _:
+            what = "no rate limit"
+        case "window_set", {"size": size}:
+            what = f"dedup window of {size} events"
+        case "recovered", {"since": since, "failures": failures}:
+            lasted_s = (change.at - since) / 1000
+            offline_s = _offline(configurations, change.at).after_s
+            state = "was offline" if lasted_s >= offline_s else "failed"
+            duration = f"{duration_text(lasted_s)} without a success, {_counted(failures, 'failure')}"
+            what = f"accepts events again; it {state}: {duration}"
+            detail = detail | {"since": text(since)}
+        case kind, _:
+            what = _WORDS.get(kind, kind)
+    return change.at, change.kind, _with(detail, what), detail
+
+
+def _with(detail: dict[str, Any], what: str) -> str:
+    """The sentence, and who asked for it, if that is known."""
+    return f"{what}, by {detail['by']}" if detail.get("by") else what
+
+
+def _offline(configurations: list[Configured], at: int) -> Offline:
+    """The times until offline in the last usable configuration before a time."""
+    policies = [policy_of(each.document) for each in configurations if each.at <= at]
+    return next((each.offline for each in reversed(policies) if each), Offline())
+
+
+def _configured(put: Configured, before: str | None) -> str:
+    if put.document is None:
+        return "configuration removed"
+    if before is None:
+        return f"configuration put (revision {put.revision})"
+    members = ", ".join(changed(before, put.document)) or "nothing"
+    return f"configuration changed (revision {put.revision}): {members}"
+
+
+def _counted(count: int, what: str) -> str:
+    return f"1 {what}" if count == 1 else f"{count} {what}s"

@@ -1,0 +1,88 @@
+"""One event's journey: the receivers that got it, and how each delivery ended."""
+
+from typing import Any
+
+from msgspec import Struct
+
+from angarium.ledger.ledger_answers import RecordedDelivery
+from angarium.ledger.schema import ENDINGS
+from angarium.operations.failures import NotDone, OperationError, operation
+from angarium.operations.ledger_queries.attempts import attempt_document
+from angarium.operations.ledger_queries.ledger_access import (
+    LedgerLag,
+    OpenLedger,
+    ledger_lag,
+    text,
+    why_nothing,
+)
+
+WHY_NONE = (
+    "it was never published, or no receiver subscribes to it, or it still waits, or it became a dead "
+    "letter for an unknown receiver, or it is older than the ledger keeps"
+)
+
+
+class Journey(Struct, frozen=True):
+    """The deliveries of an event, by receiver, each with its attempts; `more`: there are others."""
+
+    event_id: str
+    deliveries: list[dict[str, Any]]
+    more: bool
+    ledger: LedgerLag
+
+
+@operation
+async def journey(
+    ledger: OpenLedger,
+    event_id: str,
+    tenant: str | None = None,
+    *,
+    after: tuple[str, int] = ("", 0),
+    limit: int | None = None,
+) -> Journey:
+    """The journey of an event, of one tenant if given. Fails as not_found.
+
+    It contains the deliveries `after` a receiver's sequence, at most `limit`.
+    """
+    found = await ledger.queries.journey(event_id, tenant, after, None if limit is None else limit + 1)
+    if not found and not after[0]:
+        raise OperationError(
+            "not_found",
+            f"no attempt of the event {event_id} is recorded: {await why_nothing(ledger, WHY_NONE)}",
+            remedy="; see angarium inspect and angarium dead list",
+        )
+    return Journey(
+        event_id,
+        list(map(_shown, found[:limit])),
+        limit is not None and len(found) > limit,
+        await ledger_lag(ledger),
+    )
+
+
+async def recorded_journey(ledger: OpenLedger, event_id: str, tenant: str | None = None) -> Journey | NotDone:
+    """The journey of an event, without a delivery if the ledger knows none."""
+    found = await journey(ledger, event_id, tenant)
+    if isinstance(found, NotDone) and found.kind == "not_found":
+        return Journey(event_id, [], more=False, ledger=await ledger_lag(ledger))
+    return found
+
+
+def _shown(delivery: RecordedDelivery) -> dict[str, Any]:
+    return {
+        "receiver": delivery.receiver,
+        "sequence": delivery.sequence,
+        "type": delivery.type,
+        "again": delivery.again,
+        "state": _state(delivery),
+        "reason": delivery.reason,
+        "stored_at": text(delivery.stored_at),
+        "ended_at": text(delivery.ended_at),
+        "attempts": [attempt_document(each) for each in delivery.attempts],
+    }
+
+
+def _state(delivery: RecordedDelivery) -> str:
+    """The state in one word: `open` while it is under way, `unknown` if it ended within a gap."""
+    if delivery.ended_at is None:
+        return "open"
+    return "unknown" if delivery.ending is None else ENDINGS[delivery.ending - 1]

@@ -1,0 +1,118 @@
+"""The exporter: a thread that sends spans to an OTLP collector, from a queue of limited length.
+
+Nothing here holds up a delivery. If the queue is full, or the collector does not take a batch, the spans are
+dropped and counted. Only this file knows the OpenTelemetry SDK.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from threading import Event, Thread
+
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter as HttpExporter
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import Event as SdkMoment
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+from opentelemetry.trace import SpanContext, Status, StatusCode, TraceFlags
+from opentelemetry.trace import SpanKind as SdkKind
+
+from angarium.telemetry.spans import Span, SpanKind
+
+BATCH_MAX = 512
+"""Spans in one request to the collector."""
+STOP_MAX_S = 5.0
+"""Time for the last spans when a node stops."""
+log = logging.getLogger(__name__)
+
+_KINDS = {SpanKind.CLIENT: SdkKind.CLIENT, SpanKind.CONSUMER: SdkKind.CONSUMER}
+
+
+class QueuedExporter:
+    """Spans on their way to the collector; `exported` and `dropped` count them."""
+
+    def __init__(self, exporter: SpanExporter, resource: Resource, *, queue_max: int, delay_s: float) -> None:
+        self.exported = 0
+        self.dropped = 0
+        self._exporter = exporter
+        self._resource = resource
+        self._queue_max = queue_max
+        self._delay_s = delay_s
+        self._queue: deque[Callable[[], Span]] = deque()
+        self._wake = Event()
+        self._stopping = False
+        self._refused = False
+        self._thread = Thread(target=self._run, name="traces", daemon=True)
+        self._thread.start()
+
+    def take(self, span: Callable[[], Span]) -> None:
+        """Queue a span, which is made in the thread; drop it if the queue is full."""
+        if len(self._queue) >= self._queue_max:
+            self.dropped += 1
+            return
+        self._queue.append(span)
+        if len(self._queue) == BATCH_MAX:
+            self._wake.set()
+
+    def stop(self) -> None:
+        """Send what is queued, and end. Spans that a slow collector has not taken by then are dropped."""
+        self._stopping = True
+        self._wake.set()
+        self._thread.join(STOP_MAX_S)
+
+    def _run(self) -> None:
+        while not self._stopping:
+            self._wake.wait(self._delay_s)
+            self._wake.clear()
+            while self._queue:
+                self._send([self._queue.popleft() for _ in range(min(len(self._queue), BATCH_MAX))])
+        self._exporter.shutdown()
+
+    def _send(self, batch: list[Callable[[], Span]]) -> None:
+        try:
+            result = self._exporter.export([self._readable(make()) for make in batch])
+        except Exception as error:  # An exporter's defect must not end the thread.
+            log.error("traces.broken", exc_info=error)
+            result = SpanExportResult.FAILURE
+        refused = result is not SpanExportResult.SUCCESS
+        if refused:
+            self.dropped += len(batch)
+        else:
+            self.exported += len(batch)
+        if refused and not self._refused:
+            log.warning("traces.dropped")
+        self._refused = refused
+
+    def _readable(self, span: Span) -> ReadableSpan:
+        return ReadableSpan(
+            name=span.name,
+            context=_context(span.trace, span.span),
+            parent=_context(span.trace, span.parent) if span.parent else None,
+            resource=self._resource,
+            attributes=span.attributes,
+            events=[SdkMoment(each.name, timestamp=_nanoseconds(each.at)) for each in span.moments],
+            kind=_KINDS[span.kind],
+            status=Status(StatusCode.ERROR if span.failed else StatusCode.UNSET),
+            start_time=_nanoseconds(span.start),
+            end_time=_nanoseconds(span.end),
+        )
+
+
+def otlp_exporter(
+    attributes: dict[str, str], *, grpc: bool, queue_max: int, delay_s: float
+) -> QueuedExporter:
+    """An exporter that the standard variables configure: endpoint, headers, certificates, timeout."""
+    resource = Resource.create(dict(attributes))
+    if not grpc:
+        return QueuedExporter(HttpExporter(), resource, queue_max=queue_max, delay_s=delay_s)
+    from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter as GrpcExporter
+
+    return QueuedExporter(GrpcExporter(), resource, queue_max=queue_max, delay_s=delay_s)
+
+
+def _context(trace: int, span: int) -> SpanContext:
+    return SpanContext(trace, span, is_remote=False, trace_flags=TraceFlags(TraceFlags.SAMPLED))
+
+
+def _nanoseconds(seconds: float) -> int:
+    return int(seconds * 1_000_000_000)

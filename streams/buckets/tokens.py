@@ -1,0 +1,164 @@
+"""The tokens of the HTTP API: a bucket that is followed, so that a revocation takes effect within a second.
+
+Only the hash of a token's secret is stored. The time of a token's last use has a key of its own: the process
+that writes it needs no permission to change tokens, and cannot bring a revoked one back.
+"""
+
+import logging
+from datetime import UTC, datetime
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+from streams.buckets.follower import Follower, is_removal
+from streams.installation.topology import Names
+from streams.nats.answers import Answer, StoredMessage
+from streams.nats.headers import EXPECTED, KV_OPERATION, ROLLUP
+from streams.nats.jetstream import JetStream
+
+Scope = Literal["publish", "read", "manage", "operate"]
+
+ALL_TENANTS = "*"
+READ_EVERY_S = 0.4
+"""Interval of reads: a revocation takes effect within a second even if no hint about it arrives."""
+
+log = logging.getLogger(__name__)
+
+
+class Token(Struct, frozen=True, kw_only=True):
+    """A token as it is stored. Its repr shows nothing, since logs may contain it.
+
+    - `hash`: SHA-256 of its secret.
+    - `rate`: events per second that it may publish.
+    """
+
+    tenant: str
+    scopes: tuple[Scope, ...]
+    hash: str
+    created_at: datetime
+    expires_at: datetime | None = None
+    rate: float | None = None
+    note: str = ""
+
+    def __repr__(self) -> str:
+        return f"Token(tenant={self.tenant!r}, …)"
+
+    def sees(self, tenant: str) -> bool:
+        """True if the token is for that tenant."""
+        return self.tenant in (tenant, ALL_TENANTS)
+
+
+class Use(Struct, frozen=True):
+    """The time of the last use."""
+
+    at: datetime
+
+
+class TokenStore:
+    """The tokens of an installation. Without `start` nothing is followed; awaited methods still work."""
+
+    def __init__(self, js: JetStream, names: Names) -> None:
+        self._js = js
+        self._names = names
+        self._known: dict[str, Token] = {}
+        self._unseen: set[str] = set()
+        self._follower = Follower(
+            js, names.tokens, names.token("*"), self._follow, every_s=READ_EVERY_S, asks_leader=True,
+            begins_again=self._begin_again, is_complete=self._drop_unseen,
+        )  # fmt: skip
+
+    async def start(self) -> None:
+        """Return when all existing tokens have been read."""
+        await self._follower.start()
+
+    async def stop(self) -> None:
+        await self._follower.stop()
+
+    @property
+    def read_at(self) -> float:
+        """The time, by the event loop's clock, up to which every revocation is known."""
+        return self._follower.read_at
+
+    def get(self, token: str) -> Token | None:
+        """The token with that id unless it is revoked; it may have expired."""
+        return self._known.get(token)
+
+    async def create(self, token: str, new: Token) -> Answer:
+        """Store a token under an unused id."""
+        return await self._js.publish(self._names.token(token), msgspec.json.encode(new), {EXPECTED: "0"})
+
+    async def revoke(self, token: str) -> Answer:
+        """Remove a token, and the record of its use."""
+        gone = {ROLLUP: "sub", KV_OPERATION: "PURGE"}
+        answer = await self._js.publish(self._names.token(token), b"", gone)
+        await self._js.publish(self._names.token_use(token), b"", gone)
+        return answer
+
+    async def find(self, token: str) -> Token | None:
+        """Ask the bucket's leader for a token. Raises `Unavailable` and `ApiError`."""
+        message = await self._js.last_message(self._names.tokens, self._names.token(token))
+        return None if message is None else _token(message)
+
+    async def all(self) -> dict[str, Token]:
+        """All tokens by their ids. Raises `Unavailable`."""
+        return {
+            message.subject.removeprefix(self._names.token("")): token
+            for message in await self._read(self._names.token("*"))
+            if (token := _token(message)) is not None
+        }
+
+    async def note_use(self, token: str) -> Answer:
+        """Record that a token is used now."""
+        use = msgspec.json.encode(Use(datetime.now(UTC)))
+        return await self._js.publish(self._names.token_use(token), use, {ROLLUP: "sub"})
+
+    async def last_uses(self) -> dict[str, datetime]:
+        """The last known use of each token. Raises `Unavailable`."""
+        uses: dict[str, datetime] = {}
+        for message in await self._read(self._names.token_use("*")):
+            token = message.subject.removeprefix(self._names.token("")).removesuffix(".used")
+            if not is_removal(message):
+                try:
+                    uses[token] = msgspec.json.decode(message.data, type=Use).at
+                except msgspec.DecodeError:
+                    log.warning("token.use_unreadable", extra={"id": token})
+        return uses
+
+    async def _read(self, subject: str) -> list[StoredMessage]:
+        found: list[StoredMessage] = []
+        after, pending = 0, 1
+        while pending:
+            page = await self._js.read(self._names.tokens, subject, after + 1)
+            found += page.messages
+            after, pending = page.messages[-1].sequence if page.messages else after, page.pending
+        return found
+
+    def _follow(self, message: StoredMessage) -> None:
+        name = message.subject.removeprefix(self._names.token(""))
+        token = _token(message)
+        self._unseen.discard(name)
+        if token is None:
+            self._known.pop(name, None)
+        else:
+            self._known[name] = token
+
+    def _begin_again(self) -> None:
+        self._unseen = set(self._known)
+
+    def _drop_unseen(self) -> None:
+        """Forget the tokens that the bucket has no more."""
+        for name in self._unseen:
+            self._known.pop(name, None)
+        self._unseen = set()
+
+
+def _token(message: StoredMessage) -> Token | None:
+    """The token in a message; None if it cannot be read."""
+    if is_removal(message):
+        return None
+    try:
+        return msgspec.json.decode(message.data, type=Token)
+    except msgspec.DecodeError as error:
+        log.warning("token.unreadable", extra={"key": message.subject[:160], "why": str(error)})
+        return None

@@ -1,0 +1,90 @@
+"""Reads the journal of all shards in the order of its stream, each message once, and names what is missing.
+
+Positions are passed strictly in order: if a replica does not show a message, the leader is asked, and if the
+leader does not have it either, it was purged. That is certain if the leader has a later message, since
+nothing is ever stored below another message.
+"""
+
+from msgspec import Struct
+
+from streams.journal.leadership import ALL_SUBJECTS
+from streams.lost_tails.comparison import find_loss
+from streams.lost_tails.places import StreamPlace
+from streams.nats.answers import StoredMessage
+from streams.nats.errors import StreamRemade
+from streams.nats.jetstream import JetStream
+from streams.nats.retry import stream_info, until_answered
+
+READ_MESSAGES_MAX = 1024
+READ_BYTES_MAX = 4 << 20
+"""Limit of one read: some twenty thousand facts at most."""
+
+
+class Gap(Struct, frozen=True):
+    """The messages from `first` to `last` are gone; the next existing one was stored at `until_at`."""
+
+    first: int
+    last: int
+    until_at: float
+
+
+class JournalReader:
+    """Reads on from a place, which `check` compares with the stream first.
+
+    `doubtful`: the connection was lost since then, so the stream may be another one.
+    """
+
+    def __init__(self, js: JetStream, stream: str) -> None:
+        self._js = js
+        self._stream = stream
+        self.doubtful = True
+        js.add_listener(self._on_change)
+
+    def stop(self) -> None:
+        self._js.remove_listener(self._on_change)
+
+    def _on_change(self, connected: bool) -> None:
+        self.doubtful = True
+
+    async def check(self, place: StreamPlace) -> StreamPlace:
+        """Compare the stream with what was read from it, if it may have changed since the last time.
+
+        Returns the place in the present stream. Raises `StreamRemade` if the stream is another one, or ends
+        before the place, or has another message there.
+        """
+        if not self.doubtful:
+            return place
+        self.doubtful = False
+        info = await stream_info(self._js, self._stream)
+        if place.position and place.created != info.created:
+            raise StreamRemade(
+                f"{self._stream} was recreated: {place.position} messages were read from the one "
+                f"created {place.created}, this one was created {info.created}"
+            )
+        loss = await find_loss(self._js, self._stream, place.mark)
+        if loss is not None:
+            raise StreamRemade(loss.why)
+        return StreamPlace(created=info.created, mark=place.mark)
+
+    async def read(self, after: int, bytes_max: int = READ_BYTES_MAX) -> list[StoredMessage] | Gap:
+        """The messages that follow the position, without a hole; none at the end. Waits for NATS."""
+        page = await until_answered(
+            lambda: self._js.read(self._stream, ALL_SUBJECTS, after + 1, READ_MESSAGES_MAX, bytes_max)
+        )
+        found = _unbroken(page.messages, after)
+        if found:
+            return found
+        following = await until_answered(lambda: self._js.next_message(self._stream, ALL_SUBJECTS, after + 1))
+        if following is None:
+            return []
+        if following.sequence == after + 1:
+            return [following]  # The replica that was read lags.
+        return Gap(after + 1, following.sequence - 1, following.stored_at)
+
+
+def _unbroken(messages: list[StoredMessage], after: int) -> list[StoredMessage]:
+    """The messages before the first hole."""
+    for index, message in enumerate(messages):
+        if message.sequence != after + 1 + index:
+            return messages[:index]
+    return messages

@@ -1,0 +1,47 @@
+"""The marks of one reader: the highest messages that it knows, and those that have to be compared. Pure.
+
+A reader trusts its cursor as long as nothing puts the order in doubt. After that, messages may be of another
+stream: even those that were read in other ways at that time. The server of a stream may restart without its
+tail while our connection to another server stays, and the consumer's silence is noticed only after 3 s. So
+two messages are compared before the next cursor begins: the highest that is known, and the highest that a
+trusted cursor itself has passed on.
+"""
+
+from streams.lost_tails.marks import NO_MARK, Mark, higher
+from streams.reading.reply_subject import DeliveryInfo
+
+
+class ReadMarks:
+    """The marks of one reader.
+
+    - `newest`: the highest message of the present cursor. The reader sets it for each message, which costs no
+      call.
+    - `compared`: the stream was compared with the known messages, and nothing has put the order in doubt
+      since.
+    """
+
+    __slots__ = ("_passed_on", "_seen", "compared", "newest")
+
+    def __init__(self) -> None:
+        self.compared = False
+        self.newest: DeliveryInfo | None = None
+        self._seen = NO_MARK
+        self._passed_on = NO_MARK
+
+    def highest(self, known: Mark) -> Mark:
+        """The highest message that was ever passed on, or `known` in other ways."""
+        newest, self.newest = self.newest, None
+        if newest is not None and newest.position > self._seen.position:
+            self._seen = Mark(position=newest.position, stored_at=newest.stored_at)
+        return higher(known, self._seen)
+
+    def doubt(self, known: Mark) -> None:
+        """Remember the messages that are known now: later ones may be of another stream."""
+        highest = self.highest(known)
+        if self.compared:
+            self._passed_on = self._seen
+        self._seen, self.compared = highest, False
+
+    def to_compare(self, known: Mark, after: int) -> tuple[Mark, ...]:
+        """The messages that the stream must still have, each once; of the one at `after` no time is known."""
+        return tuple(dict.fromkeys((self._passed_on, higher(self.highest(known), Mark(position=after)))))

@@ -1,0 +1,50 @@
+"""Knows which messages may be sent again: those that their stream still has, as of a lease ago at most.
+
+An event may be erased while a replay or a redrive has it in memory. So a copy leaves only within a lease of
+the question to the leader whether its source is there. The eraser looks for copies once more when more than a
+lease has passed since the last source was gone (`docs/decisions/erased-everywhere.md`).
+"""
+
+import asyncio
+import math
+from collections.abc import Iterable
+
+from streams.clock import Timekeeper
+from streams.nats.jetstream import JetStream
+from streams.nats.retry import patiently
+
+ASKED_AT_ONCE = 16
+
+
+class Sources:
+    """The messages of one stream that are sent again; what the leader says of them holds for `lease_s`."""
+
+    def __init__(self, js: JetStream, stream: str, time: Timekeeper, lease_s: float) -> None:
+        self._js = js
+        self._stream = stream
+        self._time = time
+        self._lease_s = lease_s
+        self._until: dict[int, float] = {}
+
+    def now(self) -> float:
+        """The present time, to be noted before a question, and passed to `remember`."""
+        return self._time.boottime()
+
+    def certain(self, position: int) -> bool:
+        """True if the leader has said less than a lease ago that the message is there."""
+        return self.now() < self._until.get(position, -math.inf)
+
+    async def ask(self, *positions: int) -> bool:
+        """Ask the leader for these messages; False if the first is gone. Raises like `patiently`."""
+        asked_at = self.now()
+        found = await asyncio.gather(*(patiently(self._js.message, self._stream, each) for each in positions))
+        for position in positions:
+            self._until.pop(position, None)
+        self.remember((each.sequence for each in found if each is not None), asked_at)
+        return found[0] is not None
+
+    def remember(self, positions: Iterable[int], asked_at: float) -> None:
+        """Take note of messages that the leader has, since a question at that time."""
+        now = self.now()
+        self._until = {each: until for each, until in self._until.items() if until > now}
+        self._until.update(dict.fromkeys(positions, asked_at + self._lease_s))

@@ -1,0 +1,264 @@
+"""Tenants of one partition: whose events are in memory, who is parked, and whose turn it is.
+
+This module is pure: it has no clock and no I/O. Events arrive in the order of the stream and stay in memory
+until all their copies are confirmed. A tenant with too many of them, or with one that has waited for too
+long, is *parked*: what arrives of it is dropped, and is read later from the stream by the tenant's subject,
+while others go on. The rules:
+
+- An event is *routed* when all its copies are confirmed. `routed` is a position: all events up to there are
+  routed, except those of parked tenants.
+- `passed_to`, of a parked tenant: `routed` has passed its events up to here, whatever has become of them.
+- `unrouted_from`, of a parked tenant: its lowest event that is not routed.
+
+1. `routed` goes past an event that is routed, or that belongs to a parked tenant and lies at or below
+   `passed_to`. What arrived later and is held stops `routed`. An event that is dropped raises `passed_to`.
+2. A new owner reads a parked tenant's events from `unrouted_from` up to the recorded `routed`, unprompted.
+3. A parked tenant's arrivals are held if everything of it before was read and there is room; if not, they
+   are dropped. Nothing above `passed_to` is read by subject, so nothing comes twice.
+4. A tenant is no longer parked when everything up to `passed_to` was read and is routed.
+
+`routed` and `unrouted_from` of each parked tenant are recorded together, in each flush of the
+shard's journal, as of one moment (`RoutingProgress`).
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Generic, Protocol, TypeVar
+
+from msgspec import Struct
+
+from streams.routing_progress import RoutingProgress
+
+EVENTS_MAX = 256
+"""Events of a tenant in memory: enough to keep all senders busy while half of them are read."""
+
+BYTES_MAX = 256 << 10
+"""Bytes of a tenant's events in memory, so that a dozen floods leave room for others."""
+
+UNCONFIRMED_COPIES_MAX = 512
+"""Unconfirmed copies of a tenant above which no more of its events are matched."""
+
+PARKED_MAX = 64
+"""Parked tenants of a partition, since each flush names them. Beyond that, everybody waits for the floods."""
+
+
+class WaitingEvent(Protocol):
+    """An event in memory. `came_at`: when it arrived or was read."""
+
+    @property
+    def tenant(self) -> str: ...
+    @property
+    def position(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def came_at(self) -> float: ...
+
+
+class ReadRequest(Struct, frozen=True):
+    """A part of a parked tenant's events to be read: `above` a position, `up_to` another."""
+
+    tenant: str
+    above: int
+    up_to: int
+    count_max: int
+
+
+T = TypeVar("T", bound=WaitingEvent)
+
+
+class _Tenant(Generic[T]):
+    """A tenant with events in memory, or a parked one.
+
+    - `events`: those that are not routed, by position, in order; `unmatched`: the last of them.
+    - `copies`: unconfirmed copies; `bytes`: of the events in memory; `in_turn`: waits to be matched.
+    - `read_to`: everything of the tenant up to here was in memory. Only for a parked one, like `passed_to`.
+    """
+
+    __slots__ = ("bytes", "copies", "events", "in_turn", "parked", "passed_to", "read_to", "unmatched")
+
+    def __init__(self) -> None:
+        self.events: dict[int, T] = {}
+        self.unmatched: deque[T] = deque()
+        self.copies = 0
+        self.bytes = 0
+        self.parked = self.in_turn = False
+        self.passed_to = self.read_to = 0
+
+    @property
+    def full(self) -> bool:
+        return len(self.events) >= EVENTS_MAX or self.bytes >= BYTES_MAX
+
+    @property
+    def wants_to_read(self) -> bool:
+        """True if more of it is in the stream, and half of its room is free."""
+        has_room = len(self.events) * 2 <= EVENTS_MAX and self.bytes * 2 <= BYTES_MAX
+        return self.parked and self.read_to < self.passed_to and has_room
+
+    @property
+    def unrouted_from(self) -> int:
+        """The position of the lowest event that is not routed."""
+        return next(iter(self.events), self.read_to + 1)
+
+
+class Tenants(Generic[T]):
+    """The tenants of a partition under one claim.
+
+    - `recorded`: what the journal says.
+    - `highest`: the highest event that has arrived.
+    """
+
+    def __init__(self, recorded: RoutingProgress) -> None:
+        self.highest = recorded.routed
+        self._tenants: dict[str, _Tenant[T]] = {}
+        self._holding_back: dict[int, T] = {}
+        self._parked: dict[str, _Tenant[T]] = {}
+        self._to_match: deque[str] = deque()
+        for name, position in recorded.parked_tenants.items():
+            tenant = self._tenants[name] = _Tenant()
+            self._park(name, tenant, passed_to=recorded.routed, read_to=position - 1)
+            self._tidy(name, tenant)
+
+    # ---- what is recorded
+
+    @property
+    def routed(self) -> int:
+        """The position up to which everything is routed, or belongs to a parked tenant. It never falls."""
+        return next(iter(self._holding_back)) - 1 if self._holding_back else self.highest
+
+    @property
+    def progress(self) -> RoutingProgress:
+        """The progress of routing, to be recorded."""
+        parked = {name: tenant.unrouted_from for name, tenant in self._parked.items()}
+        return RoutingProgress(routed=self.routed, parked_tenants=parked)
+
+    # ---- arrivals
+
+    def admits(self, name: str, *, may_park: bool) -> bool:
+        """True if the tenant's event that arrives now is to be kept by `add`, False if `drop` is to take it.
+
+        `may_park`: the tenant's events can be read by its subject.
+        """
+        tenant = self._tenants.get(name)
+        if tenant is None:
+            return True
+        if tenant.parked:
+            return tenant.read_to >= tenant.passed_to and not tenant.full
+        return not (tenant.full and may_park and len(self._parked) < PARKED_MAX)
+
+    def drop(self, name: str, position: int) -> None:
+        """Leave the event that arrives to the stream; its tenant is parked from now on."""
+        self.highest = position
+        tenant = self._tenants[name]
+        if tenant.parked:
+            self._pass(tenant, position)
+        else:
+            self._park(name, tenant, passed_to=position, read_to=position - 1)
+
+    def add(self, event: T) -> None:
+        """Keep the event that arrives."""
+        self.highest = event.position
+        tenant = self._tenants.get(event.tenant)
+        if tenant is None:
+            tenant = self._tenants[event.tenant] = _Tenant()
+        if tenant.parked:
+            tenant.read_to = event.position
+        self._holding_back[event.position] = event
+        self._keep(tenant, event)
+
+    @property
+    def first_holding_back(self) -> T | None:
+        """The event that keeps `routed` back, if there is one."""
+        return next(iter(self._holding_back.values()), None)
+
+    def park(self, name: str, *, may_park: bool) -> bool:
+        """Park a tenant whose event keeps `routed` back; False if it cannot be parked."""
+        tenant = self._tenants[name]
+        if tenant.parked:
+            self._pass(tenant, tenant.read_to)
+            return True
+        if may_park and len(self._parked) < PARKED_MAX:
+            self._park(name, tenant, passed_to=self.highest, read_to=self.highest)
+            return True
+        return False
+
+    def _park(self, name: str, tenant: _Tenant[T], *, passed_to: int, read_to: int) -> None:
+        tenant.parked, tenant.read_to = True, read_to
+        self._parked[name] = tenant
+        self._pass(tenant, passed_to)
+
+    def _pass(self, tenant: _Tenant[T], passed_to: int) -> None:
+        """Let `routed` pass all events of a parked tenant up to `passed_to`."""
+        tenant.passed_to = passed_to
+        for position in tenant.events:
+            self._holding_back.pop(position, None)
+
+    def _tidy(self, name: str, tenant: _Tenant[T]) -> None:
+        """End the parking of a tenant that has caught up, and forget a tenant without events."""
+        if tenant.parked and tenant.read_to >= tenant.passed_to and tenant.unrouted_from > tenant.passed_to:
+            tenant.parked = False
+            del self._parked[name]
+        if not tenant.parked and not tenant.events:
+            del self._tenants[name]
+
+    # ---- reading by subject
+
+    def next_read(self) -> ReadRequest | None:
+        """The next part to be read: parked tenants take turns, those with enough in memory have none."""
+        for name, tenant in self._parked.items():
+            if tenant.wants_to_read:
+                self._parked[name] = self._parked.pop(name)
+                return ReadRequest(name, tenant.read_to, tenant.passed_to, EVENTS_MAX - len(tenant.events))
+        return None
+
+    def take_read(self, request: ReadRequest, events: Sequence[T], *, complete: bool) -> None:
+        """Take what was read; `complete`: nothing else is in the stream up to what was asked for."""
+        tenant = self._tenants[request.tenant]
+        for event in events:
+            self._keep(tenant, event)
+            tenant.read_to = event.position
+        if complete:
+            tenant.read_to = request.up_to
+        self._tidy(request.tenant, tenant)
+
+    # ---- matching and copies
+
+    def next_to_match(self) -> T | None:
+        """The next event to be matched: tenants take turns, as far as their copies have room."""
+        if not self._to_match:
+            return None
+        tenant = self._tenants[self._to_match.popleft()]
+        tenant.in_turn = False
+        return tenant.unmatched.popleft()
+
+    def matched(self, event: T, copies: int) -> None:
+        """Take note of the number of copies of an event, as `next_to_match` returned it."""
+        tenant = self._tenants[event.tenant]
+        tenant.copies += copies
+        self._take_turn(event.tenant, tenant)
+
+    def confirmed(self, event: T) -> None:
+        """Take note that a copy of the event is stored."""
+        tenant = self._tenants[event.tenant]
+        tenant.copies -= 1
+        self._take_turn(event.tenant, tenant)
+
+    def close(self, event: T) -> bool:
+        """Take note that all copies of the event are stored; returns whether its tenant wants to read on."""
+        tenant = self._tenants[event.tenant]
+        del tenant.events[event.position]
+        tenant.bytes -= event.size
+        self._holding_back.pop(event.position, None)
+        self._tidy(event.tenant, tenant)
+        return tenant.wants_to_read
+
+    def _keep(self, tenant: _Tenant[T], event: T) -> None:
+        tenant.events[event.position] = event
+        tenant.bytes += event.size
+        tenant.unmatched.append(event)
+        self._take_turn(event.tenant, tenant)
+
+    def _take_turn(self, name: str, tenant: _Tenant[T]) -> None:
+        if tenant.unmatched and not tenant.in_turn and tenant.copies < UNCONFIRMED_COPIES_MAX:
+            tenant.in_turn = True
+            self._to_match.append(name)

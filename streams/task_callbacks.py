@@ -1,0 +1,30 @@
+"""Callbacks for long-running tasks: an exception that ends one is logged and reported to its owner."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+
+log = logging.getLogger(__name__)
+
+
+def on_defect(part: str, on_broken: Callable[[str], None]) -> Callable[[asyncio.Task[Any]], None]:
+    """A done callback for tasks that work for `part`; calls `on_broken` if one raised."""
+
+    def ended(task: asyncio.Task[Any]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error(f"{part}.broken", exc_info=error)
+            on_broken(f"its {part} broke")
+
+    return ended
+
+
+def reporting(message: str) -> Callable[[asyncio.Task[Any]], None]:
+    """A done callback that reports what a task raised to the exception handler of its event loop."""
+
+    def ended(task: asyncio.Task[Any]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            report = {"message": message, "exception": error, "task": task}
+            task.get_loop().call_exception_handler(report)
+
+    return ended

@@ -1,0 +1,58 @@
+"""Since when a receiver exists: events from before are not routed to it."""
+
+import pytest
+
+from streams.buckets.receivers import CLOCKS_DIFFER_S, Receivers
+from streams.installation.topology import Names
+from streams.nats.answers import Stored
+from streams.nats.jetstream import JetStream
+from tests.support.waiting import until
+
+RECEIVER = "acme.billing"
+RAW = b'{"url": "https://example.com/hook"}'
+EDITED = b'{"url": "https://example.com/hook", "timeout_s": 3}'
+
+
+async def put_elsewhere(js: JetStream, names: Names, value: bytes, **headers: str) -> None:
+    """Straight into the bucket, as the nats CLI does."""
+    assert isinstance(await js.publish(names.receiver(RECEIVER), value, headers), Stored)
+
+
+@pytest.mark.parametrize("following", [True, False])
+async def test_it_is_known_since_when_a_receiver_exists(js: JetStream, names: Names, following: bool) -> None:
+    """Since it was put first, or first after a removal, however often it is edited after that."""
+    node, tool = Receivers(js, names), Receivers(js, names)
+    if following:
+        await node.start()
+    await tool.put(RECEIVER, RAW)
+    await tool.delete(RECEIVER)
+    first = await tool.put(RECEIVER, RAW)
+    assert isinstance(first, Stored)
+    (message,) = (await js.read(names.receivers, names.receiver(RECEIVER), first.sequence)).messages
+    await tool.set_paused(RECEIVER, True)
+    last = await tool.put(RECEIVER, EDITED)
+    assert isinstance(last, Stored)
+    if not following:
+        await node.start()
+    await until(lambda: node._follower.applied >= last.sequence)
+    earliest, both = message.stored_at - CLOCKS_DIFFER_S, (RECEIVER, "acme.unheard")
+    assert node.existing_at(earliest - 0.01, both) == ("acme.unheard",)
+    assert node.existing_at(earliest + 0.01, both) == both
+    await node.stop()
+
+
+async def test_a_receiver_of_other_clients_exists_since_its_removal_or_always(
+    js: JetStream, names: Names
+) -> None:
+    node = Receivers(js, names)
+    await put_elsewhere(js, names, RAW)
+    await node.confirm(RECEIVER)
+    assert node.existing_at(0.0, (RECEIVER,)) == (RECEIVER,)
+    await put_elsewhere(js, names, b"", **{"KV-Operation": "DEL"})
+    await put_elsewhere(js, names, RAW)
+    await put_elsewhere(js, names, EDITED)
+    await node.confirm(RECEIVER)
+    removal = node.removal(RECEIVER)
+    assert removal is not None
+    assert node.existing_at(removal.at - CLOCKS_DIFFER_S - 0.01, (RECEIVER,)) == ()
+    assert node.existing_at(removal.at - CLOCKS_DIFFER_S + 0.01, (RECEIVER,)) == (RECEIVER,)

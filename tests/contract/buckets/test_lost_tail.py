@@ -1,0 +1,268 @@
+"""Followers of buckets that lost their tail or were restored: positions are used again for others.
+
+The server in memory loses a tail here, and the connection with it, as when the real one lost power.
+"""
+
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+
+import pytest
+from msgspec.structs import replace
+
+from actors.errors import Unavailable
+from angarium.api.background import jobs
+from angarium.api.background.jobs import Jobs
+from angarium.connecting import Access
+from angarium.operations.jobs import plans
+from angarium.settings import Settings
+from streams.buckets.receivers import Receivers
+from streams.buckets.tokens import Token, TokenStore
+from streams.erasing.erasures import Erasures, finished
+from streams.installation.topology import Names
+from streams.journal_feed.bucket_reader import BucketReader
+from streams.lost_tails.marks import Mark
+from streams.lost_tails.places import BEGINNING, BucketPlace
+from streams.nats.answers import Page, Stored, StreamInfo
+from streams.nats.jetstream import JetStream
+from tests.contract.resending.jobs import events, replay_job, shown
+from tests.contract.resending.settled_events import ONE
+from tests.sim.server import FakeServer
+from tests.sim.server.client import LoopWire
+from tests.sim.server.streams.replica import Replicas
+from tests.support.installation import install
+from tests.support.waiting import until, until_true
+
+CHANGED = b'{"url":"https://changed.example/"}'
+
+
+class Powerless:
+    """A server that can lose what it stored last, and its clients' connections."""
+
+    def __init__(self) -> None:
+        self.server = FakeServer()
+        self.wire: LoopWire = self.server.connect("test")
+        self.js = JetStream(self.wire)
+
+    def end_of(self, stream: str) -> int:
+        return self.server.streams[stream].store.last
+
+    def lose_tail(self, stream: str, kept: int) -> None:
+        lost = self.server.streams[stream]
+        for sequence in [each for each in lost.store.messages if each > kept]:
+            lost.store.remove(sequence)
+        lost.store.last = kept
+        lost.store.first = min(lost.store.first, kept + 1)
+        lost.replicas = Replicas(lost.store)
+        self.reconnect()
+
+    def reconnect(self) -> None:
+        self.wire.tell(False)
+        self.wire.tell(True)
+
+
+@pytest.fixture
+async def nats() -> AsyncIterator[Powerless]:
+    nats = Powerless()
+    await nats.js.start()
+    yield nats
+    await nats.js.stop()
+    await nats.wire.close()
+
+
+@pytest.fixture
+async def names(nats: Powerless) -> Names:
+    return await install(nats.js, "lost")
+
+
+def token() -> Token:
+    return Token(tenant="acme", scopes=("read",), hash="00", created_at=datetime.now(UTC))
+
+
+async def test_a_token_that_is_revoked_at_a_lost_position_is_not_valid(nats: Powerless, names: Names) -> None:
+    store = TokenStore(nats.js, names)
+    await store.create("aaaaaaaaaaaa", token())
+    kept = nats.end_of(names.tokens)
+    await store.create("bbbbbbbbbbbb", token())
+    await store.create("cccccccccccc", token())
+    await store.start()
+    nats.lose_tail(names.tokens, kept)
+    # Until all is read again, what was known stays valid.
+    assert store.get("aaaaaaaaaaaa") is not None
+    await store.revoke("aaaaaaaaaaaa")
+    await until(lambda: store.get("aaaaaaaaaaaa") is None)
+    # These are in the bucket no more.
+    await until(lambda: store.get("bbbbbbbbbbbb") is store.get("cccccccccccc") is None)
+    await store.stop()
+
+
+async def test_a_connection_that_was_lost_alone_changes_no_token(nats: Powerless, names: Names) -> None:
+    store = TokenStore(nats.js, names)
+    await store.create("aaaaaaaaaaaa", token())
+    await store.start()
+    known = store.get("aaaaaaaaaaaa")
+    assert known is not None
+    nats.reconnect()
+    before = store.read_at
+    await until(lambda: store.read_at > before)
+    # The same object: nothing was read again.
+    assert store.get("aaaaaaaaaaaa") is known
+    await store.stop()
+
+
+async def test_a_configuration_at_a_lost_revision_is_in_force(nats: Powerless, names: Names) -> None:
+    receivers = Receivers(nats.js, names)
+    await receivers.put("acme.a", b'{"url":"https://a.example/"}')
+    kept = nats.end_of(names.receivers)
+    await receivers.put("acme.b", b'{"url":"https://b.example/"}')
+    await receivers.put("acme.c", b'{"url":"https://c.example/"}')
+    await receivers.start()
+    policy = receivers.policy("acme.a")
+    notified: list[str] = []
+    receivers.on_change(notified.append)
+    nats.lose_tail(names.receivers, kept)
+    await receivers.catch_up()
+    assert receivers.policy("acme.a") is policy
+    assert not receivers.known("acme.b")
+    assert receivers.policy("acme.c") is None
+    assert sorted(notified) == ["acme.b", "acme.c"]
+    nats.lose_tail(names.receivers, kept)
+    await receivers.put("acme.a", CHANGED)
+    await receivers.catch_up()
+    changed = receivers.policy("acme.a")
+    assert changed is not None
+    assert changed.url == "https://changed.example/"
+    await receivers.stop()
+
+
+async def test_a_pause_at_a_lost_revision_is_seen_by_who_asks_the_leader(
+    nats: Powerless, names: Names
+) -> None:
+    receivers = Receivers(nats.js, names)
+    await receivers.put("acme.z", b'{"url":"https://z.example/"}')
+    kept = nats.end_of(names.receivers)
+    await receivers.put("acme.a", b'{"url":"https://a.example/"}')
+    await receivers.catch_up()
+    assert receivers.policy("acme.a") is not None
+    nats.lose_tail(names.receivers, kept)
+    await receivers.put("acme.a", b'{"url":"https://a.example/","paused":true}')
+    assert nats.end_of(names.receivers) == kept + 1
+    paused = await receivers.confirm("acme.a")
+    assert getattr(paused, "paused", None) is True
+    assert receivers.policy("acme.a") is paused
+
+
+async def test_a_request_to_erase_at_a_lost_position_is_carried_out(nats: Powerless, names: Names) -> None:
+    erasures = Erasures(nats.js, names)
+    kept = nats.end_of(names.actors)
+
+    async def carry_out() -> list[str]:
+        done: list[str] = []
+        async for request, revision in erasures.pending():
+            await erasures.store_progress(finished(request, 1.0, 1), revision)
+            done.append(request.event)
+        return done
+
+    for event in ("e1", "e2", "e3"):
+        await erasures.request("acme", event, "ops", 1.0)
+    assert await carry_out() == ["e1", "e2", "e3"]
+    assert await carry_out() == []
+    nats.lose_tail(names.actors, kept)
+    await erasures.request("acme", "late", "ops", 2.0)
+    assert await carry_out() == ["late"]
+
+
+async def test_a_job_accepted_at_a_lost_position_is_worked_off(
+    nats: Powerless, names: Names, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plans, "LEASE_S", 0.3)
+    monkeypatch.setattr(jobs, "LOOK_EVERY_S", 0.02)
+    to = Access(nats.js, Settings(prefix=names.prefix))
+    await Receivers(nats.js, names).put(ONE, CHANGED)
+    wanted = await events(nats.js, names, "a", 3)
+    kept = nats.end_of(names.actors)
+    working = Jobs(to)
+    working.start()
+
+    async def is_done(job: str) -> bool:
+        return (await shown(to, job)).state == "done"
+
+    first = await replay_job(to, wanted)
+    await until_true(lambda: is_done(first.id))
+    nats.lose_tail(names.actors, kept)
+    second = await replay_job(to, wanted)
+    await until_true(lambda: is_done(second.id))
+    await working.stop()
+
+
+async def test_a_ledger_reads_configurations_at_lost_revisions(nats: Powerless, names: Names) -> None:
+    receivers, reader = Receivers(nats.js, names), BucketReader(nats.js, names)
+    await receivers.put("acme.a", b'{"url":"https://a.example/"}')
+    kept = nats.end_of(names.receivers)
+    await receivers.put("acme.b", b'{"url":"https://b.example/"}')
+    place, puts = await reader.read(BEGINNING)
+    assert [each.receiver for each in puts] == ["acme.a", "acme.b"]
+    assert await reader.read(place) == (place, [])
+    nats.lose_tail(names.receivers, kept)
+    await receivers.put("acme.a", CHANGED)
+    _, puts = await reader.read(place)
+    assert [(each.receiver, each.raw) for each in puts] == [("acme.a", CHANGED)]
+    # The place is stored, and so it is compared by a ledger that was away, too.
+    _, puts = await BucketReader(nats.js, names).read(place)
+    assert [(each.receiver, each.raw) for each in puts] == [("acme.a", CHANGED)]
+
+
+async def test_a_leader_that_may_be_deposed_does_not_send_it_back(
+    nats: Powerless, names: Names, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = await nats.js.publish(names.token("aaaaaaaaaaaa"), b"{}")
+    assert isinstance(answer, Stored)
+    message = await nats.js.message(names.tokens, answer.sequence)
+    assert message is not None
+    place = BucketPlace(nats.js, names.tokens)
+    assert await place.compare()
+    place.move(Mark(position=message.sequence, stored_at=message.stored_at))
+    nats.reconnect()
+    assert place.doubtful
+    info = await nats.js.existing_stream(names.tokens)
+
+    async def deposed(stream: str) -> StreamInfo:
+        return replace(info, last=0, heard_s=60.0)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(nats.js, "existing_stream", deposed)
+        with pytest.raises(Unavailable, match="may be deposed"):
+            await place.compare()
+    assert await place.compare()
+    assert place.position == answer.sequence
+    nats.lose_tail(names.tokens, answer.sequence - 1)
+    assert not await place.compare()
+    assert place.position == 0
+    assert not place.doubtful
+
+
+async def test_a_token_is_not_known_by_a_replica_that_lags(
+    nats: Powerless, names: Names, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The leader says what there is; the time up to which all is known stands until it is read."""
+    store = TokenStore(nats.js, names)
+    await store.create("aaaaaaaaaaaa", token())
+    await store.start()
+    lags, reads = True, 0
+    read = nats.js.read
+
+    async def lagging(stream: str, subject: str, sequence: int) -> Page:
+        nonlocal reads
+        reads += 1
+        return Page([], 0) if lags else await read(stream, subject, sequence)
+
+    monkeypatch.setattr(nats.js, "read", lagging)
+    await store.revoke("aaaaaaaaaaaa")
+    stood = store.read_at
+    seen = reads
+    await until(lambda: reads >= seen + 3)
+    assert store.get("aaaaaaaaaaaa") is not None
+    assert store.read_at <= stood
+    lags = False
+    await until(lambda: store.get("aaaaaaaaaaaa") is None)
+    await until(lambda: store.read_at > stood)
+    await store.stop()

@@ -1,0 +1,495 @@
+"""Which configuration is in force, whatever lies in the bucket and however we learn of it."""
+
+import asyncio
+import gc
+import json
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from actors.errors import InvalidName, InvalidPolicy, Unavailable
+from actors.policy import DOCUMENT_MAX, Policy, Rate
+from actors.ports import Absent, Invalid, Removal
+from streams.buckets.receivers import Configuration, Receivers
+from streams.installation.topology import HEADER_ROOM, Names
+from streams.nats.answers import Answer, Refused, Stored
+from streams.nats.jetstream import JetStream
+from streams.nats.retry import stream_info
+from tests.support.waiting import until
+
+RECEIVER = "acme.billing"
+URL = "https://example.com/hook"
+
+
+@pytest.fixture
+async def receivers(js: JetStream, names: Names) -> AsyncIterator[Receivers]:
+    receivers = Receivers(js, names)
+    await receivers.start()
+    yield receivers
+    await receivers.stop()
+
+
+def raw(**members: Any) -> bytes:
+    return json.dumps({"url": URL} | members).encode()
+
+
+def stored(answer: Answer) -> int:
+    assert isinstance(answer, Stored)
+    return answer.sequence
+
+
+async def put(js: JetStream, names: Names, value: bytes, receiver: str = RECEIVER, **headers: str) -> int:
+    """Straight into the bucket, as with `nats kv put`."""
+    return stored(await js.publish(names.receiver(receiver), value, headers or None))
+
+
+async def remove(js: JetStream, names: Names, operation: str = "DEL") -> int:
+    return stored(await js.publish(names.receiver(RECEIVER), b"", {"KV-Operation": operation}))
+
+
+async def test_existing_configurations_are_known_at_the_start(js: JetStream, names: Names) -> None:
+    await put(js, names, raw(timeout_s=3))
+    receivers = Receivers(js, names)
+    await receivers.start()
+    policy = receivers.policy(RECEIVER)
+    assert policy is not None
+    assert (policy.url, policy.timeout_s) == (URL, 3)
+    assert receivers.known(RECEIVER)
+    assert receivers.problems(RECEIVER) == ()
+    assert receivers.policy("acme.other") is None
+    assert not receivers.known("acme.other")
+    await receivers.stop()
+
+
+async def test_a_change_is_told_once(js: JetStream, names: Names, receivers: Receivers) -> None:
+    told: list[str] = []
+    receivers.on_change(told.append)
+    await put(js, names, raw())
+    await until(lambda: told == [RECEIVER])
+    before = receivers.policy(RECEIVER)
+    await put(js, names, raw())
+    await put(js, names, raw(paused=True))
+    await until(lambda: len(told) == 2)
+    assert told == [RECEIVER] * 2
+    after = receivers.policy(RECEIVER)
+    assert before is not None
+    assert after is not None
+    assert (before.paused, after.paused) == (False, True)
+
+
+async def test_an_equal_configuration_is_the_same_one(
+    js: JetStream, names: Names, receivers: Receivers
+) -> None:
+    await put(js, names, raw())
+    await until(lambda: receivers.known(RECEIVER))
+    before = receivers.policy(RECEIVER)
+    await put(js, names, raw(timeout_s=15))
+    assert await receivers.confirm(RECEIVER) is before
+
+
+async def test_an_invalid_one_is_reported_and_the_last_valid_one_stays(
+    js: JetStream, names: Names, receivers: Receivers, caplog: pytest.LogCaptureFixture
+) -> None:
+    await put(js, names, raw())
+    await put(js, names, b'{"url": "ftp://x", "headers": {"x": "whsec_secret"}}')
+    await until(lambda: receivers.problems(RECEIVER) != ())
+    assert receivers.problems(RECEIVER)[0].startswith("url: must begin with https://")
+    policy = receivers.policy(RECEIVER)
+    assert policy is not None
+    assert policy.url == URL
+    assert await receivers.confirm(RECEIVER) is policy
+    assert "receiver.invalid" in [record.message for record in caplog.records]
+    assert "whsec_secret" not in caplog.text
+    await put(js, names, raw(timeout_s=1))
+    await until(lambda: receivers.problems(RECEIVER) == ())
+
+
+async def test_a_node_that_starts_later_finds_the_last_valid_one_too(js: JetStream, names: Names) -> None:
+    await put(js, names, raw())
+    for _ in range(3):
+        await put(js, names, b"not json")
+    receivers = Receivers(js, names)
+    await receivers.start()
+    policy = receivers.policy(RECEIVER)
+    assert policy is not None
+    assert policy.url == URL
+    assert receivers.problems(RECEIVER)[0].startswith("configuration: not valid JSON")
+    await receivers.stop()
+
+
+async def test_many_who_catch_up_at_once_share_a_question_that_is_put_after_each_of_them(
+    js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    receivers, asked = Receivers(js, names), 0
+    last_message = js.last_message
+
+    async def count(*args: Any) -> Any:
+        nonlocal asked
+        asked += 1
+        return await last_message(*args)
+
+    monkeypatch.setattr(js, "last_message", count)
+    first = asyncio.ensure_future(receivers.catch_up())
+    await until(lambda: asked == 1)
+    await put(js, names, raw())
+    await asyncio.gather(*(receivers.catch_up() for _ in range(50)))
+    assert receivers.has_record(RECEIVER)
+    assert not receivers.has_record("acme.nobody")
+    await first
+    assert asked <= 4
+    await remove(js, names)
+    await receivers.catch_up()
+    assert receivers.has_record(RECEIVER)
+
+
+async def test_one_that_is_too_large_is_refused_by_the_server(js: JetStream, names: Names) -> None:
+    await put(js, names, raw().ljust(DOCUMENT_MAX), **{"x-anything": "h" * 4000})
+    too_large = await js.publish(names.receiver(RECEIVER), raw().ljust(DOCUMENT_MAX + HEADER_ROOM + 1))
+    assert isinstance(too_large, Refused)
+
+
+async def test_an_older_bucket_takes_an_invalid_configuration_and_the_last_valid_one_stays_in_force(
+    js: JetStream, names: Names, receivers: Receivers
+) -> None:
+    await js.stream_update((await stream_info(js, names.receivers)).config | {"max_msg_size": -1})
+    large = raw(secrets=["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"] * 15_000)
+    await put(js, names, raw())
+    for receiver in (RECEIVER, "acme.never"):
+        await put(js, names, large, receiver)
+        problem = f"configuration: is {len(large)} bytes, at most {DOCUMENT_MAX}; "
+        await until(lambda: bool(receivers.problems(receiver)))  # noqa: B023
+        assert receivers.problems(receiver)[0].startswith(problem)
+    policy = receivers.policy(RECEIVER)
+    assert policy is not None
+    assert policy.url == URL
+    assert isinstance(await receivers.confirm("acme.never"), Invalid)
+    with pytest.raises(InvalidPolicy, match="at most 65536; shorten it"):
+        await receivers.put(RECEIVER, large)
+
+
+@pytest.mark.parametrize("value", [b"", b"null", b"[]", b"\xff", b"{}", b"[" * 60_000, b'{"url": 1}'])
+async def test_one_that_never_was_valid_is_invalid(
+    js: JetStream, names: Names, receivers: Receivers, value: bytes
+) -> None:
+    await put(js, names, value)
+    await until(lambda: receivers.known(RECEIVER))
+    assert receivers.policy(RECEIVER) is None
+    answer = await receivers.confirm(RECEIVER)
+    assert isinstance(answer, Invalid)
+    assert answer.problems == receivers.problems(RECEIVER) != ()
+
+
+async def test_unknown_members_are_ignored_with_a_warning(
+    js: JetStream, names: Names, receivers: Receivers, caplog: pytest.LogCaptureFixture
+) -> None:
+    await put(js, names, raw(later=1))
+    await until(lambda: receivers.policy(RECEIVER) is not None)
+    assert receivers.problems(RECEIVER) == ()
+    assert "receiver.doubtful" in [record.message for record in caplog.records]
+
+
+async def test_the_installations_rate_holds_where_none_is_given(js: JetStream, names: Names) -> None:
+    await put(js, names, raw())
+    await put(js, names, raw(rate={"limit": 3}), "acme.own")
+    receivers = Receivers(js, names, Rate(limit=7))
+    await receivers.start()
+    policies = [receivers.policy(RECEIVER), receivers.policy("acme.own")]
+    assert [policy and policy.rate for policy in policies] == [Rate(limit=7), Rate(limit=3)]
+    await receivers.stop()
+
+
+async def test_a_rate_in_words_is_in_force_wherever_it_was_put(
+    js: JetStream, names: Names, receivers: Receivers
+) -> None:
+    await put(js, names, raw(rate="300/min"))
+    await receivers.put("acme.checked", raw(rate="10/s"))
+    for name, rate in ((RECEIVER, Rate(limit=300, per="minute")), ("acme.checked", Rate(limit=10))):
+        policy = await receivers.confirm(name)
+        assert isinstance(policy, Policy)
+        assert policy.rate == rate
+
+
+@pytest.mark.parametrize("operation", ["DEL", "PURGE"])
+async def test_a_removed_one_is_absent_and_may_come_back(
+    js: JetStream, names: Names, receivers: Receivers, operation: str
+) -> None:
+    told: list[str] = []
+    await put(js, names, raw())
+    await until(lambda: receivers.known(RECEIVER))
+    receivers.on_change(told.append)
+    await remove(js, names, operation)
+    await until(lambda: not receivers.known(RECEIVER))
+    assert receivers.policy(RECEIVER) is None
+    assert await receivers.confirm(RECEIVER) == Absent()
+    await put(js, names, raw())
+    await until(lambda: receivers.policy(RECEIVER) is not None)
+    assert told == [RECEIVER] * 2
+
+
+@pytest.mark.parametrize("following", [True, False])
+async def test_a_removal_is_known_however_soon_it_was_put_again(
+    js: JetStream, names: Names, following: bool
+) -> None:
+    """Our own put drops the marker of the removal: what was put tells of it, also after an edit."""
+    if following:
+        receivers = Receivers(js, names)
+        await receivers.start()
+    tool = Receivers(js, names)
+    stored(await tool.put(RECEIVER, raw()))
+    removal = stored(await tool.delete(RECEIVER))
+    stored(await tool.put(RECEIVER, raw()))
+    await tool.set_paused(RECEIVER, True)
+    last = stored(await tool.put(RECEIVER, raw(timeout_s=3)))
+    if not following:
+        receivers = Receivers(js, names)
+        await receivers.start()
+    await until(lambda: receivers._follower.applied >= last)
+    found = receivers.removal(RECEIVER)
+    assert found is not None
+    assert found.revision == removal
+    assert found.at == pytest.approx(time.time(), abs=60)
+    assert tool.removal(RECEIVER) is not None
+    await receivers.stop()
+
+
+@pytest.mark.parametrize("operation", ["DEL", "PURGE"])
+async def test_a_removal_by_other_clients_is_known_from_what_they_left(
+    js: JetStream, names: Names, operation: str
+) -> None:
+    await put(js, names, raw())
+    removal = await remove(js, names, operation)
+    await put(js, names, raw())
+    last = await put(js, names, raw(timeout_s=3))
+    for ask in (True, False):
+        receivers = Receivers(js, names)
+        if ask:
+            assert isinstance(await receivers.confirm(RECEIVER), Policy)
+        else:
+            await receivers.start()
+        found = receivers.removal(RECEIVER)
+        assert found is not None
+        assert found.revision == removal
+        await receivers.stop()
+    assert isinstance(await receivers.set_paused(RECEIVER, True), Policy)
+    (message,) = (await js.read(names.receivers, names.receiver(RECEIVER), last + 1)).messages
+    assert message.headers["Angarium-Removed"].split()[0] == str(removal)
+
+
+async def test_a_removal_that_only_the_leader_told_of_is_told_on(js: JetStream, names: Names) -> None:
+    """A node that keeps the last removal hears of it, also where the configuration is the same again."""
+    receivers = Receivers(js, names)
+    await put(js, names, raw())
+    await receivers.confirm(RECEIVER)
+    told: list[Removal | None] = []
+    receivers.on_change(lambda receiver: told.append(receivers.removal(receiver)))
+    removal = await remove(js, names)
+    await put(js, names, raw())
+    await receivers.confirm(RECEIVER)
+    assert [each.revision for each in told if each] == [removal]
+
+
+async def test_news_of_a_removal_that_come_late_are_told(
+    js: JetStream, names: Names, receivers: Receivers
+) -> None:
+    told: list[Removal | None] = []
+    receivers.on_change(lambda receiver: told.append(receivers.removal(receiver)))
+    stored(await receivers.put(RECEIVER, raw()))
+    await until(lambda: len(told) == 1)
+    removal = stored(await receivers.delete(RECEIVER))
+    stored(await receivers.put(RECEIVER, raw()))
+    await until(lambda: bool(told[-1]))
+    assert told[0] is None
+    found = receivers.removal(RECEIVER)
+    assert found is not None
+    assert found.revision == removal
+
+
+async def test_keys_that_name_no_receiver_are_passed_over(
+    js: JetStream, names: Names, receivers: Receivers, caplog: pytest.LogCaptureFixture
+) -> None:
+    for key in ("lonely", "a.b.c", "acme._x"):
+        await put(js, names, raw(), key)
+    await put(js, names, raw())
+    await until(lambda: receivers.known(RECEIVER))
+    assert not receivers.known("acme._x")
+    assert [record.message for record in caplog.records].count("receiver.misnamed") == 3
+
+
+async def test_the_leader_is_asked_where_nothing_is_followed(js: JetStream, names: Names) -> None:
+    receivers = Receivers(js, names)
+    assert await receivers.confirm(RECEIVER) == Absent()
+    await put(js, names, raw())
+    policy = await receivers.confirm(RECEIVER)
+    assert isinstance(policy, Policy)
+    assert receivers.policy(RECEIVER) is policy
+    await remove(js, names)
+    assert await receivers.confirm(RECEIVER) == Absent()
+    assert receivers.policy(RECEIVER) is None
+
+
+async def test_the_leaders_answer_is_not_undone_by_older_news(js: JetStream, names: Names) -> None:
+    await put(js, names, raw(timeout_s=1))
+    await put(js, names, raw(timeout_s=2))
+    await put(js, names, b"invalid")
+    receivers = Receivers(js, names)
+    assert isinstance(await receivers.confirm(RECEIVER), Invalid)
+    seen: list[float | None] = []
+    receivers.on_change(lambda _: seen.append(_timeout(receivers)))
+    await receivers.start()
+    assert seen == [1, 2]
+    assert receivers.problems(RECEIVER)[0].startswith("configuration: not valid JSON")
+    await receivers.stop()
+
+
+async def test_a_removal_that_the_leader_knew_first_is_not_undone(js: JetStream, names: Names) -> None:
+    await put(js, names, raw())
+    await remove(js, names)
+    receivers = Receivers(js, names)
+    assert await receivers.confirm(RECEIVER) == Absent()
+    changes: list[bool] = []
+    receivers.on_change(lambda receiver: changes.append(receivers.known(receiver)))
+    await receivers.start()
+    assert changes == []
+    assert not receivers.known(RECEIVER)
+    await receivers.stop()
+
+
+def _timeout(receivers: Receivers) -> float | None:
+    policy = receivers.policy(RECEIVER)
+    return policy.timeout_s if policy else None
+
+
+async def test_a_key_that_was_wiped_out_is_absent_once_the_leader_is_asked(
+    js: JetStream, names: Names, receivers: Receivers
+) -> None:
+    position = await put(js, names, raw())
+    await until(lambda: receivers.known(RECEIVER))
+    await js.purge(names.receivers, position + 1)
+    told: list[str] = []
+    receivers.on_change(told.append)
+    assert await receivers.confirm(RECEIVER) == Absent()
+    assert (receivers.known(RECEIVER), told) == (False, [RECEIVER])
+
+
+async def test_a_configuration_that_is_put_is_checked_strictly(js: JetStream, names: Names) -> None:
+    receivers = Receivers(js, names)
+    with pytest.raises(InvalidPolicy, match="later: unknown member"):
+        await receivers.put(RECEIVER, raw(later=1))
+    with pytest.raises(InvalidName):
+        await receivers.put("billing", raw())
+    with pytest.raises(InvalidName):
+        await receivers.delete("acme._x")
+    assert await receivers.keys() == []
+
+
+async def test_a_put_may_expect_a_revision(js: JetStream, names: Names) -> None:
+    receivers = Receivers(js, names)
+    first = stored(await receivers.put(RECEIVER, raw(), 0))
+    assert await receivers.get(RECEIVER) == Configuration(raw(), first)
+    assert isinstance(await receivers.put(RECEIVER, raw(), 0), Refused)
+    second = stored(await receivers.put(RECEIVER, raw(paused=True), first))
+    assert await receivers.get(RECEIVER) == Configuration(raw(paused=True), second)
+    stored(await receivers.delete(RECEIVER))
+    assert await receivers.get(RECEIVER) is None
+
+
+async def test_no_old_secret_is_left_behind(js: JetStream, names: Names) -> None:
+    receivers = Receivers(js, names)
+    await put(js, names, raw(secrets=["whsec_" + "A" * 32]))
+    stored(await receivers.put(RECEIVER, raw(secrets=["whsec_" + "B" * 32])))
+    (message,) = (await js.read(names.receivers, names.receiver(RECEIVER), 1)).messages
+    assert b"BBB" in message.data
+    stored(await receivers.delete(RECEIVER))
+    (message,) = (await js.read(names.receivers, names.receiver(RECEIVER), 1)).messages
+    assert message.data == b""
+
+
+async def test_all_that_there_are_are_listed(js: JetStream, names: Names) -> None:
+    receivers = Receivers(js, names)
+    for name in ("c", "a", "b"):
+        stored(await receivers.put(f"acme.{name}", raw()))
+    stored(await receivers.put("other.a", raw()))
+    stored(await receivers.delete("acme.a"))
+    assert await receivers.keys() == ["acme.b", "acme.c", "other.a"]
+    assert list(await receivers.all("acme")) == ["acme.b", "acme.c"]
+
+
+async def test_pausing_edits_one_member_and_keeps_the_rest(
+    js: JetStream, names: Names, receivers: Receivers
+) -> None:
+    await put(js, names, raw(later={"a": [1, 2.5]}, rate={"limit": 3}))
+    policy = await receivers.set_paused(RECEIVER, True)
+    assert isinstance(policy, Policy)
+    assert policy.paused
+    assert receivers.policy(RECEIVER) is policy
+    found = await receivers.get(RECEIVER)
+    assert found is not None
+    assert json.loads(found.raw) == json.loads(raw(later={"a": [1, 2.5]}, rate={"limit": 3}, paused=True))
+    await receivers.set_paused(RECEIVER, True)
+    again = await receivers.get(RECEIVER)
+    assert again == found
+    policy = await receivers.set_paused(RECEIVER, False)
+    assert isinstance(policy, Policy)
+    assert not policy.paused
+
+
+async def test_two_who_edit_at_once_lose_nothing(js: JetStream, names: Names) -> None:
+    receivers = Receivers(js, names)
+    stored(await receivers.put(RECEIVER, raw()))
+
+    async def edit(member: str) -> None:
+        while True:
+            found = await receivers.get(RECEIVER)
+            assert found is not None
+            new = json.dumps(json.loads(found.raw) | {member: 5}).encode()
+            if isinstance(await receivers.put(RECEIVER, new, found.revision), Stored):
+                return
+
+    await asyncio.gather(receivers.set_paused(RECEIVER, True), edit("timeout_s"), edit("concurrency"))
+    policy = await receivers.confirm(RECEIVER)
+    assert isinstance(policy, Policy)
+    assert (policy.paused, policy.timeout_s, policy.concurrency) == (True, 5, 5)
+
+
+async def test_an_edit_that_is_not_possible_says_why(js: JetStream, names: Names) -> None:
+    receivers = Receivers(js, names)
+    assert await receivers.set_paused(RECEIVER, True) == Absent()
+    await put(js, names, b"[1]")
+    assert await receivers.set_paused(RECEIVER, True) == Invalid(("configuration: must be a JSON object",))
+
+
+async def test_without_a_bucket_the_answer_is_unavailable(js: JetStream, prefix: str) -> None:
+    receivers = Receivers(js, Names(prefix))
+    with pytest.raises(Unavailable):
+        await receivers.confirm(RECEIVER)
+    with pytest.raises(Unavailable):
+        await receivers.get(RECEIVER)
+
+
+async def test_a_question_that_fails_when_its_callers_have_given_up_is_no_defect(
+    js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, fails = asyncio.Event(), asyncio.Event()
+
+    async def last_message(*_: object) -> None:
+        asked.set()
+        await fails.wait()
+        raise Unavailable("NATS is away")
+
+    monkeypatch.setattr(js, "last_message", last_message)
+    reported = list[object]()
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
+    before = asyncio.all_tasks()
+    receivers = Receivers(js, names)
+    caller = asyncio.create_task(receivers.catch_up())
+    await asked.wait()
+    (question,) = asyncio.all_tasks() - before - {caller}
+    caller.cancel()
+    await asyncio.wait({caller})
+    fails.set()
+    await asyncio.wait({question})
+    del caller, question, receivers
+    gc.collect()
+    assert not reported

@@ -1,0 +1,87 @@
+"""Buckets that are recreated while all connections live on: their positions begin again."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from angarium.api.background import jobs
+from angarium.api.background.jobs import Jobs
+from angarium.operations.jobs import plans
+from streams.buckets.receivers import Receivers
+from streams.buckets.tokens import Token, TokenStore
+from streams.erasing.erasures import Erasures, finished
+from streams.installation.topology import Names
+from streams.nats.jetstream import JetStream
+from tests.contract.journal.recording import remake
+from tests.contract.resending.jobs import access, events, replay_job, shown
+from tests.contract.resending.settled_events import ONE
+from tests.contract.resending.windows import LEASE_S
+from tests.support.waiting import until, until_true
+
+
+async def test_a_token_that_is_revoked_in_a_new_bucket_at_a_known_position_is_not_valid(
+    js: JetStream, names: Names
+) -> None:
+    token = Token(tenant="acme", scopes=("read",), hash="00", created_at=datetime.now(UTC))
+    store = TokenStore(js, names)
+    for each in ("aaaaaaaaaaaa", "bbbbbbbbbbbb", "cccccccccccc", "dddddddddddd"):
+        await store.create(each, token)
+    await store.revoke("dddddddddddd")
+    await store.start()
+    assert store.get("dddddddddddd") is None
+    await remake(js, names, names.tokens)
+    # It is restored from a file, then one is revoked; all this is at positions that are known.
+    for each in ("aaaaaaaaaaaa", "bbbbbbbbbbbb"):
+        await store.create(each, token)
+    await store.revoke("aaaaaaaaaaaa")
+
+    def seen() -> bool:
+        assert store.get("dddddddddddd") is None  # What was revoked stays revoked meanwhile.
+        return store.get("aaaaaaaaaaaa") is store.get("cccccccccccc") is None
+
+    await until(seen)
+    assert store.get("bbbbbbbbbbbb") == token
+    before = store.read_at
+    await until(lambda: store.read_at > before)
+    await store.stop()
+
+
+async def test_a_request_to_erase_in_a_new_bucket_is_carried_out(js: JetStream, names: Names) -> None:
+    erasures = Erasures(js, names)
+
+    async def carry_out() -> list[str]:
+        done: list[str] = []
+        async for request, revision in erasures.pending():
+            await erasures.store_progress(finished(request, 1.0, 1), revision)
+            done.append(request.event)
+        return done
+
+    for event in ("e1", "e2", "e3"):
+        await erasures.request("acme", event, "ops", 1.0)
+    assert await carry_out() == ["e1", "e2", "e3"]
+    assert await carry_out() == []
+    await remake(js, names, names.actors)
+    await erasures.request("acme", "late", "ops", 2.0)
+    assert await carry_out() == ["late"]
+
+
+async def test_a_job_that_is_accepted_in_a_new_bucket_is_worked_off(
+    js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plans, "LEASE_S", LEASE_S)
+    monkeypatch.setattr(jobs, "LOOK_EVERY_S", 0.02)
+    to = access(js, names)
+    await Receivers(js, names).put(ONE, b'{"url": "https://example.com/"}')
+    wanted = await events(js, names, "a", 3)
+    working = Jobs(to)
+    working.start()
+
+    async def is_done(job: str) -> bool:
+        return (await shown(to, job)).state == "done"
+
+    first = await replay_job(to, wanted)
+    await until_true(lambda: is_done(first.id))
+    await remake(js, names, names.actors)
+    second = await replay_job(to, wanted)
+    await until_true(lambda: is_done(second.id))
+    await working.stop()

@@ -1,0 +1,132 @@
+"""Findings of the doctor about receivers: the worst by name, all counted, and the healthy ones left out."""
+
+import time
+
+import msgspec
+import pytest
+
+from actors.machine.numbering import Frontier
+from actors.machine.state import State
+from angarium.operations.installation_health import unhealthy_receivers
+from angarium.operations.installation_health.finding import Finding
+from streams.fleet.receivers_seen import ReceiverSnapshot
+from streams.installation.topology import Names
+from streams.nats.errors import NotPermitted
+from streams.nats.jetstream import JetStream
+from tests.contract.fleet.snapshots import disabled, put, waits, write
+from tests.contract.support.servers import RealServer, Server
+from tests.support.installation import installation, publish
+
+HOUR = 3600.0
+NOW = time.time()
+
+
+@pytest.fixture(autouse=True)
+def _now(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The files are read minutes before the last of the tests begins."""
+    monkeypatch.setattr(f"{__name__}.NOW", time.time())
+
+
+@pytest.fixture
+def server(nats_url: str) -> Server:
+    """Only the real server has such consumers; nothing of the protocol rests on them."""
+    return RealServer(nats_url)
+
+
+async def told(js: JetStream, names: Names) -> list[Finding]:
+    return await unhealthy_receivers.examine(js, installation(names.prefix))
+
+
+async def test_each_ailment_is_named_the_worst_first(js: JetStream, names: Names) -> None:
+    await put(js, names, waits("acme.behind", NOW - 3 * HOUR))
+    await put(js, names, waits("acme.paused", NOW - HOUR), b'{"url":"https://x.example/","paused":true}')
+    await put(js, names, waits("acme.throttled", NOW - 60, throttled_until=NOW + HOUR))
+    await put(js, names, waits("acme.failing", NOW - 60, failing_since=NOW - 120))
+    await put(js, names, waits("acme.offline", NOW - 60, failing_since=NOW - HOUR))
+    await put(js, names, disabled("acme.gone", NOW))
+    await put(js, names, State(receiver="acme.well", opened=True))
+    await put(js, names, waits("acme.busy", NOW - 5, failing_since=NOW - 5))
+    await write(js, names, disabled("acme.removed", NOW))
+    findings = await told(js, names)
+    assert [each.level for each in findings] == ["warning"] * 7
+    assert all(each.ok for each in findings)
+    assert findings[0].text == (
+        "6 of 8 unhealthy, as of 0s ago: 1 disabled, 1 offline, 1 failing, 1 throttled, 2 behind"
+    )
+    assert [each.text for each in findings[1:]] == [
+        "acme.gone is disabled for 2h (it answered 410), 1 waiting, the oldest for 1h",
+        "acme.offline is offline for 1h, 1 waiting, the oldest for 1m",
+        "acme.failing is failing for 2m, 1 waiting, the oldest for 1m",
+        "acme.throttled is throttled for 59m more, 1 waiting, the oldest for 1m",
+        "acme.behind is far behind, 1 waiting, the oldest for 3h",
+        "acme.paused is paused, 1 waiting, the oldest for 1h",
+    ]
+    assert findings[1].sentence.endswith(
+        ": when it works again, resume it (angarium receiver resume acme.gone)"
+    )
+
+
+async def test_healthy_receivers_are_only_counted(js: JetStream, names: Names) -> None:
+    await put(js, names, State(receiver="acme.well", opened=True))
+    await js.publish(names.receiver("acme.fresh"), b'{"url":"https://x.example/"}')
+    (finding,) = await told(js, names)
+    assert (finding.level, finding.text) == (
+        "ok",
+        "2 configured, none failing for a minute or far behind, as of 0s ago",
+    )
+
+
+async def test_ten_of_many_are_named_and_all_are_counted(js: JetStream, names: Names) -> None:
+    for number in range(30):
+        await put(js, names, disabled(f"acme.r{number}", NOW))
+    findings = await told(js, names)
+    assert len(findings) == 11
+    assert findings[0].text == "30 of 30 unhealthy, as of 0s ago: 30 disabled"
+    assert findings[0].sentence.endswith(": the worst are below (angarium receiver list)")
+
+
+async def test_a_receiver_that_has_caught_up_since_it_parked_is_healthy(js: JetStream, names: Names) -> None:
+    """A receiver that drains its backlog stays parked, and its state tells only when it began to wait."""
+    position = await publish(js, names, "acme.drains")
+    frontier = Frontier(position=position - 1)
+    state = State(
+        receiver="acme.drains", opened=True, parked=True, waiting_since=NOW - HOUR, frontier=frontier
+    )
+    await put(js, names, state)
+    (finding,) = await told(js, names)
+    assert finding.level == "ok"
+
+
+async def test_invalid_configurations_are_problems_the_first_of_them_by_name(
+    js: JetStream, names: Names
+) -> None:
+    for number in range(15):
+        await js.publish(names.receiver(f"acme.r{number:02}"), b'{"url": 7}')
+    findings = await told(js, names)
+    assert [each.ok for each in findings] == [False] * 11
+    assert findings[0].text.startswith("the configuration of acme.r00 is not in force: url:")
+    assert findings[10].text == "5 more configurations are not in force"
+
+
+async def test_a_user_without_permission_is_told_so(
+    js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refused(*_: object) -> None:
+        raise NotPermitted("NATS does not permit this user to do that")
+
+    monkeypatch.setattr(js, "consumer_create", refused)
+    (finding,) = await told(js, names)
+    assert finding.level == "warning"
+    assert finding.text == (
+        "0 configured; their state cannot be read: NATS does not permit this user to do that"
+    )
+
+
+def test_a_snapshot_of_a_healthy_receiver_costs_a_look() -> None:
+    state = State(receiver="acme.well", opened=True, frontier=Frontier(position=7))
+    standing, raw = ReceiverSnapshot("acme.well", 0, state), b'{"url":"https://x.example/"}'
+    assert unhealthy_receivers.judge(standing, state, b"never parsed", NOW) is None
+    failing = msgspec.structs.replace(state, failing_since=NOW - HOUR)
+    found = unhealthy_receivers.judge(standing, failing, raw, NOW)
+    assert found is not None
+    assert found.ailment == "offline"

@@ -1,0 +1,160 @@
+"""Does to a ledger what an installation may do to it: deaths, purges, erasures, writers that come and go."""
+
+from contextlib import AsyncExitStack
+from random import Random
+
+from angarium.ledger.store import LedgerAway, Store
+from angarium.ledger.writer import Writer
+from streams.erasing.erasures import Erasures, finished
+from streams.installation.topology import Names
+from streams.journal_feed.bucket_reader import BucketReader
+from streams.journal_feed.journal_reader import JournalReader
+from streams.nats.jetstream import JetStream
+from streams.nats.retry import stream_info
+from tests.contract.ledger.model.story import RECEIVERS, Story
+from tests.support.installation import shard
+from tests.support.ledgers import Dies, InFile, Kept, snapshot
+
+KEEP_S = 20 * 60.0
+DIES_WITHIN = 120
+
+
+class Process:
+    """A writer that does a turn at a time, and dies at some statement."""
+
+    def __init__(
+        self, js: JetStream, names: Names, ledger: Kept, story: Story, dies_after: int | None
+    ) -> None:
+        self._js, self._names, self._ledger, self._story = js, names, ledger, story
+        self._dies_after = dies_after
+        self._stack = AsyncExitStack()
+
+    async def start(self) -> None:
+        after = self._dies_after
+        store: Store = await self._stack.enter_async_context(
+            self._ledger.store() if after is None else self._ledger.dying(after)
+        )
+        self.store = store
+        self.writer = Writer(self._js, self._names, store, keep_s=KEEP_S, wall=lambda: self._story.now)
+        self._journal = JournalReader(self._js, self._names.journal)
+        self._bucket = BucketReader(self._js, self._names)
+
+    async def turn(self, renew: bool) -> None:
+        if renew:
+            self.writer._held_at = 0.0
+        self.writer._erases_at = 0.0
+        await self.writer._turn(self._journal, self._bucket)
+
+    async def stop(self) -> None:
+        if self.writer._dropping is not None:
+            await self.writer._dropping.aclose()  # type: ignore[attr-defined]
+        self._journal.stop()
+        await self._stack.aclose()
+
+
+class Hardship:
+    """Everything that happens to the ledger of a story, `missed` as in `Expected`."""
+
+    def __init__(
+        self, chance: Random, js: JetStream, names: Names, ledger: Kept, story: Story, writers: int
+    ) -> None:
+        self.missed: dict[int, set[int]] = {
+            each: set() for each in sorted({shard(name) for name in RECEIVERS})
+        }
+        self.deaths = 0
+        self._chance, self._js, self._names, self._ledger, self._story = chance, js, names, ledger, story
+        self._processes: list[Process | None] = [None] * writers
+        self._gone = set[int]()
+
+    async def step(self) -> None:
+        """One thing of all that may happen."""
+        match self._chance.randrange(40):
+            case 0:
+                await self.purge()
+            case 1:
+                await self.delete()
+            case 2 | 3:
+                await self.erase()
+            case 4:
+                await self._ledger.lapse()  # All writers slept for so long.
+            case 5 | 6:
+                await self.checkpoint(self._chance.choice(list(self.missed)))
+            case number if number < 22:
+                await self._story.flush()
+            case _:
+                await self.write(self._chance.randrange(len(self._processes)))
+
+    async def write(self, which: int) -> None:
+        """A turn of a writer, which is started first where none runs."""
+        process = self._processes[which]
+        try:
+            if process is None:
+                dies_after = self._chance.choice([None, self._chance.randrange(DIES_WITHIN)])
+                process = Process(self._js, self._names, self._ledger, self._story, dies_after)
+                await process.start()
+                self._processes[which] = process
+            await process.turn(renew=self._chance.random() < 0.3)
+        except (Dies, LedgerAway) as error:
+            self.deaths += isinstance(error, Dies)
+            await self.end(which)
+            if self._chance.random() < 0.7:
+                await self._ledger.lapse()
+
+    async def end(self, which: int) -> None:
+        process, self._processes[which] = self._processes[which], None
+        if process is not None:
+            try:
+                await process.stop()
+            except Dies:
+                return
+
+    async def checkpoint(self, of: int) -> None:
+        """Store the states of a shard, as its owner does."""
+        last = self._story.last_of(of)
+        for name in RECEIVERS:
+            if shard(name) == of and last:
+                await snapshot(self._js, self._names, last, self._story.state(name))
+
+    async def purge(self) -> None:
+        """Drop the oldest messages of the journal, which snapshots cover."""
+        if not self._story.flushes:
+            return
+        for each in self.missed:
+            await self.checkpoint(each)
+        end = self._chance.randint(1, len(self._story.flushes))
+        await self._lose(set(range(1, end)))
+        await self._js.purge(self._names.journal, end)
+
+    async def delete(self) -> None:
+        """Drop one message, as an erasure does, which a snapshot of its shard covers."""
+        there = [each for each in self._story.flushes if each.position not in self._gone]
+        if there:
+            flush = self._chance.choice(there)
+            await self.checkpoint(flush.shard)
+            await self._lose({flush.position})
+            await self._js.delete(self._names.journal, flush.position)
+
+    async def erase(self) -> None:
+        """Put a finished erasure on record."""
+        if (event := await self._story.erase()) is None:
+            return
+        erasures = Erasures(self._js, self._names)
+        await erasures.request("acme", event, "ops@host", self._story.now)
+        end = (await stream_info(self._js, self._names.journal)).last
+        async for request, revision in erasures.pending():
+            await erasures.store_progress(finished(request, self._story.now, end), revision)
+
+    async def _lose(self, positions: set[int]) -> None:
+        """Note which shards had not read these positions."""
+        in_file = isinstance(self._ledger, InFile)
+        query = f"SELECT {0 if in_file else 'share'}, position FROM positions WHERE stream = ?"
+        places = dict(await self._ledger.rows(query, self._names.journal))
+        for of, missed in self.missed.items():
+            read_to = places.get(0 if in_file else of, 0)
+            missed |= {each for each in positions - self._gone if each > read_to}
+        self._gone |= positions
+
+    async def stop(self) -> None:
+        """End all writers."""
+        for which in range(len(self._processes)):
+            await self.end(which)

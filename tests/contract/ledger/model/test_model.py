@@ -1,0 +1,109 @@
+"""A ledger has what a plain fold of the journal has, and tells of the past what was true then, or nothing."""
+
+from random import Random
+from typing import Any
+
+import pytest
+
+from angarium.ledger import fold, schema
+from angarium.ledger import writer as writing
+from angarium.ledger.batch import milliseconds
+from angarium.ledger.ledger_answers import Unknown
+from angarium.ledger.open import open_for_queries
+from angarium.ledger.postgres import leases
+from angarium.ledger.postgres import store as postgres_store
+from angarium.ledger.queries import LedgerQueries
+from streams.installation.topology import Names
+from streams.journal_feed import journal_reader
+from streams.nats.jetstream import JetStream
+from tests.contract.ledger.model.expected import Expected, differences, found_in
+from tests.contract.ledger.model.hardship import KEEP_S, Hardship
+from tests.contract.ledger.model.story import FLUSH_EVERY_S, RECEIVERS, Story
+from tests.sim.server.timing import LoopTiming
+from tests.support import ledgers
+from tests.support.installation import shard
+from tests.support.ledgers import Kept, Pen, catch_up
+
+STEPS = 150
+ASKED_TIMES = 15
+SQLITE, POSTGRES = ("memory", "sqlite"), ("memory", "postgresql")
+
+
+@pytest.fixture(autouse=True)
+def _small(monkeypatch: pytest.MonkeyPatch, pen: Pen) -> None:
+    """Small blocks, reads and base states; and a server with the clock of the story.
+
+    Writers keep their connections when they lose their shares, so that the fence alone refuses them.
+    """
+    monkeypatch.setattr(leases, "_ENDED", "SELECT ?::text")
+    monkeypatch.setattr(LoopTiming, "wall_ns", lambda self: round(pen.at * 1e9))
+    monkeypatch.setattr(schema, "BLOCK_FACTS", 6)
+    monkeypatch.setattr(fold, "BASE_EVERY_FACTS", 7)
+    monkeypatch.setattr(fold, "BASE_EVERY_MS", 1 << 60)
+    monkeypatch.setattr(journal_reader, "READ_MESSAGES_MAX", 4)
+    monkeypatch.setattr(writing, "PRUNE_EVERY_S", 0.0)
+    monkeypatch.setattr(schema, "CLOCKS_APART_MS", 10_000)
+    monkeypatch.setattr(postgres_store, "PERIOD_MIN_MS", round(4 * FLUSH_EVERY_S * 1000))
+    monkeypatch.setattr(ledgers, "KEEP_S", KEEP_S)
+
+
+SEEDS: list[tuple[tuple[str, str], int, Any]] = [
+    *((SQLITE, seed, ()) for seed in (0, 1, 43)),
+    *((POSTGRES, seed, ()) for seed in (112, 113)),
+    *((SQLITE, seed, pytest.mark.soak) for seed in range(100, 200)),
+    *((POSTGRES, seed, pytest.mark.soak) for seed in range(120, 140)),
+]
+
+
+@pytest.mark.parametrize(
+    ("world", "seed"),
+    [pytest.param(world, seed, id=f"{world[1]}-{seed}", marks=marks) for world, seed, marks in SEEDS],
+)
+async def test_the_ledger_of_a_random_journal_is_its_plain_fold(
+    js: JetStream, names: Names, pen: Pen, ledger: Kept, world: tuple[str, str], seed: int
+) -> None:
+    chance = Random(seed)
+    async with ledger.store():
+        story = Story(chance, pen)
+    hardship = Hardship(chance, js, names, ledger, story, writers=2 if world == POSTGRES else 1)
+    for _ in range(STEPS):
+        await hardship.step()
+    await hardship.stop()
+    await story.flush()  # What is missing at the end is known by what follows.
+    await ledger.lapse()
+    await catch_up(js, names, ledger)
+    expected, kept_since = Expected(story, hardship.missed), milliseconds(story.now - KEEP_S)
+    assert differences(expected, await found_in(ledger), kept_since) == []
+    async with open_for_queries(ledger.location) as questions:
+        for name in RECEIVERS:
+            await _ask_of_the_past(questions, name, story, chance, kept_since)
+            if not hardship.missed[shard(name)]:
+                await _ask_of_now(questions, name, story)
+
+
+async def _ask_of_the_past(
+    questions: LedgerQueries, name: str, story: Story, chance: Random, kept_since: int
+) -> None:
+    """A state of the past is what it was, or unknown; the last one is known."""
+    receiver, now = await questions.receiver(name), milliseconds(story.now)
+    if receiver is None:
+        assert not story.state(name).opened
+        return
+    times = [each.at - chance.choice([0, 500, 1500, 4500]) for each in story.flushes]
+    for at in [*chance.sample(times, min(len(times), ASKED_TIMES)), now]:
+        moment = await questions.moment(receiver, name, at)
+        if isinstance(moment, Unknown):
+            assert at < now
+        else:
+            assert moment.state == story.state(name, at), (name, at)
+
+
+async def _ask_of_now(questions: LedgerQueries, name: str, story: Story) -> None:
+    """The row of a receiver says what its facts do."""
+    receiver, state = await questions.receiver(name), story.state(name)
+    if receiver is None:
+        return
+    row = await questions.standing(receiver)
+    since = None if state.failing_since is None else milliseconds(state.failing_since)
+    assert (row.failing_since, row.failures) == (since, state.consecutive_failures)
+    assert (bool(row.paused), row.disabled) == (state.paused, state.disabled or None)

@@ -1,0 +1,13 @@
+"""Questions to a ledger, as operations ask them: the answer, or a failed test."""
+
+from typing import Any
+
+from angarium.operations.failures import NotDone
+from angarium.operations.ledger_queries.ledger_access import open_ledger
+from angarium.settings import Settings
+
+
+async def ask(settings: Settings, question: Any) -> Any:
+    answer = await open_ledger(settings, question)
+    assert not isinstance(answer, NotDone), answer
+    return answer

@@ -1,0 +1,149 @@
+"""A part of the journal that is gone is on record, and what was known before it goes on behind it."""
+
+import time
+
+import msgspec
+import pytest
+
+from actors.machine import facts as f
+from actors.machine.evolve import evolve
+from actors.machine.state import State
+from angarium.ledger import fold, schema
+from angarium.ledger.fold import FoldedState
+from angarium.ledger.ledger_answers import Unknown
+from angarium.ledger.open import open_for_queries
+from streams.installation.topology import Names
+from streams.journal_feed.bucket_reader import BucketReader
+from streams.journal_feed.journal_reader import JournalReader
+from streams.nats.jetstream import JetStream
+from tests.support.ledgers import (
+    NOW,
+    RECEIVER,
+    Kept,
+    Pen,
+    catch_up,
+    delivered,
+    failed,
+    numbered,
+    opens,
+    snapshot,
+    writer,
+)
+
+
+async def test_purged_facts_are_a_recorded_gap_and_states_go_on_from_the_snapshots(
+    js: JetStream, names: Names, pen: Pen, ledger: Kept
+) -> None:
+    await pen.flush(opens())
+    await pen.flush(delivered(1))
+    await catch_up(js, names, ledger)
+    purged = [await pen.flush(delivered(2)), await pen.flush(delivered(3))]
+    state = State(receiver=RECEIVER)
+    for fact in (opens(), delivered(1), delivered(2), delivered(3)):
+        state = evolve(state, fact)
+    await snapshot(js, names, purged[1], state)
+    await pen.flush(delivered(4))
+    await js.purge(names.journal, purged[1] + 1)
+    await catch_up(js, names, ledger)
+    assert [row[:2] for row in await ledger.rows("SELECT DISTINCT first, last FROM gaps")] == [
+        (purged[0], purged[1])
+    ]
+    assert await ledger.rows("SELECT sequence FROM deliveries ORDER BY sequence") == [(1,), (4,)]
+    (base,) = await ledger.rows("SELECT position, origin, state FROM states WHERE origin = 'snapshot'")
+    assert base[0] == purged[1]
+    assert msgspec.json.decode(base[2], type=State) == state
+    assert await ledger.rows("SELECT DISTINCT position FROM positions WHERE stream = ?", names.journal) == [
+        (purged[1] + 1,)
+    ]
+
+
+async def test_an_event_that_is_open_before_and_after_a_gap_has_one_row(
+    js: JetStream, names: Names, pen: Pen, ledger: Kept
+) -> None:
+    await pen.flush(opens(), failed(1))
+    await pen.flush(f.EventAccepted(receiver=RECEIVER, events=(numbered(2),)))
+    await catch_up(js, names, ledger)
+    purged = await pen.flush(failed(1, NOW + 2, attempt=2))
+    await pen.flush(failed(1, NOW + 4, attempt=3))
+    await js.purge(names.journal, purged + 1)
+    await catch_up(js, names, ledger)
+    await pen.flush(delivered(1, NOW + 6, attempt=4))
+    await catch_up(js, names, ledger)
+    deliveries = await ledger.rows("SELECT sequence, ending, attempts FROM deliveries ORDER BY sequence")
+    assert deliveries == [(1, schema.SETTLED, 4), (2, None, 0)]
+    assert await ledger.rows("SELECT attempt FROM attempts ORDER BY at") == [(1,), (3,), (4,)]
+
+
+async def test_an_event_that_is_open_before_and_after_a_gap_has_one_row_over_blocks(
+    js: JetStream, names: Names, pen: Pen, ledger: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What follows the gap is stored in another block than what was before it."""
+    monkeypatch.setattr(schema, "BLOCK_FACTS", 2)
+    await pen.flush(opens(), failed(1))
+    await catch_up(js, names, ledger)
+    purged = await pen.flush(failed(1, NOW + 2, attempt=2))
+    await pen.flush(failed(1, NOW + 4, attempt=3))
+    await js.purge(names.journal, purged + 1)
+    await catch_up(js, names, ledger)
+    assert await ledger.rows("SELECT sequence, ended_at, attempts FROM deliveries") == [(1, None, 3)]
+    await pen.flush(delivered(1, NOW + 6, attempt=4))
+    await catch_up(js, names, ledger)
+    assert await ledger.rows("SELECT sequence, ending, attempts FROM deliveries") == [(1, schema.SETTLED, 4)]
+    async with open_for_queries(ledger.location) as questions:
+        (delivery,) = await questions.journey("e1")
+    assert [each.attempt for each in delivery.attempts] == [1, 3, 4]
+
+
+async def test_a_delivery_whose_row_was_dropped_while_it_was_known_gets_another(
+    js: JetStream, names: Names, pen: Pen, ledger: Kept
+) -> None:
+    """A gap had ended it, so that its block was not busy."""
+    await pen.flush(opens(), failed(1))
+    async with ledger.store() as store:
+        following = writer(js, names, store)
+        await following.catch_up()
+        purged = await pen.flush(failed(1, NOW + 2, attempt=2))
+        await pen.flush(delivered(2, NOW + 3))
+        await js.purge(names.journal, purged + 1)
+        await following.catch_up()
+        await ledger.execute("DELETE FROM deliveries WHERE sequence = 1")
+        await pen.flush(delivered(1, NOW + 4, attempt=3))
+        journal = JournalReader(js, names.journal)
+        while (await ledger.rows("SELECT max(attempt) FROM attempts"))[0][0] < 3:
+            await following._turn(journal, BucketReader(js, names))
+        journal.stop()
+    rows = await ledger.rows("SELECT sequence, ending, attempts FROM deliveries ORDER BY sequence")
+    assert rows == [(1, schema.SETTLED, 3), (2, schema.SETTLED, 1)]
+
+
+async def test_a_time_between_a_gap_and_the_snapshot_behind_it_is_unknown(
+    js: JetStream, names: Names, pen: Pen, ledger: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The base state from before the gap lacks what was purged, and the snapshot comes later."""
+    state, pen.at = State(receiver=RECEIVER), time.time() - 600
+    began_at = pen.at
+    opened = f.Opened(receiver=RECEIVER, at=began_at, position=0)
+    facts: list[f.Fact] = [opened, *(delivered(number, began_at + number) for number in (1, 2, 3))]
+    await pen.flush(*facts[:2])
+    with monkeypatch.context() as patch:
+        patch.setattr(fold, "BASE_EVERY_FACTS", 1)
+        await catch_up(js, names, ledger)
+    purged = await pen.flush(facts[2])
+    last = await pen.flush(facts[3])
+    for fact in facts:
+        state = evolve(state, fact)
+    await snapshot(js, names, last, state)
+    await js.purge(names.journal, purged + 1)
+    await catch_up(js, names, ledger)
+    ((until,),) = await ledger.rows("SELECT DISTINCT until FROM gaps")
+    await ledger.execute("UPDATE states SET at = ? WHERE origin = 'snapshot'", until + 1000)
+    async with open_for_queries(ledger.location) as questions:
+        receiver = await questions.receiver(RECEIVER)
+        assert receiver is not None
+        before = await questions.moment(receiver, RECEIVER, until - 1)
+        between = await questions.moment(receiver, RECEIVER, until + 999)
+        after = await questions.moment(receiver, RECEIVER, until + 1000)
+    assert isinstance(before, Unknown)
+    assert between == Unknown(0, until + 1000)
+    assert isinstance(after, FoldedState)
+    assert after.state == state

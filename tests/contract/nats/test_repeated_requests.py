@@ -1,0 +1,33 @@
+"""Requests that are sent again as long as there is no answer."""
+
+import asyncio
+
+import pytest
+
+from actors.errors import Unavailable
+from streams.nats import replies
+from streams.nats.jetstream import JetStream
+from streams.nats.wire import Wire
+from tests.support.waiting import KeptMessages
+
+
+async def test_a_request_that_may_be_repeated_is_sent_until_there_is_an_answer(
+    js: JetStream, wire: Wire, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first one may be lost with the server that got it."""
+    monkeypatch.setattr(replies, "AGAIN_AFTER_S", 0.1)
+    await wire.subscribe(prefix, requests := KeptMessages())
+    asking = asyncio.ensure_future(js.request(prefix, b"what", timeout_s=60, repeat=True))
+    _, again, _ = await requests.first(3)
+    await wire.publish(again.reply, b"that")
+    assert ((await asking).data, again.data) == (b"that", b"what")
+
+
+async def test_other_requests_are_sent_once(
+    js: JetStream, wire: Wire, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replies, "AGAIN_AFTER_S", 0.1)
+    await wire.subscribe(prefix, requests := KeptMessages())
+    with pytest.raises(Unavailable, match="no answer in time"):
+        await js.request(prefix, b"", timeout_s=0.4)
+    assert len(requests.messages) == 1

@@ -1,0 +1,11 @@
+"""A sender for nodes that have nothing to deliver."""
+
+from actors.machine.outcome import Outcome
+from actors.ports import Attempt
+
+
+class NobodySends:
+    """Fails the test at the first attempt."""
+
+    async def send(self, attempt: Attempt) -> Outcome:
+        raise AssertionError(f"nothing was to be sent: {attempt}")

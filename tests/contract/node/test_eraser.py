@@ -1,0 +1,278 @@
+"""The eraser: what it waits for, what it must not erase, and that no request delays another's."""
+
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+import pytest
+
+from angarium.node.housekeeping import eraser as eraser_room
+from angarium.node.housekeeping.eraser import Eraser
+from streams.buckets.receivers import Receivers
+from streams.erasing import search
+from streams.erasing.erasures import Erasure, Erasures, finished
+from streams.installation.topology import Names
+from streams.journal.checkpoint import Checkpoint, encode_checkpoint
+from streams.journal.envelope import encode_flush
+from streams.nats.answers import Put
+from streams.nats.jetstream import JetStream
+from streams.nats.wire import Message
+from streams.routing_progress import RoutingProgress
+from tests.contract.support.routers import PARTITION, OpenOwner, announce, settled
+from tests.support.installation import SHARDS, publish, shard
+from tests.support.ledgers import RECEIVER, Pen, failed, opens
+from tests.support.waiting import until_true
+
+NAMES = {"long": "x" * 4000, "reserved": "_a", "escape": "\x1b[31m"}
+
+
+@pytest.fixture(autouse=True)
+def no_late_copies(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let an erasure be done at once, if a test does not want it otherwise."""
+    monkeypatch.setattr(eraser_room, "LATE_COPIES_S", 0.0)
+
+
+def eraser(js: JetStream, names: Names) -> Eraser:
+    return Eraser(js, names, Receivers(js, names), time.time, SHARDS, lambda: True)
+
+
+async def looked(working: Eraser) -> bool:
+    """Look, and look again for what came late."""
+    await working.erase_due()
+    return await working.erase_due()
+
+
+async def status(js: JetStream, names: Names, event: str = "e1") -> Erasure:
+    found = await Erasures(js, names).get("acme", event)
+    assert found is not None
+    return found
+
+
+@asynccontextmanager
+async def owner_says(
+    js: JetStream, names: Names, receiver: str, answer: dict[str, Any]
+) -> AsyncIterator[None]:
+    """An owner of the receiver's shard that gives one answer to each request to erase."""
+    tenant, _, name = receiver.partition(".")
+
+    def reply(message: Message) -> None:
+        js.wire.send([Put(message.reply, msgspec.json.encode(answer), None)], [""])
+
+    subscription = await js.wire.subscribe(names.control("erase", tenant, name), reply)
+    yield
+    await subscription.unsubscribe()
+
+
+@pytest.mark.parametrize("name", NAMES.values(), ids=NAMES.keys())
+async def test_an_event_sent_to_an_invalid_name_is_erased(js: JetStream, names: Names, name: str) -> None:
+    position = await publish(js, names, f"acme.{name}", b"secret", {"Angarium-Id": "e1"})
+    await Erasures(js, names).request("acme", "e1", "ops@host", time.time())
+    assert not await looked(eraser(js, names))
+    done = await status(js, names)
+    assert (done.done_at is not None, done.deliveries, done.waits_for) == (True, 1, "")
+    assert await js.message(names.deliveries, position) is None
+
+
+async def test_an_event_is_erased_once_it_is_routed_however_long_that_takes(
+    js: JetStream, names: Names, open_owner: OpenOwner
+) -> None:
+    position = await announce(js, names, b"secret", headers={"Angarium-Id": "e1"})
+    await Erasures(js, names).request("acme", "e1", "ops@host", time.time() - 3600)
+    working = eraser(js, names)
+    await looked(working)
+    assert (await status(js, names)).waits_for == "the event is being routed"
+    assert await js.message(names.events, position) is not None
+    await open_owner()
+    await settled(js, names, position)
+    for parked in ({"acme": position}, {"acme": position + 1}):
+        assert (await status(js, names)).done_at is None
+        data = encode_flush(
+            node="a", epoch=1, flush=1, floor=0,
+            routing=RoutingProgress(routed=position, parked_tenants=parked), at=0.0, unclean=None, facts=[],
+        )  # fmt: skip
+        await js.publish(names.journal_of(PARTITION), data)
+        await looked(working)
+    done = await status(js, names)
+    assert (done.done_at is not None, done.events) == (True, 1)
+    assert await js.message(names.events, position) is None
+
+
+async def test_a_copy_that_comes_late_is_erased(
+    js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(eraser_room, "LATE_COPIES_S", 0.3)
+    await publish(js, names, "acme._late", b"secret", {"Angarium-Id": "e1"})
+    await Erasures(js, names).request("acme", "e1", "ops@host", time.time())
+    working = eraser(js, names)
+    await working.erase_due()
+    assert (await status(js, names)).waits_for.startswith("the last copies")
+    began = time.monotonic()
+    late = await publish(js, names, "acme._late", b"secret", {"Angarium-Id": "e1", "Nats-Msg-Id": "late"})
+
+    async def done() -> bool:
+        await working.erase_due()
+        return (await status(js, names)).done_at is not None
+
+    await until_true(done)
+    assert time.monotonic() - began >= 0.6  # The copy that came late may not have been the last.
+    assert (await status(js, names)).deliveries == 2
+    assert await js.message(names.deliveries, late) is None
+
+
+async def copy(js: JetStream, names: Names, event: str, source: int) -> int:
+    """Publish a copy of an event to a name that is none, as a router does; returns its position."""
+    return await publish(
+        js, names, "acme._late", b"secret", {"Angarium-Id": event, "Angarium-Source": str(source)}
+    )
+
+
+async def test_a_copy_that_comes_when_the_erasure_is_done_is_found_by_a_second_look(
+    js: JetStream, names: Names
+) -> None:
+    """A router that was suspended had given it to its connection before."""
+    ahead_s = 0.0
+    working = Eraser(js, names, Receivers(js, names), lambda: time.time() + ahead_s, SHARDS, lambda: True)
+    source = await announce(js, names, b"secret", headers={"Angarium-Id": "e1"})
+    await js.delete(names.events, source)
+    await copy(js, names, "e1", source)
+    await Erasures(js, names).request("acme", "e1", "ops@host", time.time())
+    await looked(working)
+    first = await status(js, names)
+    assert (first.done_at is not None, first.deliveries) == (True, 1)
+    late = await copy(js, names, "e1", source)
+    new = [
+        await announce(js, names, b"new", headers={"Angarium-Id": "e1"}),
+        await publish(js, names, "acme._late", b"new", {"Angarium-Id": "e1"}),
+    ]
+    new.append(await copy(js, names, "e1", new[0]))
+    await looked(working)
+    assert await js.message(names.deliveries, late) is not None
+    ahead_s = 601.0
+    await looked(working)
+    assert await js.message(names.deliveries, late) is None
+    second = await status(js, names)
+    assert (second.deliveries, second.by) == (2, "ops@host")
+    assert (second.done_at or 0.0) > (first.done_at or 0.0) + 600
+    third = await copy(js, names, "e1", source)  # Another one may have come after that.
+    ahead_s = 1203.0
+    await looked(working)
+    assert await js.message(names.deliveries, third) is None
+    assert (await status(js, names)).deliveries == 3
+    # What producers have sent since is a new event.
+    assert await js.message(names.events, new[0]) is not None
+    assert None not in [await js.message(names.deliveries, position) for position in new[1:]]
+
+
+async def test_a_new_eraser_looks_again_only_for_what_was_done_of_late(js: JetStream, names: Names) -> None:
+    now, erasures = time.time(), Erasures(js, names)
+    for event, ago in (("e1", 1800.0), ("e2", 7200.0)):
+        await erasures.request("acme", event, "ops@host", now - ago)
+        async for request, revision in erasures.pending():
+            await erasures.store_progress(finished(request, now - ago, 1, 1), revision)
+        await copy(js, names, event, 1)
+    working = eraser(js, names)
+    for _ in range(3):
+        await working.erase_due()
+    assert [(await status(js, names, event)).deliveries for event in ("e1", "e2")] == [1, 0]
+
+
+async def test_nothing_is_looked_for_twice_after_its_end(
+    js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A request before it keeps the eraser from forgetting it."""
+    await publish(js, names, "acme.billing", b"secret", {"Angarium-Id": "e1"})  # No node can end this one.
+    now, erasures, asked = time.time(), Erasures(js, names), list[str]()
+    await erasures.request("acme", "e1", "ops@host", now)
+    await erasures.request("other", "e2", "ops@host", now)
+    _, (request, revision) = [each async for each in erasures.pending()]
+    await erasures.store_progress(finished(request, now - 700.0, 1, 1), revision)
+    search_copies = search.late_copies
+
+    async def late_copies(js: JetStream, names: Names, tenant: str, event: str, source_max: int) -> Any:
+        asked.append(event)
+        return await search_copies(js, names, tenant, event, source_max)
+
+    monkeypatch.setattr(search, "late_copies", late_copies)
+    working = eraser(js, names)
+    for _ in range(3):
+        await working.erase_due()
+    assert asked == ["e2"]
+
+
+async def test_an_event_that_is_erased_again_is_looked_for_again(js: JetStream, names: Names) -> None:
+    for deliveries in (1, 0):
+        if deliveries:
+            await publish(js, names, "acme._a", b"secret", {"Angarium-Id": "e1"})
+        await Erasures(js, names).request("acme", "e1", "ops@host", time.time())
+        assert (await status(js, names)).done_at is None
+        await looked(eraser(js, names))
+        done = await status(js, names)
+        assert (done.done_at is not None, done.deliveries) == (True, deliveries)
+
+
+async def test_no_flush_is_erased_that_a_recovery_may_read(js: JetStream, names: Names) -> None:
+    pen, number = Pen(js, names), shard(RECEIVER)
+    position = await pen.flush(failed(1, answer="secret"))
+    await Erasures(js, names).request("acme", "e1", "ops@host", time.time())
+    working = eraser(js, names)
+    for checkpoint, waits_for in (
+        (None, f"no checkpoint of shard {number} is after an answer in the journal"),
+        (position - 1, f"no checkpoint of shard {number} is after an answer in the journal"),
+        (position, f"shard {number} has recorded nothing after an answer in the journal"),
+    ):
+        if checkpoint is not None:
+            await js.publish(names.checkpoint(number), encode_checkpoint(Checkpoint(sequence=checkpoint)))
+        await looked(working)
+        assert (await status(js, names)).waits_for == waits_for
+        assert await js.message(names.journal, position) is not None
+    last = await pen.flush(opens())
+    await looked(working)
+    done = await status(js, names)
+    assert (done.done_at is not None, done.flushes, done.journal_end) == (True, 1, last)
+    assert await js.message(names.journal, position) is None
+
+
+async def test_an_owner_that_has_not_decided_about_it_is_asked_again(js: JetStream, names: Names) -> None:
+    position = await publish(js, names, "acme.billing", b"secret", {"Angarium-Id": "e1"})
+    await Erasures(js, names).request("acme", "e1", "ops@host", time.time())
+    working = eraser(js, names)
+    undecided = {"ok": False, "error": {"code": "unavailable", "message": "it is being turned away"}}
+    async with owner_says(js, names, "acme.billing", undecided):
+        await looked(working)
+    assert (await status(js, names)).waits_for == "it is being turned away"
+    assert await js.message(names.deliveries, position) is not None
+    unknown = {"ok": False, "error": {"code": "unknown_receiver", "message": "no such receiver"}}
+    async with owner_says(js, names, "acme.billing", unknown):
+        await looked(working)
+    assert (await status(js, names)).done_at is not None
+    assert await js.message(names.deliveries, position) is None
+
+
+async def test_a_tenant_with_many_requests_delays_no_other(js: JetStream, names: Names) -> None:
+    erasures = Erasures(js, names)
+    for number in range(5):
+        await erasures.request("flood", f"e{number}", "ops@host", time.time())
+    await erasures.request("acme", "e1", "ops@host", time.time())
+    working = eraser(js, names)
+    assert await working.erase_due()
+    assert await working.erase_due()
+    assert (await status(js, names)).done_at is not None
+    while await working.erase_due():
+        pass
+    assert [each async for each in erasures.pending()] == []
+
+
+async def test_a_request_that_cannot_be_carried_out_delays_no_other(js: JetStream, names: Names) -> None:
+    # No node runs that could end this delivery.
+    await publish(js, names, "acme.billing", b"secret", {"Angarium-Id": "e1"})
+    erasures = Erasures(js, names)
+    for event in ("e1", "e2"):
+        await erasures.request("acme", event, "ops@host", time.time())
+    working = eraser(js, names)
+    for _ in range(4):
+        await working.erase_due()
+    left = [each async for each, _ in erasures.pending()]
+    assert [each.event for each in left] == ["e1"]
+    assert left[0].waits_for.startswith("no node answers")

@@ -1,0 +1,44 @@
+"""Garbage collection in a node: what every search leaves out, and what none does."""
+
+import gc
+from collections.abc import Iterator
+
+import pytest
+
+from actors.policy import Policy
+from actors.runtime.actor import Actor
+from angarium.node.app import keep_for_good, member
+from streams.clock import SystemTime
+from streams.nats.jetstream import JetStream
+from streams.nats.wire import Wire
+from tests.contract.node.senders import NobodySends
+from tests.support.installation import install, node_settings
+
+RECEIVER = "acme.billing"
+CONFIGURATION = b'{"url": "https://kept-for-good.example", "headers": {"x-kept": "yes"}}'
+
+
+@pytest.fixture(autouse=True)
+def _as_before() -> Iterator[None]:
+    yield
+    gc.unfreeze()
+
+
+async def test_configurations_are_never_searched_for_garbage_and_actors_are(
+    wire: Wire, js: JetStream, prefix: str
+) -> None:
+    """An actor leaves memory: in a frozen cycle it would stay there."""
+    names = await install(js, prefix)
+    await js.publish(names.receiver(RECEIVER), CONFIGURATION)
+    async with member(
+        wire, node_settings(names), SystemTime(), NobodySends(), configured=keep_for_good
+    ) as node:
+        await node.until_ready()
+        policy = node.context.receivers.policy(RECEIVER)
+        host = node.host_of(RECEIVER)
+        assert isinstance(policy, Policy)
+        assert host is not None
+        actor = host.residents.activate(RECEIVER)
+        searched = gc.get_objects()
+        assert not any(each is policy or each is policy.headers for each in searched)
+        assert any(isinstance(each, Actor) and each is actor for each in searched)

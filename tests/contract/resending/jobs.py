@@ -1,0 +1,80 @@
+"""Jobs that the tests begin, work off and look at, and the events that these send again."""
+
+import asyncio
+
+from actors.machine.facts import Burial
+from angarium.connecting import Access
+from angarium.operations.jobs import plans
+from angarium.operations.jobs.begin import Begun, begin_redrive, begin_replay
+from angarium.operations.jobs.plans import JobDocument
+from angarium.operations.jobs.show import show
+from angarium.operations.jobs.work import work_off
+from angarium.operations.replay import ReplayRange
+from angarium.settings import Settings
+from streams.dead_letters.bury import DeadLetterWriter
+from streams.dead_letters.letters import Selection
+from streams.installation.topology import Names
+from streams.nats.jetstream import JetStream
+from tests.contract.resending.settled_events import ONE, settled
+from tests.support.installation import publish
+
+FAST = 100_000.0
+
+
+def access(js: JetStream, names: Names) -> Access:
+    return Access(js, Settings(prefix=names.prefix))
+
+
+async def events(js: JetStream, names: Names, kind: str, count: int = 5) -> ReplayRange:
+    """Settled events of a type of their own; returns what means them."""
+    for each in range(count):
+        position = await publish(js, names, ONE, b"%d" % each, {"Angarium-Type": kind})
+    await settled(js, names, position)
+    return ReplayRange(since=0.0, types=(kind,))
+
+
+async def again(js: JetStream, names: Names, kind: str) -> list[int]:
+    """Lists the events of a type that were sent again, in their order."""
+    page = await js.read(names.deliveries, names.deliveries_to(ONE), 1, 10_000)
+    return [
+        int(each.data) for each in page.messages
+        if each.headers.get("Angarium-Type") == kind and "Angarium-Again" in each.headers
+    ]  # fmt: skip
+
+
+async def replay_job(to: Access, wanted: ReplayRange, key: str = "", per_second: float = FAST) -> JobDocument:
+    begun = await begin_replay(to, ONE, wanted, per_second, key)
+    assert isinstance(begun, Begun), begun
+    assert begun.mine
+    return begun.job
+
+
+async def go_on(to: Access, kind: plans.JobKind = "replay", of: str = ONE) -> str:
+    """Works the job off, as a process of the API does that finds it."""
+    return await work_off(to, kind, of, lambda: False, asyncio.Lock())
+
+
+async def shown(to: Access, job: str) -> JobDocument:
+    found = await show(to, job, plans=())
+    assert isinstance(found, JobDocument), found
+    return found
+
+
+async def redrive_job(to: Access, key: str = "", tenant: str = "acme") -> JobDocument:
+    begun = await begin_redrive(to, tenant, Selection(receivers=f"{tenant}.*"), key)
+    assert isinstance(begun, Begun), begun
+    assert begun.mine
+    return begun.job
+
+
+async def buried(js: JetStream, names: Names, *numbers: int, receiver: str = ONE) -> None:
+    for number in numbers:
+        position = await publish(js, names, receiver, b"%d" % number, {"Angarium-Type": "dead"})
+        burial = Burial(position=position, reason="expired", sequence=number)
+        await DeadLetterWriter(js, names).bury(receiver, [burial])
+
+
+async def is_held(to: Access) -> bool:
+    """True if a process holds the redrive of the tenant."""
+    row = await plans.plan_of(to, "redrive", "acme")
+    return row is not None and row.plan.held

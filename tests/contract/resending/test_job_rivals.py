@@ -1,0 +1,149 @@
+"""Jobs and what comes in between: rivals, requests to stop, and replicas that lag."""
+
+import asyncio
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from angarium.connecting import Access
+from angarium.operations.jobs import begin, plans, work
+from angarium.operations.jobs.begin import Begun, begin_redrive, begin_replay
+from angarium.operations.jobs.plans import plan_of
+from angarium.operations.jobs.stop import stop
+from streams.buckets.receivers import Receivers
+from streams.clock import SystemTime
+from streams.dead_letters.letters import LetterPage, Selection
+from streams.installation.topology import Names
+from streams.nats.answers import Page
+from streams.nats.jetstream import JetStream
+from streams.resending.plan_lock import Busy
+from streams.resending.redrive_lock import RedriveLock
+from streams.resending.replay import ReplayLock
+from tests.contract.resending.jobs import (
+    FAST,
+    access,
+    again,
+    buried,
+    events,
+    go_on,
+    redrive_job,
+    replay_job,
+    shown,
+)
+from tests.contract.resending.settled_events import ONE
+from tests.contract.resending.windows import LEASE_S
+
+
+@pytest.fixture(autouse=True)
+async def receiver(js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plans, "LEASE_S", LEASE_S)
+    monkeypatch.setattr(work, "PAGE_PAUSE_S", 0.0)
+    await Receivers(js, names).put(ONE, b'{"url": "https://example.com/"}')
+
+
+@pytest.fixture
+def in_between(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], Any]], None]:
+    """Lets something begin after the first look for another job."""
+    look = begin._other
+
+    def arrange(rival: Callable[[], Any]) -> None:
+        async def looked(*of: Any) -> Begun | None:
+            monkeypatch.setattr(begin, "_other", look)
+            found = await look(*of)
+            await rival()
+            return found
+
+        monkeypatch.setattr(begin, "_other", looked)
+
+    return arrange
+
+
+async def test_a_replay_does_not_replace_one_that_began_after_the_look(
+    js: JetStream, names: Names, in_between: Callable[[Callable[[], Any]], None]
+) -> None:
+    to, wanted = access(js, names), await events(js, names, "a", 2)
+    in_between(lambda: replay_job(to, wanted, "first"))
+    begun = await begin_replay(to, ONE, wanted, FAST, "second")
+    assert isinstance(begun, Begun)
+    assert not begun.mine
+    assert (await replay_job(to, wanted, "first")).id == begun.job.id
+
+
+async def test_a_redrive_does_not_replace_one_that_began_after_the_look(
+    js: JetStream, names: Names, in_between: Callable[[Callable[[], Any]], None]
+) -> None:
+    to = access(js, names)
+    in_between(lambda: redrive_job(to, "first"))
+    begun = await begin_redrive(to, "acme", Selection(receivers="acme.*"), "second")
+    assert isinstance(begun, Begun)
+    assert not begun.mine
+    assert (await redrive_job(to, "first")).id == begun.job.id
+
+
+async def test_a_process_that_was_overtaken_does_not_stop_the_job_of_its_successor(
+    js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    to = access(js, names)
+    job = await replay_job(to, await events(js, names, "a", 2))
+
+    async def overtaken(_to: Access, _receiver: str, lock: ReplayLock, _is_halted: object) -> str:
+        successor = ReplayLock(js, names, ONE, uuid.uuid4().hex, SystemTime(), lease_s=LEASE_S)
+        await successor.acquire()
+        await stop(to, job.id)
+        await lock.store(held=True)
+        return ""
+
+    monkeypatch.setattr(work, "_replay", overtaken)
+    with pytest.raises(Busy):
+        await go_on(to)
+    stored = await plan_of(to, "replay", ONE)
+    assert stored is not None
+    assert (stored.plan.held, stored.plan.unfinished) == (True, True)
+
+
+@pytest.mark.parametrize("renews", [False, True])
+async def test_a_redrive_that_is_stopped_releases_the_lock_of_all_redrives(
+    js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch, renews: bool
+) -> None:
+    """It learns of that when it stores its next page, or when it renews its plan before."""
+    to = access(js, names)
+    await buried(js, names, 1)
+    job = await redrive_job(to)
+    next_page = work._next_page
+
+    async def stopped_meanwhile(*of: Any) -> LetterPage:
+        await stop(to, job.id)
+        if renews:
+            await asyncio.Event().wait()
+        return await next_page(*of)
+
+    monkeypatch.setattr(work, "_next_page", stopped_meanwhile)
+    assert await go_on(to, "redrive", "acme") == ""
+    assert (await shown(to, job.id)).state == "stopped"
+    stored = await RedriveLock(js, names, "look", SystemTime(), lease_s=LEASE_S).read()
+    assert stored is not None
+    assert not stored.held
+
+
+async def test_a_replica_that_lags_does_not_end_a_redrive_early(
+    js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    to, read = access(js, names), JetStream.read
+    await buried(js, names, 1, 2, 3)
+
+    async def lagging(self: JetStream, stream: str, *of: Any) -> Page:
+        page = await read(self, stream, *of)
+        if stream != names.dead_letters:
+            return page
+        return replace(page, messages=[each for each in page.messages if each.sequence <= 1], pending=0)
+
+    job = await redrive_job(to)
+    with monkeypatch.context() as meanwhile:
+        meanwhile.setattr(JetStream, "read", lagging)
+        assert await go_on(to, "redrive", "acme") == ""
+    done = await shown(to, job.id)
+    assert (done.state, done.sent, done.looked_at, done.total) == ("done", 3, 3, 3)
+    assert await again(js, names, "dead") == [1, 2, 3]

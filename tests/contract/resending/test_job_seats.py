@@ -1,0 +1,141 @@
+"""The seats for jobs in one process: a job that waits for its pace leaves its seat to others."""
+
+import asyncio
+
+import pytest
+from msgspec.structs import replace
+
+from angarium.api.background import jobs
+from angarium.api.background.jobs import Jobs
+from angarium.operations.jobs import plans, seats, work
+from angarium.operations.jobs.plans import JobDocument, plan_of_job
+from angarium.operations.jobs.show import show
+from angarium.operations.jobs.work import work_off
+from streams.buckets.receivers import Receivers
+from streams.clock import SystemTime
+from streams.installation.topology import Names
+from streams.nats.jetstream import JetStream
+from streams.resending.plan_lock import Busy
+from streams.resending.redrive_job import RedriveJobLock
+from streams.resending.replay import HALTED
+from tests.contract.resending.jobs import access, again, buried, events, redrive_job, replay_job, shown
+from tests.contract.resending.settled_events import ONE
+from tests.contract.resending.windows import LEASE_S
+from tests.support.waiting import until_true
+
+
+async def test_a_slow_replay_does_not_keep_others_waiting(
+    js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plans, "LEASE_S", LEASE_S)
+    monkeypatch.setattr(work, "COPY_PATIENCE_S", 0.05)
+    monkeypatch.setattr(jobs, "LOOK_EVERY_S", 0.02)
+    monkeypatch.setattr(seats, "SEATS_MAX", 1)
+    await Receivers(js, names).put(ONE, b'{"url": "https://example.com/"}')
+    to, working = access(js, names), Jobs(access(js, names))
+    slow = await replay_job(to, await events(js, names, "a", 3), per_second=1 / 3600)
+    working.start()
+
+    async def has_sent() -> bool:
+        return (await shown(to, slow.id)).sent == 1
+
+    await until_true(has_sent)
+    await buried(js, names, 7, 8)
+    quick = await redrive_job(to)
+
+    async def is_done() -> bool:
+        return (await shown(to, quick.id)).state == "done"
+
+    await until_true(is_done)
+    assert await again(js, names, "a") == [0]
+    assert await again(js, names, "dead") == [7, 8]
+    waiting = await shown(to, slow.id)
+    assert waiting.state == "waiting"
+    assert "not due yet" in (waiting.why or "")
+    await working.stop()
+
+
+async def test_a_replay_with_a_quick_pace_leaves_its_seat_after_its_turn_and_goes_on_later(
+    js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plans, "LEASE_S", LEASE_S)
+    monkeypatch.setattr(jobs, "LOOK_EVERY_S", 0.02)
+    monkeypatch.setattr(seats, "SEATS_MAX", 1)
+    monkeypatch.setattr(seats, "SEAT_TURN_S", 0.1)
+    await Receivers(js, names).put(ONE, b'{"url": "https://example.com/"}')
+    to, working = access(js, names), Jobs(access(js, names))
+    steady = await replay_job(to, await events(js, names, "a", 12), per_second=25)
+    working.start()
+
+    async def has_sent() -> bool:
+        return await again(js, names, "a") != []
+
+    await until_true(has_sent)
+    await buried(js, names, 7, 8)
+    quick = await redrive_job(to, tenant="acme")
+
+    async def is_done(job: str) -> bool:
+        return (await shown(to, job)).state == "done"
+
+    await until_true(lambda: is_done(quick.id))
+    assert len(await again(js, names, "a")) < 12
+    await until_true(lambda: is_done(steady.id))
+    assert await again(js, names, "a") == list(range(12))
+    await working.stop()
+
+
+async def test_a_job_that_waits_for_a_seat_says_so(js: JetStream, names: Names) -> None:
+    await Receivers(js, names).put(ONE, b'{"url": "https://example.com/"}')
+    to = access(js, names)
+    one = await replay_job(to, await events(js, names, "a", 1))
+    assert "no job runs" in ((await shown(to, one.id)).why or "")
+    other = await redrive_job(to, tenant="other")
+    lock = RedriveJobLock(js, names, "other", "a-run", SystemTime())
+    await lock.acquire()
+
+    async def told(job: str) -> JobDocument:
+        plans = [await plan_of_job(to, each.id) for each in (one, other)]
+        found = await show(to, job, plans)
+        assert isinstance(found, JobDocument)
+        return found
+
+    assert (await told(other.id)).why is None
+    assert "waits for a seat: 1 job runs, 0 of this tenant" in ((await told(one.id)).why or "")
+    assert lock.plan.job is not None
+    await lock.store(held=False, job=replace(lock.plan.job, why="the stream is full"))
+    assert (await told(other.id)).why == "the stream is full"
+
+
+async def test_a_redrive_that_waits_for_its_turn_in_the_process_is_released_when_it_is_halted(
+    js: JetStream, names: Names
+) -> None:
+    to, halted, turns = access(js, names), asyncio.Event(), asyncio.Lock()
+    await buried(js, names, 7)
+    job = await redrive_job(to)
+    await turns.acquire()
+    working = asyncio.create_task(work_off(to, "redrive", "acme", halted.is_set, turns))
+
+    async def is_running() -> bool:
+        return (await shown(to, job.id)).state == "running"
+
+    await until_true(is_running)
+    halted.set()
+    assert await working == HALTED
+    assert (await shown(to, job.id)).state == "waiting"
+    turns.release()
+    await asyncio.wait_for(turns.acquire(), 1.0)
+
+
+async def test_a_redrive_that_loses_its_plan_at_its_turn_frees_the_turn(
+    js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def overtaken(_lock: RedriveJobLock, _for_s: float = 0.0) -> None:
+        raise Busy("overtaken")
+
+    to, turns = access(js, names), asyncio.Lock()
+    await buried(js, names, 7)
+    await redrive_job(to)
+    monkeypatch.setattr(RedriveJobLock, "ensure_held", overtaken)
+    with pytest.raises(Busy):
+        await work_off(to, "redrive", "acme", lambda: False, turns)
+    assert not turns.locked()

@@ -1,0 +1,79 @@
+"""Floods: what does not fit into memory is read from the stream, and others are not delayed."""
+
+import asyncio
+import itertools
+
+import pytest
+
+from streams.installation.partitions import partition_of
+from streams.installation.topology import Names
+from streams.nats.jetstream import JetStream
+from streams.routing import tenants
+from streams.routing_progress import RoutingProgress
+from tests.contract.support.routers import (
+    PARTITION,
+    OpenOwner,
+    announce,
+    announce_many,
+    has_stored,
+    settled,
+    stored,
+    subscribe,
+)
+from tests.support.installation import SHARDS
+from tests.support.waiting import until
+
+A = "acme.a"
+NEIGHBOUR = next(name for n in itertools.count() if partition_of(name := f"t{n}", SHARDS) == PARTITION)
+COUNT = 30
+
+
+@pytest.fixture(autouse=True)
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tenants, "EVENTS_MAX", 4)
+
+
+async def test_others_are_routed_while_a_flood_waits(
+    js: JetStream, names: Names, open_owner: OpenOwner
+) -> None:
+    await subscribe(js, names, A)
+    await subscribe(js, names, f"{NEIGHBOUR}.b")
+    owner = await open_owner()
+    flood_may_go = asyncio.Event()
+    send = owner.router._lanes._send
+
+    async def hold_the_flood(receiver: str, opened: object) -> str:
+        if receiver == A:
+            await flood_may_go.wait()
+        return await send(receiver, opened)  # type: ignore[arg-type]
+
+    owner.router._lanes._send = hold_the_flood
+    bodies = await announce_many(js, names, COUNT)
+    last = await announce(js, names, b"other", tenant=NEIGHBOUR)
+    await has_stored(js, names, f"{NEIGHBOUR}.b", [b"other"])
+    await until(lambda: owner.record.routing == RoutingProgress(routed=last, parked_tenants={"acme": 1}))
+    assert await stored(js, names, A) == []
+    flood_may_go.set()
+    await has_stored(js, names, A, bodies)
+    await until(lambda: owner.record.routing.parked_tenants == {})
+    await settled(js, names, last)
+
+
+async def test_another_router_goes_on_with_a_flood(
+    js: JetStream, names: Names, open_owner: OpenOwner
+) -> None:
+    await subscribe(js, names, A)
+    owner = await open_owner()
+    send = owner.router._lanes._send
+
+    async def send_the_first(receiver: str, opened: object) -> str:
+        if len(await stored(js, names, A)) == 3:
+            await asyncio.Event().wait()
+        return await send(receiver, opened)  # type: ignore[arg-type]
+
+    owner.router._lanes._send = send_the_first
+    bodies = await announce_many(js, names, COUNT)
+    await until(lambda: owner.record.routing == RoutingProgress(routed=COUNT, parked_tenants={"acme": 4}))
+    await owner.own_again()
+    await has_stored(js, names, A, bodies)
+    await until(lambda: owner.record.routing.parked_tenants == {})

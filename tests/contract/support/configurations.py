@@ -1,0 +1,52 @@
+"""Configurations in the installation of a test, stored and read without the operations."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+import pytest
+
+from angarium.connecting import Access
+from angarium.settings import Settings
+from streams.buckets.receivers import Receivers
+from streams.installation.topology import Names
+from streams.nats.answers import Stored
+from streams.nats.jetstream import JetStream
+
+NAME = "acme.billing"
+URL = "https://example.com/hook"
+
+
+class Configurations:
+    """The configurations of one installation, over the connection of the test."""
+
+    def __init__(self, js: JetStream, names: Names, prefix: str) -> None:
+        self.js = js
+        self.names = names
+        self.to = Access(js, Settings(prefix=prefix))
+
+    async def store(self, members: Any, name: str = NAME) -> int:
+        """Straight into the bucket, as with `nats kv put`; returns the revision."""
+        answer = await self.js.publish(self.names.receiver(name), msgspec.json.encode(members))
+        assert isinstance(answer, Stored)
+        return answer.sequence
+
+    async def stored(self, name: str = NAME) -> Any:
+        """The members that are stored; None: there are none."""
+        found = await Receivers(self.js, self.names).get(name)
+        return None if found is None else msgspec.json.decode(found.raw)
+
+    @contextmanager
+    def overtaken(self, monkeypatch: pytest.MonkeyPatch, theirs: Any) -> Iterator[None]:
+        """Whatever is read in the block is replaced by another user right after that."""
+        get = Receivers.get
+
+        async def get_and_be_overtaken(receivers: Receivers, receiver: str) -> Any:
+            found = await get(receivers, receiver)
+            await self.store(theirs)
+            return found
+
+        with monkeypatch.context() as patched:
+            patched.setattr(Receivers, "get", get_and_be_overtaken)
+            yield

@@ -1,0 +1,128 @@
+"""A JetStream of a process that dies at a request that the test chooses: what it asks later is not sent."""
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from functools import partial
+from itertools import count
+
+import pytest
+
+from streams.nats.answers import Answer, Page
+from streams.nats.jetstream import JetStream
+from streams.nats.wire import Message, Wire
+from tests.contract.support.servers import Server, opened
+
+SOME = 7
+"""Every so many requests `make test` lets a process die; `make soak` at each."""
+
+WHEREVER_IT_DIES = pytest.mark.parametrize(
+    ("every", "heard"),
+    [
+        pytest.param(SOME, False, id="unsent, some"),
+        pytest.param(SOME, True, id="unheard, some"),
+        pytest.param(1, False, id="unsent", marks=pytest.mark.soak),
+        pytest.param(1, True, id="unheard", marks=pytest.mark.soak),
+    ],
+)
+OVER_DEATHS = pytest.mark.parametrize("every", [SOME, pytest.param(1, marks=pytest.mark.soak)])
+
+
+class Died(Exception):
+    """Stands for the next step of a process that is dead."""
+
+
+class DyingJetStream(JetStream):
+    """A JetStream that dies at request `at` (from 1 on): after its answer if `heard`, else before it is sent.
+
+    `asked` counts the requests; 0 for `at` means never. `spares_letters`: it dies before it deletes any.
+    """
+
+    def __init__(self, wire: Wire, at: int, *, heard: bool) -> None:
+        super().__init__(wire)
+        self.asked = 0
+        self._at = at
+        self._heard = heard
+        self.spares_letters = False
+
+    async def publish(
+        self, subject: str, data: bytes, headers: dict[str, str] | None = None, timeout_s: float = 2.0
+    ) -> Answer:
+        here = self._step()
+        answer = await super().publish(subject, data, headers, timeout_s)
+        self._end(here)
+        return answer
+
+    async def request(
+        self,
+        subject: str,
+        data: bytes,
+        timeout_s: float = 2.0,
+        headers: dict[str, str] | None = None,
+        *,
+        repeat: bool = False,
+    ) -> Message:
+        if self.spares_letters and ".STREAM.MSG.DELETE." in subject:
+            raise Died
+        here = self._step()
+        answer = await super().request(subject, data, timeout_s, headers, repeat=repeat)
+        self._end(here)
+        return answer
+
+    async def read(
+        self,
+        stream: str,
+        subject: str,
+        sequence: int,
+        batch: int = 256,
+        max_bytes: int = 4 << 20,
+        timeout_s: float = 5.0,
+    ) -> Page:
+        here = self._step()
+        page = await super().read(stream, subject, sequence, batch, max_bytes, timeout_s)
+        self._end(here)
+        return page
+
+    def _step(self) -> int:
+        self.asked += 1
+        if self._at and self.asked >= self._at + self._heard:
+            raise Died
+        return self.asked
+
+    def _end(self, here: int) -> None:
+        if self._at and self.asked >= self._at and here >= self._at:
+            raise Died
+
+
+@asynccontextmanager
+async def dying(server: Server, at: int, *, heard: bool) -> AsyncIterator[DyingJetStream]:
+    """One over a connection of its own."""
+    async with opened(server, partial(DyingJetStream, at=at, heard=heard)) as js:
+        yield js
+
+
+class Life:
+    """A process that dies at its request number `step`; `died` says whether it had so many to make."""
+
+    def __init__(self, server: Server, step: int, *, heard: bool) -> None:
+        self.step = step
+        self.died = False
+        self._server = server
+        self._heard = heard
+
+    @asynccontextmanager
+    async def process(self) -> AsyncIterator[DyingJetStream]:
+        """The JetStream of the process, whose death ends the block."""
+        async with dying(self._server, self.step, heard=self._heard) as mortal:
+            try:
+                yield mortal
+            except Died:
+                self.died = True
+
+
+def lives(server: Server, *, heard: bool, every: int) -> Iterator[Life]:
+    """Processes that die later and later, `every` requests apart; the last one lives to its end."""
+    for step in count(every, every):
+        life = Life(server, step, heard=heard)
+        yield life
+        if not life.died:
+            return

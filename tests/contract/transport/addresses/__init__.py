@@ -1,0 +1,1 @@
+"""Addresses and names of receivers: what is resolved, and which are refused."""

@@ -1,0 +1,104 @@
+"""Nodes of three that die, sleep, lose their connection, or leave in order, on three servers."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import pytest
+
+from angarium.settings import REPLICATED_TTL_S
+from tests.support.fleet.load import RECEIVERS
+from tests.support.fleet.sink import Reply
+from tests.support.fleet.trial import Trial
+from tests.support.processes.nodes import Node, needs_proc
+from tests.support.proxy import Proxy
+
+pytestmark = [pytest.mark.soak, pytest.mark.alone, needs_proc]
+AWAY_S = 3 * REPLICATED_TTL_S
+QUICK = RECEIVERS[2::5]
+
+
+@pytest.mark.chaos
+async def test_a_node_is_killed(trial: Trial) -> None:
+    victim, *_ = [await trial.fleet.start_ready(name) for name in ("one", "two", "three")]
+    async with trial.flowing():
+        await victim.kill()
+        trial.failed()
+        await trial.goes_on("the kill")
+        await trial.fleet.start_ready(victim.name)
+        await trial.goes_on("the start")
+    await trial.check()
+
+
+async def test_a_node_sleeps_for_three_leases_and_wakes(trial: Trial) -> None:
+    sleeper, *_ = [await trial.fleet.start_ready(name) for name in ("one", "two", "three")]
+    async with trial.flowing(), away(trial, sleeper, sleeper.sleep, sleeper.wake):
+        pass
+    await trial.check()
+
+
+@pytest.mark.chaos
+async def test_a_node_is_cut_off_for_three_leases(trial: Trial) -> None:
+    """Nothing tells it, since its connections stay open; it finds out by its pings, and says so once."""
+    fleet = trial.fleet
+    async with AsyncExitStack() as stack:
+        proxies = [await stack.enter_async_context(Proxy(server.port)) for server in fleet.servers]
+
+        def cut() -> None:
+            for proxy in proxies:
+                proxy.cut()
+
+        def mend() -> None:
+            for proxy in proxies:
+                proxy.mend()
+
+        lonely = await fleet.start_ready("lonely", nats=[proxy.url for proxy in proxies])
+        for name in ("two", "three"):
+            await fleet.start_ready(name)
+        async with trial.flowing(), away(trial, lonely, cut, mend, "nats.lost"):
+            pass
+        await trial.check()
+        await lonely.stop()
+
+
+@asynccontextmanager
+async def away(
+    trial: Trial,
+    node: Node,
+    leave: Callable[[], None],
+    back: Callable[[], None],
+    says: str = "lease.lapsed",
+) -> AsyncIterator[None]:
+    """Let a node be away for three leases, and wait until it said so and owns shards again."""
+    await trial.fleet.until_true(lambda: trial.fleet.owns(node.name), f"{node.name} owns shards")
+    leave()
+    trial.failed()
+    try:
+        until = time.monotonic() + AWAY_S
+        await trial.goes_on("it went away")
+        await asyncio.sleep(max(0.0, until - time.monotonic()))
+    finally:
+        back()
+    await trial.fleet.hears(node, says)
+    await trial.fleet.until_true(lambda: trial.fleet.owns(node.name), f"{node.name} owns shards again")
+    await trial.goes_on("it was back")
+    yield
+
+
+def slow_at_times(number: int) -> Reply:
+    """Every tenth answer takes 200 ms, so that the receiver does not fall behind."""
+    return Reply(delay_s=0.2 if number % 10 == 0 else 0.0)
+
+
+async def test_nodes_are_stopped_and_started_in_turn(trial: Trial) -> None:
+    """Receivers that answer within 200 ms get nothing twice."""
+    trial.fleet.sink.manners |= dict.fromkeys(QUICK, slow_at_times)
+    nodes = [await trial.fleet.start_ready(name) for name in ("one", "two", "three")]
+    async with trial.flowing():
+        for node in nodes:
+            await node.stop()
+            await trial.some()
+            await trial.fleet.start_ready(node.name)
+        await trial.goes_on("the last one was started")
+    await trial.check()

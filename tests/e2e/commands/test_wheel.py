@@ -1,0 +1,24 @@
+"""The wheel as a newcomer installs it: what is in it. That it runs is shown by `test_demo`."""
+
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+
+from tests.support.processes import wheel
+
+FLOORS = ("actors", "streams", "angarium")
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return wheel.build(tmp_path_factory.mktemp("wheel"))
+
+
+def test_it_holds_the_three_packages_with_their_types_and_nothing_else(built: Path) -> None:
+    names = ZipFile(built).namelist()
+    assert {name.split("/")[0] for name in names} == {*FLOORS, built.name.split("-py3")[0] + ".dist-info"}
+    assert {f"{floor}/py.typed" for floor in FLOORS} <= set(names)
+    assert {"angarium/data/payloads.jsonl", "angarium/data/README.md"} <= set(names)
+    kinds = {Path(name).suffix for name in names if ".dist-info" not in name}
+    assert kinds == {".py", ".typed", ".jsonl", ".md"}

@@ -1,0 +1,90 @@
+"""Slips at the keyboard: names that do not exist, an empty input, an editor that does not start."""
+
+import signal
+
+import pytest
+
+from tests.support.processes.commands import Terminal
+
+URL = "https://example.com/hook"
+
+
+@pytest.fixture(scope="module")
+def terminal(nats_url: str, tmp_path_factory: pytest.TempPathFactory) -> Terminal:
+    """One installation for all tests, with the tenants acme and shop."""
+    terminal = Terminal(tmp_path_factory.mktemp("slips"), nats_url)
+    terminal.done("setup")
+    for name in ("acme.billing", "shop.mail"):
+        terminal.done("receiver", "put", name, "--url", URL)
+    return terminal
+
+
+@pytest.mark.parametrize("command", [("top", "--once"), ("receiver", "list"), ("export",)], ids=str)
+def test_a_tenant_that_nobody_knows_is_noted(terminal: Terminal, command: tuple[str, ...]) -> None:
+    done = terminal.run(*command, "acmee")
+    assert done.returncode == 0
+    assert "note: tenant acmee has no receivers; angarium receiver list shows all" in done.stderr
+    assert "has no receivers" not in terminal.run(*command, "acme").stderr
+
+
+def test_a_phase_that_nobody_is_in_is_no_unknown_tenant(terminal: Terminal) -> None:
+    assert "no receivers" not in terminal.run("receiver", "list", "acme", "--phase", "offline").stderr
+
+
+@pytest.mark.parametrize(
+    ("of", "note"),
+    [("acmee", "tenant acmee has no receivers"), ("acme.bill", "there is no receiver acme.bill")],
+)
+def test_tail_notes_what_does_not_exist(terminal: Terminal, of: str, note: str) -> None:
+    with terminal.start("tail", of) as running:
+        assert running.stderr.readline().startswith(f"note: {note};")
+        running.send_signal(signal.SIGINT)
+
+
+def test_an_empty_input_is_published_only_on_purpose(terminal: Terminal) -> None:
+    error = terminal.failed("publish", "acme.billing", status=2)
+    assert "the input is empty; to publish an event with an empty body, say --data ''" in error
+    assert terminal.done("publish", "acme.billing", "--data", "").startswith("ANGARIUM_DELIVERIES ")
+
+
+def test_an_input_without_lines_is_noted(terminal: Terminal) -> None:
+    done = terminal.run("publish", "acme", "--lines")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr == "note: the input has no lines, so nothing was published\n"
+
+
+@pytest.mark.parametrize(
+    ("typed", "line"),
+    [
+        (["inspct"], "angarium: no such command 'inspct'. Did you mean 'inspect'? See angarium --help\n"),
+        (
+            ["receiver", "pu"],
+            "angarium receiver: no such command 'pu'. Did you mean 'put'? See angarium receiver --help\n",
+        ),
+        (["xyzzy"], "angarium: no such command 'xyzzy'; see angarium --help\n"),
+    ],
+)
+def test_a_misspelled_command_is_told_with_the_one_that_was_meant(
+    terminal: Terminal, typed: list[str], line: str
+) -> None:
+    assert terminal.failed(*typed, status=2) == line
+
+
+def test_an_editor_that_does_not_start_changes_nothing_and_fails(terminal: Terminal) -> None:
+    terminal.environment["EDITOR"] = "/nonexistent"
+    try:
+        error = terminal.failed("receiver", "edit", "acme.billing")
+    finally:
+        del terminal.environment["EDITOR"]
+    assert "acme.billing was not changed: /nonexistent" in error
+    assert "set VISUAL or EDITOR to your editor" in error
+
+
+def test_erase_asks_which_of_several_tenants_and_whether_it_may(terminal: Terminal) -> None:
+    erase = ("erase", "--event", "order-7")
+    assert "there are several tenants: choose one with --tenant" in terminal.failed(*erase, "--yes", status=2)
+    error = terminal.failed(*erase, "--tenant", "acme", status=2)
+    assert "order-7 of acme would be erased for good; confirm with --yes" in error
+    # Without a node nothing is erased; it was requested.
+    error = terminal.failed(*erase, "--tenant", "acme", "--yes", "--wait", "0s")
+    assert "no node has begun" in error

@@ -1,0 +1,1 @@
+"""Deaths, losses and shortages under load: what is lost, repeated or late afterwards."""

@@ -1,0 +1,1 @@
+"""README and docs: what they show works when it is typed in."""

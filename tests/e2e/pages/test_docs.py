@@ -1,0 +1,134 @@
+"""README and docs are true: what they show works, in their order, and what they name and link to is there.
+
+A page that starts no `angarium dev` is read while one runs. Commands that need the nats CLI, Node or Go are
+left out if these are not installed.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from actors.policy import Offline, Policy, Retry
+from tests.support.pages.newcomer import newcomer
+from tests.support.pages.pages import Page, Typed, all_pages, logged
+from tests.support.pages.samples import TOOLS, can_run, lay_out, missing
+from tests.support.processes.commands import ROOT
+
+PAGES = all_pages()
+README = next(page for page in PAGES if page.path == ROOT / "README.md")
+RECEIVERS = Page(ROOT / "docs" / "receivers.md")
+TROUBLESHOOTING = Page(ROOT / "docs" / "troubleshooting.md")
+DEV = Typed("angarium dev", ["…", "ready: NATS on …"])
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.typed], ids=str)
+def test_the_shown_commands_work(page: Page, tmp_path: Path) -> None:
+    typed = [each for each in page.typed if can_run(each.command)]
+    lay_out(tmp_path)
+    with newcomer(tmp_path, fresh=page == README) as walker:
+        for name, source in page.programs.items():
+            walker.save(name, source)
+        if not any(each.command.startswith(DEV.command) for each in typed):
+            walker.type(DEV)
+        for each in typed:
+            walker.type(each)
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_nothing_that_is_shown_was_left_out(tool: str) -> None:
+    if why := missing(tool):
+        pytest.skip(why)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=str)
+def test_every_program_is_run(page: Page) -> None:
+    commands = [each.command for each in page.typed]
+    assert "" not in page.programs, "the first line of a program names its file"
+    assert [name for name in page.programs if not any(name in command for command in commands)] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=str)
+def test_links_lead_somewhere(page: Page) -> None:
+    assert list(page.broken_links()) == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=str)
+def test_prose_keeps_to_its_width(page: Page) -> None:
+    assert list(page.wide()) == []
+
+
+def test_everything_that_is_named_exists() -> None:
+    """All pages in one test: each process that looks takes the whole product apart."""
+    missing = {str(page): names for page in PAGES if (names := list(page.missing()))}
+    assert missing == {}
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.path.parent.name == "decisions"], ids=str)
+def test_decisions_have_one_shape(page: Page) -> None:
+    context, decision, *reasons, consequences, tests = page.sections
+    assert (context, decision, consequences, tests) == ("Context", "Decision", "Consequences", "Tests")
+    assert reasons in (["Argument"], ["Measured"], ["Argument", "Measured"])
+
+
+def test_every_member_of_a_configuration_is_explained() -> None:
+    members = set(Policy.__struct_fields__) - {"retry", "offline"}
+    members |= {f"retry.{each}" for each in Retry.__struct_fields__}
+    members |= {f"offline.{each}" for each in Offline.__struct_fields__}
+    assert set(RECEIVERS.explained("A receiver's configuration")) == members
+
+
+def test_every_line_of_the_log_is_explained() -> None:
+    explained = {name for name in TROUBLESHOOTING.explained("What the log says") if name.count(".") == 1}
+    assert logged("debug", "info", "warning", "error", "exception") == explained
+
+
+@pytest.mark.parametrize("page", PAGES, ids=str)
+def test_all_that_a_promise_rests_on_has_its_proof(page: Page) -> None:
+    assert list(page.unproven()) == []
+
+
+# ---- and would be found if it were not so
+
+
+@pytest.mark.parametrize(
+    ("shown", "fits"),
+    [
+        (["one", "two"], True),
+        (["o…", "…w…"], True),
+        (["…", "two"], True),
+        ([], True),
+        (["one"], False),
+        (["o.e", "two"], False),
+    ],
+)
+def test_an_output_is_compared_as_a_whole(shown: list[str], fits: bool, tmp_path: Path) -> None:
+    with newcomer(tmp_path) as walker:
+        try:
+            walker.type(Typed("echo one; echo two", shown))
+        except AssertionError:
+            assert not fits
+        else:
+            assert fits
+
+
+def test_missing_parts_are_found(tmp_path: Path) -> None:
+    path = tmp_path / "page.md"
+    path.write_text(
+        "[a](page.md#here) [b](page.md#there) [c](none.md) [d](https://example.com)\n# Here\n"
+        "`streams/journal/fence.py` `streams/none.py` "
+        "`streams/journal/fence.py::append` `streams/journal/fence.py::none`\n"
+        "`Journal._cut` `Journal.none` `Content-Type`\n"
+        "mutant `rebase`, mutants `no-lease`,\n`none-such`\n"
+        "| rests on | fails without it |\n| --- | --- |\n| this | `tests/conftest.py` |\n| that | nothing |\n"
+    )
+    assert list(Page(path).broken_links()) == ["page.md#there", "none.md"]
+    assert list(Page(path).missing()) == [
+        "none-such", "streams/none.py", "streams/journal/fence.py::none", "Journal.none",
+    ]  # fmt: skip
+    assert list(Page(path).unproven()) == ["| that | nothing |"]
+
+
+def test_wide_lines_are_found(tmp_path: Path) -> None:
+    path, wide = tmp_path / "page.md", "word " * 30
+    path.write_text(f"- {wide}\n| {wide} |\n- {'a' * 200}\n```sh\n{wide}\n```\nshort\n")
+    assert list(Page(path).wide()) == [f"- {wide}"]

@@ -1,0 +1,1 @@
+"""The bench, and the number of calls that a delivery costs."""

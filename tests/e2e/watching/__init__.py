@@ -1,0 +1,1 @@
+"""Health, metrics and state of a running installation, as an operator reads them."""

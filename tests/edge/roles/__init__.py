@@ -1,0 +1,1 @@
+"""The users and files of `deploy/`: what each role may do."""

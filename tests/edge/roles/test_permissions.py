@@ -1,0 +1,139 @@
+"""Commands whose user has no permission: one line, at once, with the remedy.
+
+The server tells a refusal to the connection and not to the request, whose answer never comes.
+"""
+
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from angarium.cli import main
+from streams.nats.answers import Forbidden, Put, Stored
+from streams.nats.connection import ConnectOptions, connect
+from streams.nats.errors import ConnectError, NotPermitted
+from streams.nats.jetstream import JetStream
+from streams.nats.retry import patiently
+from streams.server import binary
+from tests.support.processes.commands import PATIENCE_S, Terminal, line_with
+from tests.support.processes.roles import address_told_in
+
+CONFIG = """
+listen: "127.0.0.1:-1"
+ports_file_dir: "{directory}"
+jetstream {{ store_dir: "{directory}" }}
+authorization {{ users: [
+  {{ user: all, password: hush }}
+  {{ user: mute, password: hush, permissions: {{ publish: {{ deny: ["$JS.API.>", "angarium.>"] }} }} }}
+  {{ user: deaf, password: hush, permissions: {{ subscribe: {{ deny: ["_INBOX.>"] }} }} }}
+  {{ user: private, password: hush, permissions: {{ subscribe: {{ allow: ["_INBOX_private.>"] }} }} }}
+  {{ user: hidden, password: hush, permissions: {{ publish: {{ deny: ["$KV.angarium_nodes.>"] }} }} }}
+  {{ nkey: UDXU4RCSJNZOIQHZNWXHXORDPRTGNJAHAHFRGZNEEJCPQTT2M7NLCNF4 }}
+] }}
+"""
+REMEDY = "use another user, or permit it as deploy/nats-permissions.conf shows"
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a server whose users have different permissions."""
+    directory = tmp_path_factory.mktemp("nats")
+    config = directory / "nats-server.conf"
+    config.write_text(CONFIG.format(directory=directory))
+    server = subprocess.Popen([binary.find(), "-c", config, "-l", directory / "log"])
+    yield address_told_in(directory)
+    server.kill()
+    server.wait()
+
+
+@pytest.fixture
+def terminal(address: str, tmp_path: Path) -> Terminal:
+    return Terminal(tmp_path, f"nats://hidden:hush@{address}")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "refused"),
+    [
+        (["setup"], "publish to $JS.API.INFO"),
+        (["publish", "acme.x", "{}"], "refused: NATS does not permit this user to publish to angarium."),
+        (["receiver", "list"], "publish to $JS.API.DIRECT.GET.KV_angarium_receivers"),
+        (["receiver", "put", "acme.x", "--url", "https://x.example"], "publish to $JS.API.STREAM.MSG.GET"),
+        (["receiver", "forget", "acme.x"], "publish to $JS.API.STREAM.INFO.ANGARIUM_DELIVERIES"),
+        (["inspect", "acme.x"], "publish to angarium.ctl.inspect.acme.x"),
+        (["dead", "list"], "publish to $JS.API.STREAM.MSG.GET.ANGARIUM_DEAD"),
+        (["repair", "--accept-loss", "0"], "publish to $JS.API.STREAM.MSG.GET.KV_angarium_actors"),
+    ],
+)
+def test_a_command_says_what_is_not_permitted(
+    address: str, arguments: list[str], refused: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main.run([*arguments, "--nats", f"nats://mute:hush@{address}"]) == main.EXIT_FAILED
+    error = capsys.readouterr().err
+    assert refused in error
+    assert REMEDY in error
+    assert error.count("\n") == 1
+
+
+def test_doctor_says_it_too(address: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["doctor", "--nats", f"nats://deaf:hush@{address}"]) == main.EXIT_FAILED
+    assert "does not permit this user to subscribe to _INBOX." in capsys.readouterr().out
+
+
+def test_a_command_has_the_inbox_that_it_is_told_to_have(
+    address: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nats = ["--nats", f"nats://private:hush@{address}"]
+    setup = ["setup", "--prefix", "private", "--shards", "1", "--max-bytes", "1MiB", *nats]
+    assert main.run(setup) == main.EXIT_FAILED
+    assert "does not permit this user to subscribe to _INBOX." in capsys.readouterr().err
+    assert main.run([*setup, "--inbox-prefix", "_INBOX_private"]) == 0
+    assert "PRIVATE_DELIVERIES" in capsys.readouterr().out
+
+
+async def test_every_publish_is_told_that_it_is_forbidden(address: str) -> None:
+    wire = await connect(ConnectOptions(servers=(f"nats://deaf:hush@{address}",)))
+    js = JetStream(wire)
+    await js.start()
+    for _ in range(2):
+        assert isinstance(await js.publish("anything", b"", timeout_s=PATIENCE_S), Forbidden)
+        (answer,) = await js.publish_all([Put("anything", b"")], timeout_s=PATIENCE_S)
+        assert isinstance(answer, Forbidden)
+    with pytest.raises(NotPermitted, match="subscribe to _INBOX"):
+        await patiently(js.stream_info, "ANGARIUM_EVENTS")
+    await js.stop()
+    await wire.close()
+
+
+async def test_others_who_wait_are_not_disturbed(address: str) -> None:
+    wire = await connect(ConnectOptions(servers=(f"nats://hidden:hush@{address}",)))
+    js = JetStream(wire)
+    await js.start()
+    await js.stream_create({"name": "OTHERS", "subjects": ["others"]})
+    assert isinstance(await js.publish("$KV.angarium_nodes.me", b""), Forbidden)
+    assert isinstance(await js.publish("others", b""), Stored)
+    forbidden, stored = await js.publish_all([Put("$KV.angarium_nodes.me", b""), Put("others", b"")])
+    assert isinstance(forbidden, Forbidden)
+    assert isinstance(stored, Stored)
+    await js.stop()
+    await wire.close()
+
+
+async def test_credentials_that_are_none(address: str, tmp_path: Path) -> None:
+    garbage = tmp_path / "garbage.creds"
+    garbage.write_text("no credentials at all\n")
+    with pytest.raises(ConnectError, match=r"a key cannot be used .*; check the files of creds and nkey"):
+        await connect(ConnectOptions(servers=(f"nats://{address}",), credentials=str(garbage)))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_node_that_may_not_join_says_so_and_ends_when_told(
+    terminal: Terminal, address: str, number: signal.Signals
+) -> None:
+    terminal.done("setup", "--nats", f"nats://all:hush@{address}")
+    with terminal.start("node") as node:
+        assert "permissions violation" in line_with(node.stderr, '"$kv.angarium_nodes.')
+        node.send_signal(number)
+        _, err = node.communicate(timeout=PATIENCE_S)
+        assert (node.returncode, "Traceback" in err) == (0, False)

@@ -1,0 +1,1 @@
+"""The embedded nats-server and the connections to it."""

@@ -1,0 +1,89 @@
+"""Rules about docstrings and words."""
+
+import ast
+import io
+import re
+import tokenize
+from collections.abc import Iterator
+
+from tests.house.module import OURS, Module
+
+ROUNDABOUT = re.compile(r"(As|How|Of|That|Up to|What|Where|Whether|Who|Whoever|Whom)\b")
+PRONOUN = re.compile(
+    r"(He|It|Its|Nobody|Nothing|Somebody|Tells whether|The same|They|Those|\w+ ((for|to) )?(it|its|them))\b"
+)  # Beginnings that say nothing, or whose object has no name: `Ask for it`.
+VAGUE_TITLE = re.compile(r"test_(what|who|whom|whose|where|how)(so|ever)?_")
+ARCHAIC = re.compile(
+    r"\b(anew|amid|anybody|bears|befell|beside|by turns|for ever|heirs?|hence|lest|nobody|somebody|"
+    r"speaks? of|thereby|whichever|who(?:s?)ever|(?:none|false|empty|raises \S+) where)\b",
+    re.IGNORECASE,
+)
+
+_INTRODUCED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+def modules_introduce_themselves(module: Module) -> Iterator[str]:
+    if not ast.get_docstring(module.tree):
+        yield "has no docstring"
+
+
+def first_lines_say_what_it_is(module: Module) -> Iterator[str]:
+    """The first line of a docstring begins with a noun or a verb: what a thing is, or what it does.
+
+    The title of a test says that, and its docstring gives the reason.
+    """
+    for node in module.nodes:
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            if module.path[0] == "tests" and getattr(node, "name", "").startswith("test_"):
+                continue
+            first = (ast.get_docstring(node) or "").partition("\n")[0]
+            if ROUNDABOUT.match(first) or PRONOUN.match(first):
+                yield f"begins a docstring with: {first}"
+
+
+def first_lines_are_whole(module: Module) -> Iterator[str]:
+    """The first line of a docstring is a whole sentence: those of modules can be listed as an index.
+
+    Of tests, only modules are held to it.
+    """
+    introduced = ast.Module if module.path[0] not in OURS else _INTRODUCED
+    for node in module.nodes:
+        if isinstance(node, introduced):
+            first = (ast.get_docstring(node) or ".").partition("\n")[0]
+            if not first.endswith((".", ":", "?")):
+                yield f"breaks off its first line: {first}"
+
+
+def diagrams_keep_their_lines(module: Module) -> Iterator[str]:
+    """An indented line of a docstring shows one function: a formatter has not joined it with the next one."""
+    for node in module.nodes:
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            for line in (ast.get_docstring(node) or "").splitlines():
+                if line.startswith("    ") and line.count("->") > 1:
+                    yield f"joins the lines of a diagram: {line.strip()}"
+
+
+def titles_name_their_subject(module: Module) -> Iterator[str]:
+    """The title of a test begins with what it is about, not with a question word."""
+    for node in module.nodes:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and VAGUE_TITLE.match(node.name):
+            yield f"line {node.lineno} has {node.name}"
+
+
+def words_are_usual(module: Module) -> Iterator[str]:
+    """All texts of the product; of tests, whose data may be odd, docstrings and comments."""
+    texts = [module.source] if module.path[0] in OURS else prose(module)
+    yield from (f"says {word!r}" for text in texts for word in ARCHAIC.findall(text))
+
+
+def prose(module: Module) -> Iterator[str]:
+    for node in module.nodes:
+        if (
+            isinstance(node, ast.Expr)
+            and isinstance(node.value, ast.Constant)
+            and isinstance(node.value.value, str)
+        ):
+            yield node.value.value
+    for token in tokenize.generate_tokens(io.StringIO(module.source).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.string

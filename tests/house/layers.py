@@ -1,0 +1,109 @@
+"""Rules about imports: packages, floors, and the pure core."""
+
+import ast
+from collections.abc import Iterator
+
+from tests.house.floors import FLOORS
+from tests.house.module import OURS, Module, imports
+
+AWAITING = frozenset({
+    "host", "actor", "ping", "alarm", "burials", "flow_control", "live_state", "pending", "skip",
+    "unknown_receivers", "discard", "erase", "backlog_reading", "residents",
+})  # fmt: skip
+"""The modules of `actors.runtime` that await. Every other one is pure, unless it is listed here."""
+SEAMS = frozenset({"ports", "environment"})
+"""The modules of `actors` that only declare what others await: Protocols, as pure as the rest."""
+PURE_IMPORTS = frozenset({
+    "abc", "base64", "binascii", "bisect", "collections", "datetime", "email", "enum", "functools", "hashlib",
+    "heapq", "itertools", "math", "msgspec", "operator", "re", "string", "struct", "typing", "urllib",
+})  # fmt: skip
+ROOM_IMPORTS = PURE_IMPORTS | {"asyncio", "contextlib", "logging"}
+CLOCKS_AND_IO = frozenset({"open", "print", "input", "now", "utcnow", "today", "formatdate", "localtime"})
+
+
+def arrows_point_down(module: Module) -> Iterator[str]:
+    """actors <- streams <- angarium; delivery and streams do not know each other."""
+    for path in imports(module):
+        if path[0] not in (*OURS, "tests", "a relative import"):
+            continue
+        match module.path:
+            case ("tests", *_):
+                allowed = path[0] != "a relative import"
+            case ("actors", *_):
+                allowed = path[0] == "actors"
+            case ("streams", *_):
+                allowed = path[0] == "streams" or (path[0] == "actors" and not in_room(path))
+            case ("angarium", "delivery", *_):
+                allowed = path[0] == "actors" or path[:2] in {
+                    ("angarium",), ("angarium", "__version__"), ("angarium", "delivery"),
+                }  # fmt: skip
+            case _:
+                allowed = path[0] in OURS
+        if not allowed:
+            yield f"imports {'.'.join(path)}, which lies above it or beside it"
+
+
+def in_room(path: tuple[str, ...]) -> bool:
+    return path[:2] == ("actors", "runtime") and not AWAITING.isdisjoint(path[2:])
+
+
+def floors_hold(module: Module) -> Iterator[str]:
+    """Within a folder, a room imports from the floors below it; so a room and its sub-room are no knot."""
+    for depth in range(1, len(module.path)):
+        folder, room = module.path[:depth], module.path[depth]
+        if room == "__init__" or (floors := FLOORS.get(".".join(folder))) is None:
+            continue
+        floor = floor_of(room, floors)
+        if floor is None:
+            yield f"{room} stands on no floor of {'.'.join(folder)}; give it one in FLOORS"
+            continue
+        for path in imports(module):
+            if path[:depth] == folder and len(path) > depth and path[depth] != room:
+                other = floor_of(path[depth], floors)
+                if other is not None and other >= floor:
+                    yield f"imports {'.'.join(path)}, which does not lie below it"
+
+
+def floor_of(room: str, floors: tuple[str, ...]) -> int | None:
+    return next((number for number, rooms in enumerate(floors) if room in rooms.split()), None)
+
+
+def files_of_tests_stand_alone(module: Module) -> Iterator[str]:
+    """Tests share code by a third file, which has no tests."""
+    for path in imports(module):
+        if path[0] == "tests" and any(name.startswith("test_") for name in path[1:]):
+            yield f"imports {'.'.join(path)}"
+
+
+def only_streams_knows_nats(module: Module) -> Iterator[str]:
+    if module.path[0] not in ("streams", "tests"):
+        yield from (f"imports {'.'.join(path)}" for path in imports(module) if path[0] == "nats")
+
+
+def operations_do_not_talk(module: Module) -> Iterator[str]:
+    """Values in, values out, and errors below AngariumError: the caller need not be a terminal."""
+    if module.path[:2] == ("angarium", "operations"):
+        for path in imports(module):
+            if path[0] == "click" or path[:2] == ("angarium", "terminal"):
+                yield f"imports {'.'.join(path)}"
+
+
+def the_core_is_pure(module: Module) -> Iterator[str]:
+    """No asyncio, clock, randomness or I/O where things are decided; time and ids come in with the call."""
+    if module.path[0] != "actors":
+        return
+    room = in_room(module.path)
+    allowed = (ROOM_IMPORTS if room else PURE_IMPORTS) | {"actors"}
+    for path in imports(module):
+        if path[0] not in allowed:
+            yield f"imports {path[0]}"
+        if in_room(path) and not room:
+            yield f"imports {'.'.join(path[:3])}, which awaits"
+    for node in module.nodes:
+        match node:
+            case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)) if name in CLOCKS_AND_IO:
+                if not room or name != "now":  # A room asks its Clock.
+                    yield f"line {node.lineno} calls {name}()"
+            case ast.AsyncFunctionDef(lineno=line) | ast.Await(lineno=line):
+                if not room and module.path[-1] not in SEAMS:
+                    yield f"line {line} awaits"

@@ -1,0 +1,79 @@
+"""Rules about sizes and names: files, functions, lines, numbers and classes."""
+
+import ast
+import re
+import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import cache
+
+from tests.house.module import OURS, Module, modules
+
+FILE_MAX = 500
+FUNCTION_MAX = 70
+LINE_MAX = 110
+FILES_MAX = 12
+"""In a folder, `__init__.py` aside."""
+SHAPELESS_NAMES = re.compile(r"_*(utils?|helpers?|common|managers?|misc)\Z")
+SPEAKING = re.compile(r"_|[A-Z]+_(?!M?S\Z)|(VERSION|KIB|GIB|DAY_S)\Z")
+
+
+def files_are_short(module: Module) -> Iterator[str]:
+    lines = module.source.count("\n")
+    if lines > FILE_MAX:
+        yield f"has {lines} lines: {FILE_MAX} at most"
+
+
+def functions_are_short(module: Module) -> Iterator[str]:
+    for node in module.nodes:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.end_lineno is not None:
+            lines = node.end_lineno - node.lineno + 1
+            if lines > FUNCTION_MAX:
+                yield f"{node.name} has {lines} lines: {FUNCTION_MAX} at most"
+
+
+def lines_are_short(module: Module) -> Iterator[str]:
+    for number, line in enumerate(module.source.splitlines(), start=1):
+        if len(line) > LINE_MAX:
+            yield f"line {number} has {len(line)} columns: {LINE_MAX} at most"
+
+
+def names_say_something(module: Module) -> Iterator[str]:
+    for name in module.path:
+        if SHAPELESS_NAMES.match(name):
+            yield f"{name} is no subject"
+        if name in sys.stdlib_module_names - {"__main__", "mailbox"}:
+            yield f"{name} is a module of the standard library"
+
+
+def numbers_say_what_they_bound(module: Module) -> Iterator[str]:
+    """A constant says what it bounds, read away from its line: two words at least, besides a unit of time."""
+    for node in module.tree.body if module.path[0] in OURS else ():
+        match node:
+            case ast.Assign(
+                targets=[ast.Name(id=name)], value=ast.Constant(value) | ast.BinOp(ast.Constant(value))
+            ):
+                if name.isupper() and isinstance(value, int | float) and not SPEAKING.match(name):
+                    yield f"line {node.lineno} has {name}"
+
+
+def classes_have_names_of_their_own(module: Module) -> Iterator[str]:
+    """One name, one thing; only a port of `actors.ports` and what fills it are called the same."""
+    for name in classes(module) if module.name != "actors.ports" else ():
+        if others := homes_of_classes()[name] - {module.name, "actors.ports"}:
+            yield f"{name} is also in {', '.join(sorted(others))}"
+
+
+def classes(module: Module) -> Iterator[str]:
+    if module.path[0] in OURS and module.path[:2] != ("angarium", "api"):  # Schemas have names for its users.
+        found = (node.name for node in module.tree.body if isinstance(node, ast.ClassDef))
+        yield from (name for name in found if not name.startswith("_"))
+
+
+@cache
+def homes_of_classes() -> defaultdict[str, set[str]]:
+    homes = defaultdict[str, set[str]](set)
+    for module in modules():
+        for name in classes(module):
+            homes[name].add(module.name)
+    return homes

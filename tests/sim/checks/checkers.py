@@ -1,0 +1,443 @@
+"""Checks at every step: at each start of an attempt, and at everything that is stored.
+
+Nothing here takes the product's word for what it did. The server tells what it stored and which acks it got,
+the receivers tell what came to them; the journal is folded as it lies in the server's stream.
+"""
+
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from actors.ids import UNKNOWN_RECEIVERS
+from actors.machine import facts as f
+from actors.machine.outcome import Answered, Outcome
+from actors.machine.state import State
+from actors.memory.mailbox import MAILBOX_BYTES_MAX, MAILBOX_MAX
+from actors.ports import Attempt
+from actors.runtime.actor import Actor
+from actors.runtime.live_state import UNCONFIRMED_MAX
+from actors.runtime.unknown_receivers.unknown_receivers import UnknownReceivers
+from angarium.node.node import Node
+from streams.fleet.lease import LEASE_MARGIN_S
+from streams.installation.partitions import shard_of
+from streams.installation.topology import Names
+from streams.journal.checkpoint import Checkpoint
+from streams.journal.envelope import decode_flush
+from streams.journal.snapshots import Snapshot
+from streams.reading.messages import event_of
+from tests.sim.checks.fanout import Fanout
+from tests.sim.checks.ledger import Deliveries, ShardLedger
+from tests.sim.checks.letters import Letters
+from tests.sim.checks.rates import Rates
+from tests.sim.checks.storage import Checkpoints, DeliveriesKept, JournalKept, ParkedKept
+from tests.sim.checks.widths import Widths
+from tests.sim.server.streams.store import Stored
+from tests.sim.world.process import Process
+from tests.sim.world.world import World
+
+_checkpoint = msgspec.json.Decoder(Checkpoint)
+_snapshot = msgspec.json.Decoder(Snapshot)
+
+_EVER = 1 << 60
+
+REPEATS_MAX = 256
+"""What a receiver may see again after a crash."""
+
+
+class Checkers:
+    """All of one run. `nodes` are the living nodes, by process name."""
+
+    def __init__(self, world: World, names: Names, shards: int, ttl_s: float) -> None:
+        self.world = world
+        self.names = names
+        self.shards = shards
+        self.nodes: dict[str, Node] = {}
+        self.deliveries = Deliveries()
+        self.fanout = Fanout(world, names)
+        self.ledgers = [ShardLedger(shard, self.deliveries, world.fail) for shard in range(shards)]
+        self.rates: dict[str, Rates] = {}
+        self.starts = 0
+        self.on_start: Callable[[Process], None] = lambda process: None
+        self._taken_at: dict[tuple[str, int], float] = {}
+        self._widths: dict[tuple[str, str], Widths] = {}
+        self._ttl_s = ttl_s
+        self._beats: dict[str, float] = {}
+        self._numbers: dict[tuple[str, int], int] = {}
+        self.named: dict[tuple[str, int], int] = {}
+        self._given: set[tuple[str, int]] = set()
+        self._sources: dict[tuple[str, int], int] = {}
+        self._heard: dict[tuple[str, int], int] = {}
+        self._started_under = [0] * shards
+        self._repeats: dict[tuple[str, int], int] = {}
+        self._snapshots: dict[tuple[int, str], Snapshot] = {}  # Each shard has its record of unknown names.
+        self.letters = Letters(self.deliveries, world.fail)
+        self.checkpoints = Checkpoints(world.fail)
+        self.parked = ParkedKept(world.fail)
+        self.journal_kept = JournalKept(names, world.fail)
+        self.deliveries_kept = DeliveriesKept(self.deliveries, self.ledger, world.fail)
+
+    def ledger(self, receiver: str) -> ShardLedger:
+        tenant, _, name = receiver.partition(".")
+        return self.ledgers[shard_of(tenant, name, self.shards)]
+
+    # ---- what happens between nodes and receivers
+
+    def posted(self, receiver: str, position: int) -> bool:
+        """True if an attempt of an event beyond the recorded frontier has started."""
+        state = self.ledger(receiver).states.get(receiver)
+        recorded = state is not None and position <= state.frontier.position
+        return (receiver, position) in self._numbers and not recorded
+
+    def token_taken(self, process: Process, position: int) -> None:
+        """An attempt of the event there took its token; it counts once it has started."""
+        self._taken_at[process.name, position] = self.world.now
+
+    def started(self, process: Process, attempt: Attempt) -> None:
+        self.starts += 1
+        self._judge_start(process, attempt)
+        self.on_start(process)
+
+    def _judge_start(self, process: Process, attempt: Attempt) -> None:
+        receiver, event, sequence = attempt.receiver, attempt.event, attempt.sequence
+        what = receiver, sequence, event.position, event.id, attempt.ordinal
+        process.say("START %s #%s of %d (%s), attempt %d", *what)
+        self._check_owner(process, receiver)
+        rates = self.rates.setdefault(receiver, Rates())
+        if sequence is None:
+            host = self.nodes[process.name].host_of(receiver)
+            skew_s = host.clock.now() - self.world.now if host else 0.0
+            rates.takes.append(event.stored_at - skew_s)
+            return
+        decided_at = self._taken_at[process.name, event.position]
+        rates.takes.append(decided_at)
+        self._check_number(receiver, event.position, sequence)
+        if event.position in self.ledger(receiver).numbering(receiver).refused:
+            self.world.fail(f"{receiver}: the event at {event.position} was turned away, and is delivered")
+        known = self.deliveries.event(event.position)
+        if msgspec.structs.replace(event, stored_at=known.stored_at) != known:
+            self.world.fail(f"{receiver}: {event} is not what was published, {known}")
+        copied = self._sources.setdefault((receiver, event.source), event.position)
+        if event.source and copied != event.position:
+            self.world.fail(f"{receiver}: the copies at {copied} and {event.position} are of one event")
+        if attempt.policy.order == "strict":
+            self._check_strict(receiver, sequence)
+        self._check_repeat(process, receiver, event.position)
+        self._check_memory(process, receiver)
+        widths = self._widths_of(process, receiver)
+        if wrong := widths.started(event.position, attempt.policy, self.world.now, decided_at):
+            self.world.fail(f"{receiver}: {wrong}")
+
+    def _widths_of(self, process: Process, receiver: str) -> Widths:
+        return self._widths.setdefault((process.name, receiver), Widths())
+
+    def gone(self, name: str) -> None:
+        """The process is dead; another one may come under its name."""
+        for who, receiver in [each for each in self._widths if each[0] == name]:
+            del self._widths[who, receiver]
+
+    def taken(self, receiver: str, position: int) -> None:
+        self._given.add((receiver, position))
+
+    def ended(self, process: Process, attempt: Attempt, outcome: Outcome) -> None:
+        if not process.alive:
+            return
+        receiver, event, sequence = attempt.receiver, attempt.event, attempt.sequence
+        process.say("END %s #%s: %s", receiver, sequence, outcome)
+        position = None if sequence is None else event.position
+        self._widths_of(process, receiver).ended(position, outcome, self.world.now)
+        if sequence is not None and isinstance(outcome, Answered) and outcome.status < 300:
+            self._heard[receiver, event.position] = self.ledger(receiver).claims[process.name].epoch
+
+    def _check_owner(self, process: Process, receiver: str) -> None:
+        ledger, now = self.ledger(receiver), self.world.now
+        claimed = ledger.claims.get(process.name)
+        epoch = claimed.epoch if claimed else 0
+        newest = self._started_under[ledger.shard]
+        if not epoch or epoch < newest:
+            self.world.fail(
+                f"two owners: {process.name} (epoch {epoch}) posts to {receiver}, as epoch {newest} did"
+            )
+        self._started_under[ledger.shard] = max(newest, epoch)
+        ends_at = self._beats[process.name] + self._ttl_s - LEASE_MARGIN_S
+        if now >= ends_at:
+            self.world.fail(f"{process.name} posts to {receiver} {now - ends_at:.3f} s after its lease")
+
+    def _check_number(self, receiver: str, position: int, sequence: int) -> None:
+        number = self._numbers.setdefault((receiver, position), sequence)
+        if number != sequence:
+            self.world.fail(f"{receiver}: the event at {position} has the numbers {number} and {sequence}")
+        named = self.named.setdefault((receiver, sequence), position)
+        if named != position:
+            self.world.fail(f"{receiver}: number {sequence} names the events at {named} and {position}")
+
+    def _check_strict(self, receiver: str, sequence: int) -> None:
+        """Checks of each number before: a 2xx has come back, or the journal says that it is settled."""
+        state = self.ledger(receiver).states.get(receiver) or State(receiver=receiver)
+        unrecorded = range(state.frontier.sequence + 1, sequence)
+        for before in (*(each.sequence for each in state.open if each.sequence < sequence), *unrecorded):
+            position = self.named.get((receiver, before))
+            if position is None or (receiver, position) not in self._heard:
+                self.world.fail(f"{receiver}: {sequence} starts, and {before} is not settled")
+
+    def _check_repeat(self, process: Process, receiver: str, position: int) -> None:
+        """Checks that a success is only repeated after a crash, and not often."""
+        heard_under = self._heard.get((receiver, position))
+        if heard_under is None:
+            return
+        claimed = self.ledger(receiver).claims[process.name]
+        count = self._repeats.get((receiver, claimed.unclean_epoch), 0) + 1
+        self._repeats[receiver, claimed.unclean_epoch] = count
+        what = f"{receiver}: the event at {position}, taken under epoch {heard_under}, is repeated"
+        if claimed.unclean_epoch <= heard_under:
+            self.world.fail(f"{what}, and no owner has vanished since")
+        if count > REPEATS_MAX:
+            self.world.fail(f"{what}, as {count - 1} others after the same crash")
+
+    def _check_memory(self, process: Process, receiver: str) -> None:
+        host = self.nodes[process.name].host_of(receiver)
+        actor = host.actors.get(receiver) if host else None
+        if actor is None:
+            return
+        events = actor.pending.mailbox.events
+        # One event always fits, and one that comes back from an attempt.
+        size = sum(each.size for each in list(events)[2:])
+        if len(events) > MAILBOX_MAX + 1 or size > MAILBOX_BYTES_MAX:
+            self.world.fail(f"{receiver}: {len(events)} events of {size} bytes are in memory")
+        if actor.live.unconfirmed > UNCONFIRMED_MAX:
+            self.world.fail(f"{receiver}: {actor.live.unconfirmed} settlements are unconfirmed")
+
+    # ---- what the server stores
+
+    def purged(self, stream: str, first: int) -> None:
+        if stream == self.names.journal:
+            self.journal_kept.purged(first)
+        elif stream == self.names.deliveries:
+            self.deliveries_kept.purged(first)
+        elif stream == self.names.events:
+            self.fanout.purged(first)
+
+    def deleted(self, stream: str, sequence: int) -> None:
+        """An operator has deleted a message; streams of keys replace theirs in the same way."""
+        if stream == self.names.deliveries:
+            self.world.say("deleted %d", sequence)
+            self.deliveries.delete(sequence)
+
+    def stored(self, stream: str, message: Stored) -> None:
+        names = self.names
+        self.journal_kept.stored(stream, message)
+        self.fanout.stored(stream, message)
+        if stream == names.deliveries:
+            receiver = message.subject.split(".", 3)[3]
+            at = message.at_ns / 1e9
+            event = event_of(message.sequence, at, message.headers, message.data)
+            self.deliveries.add(receiver, event)
+            self.world.say("stored %d for %s: %s", message.sequence, receiver, event.id)
+        elif stream == names.journal:
+            self._journal(int(message.subject.rpartition(".")[2]), message)
+        elif stream == names.dead_letters:
+            self.letters.stored(message)
+        elif stream == names.nodes:
+            self._beats[message.subject.rpartition(".")[2]] = self.world.now
+        elif stream == names.actors:
+            self._actors(message)
+
+    def _journal(self, shard: int, message: Stored) -> None:
+        ledger = self.ledgers[shard]
+        flush = decode_flush(message.data, str(message.sequence))
+        self.world.say("journal %d.%d %s", shard, message.sequence, flush)
+        self._check_live(ledger, flush.node, flush.epoch)
+        floor, unknown = ledger.floor, ledger.unknown
+        ledger.add(message.sequence, flush)
+        self._check_unknown(ledger, unknown)
+        for position in range(floor + 1, flush.floor + 1):
+            self._check_released(ledger, position, "the floor passes")
+        self.fanout.routed(shard, ledger.routed, flush.parked_tenants)
+        for fact in flush.facts:
+            match fact:
+                case f.Claimed():
+                    self._begin_anew(flush.node, shard)
+                case f.TurnedAway(events=turned_away):
+                    self.letters.given_up(fact)
+                    for position in range(floor + 1, turned_away[-1].position + 1):
+                        self._check_released(ledger, position, "unknown receivers are turned away above")
+                case f.DeadLettered() | f.EventRefused():
+                    self.letters.given_up(fact)
+                case f.Resumed() | f.Retargeted() | f.Removed() | f.Forgot():
+                    self._let_go(fact.receiver)
+                case f.Unparked(receiver=receiver):
+                    for position in ledger.unsettled(receiver):
+                        self._check_released(ledger, position, "the floor has passed")
+                case f.RateSet(receiver=receiver, limit=limit, bucket=bucket):
+                    at = self._true_time(flush.node, shard, bucket.at) if bucket else self.world.now
+                    self.rates.setdefault(receiver, Rates()).limits.append((at, limit))
+                case f.Delivered(kind="event", receiver=receiver, events=events):
+                    for each in events:
+                        if (receiver, each.position) not in self._given:
+                            self.world.fail(f"{receiver}: {each.position} is delivered on record alone")
+
+    def _begin_anew(self, node: str, shard: int) -> None:
+        """Others may have owned it in between, and had their successes."""
+        for (who, receiver), widths in self._widths.items():
+            if who == node and self.ledger(receiver).shard == shard:
+                widths.let_go(self.world.now)
+
+    def _let_go(self, receiver: str) -> None:
+        for (_, whose), widths in self._widths.items():
+            if whose == receiver:
+                widths.let_go(self.world.now)
+
+    def _true_time(self, node: str, shard: int, at: float) -> float:
+        """Converts a time `at` of the owner's clock to true time; now, if the owner is gone."""
+        owned = self.nodes[node].owned.get(shard) if node in self.nodes else None
+        return at - owned.host.clock.now() + self.world.now if owned else self.world.now
+
+    def _check_live(self, ledger: ShardLedger, node: str, epoch: int) -> None:
+        """Checks at the next flush of an owner, which confirms the one before: memory and journal agree."""
+        shard = self.nodes[node].owned.get(ledger.shard) if node in self.nodes else None
+        if shard is None or shard.ended.is_set() or shard.claim.epoch != epoch or not ledger.flushes:
+            return
+        sequence, flush = ledger.flushes[-1]
+        if flush.epoch != epoch or shard.journal.sequence != sequence:
+            return
+        for fact in flush.facts:
+            if not isinstance(fact, f.Claimed):
+                known: Actor | UnknownReceivers | None = shard.host.actors.get(fact.receiver)
+                actor = shard.host.residents.unknown if fact.receiver == UNKNOWN_RECEIVERS else known
+                if actor is not None and actor.loaded:
+                    self._check_actor(actor, ledger)
+
+    def _check_actor(self, actor: Actor | UnknownReceivers, ledger: ShardLedger) -> None:
+        state = ledger.states[actor.receiver]
+        found = actor.live.confirmed
+        if found != state:
+            self.world.fail(f"{actor.receiver}: in memory is {found}, by the journal it is {state}")
+
+    def acked(self, node: str, shard: int, epoch: int, position: int) -> None:
+        """The server has got an ack for all up to there, by the cursor of a claim."""
+        if self._is_owner(node, shard, epoch):
+            ledger = self.ledgers[shard]
+            for each in ledger.newly_acked(position):
+                self._check_released(ledger, each, "acked is")
+
+    def acked_events(self, node: str, shard: int, epoch: int, position: int) -> None:
+        """Checks an ack of events: the journal must hold that they are routed."""
+        ledger = self.ledgers[shard]
+        if self._is_owner(node, shard, epoch) and position > ledger.routed:
+            self.world.fail(
+                f"{node} acks events of partition {shard} up to {position}, routed are {ledger.routed}"
+            )
+
+    def _is_owner(self, node: str, shard: int, epoch: int) -> bool:
+        """One that comes back from the dead acks by what was true in its time."""
+        ledger = self.ledgers[shard]
+        claimed = ledger.claims.get(node)
+        if claimed is None:
+            self.world.fail(f"{node} acks something of shard {shard}, which it never owned")
+        return claimed is not None and claimed.epoch == ledger.epoch == epoch
+
+    def _check_unknown(self, ledger: ShardLedger, before: State) -> None:
+        """Checks that undecided events have an outcome or an actor, where the record goes on."""
+        after = ledger.unknown
+        if before.parked:
+            end = after.frontier.position if after.parked else max(after.frontier.position, ledger.floor)
+            for position in range(before.frontier.position + 1, end + 1):
+                self._check_released(ledger, position, "the record of unknown receivers passes")
+
+    def _check_released(self, ledger: ShardLedger, position: int, what: str) -> None:
+        found = self.deliveries.events.get(position)
+        if found is None or self.ledger(found[0]) is not ledger or position in self.deliveries.deleted:
+            return  # What is deleted is never handed out again; an open event of it is in the state.
+        if not ledger.is_released(position):
+            state = ledger.states.get(found[0])
+            self.world.fail(f"{what} the event of {found[0]} at {position}, which nothing releases: {state}")
+
+    # ---- snapshots
+
+    def _actors(self, message: Stored) -> None:
+        """A batch ends with the checkpoint that is true with it."""
+        _, _, shard, receiver = message.subject.split(".", 3)
+        ledger = self.ledgers[int(shard)]
+        if receiver == "_checkpoint":
+            self.world.say("checkpoint of %s %s", shard, message.data)
+            checkpoint = _checkpoint.decode(message.data)
+            self.checkpoints.stored(ledger.shard, checkpoint)
+            self._check_checkpoint(ledger, checkpoint)
+        elif receiver.startswith("_parked."):
+            self.world.say("%s of %s: %s", receiver, shard, message.data)
+            self.parked.stored(ledger.shard, receiver, message.data)
+        elif receiver not in ("_owner", "_proof", "_refused"):
+            self.world.say("snapshot of %s %s", receiver, message.data)
+            key = ledger.shard, receiver
+            snapshot, before = _snapshot.decode(message.data), self._snapshots.get(key)
+            if before is not None and snapshot.as_of < before.as_of:
+                self.world.fail(f"{receiver}: its snapshot goes back from {before.as_of} to {snapshot.as_of}")
+            self._snapshots[key] = snapshot
+            truth = ledger.state_at(receiver, snapshot.as_of)
+            if snapshot.state != truth:
+                self.world.fail(
+                    f"{receiver}: the snapshot at {snapshot.as_of} says {snapshot.state}, the journal {truth}"
+                )
+
+    def _check_checkpoint(self, ledger: ShardLedger, checkpoint: Checkpoint) -> None:
+        """Snapshots and tail give the whole fold; what is parked is named; nothing needed is let go."""
+        at, named = checkpoint.sequence, self.parked.named(ledger.shard, checkpoint)
+        flush = ledger.by_sequence.get(at)
+        if flush is not None and checkpoint.floor > flush.floor:
+            self.world.fail(f"the checkpoint at {at} has the floor {checkpoint.floor}, not {flush.floor}")
+        if flush is not None and checkpoint.routed != flush.routed:
+            self.world.fail(f"the checkpoint at {at} has routed {checkpoint.routed}, not {flush.routed}")
+        if flush is not None and checkpoint.parked_tenants != flush.parked_tenants:
+            said, says = flush.parked_tenants, checkpoint.parked_tenants
+            self.world.fail(f"the checkpoint at {at} has parked tenants {says}, not {said}")
+        for receiver in ledger.past:
+            changed = ledger.last_change(receiver, at)
+            snapshot = self._snapshots.get((ledger.shard, receiver))
+            if changed > (snapshot.as_of if snapshot else 0):
+                self.world.fail(f"{receiver} changed at {changed}: no snapshot says so at checkpoint {at}")
+            state = ledger.state_at(receiver, at)
+            # A part may be younger than the checkpoint: the tail names those that are not in it any more.
+            named_or_told = receiver in named or ledger.last_change(receiver, _EVER) > at
+            if (state.parked or state.burials) and not named_or_told:
+                self.world.fail(f"{receiver} has to come back, and the checkpoint at {at} does not name it")
+            needed = self.deliveries_kept.needed(state)
+            if receiver == UNKNOWN_RECEIVERS and state.parked:
+                needed = min(filter(None, (needed, *self._undecided(ledger, state))), default=None)
+            if needed is not None and needed < checkpoint.needed:
+                self.world.fail(f"{receiver} needs {needed}, the checkpoint says {checkpoint.needed}")
+
+    def _undecided(self, ledger: ShardLedger, record: State) -> Iterator[int]:
+        """The positions at which the shard has events of unknown names, beyond what was decided."""
+        for position, (receiver, _) in self.deliveries.events.items():
+            there = position > record.frontier.position and position not in self.deliveries.deleted
+            if there and self.ledger(receiver) is ledger and receiver not in ledger.states:
+                yield position
+
+    # ---- the end
+
+    def unsettled(self) -> str:
+        """Says in a sentence what is left to be done; nothing when all is quiet."""
+        for receiver in self.deliveries.positions:
+            positions = self.deliveries.between(receiver, 0, _EVER)
+            if not positions:
+                continue
+            ledger = self.ledger(receiver)
+            state = ledger.states.get(receiver)
+            left = ledger.left(receiver, positions)
+            if ledger.unknown.unfinished:
+                return f"names that nobody knows have events to be decided or buried: {ledger.unknown}"
+            if not left:
+                continue
+            if state is None:
+                return f"{receiver}: nothing is recorded yet, {len(positions)} events wait"
+            if state.open or state.burials or state.parked:
+                return f"{receiver}: something is open, to be buried or parked: {state}"
+            if not ledger.is_settled(receiver, left[-1], state):
+                return f"{receiver}: the event at {left[-1]} waits behind {state.frontier.position}"
+        return self.fanout.unsettled()
+
+    def check_end(self) -> None:
+        """All is quiet: every event is settled on record, and every record is true."""
+        for receiver, rates in self.rates.items():
+            if excess := rates.excess():
+                self.world.fail(f"{receiver}: {excess}")
+        self.letters.check()

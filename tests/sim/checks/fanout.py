@@ -1,0 +1,141 @@
+"""Checks of events for all who subscribe: who gets a copy, in which order, and when it is routed.
+
+A copy *counts* if its source is above that of every copy of its receiver that was stored before; actors drop
+the others. So the stream alone tells what a receiver is given of an event: the ledger holds actors to it.
+
+A change of subscriptions holds for events that are published more than a second after it; which of the two
+holds for events from before, and for those that come within that second, is the product's to say.
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+from msgspec import Struct
+
+from streams.installation.topology import Names
+from tests.sim.server.streams.store import Stored
+from tests.sim.server.subjects import covers
+from tests.sim.world.world import World
+
+CHANGE_MAX_S = 1.0
+"""How long a change of subscriptions may take."""
+
+TYPES = ("order", "order.created", "order.paid", "user.created")
+PATTERNS = (">", "order", "order.>", "*.created", "user.*", "order.paid")
+MALFORMED = ("angarium.mine", "order.$")
+"""Types that may not be published; a producer publishes of these and of `TYPES` only."""
+
+
+class Published(Struct, frozen=True):
+    """An event that JetStream accepted. `again`: it is sent again, so its copies have no source."""
+
+    partition: int
+    tenant: str
+    type: str
+    body: bytes
+    at: float
+    again: bool
+
+
+class Fanout:
+    """The checker of one run; `events` are all that were accepted, by position."""
+
+    def __init__(self, world: World, names: Names) -> None:
+        self.world = world
+        self.names = names
+        self.events: dict[int, Published] = {}
+        self._by_body: dict[bytes, int] = {}
+        self._unrouted: dict[int, None] = {}
+        self._versions: dict[str, list[tuple[float, tuple[str, ...]]]] = {}
+        self._highest: dict[str, int] = {}
+        self._given: set[tuple[str, int]] = set()
+        self._letters: set[tuple[str, bytes]] = set()
+
+    # ---- what the server stores
+
+    def stored(self, stream: str, message: Stored) -> None:
+        """Hear of it, and judge it."""
+        names = self.names
+        if stream == names.events:
+            self._publish(message)
+        elif stream == names.receivers:
+            self._configure(message)
+        elif stream == names.deliveries and message.data in self._by_body and not self._is_resent(message):
+            self._copy(message.subject.split(".", 3)[3], message)
+        elif stream == names.dead_letters:
+            self._letters.add((message.subject.split(".", 2)[2], message.data))
+
+    def _is_resent(self, message: Stored) -> bool:
+        """True for a copy that a job sends, not the router: its mark is not that of the event."""
+        event = self.events[self._by_body[message.data]]
+        return "Angarium-Again" in (message.headers or {}) and not event.again
+
+    def _publish(self, message: Stored) -> None:
+        _, _, partition, tenant, event_type = message.subject.split(".", 4)
+        again = "Angarium-Again" in (message.headers or {})
+        event = Published(int(partition), tenant, event_type, message.data, self.world.now, again)
+        self.events[message.sequence] = event
+        self._by_body[message.data] = message.sequence
+        self._unrouted[message.sequence] = None
+        self.world.say("event %d of %s: %s", message.sequence, tenant, event_type)
+
+    def _configure(self, message: Stored) -> None:
+        receiver = message.subject.split(".", 2)[2]
+        patterns = msgspec.json.decode(message.data).get("events", [">"]) if message.data else ()
+        self._versions.setdefault(receiver, []).append((self.world.now, tuple(patterns)))
+
+    def _copy(self, receiver: str, message: Stored) -> None:
+        position = self._by_body[message.data]
+        event, headers = self.events[position], message.headers or {}
+        self.world.say("copy of %d for %s", position, receiver)
+        if not any(self._wanted(receiver, event)):
+            self.world.fail(f"{receiver} is sent the event at {position} ({event.type}), and wants it not")
+        if headers.get("Angarium-Type") != event.type:
+            self.world.fail(f"{receiver}: the copy of {position} has type {headers.get('Angarium-Type')}")
+        source = int(headers.get("Angarium-Source", "0"))
+        if source != (0 if event.again else position):
+            self.world.fail(f"{receiver}: the copy of {position} says that it comes from {source}")
+        if event.again:
+            self._given.add((receiver, position))
+        elif source > self._highest.get(receiver, 0):
+            self._highest[receiver] = source
+            self._given.add((receiver, position))
+
+    # ---- what is routed, and the end
+
+    def routed(self, partition: int, up_to: int, parked: Mapping[str, int]) -> None:
+        """Checks, when the journal says so, that all receivers of these events have been given them."""
+        for position in [each for each in self._unrouted if each <= up_to]:
+            event = self.events[position]
+            if event.partition == partition and position < parked.get(event.tenant, position + 1):
+                self._check_routed(position)
+
+    def _check_routed(self, position: int) -> None:
+        del self._unrouted[position]
+        event = self.events[position]
+        if event.type in MALFORMED:
+            if (f"{event.tenant}._events", event.body) not in self._letters:
+                self.world.fail(f"the event at {position} is routed, malformed and has no letter")
+            return
+        for receiver in self._versions:
+            if all(self._wanted(receiver, event)) and (receiver, position) not in self._given:
+                self.world.fail(f"the event at {position} is routed, and {receiver} has no copy that counts")
+
+    def purged(self, first: int) -> None:
+        """Checks that all events below `first` were routed before they are purged."""
+        for position in [each for each in self._unrouted if each < first]:
+            self.world.fail(f"the event at {position} is purged and not routed: {self.events[position]}")
+
+    def unsettled(self) -> str:
+        """Says in a sentence what is still to be routed, or nothing."""
+        for position in self._unrouted:
+            return f"the event at {position} is not routed: {self.events[position]}"
+        return ""
+
+    def _wanted(self, receiver: str, event: Published) -> list[bool]:
+        """True if the receiver wants the event by each configuration that may have been in force."""
+        if event.type in MALFORMED or not receiver.startswith(f"{event.tenant}."):
+            return [False]
+        versions = [(0.0, ()), *self._versions.get(receiver, [])]
+        last = max(n for n, (since, _) in enumerate(versions) if since <= max(0.0, event.at - CHANGE_MAX_S))
+        return [any(covers(each, event.type) for each in patterns) for _, patterns in versions[last:]]

@@ -1,0 +1,127 @@
+"""Checks of purges: nothing goes that an owner, now or later, will ask for."""
+
+from bisect import bisect_left
+from collections.abc import Callable
+from itertools import dropwhile
+
+import msgspec
+
+from actors.ids import UNKNOWN_RECEIVERS
+from actors.machine.state import State
+from streams.installation.topology import Names
+from streams.journal.checkpoint import Checkpoint
+from streams.journal.parked_receivers import Part
+from tests.sim.checks.ledger import Deliveries, ShardLedger
+from tests.sim.server.streams.store import Stored
+
+_checkpoint = msgspec.json.Decoder(Checkpoint)
+_part = msgspec.json.Decoder(Part)
+
+
+class Checkpoints:
+    """The checkpoint in force of each shard, as the server has it. None may say less than one before it."""
+
+    def __init__(self, fail: Callable[[str], None]) -> None:
+        self._fail = fail
+        self._in_force: dict[int, Checkpoint] = {}
+
+    def stored(self, shard: int, checkpoint: Checkpoint) -> None:
+        before = self._in_force.get(shard, checkpoint)
+        for member in ("sequence", "floor", "needed"):
+            said, says = getattr(before, member), getattr(checkpoint, member)
+            if says < said:
+                self._fail(f"the {member} of the checkpoint of shard {shard} falls from {said} to {says}")
+        self._in_force[shard] = checkpoint
+
+
+class ParkedKept:
+    """The parts of the lists of parked receivers, as the server has them."""
+
+    def __init__(self, fail: Callable[[str], None]) -> None:
+        self._fail = fail
+        self._parts: dict[tuple[int, str], Part] = {}
+
+    def stored(self, shard: int, key: str, data: bytes) -> None:
+        self._parts[shard, key] = _part.decode(data)
+
+    def named(self, shard: int, checkpoint: Checkpoint) -> set[str]:
+        """Collects the receivers in the parts that the checkpoint names, each as of when it says."""
+        named: set[str] = set()
+        for number, as_of in enumerate(checkpoint.parked_parts):
+            part = self._parts.get((shard, f"_parked.{number}"))
+            if part is None or part.as_of < as_of:
+                self._fail(f"the checkpoint of shard {shard} has part {number} as of {as_of}, not {part}")
+            else:
+                named |= part.receivers.keys()
+        return named
+
+
+class JournalKept:
+    """The messages of the journal that each shard needs. `purges` counts the purges that took some."""
+
+    def __init__(self, names: Names, fail: Callable[[str], None]) -> None:
+        self.purges = 0
+        self._names = names
+        self._fail = fail
+        self._sequences: dict[int, list[int]] = {}
+        self._checkpoints: dict[int, int] = {}
+
+    def stored(self, stream: str, message: Stored) -> None:
+        """The server has stored it."""
+        if stream == self._names.journal:
+            shard = int(message.subject.rpartition(".")[2])
+            self._sequences.setdefault(shard, []).append(message.sequence)
+        elif stream == self._names.actors and message.subject.endswith("._checkpoint"):
+            shard = int(message.subject.split(".")[2])
+            self._checkpoints[shard] = _checkpoint.decode(message.data).sequence
+
+    def purged(self, first: int) -> None:
+        """The journal has nothing below `first` any more."""
+        for shard, sequences in self._sequences.items():
+            gone = [each for each in sequences if each < first]
+            del sequences[: len(gone)]
+            self.purges += bool(gone)
+            reaches = self._checkpoints.get(shard, 0)
+            if gone and gone[-1] > reaches:
+                self._fail(f"the journal at {gone[-1]} is purged, shard {shard} is snapshotted to {reaches}")
+            if not sequences:
+                self._fail(f"the last message of shard {shard} is purged, {gone[-1]}")
+
+
+class DeliveriesKept:
+    """The deliveries that the stored journals have not settled. `purges` counts the purges that took some."""
+
+    def __init__(
+        self, deliveries: Deliveries, ledger: Callable[[str], ShardLedger], fail: Callable[[str], None]
+    ) -> None:
+        self.purges = 0
+        self._deliveries = deliveries
+        self._ledger = ledger
+        self._fail = fail
+        self._first = 1
+
+    def needed(self, state: State) -> int | None:
+        """The lowest position that an actor in this state needs, but for repeats, of those there are."""
+        needed = [each.position for each in state.open] + [each.position for each in state.burials]
+        if state.parked:
+            after = max(state.frontier.position, self._first - 1)
+            waiting = self._deliveries.between(state.receiver, after, 1 << 60)
+            # The journal may be ahead of this state, and its window without the ids that were in it then.
+            is_passed = self._ledger(state.receiver).numbering(state.receiver).is_passed
+            needed += list(dropwhile(is_passed, waiting))[:1]
+        return min(needed, default=None)
+
+    def purged(self, first: int) -> None:
+        """The deliveries have nothing below `first` any more."""
+        before, self._first = self._first, max(first, self._first)
+        for receiver, positions in self._deliveries.positions.items():
+            gone = positions[bisect_left(positions, before) : bisect_left(positions, first)]
+            gone = [each for each in gone if each not in self._deliveries.deleted]
+            self.purges += bool(gone)
+            ledger = self._ledger(receiver)
+            state = ledger.states.get(receiver) or State(receiver=receiver)
+            unknown = ledger.states.get(UNKNOWN_RECEIVERS) or State(receiver=UNKNOWN_RECEIVERS)
+            owed = {each.position for each in (*state.burials, *unknown.burials)}
+            for position in gone:
+                if position in owed or not ledger.is_settled(receiver, position, state):
+                    self._fail(f"{receiver}: the event at {position} is purged and not settled: {state}")

@@ -1,0 +1,205 @@
+"""Rules about what is given up, discarded and buried, each taken out by itself."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from msgspec.structs import replace
+
+from actors.ids import KEY_BYTES
+from actors.machine import commands as c
+from actors.machine import decide as machine
+from actors.machine import facts
+from actors.machine.bucket import Bucket
+from actors.machine.facts import Burial
+from actors.machine.numbering import Frontier
+from actors.machine.scheduling import steps as s
+from actors.machine.scheduling.next_step import next_step
+from actors.machine.scheduling.view import View
+from actors.machine.state import State
+from actors.memory.cursor import Cursor
+from actors.policy import Policy
+from actors.runtime import actor, discard, live_state
+from actors.runtime.actor import Actor
+from actors.runtime.discard import Passed
+from actors.runtime.host import Host
+from actors.runtime.live_state import LiveState
+from actors.runtime.pending import Pending
+from streams.dead_letters.bury import DeadLetterWriter
+from streams.nats.answers import StoredMessage
+from tests.sim.mutants.mutant import Mutant
+from tests.sim.scenarios import backlogs, discarding
+
+
+def _bury_at_once(state: State, policy: Policy | None, view: View, now: float) -> s.Step:
+    if state.burials and not view.burying:
+        return s.Bury(state.burials)
+    return next_step(state, policy, view, now)
+
+
+_store_letter = DeadLetterWriter.store_letter
+
+
+async def _store_once(
+    dead_letters: DeadLetterWriter,
+    receiver: str,
+    burial: Burial,
+    message: StoredMessage | None,
+    answer_text: str,
+) -> None:
+    await _store_letter(dead_letters, receiver, burial, message, answer_text)
+
+
+async def _read_by_replica(actor: Actor, frontier: Frontier, to: int) -> Passed:
+    """A replica that knows of nothing has nothing."""
+    if await discard.count_between(actor, frontier.position, to) <= 0:
+        return Passed(0, frontier.source, b"")
+    return await _read(actor, frontier, to)
+
+
+_read = discard.read_passed
+
+
+async def _read_no_keys(actor: Actor, frontier: Frontier, to: int) -> Passed:
+    return replace(await _read(actor, frontier, to), keys=b"")
+
+
+async def _read_no_source(actor: Actor, frontier: Frontier, to: int) -> Passed:
+    return replace(await _read(actor, frontier, to), source=0)
+
+
+async def _read_few_keys(actor: Actor, frontier: Frontier, to: int) -> Passed:
+    """Reads as many keys as the window held while they waited."""
+    found = await _read(actor, frontier, to)
+    return replace(found, keys=found.keys[-frontier.size * KEY_BYTES :])
+
+
+@asynccontextmanager
+async def _awaiting_nothing(actor: Actor) -> AsyncIterator[None]:
+    """Goes on without waiting for attempts in flight."""
+    actor.hold_count += 1
+    yield
+    actor.hold_count -= 1
+    actor.wake()
+
+
+@asynccontextmanager
+async def _going_on(actor: Actor) -> AsyncIterator[None]:
+    """Waits for attempts in flight, and lets others begin meanwhile."""
+    while actor.pending.in_flight:
+        await actor.landing()
+    yield
+    actor.wake()
+
+
+_discarded = Cursor.discarded
+
+
+def _discard_unparked(cursor: Cursor, position: int) -> bool:
+    _discarded(cursor, position)
+    return False
+
+
+async def _removed_to_first(actor: Actor, removed_at: float) -> int:
+    first = await actor.host.backlog.first_since(actor.receiver, removed_at)
+    taken_to = actor.pending.taken_to
+    return taken_to if first is None else max(actor.state.frontier.position, min(taken_to, first - 1))
+
+
+_may_have_posted = Host.may_have_posted
+
+
+def _posted_unparked(host: Host, state: State, first_bound: int) -> bool:
+    return _may_have_posted(host, replace(state, parked=False), first_bound)
+
+
+def _decide_without(kind: type, member: str) -> Any:
+    """Decides as if the command did not carry that."""
+
+    def decide(
+        state: State, policy: Policy | None, command: c.Command, at: float, bucket: Bucket | None
+    ) -> list[facts.Fact]:
+        if isinstance(command, kind):
+            command = replace(command, **{member: 0})
+        return machine.decide(state, policy, command, at, bucket)
+
+    return decide
+
+
+def _decide_without_source(
+    state: State, policy: Policy | None, command: c.Command, at: float, bucket: Bucket | None
+) -> list[facts.Fact]:
+    if isinstance(command, c.RefuseEvent):
+        command = replace(command, event=replace(command.event, source=0))
+    return machine.decide(state, policy, command, at, bucket)
+
+
+_record = LiveState.record
+
+
+def _record_newest_removal(live: LiveState, command: c.Command, now: float) -> None:
+    newest = live.host.policies.removal(live.receiver)
+    if isinstance(command, c.OpenReceiver) and newest is not None:
+        command = replace(command, removal=newest.revision)
+    _record(live, command, now)
+
+
+def _step_unremoved(state: State, policy: Policy | None, view: View, now: float) -> s.Step:
+    return next_step(state, policy, replace(view, removal=0), now)
+
+
+BACKLOG_MUTANTS = [
+    Mutant("buried-unconfirmed", "a dead letter is a fact first, confirmed, and then buried",
+           ((actor, "next_step", _bury_at_once),),
+           backlogs.death_is_lost),
+    Mutant("buried-unstored", "a burial is repeated until it is stored",
+           ((DeadLetterWriter, "store_letter", _store_once),)),
+    Mutant("forgot-unconfirmed", "Forgot is confirmed before anything is posted beyond it",
+           ((live_state, "NEEDS_NO_CONFIRMATION", (*machine.NEEDS_NO_CONFIRMATION, facts.Forgot)),),
+           backlogs.forgetting_is_lost),
+    Mutant("gap-by-replica", "what is forgotten is read to its end, by the leader's word",
+           ((discard, "read_passed", _read_by_replica),),
+           discarding.forgotten_and_sent_again),
+    Mutant("gap-of-what-is-there", "what is forgotten leaves room for all that may have been posted",
+           ((Pending, "unrecorded", property(lambda pending: 0)),),
+           discarding.forgotten_after_what_was_posted_is_gone),
+    Mutant("forgot-in-flight", "`forget` and removal wait for what is in flight",
+           ((discard, "standing_still", _awaiting_nothing),),
+           discarding.forgotten_beside_an_attempt_whose_message_is_gone),
+    Mutant("forgot-going-on", "nothing begins while all is forgotten or removed",
+           ((discard, "standing_still", _going_on),),
+           discarding.forgotten_while_it_would_go_on),
+    Mutant("discarded-unparked", "what comes while all is discarded waits on record",
+           ((Cursor, "discarded", _discard_unparked),),
+           discarding.forgotten_while_more_comes),
+    Mutant("discarded-without-ids", "what is discarded enters the window",
+           ((discard, "read_passed", _read_no_keys),),
+           discarding.many_forgotten_and_one_sent_again),
+    Mutant("discarded-with-few-ids", "what is discarded fills the window, or older ids stay in it too long",
+           ((discard, "read_passed", _read_few_keys),),
+           discarding.forgotten_while_the_window_grows),
+    Mutant("discarded-without-sources", "what is discarded raises the highest source",
+           ((discard, "read_passed", _read_no_source),),
+           discarding.put_again_and_copied_again),
+    Mutant("missing-is-one", "what is missing leaves room for all that may have been posted",
+           ((live_state, "decide", _decide_without(c.MissEvents, "posted")),),
+           discarding.missing_after_it_was_posted),
+    Mutant("missing-without-source", "what is missing raises the highest source",
+           ((live_state, "decide", _decide_without(c.MissEvents, "source")),),
+           discarding.missing_and_copied_again),
+    Mutant("refused-without-source", "what is refused raises the highest source",
+           ((live_state, "decide", _decide_without_source),),
+           discarding.refused_and_copied_again),
+    Mutant("removed-to-the-first", "what an owner that vanished may have posted was the removed receiver's",
+           ((discard, "removed_to", _removed_to_first),),
+           discarding.put_again_beside_a_blind_owner),
+    Mutant("parked-cannot-have-posted", "an owner that vanished may have posted for one that is parked",
+           ((Host, "may_have_posted", _posted_unparked),),
+           discarding.burst_from_a_backlog_before_a_crash),
+    Mutant("put-again-unseen", "a receiver that was put again is removed first",
+           ((actor, "next_step", _step_unremoved),),
+           backlogs.put_again_at_once),
+    Mutant("opened-as-if-obeyed", "a receiver is opened under the last removal that was obeyed",
+           ((LiveState, "record", _record_newest_removal),),
+           backlogs.put_again_twice),
+]  # fmt: skip

@@ -1,0 +1,479 @@
+"""Rules of the design, each taken out of the product by itself: the simulator has to find what that breaks.
+
+A mutant replaces a named part of the product while runs are made; the product knows nothing of it. One that
+survives means that a checker is blind, or that a rule is not needed.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from contextvars import ContextVar
+from typing import Any
+
+from msgspec.structs import replace
+
+from actors.ids import dedup_key
+from actors.machine import bucket, decide, event, evolve, facts, numbering
+from actors.machine import commands as c
+from actors.machine.bucket import Bucket, Limit, Unclean
+from actors.machine.event import Event
+from actors.machine.facts import Claimed
+from actors.machine.numbering import is_repeat
+from actors.machine.scheduling import next_step as owed
+from actors.machine.scheduling import steps as s
+from actors.machine.scheduling.next_step import next_step
+from actors.machine.scheduling.view import View
+from actors.machine.state import OPEN_MAX, Open, State
+from actors.memory import tokens
+from actors.memory.cursor import Cursor
+from actors.memory.tokens import Tokens
+from actors.memory.unacked import Bindings
+from actors.policy import Policy
+from actors.runtime import actor, live_state
+from actors.runtime.host import Host
+from actors.runtime.live_state import LiveState
+from actors.runtime.pending import Pending
+from angarium.node.shard import Shard
+from streams.fleet.lease import LEASE_MARGIN_S, Lease
+from streams.fleet.members import Members
+from streams.installation.topology import Names
+from streams.journal import claim, journal, recovery
+from streams.journal.claim import Claim, NotOwned, Owner
+from streams.journal.envelope import Flush, decode_flush
+from streams.journal.fence import Appended, Overtaken, append
+from streams.journal.journal import Journal
+from streams.journal.snapshots import Snapshots
+from streams.nats.answers import Put, StoredMessage
+from streams.nats.jetstream import JetStream
+from streams.nats.retry import until_answered
+from streams.reading.backlog import Backlog
+from streams.routing.freshness import Freshness
+from streams.routing.lanes import Lanes
+from streams.routing.router import Router
+from tests.sim.mutants.backlogs import BACKLOG_MUTANTS
+from tests.sim.mutants.cursors import CURSOR_MUTANTS
+from tests.sim.mutants.erasing import ERASE_MUTANTS
+from tests.sim.mutants.flooding import FLOODING_MUTANTS
+from tests.sim.mutants.leaders import LEADER_MUTANTS
+from tests.sim.mutants.mutant import Mutant
+from tests.sim.mutants.storage import STORAGE_MUTANTS
+from tests.sim.mutants.tails import TAIL_MUTANTS
+from tests.sim.mutants.unknown_receivers import UNKNOWN_MUTANTS
+from tests.sim.resending.mutants import RESENDING_MUTANTS
+from tests.sim.scenarios import numbering as numbers
+from tests.sim.scenarios import rates, reading, routing, width
+from tests.sim.scenarios.recovery import ownership
+
+# ---- acks and the floor
+
+_floor = Bindings.floor
+_FAR = 1 << 60
+
+
+def _ack_at_once(host: Host) -> None:
+    host.ack(host.bindings.received)
+
+
+def _floor_of_memory(bindings: Bindings, index: int) -> int:
+    return _floor(bindings, _FAR)
+
+
+_take = Pending.take
+
+
+def _drop_repeats_at_once(pending: Pending, event: Event) -> None:
+    frontier = pending.live.state.frontier
+    if event.position > frontier.position and is_repeat(frontier, event):
+        pending.settle(event.position)
+    else:
+        _take(pending, event)
+
+
+# ---- the journal and the claim
+
+
+async def _append_after_anything(
+    js: JetStream, stream: str, subject: str, data: bytes, *, expected: int, message_id: str = ""
+) -> Appended | Overtaken:
+    while True:
+        done = await append(js, stream, subject, data, expected=expected, message_id=message_id)
+        if isinstance(done, Appended) or done.last is None:
+            return done
+        expected = done.last.sequence
+
+
+_drafting: ContextVar[int] = ContextVar("_drafting", default=0)
+_draft, _read_owner = claim.draft_claim, claim.read_owner
+
+
+async def _draft_unread(*args: Any) -> Claim | NotOwned:
+    token = _drafting.set(args[2].epoch)
+    try:
+        return await _draft(*args)
+    finally:
+        _drafting.reset(token)
+
+
+async def _read_owner_once(js: JetStream, names: Names, number: int) -> tuple[Owner | None, int]:
+    found = await _read_owner(js, names, number)
+    return (found[0], _drafting.get()) if _drafting.get() else found
+
+
+async def _hold_anyway(*_: Any) -> bool:
+    return True
+
+
+def _clean_by_owner_alone(attempt: claim.ClaimAttempt, past: claim.JournalPast) -> bool:
+    if past.predecessor is None:
+        return past.blank and not attempt.revision
+    return attempt.holder is None or attempt.holder.released is not None
+
+
+async def _tail_as_it_comes(
+    js: JetStream, names: Names, claimed: Claim, node: str, after: int
+) -> list[recovery.RecordedFlush] | NotOwned:
+    tail: list[recovery.RecordedFlush] = []
+    at, subject = after, names.journal_of(claimed.shard)
+    while at < claimed.sequence:
+        page = await until_answered(lambda: js.read(names.journal, subject, at + 1))  # noqa: B023
+        if not page.messages:
+            break
+        for message in page.messages:
+            at = message.sequence
+            flush = decode_flush(message.data, str(at))
+            tail.append(recovery.RecordedFlush(at, message.stored_at, flush))
+    return tail or [recovery.RecordedFlush(claimed.sequence, 1e12, _no_flush(claimed, node))]
+
+
+def _no_flush(claimed: Claim, node: str) -> Flush:
+    fact = Claimed(epoch=claimed.epoch, at=claimed.at, clean=claimed.clean, position=claimed.position)
+    return Flush(
+        v=1, node=node, epoch=claimed.epoch, flush=0, floor=claimed.floor, at=claimed.at, facts=(fact,)
+    )
+
+
+# ---- the lease
+
+
+def _only_alive(host: Host) -> bool:
+    return not host.stopped
+
+
+def _renewable(lease: Lease) -> bool:
+    return lease.ends_at is not None and lease.time.boottime() < lease.ends_at
+
+
+_acknowledged = Lease.acknowledged
+
+
+def _acknowledged_now(lease: Lease, sent_at: float) -> bool:
+    return _acknowledged(lease, lease.time.boottime())
+
+
+def _renewed(lease: Lease, sent_at: float) -> bool:
+    lease.ends_at = sent_at + lease.ttl_s - LEASE_MARGIN_S
+    return True
+
+
+# ---- snapshots
+
+_take_changed = Host.take_changed
+
+
+def _take_live(host: Host) -> dict[str, State]:
+    taken = _take_changed(host)
+    for name in taken:
+        if name in host.actors:
+            taken[name] = host.actors[name].state
+    return taken
+
+
+def _unfenced(snapshots: Snapshots, puts: list[Put], checkpoint: Put) -> list[Put]:
+    return [*puts, checkpoint]
+
+
+class _Unlocked(asyncio.Lock):
+    async def acquire(self) -> Any:
+        return True
+
+    def release(self) -> None:
+        pass
+
+
+_write = Snapshots.write
+
+
+async def _write_later(snapshots: Snapshots, states: Any, *args: Any) -> bool:
+    return await _write(snapshots, states[1:], *args)
+
+
+# ---- numbering
+
+
+def _step_by_configured_window(state: State, policy: Policy | None, view: View, now: float) -> s.Step:
+    if policy is not None and state.opened:
+        state = replace(state, frontier=replace(state.frontier, size=policy.dedup_window, change=None))
+    return next_step(state, policy, view, now)
+
+
+def _key_without_again(id_: str, again: str) -> bytes:
+    return dedup_key(id_, "")
+
+
+# ---- relaxed order
+
+_add = Journal.add
+
+
+def _add_no_acceptance(log: Journal, fact: facts.Fact, state: State, urgent: bool = False) -> int:
+    """The number is known, and on no record before the first fact about the event."""
+    return log.index if isinstance(fact, facts.EventAccepted) else _add(log, fact, state, urgent)
+
+
+def _oldest_or_next(state: State, policy: Policy, view: View) -> Iterator[Open | None]:
+    """Whatever waits for its next attempt goes before what is new."""
+    yield next((each for each in state.open if each.position not in view.in_flight), None)
+
+
+def _width_of_config(state: State, policy: Policy) -> int:
+    return 1 if policy.order == "strict" else policy.concurrency
+
+
+_after_outcome = evolve.after_outcome
+_after_delivery = evolve.after_delivery
+
+
+def _attempts_shared(state: State, fact: facts.AttemptFailed | facts.Throttled) -> State:
+    """Counts a failure for all open events."""
+    after = _after_outcome(state, fact)
+    if not isinstance(fact, facts.AttemptFailed):
+        return after
+    shared = {"attempts": fact.attempt, "next_at": fact.next_at}
+    return replace(after, open=tuple(replace(each, **shared) for each in after.open))
+
+
+def _delivered_and_open(state: State, fact: facts.Delivered) -> State:
+    """Leaves delivered events open: they would be sent again."""
+    return replace(_after_delivery(state, fact), open=state.open)
+
+
+def _numbered_as_the_last(state: State, given: Event, entry: Open | None) -> numbering.Numbered:
+    """The next event gets the number of the one before it."""
+    return numbering.with_number(given, entry.sequence if entry else max(1, state.frontier.sequence))
+
+
+# ---- parking
+
+
+def _unpark_when_read(state: State, policy: Policy | None, view: View, now: float) -> s.Step:
+    idle = policy and state.opened and not (view.unconfirmed or view.in_flight or state.open or state.burials)
+    if idle and state.parked and view.adopted and view.cursor.read_to >= view.cursor.seen:
+        return c.UnparkReceiver()
+    return next_step(state, policy, view, now)
+
+
+async def _page_of_any_replica(
+    backlog: Backlog, subject: str, after: int, reach: int, count_max: int
+) -> list[StoredMessage]:
+    return (await backlog._js.read(backlog._stream, subject, after + 1, count_max)).messages
+
+
+# ---- the bucket
+
+
+def _full(
+    found: Bucket, limit: Limit, *, epoch: int, claimed_at: float, unclean: Unclean | None, unsettled: bool
+) -> Bucket:
+    return found if found.epoch == epoch else Bucket(float(limit.burst), claimed_at, epoch)
+
+
+def _inherited(found: Bucket, limit: Limit, *, unclean: Unclean | None, **more: Any) -> Bucket:
+    """Takes the bucket as recorded, whatever an owner that vanished may have taken."""
+    return bucket.inherit(found, limit, unclean=None, **more)
+
+
+_record = LiveState.record
+
+
+def _record_no_ping(live: LiveState, command: c.Command, now: float) -> None:
+    if not isinstance(command, c.StartPing):
+        _record(live, command, now)
+
+
+def _inherited_slow(found: Bucket, limit: Limit, *, unclean: Unclean | None, **more: Any) -> Bucket:
+    is_slow = limit.per_second * bucket.SLOW_TOKEN_S < 1
+    return bucket.inherit(found, limit, unclean=None if is_slow else unclean, **more)
+
+
+def _bucket_as_if_started(kept: Tokens, now: float, epoch: int) -> Bucket | None:
+    if kept.bucket is None or kept.limit is None:
+        return None
+    kept.bucket = bucket.refill(kept.bucket, kept.limit, now, epoch)
+    return kept.bucket
+
+
+def _next_as_if_all_had_started(state: State, policy: Policy | None, view: View, now: float) -> s.Step:
+    return next_step(state, policy, replace(view, set_aside=0), now)
+
+
+# ---- the router
+
+_send_copy, _tell_lane, _new_router = Router._send, Lanes._tell, Shard._new_router
+
+
+def _close_at_first(router: Router, opened: Any) -> None:
+    tenant = router._tenants._tenants.get(opened.tenant)
+    if tenant is not None and opened.position in tenant.events:
+        router._tenants.confirmed(opened)
+        router._close(opened)
+
+
+def _let_the_next_go(lanes: Lanes[Any], lane: str, why: str) -> None:
+    _tell_lane(lanes, lane, why)
+    lanes._lanes[lane].append(lanes._lanes[lane].pop(0))
+
+
+async def _send_once(router: Router, receiver: str, opened: Any) -> str:
+    await _send_copy(router, receiver, opened)
+    return ""
+
+
+def _new_router_with_old_memory(shard: Shard) -> Router:
+    router, before = _new_router(shard), getattr(shard, "_router", None)
+    router._tenants.highest = before._tenants.highest if before else 0
+    return router
+
+
+def _number_by_id_alone(frontier: numbering.Frontier, event: Event) -> bool:
+    return is_repeat(frontier, replace(event, source=0))
+
+
+def _unhurried(*kinds: type) -> tuple[tuple[Any, str, Any], ...]:
+    return ((live_state, "NEEDS_NO_CONFIRMATION", (*decide.NEEDS_NO_CONFIRMATION, *kinds)),)
+
+
+ALL = [
+    Mutant("ack-before-confirmed", "a message is acked when its fact is confirmed",
+           ((Host, "acknowledge", _ack_at_once),)),
+    Mutant("floor-of-memory", "the floor goes as far as the facts of its flush release",
+           ((Bindings, "floor", _floor_of_memory),)),
+    Mutant("left-before-parked", "what parking drops is released by the confirmed Parked",
+           ((Cursor, "parked_mark", property(lambda cursor: 0, lambda cursor, mark: None)),)),
+    Mutant("repeat-at-once", "a repeat is released when nothing unsettled lies before it",
+           ((Pending, "take", _drop_repeats_at_once),)),
+    Mutant("rebase", "on 10071 nobody rebases on the number in the error",
+           ((journal, "append", _append_after_anything),),
+           ownership.flush_of_a_sleeper),
+    Mutant("owner-not-reread", "the claim reads _owner again",
+           ((claim, "draft_claim", _draft_unread), (claim, "read_owner", _read_owner_once),
+            (claim, "holds_epoch", _hold_anyway)),
+           ownership.claimant_sleeps_between_two_steps),
+    Mutant("clean-by-owner", "clean means: the epoch released is that of the journal's last claim",
+           ((claim.ClaimAttempt, "follows_cleanly", _clean_by_owner_alone),),
+           rates.owner_key_is_deleted),
+    Mutant("tail-as-it-comes", "a tail is complete only with one's own claim",
+           ((recovery, "read_tail", _tail_as_it_comes),),
+           ownership.tail_of_a_lagging_replica),
+    Mutant("no-lease", "nothing starts without a lease", ((Host, "within_lease", _only_alive),)),
+    Mutant("lease-revived", "a lease that lapsed is over: every shard stops before it is renewed",
+           ((Lease, "valid", _renewable), (Lease, "acknowledged", _renewed),
+            (Members, "lapse", lambda members: None)),
+           ownership.zombie_with_a_renewed_lease),
+    Mutant("lease-from-the-answer", "a lease counts from before its renewal was sent",
+           ((Lease, "acknowledged", _acknowledged_now),),
+           ownership.renewal_whose_answer_is_read_late),
+    Mutant("claims-from-the-living", "a shard is claimed from nobody whose heart beats",
+           ((Members, "is_silent", lambda members, seen: True),)),
+    Mutant("live-snapshots", "a snapshot holds confirmed facts only", ((Host, "take_changed", _take_live),)),
+    Mutant("unfenced-snapshots", "snapshots are fenced by _owner", ((Snapshots, "_fenced", _unfenced),),
+           ownership.late_snapshot_of_a_sleeper),
+    Mutant("two-writes", "one write of snapshots at a time", ((asyncio, "Lock", _Unlocked),),
+           ownership.handover_while_snapshots_are_written),
+    Mutant("checkpoint-ahead", "the batch that makes a checkpoint true carries it",
+           ((Snapshots, "write", _write_later),)),
+    Mutant("burial-forgotten", "the checkpoint names who owes a burial",
+           ((State, "unfinished", property(lambda state: state.parked)),),
+           ownership.burial_owed_at_a_takeover),
+    Mutant("window-of-config", "the window's size is state",
+           ((actor, "next_step", _step_by_configured_window),)),
+    Mutant("window-from-here", "a window changes above all that may have been posted",
+           ((Pending, "taken_to", property(lambda pending: 0)),),
+           numbers.window_shrinks_between_owners),
+    Mutant("key-without-again", "what is sent again has another key",
+           ((event, "dedup_key", _key_without_again), (numbering, "dedup_key", _key_without_again))),
+    Mutant("number-again", "a number is given once", ((decide, "numbered", _numbered_as_the_last),)),
+    Mutant("delivered-and-open", "what is settled is not open",
+           ((evolve, "after_delivery", _delivered_and_open),)),
+    Mutant("accepted-unrecorded", "in relaxed order an event is Accepted in its turn, before any later one",
+           ((Journal, "add", _add_no_acceptance),)),
+    Mutant("width-unbounded", "up to `concurrency` in flight",
+           ((owed, "concurrency_of", lambda state, policy: 1 if policy.order == "strict" else OPEN_MAX),)),
+    Mutant("width-while-down", "after five failures in a row, back through a single attempt",
+           ((owed, "concurrency_of", _width_of_config),), width.receiver_is_down),
+    Mutant("open-unbounded", "at most 256 events are open",
+           ((owed, "OPEN_MAX", 1 << 20),), width.all_events_fail_for_long),
+    Mutant("oldest-alone", "in relaxed order an event that waits holds nobody back",
+           ((owed, "candidates", _oldest_or_next),), width.one_event_fails_for_long),
+    Mutant("attempts-shared", "each event has its own attempts",
+           ((evolve, "after_outcome", _attempts_shared),)),
+    Mutant("unparked-early", "Unparked only when everything up to `seen` is settled",
+           ((actor, "next_step", _unpark_when_read),)),
+    Mutant("replica-believed", "a read is complete when it reached `seen`, or by the leader's word",
+           ((Backlog, "_page", _page_of_any_replica),),
+           reading.backlog_of_a_lagging_replica),
+    Mutant("dead-letter-unconfirmed", "a dead letter is confirmed before the next event starts",
+           _unhurried(facts.DeadLettered)),
+    Mutant("opened-unconfirmed", "Opened is confirmed before the first attempt",
+           _unhurried(facts.Opened, facts.Retargeted),
+           numbers.opening_is_lost),
+    Mutant("window-unconfirmed", "WindowSet is confirmed before anything is posted under it",
+           _unhurried(facts.WindowSet),
+           numbers.window_set_is_lost),
+    Mutant("rate-unconfirmed", "RateSet is confirmed before an attempt under it", _unhurried(facts.RateSet)),
+    Mutant("full-bucket", "the bucket is inherited", ((actor, "inherit", _full),)),
+    Mutant("bucket-as-recorded", "after an unclean takeover the bucket is empty",
+           ((actor, "inherit", _inherited),),
+           rates.burst_before_a_crash),
+    Mutant("no-skew-gap", "time between owners is credited only beyond the clocks' skew",
+           ((bucket, "CLOCK_SKEW_S", 0.0),)),
+    Mutant("slow-unrecorded", "where tokens are slow to come, the attempt is recorded first",
+           ((Limit, "slow", property(lambda limit: False)), (actor, "inherit", _inherited_slow))),
+    Mutant("set-aside-forgotten", "a token whose attempt is recorded first takes up room until it starts",
+           ((Tokens, "filled", _bucket_as_if_started),)),
+    Mutant("decided-without-what-is-set-aside", "what is decided counts the tokens that are set aside",
+           ((actor, "next_step", _next_as_if_all_had_started),),
+           rates.ping_beside_a_queue),
+    Mutant("grant-kept", "a recorded attempt starts soon, or needs another token",
+           ((tokens, "GRANT_MAX_S", float("inf")),),
+           rates.start_long_after_its_record),
+    Mutant("first-lease-kept", "a lease that lapsed at the start gives way to another",
+           ((Members, "lapse", lambda members: None),), ownership.first_heartbeat_slept_through),
+    Mutant("ping-unrecorded", "a ping is recorded before it is made",
+           ((LiveState, "record", _record_no_ping),),
+           rates.ping_before_a_crash),
+    Mutant("acked-at-first-copy", "an event is acked when all its copies are confirmed",
+           ((Router, "_confirmed", _close_at_first),),
+           routing.one_of_two_copies_is_stored),
+    Mutant("sent-once", "a copy is repeated until it is confirmed",
+           ((Router, "_send", _send_once),)),
+    Mutant("lane-goes-on", "a lane waits for its head", ((Lanes, "_tell", _let_the_next_go),)),
+    Mutant("source-ignored", "what comes from a source not above the highest is a repeat",
+           ((owed, "is_repeat", _number_by_id_alone),),
+           routing.routed_again_beyond_the_window),
+    Mutant("stale-configurations", "nothing is matched by configurations older than half a second",
+           ((Freshness, "covers", lambda freshness, came_at: True),),
+           routing.subscription_that_no_replica_shows),
+    Mutant("router-remembers", "a new ownership forgets what was seen",
+           ((Shard, "_new_router", _new_router_with_old_memory),)),
+]  # fmt: skip
+ALL += [
+    *BACKLOG_MUTANTS,
+    *CURSOR_MUTANTS,
+    *FLOODING_MUTANTS,
+    *ERASE_MUTANTS,
+    *RESENDING_MUTANTS,
+    *LEADER_MUTANTS,
+    *STORAGE_MUTANTS,
+    *UNKNOWN_MUTANTS,
+    *TAIL_MUTANTS,
+]
+BY_NAME = {mutant.name: mutant for mutant in ALL}

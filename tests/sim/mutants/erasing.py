@@ -1,0 +1,25 @@
+"""Rules about what is erased, each taken out by itself."""
+
+from actors.runtime.actor import Actor
+from actors.runtime.host import Host
+from actors.runtime.operator_requests import erase
+from tests.sim.mutants.mutant import Mutant
+from tests.sim.scenarios import erasing
+
+
+async def _unnumbered(actor: Actor, position: int) -> bool:
+    return position <= actor.state.frontier.position
+
+
+async def _at_once(host: Host, index: int) -> None:
+    return
+
+
+ERASE_MUTANTS = [
+    Mutant("erased-unnumbered", "what an owner may have posted has its number before it is erased",
+           ((erase, "settle_in_order", _unnumbered),),
+           erasing.erased_after_it_was_posted),
+    Mutant("erased-unconfirmed", "a message is erased only when it is on record that its event is over",
+           ((Host, "confirmed_to", _at_once),),
+           erasing.erased_before_it_is_on_record),
+]  # fmt: skip

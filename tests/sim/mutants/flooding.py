@@ -1,0 +1,130 @@
+"""The rules of parked tenants, each taken out by itself."""
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from angarium.node import shard
+from streams import purge
+from streams.journal import claim
+from streams.journal.checkpoint import Checkpoint
+from streams.journal.claim import JournalPast
+from streams.nats.answers import StoredMessage
+from streams.nats.jetstream import JetStream
+from streams.routing import parked_tenants_reader, tenants
+from streams.routing.router import Router
+from streams.routing.tenants import Tenants
+from streams.routing_progress import RoutingProgress
+from tests.sim.mutants.mutant import Mutant
+from tests.sim.scenarios import flooding
+
+_read_past, _purge_read_past = claim.read_past, vars(purge)["read_past"]
+_add, _pass, _close, _init = Tenants.add, Tenants._pass, Tenants.close, Tenants.__init__
+_Tenant = tenants._Tenant
+
+
+def _without_parked(past: JournalPast) -> JournalPast:
+    assert past.routing is not None
+    return replace(past, routing=RoutingProgress(routed=past.routing.routed))
+
+
+async def _without_the_parked(*args: Any) -> JournalPast:
+    return _without_parked(await _read_past(*args))
+
+
+async def _purged_without_the_parked(*args: Any) -> JournalPast:
+    return _without_parked(await _purge_read_past(*args))
+
+
+def _checkpoint_without_the_parked(**members: Any) -> Checkpoint:
+    return Checkpoint(**members | {"parked_tenants": {}})
+
+
+def _first_unmatched(tenant: Any) -> int:
+    """The position of the first event without a match: copies of those before may be unconfirmed."""
+    return tenant.unmatched[0].position if tenant.unmatched else int(tenant.read_to) + 1
+
+
+def _held_and_passed(of: Tenants[Any], event: Any) -> None:
+    _add(of, event)
+    if of._tenants[event.tenant].parked:
+        del of._holding_back[event.position]
+
+
+def _unparked_unread(of: Tenants[Any], name: str, tenant: Any) -> None:
+    if tenant.parked and not tenant.events:
+        tenant.parked = False
+        del of._parked[name]
+    if not tenant.parked and not tenant.events:
+        del of._tenants[name]
+
+
+def _unparked_unrouted(of: Tenants[Any], name: str, tenant: Any) -> None:
+    if tenant.parked and tenant.read_to >= tenant.passed_to:
+        tenant.parked = False
+        del of._parked[name]
+    if not tenant.parked and not tenant.events:
+        del of._tenants[name]
+
+
+def _passed_to_stays(of: Tenants[Any], tenant: Any, passed_to: int) -> None:
+    _pass(of, tenant, tenant.passed_to or passed_to)
+
+
+def _passed_to_from_the_position(of: Tenants[Any], recorded: RoutingProgress) -> None:
+    _init(of, RoutingProgress(routed=recorded.routed))
+    for name, position in recorded.parked_tenants.items():
+        tenant: Any = _Tenant()
+        of._tenants[name] = tenant
+        of._park(name, tenant, passed_to=position - 1, read_to=position - 1)
+        of._tidy(name, tenant)
+
+
+async def _whatever_a_replica_shows(
+    js: JetStream, stream: str, subject: str, after: int, _: int, count_max: int, bytes_max: int, **__: Any
+) -> list[StoredMessage]:
+    return (await js.read(stream, subject, after + 1, count_max, bytes_max)).messages
+
+
+def _always_kept(of: Tenants[Any], name: str, *, may_park: bool) -> bool:
+    return True
+
+
+FLOODING_MUTANTS = [
+    Mutant("parked-forgotten", "a claim repeats the parked tenants",
+           ((claim, "read_past", _without_the_parked),),
+           flooding.owner_of_a_parked_tenant_dies),
+    Mutant("parked-not-in-the-checkpoint", "the checkpoint carries the parked tenants",
+           ((shard, "Checkpoint", _checkpoint_without_the_parked),),
+           flooding.journal_ages_out_behind_a_parked_tenant),
+    Mutant("purged-beyond-the-parked", "the purge goes never beyond a parked tenant's position",
+           ((purge, "read_past", _purged_without_the_parked),),
+           flooding.parked_tenant_is_stopped_and_read_on),
+    Mutant("position-of-the-unmatched", "the position is that of the lowest event that is not routed",
+           ((_Tenant, "unrouted_from", property(_first_unmatched)),),
+           flooding.owner_of_a_parked_tenant_dies),
+    Mutant("held-and-passed", "an arrival that is held stops `routed`",
+           ((Tenants, "add", _held_and_passed),),
+           flooding.event_is_held_behind_a_flood),
+    Mutant("unparked-unread", "a tenant is parked until everything up to `passed_to` is read",
+           ((Tenants, "_tidy", _unparked_unread),),
+           flooding.owner_of_a_parked_tenant_dies),
+    Mutant("unparked-unrouted", "a tenant is parked until everything up to `passed_to` is routed",
+           ((Tenants, "_tidy", _unparked_unrouted),),
+           flooding.event_is_held_behind_a_flood),
+    Mutant("passed-to-not-raised", "what arrives of a parked tenant and is dropped raises `passed_to`",
+           ((Tenants, "_pass", _passed_to_stays),),
+           flooding.replica_lags_behind_a_parked_tenant),
+    Mutant("passed-to-from-the-position", "after a takeover `passed_to` is what was routed",
+           ((Tenants, "__init__", _passed_to_from_the_position),),
+           flooding.owner_of_a_parked_tenant_dies),
+    Mutant("complete-by-a-replica", "a read is complete by the leader's word alone",
+           ((parked_tenants_reader, "next_messages", _whatever_a_replica_shows),),
+           flooding.replica_lags_behind_a_parked_tenant),
+    Mutant("never-parked", "a tenant with too many events in memory is parked",
+           ((Tenants, "admits", _always_kept),),
+           flooding.owner_of_a_parked_tenant_dies),
+    Mutant("waits-for-long", "a tenant whose event keeps `routed` back for too long is parked",
+           ((Router, "_park_overdue", lambda router: None),),
+           flooding.one_event_waits_and_others_are_routed),
+]  # fmt: skip

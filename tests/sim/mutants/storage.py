@@ -1,0 +1,124 @@
+"""The rules by which storage is freed, each taken out by itself."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from msgspec.structs import replace
+
+from actors.machine.state import State
+from actors.retention import Needed, Retention
+from actors.runtime.host import Host
+from angarium.node.housekeeping import maintenance
+from streams import purge
+from streams.installation.topology import Names
+from streams.journal.checkpoint import Checkpoint, read_checkpoint
+from streams.journal.load_slots import LoadSlots
+from streams.journal.snapshots import Snapshots
+from streams.nats.answers import Put, StreamInfo
+from streams.nats.jetstream import JetStream
+from streams.purge import Held, deliveries_held, eviction_end
+from tests.sim.mutants.mutant import Mutant
+from tests.sim.scenarios.recovery import snapshots, storage
+
+_FAR = 1 << 60
+
+_read_checkpoint = read_checkpoint
+
+
+async def _checkpoint_to_the_end(js: JetStream, names: Names, shard: int) -> Checkpoint | None:
+    found = await _read_checkpoint(js, names, shard)
+    return found and replace(found, sequence=_FAR)
+
+
+async def _last_is_far(js: JetStream, names: Names, shards: int, info: StreamInfo) -> Held:
+    checkpoints = [await _read_checkpoint(js, names, shard) for shard in range(shards)]
+    return Held(min(each.sequence + 1 if each else 0 for each in checkpoints))
+
+
+_update = Retention.update
+
+
+def _note_but_parked(needs: Retention, state: State) -> None:
+    _update(needs, replace(state, parked=False))
+
+
+def _note_but_burials(needs: Retention, state: State) -> None:
+    _update(needs, replace(state, burials=()))
+
+
+def _needed_live(host: Host) -> Needed:
+    for actor in host.actors.values():
+        host.retention.update(actor.state)
+    return host.retention.lowest(host.bindings.received)
+
+
+async def _held_up_to_eviction(
+    js: JetStream, names: Names, shards: int, deliveries: StreamInfo, settled_end: int = 0
+) -> Held:
+    held = await deliveries_held(js, names, shards, deliveries, settled_end)
+    return replace(held, position=max(held.position, eviction_end(deliveries)))
+
+
+async def _no_events_held(js: JetStream, names: Names, partitions: int, settled_end: int = 0) -> Held:
+    return Held(_FAR)
+
+
+_store, _needed = Snapshots._store, Host.needed
+
+
+async def _store_as_built(snapshots: Snapshots, puts: list[Put], checkpoint: bytes | None = None) -> bool:
+    return await _store(snapshots, puts, snapshots._in_force if checkpoint is None else checkpoint)
+
+
+def _needed_anew(host: Host) -> Needed:
+    host._needed = Needed(0)
+    return _needed(host)
+
+
+def _needed_of_those_here(host: Host) -> Needed:
+    away, host.residents.away = host.residents.away, {}
+    try:
+        return _needed(host)
+    finally:
+        host.residents.away = away
+
+
+@asynccontextmanager
+async def _unbounded(slots: LoadSlots, due: float) -> AsyncIterator[None]:
+    yield
+
+
+def _never_full(deliveries: StreamInfo) -> int:
+    return 0
+
+
+STORAGE_MUTANTS = [
+    Mutant("purged-beyond-the-checkpoint", "the journal keeps what lies behind each checkpoint",
+           ((purge, "read_checkpoint", _checkpoint_to_the_end),)),
+    Mutant("purged-to-the-checkpoint", "the journal keeps the last message of each shard",
+           ((purge, "journal_held", _last_is_far),)),
+    Mutant("parked-not-needed", "what parked actors wait for is needed",
+           ((Retention, "update", _note_but_parked),)),
+    Mutant("away-not-needed", "while a parked actor is not in memory nothing more counts as dispensable",
+           ((Host, "needed", _needed_of_those_here),),
+           snapshots.parked_actors_come_back_slowly),
+    Mutant("burials-not-needed", "what is owed a burial is needed",
+           ((Retention, "update", _note_but_burials),)),
+    Mutant("needed-by-memory", "what is not settled by the confirmed journal is needed",
+           ((Host, "needed", _needed_live),)),
+    Mutant("evicted-by-the-purge", "what gives way to others is recorded before it is purged",
+           ((purge, "deliveries_held", _held_up_to_eviction),)),
+    Mutant("nobody-evicted", "producers are refused only while nothing can be freed",
+           ((maintenance, "eviction_end", _never_full),),
+           storage.full_of_what_nobody_takes),
+    Mutant("unrouted-purged", "events are kept until they are routed",
+           ((purge, "events_held", _no_events_held),)),
+    Mutant("sent-again-as-built", "what is sent again after a look is rebuilt from what the look found",
+           ((Snapshots, "_store", _store_as_built),),
+           snapshots.batch_arrives_after_the_next_write_began),
+    Mutant("loads-unbounded", "all shards of a node read a bounded number of snapshots at a time",
+           ((LoadSlots, "slot", _unbounded),),
+           snapshots.a_thousand_parked_actors_come_back),
+    Mutant("needed-falls", "a checkpoint needs no less than the one before it did",
+           ((Host, "needed", _needed_anew),)),
+]  # fmt: skip

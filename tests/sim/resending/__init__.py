@@ -1,0 +1,1 @@
+"""Runs with replays, redrives and erasures: `resending_run` makes them, `judgement` judges them."""

@@ -1,0 +1,1 @@
+"""Scenarios about owners, snapshots and tails: what is left after a crash or a loss."""

@@ -1,0 +1,33 @@
+"""Room in the streams, and who has it."""
+
+import asyncio
+
+from streams.nats.answers import Refused
+from streams.nats.jetstream import JetStream
+from tests.sim.plan import Plan
+from tests.sim.stage import R, Stage, staged
+
+HEALTHY = "acme.r1"
+EVENTS = 40
+
+
+def full_of_what_nobody_takes() -> None:
+    """One receiver takes nothing and fills the stream; the other one's producers go on all the same."""
+    plan = Plan(receivers=(R, HEALTHY), snapshot_every_s=1.0, maintenance_every_s=1.0, room=4 << 10)
+    with staged(plan) as stage:
+        stage.put(paused=True)
+        stage.put(HEALTHY)
+        stage.node()
+        stage.do(lambda js: _publish(js, stage, R))
+        stage.do(lambda js: _publish(js, stage, HEALTHY))
+        stage.put()
+        stage.settle()
+
+
+async def _publish(js: JetStream, stage: Stage, receiver: str) -> None:
+    """Publishes like a patient producer that is refused."""
+    for number in range(EVENTS):
+        headers = {"Angarium-Id": f"{receiver}-{number}"}
+        subject = stage.run.names.publish_to(receiver)
+        while isinstance(await js.publish(subject, b"{}", headers), Refused):  # noqa: ASYNC110
+            await asyncio.sleep(0.5)

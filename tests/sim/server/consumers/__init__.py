@@ -1,0 +1,1 @@
+"""Consumers of the server in memory, and the pull requests that wait at them."""

@@ -1,0 +1,1 @@
+"""Streams of the server in memory: messages, replicas and atomic batches."""

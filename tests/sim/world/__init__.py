@@ -1,0 +1,1 @@
+"""Simulated processes in virtual time, the network between them, and the receivers."""

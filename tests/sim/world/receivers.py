@@ -1,0 +1,168 @@
+"""The receivers of a simulated world, and the way to them: the port `Sender` of a simulated process.
+
+A receiver's temper is drawn from the seed and changes with time: it answers, errs, hangs, resets, throttles,
+refuses, or takes the event and its answer is lost. Whatever a dead process had on its way arrives or does
+not, but its answer is lost.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from email.utils import formatdate
+from enum import StrEnum
+from random import Random
+from typing import Protocol
+
+from actors.machine.outcome import Answered, Failed, NotSent, Outcome
+from actors.ports import Attempt
+from tests.sim.world.process import EPOCH_S, Process
+from tests.sim.world.world import World
+
+TOKEN_HELD_MAX_S = 0.05
+"""Between the taking of a token and the first byte: name, connection, TLS."""
+
+
+class Manner(StrEnum):
+    """A way of dealing with one attempt."""
+
+    TAKES = "takes it"
+    TAKES_SLOWLY = "takes it slowly"
+    TAKES_AND_IS_LOST = "takes it, and the answer is lost"
+    HANGS = "hangs"
+    ERRS = "errs"
+    RESETS = "resets the connection"
+    IS_AWAY = "is away"
+    THROTTLES = "throttles"
+    THROTTLES_BY_DATE = "throttles until a date"
+    IS_TIRED = "throttles without saying how long"
+    REJECTS = "rejects it"
+    IS_GONE = "is gone"
+
+
+POISON = "poison"
+TAKEN = frozenset({Manner.TAKES, Manner.TAKES_SLOWLY, Manner.TAKES_AND_IS_LOST})
+GOOD = {Manner.TAKES: 1.0}
+
+
+class Watcher(Protocol):
+    """A listener to what happens between nodes and receivers."""
+
+    def started(self, process: Process, attempt: Attempt) -> None:
+        """The first byte leaves."""
+
+    def taken(self, receiver: str, position: int) -> None:
+        """The receiver answers 2xx, be it heard or not."""
+
+    def ended(self, process: Process, attempt: Attempt, outcome: Outcome) -> None:
+        """Something has come back to the node, or nothing in time."""
+
+
+class Receivers:
+    """All receivers of a world; `calm` makes good ones of them. What begins with `POISON` they all reject."""
+
+    def __init__(self, world: World, names: Sequence[str], watcher: Watcher) -> None:
+        self.world = world
+        self.chance = world.random("receivers")
+        self.watcher = watcher
+        self._tempers = {name: _temper(self.chance) for name in names}
+        self._patience = {name: self.chance.choice((1.0, 3.0, 30.0)) for name in names}
+
+    def calm(self) -> None:
+        self._tempers = dict.fromkeys(self._tempers, GOOD)
+
+    def change(self, name: str) -> None:
+        """Another temper."""
+        self._tempers[name] = _temper(self.chance)
+
+    def set_on(self, name: str, manner: Manner) -> None:
+        """From now on it does nothing else."""
+        self._tempers[name] = {manner: 1.0}
+
+    def manner(self, name: str, event: str) -> Manner:
+        temper = self._tempers[name]
+        manner = self.chance.choices(list(temper), list(temper.values()))[0]
+        return Manner.REJECTS if event.startswith(POISON) and manner is Manner.TAKES else manner
+
+    def pause_s(self, name: str) -> float:
+        """The pause that a throttling receiver asks for."""
+        return self.chance.random() * self._patience[name]
+
+
+def _temper(chance: Random) -> dict[Manner, float]:
+    """Good for the most part, mixed, or set on one vice."""
+    vices = [each for each in Manner if each is not Manner.TAKES]
+    match chance.random():
+        case draw if draw < 0.4:
+            return GOOD
+        case draw if draw < 0.8:
+            return GOOD | {each: chance.choice((0.03, 0.2, 1.0)) for each in chance.sample(vices, 3)}
+        case _:
+            return GOOD | {chance.choice(vices): 20.0}
+
+
+class SimSender:
+    """Makes attempts for one process."""
+
+    def __init__(self, process: Process, receivers: Receivers) -> None:
+        self._process = process
+        self._receivers = receivers
+
+    async def send(self, attempt: Attempt) -> Outcome:
+        outcome: Outcome = NotSent(why="nobody waits for it any more")
+        try:
+            outcome = await self._send(attempt)
+            return outcome
+        finally:
+            self._receivers.watcher.ended(self._process, attempt, outcome)
+
+    async def _send(self, attempt: Attempt) -> Outcome:
+        receivers, receiver, began_at = self._receivers, attempt.receiver, self._process.monotonic()
+        chance, manner = receivers.chance, receivers.manner(receiver, attempt.event.id)
+        if chance.random() < 0.5:
+            await asyncio.sleep(chance.random() * TOKEN_HELD_MAX_S)
+        if manner is Manner.IS_AWAY:
+            return Failed(error="connect", detail="connection refused", latency_ms=1.0)
+        if not attempt.may_start():
+            return NotSent(why="the lease is over")
+        receivers.watcher.started(self._process, attempt)
+        deadline = began_at + attempt.policy.timeout_s
+        await asyncio.sleep(self._answer_after_s(manner, deadline))
+        if manner in TAKEN:
+            receivers.watcher.taken(receiver, attempt.event.position)
+        if self._process.monotonic() >= deadline or manner in (Manner.HANGS, Manner.TAKES_AND_IS_LOST):
+            await asyncio.sleep(max(0.0, deadline - self._process.monotonic()))
+            return Failed(error="timeout", detail="no answer in time", latency_ms=1.0)
+        return self._outcome(manner, receiver)
+
+    def _answer_after_s(self, manner: Manner, deadline: float) -> float:
+        chance = self._receivers.chance
+        if manner is Manner.TAKES_SLOWLY:
+            return chance.random() * 1.2 * max(0.0, deadline - self._process.monotonic())
+        return chance.choice((0.0, 0.001, 0.02)) * chance.random()
+
+    def _outcome(self, manner: Manner, receiver: str) -> Outcome:
+        receivers = self._receivers
+        chance = receivers.chance
+        match manner:
+            case Manner.TAKES | Manner.TAKES_SLOWLY:
+                return _answer(chance.choice((200, 201, 204)))
+            case Manner.ERRS:
+                return _answer(chance.choice((301, 404, 500, 503)))
+            case Manner.THROTTLES:
+                seconds = str(round(receivers.pause_s(receiver)))
+                return _answer(chance.choice((429, 503)), ("retry-after", seconds))
+            case Manner.THROTTLES_BY_DATE:
+                now = EPOCH_S + receivers.world.now + chance.uniform(-1000, 1000)
+                until = formatdate(now + receivers.pause_s(receiver), usegmt=True)
+                return _answer(429, ("retry-after", until), ("date", formatdate(now, usegmt=True)))
+            case Manner.IS_TIRED:
+                return _answer(429)
+            case Manner.REJECTS:
+                return _answer(chance.choice((400, 413, 422)))
+            case Manner.IS_GONE:
+                return _answer(410)
+            case _:
+                return Failed(error="reset", detail="connection reset", latency_ms=1.0)
+
+
+def _answer(status: int, *headers: tuple[str, str]) -> Answered:
+    return Answered(status=status, latency_ms=1.0, headers=headers)

@@ -1,0 +1,9 @@
+"""A port for whatever has to be told one."""
+
+from streams.server.ports import free_ports
+
+
+def free_port() -> int:
+    """A free port of 127.0.0.1 that the system gives to no other process meanwhile."""
+    [port] = free_ports(1)
+    return port

@@ -1,0 +1,26 @@
+"""Differences between configurations as the ledger keeps them."""
+
+import pytest
+
+from angarium.ledger.configurations import changed, document_of
+
+URL = b'{"url": "https://a.example", '
+TEXT = URL + b'"rate": "5/second"}'
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "members"),
+    [
+        (TEXT, URL + b'"rate": {"limit": 5, "per": "second"}}', []),
+        (TEXT, URL + b'"rate": "5/second", "order": "strict"}', []),
+        (TEXT, URL + b'"rate": "6/second"}', ["rate"]),
+        (TEXT, URL + b'"rate": {"limit": 5, "per": "second", "burst": 1}}', ["rate"]),
+        (TEXT, b'{"url": "https://b.example", "rate": "5/second"}', ["url"]),
+        (None, TEXT, ["rate", "url"]),
+        (b"{", TEXT, ["rate", "url"]),
+    ],
+)
+def test_members_written_in_another_way_are_no_change(
+    before: bytes | None, after: bytes, members: list[str]
+) -> None:
+    assert changed(None if before is None else document_of(before), document_of(after)) == members

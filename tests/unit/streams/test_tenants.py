@@ -1,0 +1,235 @@
+"""Tenants of a partition, compared with a list that remembers every event."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec import Struct
+
+from streams.routing import tenants as module
+from streams.routing.tenants import ReadRequest, Tenants
+from streams.routing_progress import NOTHING_ROUTED, RoutingProgress
+
+TENANTS = ("acme", "beta", "cora")
+
+Act = tuple[Any, ...]
+
+
+class Waiting(Struct, frozen=True):
+    tenant: str
+    position: int
+    size: int = 1
+    came_at: float = 0.0
+
+
+class World:
+    """A partition whose events are numbered from 1; a router that may die, and what it recorded last."""
+
+    def __init__(self) -> None:
+        self.stream: list[str] = []
+        self.done: set[int] = set()
+        self.recorded = NOTHING_ROUTED
+        self.matched: dict[int, Waiting] = {}
+        self.kept: dict[int, str] = {}
+        self.request: ReadRequest | None = None
+        self.tenants = Tenants[Waiting](NOTHING_ROUTED)
+
+    def publish(self, tenant: str) -> None:
+        self.stream.append(tenant)
+
+    def arrive(self) -> None:
+        position = self.tenants.highest + 1
+        if position <= len(self.stream):
+            tenant = self.stream[position - 1]
+            if self.tenants.admits(tenant, may_park=True):
+                self.tenants.add(Waiting(tenant, position))
+                self.keep(tenant, position)
+            else:
+                self.tenants.drop(tenant, position)
+
+    def match(self) -> None:
+        event = self.tenants.next_to_match()
+        if event is not None:
+            assert event.position not in self.matched, "an event is matched twice"
+            self.matched[event.position] = event
+            self.tenants.matched(event, 1)
+
+    def route(self, chosen: int) -> None:
+        if self.matched:
+            event = self.matched.pop(sorted(self.matched)[chosen % len(self.matched)])
+            self.tenants.confirmed(event)
+            self.tenants.close(event)
+            self.done.add(event.position)
+            del self.kept[event.position]
+
+    def keep(self, tenant: str, position: int) -> None:
+        self.kept[position] = tenant
+        in_memory = list(self.kept.values()).count(tenant)
+        assert in_memory <= module.EVENTS_MAX or tenant not in self.tenants.progress.parked_tenants
+
+    def read(self) -> None:
+        """Ask for a part of a tenant's events, or take what was asked for; more may arrive in between."""
+        request, self.request = self.request, None
+        if request is None:
+            self.request = self.tenants.next_read()
+        else:
+            found = [
+                each for each in range(request.above + 1, request.up_to + 1) if self.of(each, request.tenant)
+            ]
+            part = found[: request.count_max]
+            events = [Waiting(request.tenant, each) for each in part]
+            self.tenants.take_read(request, events, complete=part == found)
+            for each in part:
+                self.keep(request.tenant, each)
+
+    def of(self, position: int, tenant: str) -> bool:
+        return self.stream[position - 1] == tenant
+
+    def wait_too_long(self) -> None:
+        event = self.tenants.first_holding_back
+        if event is not None and self.tenants.park(event.tenant, may_park=True):
+            assert self.tenants.first_holding_back != event, "it keeps others back all the same"
+
+    def record(self) -> None:
+        now, before = self.tenants.progress, self.recorded
+        assert now.routed >= before.routed, "`routed` falls"
+        for tenant, position in now.parked_tenants.items():
+            # Beyond `routed`, events that were routed come again to a new owner.
+            lowest = min(before.routed + 1, before.parked_tenants.get(tenant, position))
+            assert position >= lowest, "a tenant's position falls"
+        for position, tenant in enumerate(self.stream[: now.routed], 1):
+            done = position in self.done
+            assert done or not now.covers(tenant, position), f"{position} is lost"
+            assert done or now.needed_from <= position, f"{position} would be purged"
+        self.recorded = now
+
+    def take_over(self) -> None:
+        """Another router takes over, which routes again what was not recorded."""
+        self.tenants, self.matched, self.kept = Tenants[Waiting](self.recorded), {}, {}
+        self.request = None
+
+    def rest(self) -> None:
+        for _ in range(20 * len(self.stream) + 20):
+            self.arrive()
+            self.read()
+            self.match()
+            self.route(0)
+
+
+ACTS: tuple[Act, ...] = (
+    *((World.publish, tenant) for tenant in TENANTS),
+    (World.arrive,), (World.arrive,), (World.match,), (World.read,), (World.wait_too_long,), (World.record,),
+    (World.take_over,), (World.route, 0), (World.route, 1), (World.route, 2),
+)  # fmt: skip
+
+
+@pytest.fixture(autouse=True, scope="module")
+def few() -> Iterator[None]:
+    """Bounds that are reached soon."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "EVENTS_MAX", 2)
+        patch.setattr(module, "PARKED_MAX", 2)
+        patch.setattr(module, "UNCONFIRMED_COPIES_MAX", 2)
+        yield
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.sampled_from(ACTS), min_size=60, max_size=120))
+def test_nothing_is_lost_and_all_comes_to_rest(script: list[Act]) -> None:
+    world = World()
+    for act, *arguments in script:
+        act(world, *arguments)
+    world.rest()
+    world.record()
+    assert world.done == set(range(1, len(world.stream) + 1))
+    assert world.recorded == RoutingProgress(routed=len(world.stream))
+
+
+def flooded(*others: str) -> World:
+    """A world in which one tenant has had more than there is room for, and then others came."""
+    world = World()
+    for tenant in (*("acme",) * 5, *others):
+        world.publish(tenant)
+        world.arrive()
+    return world
+
+
+def test_a_tenant_with_too_many_events_is_parked_at_the_first_that_is_not_routed() -> None:
+    world = flooded("beta")
+    assert (world.tenants.routed, world.tenants.progress.parked_tenants) == (5, {"acme": 1})
+    world.match()
+    world.route(0)
+    assert world.tenants.progress.parked_tenants == {"acme": 2}
+
+
+def test_events_in_memory_of_a_parked_tenant_are_not_read_again() -> None:
+    world = flooded()
+    assert world.tenants.next_read() is None
+    world.match()
+    world.route(0)
+    request = world.tenants.next_read()
+    assert request is not None
+    assert (request.above, request.up_to, request.count_max) == (2, 5, 1)
+
+
+def test_tenants_take_turns_to_be_matched() -> None:
+    world = flooded("beta", "cora")
+    matched = [event.tenant for _ in range(3) if (event := world.tenants.next_to_match()) is not None]
+    assert matched == ["acme", "beta", "cora"]
+
+
+def test_a_tenant_whose_copies_are_not_confirmed_waits_with_the_next_event() -> None:
+    world = World()
+    for tenant in ("acme", "acme", "beta"):
+        world.publish(tenant)
+        world.arrive()
+    event = world.tenants.next_to_match()
+    assert event is not None
+    world.tenants.matched(event, 2)
+    assert world.tenants.next_to_match() == Waiting("beta", 3)
+    assert world.tenants.next_to_match() is None
+    world.tenants.confirmed(event)
+    assert world.tenants.next_to_match() == Waiting("acme", 2)
+
+
+def test_an_event_that_waits_too_long_keeps_others_back_no_more() -> None:
+    world = World()
+    for tenant in ("acme", "beta"):
+        world.publish(tenant)
+        world.arrive()
+    world.match()
+    world.match()
+    world.route(1)
+    assert world.tenants.routed == 0
+    world.wait_too_long()
+    assert (world.tenants.routed, world.tenants.progress.parked_tenants) == (2, {"acme": 1})
+    world.route(0)
+    assert (world.tenants.routed, world.tenants.progress.parked_tenants) == (2, {})
+
+
+def test_only_so_many_tenants_are_parked() -> None:
+    world = World()
+    for tenant in TENANTS * 5:
+        world.publish(tenant)
+        world.arrive()
+    assert len(world.tenants.progress.parked_tenants) == module.PARKED_MAX
+    assert world.tenants.routed == TENANTS.index("cora")
+
+
+def test_a_tenant_that_cannot_be_read_by_its_subject_is_never_parked() -> None:
+    tenants = Tenants[Waiting](NOTHING_ROUTED)
+    for position in range(1, module.EVENTS_MAX + 5):
+        assert tenants.admits("a$b", may_park=False)
+        tenants.add(Waiting("a$b", position))
+    assert not tenants.park("a$b", may_park=False)
+    assert (tenants.routed, tenants.progress.parked_tenants) == (0, {})
+
+
+def test_large_events_fill_a_tenant_sooner() -> None:
+    tenants = Tenants[Waiting](NOTHING_ROUTED)
+    tenants.add(Waiting("acme", 1, size=module.BYTES_MAX))
+    assert not tenants.admits("acme", may_park=True)
+    tenants.drop("acme", 2)
+    assert tenants.progress.parked_tenants == {"acme": 1}

@@ -1,0 +1,60 @@
+"""A collector that is slow or refuses costs a limited queue, and what it does not take is counted."""
+
+import threading
+from collections.abc import Sequence
+
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+
+from angarium.telemetry.export import QueuedExporter
+from angarium.telemetry.spans import Moment, Span, SpanKind
+
+
+class SlowCollector(SpanExporter):
+    """Answers each request once it may; refuses if `refuses`."""
+
+    def __init__(self, *, refuses: bool = False) -> None:
+        self.refuses = refuses
+        self.asked, self.may_answer = threading.Event(), threading.Event()
+        self.got: list[ReadableSpan] = []
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        self.asked.set()
+        self.may_answer.wait(30)
+        self.got += spans
+        return SpanExportResult.FAILURE if self.refuses else SpanExportResult.SUCCESS
+
+
+def span() -> Span:
+    return Span(
+        name="POST", kind=SpanKind.CLIENT, trace=1, span=2, parent=3, start=1.5, end=2.0, failed=True,
+        attributes={"http.request.method": "POST"}, moments=(Moment("throttled", 1.75),),
+    )  # fmt: skip
+
+
+def test_a_slow_collector_costs_a_limited_queue() -> None:
+    slow = SlowCollector()
+    exporter = QueuedExporter(slow, Resource({}), queue_max=10, delay_s=0.01)
+    exporter.take(span)
+    assert slow.asked.wait(30)
+    for _ in range(25):
+        exporter.take(span)
+    assert exporter.dropped == 15
+    slow.may_answer.set()
+    exporter.stop()
+    assert (exporter.exported, exporter.dropped, len(slow.got)) == (11, 15, 11)
+    got = slow.got[0]
+    assert (got.start_time, got.end_time, got.status.is_ok) == (1_500_000_000, 2_000_000_000, False)
+    assert got.context is not None
+    assert got.parent is not None
+    assert (got.context.trace_id, got.context.span_id, got.parent.span_id) == (1, 2, 3)
+
+
+def test_spans_that_a_collector_refuses_are_counted() -> None:
+    refusing = SlowCollector(refuses=True)
+    refusing.may_answer.set()
+    exporter = QueuedExporter(refusing, Resource({}), queue_max=10, delay_s=60.0)
+    exporter.take(span)
+    exporter.stop()
+    assert (exporter.exported, exporter.dropped) == (0, 1)

@@ -1,0 +1,175 @@
+"""Recorded attempts and settled deliveries become spans, with the ids that the receivers got."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from actors.machine.event import Event
+from actors.machine.facts import AttemptFailed, DeadLettered, Delivered, Fact, Throttled
+from actors.machine.numbering import with_number
+from actors.machine.state import State
+from actors.policy import Policy
+from actors.ports import Attempt
+from angarium.settings import SettingsError
+from angarium.telemetry import tracer as tracing
+from angarium.telemetry.opening import open_tracing, sampler_of
+from angarium.telemetry.spans import Span
+from angarium.telemetry.trace_ids import Sampler, always, never
+from angarium.telemetry.tracer import Tracer
+from streams.journal.journal import JournalEntry
+from tests.support.secrecy import CREDENTIAL, SECRET, told
+
+PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+RECEIVER = "acme.billing"
+EVENT = Event(position=7, id="e7", stored_at=100.0, body=b"whsec_body", traceparent=PARENT)
+POLICY = Policy(
+    url="https://user:hush-hush@example.com/T0KEN?key=hush-hush", secrets=(SECRET,),
+    headers={"authorization": CREDENTIAL},
+)  # fmt: skip
+
+
+class Traced:
+    """A tracer, the headers that it made, and the spans that it exported."""
+
+    def __init__(self, sampler: Sampler = always) -> None:
+        self.spans: list[Span] = []
+        self.headers: list[str] = []
+        self.tracer = Tracer(sampler, self._take)
+
+    def _take(self, make: Callable[[], Span]) -> None:
+        self.spans.append(make())
+
+    def attempt(self, ordinal: int = 1, event: Event = EVENT, sequence: int | None = 3) -> str:
+        header = self.tracer.traceparent(Attempt(
+            receiver=RECEIVER, policy=POLICY, event=event, sequence=sequence, ordinal=ordinal,
+            may_start=lambda: True,
+        ))  # fmt: skip
+        self.headers.append(header.decode())
+        return header.decode()
+
+    def record(
+        self, kind: Callable[..., Fact], event: Event = EVENT, sequence: int = 3, **members: Any
+    ) -> None:
+        fact = kind(receiver=RECEIVER, events=(with_number(event, sequence),), **members)
+        self.tracer.confirmed([JournalEntry(1, fact, State(receiver=RECEIVER))])
+
+
+def sent(span: Span) -> str:
+    """The header that names this span."""
+    return f"00-{span.trace:032x}-{span.span:016x}-01"
+
+
+def test_a_delivery_is_one_tree_below_its_producer() -> None:
+    traced = Traced()
+    traced.attempt(1)
+    traced.record(AttemptFailed, at=103.0, attempt=1, error=f"timeout: {CREDENTIAL}", latency_ms=500.0)
+    traced.attempt(2)
+    traced.record(Throttled, at=104.0, attempt=2, status=429)
+    traced.attempt(3)
+    traced.record(Delivered, at=105.0, attempt=3, status=204)
+    first, second, third, deliver = traced.spans
+    assert [sent(span) for span in (first, second, third)] == traced.headers
+    assert {span.trace for span in traced.spans} == {0x0AF7651916CD43DD8448EB211C80319C}
+    assert (deliver.name, deliver.parent) == ("deliver acme.billing", 0xB7AD6B7169203331)
+    assert {span.parent for span in (first, second, third)} == {deliver.span}
+    assert (first.start, first.end, deliver.start, deliver.end) == (102.5, 103.0, 100.0, 105.0)
+    assert [span.attributes.get("error.type") for span in traced.spans] == ["timeout", "429", None, None]
+    assert third.attributes == {
+        "http.request.method": "POST", "http.response.status_code": 204, "http.request.resend_count": 2,
+        "server.address": "example.com", "server.port": 443, "url.scheme": "https",
+    }  # fmt: skip
+    assert [(each.name, each.at) for each in deliver.moments] == [
+        ("backing_off", 103.0),
+        ("throttled", 104.0),
+    ]
+    assert not told(repr(traced.spans))
+    assert "whsec_body" not in repr(traced.spans)
+
+
+def test_a_dead_letter_ends_its_delivery_as_failed() -> None:
+    traced = Traced()
+    traced.attempt()
+    traced.record(DeadLettered, at=109.0, reason="expired", attempts=1)
+    (deliver,) = traced.spans
+    assert (deliver.failed, deliver.attributes["error.type"]) == (True, "expired")
+
+
+def test_another_owner_gives_the_same_attempt_the_same_span() -> None:
+    event = replace(EVENT, traceparent="")
+    first, second = Traced().attempt(2, event), Traced().attempt(2, event)
+    assert first == second
+    assert first != Traced().attempt(3, event)
+    assert first.split("-")[1] != Traced().attempt(2, replace(event, id="e8")).split("-")[1]
+
+
+def test_the_producer_decides_and_the_sampler_only_without_one() -> None:
+    unsampled = replace(EVENT, traceparent=PARENT[:-2] + "00")
+    for event, sampler, flags in (
+        (EVENT, never, "01"), (unsampled, always, "00"),
+        (replace(EVENT, traceparent=""), always, "01"), (replace(EVENT, traceparent=""), never, "00"),
+    ):  # fmt: skip
+        traced = Traced(sampler)
+        assert traced.attempt(1, event).endswith(flags)
+        traced.record(Delivered, event, at=105.0, attempt=1)
+        assert len(traced.spans) == (2 if flags == "01" else 0)
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(1, 4), st.sampled_from([Delivered, AttemptFailed, Throttled])), max_size=20
+    )
+)
+def test_each_recorded_attempt_is_one_span_and_each_settled_delivery_one(
+    outcomes: list[tuple[int, Callable[..., Fact]]],
+) -> None:
+    traced, attempts, settled = Traced(), dict[int, int](), set[int]()
+    for sequence, kind in outcomes:
+        if sequence in settled:
+            continue
+        attempts[sequence] = attempts.get(sequence, 0) + 1
+        traced.attempt(attempts[sequence], sequence=sequence)
+        traced.record(kind, sequence=sequence, at=105.0, attempt=attempts[sequence], status=500)
+        settled |= {sequence} if kind is Delivered else set()
+    posts = [sent(span) for span in traced.spans if span.name == "POST"]
+    assert posts == traced.headers
+    assert len({span.span for span in traced.spans}) == len(posts) + len(settled) == len(traced.spans)
+
+
+def test_a_ping_and_too_many_events_take_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tracing, "NOTES_MAX", 2)
+    traced = Traced()
+    traced.attempt(sequence=None)
+    for sequence in (1, 2, 3):
+        traced.attempt(sequence=sequence)
+    for sequence in (1, 2, 3):
+        traced.record(Delivered, sequence=sequence, at=105.0, attempt=1)
+    assert [each.attributes["angarium.sequence"] for each in traced.spans if each.name != "POST"] == [2, 3]
+
+
+def test_without_an_endpoint_there_is_no_tracing() -> None:
+    endpoint = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1"}
+    for environ in (
+        {},
+        endpoint | {"OTEL_SDK_DISABLED": "true"},
+        endpoint | {"OTEL_TRACES_EXPORTER": "none"},
+    ):
+        assert open_tracing(environ, "one") is None
+
+
+@pytest.mark.parametrize(("name", "value"), [
+    ("OTEL_TRACES_SAMPLER", "jaeger_remote"), ("OTEL_TRACES_SAMPLER_ARG", "2"),
+    ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json"), ("OTEL_BSP_MAX_QUEUE_SIZE", "0"),
+])  # fmt: skip
+def test_a_variable_that_cannot_be_used_is_named(name: str, value: str) -> None:
+    environ = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1", "OTEL_TRACES_SAMPLER": "traceidratio"}
+    with pytest.raises(SettingsError, match=f"^{name}: "):
+        open_tracing(environ | {name: value}, "one")
+
+
+def test_the_ratio_samples_that_part_of_the_traces() -> None:
+    sampler = sampler_of({"OTEL_TRACES_SAMPLER": "traceidratio", "OTEL_TRACES_SAMPLER_ARG": "0.25"})
+    assert [sampler(trace << 62) for trace in range(4)] == [True, False, False, False]

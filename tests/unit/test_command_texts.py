@@ -1,0 +1,88 @@
+"""Lines that commands print: of an event that waits, an erasure that found nothing, a backlog just begun."""
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from angarium import quantities
+from angarium.cli.events.erase import summary
+from angarium.cli.events.job import cells as job_cells
+from angarium.cli.ledger_records.event import headline
+from angarium.cli.receivers.table import cells
+from angarium.operations.erase import ErasureStatus
+from angarium.operations.jobs.plans import JobDocument
+from angarium.operations.receiver_health.listing import ReceiverFindings, listed
+from angarium.operations.receiver_health.pace import Limit
+
+DELIVERY: dict[str, Any] = {
+    "receiver": "acme.billing", "sequence": 17, "type": "order.created", "again": False, "state": "open",
+    "reason": None, "stored_at": "2026-01-31T12:00:00.000Z", "ended_at": None, "attempts": [],
+}  # fmt: skip
+LOOK = "(angarium inspect acme.billing shows what for), stored 2026-01-31T12:00:00.000Z"
+
+
+@pytest.mark.parametrize(
+    ("attempts", "waits"),
+    [
+        ([], "waits for its first attempt"),
+        ([{"attempt": 2, "next_at": None}], "waits for attempt 3"),
+        (
+            [{"attempt": 2, "next_at": "9999-01-31T12:00:00.000Z"}],
+            "waits for attempt 3, due 9999-01-31T12:00:00.000Z",
+        ),
+        ([{"attempt": 2, "next_at": "2026-01-31T12:00:05.000Z"}], "attempt 3 is due or under way"),
+    ],
+)
+def test_an_event_that_is_not_settled_says_what_it_waits_for(
+    attempts: list[dict[str, Any]], waits: str
+) -> None:
+    line = headline(DELIVERY | {"attempts": attempts})
+    assert line == f"acme.billing #17 (order.created): {waits} {LOOK}"
+
+
+def test_a_job_began_at_a_time_that_every_command_takes() -> None:
+    job = JobDocument(
+        id="replay.acme.billing.0123456789abcdef", kind="replay", tenant="acme", receiver="acme.billing",
+        state="done", began_at="2026-01-31T12:00:05.123Z", ended_at=None, looked_at=5, total=5, sent=4,
+        left={}, kept_since=None, purged=False, mark=None, why=None,
+    )  # fmt: skip
+    _, state, began, looked_at, sent = job_cells(job)
+    assert (state, began, looked_at, sent) == ("done", "2026-01-31T12:00Z", "5 of 5", 4)
+    assert quantities.instant(str(began), 0.0) == quantities.instant("2026-01-31T12:00:00Z", 0.0)
+
+
+ERASED = ErasureStatus(
+    tenant="acme", event="order-7", requested_by="me", requested_at="", done=True, done_at="", waits_for=None,
+    events=1, deliveries=2, discarded=1, dead_letters=0, journal_messages=0,
+)  # fmt: skip
+
+
+def test_an_erasure_that_found_nothing_does_not_claim_that_it_erased() -> None:
+    assert summary(ERASED).startswith("erased order-7 of acme: events 1, deliveries 2 (1 were waiting)")
+    nothing = summary(replace(ERASED, events=0, deliveries=0, discarded=0))
+    assert nothing.startswith(
+        "nothing to erase: no stream has the event order-7 of acme; the request is recorded"
+    )
+
+
+@pytest.mark.parametrize(
+    ("limited_by", "age_s", "drained", "limit"),
+    [
+        ("unknown", 5, "?", "?"),
+        ("rate", 5, "?", "its rate"),
+        ("rate", 60, "never", "its rate"),
+        ("node", 60, "never", "our nodes"),
+        ("pause", 5, "never", "a pause"),
+        (None, 1, None, None),
+    ],
+)
+def test_nothing_is_said_to_last_for_ever_that_was_not_measured_for_a_whole_span(
+    limited_by: Limit | None, age_s: int, drained: str | None, limit: str | None
+) -> None:
+    now = quantities.instant("2026-01-31T12:00:00Z", 0.0) + age_s
+    row = replace(
+        listed(ReceiverFindings("acme.billing", b'{"url": "https://example.com/"}')),
+        waiting=3, oldest_at="2026-01-31T12:00:00.000Z", limited_by=limited_by, drain_s=None,
+    )  # fmt: skip
+    assert cells(row, ("drained", "limit"), now) == [drained, limit]
