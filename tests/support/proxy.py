@@ -44,15 +44,12 @@ class Proxy:
         """Deliver what was held back, and everything from now on."""
         self._open.set()
 
-    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
+    def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Forward in a task of our own: one of the server's leaves a connection open if it never begins."""
+        task = asyncio.create_task(self._forward(reader, writer))
         self._tasks.add(task)
-        try:
-            await self._forward(reader, writer)
-        finally:
-            self._tasks.discard(task)
-            writer.close()
+        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(lambda _: writer.close())
 
     async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(OSError):

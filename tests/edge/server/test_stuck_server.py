@@ -1,9 +1,11 @@
 """A nats-server that stands still: it is left at once, however much it has not read."""
 
 import asyncio
+import contextlib
 import gc
 import os
 import signal
+import socket
 from pathlib import Path
 
 import pytest
@@ -55,34 +57,38 @@ def test_a_node_leaves_a_server_that_stands_still_while_its_lease_lasts() -> Non
 
 async def test_a_server_that_says_nothing_is_not_left_open() -> None:
     """As one that stands still: the kernel accepts the connection for it."""
-    met, left = list[asyncio.StreamWriter](), list[asyncio.StreamWriter]()
-
-    async def welcome_once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        met.append(writer)
-        if len(met) == 1:
-            writer.write(b'INFO {"version":"2.12.0","max_payload":1024}\r\n')
-            await reader.readuntil(b"PING\r\n")
-            writer.write(b"PONG\r\n")
-        else:
-            await reader.read()
-        left.append(writer)
-        writer.close()
 
     async def ignore(error: Exception) -> None:
         """nats-py tells each attempt that fails."""
 
-    server = await asyncio.start_server(welcome_once, "127.0.0.1", 0)
-    client = NatsClient(wants_tls=False)
-    place = f"nats://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    await client.connect([place], connect_timeout=1, reconnect_time_wait=0, error_cb=ignore)
-    await until(lambda: len(met) == 3)
-    await until(lambda: len(left) == 2)
-    gc.collect()  # It tells of connections that are still open, and pytest fails for it.
-    await client.close()
-    client.abandon()
-    await until(lambda: len(left) == len(met))
-    server.close()
-    await server.wait_closed()
+    loop, client = asyncio.get_running_loop(), NatsClient(wants_tls=False)
+    with contextlib.ExitStack() as stack:
+        listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        listener.setblocking(False)
+
+        async def accept() -> socket.socket:
+            accepted, _ = await loop.sock_accept(listener)
+            return stack.enter_context(accepted)
+
+        async def welcome() -> None:
+            with await accept() as first:
+                await loop.sock_sendall(first, b'INFO {"version":"2.12.0","max_payload":1024}\r\n')
+                while b"PING\r\n" not in await loop.sock_recv(first, 4096):
+                    """The client's CONNECT comes first."""
+                await loop.sock_sendall(first, b"PONG\r\n")
+
+        place = f"nats://127.0.0.1:{listener.getsockname()[1]}"
+        async with asyncio.timeout(PATIENCE_S):
+            welcomed = asyncio.create_task(welcome())
+            await client.connect([place], connect_timeout=1, reconnect_time_wait=0, error_cb=ignore)
+            await welcomed
+            mute = await accept()
+            assert await loop.sock_recv(mute, 1) == b""  # It is left, and the next one is tried.
+            next_one = await accept()
+            gc.collect()  # It tells of connections that are still open, and pytest fails for it.
+            await client.close()
+            client.abandon()
+            assert await loop.sock_recv(next_one, 1) == b""
 
 
 async def test_closing_while_the_server_stands_still(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
