@@ -51,8 +51,8 @@ class NodeMetrics(Collector):
         yield _gauge("nats_connected", "Whether NATS is connected.", context.js.wire.connected)
         yield _counter("nats_reconnects", "Reconnects to NATS.", self._reconnects)
         if context.tracing is not None:
-            exporter = context.tracing.exporter
-            counts = {"exported": exporter.exported, "dropped": exporter.dropped}
+            tracer, exporter = context.tracing.tracer, context.tracing.exporter
+            counts = {"exported": exporter.exported, "dropped": exporter.dropped + tracer.dropped}
             yield _counters("spans", "Spans of traces, by what became of them.", "result", counts)
 
     def _work(self) -> Iterator[Metric]:

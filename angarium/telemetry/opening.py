@@ -12,8 +12,11 @@ from angarium.telemetry.spans import Span
 from angarium.telemetry.trace_ids import Sampler, always, never, ratio
 from angarium.telemetry.tracer import Tracer
 
-QUEUE_MAX = 2048
+QUEUE_SIZE = 2048
+QUEUE_SIZE_MAX = 65_536
+"""Spans of some 2 kB each: with all of them waiting, a node holds 130 MB more."""
 EXPORT_DELAY_MS = 5000
+EXPORT_DELAY_MAX_MS = 60_000
 _ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 _PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
 _EXPORTERS = ("opentelemetry.exporter.otlp.proto.http", "opentelemetry.exporter.otlp.proto.grpc")
@@ -55,8 +58,8 @@ def open_tracing(environ: Mapping[str, str], node: str) -> Tracing | None:
     exporter = otlp_exporter(
         {"service.version": __version__, "service.instance.id": node} | _service(environ),
         grpc=protocol == "grpc",
-        queue_max=_whole(environ, "OTEL_BSP_MAX_QUEUE_SIZE", QUEUE_MAX),
-        delay_s=_whole(environ, "OTEL_BSP_SCHEDULE_DELAY", EXPORT_DELAY_MS) / 1000,
+        queue_max=_whole(environ, "OTEL_BSP_MAX_QUEUE_SIZE", QUEUE_SIZE, QUEUE_SIZE_MAX),
+        delay_s=_whole(environ, "OTEL_BSP_SCHEDULE_DELAY", EXPORT_DELAY_MS, EXPORT_DELAY_MAX_MS) / 1000,
     )
     return Tracing(Tracer(sampler, exporter.take), exporter)
 
@@ -95,9 +98,9 @@ def _service(environ: Mapping[str, str]) -> dict[str, str]:
     return {} if named else {"service.name": "angarium"}
 
 
-def _whole(environ: Mapping[str, str], name: str, default: int) -> int:
-    """A whole number above 0."""
+def _whole(environ: Mapping[str, str], name: str, default: int, most: int) -> int:
+    """A whole number from 1 to `most`."""
     given = environ.get(name) or str(default)
-    if not given.isascii() or not given.isdigit() or int(given) == 0:
-        raise SettingsError(f"{name}: must be a whole number above 0, not {given!r}")
-    return int(given)
+    if given.isascii() and given.isdigit() and len(given) <= len(str(most)) and 1 <= int(given) <= most:
+        return int(given)
+    raise SettingsError(f"{name}: must be a whole number from 1 to {most:,}, not {given!r}")

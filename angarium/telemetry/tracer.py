@@ -1,7 +1,7 @@
 """The tracer of a node: knows the traces of attempted events, and makes spans of confirmed facts.
 
 A fact does not contain the trace of its event, so the sender notes it when it makes the attempt. Only sampled
-events are noted, and at most `NOTES_MAX` of them.
+events are noted.
 """
 
 from collections.abc import Callable, Sequence
@@ -9,26 +9,12 @@ from collections.abc import Callable, Sequence
 from actors.machine.facts import AttemptFailed, DeadLettered, Delivered, Throttled
 from actors.machine.numbering import Numbered
 from actors.ports import Attempt, Recorded
-from angarium.telemetry.spans import Moment, Span, attempt_span, delivery_span, moment
-from angarium.telemetry.trace_ids import Sampler, TraceContext, span_id, trace_context
+from angarium.telemetry.known_traces import KnownTrace, KnownTraces
+from angarium.telemetry.spans import Span, attempt_span, delivery_span, moment
+from angarium.telemetry.trace_ids import Sampler, span_id, trace_context
 
-NOTES_MAX = 16_384
-"""Events whose traces are known, some 500 bytes each; the one attempted first is dropped first."""
 MOMENTS_MAX = 32
 """Moments of one delivery; later ones are left out."""
-
-Key = tuple[str, int]
-
-
-class _Note:
-    """The trace of an event that is not settled, the URL of its last attempt, and its moments."""
-
-    __slots__ = ("context", "moments", "url")
-
-    def __init__(self, context: TraceContext, url: str, moments: list[Moment]) -> None:
-        self.context = context
-        self.url = url
-        self.moments = moments
 
 
 class Tracer:
@@ -37,24 +23,27 @@ class Tracer:
     def __init__(self, sampler: Sampler, export: Callable[[Callable[[], Span]], None]) -> None:
         self._sampler = sampler
         self._export = export
-        self._notes: dict[Key, _Note] = {}
+        self._known = KnownTraces()
+
+    @property
+    def dropped(self) -> int:
+        """Events whose spans are left out from some attempt on: too many others were not settled."""
+        return self._known.dropped
 
     def traceparent(self, attempt: Attempt) -> bytes:
         """The header of the attempt, whose span is noted if the trace is sampled."""
         receiver, event, sequence = attempt.receiver, attempt.event, attempt.sequence
         context = trace_context(receiver, event, self._sampler)
         if context.sampled and sequence is not None:
-            known = self._notes.get((receiver, sequence))
-            if known is None and len(self._notes) >= NOTES_MAX:
-                del self._notes[next(iter(self._notes))]
+            known = self._known.get((receiver, sequence))
             moments = known.moments if known else []
-            self._notes[receiver, sequence] = _Note(context, attempt.policy.url, moments)
+            self._known.put((receiver, sequence), KnownTrace(context, attempt.policy.url, moments))
         span = span_id(receiver, sequence, attempt.ordinal, event.id)
         return b"00-%032x-%016x-%02x" % (context.trace, span, context.flags)
 
     def confirmed(self, entries: Sequence[Recorded]) -> None:
         """Export the spans of these facts, which the journal holds."""
-        if not self._notes:
+        if not self._known:
             return
         for entry in entries:
             fact = entry.fact
@@ -69,7 +58,7 @@ class Tracer:
                     pass  # Other facts are neither an attempt nor the end of a delivery.
 
     def _attempted(self, fact: Delivered | AttemptFailed | Throttled, event: Numbered) -> None:
-        note = self._notes.get((fact.receiver, event.sequence))
+        note = self._known.get((fact.receiver, event.sequence))
         if note is None:
             return
         context, url = note.context, note.url
@@ -80,7 +69,7 @@ class Tracer:
             note.moments.append(moment(fact))
 
     def _settled(self, fact: Delivered | DeadLettered, event: Numbered) -> None:
-        note = self._notes.pop((fact.receiver, event.sequence), None)
+        note = self._known.pop((fact.receiver, event.sequence))
         if note is not None:
             context, moments = note.context, tuple(note.moments)
             self._export(lambda: delivery_span(fact, event, context, moments))

@@ -15,7 +15,7 @@ from actors.machine.state import State
 from actors.policy import Policy
 from actors.ports import Attempt
 from angarium.settings import SettingsError
-from angarium.telemetry import tracer as tracing
+from angarium.telemetry import known_traces
 from angarium.telemetry.opening import open_tracing, sampler_of
 from angarium.telemetry.spans import Span
 from angarium.telemetry.trace_ids import Sampler, always, never
@@ -140,7 +140,7 @@ def test_each_recorded_attempt_is_one_span_and_each_settled_delivery_one(
 
 
 def test_a_ping_and_too_many_events_take_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tracing, "NOTES_MAX", 2)
+    monkeypatch.setattr(known_traces, "TENANT_TRACES_MAX", 2)
     traced = Traced()
     traced.attempt(sequence=None)
     for sequence in (1, 2, 3):
@@ -148,6 +148,7 @@ def test_a_ping_and_too_many_events_take_no_memory(monkeypatch: pytest.MonkeyPat
     for sequence in (1, 2, 3):
         traced.record(Delivered, sequence=sequence, at=105.0, attempt=1)
     assert [each.attributes["angarium.sequence"] for each in traced.spans if each.name != "POST"] == [2, 3]
+    assert traced.tracer.dropped == 1
 
 
 def test_without_an_endpoint_there_is_no_tracing() -> None:
@@ -163,6 +164,7 @@ def test_without_an_endpoint_there_is_no_tracing() -> None:
 @pytest.mark.parametrize(("name", "value"), [
     ("OTEL_TRACES_SAMPLER", "jaeger_remote"), ("OTEL_TRACES_SAMPLER_ARG", "2"),
     ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json"), ("OTEL_BSP_MAX_QUEUE_SIZE", "0"),
+    ("OTEL_BSP_MAX_QUEUE_SIZE", "65537"), ("OTEL_BSP_SCHEDULE_DELAY", "1" * 5000),
 ])  # fmt: skip
 def test_a_variable_that_cannot_be_used_is_named(name: str, value: str) -> None:
     environ = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1", "OTEL_TRACES_SAMPLER": "traceidratio"}
