@@ -49,7 +49,16 @@ BATCH_MAX = 1000
 """Largest number of messages in an atomic batch (ADR-50)."""
 
 API_TIMEOUT_S = 5.0
-_REPEATABLE = "STREAM.INFO.", "STREAM.MSG.GET.", "CONSUMER.INFO.", "CONSUMER.LIST.", "CONSUMER.CREATE."
+CREATE_TIMEOUT_S = 30.0
+"""Time to create a stream: in a cluster that has just started, electing leaders may take 9 s."""
+_REPEATABLE = (
+    "STREAM.INFO.",
+    "STREAM.CREATE.",
+    "STREAM.MSG.GET.",
+    "CONSUMER.INFO.",
+    "CONSUMER.LIST.",
+    "CONSUMER.CREATE.",
+)
 """Requests that do no more when they come twice."""
 
 UNSETTLED_FOR_S = 5.0
@@ -308,7 +317,8 @@ class JetStream:
 
     async def stream_create(self, config: dict[str, Any]) -> StreamInfo:
         """Create a stream; repeating it changes nothing, another configuration raises `ApiError` 10058."""
-        return stream_info(await self._api(f"STREAM.CREATE.{config['name']}", config, StreamReply))
+        operation = f"STREAM.CREATE.{config['name']}"
+        return stream_info(await self._api(operation, config, StreamReply, CREATE_TIMEOUT_S))
 
     async def stream_update(self, config: dict[str, Any]) -> StreamInfo:
         return stream_info(await self._api(f"STREAM.UPDATE.{config['name']}", config, StreamReply))

@@ -67,9 +67,11 @@ def scraped(watched: Node) -> dict[str, float]:
 
 
 def test_spans_are_counted_while_traces_are_exported() -> None:
-    exporter = SimpleNamespace(exported=5, dropped=3)
-    found = scraped(node({}, tracing=SimpleNamespace(exporter=exporter)))
-    assert (found["angarium_spans_total exported"], found["angarium_spans_total dropped"]) == (5, 3)
+    tracing = SimpleNamespace(
+        exporter=SimpleNamespace(exported=5, dropped=3), tracer=SimpleNamespace(dropped=4)
+    )
+    found = scraped(node({}, tracing=tracing))
+    assert (found["angarium_spans_total exported"], found["angarium_spans_total dropped"]) == (5, 7)
     assert "angarium_spans_total dropped" not in scraped(node({}))
 
 

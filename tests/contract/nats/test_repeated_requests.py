@@ -8,6 +8,7 @@ from actors.errors import Unavailable
 from streams.nats import replies
 from streams.nats.jetstream import JetStream
 from streams.nats.wire import Wire
+from tests.contract.conftest import MakeStream
 from tests.support.waiting import KeptMessages
 
 
@@ -31,3 +32,17 @@ async def test_other_requests_are_sent_once(
     with pytest.raises(Unavailable, match="no answer in time"):
         await js.request(prefix, b"", timeout_s=0.4)
     assert len(requests.messages) == 1
+
+
+async def test_a_stream_is_created_even_if_the_first_request_is_lost(
+    make_stream: MakeStream, wire: Wire, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replies, "AGAIN_AFTER_S", 0.1)
+    lost = list[str]()
+
+    async def lose(subject: str, data: bytes, reply: str, headers: dict[str, str] | None) -> None:
+        lost.append(subject)
+
+    monkeypatch.setattr(wire, "publish", lose)
+    created = await make_stream()
+    assert (created.last, lost) == (0, [f"$JS.API.STREAM.CREATE.{prefix}"])

@@ -16,11 +16,11 @@ from angarium.bench import api, deliver, fanout, isolation, scale
 def test_a_small_bench_ends_with_all_its_figures(tmp_path: Path) -> None:
     profile = tmp_path / "profile.txt"
     command = [sys.executable, "-m", "angarium", "bench", "deliver", "--json"]
-    small = ["--deliveries", "2000", "--receivers", "20", "--seconds", "0.4", "--profile", str(profile)]
+    small = ["--deliveries", "20000", "--receivers", "20", "--seconds", "0.4", "--profile", str(profile)]
     done = subprocess.run([*command, *small], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
     figures = msgspec.convert(json.loads(done.stdout), deliver.DeliverFigures)
-    assert (figures.receivers, figures.delivered, figures.fan) == (20, 2000, 1)
+    assert (figures.receivers, figures.delivered, figures.fan) == (20, 20_000, 1)
     assert (figures.lost, figures.repeats, figures.disordered) == (0, 0, 0)
     assert 0 < figures.appends_per_delivery < 0.5
     assert figures.to_aiohttp == figures.deliveries / figures.aiohttp
