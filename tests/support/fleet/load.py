@@ -154,7 +154,8 @@ class Load:
         """Every promise, by the records; what is repeated must have a crash before it."""
         again = zip(*(repeats(record, crashes_at) for record in self.records), strict=True)
         print(f"{self.total} events; came again before the first crash and after each: {[*map(sum, again)]}")
-        assert not breaches(self.records)
+        found = breaches(self.records)
+        assert not found, f"{len(found)} breaches, with crashes at {[*crashes_at]}: {found[:12]}"
         assert not list(needless_repeats(self.records, crashes_at))
 
 

@@ -116,7 +116,8 @@ def crowded(record: Record) -> Iterator[str]:
     """One attempt at a time, or as many as may be in flight."""
     for each in record.arrivals:
         if each.in_flight >= record.wide:
-            yield f"number {each.sequence} came as {each.in_flight} had no answer, of {record.wide} at most"
+            came = f"number {each.sequence} came from {each.by or 'a node'} at {each.at:.3f} s"
+            yield f"{came} as {each.in_flight} had no answer, of {record.wide} at most"
 
 
 # ---- numbers

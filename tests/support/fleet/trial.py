@@ -77,12 +77,6 @@ class Trial:
         arrival was is not known if its node was killed before the system could be asked; then it was the
         owner, since no other node claims so soon.
         """
-        events = again = 0
-        for load in (self._direct, self._wide):
-            load.check(self._failed_at)
-            events += load.total
-            again += sum(sum(repeats(record)) for record in load.records)
-        self._saw(f"{events} deliveries, {again} again")
         flushes = await self.fleet.flushes()
         assert not list(zombies_wrote(flushes))
         if clocks:
@@ -91,6 +85,12 @@ class Trial:
             }
             posted = list(zombies_posted(arrivals, flushes, self.fleet.sink.late_s))
             assert not posted, posted[:5]
+        events = again = 0
+        for load in (self._direct, self._wide):
+            load.check(self._failed_at)
+            events += load.total
+            again += sum(sum(repeats(record)) for record in load.records)
+        self._saw(f"{events} deliveries, {again} again")
 
 
 async def begin(fleet: Fleet, rng: random.Random, saw: Callable[[str], None]) -> Trial:
