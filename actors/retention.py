@@ -8,6 +8,7 @@ the stream looks up the position of its oldest event, and this module remembers 
 from heapq import heapify, heappop, heappush
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from actors.ids import UNKNOWN_RECEIVERS
 from actors.machine.state import State
@@ -25,6 +26,10 @@ class Needed(Struct, frozen=True):
     position: int
     receiver: str = ""
     exact: bool = True
+
+    def raised(self, lowest: "Needed") -> "Needed":
+        """The `lowest` that is found now, but at no lower position than this."""
+        return replace(lowest, position=max(self.position, lowest.position))
 
 
 class Retention:

@@ -40,6 +40,7 @@ from tests.house.sizes_and_names import (
     files_are_short,
     functions_are_short,
     lines_are_short,
+    mutants_use_public_names,
     names_say_something,
     numbers_say_what_they_bound,
 )
@@ -63,6 +64,7 @@ RULES: tuple[Callable[[Module], Iterator[str]], ...] = (
     words_are_usual,
     numbers_say_what_they_bound,
     classes_have_names_of_their_own,
+    mutants_use_public_names,
     nothing_is_swallowed,
     nothing_is_left_for_later,
     errors_have_one_root,
@@ -151,6 +153,10 @@ BREACHES = [
     (wire_names_stand_once, "streams.producer", "headers = {'Nats-Msg-Id': 'a'}"),
     (wire_names_stand_once, "angarium.bench.deliver", "headers['Angarium-Type'] = 'a'"),
     (wire_names_stand_once, "streams.journal.fence", "lost = code == 10071"),
+    (mutants_use_public_names, "tests.sim.mutants.tails", "Mutant('a', 'b', ((Host, '_needed', f),))"),
+    (mutants_use_public_names, "tests.sim.mutants.tails", "host._needed = 1"),
+    (mutants_use_public_names, "tests.sim.mutants.tails", "world.host._needed = 1"),
+    (mutants_use_public_names, "tests.sim.resending.mutants", "from streams.purge import _end"),
     (annotations_are_real, "actors.machine.state", "from __future__ import annotations"),
 ]
 
@@ -220,6 +226,7 @@ ALLOWED = [
     (numbers_say_what_they_bound, "streams.purge", "READ_TIMEOUT_S = 5.0\nVERSION = 1\n_TICK_S = 1e-6"),
     (classes_have_names_of_their_own, "streams.reading.backlog", "class Backlog: ...\nclass _Owner: ..."),
     (wire_names_stand_once, "streams.producer", '"""Angarium-Type names the type."""'),
+    (mutants_use_public_names, "tests.sim.mutants.tails", "class A:\n    def f(self): self._a = b.__init__"),
     (errors_have_one_root, "angarium.delivery.answer", "class _Stop(Exception): ..."),
 ]
 

@@ -11,8 +11,6 @@ from collections.abc import Callable, Collection, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any
 
-from msgspec.structs import replace
-
 from actors.machine.event import Event
 from actors.machine.state import State, is_left_over
 from actors.memory.unacked import Bindings
@@ -325,8 +323,7 @@ class Host:
         """
         self._note_retention()
         if not self.residents.away:
-            lowest = self.retention.lowest(self._confirmed_floor)
-            self._needed = replace(lowest, position=max(self._needed.position, lowest.position))
+            self._needed = self._needed.raised(self.retention.lowest(self._confirmed_floor))
         return self._needed
 
     def _note_retention(self) -> None:

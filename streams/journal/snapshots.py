@@ -166,7 +166,8 @@ class Snapshots:
         pauses = Pauses(self._js)
         while True:
             data = self._in_force if checkpoint is None else checkpoint
-            answer = await self._js.publish_batch(self._fenced(puts, Put(self._checkpoint, data)))
+            checkpoint_put = Put(self._checkpoint, data, {EXPECTED: str(self._revision)})
+            answer = await self._js.publish_batch(fenced(puts, checkpoint_put, self._fence))
             match answer:
                 case Stored(sequence):
                     self._in_force, self._revision = data, sequence
@@ -179,10 +180,13 @@ class Snapshots:
                     self._trouble = why
             await pauses.wait()
 
-    def _fenced(self, puts: list[Put], checkpoint: Put) -> list[Put]:
-        """The batch with its expectations. A message has room for one, so a lone checkpoint is put twice."""
-        chained = Put(checkpoint.subject, checkpoint.data, {EXPECTED: str(self._revision)})
-        if not puts:
-            return [chained, Put(checkpoint.subject, checkpoint.data, self._fence)]
-        first, *others = puts
-        return [Put(first.subject, first.data, {**(first.headers or {}), **self._fence}), *others, chained]
+
+def fenced(puts: list[Put], checkpoint: Put, fence: dict[str, str]) -> list[Put]:
+    """A batch that ends with its `checkpoint` and expects what the headers `fence` say.
+
+    A message has room for one expectation, so a checkpoint without others is put twice.
+    """
+    if not puts:
+        return [checkpoint, Put(checkpoint.subject, checkpoint.data, fence)]
+    first, *others = puts
+    return [Put(first.subject, first.data, {**(first.headers or {}), **fence}), *others, checkpoint]

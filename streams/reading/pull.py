@@ -163,21 +163,18 @@ class Puller:
         self._on_message(message, told)
 
     def _on_status(self, headers: dict[str, str]) -> None:
-        status, text = headers.get(STATUS, ""), headers.get(DESCRIPTION, "")
-        match status:
+        if gap := gap_told(headers, self._last):
+            self._gap(gap)
+            return
+        match headers.get(STATUS, ""):
             case "100":
-                handed_out = int(headers.get(LAST_CONSUMER, "0"))
-                if handed_out > self._last:
-                    self._gap(f"the server has handed out {handed_out}, we have {self._last}")
                 self._retry_s = 0.0
                 self.repeat_ack()
             case "404" | "408":
                 self._ended(headers)
-            case "409" if text != "Consumer Deleted":
+            case _:
                 self._retry_s = min(max(self._retry_s * 2, RETRY_PAUSE_MIN_S), RETRY_PAUSE_MAX_S)
                 self._ended(headers)
-            case _:
-                self._gap(f"{status} {text}".rstrip())
 
     def _ended(self, headers: dict[str, str]) -> None:
         """Count a request that ended; it was filled completely unless the server says what is missing."""
@@ -212,3 +209,18 @@ class Puller:
             self._asking.cancel()
         if self._watch is not None:
             self._watch.cancel()
+
+
+def gap_told(headers: dict[str, str], last: int) -> str:
+    """The gap after message `last` that a status of the server tells of, in words; empty if there is none."""
+    status, text = headers.get(STATUS, ""), headers.get(DESCRIPTION, "")
+    match status:
+        case "100":
+            handed_out = int(headers.get(LAST_CONSUMER, "0"))
+            return f"the server has handed out {handed_out}, we have {last}" if handed_out > last else ""
+        case "404" | "408":
+            return ""
+        case "409" if text != "Consumer Deleted":
+            return ""
+        case _:
+            return f"{status} {text}".rstrip()

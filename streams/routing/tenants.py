@@ -67,7 +67,7 @@ class ReadRequest(Struct, frozen=True):
 T = TypeVar("T", bound=WaitingEvent)
 
 
-class _Tenant(Generic[T]):
+class TenantInMemory(Generic[T]):
     """A tenant with events in memory, or a parked one.
 
     - `events`: those that are not routed, by position, in order; `unmatched`: the last of them.
@@ -100,22 +100,29 @@ class _Tenant(Generic[T]):
         """The position of the lowest event that is not routed."""
         return next(iter(self.events), self.read_to + 1)
 
+    @property
+    def caught_up(self) -> bool:
+        """True if everything of a parked tenant up to `passed_to` was read and is routed."""
+        return self.read_to >= self.passed_to and self.unrouted_from > self.passed_to
+
 
 class Tenants(Generic[T]):
     """The tenants of a partition under one claim.
 
     - `recorded`: what the journal says.
     - `highest`: the highest event that has arrived.
+    - `by_name`: the tenants with events in memory, and those that are `parked`.
+    - `holding_back`: the events that stop `routed`, by position, in order.
     """
 
     def __init__(self, recorded: RoutingProgress) -> None:
         self.highest = recorded.routed
-        self._tenants: dict[str, _Tenant[T]] = {}
-        self._holding_back: dict[int, T] = {}
-        self._parked: dict[str, _Tenant[T]] = {}
+        self.by_name: dict[str, TenantInMemory[T]] = {}
+        self.holding_back: dict[int, T] = {}
+        self.parked: dict[str, TenantInMemory[T]] = {}
         self._to_match: deque[str] = deque()
         for name, position in recorded.parked_tenants.items():
-            tenant = self._tenants[name] = _Tenant()
+            tenant = self.by_name[name] = TenantInMemory()
             self._park(name, tenant, passed_to=recorded.routed, read_to=position - 1)
             self._tidy(name, tenant)
 
@@ -124,12 +131,12 @@ class Tenants(Generic[T]):
     @property
     def routed(self) -> int:
         """The position up to which everything is routed, or belongs to a parked tenant. It never falls."""
-        return next(iter(self._holding_back)) - 1 if self._holding_back else self.highest
+        return next(iter(self.holding_back)) - 1 if self.holding_back else self.highest
 
     @property
     def progress(self) -> RoutingProgress:
         """The progress of routing, to be recorded."""
-        parked = {name: tenant.unrouted_from for name, tenant in self._parked.items()}
+        parked = {name: tenant.unrouted_from for name, tenant in self.parked.items()}
         return RoutingProgress(routed=self.routed, parked_tenants=parked)
 
     # ---- arrivals
@@ -139,17 +146,17 @@ class Tenants(Generic[T]):
 
         `may_park`: the tenant's events can be read by its subject.
         """
-        tenant = self._tenants.get(name)
+        tenant = self.by_name.get(name)
         if tenant is None:
             return True
         if tenant.parked:
             return tenant.read_to >= tenant.passed_to and not tenant.full
-        return not (tenant.full and may_park and len(self._parked) < PARKED_MAX)
+        return not (tenant.full and may_park and len(self.parked) < PARKED_MAX)
 
     def drop(self, name: str, position: int) -> None:
         """Leave the event that arrives to the stream; its tenant is parked from now on."""
         self.highest = position
-        tenant = self._tenants[name]
+        tenant = self.by_name[name]
         if tenant.parked:
             self._pass(tenant, position)
         else:
@@ -158,62 +165,62 @@ class Tenants(Generic[T]):
     def add(self, event: T) -> None:
         """Keep the event that arrives."""
         self.highest = event.position
-        tenant = self._tenants.get(event.tenant)
+        tenant = self.by_name.get(event.tenant)
         if tenant is None:
-            tenant = self._tenants[event.tenant] = _Tenant()
+            tenant = self.by_name[event.tenant] = TenantInMemory()
         if tenant.parked:
             tenant.read_to = event.position
-        self._holding_back[event.position] = event
+        self.holding_back[event.position] = event
         self._keep(tenant, event)
 
     @property
     def first_holding_back(self) -> T | None:
         """The event that keeps `routed` back, if there is one."""
-        return next(iter(self._holding_back.values()), None)
+        return next(iter(self.holding_back.values()), None)
 
     def park(self, name: str, *, may_park: bool) -> bool:
         """Park a tenant whose event keeps `routed` back; False if it cannot be parked."""
-        tenant = self._tenants[name]
+        tenant = self.by_name[name]
         if tenant.parked:
             self._pass(tenant, tenant.read_to)
             return True
-        if may_park and len(self._parked) < PARKED_MAX:
+        if may_park and len(self.parked) < PARKED_MAX:
             self._park(name, tenant, passed_to=self.highest, read_to=self.highest)
             return True
         return False
 
-    def _park(self, name: str, tenant: _Tenant[T], *, passed_to: int, read_to: int) -> None:
+    def _park(self, name: str, tenant: TenantInMemory[T], *, passed_to: int, read_to: int) -> None:
         tenant.parked, tenant.read_to = True, read_to
-        self._parked[name] = tenant
+        self.parked[name] = tenant
         self._pass(tenant, passed_to)
 
-    def _pass(self, tenant: _Tenant[T], passed_to: int) -> None:
+    def _pass(self, tenant: TenantInMemory[T], passed_to: int) -> None:
         """Let `routed` pass all events of a parked tenant up to `passed_to`."""
         tenant.passed_to = passed_to
         for position in tenant.events:
-            self._holding_back.pop(position, None)
+            self.holding_back.pop(position, None)
 
-    def _tidy(self, name: str, tenant: _Tenant[T]) -> None:
+    def _tidy(self, name: str, tenant: TenantInMemory[T]) -> None:
         """End the parking of a tenant that has caught up, and forget a tenant without events."""
-        if tenant.parked and tenant.read_to >= tenant.passed_to and tenant.unrouted_from > tenant.passed_to:
+        if tenant.parked and tenant.caught_up:
             tenant.parked = False
-            del self._parked[name]
+            del self.parked[name]
         if not tenant.parked and not tenant.events:
-            del self._tenants[name]
+            del self.by_name[name]
 
     # ---- reading by subject
 
     def next_read(self) -> ReadRequest | None:
         """The next part to be read: parked tenants take turns, those with enough in memory have none."""
-        for name, tenant in self._parked.items():
+        for name, tenant in self.parked.items():
             if tenant.wants_to_read:
-                self._parked[name] = self._parked.pop(name)
+                self.parked[name] = self.parked.pop(name)
                 return ReadRequest(name, tenant.read_to, tenant.passed_to, EVENTS_MAX - len(tenant.events))
         return None
 
     def take_read(self, request: ReadRequest, events: Sequence[T], *, complete: bool) -> None:
         """Take what was read; `complete`: nothing else is in the stream up to what was asked for."""
-        tenant = self._tenants[request.tenant]
+        tenant = self.by_name[request.tenant]
         for event in events:
             self._keep(tenant, event)
             tenant.read_to = event.position
@@ -227,38 +234,38 @@ class Tenants(Generic[T]):
         """The next event to be matched: tenants take turns, as far as their copies have room."""
         if not self._to_match:
             return None
-        tenant = self._tenants[self._to_match.popleft()]
+        tenant = self.by_name[self._to_match.popleft()]
         tenant.in_turn = False
         return tenant.unmatched.popleft()
 
     def matched(self, event: T, copies: int) -> None:
         """Take note of the number of copies of an event, as `next_to_match` returned it."""
-        tenant = self._tenants[event.tenant]
+        tenant = self.by_name[event.tenant]
         tenant.copies += copies
         self._take_turn(event.tenant, tenant)
 
     def confirmed(self, event: T) -> None:
         """Take note that a copy of the event is stored."""
-        tenant = self._tenants[event.tenant]
+        tenant = self.by_name[event.tenant]
         tenant.copies -= 1
         self._take_turn(event.tenant, tenant)
 
     def close(self, event: T) -> bool:
         """Take note that all copies of the event are stored; returns whether its tenant wants to read on."""
-        tenant = self._tenants[event.tenant]
+        tenant = self.by_name[event.tenant]
         del tenant.events[event.position]
         tenant.bytes -= event.size
-        self._holding_back.pop(event.position, None)
+        self.holding_back.pop(event.position, None)
         self._tidy(event.tenant, tenant)
         return tenant.wants_to_read
 
-    def _keep(self, tenant: _Tenant[T], event: T) -> None:
+    def _keep(self, tenant: TenantInMemory[T], event: T) -> None:
         tenant.events[event.position] = event
         tenant.bytes += event.size
         tenant.unmatched.append(event)
         self._take_turn(event.tenant, tenant)
 
-    def _take_turn(self, name: str, tenant: _Tenant[T]) -> None:
+    def _take_turn(self, name: str, tenant: TenantInMemory[T]) -> None:
         if tenant.unmatched and not tenant.in_turn and tenant.copies < UNCONFIRMED_COPIES_MAX:
             tenant.in_turn = True
             self._to_match.append(name)

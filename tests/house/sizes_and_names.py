@@ -1,4 +1,4 @@
-"""Rules about sizes and names: files, functions, lines, numbers and classes."""
+"""Rules about sizes and names: files, functions, lines, numbers, classes and mutants."""
 
 import ast
 import re
@@ -15,6 +15,7 @@ LINE_MAX = 110
 FILES_MAX = 12
 """In a folder, `__init__.py` aside."""
 SHAPELESS_NAMES = re.compile(r"_*(utils?|helpers?|common|managers?|misc)\Z")
+PRIVATE = re.compile(r"_(?!_)")
 SPEAKING = re.compile(r"_|[A-Z]+_(?!M?S\Z)|(VERSION|KIB|GIB|DAY_S)\Z")
 
 
@@ -77,3 +78,23 @@ def homes_of_classes() -> defaultdict[str, set[str]]:
         for name in classes(module):
             homes[name].add(module.name)
     return homes
+
+
+def mutants_use_public_names(module: Module) -> Iterator[str]:
+    """A rule that a mutant takes out has a name for all to see; private ones change with every line."""
+    if module.path[:2] == ("tests", "sim") and "mutants" in module.path:
+        for node in module.nodes:
+            match node:
+                case ast.Attribute(value=ast.Name(id=of), attr=name) if of not in ("self", "cls"):
+                    names = [name]
+                case ast.Attribute(value=ast.Attribute(), attr=name):
+                    names = [name]
+                case ast.Tuple(elts=[_, ast.Constant(value=str(name)), _]):
+                    names = [name]
+                case ast.ImportFrom(names=aliases):
+                    names = [alias.name for alias in aliases]
+                case _:
+                    names = []
+            for name in names:
+                if PRIVATE.match(name):
+                    yield f"a mutant uses {name}"

@@ -309,7 +309,7 @@ def _tokens_watched(run: Run) -> Iterator[None]:
 
     def watched(state: State, policy: Policy | None, view: View, now: float) -> Step:
         step: Step = next_step(state, policy, view, now)
-        process = run.world._stepping
+        process = run.world.stepping
         if isinstance(step, Post) and process is not None:
             run.checkers.token_taken(process, step.event.position)
         return step
@@ -325,7 +325,7 @@ def _discards_watched(run: Run) -> Iterator[None]:
     reading: ContextVar[set[int]] = ContextVar("reading")
 
     async def watched_read(of: Actor, frontier: Frontier, to: int) -> Passed:
-        process, found = run.world._stepping, set[int]()
+        process, found = run.world.stepping, set[int]()
         reading.set(found)
         passed: Passed = await read(of, frontier, to)
         if process is not None and of.state.frontier is frontier:  # Else it is read again.

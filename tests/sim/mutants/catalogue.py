@@ -32,11 +32,10 @@ from actors.runtime import actor, live_state
 from actors.runtime.host import Host
 from actors.runtime.live_state import LiveState
 from actors.runtime.pending import Pending
-from angarium.node.shard import Shard
 from streams.fleet.lease import LEASE_MARGIN_S, Lease
 from streams.fleet.members import Members
 from streams.installation.topology import Names
-from streams.journal import claim, journal, recovery
+from streams.journal import claim, journal, recovery, snapshots
 from streams.journal.claim import Claim, NotOwned, Owner
 from streams.journal.envelope import Flush, decode_flush
 from streams.journal.fence import Appended, Overtaken, append
@@ -45,11 +44,9 @@ from streams.journal.snapshots import Snapshots
 from streams.nats.answers import Put, StoredMessage
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import until_answered
-from streams.reading.backlog import Backlog
-from streams.routing.freshness import Freshness
-from streams.routing.lanes import Lanes
-from streams.routing.router import Router
+from streams.reading import backlog
 from tests.sim.mutants.backlogs import BACKLOG_MUTANTS
+from tests.sim.mutants.copies import COPY_MUTANTS
 from tests.sim.mutants.cursors import CURSOR_MUTANTS
 from tests.sim.mutants.erasing import ERASE_MUTANTS
 from tests.sim.mutants.flooding import FLOODING_MUTANTS
@@ -60,7 +57,7 @@ from tests.sim.mutants.tails import TAIL_MUTANTS
 from tests.sim.mutants.unknown_receivers import UNKNOWN_MUTANTS
 from tests.sim.resending.mutants import RESENDING_MUTANTS
 from tests.sim.scenarios import numbering as numbers
-from tests.sim.scenarios import rates, reading, routing, width
+from tests.sim.scenarios import rates, reading, width
 from tests.sim.scenarios.recovery import ownership
 
 # ---- acks and the floor
@@ -187,8 +184,8 @@ def _take_live(host: Host) -> dict[str, State]:
     return taken
 
 
-def _unfenced(snapshots: Snapshots, puts: list[Put], checkpoint: Put) -> list[Put]:
-    return [*puts, checkpoint]
+def _unfenced(puts: list[Put], checkpoint: Put, fence: dict[str, str]) -> list[Put]:
+    return [*puts, Put(checkpoint.subject, checkpoint.data)]
 
 
 class _Unlocked(asyncio.Lock):
@@ -272,9 +269,9 @@ def _unpark_when_read(state: State, policy: Policy | None, view: View, now: floa
 
 
 async def _page_of_any_replica(
-    backlog: Backlog, subject: str, after: int, reach: int, count_max: int
+    js: JetStream, stream: str, subject: str, after: int, reach: int, count_max: int, **_: Any
 ) -> list[StoredMessage]:
-    return (await backlog._js.read(backlog._stream, subject, after + 1, count_max)).messages
+    return (await js.read(stream, subject, after + 1, count_max)).messages
 
 
 # ---- the bucket
@@ -315,38 +312,6 @@ def _next_as_if_all_had_started(state: State, policy: Policy | None, view: View,
     return next_step(state, policy, replace(view, set_aside=0), now)
 
 
-# ---- the router
-
-_send_copy, _tell_lane, _new_router = Router._send, Lanes._tell, Shard._new_router
-
-
-def _close_at_first(router: Router, opened: Any) -> None:
-    tenant = router._tenants._tenants.get(opened.tenant)
-    if tenant is not None and opened.position in tenant.events:
-        router._tenants.confirmed(opened)
-        router._close(opened)
-
-
-def _let_the_next_go(lanes: Lanes[Any], lane: str, why: str) -> None:
-    _tell_lane(lanes, lane, why)
-    lanes._lanes[lane].append(lanes._lanes[lane].pop(0))
-
-
-async def _send_once(router: Router, receiver: str, opened: Any) -> str:
-    await _send_copy(router, receiver, opened)
-    return ""
-
-
-def _new_router_with_old_memory(shard: Shard) -> Router:
-    router, before = _new_router(shard), getattr(shard, "_router", None)
-    router._tenants.highest = before._tenants.highest if before else 0
-    return router
-
-
-def _number_by_id_alone(frontier: numbering.Frontier, event: Event) -> bool:
-    return is_repeat(frontier, replace(event, source=0))
-
-
 def _unhurried(*kinds: type) -> tuple[tuple[Any, str, Any], ...]:
     return ((live_state, "NEEDS_NO_CONFIRMATION", (*decide.NEEDS_NO_CONFIRMATION, *kinds)),)
 
@@ -384,7 +349,7 @@ ALL = [
     Mutant("claims-from-the-living", "a shard is claimed from nobody whose heart beats",
            ((Members, "is_silent", lambda members, seen: True),)),
     Mutant("live-snapshots", "a snapshot holds confirmed facts only", ((Host, "take_changed", _take_live),)),
-    Mutant("unfenced-snapshots", "snapshots are fenced by _owner", ((Snapshots, "_fenced", _unfenced),),
+    Mutant("unfenced-snapshots", "snapshots are fenced by _owner", ((snapshots, "fenced", _unfenced),),
            ownership.late_snapshot_of_a_sleeper),
     Mutant("two-writes", "one write of snapshots at a time", ((asyncio, "Lock", _Unlocked),),
            ownership.handover_while_snapshots_are_written),
@@ -418,7 +383,7 @@ ALL = [
     Mutant("unparked-early", "Unparked only when everything up to `seen` is settled",
            ((actor, "next_step", _unpark_when_read),)),
     Mutant("replica-believed", "a read is complete when it reached `seen`, or by the leader's word",
-           ((Backlog, "_page", _page_of_any_replica),),
+           ((backlog, "next_messages", _page_of_any_replica),),
            reading.backlog_of_a_lagging_replica),
     Mutant("dead-letter-unconfirmed", "a dead letter is confirmed before the next event starts",
            _unhurried(facts.DeadLettered)),
@@ -450,23 +415,10 @@ ALL = [
     Mutant("ping-unrecorded", "a ping is recorded before it is made",
            ((LiveState, "record", _record_no_ping),),
            rates.ping_before_a_crash),
-    Mutant("acked-at-first-copy", "an event is acked when all its copies are confirmed",
-           ((Router, "_confirmed", _close_at_first),),
-           routing.one_of_two_copies_is_stored),
-    Mutant("sent-once", "a copy is repeated until it is confirmed",
-           ((Router, "_send", _send_once),)),
-    Mutant("lane-goes-on", "a lane waits for its head", ((Lanes, "_tell", _let_the_next_go),)),
-    Mutant("source-ignored", "what comes from a source not above the highest is a repeat",
-           ((owed, "is_repeat", _number_by_id_alone),),
-           routing.routed_again_beyond_the_window),
-    Mutant("stale-configurations", "nothing is matched by configurations older than half a second",
-           ((Freshness, "covers", lambda freshness, came_at: True),),
-           routing.subscription_that_no_replica_shows),
-    Mutant("router-remembers", "a new ownership forgets what was seen",
-           ((Shard, "_new_router", _new_router_with_old_memory),)),
 ]  # fmt: skip
 ALL += [
     *BACKLOG_MUTANTS,
+    *COPY_MUTANTS,
     *CURSOR_MUTANTS,
     *FLOODING_MUTANTS,
     *ERASE_MUTANTS,

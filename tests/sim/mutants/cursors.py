@@ -1,5 +1,6 @@
 """The rules of reading cursors and of `routed`, each taken out by itself."""
 
+from contextvars import ContextVar
 from typing import Any
 
 from msgspec.structs import replace
@@ -10,17 +11,17 @@ from streams.installation import topology
 from streams.journal import claim
 from streams.journal.claim import JournalPast
 from streams.journal.journal import Journal
-from streams.nats.wire import Message
+from streams.nats.headers import STATUS
 from streams.reading import pull, reader
-from streams.reading.pull import Puller
-from streams.reading.reply_subject import delivery_info
+from streams.reading.pull import Puller, gap_told
+from streams.reading.reply_subject import DeliveryInfo, delivery_info
 from streams.routing.tenants import Tenants
 from streams.routing_progress import NOTHING_ROUTED, RoutingProgress
 from tests.sim.mutants.mutant import Mutant
 from tests.sim.scenarios import reading, routing
 
-_read_past, _on_answer, _on_status = claim.read_past, Puller._on_answer, Puller._on_status
-_repeat_ack, _cursor = Puller.repeat_ack, topology.cursor
+_read_past, _cursor = claim.read_past, topology.cursor
+_ack, _repeat_ack = Puller.ack, Puller.repeat_ack
 
 
 def _beyond_the_unconfirmed(tenants: Tenants[Any]) -> int:
@@ -36,33 +37,42 @@ async def _routed_to_the_end(*args: Any) -> JournalPast:
     return replace(await _read_past(*args), routing=RoutingProgress(routed=purge.ANY_POSITION))
 
 
-def _whatever_the_number(puller: Puller, message: Message) -> None:
-    if message.reply:
-        puller._last = delivery_info(message.reply).number - 1
-    _on_answer(puller, message)
+class _AnyNumber(int):
+    """A number that passes for the next one."""
+
+    def __ne__(self, other: object) -> bool:
+        return False
+
+    __hash__ = int.__hash__
 
 
-def _deaf_to_heartbeats(puller: Puller, headers: dict[str, str]) -> None:
-    if headers.get("Status") != "100":
-        _on_status(puller, headers)
+def _whatever_the_number(reply: str) -> DeliveryInfo:
+    told = delivery_info(reply)
+    return replace(told, number=_AnyNumber(told.number))
 
 
-def _unheard_of_its_end(puller: Puller, headers: dict[str, str]) -> None:
+def _deaf_to_heartbeats(headers: dict[str, str], last: int) -> str:
+    return "" if headers.get(STATUS) == "100" else gap_told(headers, last)
+
+
+def _unheard_of_its_end(headers: dict[str, str], last: int) -> str:
     """Repeat a request that has no responder."""
-    if headers.get("Status") == "503":
-        puller._retry_s = pull.RETRY_PAUSE_MAX_S
-        puller._ended({})
-    else:
-        _on_status(puller, headers)
+    return "" if headers.get(STATUS) == "503" else gap_told(headers, last)
 
 
-def _never_silent(puller: Puller) -> None:
-    puller._check_later()
+_acking = ContextVar("_acking", default=False)
+
+
+def _ack_once(puller: Puller, position: int) -> None:
+    token = _acking.set(True)
+    try:
+        _ack(puller, position)
+    finally:
+        _acking.reset(token)
 
 
 def _sent_once(puller: Puller) -> None:
-    if puller.__dict__.get("_told") != puller._acked:
-        puller.__dict__["_told"] = puller._acked
+    if _acking.get():
         _repeat_ack(puller)
 
 
@@ -86,15 +96,15 @@ CURSOR_MUTANTS = [
            ((reader, "cursor", _from_the_next),),
            reading.cursor_vanishes_unnoticed),
     Mutant("gap-in-the-numbers", "a number that is not the next is a gap",
-           ((Puller, "_on_answer", _whatever_the_number),)),
+           ((pull, "delivery_info", _whatever_the_number),)),
     Mutant("heartbeats-unheeded", "a heartbeat that knows of more is a gap",
-           ((Puller, "_on_status", _deaf_to_heartbeats),),
+           ((pull, "gap_told", _deaf_to_heartbeats),),
            reading.last_message_is_lost),
     Mutant("gone-unnoticed", "a cursor that is gone is replaced",
-           ((Puller, "_on_status", _unheard_of_its_end), (Puller, "_check_heartbeat", _never_silent)),
+           ((pull, "gap_told", _unheard_of_its_end), (pull, "SILENT_HEARTBEATS_MAX", 1 << 30)),
            reading.cursor_vanishes_unnoticed),
     Mutant("ack-sent-once", "the last ack is repeated with each heartbeat",
-           ((Puller, "repeat_ack", _sent_once),),
+           ((Puller, "ack", _ack_once), (Puller, "repeat_ack", _sent_once)),
            reading.last_ack_is_lost),
     Mutant("copies-from-before", "an event stored before the receiver was last put anew gets no copy",
            ((Receivers, "existing_at", lambda receivers, at, subscribers: subscribers),),

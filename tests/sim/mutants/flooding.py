@@ -11,16 +11,14 @@ from streams.journal.checkpoint import Checkpoint
 from streams.journal.claim import JournalPast
 from streams.nats.answers import StoredMessage
 from streams.nats.jetstream import JetStream
-from streams.routing import parked_tenants_reader, tenants
-from streams.routing.router import Router
-from streams.routing.tenants import Tenants
+from streams.routing import parked_tenants_reader
+from streams.routing.tenants import TenantInMemory, Tenants
 from streams.routing_progress import RoutingProgress
 from tests.sim.mutants.mutant import Mutant
 from tests.sim.scenarios import flooding
 
 _read_past, _purge_read_past = claim.read_past, vars(purge)["read_past"]
-_add, _pass, _close, _init = Tenants.add, Tenants._pass, Tenants.close, Tenants.__init__
-_Tenant = tenants._Tenant
+_add, _drop, _init = Tenants.add, Tenants.drop, Tenants.__init__
 
 
 def _without_parked(past: JournalPast) -> JournalPast:
@@ -47,37 +45,32 @@ def _first_unmatched(tenant: Any) -> int:
 
 def _held_and_passed(of: Tenants[Any], event: Any) -> None:
     _add(of, event)
-    if of._tenants[event.tenant].parked:
-        del of._holding_back[event.position]
+    if of.by_name[event.tenant].parked:
+        del of.holding_back[event.position]
 
 
-def _unparked_unread(of: Tenants[Any], name: str, tenant: Any) -> None:
-    if tenant.parked and not tenant.events:
-        tenant.parked = False
-        del of._parked[name]
-    if not tenant.parked and not tenant.events:
-        del of._tenants[name]
+def _unread(tenant: TenantInMemory[Any]) -> bool:
+    return not tenant.events
 
 
-def _unparked_unrouted(of: Tenants[Any], name: str, tenant: Any) -> None:
-    if tenant.parked and tenant.read_to >= tenant.passed_to:
-        tenant.parked = False
-        del of._parked[name]
-    if not tenant.parked and not tenant.events:
-        del of._tenants[name]
+def _unrouted(tenant: TenantInMemory[Any]) -> bool:
+    return tenant.read_to >= tenant.passed_to
 
 
-def _passed_to_stays(of: Tenants[Any], tenant: Any, passed_to: int) -> None:
-    _pass(of, tenant, tenant.passed_to or passed_to)
+def _passed_to_stays(of: Tenants[Any], name: str, position: int) -> None:
+    before = of.by_name[name].passed_to
+    _drop(of, name, position)
+    of.by_name[name].passed_to = before or position
 
 
 def _passed_to_from_the_position(of: Tenants[Any], recorded: RoutingProgress) -> None:
-    _init(of, RoutingProgress(routed=recorded.routed))
-    for name, position in recorded.parked_tenants.items():
-        tenant: Any = _Tenant()
-        of._tenants[name] = tenant
-        of._park(name, tenant, passed_to=position - 1, read_to=position - 1)
-        of._tidy(name, tenant)
+    _init(of, recorded)
+    for tenant in of.parked.values():
+        tenant.passed_to = tenant.read_to
+
+
+def _kept_waiting(of: Tenants[Any], name: str, *, may_park: bool) -> bool:
+    return False
 
 
 async def _whatever_a_replica_shows(
@@ -101,19 +94,19 @@ FLOODING_MUTANTS = [
            ((purge, "read_past", _purged_without_the_parked),),
            flooding.parked_tenant_is_stopped_and_read_on),
     Mutant("position-of-the-unmatched", "the position is that of the lowest event that is not routed",
-           ((_Tenant, "unrouted_from", property(_first_unmatched)),),
+           ((TenantInMemory, "unrouted_from", property(_first_unmatched)),),
            flooding.owner_of_a_parked_tenant_dies),
     Mutant("held-and-passed", "an arrival that is held stops `routed`",
            ((Tenants, "add", _held_and_passed),),
            flooding.event_is_held_behind_a_flood),
     Mutant("unparked-unread", "a tenant is parked until everything up to `passed_to` is read",
-           ((Tenants, "_tidy", _unparked_unread),),
+           ((TenantInMemory, "caught_up", property(_unread)),),
            flooding.owner_of_a_parked_tenant_dies),
     Mutant("unparked-unrouted", "a tenant is parked until everything up to `passed_to` is routed",
-           ((Tenants, "_tidy", _unparked_unrouted),),
+           ((TenantInMemory, "caught_up", property(_unrouted)),),
            flooding.event_is_held_behind_a_flood),
     Mutant("passed-to-not-raised", "what arrives of a parked tenant and is dropped raises `passed_to`",
-           ((Tenants, "_pass", _passed_to_stays),),
+           ((Tenants, "drop", _passed_to_stays),),
            flooding.replica_lags_behind_a_parked_tenant),
     Mutant("passed-to-from-the-position", "after a takeover `passed_to` is what was routed",
            ((Tenants, "__init__", _passed_to_from_the_position),),
@@ -125,6 +118,6 @@ FLOODING_MUTANTS = [
            ((Tenants, "admits", _always_kept),),
            flooding.owner_of_a_parked_tenant_dies),
     Mutant("waits-for-long", "a tenant whose event keeps `routed` back for too long is parked",
-           ((Router, "_park_overdue", lambda router: None),),
+           ((Tenants, "park", _kept_waiting),),
            flooding.one_event_waits_and_others_are_routed),
 ]  # fmt: skip

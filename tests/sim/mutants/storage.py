@@ -11,14 +11,16 @@ from actors.runtime.host import Host
 from angarium.node.housekeeping import maintenance
 from streams import purge
 from streams.installation.topology import Names
+from streams.journal import snapshots
 from streams.journal.checkpoint import Checkpoint, read_checkpoint
 from streams.journal.load_slots import LoadSlots
-from streams.journal.snapshots import Snapshots
+from streams.journal.snapshots import fenced
 from streams.nats.answers import Put, StreamInfo
 from streams.nats.jetstream import JetStream
 from streams.purge import Held, deliveries_held, eviction_end
 from tests.sim.mutants.mutant import Mutant
-from tests.sim.scenarios.recovery import snapshots, storage
+from tests.sim.scenarios.recovery import snapshots as states
+from tests.sim.scenarios.recovery import storage
 
 _FAR = 1 << 60
 
@@ -63,16 +65,22 @@ async def _no_events_held(js: JetStream, names: Names, partitions: int, settled_
     return Held(_FAR)
 
 
-_store, _needed = Snapshots._store, Host.needed
+_needed = Host.needed
 
 
-async def _store_as_built(snapshots: Snapshots, puts: list[Put], checkpoint: bytes | None = None) -> bool:
-    return await _store(snapshots, puts, snapshots._in_force if checkpoint is None else checkpoint)
+class _AsBuilt:
+    """Sends the checkpoint with which a batch was built first."""
+
+    def __init__(self) -> None:
+        self._built: dict[int, tuple[list[Put], bytes]] = {}
+
+    def __call__(self, puts: list[Put], checkpoint: Put, fence: dict[str, str]) -> list[Put]:
+        _, data = self._built.setdefault(id(puts), (puts, checkpoint.data))
+        return fenced(puts, Put(checkpoint.subject, data, checkpoint.headers), fence)
 
 
-def _needed_anew(host: Host) -> Needed:
-    host._needed = Needed(0)
-    return _needed(host)
+def _needed_anew(needed: Needed, lowest: Needed) -> Needed:
+    return lowest
 
 
 def _needed_of_those_here(host: Host) -> Needed:
@@ -101,7 +109,7 @@ STORAGE_MUTANTS = [
            ((Retention, "update", _note_but_parked),)),
     Mutant("away-not-needed", "while a parked actor is not in memory nothing more counts as dispensable",
            ((Host, "needed", _needed_of_those_here),),
-           snapshots.parked_actors_come_back_slowly),
+           states.parked_actors_come_back_slowly),
     Mutant("burials-not-needed", "what is owed a burial is needed",
            ((Retention, "update", _note_but_burials),)),
     Mutant("needed-by-memory", "what is not settled by the confirmed journal is needed",
@@ -114,11 +122,11 @@ STORAGE_MUTANTS = [
     Mutant("unrouted-purged", "events are kept until they are routed",
            ((purge, "events_held", _no_events_held),)),
     Mutant("sent-again-as-built", "what is sent again after a look is rebuilt from what the look found",
-           ((Snapshots, "_store", _store_as_built),),
-           snapshots.batch_arrives_after_the_next_write_began),
+           ((snapshots, "fenced", _AsBuilt()),),
+           states.batch_arrives_after_the_next_write_began),
     Mutant("loads-unbounded", "all shards of a node read a bounded number of snapshots at a time",
            ((LoadSlots, "slot", _unbounded),),
-           snapshots.a_thousand_parked_actors_come_back),
+           states.a_thousand_parked_actors_come_back),
     Mutant("needed-falls", "a checkpoint needs no less than the one before it did",
-           ((Host, "needed", _needed_anew),)),
+           ((Needed, "raised", _needed_anew),)),
 ]  # fmt: skip

@@ -7,8 +7,8 @@ from msgspec.structs import replace
 
 from actors.machine.facts import Fact
 from actors.machine.state import State
+from angarium.node import shard
 from angarium.node.node import Node
-from angarium.node.shard import Shard
 from streams import purge
 from streams.clock import Timekeeper
 from streams.installation.topology import Names
@@ -20,7 +20,7 @@ from streams.lost_tails.comparison import Loss
 from streams.lost_tails.marks import Mark, Marks
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import stream_info
-from streams.reading import reader
+from streams.reading import backlog, reader
 from streams.reading.inbox import Inbox
 from streams.repair import acceptance, damage
 from streams.repair.acceptance import FlushMembers, Repair
@@ -51,11 +51,6 @@ async def _compare_positions(js: JetStream, stream: str, mark: Mark, since: floa
 async def _as_recorded(*_: Any) -> int:
     """Whatever the records say was of this stream."""
     return purge.ANY_POSITION
-
-
-def _doubt_alone(reading: reader.Reader) -> None:
-    """Forgets what was read at the same time."""
-    reading._marks.compared = False
 
 
 async def _is_gone_for_good(*_: Any) -> bool:
@@ -148,10 +143,10 @@ TAIL_MUTANTS = (
            ((Inbox, "compared", True),),
            losses.the_new_tail_is_read_before_anybody_compares),
     Mutant("read-beside-forgotten", "what was read beside the inbox is compared, be it on record or not",
-           ((reader.Reader, "_doubt", _doubt_alone),),
+           ((backlog, "higher", lambda known, read: known),),
            losses.what_was_read_beside_the_inbox_is_lost),
     Mutant("memory-uncompared", "who goes on from memory compares what it knows, not the record alone",
-           ((Shard, "_find_loss", _believe),),
+           ((shard, "find_loss", _believe),),
            losses.what_memory_alone_knows_is_lost),
     Mutant("marks-before-the-last-flush", "only the last flush of a repair says what holds from then on",
            ((Repair, "record", _with_the_first_flush),),

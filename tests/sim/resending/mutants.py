@@ -1,32 +1,37 @@
 """Rules of jobs and erasures, each taken out by itself: a run has to find what that breaks."""
 
 import math
-from collections.abc import Callable
 from typing import Any
 
+from msgspec.structs import replace
+
 from angarium.node.housekeeping import eraser
-from angarium.node.housekeeping.eraser import Eraser
+from streams import purge
 from streams.erasing import search
-from streams.erasing.erasures import Erasure
-from streams.nats.answers import StoredMessage
+from streams.journal import claim
+from streams.journal.claim import JournalPast
+from streams.nats.answers import Answer
 from streams.resending.plan_lock import PlanLock
-from streams.resending.redrive import Redrive
-from streams.resending.replay import Replay
+from streams.resending.redrive_lock import RedriveLock
+from streams.resending.replay import ReplayLock
 from streams.resending.sources import Sources
+from streams.routing_progress import RoutingProgress
 from tests.sim.mutants.mutant import Mutant
 from tests.sim.resending import scenarios
 from tests.sim.resending.resending_run import ResendingRun
 
-_send, _store_plan = Replay._send, Redrive._keep
+_publish, _store_plan, _read_past = ReplayLock.publish, RedriveLock.store, claim.read_past
 
 
-async def _ahead(self: Replay, page: list[StoredMessage], left: int, tell: Callable[[int], None]) -> None:
-    await self._store(cursor=page[-1].sequence, left=left - len(page))
-    await _send(self, page, left, tell)
+async def _ahead(
+    lock: ReplayLock, subject: str, data: bytes, headers: dict[str, str], sources: Sources, position: int
+) -> Answer | None:
+    await lock.store(cursor=position, left=lock.plan.left - 1)
+    return await _publish(lock, subject, data, headers, sources, position)
 
 
-async def _unplanned(self: Redrive, **changes: Any) -> None:
-    await _store_plan(self, **{**changes, "letters": ()})
+async def _unplanned(lock: RedriveLock, **changes: Any) -> None:
+    await _store_plan(lock, **{**changes, "letters": ()})
 
 
 async def _never_renewed(self: PlanLock[Any], for_s: float = 0.0) -> None:
@@ -37,12 +42,12 @@ def _always(self: Sources, position: int) -> bool:
     return True
 
 
-async def _routed(self: Eraser, message: StoredMessage) -> bool:
-    return True
+async def _routed_to_the_end(*args: Any) -> JournalPast:
+    return replace(await _read_past(*args), routing=RoutingProgress(routed=purge.ANY_POSITION))
 
 
-async def _once(self: Eraser, erasure: Erasure, revision: int) -> None:
-    return
+async def _no_late_copies(*_: object) -> dict[str, list[int]]:
+    return {}
 
 
 async def _none_found(*_: object) -> list[int]:
@@ -59,9 +64,9 @@ def _run(seed: int) -> None:
 
 RESENDING_MUTANTS = [
     Mutant("replay-cursor-ahead", "the position is recorded after the copies up to it",
-           ((Replay, "_send", _ahead),), run=_run),
+           ((ReplayLock, "publish", _ahead),), run=_run),
     Mutant("redrive-unplanned", "the letters of a page are on record before they are sent",
-           ((Redrive, "_keep", _unplanned),),
+           ((RedriveLock, "store", _unplanned),),
            scenarios.redrive_dies_between_two_steps),
     Mutant("lock-unchecked", "a copy is sent only within the lease of the lock",
            ((PlanLock, "ensure_held", _never_renewed),),
@@ -73,10 +78,10 @@ RESENDING_MUTANTS = [
            ((eraser, "LATE_COPIES_S", -math.inf),),
            scenarios.erased_shortly_after_its_source_was_there),
     Mutant("erased-unrouted", "what producers published is deleted when it is routed",
-           ((Eraser, "_is_routed", _routed),),
+           ((eraser, "read_past", _routed_to_the_end),),
            scenarios.erased_while_it_is_routed),
     Mutant("looked-at-once", "an erasure looks again for copies that came late",
-           ((Eraser, "_look_again", _once),),
+           ((search, "late_copies", _no_late_copies),),
            scenarios.copy_of_a_router_comes_late),
     Mutant("letters-kept", "dead letters are erased", ((search, "dead_letters", _none_found),),
            run=_run),

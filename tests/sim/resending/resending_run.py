@@ -358,7 +358,7 @@ def _clocks(world: World) -> Iterator[None]:
     """The clocks of a process of the API are those of its simulated machine."""
 
     def of_process() -> ProcessTime:
-        process = world._stepping
+        process = world.stepping
         assert process is not None
         return ProcessTime(process)
 

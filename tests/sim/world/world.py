@@ -56,7 +56,7 @@ class World:
         self._event_number = 0
         self._history: deque[tuple[float, str, tuple[object, ...]]] | None
         self._history = None if history_max == 0 else deque(maxlen=history_max)
-        self._stepping: Process | None = None
+        self.stepping: Process | None = None
         self._failure: RunFailed | None = None
 
     def random(self, name: str) -> Random:
@@ -84,7 +84,7 @@ class World:
     def ended(self, process: Process) -> None:
         """For the process: it is dead. It may be in the middle of a turn, and is buried only after it."""
         self.processes.remove(process)
-        if process is not self._stepping:
+        if process is not self.stepping:
             self._bury(process)
 
     def _bury(self, process: Process) -> None:
@@ -171,9 +171,9 @@ class World:
         callbacks_max = len(process.loop.ready)
         if callbacks_max > 1:
             callbacks_max = 1 + int(pace.random() * 2 * callbacks_max)
-        self._stepping = process
+        self.stepping = process
         process.turn(max(1, callbacks_max))
-        self._stepping = None
+        self.stepping = None
         if process.alive:
             process.busy_until = self.now + 2 * self._turn_s * pace.random()
         else:
@@ -183,8 +183,8 @@ class World:
         return "\n".join(chain((process.where() for process in self.processes), self.history()[-20:]))
 
     def _generator_begins(self, generator: AsyncGenerator[Any, Any]) -> None:
-        if self._stepping is not None:
-            self._stepping.loop.add_generator(generator)
+        if self.stepping is not None:
+            self.stepping.loop.add_generator(generator)
 
     # Its end.
 

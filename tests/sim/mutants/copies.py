@@ -1,0 +1,105 @@
+"""The rules of the router and of its copies, each taken out by itself."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, ClassVar, TypeAlias
+from weakref import WeakValueDictionary
+
+from msgspec.structs import replace
+
+from actors.machine import numbering
+from actors.machine.event import Event
+from actors.machine.numbering import is_repeat
+from actors.machine.scheduling import next_step as owed
+from angarium.node import shard
+from streams.installation.topology import Names
+from streams.nats.jetstream import JetStream
+from streams.reading.reader import ReadingTerms
+from streams.routing import router
+from streams.routing.freshness import Freshness
+from streams.routing.lanes import Lanes
+from streams.routing.router import Router, Routing
+from streams.routing.tenants import Tenants
+from streams.routing_progress import RoutingProgress
+from tests.sim.mutants.mutant import Mutant
+from tests.sim.scenarios import routing
+
+_SendCopy: TypeAlias = Callable[[str, Any], Awaitable[str]]
+
+_copy_confirmed = Tenants.confirmed
+
+
+def _let_pass_at_first(tenants: Tenants[Any], event: Any) -> None:
+    _copy_confirmed(tenants, event)
+    tenants.holding_back.pop(event.position, None)
+
+
+class _LanesThatGoOn(Lanes[Any]):
+    """A head that failed goes to the end of its lane."""
+
+    def __init__(
+        self, js: JetStream, send: _SendCopy, arrived: Callable[[Any], None], on_broken: Callable[[str], None]
+    ) -> None:
+        failed: list[Any] = []
+
+        async def send_or_go_on(lane: str, item: Any) -> str:
+            if await send(lane, item):
+                failed.append(item)
+                self.add(lane, item)
+                await asyncio.sleep(0.1)
+            return ""
+
+        def went(item: Any) -> None:
+            if item in failed:
+                failed.remove(item)
+            else:
+                arrived(item)
+
+        super().__init__(js, send_or_go_on, went, on_broken)
+
+
+def _lanes_of_one_try(js: JetStream, send: _SendCopy, *more: Any) -> Lanes[Any]:
+    async def send_once(lane: str, item: Any) -> str:
+        await send(lane, item)
+        return ""
+
+    return Lanes(js, send_once, *more)
+
+
+class _RouterWithOldMemory(Router):
+    """Takes what the router before it in this process has seen as routed."""
+
+    _before: ClassVar[WeakValueDictionary[tuple[int, int], Router]] = WeakValueDictionary()
+
+    def __init__(
+        self, js: JetStream, names: Names, partition: int, routing: Routing, terms: ReadingTerms, *,
+        recorded: Callable[[], RoutingProgress], **more: Any,
+    ) -> None:  # fmt: skip
+        before = self._before.get((id(routing), partition))
+        seen = before.mark.position if before else 0
+        super().__init__(
+            js, names, partition, routing, terms, recorded=lambda: recorded().raised_to(seen), **more
+        )
+        self._before[id(routing), partition] = self
+
+
+def _number_by_id_alone(frontier: numbering.Frontier, event: Event) -> bool:
+    return is_repeat(frontier, replace(event, source=0))
+
+
+COPY_MUTANTS = [
+    Mutant("acked-at-first-copy", "an event is acked when all its copies are confirmed",
+           ((Tenants, "confirmed", _let_pass_at_first),),
+           routing.one_of_two_copies_is_stored),
+    Mutant("sent-once", "a copy is repeated until it is confirmed",
+           ((router, "Lanes", _lanes_of_one_try),)),
+    Mutant("lane-goes-on", "a lane waits for its head", ((router, "Lanes", _LanesThatGoOn),)),
+    Mutant("source-ignored", "what comes from a source not above the highest is a repeat",
+           ((owed, "is_repeat", _number_by_id_alone),),
+           routing.routed_again_beyond_the_window),
+    Mutant("stale-configurations", "nothing is matched by configurations older than half a second",
+           ((Freshness, "covers", lambda freshness, came_at: True),),
+           routing.subscription_that_no_replica_shows),
+    Mutant("router-remembers", "a new ownership forgets what was seen",
+           ((shard, "Router", _RouterWithOldMemory),)),
+]  # fmt: skip
