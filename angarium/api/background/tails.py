@@ -3,7 +3,7 @@
 It is read while there is a stream. What a stream gets next waits in a buffer of its own, and a stream whose
 buffer is full ends: its client goes on with the last id that it has. One that goes on from an earlier place
 is brought there first, by a reading of its own, at its own pace: a page at a time, in turns with the streams
-of other tokens, so that no client makes the others wait by going on from long ago.
+of other tenants, so that no client makes the others wait by going on from long ago.
 """
 
 import asyncio
@@ -34,6 +34,7 @@ from streams.nats.answers import StoredMessage
 
 HEARTBEAT_EVERY_S = 15.0
 STREAMS_MAX = 128
+TENANT_STREAMS_MAX = 32
 TOKEN_STREAMS_MAX = 8
 BUFFER_MAX = 256 << 10
 """Bytes that wait for one client: some thousand attempts."""
@@ -121,7 +122,8 @@ class Tails:
         self._known = known
         self._streams: set[TailStream] = set()
         self._live: set[TailStream] = set()
-        self._seats = Counter[str]()
+        self._of_token = Counter[str]()
+        self._of_tenant = Counter[str]()
         self._pages: JournalPages | None = None
         self._starting = asyncio.Lock()
         self._catch_ups = PacedWork(CATCH_UP_PAUSE_S)
@@ -139,12 +141,17 @@ class Tails:
         mark = None if after is None else parse_attempt_position(after)
         if len(self._streams) >= STREAMS_MAX:
             raise unavailable(f"{STREAMS_MAX} clients follow here already; ask another process, or again")
-        if self._seats[token_id] >= TOKEN_STREAMS_MAX:
-            detail = f"a token may follow {TOKEN_STREAMS_MAX} times at once in a process; end one first"
-            raise Refusal(429, "rate", detail, retry_after="1")
+        for who, count, most in (
+            ("a token", self._of_token[token_id], TOKEN_STREAMS_MAX),
+            ("the tokens of a tenant together", self._of_tenant[token.tenant], TENANT_STREAMS_MAX),
+        ):
+            if count >= most:
+                detail = f"{who} may follow {most} times at once in a process; end one first"
+                raise Refusal(429, "rate", detail, retry_after="1")
         stream = TailStream(token_id, token, wanted, mark or AttemptPosition())
         self._streams.add(stream)
-        self._seats[token_id] += 1
+        self._of_token[token_id] += 1
+        self._of_tenant[token.tenant] += 1
         try:
             async with asyncio.timeout(START_TIMEOUT_S):
                 pages = await self._reading()
@@ -167,7 +174,8 @@ class Tails:
             return
         self._streams.discard(stream)
         self._live.discard(stream)
-        self._seats -= Counter({stream.token_id: 1})
+        self._of_token -= Counter({stream.token_id: 1})
+        self._of_tenant -= Counter({stream.token.tenant: 1})
         stream.end(STOPPING)
         if stream.catching_up is not None:
             stream.catching_up.cancel()
@@ -244,7 +252,7 @@ class Tails:
             stream.after = pages.next_attempt
         async with aclosing(pages.follow()) as found:
             while not self._joins(stream, pages.place):
-                async with self._catch_ups.turn(stream.token_id):
+                async with self._catch_ups.turn(stream.token.tenant):
                     page = await anext(found)
                 match page:
                     case Missed() as missed:
