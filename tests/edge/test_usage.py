@@ -62,7 +62,7 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (["history", "acme.x", "--since", "2999-01-01T00:00:00Z"], "--since is in the future"),
         (["inspect", "acme.x", "--at", "2999-01-01T00:00:00Z"], "--at is in the future"),
         (["inspect", "acme.x", "--at", ""], "'' is not a time; write an age"),
-        (["audit", "acme.x", "--plot", "a.png"], "--plot a.png: only SVG is drawn"),
+        (["audit", "acme.x", "--plot", "a.jpg"], "--plot a.jpg: write a name that ends with .svg or .png"),
         (["ledger", "--to", "sqlite:///x.db", "--keep", "0s"], "--keep 0s: must be at least a minute"),
         (["ledger", "--to", "foo"], "angarium ledger: 'foo' is not a ledger: write sqlite:///"),
         (["attempts", "acme.x", "--ledger", "foo"], "angarium: 'foo' is not a ledger: write sqlite:///"),

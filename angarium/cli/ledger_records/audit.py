@@ -31,7 +31,10 @@ VERDICTS = {
 )
 @click.option("--until", metavar="TIME", help="Up to this time.")
 @click.option(
-    "--plot", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False), help="Draw the chart as SVG."
+    "--plot",
+    metavar="FILE",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Draw the chart, to a file that ends with .svg or .png.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @options.settings_flags("ledger", "prefix")
@@ -50,7 +53,10 @@ def audit(receiver: str, plot: Path | None, as_json: bool, **given: Any) -> None
     since, until = ledger_questions.span(given)
     found = ledger_questions.consult(settings, lambda of: query.audit(of, receiver, since, until))
     if plot is not None:
-        _write(plot, audit_plot.draw(found, VERDICTS[found.verdict]))
+        try:
+            audit_plot.draw(plot, found, VERDICTS[found.verdict])
+        except OSError as error:
+            raise click.ClickException(f"cannot write {plot}: {error.strerror}") from error
     if as_json:
         output.say_json(query.document(found))
     else:
@@ -59,13 +65,6 @@ def audit(receiver: str, plot: Path | None, as_json: bool, **given: Any) -> None
         ledger_questions.notes(found.ledger)
     if found.verdict == "exceeded":
         raise click.ClickException(f"{receiver} got more attempts than its limit allows")
-
-
-def _write(path: Path, chart: str) -> None:
-    try:
-        path.write_text(chart, encoding="utf-8")
-    except OSError as error:
-        raise click.ClickException(f"cannot write {path}: {error.strerror}") from error
 
 
 def lines(found: "Audit") -> list[str]:
