@@ -19,6 +19,7 @@ from angarium.logs import instant
 from angarium.operations.failures import NotDone, operation
 from angarium.operations.live_receivers.state import StateDocument, state
 from angarium.operations.receiver_health.health import ReceiverHealth, get_health
+from angarium.operations.receiver_health.pace import UNMEASURED
 from streams.buckets.receivers import Receivers
 from streams.dead_letters.letters import DeadLetters, Selection
 from streams.fleet.receivers_seen import receiver_snapshots
@@ -139,7 +140,8 @@ def due_s(live: StateDocument, pace: ReceiverHealth | None, place: int, now: flo
     if live["phase"] not in ("idle", "active"):
         resumes = live["resume_at"] if place == 1 else None
         return None if resumes is None else round(max(0.0, quantities.instant(resumes, now) - now), 1)
-    per_s, bucket = (pace.out_per_s or 0.0) if pace else 0.0, live["bucket"]
+    measured = pace is not None and pace.limited_by not in UNMEASURED
+    per_s, bucket = (pace.out_per_s or 0.0) if pace and measured else 0.0, live["bucket"]
     if bucket and (not per_s or (pace and pace.limited_by == "rate")):
         per_s = bucket["effective_limit"] / SECONDS[bucket["per"]]
     return round(place / per_s, 1) if per_s else None

@@ -18,6 +18,8 @@ Limit = Literal["rate", "latency", "node", "failure", "throttle", "pause", "unkn
 failures; a pause that the receiver asked for (429), or an operator. Unknown while the backlog is younger
 than the time that is measured: its receiver may have been idle before."""
 
+UNMEASURED = None, "unknown"
+"""Limits whose receiver was idle for a part of the time that is measured: it can do more than it did."""
 BUSY_FROM = 0.7
 """If a receiver is busy with a request for this share of the time, its latency is the limit."""
 RATE_USED_FROM = 0.8
@@ -113,22 +115,24 @@ def pace(
     out_per_s = counts.settled / span_s
     in_per_s = out_per_s if arrived is None else arrived / span_s
     limited_by = limit(counts, span_s, waiting=waiting, oldest_s=oldest_s, phase=phase, policy=policy)
-    going_s = out_per_s
-    if limited_by == "rate" and policy is not None and policy.rate is not None:
-        going_s = policy.rate.per_second  # A slow rate is known more exactly than it can be measured.
+    going_per_s: float | None = out_per_s
+    if limited_by in UNMEASURED:
+        going_per_s = None
+    elif limited_by == "rate" and policy is not None and policy.rate is not None:
+        going_per_s = policy.rate.per_second  # A slow rate is known more exactly than it can be measured.
     return BacklogPace(
         in_per_s=round(in_per_s, 3),
         out_per_s=round(out_per_s, 3),
-        drain_s=drain_s(waiting, in_per_s, going_s),
+        drain_s=drain_s(waiting, in_per_s, going_per_s),
         limited_by=limited_by,
     )
 
 
-def drain_s(waiting: int, in_per_s: float, out_per_s: float) -> float | None:
-    """Seconds until nothing waits, if all goes on as it is; None: never."""
+def drain_s(waiting: int, in_per_s: float, out_per_s: float | None) -> float | None:
+    """Seconds until nothing waits, if all goes on as it is; None: never, or not known yet."""
     if not waiting:
         return 0.0
-    if out_per_s <= in_per_s:
+    if out_per_s is None or out_per_s <= in_per_s:
         return None
     return round(waiting / (out_per_s - in_per_s), 1)
 

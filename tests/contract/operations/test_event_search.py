@@ -132,6 +132,8 @@ PACE = ReceiverHealth(
         ({"phase": "active", "bucket": BUCKET}, PACE, 8, 4.0),
         ({"phase": "active", "bucket": BUCKET}, replace(PACE, limited_by="rate"), 8, 16.0),
         ({"phase": "active", "bucket": BUCKET}, None, 8, 16.0),
+        ({"phase": "active", "bucket": BUCKET}, replace(PACE, limited_by=None, out_per_s=0.2), 8, 16.0),
+        ({"phase": "active", "bucket": None}, replace(PACE, limited_by="unknown", out_per_s=0.2), 8, None),
         ({"phase": "active", "bucket": None}, replace(PACE, out_per_s=0.0), 8, None),
         ({"phase": "paused", "bucket": BUCKET, "resume_at": None}, PACE, 1, None),
         ({"phase": "backing_off", "bucket": None, "resume_at": "2026-01-31T12:00:09Z"}, PACE, 1, 9.0),

@@ -71,6 +71,16 @@ def test_a_backlog_that_is_simply_on_its_way_has_no_limit() -> None:
     assert (nothing.limited_by, nothing.drain_s) == (None, 0.0)
 
 
+@pytest.mark.parametrize("oldest_s", [0.5, SPAN_S - 1])
+def test_a_receiver_that_was_idle_is_not_said_to_be_as_slow_as_it_was(oldest_s: float) -> None:
+    """Seven of thirty events went in the 1.4 s since they came."""
+    counts = Counts(settled=7, attempts=7, busy_ms=70)
+    found = pace(
+        counts, SPAN_S, arrived=0, waiting=22, oldest_s=oldest_s, phase="active", policy=policy(rate=5)
+    )
+    assert found.drain_s is None
+
+
 @pytest.mark.parametrize(("oldest_s", "limited_by"), [(SPAN_S - 1, "unknown"), (SPAN_S, "node")])
 def test_after_a_burst_nothing_is_blamed_before_a_whole_span_is_measured(
     oldest_s: float, limited_by: Limit
