@@ -201,7 +201,8 @@ class Node:
             lease = context.members.lease
             claimed = await self._unless_refused(shard, claim(
                 context.js, context.names, shard, context.node, context.time,
-                may_claim=context.members.may_claim, run=context.members.run, resumes=running.claim.epoch,
+                may_claim=context.members.may_claim, run=context.members.run,
+                heartbeat=context.members.stored, resumes=running.claim.epoch,
             ))  # fmt: skip
             if claimed is None:
                 if self._was_refused_lately(shard):

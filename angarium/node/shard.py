@@ -423,7 +423,7 @@ async def take_over(shard: int, context: NodeContext) -> Shard | NotOwned:
     lease = context.members.lease  # Read before the claim: under a later lease, others may have claimed.
     claimed = await claim(
         context.js, context.names, shard, context.node, context.time,
-        may_claim=context.members.may_claim, run=context.members.run,
+        may_claim=context.members.may_claim, run=context.members.run, heartbeat=context.members.stored,
     )  # fmt: skip
     if isinstance(claimed, NotOwned):
         return claimed

@@ -1,9 +1,14 @@
 """The members of the fleet: which nodes are alive, which should own what, and which may be taken over.
 
 Each node renews its key every third of the TTL, which also renews its lease. Just as often it looks at the
-others by reading the bucket from its leader; messages in between are only a hint to look sooner. A node that
-shows no new heartbeat for the TTL plus half a second, *by our clock*, counts as dead. An expired key proves
-nothing: a restart of NATS, or a server's fast clock, can expire the key of a live node.
+others; messages in between are only a hint to look sooner. A node that shows no new heartbeat for the TTL
+plus half a second, *by our clock*, counts as dead. An expired key proves nothing: a restart of NATS, or a
+server's fast clock, can expire the key of a live node.
+
+A look counts as of the moment at which we sent our own last heartbeat, and only if it shows that heartbeat: a
+leader that was deposed, and answers all the same, knows none that is newer. And a claim is a sign of life: it
+names the heartbeat under which it was made, which our last look may not have seen yet
+(docs/decisions/a-claim-is-a-sign-of-life.md).
 """
 
 import asyncio
@@ -14,6 +19,7 @@ from contextlib import suppress
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from actors.errors import Unavailable
 from streams.clock import Timekeeper
@@ -21,7 +27,7 @@ from streams.fleet.lease import LEASE_MARGIN_S, Lease
 from streams.fleet.rendezvous import wanted_shards
 from streams.installation.topology import Names
 from streams.journal.claim import Owner
-from streams.nats.answers import Refused, Stored, StoredMessage
+from streams.nats.answers import Page, Refused, Stored, StoredMessage
 from streams.nats.errors import ApiError
 from streams.nats.headers import KV_DELETED, KV_OPERATION, TTL
 from streams.nats.jetstream import JetStream
@@ -35,6 +41,7 @@ RENEWALS_PER_TTL = 3
 """Renewals in one TTL, so that two may fail."""
 RENEWAL_TIMEOUT_S = 2.0
 LOOK_PAUSE_MIN_S = 0.01
+ALL_NODES = "*"
 FORGET_DEAD_AFTER_S = 3600.0
 """Time after which a dead node whose key is gone is forgotten."""
 
@@ -60,11 +67,19 @@ class Member(Struct, frozen=True, kw_only=True):
 
 
 class _Heartbeat(Struct, frozen=True):
-    """A node's last heartbeat: its revision (0: none), when we first saw it by our clock, and its TTL."""
+    """A node's last heartbeat: its revision (0: none), when we first saw it by our clock, TTL and number."""
 
     revision: int
     since: float
     ttl_s: float = 0.0
+    number: int = 0
+
+
+class StoredHeartbeat(Struct, frozen=True):
+    """Our own last heartbeat that is stored: its revision, and when it was sent, by our clock."""
+
+    revision: int
+    sent_at: float
 
 
 _member = msgspec.json.Decoder(Member)
@@ -79,6 +94,7 @@ class Members:
     - `lease`: the one in force. A caller takes it *before* it claims, and keeps it: after a lapse there is
       another one, and claims under the old one can do nothing any more.
     - `live`: sorted names of the nodes that should own shards, this node always among them.
+    - `heartbeat`: the number of our last renewal, stored or not; `stored`: of the last that is stored.
     """
 
     def __init__(
@@ -93,12 +109,13 @@ class Members:
         self._ttl_s = ttl_s
         self._version = version
         self.run = js.wire.new_inbox().partition(".")[2]
-        self.heartbeat = 0
+        self.heartbeat = self.stored = 0
+        self._own = StoredHeartbeat(0, -math.inf)
         self._unstored = Complaint(js, log, "heartbeat.unstored", node=node)
         self._seen: dict[str, _Heartbeat] = {}
         self._runs: dict[tuple[str, str], _Heartbeat] = {}
         self._differing: set[str] = set()
-        self._read_at = -math.inf
+        self._seen_as_of = -math.inf
         self._counted_from = -math.inf
         self._hint = asyncio.Event()
         self._on_change: list[Callable[[], None]] = []
@@ -124,7 +141,7 @@ class Members:
         self._started_at, self._started_boottime = self._time.wall(), self._time.boottime()
         self._js.add_listener(self.connection_changed)
         self._subscription = await self._js.wire.subscribe(
-            self._names.node("*"), self._on_heartbeat, headers=False
+            self._names.node(ALL_NODES), self._on_heartbeat, headers=False
         )
         pauses = Pauses(self._js)
         while not await self._renew():
@@ -164,11 +181,19 @@ class Members:
             return True
         if owner.run:
             # This also holds for our own name: that process may be asleep and believe that it is the owner.
-            first_asked = _Heartbeat(0, self._time.boottime())
-            return self.is_silent(self._runs.setdefault((owner.node, owner.run), first_asked))
+            return self.is_silent(self.last_sign_of(owner))
         if owner.node != self.node:
             return self.is_stale(owner.node)
-        return self._is_over(self._started_boottime, self._time.boottime())
+        return self._time.boottime() - self._started_boottime >= self._ttl_s + LEASE_MARGIN_S
+
+    def last_sign_of(self, owner: Owner) -> _Heartbeat:
+        """The last sign of life of the process: its claim, seen now, if that names a heartbeat new to us."""
+        seen = self._runs.get((owner.node, owner.run))
+        if seen is None or seen.number < owner.heartbeat:
+            ttl_s = seen.ttl_s if seen else 0.0
+            seen = _Heartbeat(0, self._time.boottime(), ttl_s, owner.heartbeat)
+            self._runs[owner.node, owner.run] = seen
+        return seen
 
     def is_stale(self, node: str) -> bool:
         """True if, at our last look, its heartbeat had not changed for the TTL plus half a second.
@@ -186,10 +211,11 @@ class Members:
         return self.is_silent(seen)
 
     def is_silent(self, seen: _Heartbeat) -> bool:
-        return self._is_over(max(seen.since, self._counted_from), self._read_at, seen.ttl_s)
+        return self._seen_as_of >= self._silent_from(seen)
 
-    def _is_over(self, since: float, until: float, ttl_s: float = 0.0) -> bool:
-        return until - since >= max(self._ttl_s, ttl_s) + LEASE_MARGIN_S
+    def _silent_from(self, seen: _Heartbeat) -> float:
+        """The time from which on the node counts as dead, unless it shows a new heartbeat."""
+        return max(seen.since, self._counted_from) + max(self._ttl_s, seen.ttl_s) + LEASE_MARGIN_S
 
     # ---- showing ourselves
 
@@ -220,6 +246,7 @@ class Members:
             node=self.node, started_at=self._started_at, version=self._version, heartbeat=self.heartbeat,
             ttl_s=self._ttl_s, run=self.run,
         )  # fmt: skip
+        number = self.heartbeat
         answer = await self._js.publish(
             self._names.node(self.node),
             msgspec.json.encode(member),
@@ -228,6 +255,7 @@ class Members:
         )
         if isinstance(answer, Stored):
             self._unstored.over()
+            self._own, self.stored = StoredHeartbeat(answer.sequence, sent_at), number
             return self._acknowledged(lease, sent_at)
         self._unstored.tell(answer.text if isinstance(answer, Refused) else answer.why)
         return False
@@ -255,6 +283,8 @@ class Members:
                     await self._hint.wait()
             self._hint.clear()
             try:
+                if self._own.sent_at < self._next_silent_from() <= self._time.boottime():
+                    await self._renew()  # A look tells nothing about the time after it.
                 await self._read_heartbeats()
                 wait_s = self._until_next_read_s()
             except (Unavailable, ApiError) as error:  # The bucket may be gone, and be recreated.
@@ -263,31 +293,30 @@ class Members:
 
     def _until_next_read_s(self) -> float:
         """A third of the TTL, or less if another node would count as dead sooner."""
-        now = self._time.boottime()
+        regular_s, due_in = self._ttl_s / RENEWALS_PER_TTL, self._next_silent_from() - self._time.boottime()
+        # What is overdue after a look cannot be known before our own heartbeats are stored again.
+        return regular_s if due_in <= 0 else max(LOOK_PAUSE_MIN_S, min(regular_s, due_in))
+
+    def _next_silent_from(self) -> float:
+        """The next time at which another node would count as dead."""
         others = [seen for node, seen in self._seen.items() if node != self.node]
         others += [seen for run, seen in self._runs.items() if run != (self.node, self.run)]
-        due_in = [
-            max(seen.since, self._counted_from) + max(self._ttl_s, seen.ttl_s) + LEASE_MARGIN_S - now
-            for seen in others
-            if not self.is_silent(seen)
-        ]
-        return max(LOOK_PAUSE_MIN_S, min([self._ttl_s / RENEWALS_PER_TTL, *due_in]))
+        silent_from = (self._silent_from(seen) for seen in others)
+        return min((at for at in silent_from if at > self._seen_as_of), default=math.inf)
 
     async def _read_heartbeats(self) -> None:
-        """Read the bucket from its leader. Each heartbeat changes the key's revision, so none is missed."""
-        began_at = self._time.boottime()
+        """Read the bucket. Each heartbeat changes the key's revision, so none is missed."""
+        page, as_of = await read_heartbeats(self._js, self._names, lambda: self._own)
         present: dict[str, None] = {}
-        message = await self._next_heartbeat(1)
-        while message is not None:
+        for message in page.messages:
             node = message.subject.rpartition(".")[2]
             if message.data:
                 present[node] = None
                 self._record_heartbeat(node, message)
             elif KV_OPERATION in message.headers:
                 self._seen.pop(node, None)
-            message = await self._next_heartbeat(message.sequence + 1)
         self._extend_unseen(present)
-        self._read_at = began_at
+        self._seen_as_of = as_of
         self._forget(present)
         live = tuple(sorted({self.node, *(each for each in self._seen if self._is_live(each))}))
         if live != self.live:
@@ -295,22 +324,19 @@ class Members:
             for listener in self._on_change:
                 listener()
 
-    async def _next_heartbeat(self, sequence: int) -> StoredMessage | None:
-        return await self._js.next_message(self._names.nodes, self._names.node("*"), sequence)
-
     def _record_heartbeat(self, node: str, message: StoredMessage) -> None:
         seen = self._seen.get(node)
         if seen is None or seen.revision != message.sequence:
-            ttl_s, run = self._ttl_and_run(node, message.data)
-            seen = _Heartbeat(message.sequence, self._time.boottime(), ttl_s)
-            self._seen[node] = self._runs[node, run] = seen
+            member = self._member(node, message.data)
+            seen = _Heartbeat(message.sequence, self._time.boottime(), member.ttl_s, member.heartbeat)
+            self._seen[node] = self._runs[node, member.run] = seen
 
-    def _ttl_and_run(self, node: str, data: bytes) -> tuple[float, str]:
-        """The TTL and the run of a node. If its value cannot be read, our own TTL is assumed."""
+    def _member(self, node: str, data: bytes) -> Member:
+        """The node as it describes itself. If that cannot be read, our own TTL is assumed."""
         try:
             member = _member.decode(data)
         except UNREADABLE:
-            return 0.0, ""
+            return Member(node=node, started_at=0.0, version="", heartbeat=0)
         if member.ttl_s not in (0.0, self._ttl_s) and node not in self._differing:
             self._differing.add(node)
             difference = {"node": node, "ttl_s": member.ttl_s, "ours_s": self._ttl_s}
@@ -318,24 +344,24 @@ class Members:
         if node == self.node and member.run != self.run and member.run not in self._differing:
             self._differing.add(member.run)
             log.warning("members.name_taken", extra={"node": node, "run": member.run, "ours": self.run})
-        return member.ttl_s, member.run
+        return member
 
     def _extend_unseen(self, present: dict[str, None]) -> None:
         """Give nodes more time after a TTL without a look: a heartbeat may have expired unseen."""
         now = self._time.boottime()
-        if now - self._read_at >= self._ttl_s:
+        if now - self._seen_as_of >= self._ttl_s:
             for node, seen in self._seen.items():
                 if node not in present:
-                    self._seen[node] = _Heartbeat(seen.revision, now, seen.ttl_s)
+                    self._seen[node] = replace(seen, since=now)
             for (node, run), seen in self._runs.items():
                 if self._seen.get(node) is not seen:
-                    self._runs[node, run] = _Heartbeat(seen.revision, now, seen.ttl_s)
+                    self._runs[node, run] = replace(seen, since=now)
 
     def _is_live(self, node: str) -> bool:
         return self._seen[node].revision > 0 and not self.is_stale(node)
 
     def _forget(self, present: dict[str, None]) -> None:
-        before = self._read_at - FORGET_DEAD_AFTER_S
+        before = self._seen_as_of - FORGET_DEAD_AFTER_S
         gone = [node for node, seen in self._seen.items() if node not in present and seen.since < before]
         for node in gone:
             del self._seen[node]
@@ -348,11 +374,28 @@ class Members:
         node = message.subject.rpartition(".")[2]
         if node not in self._seen or not message.data:
             self._hint.set()
-        elif node == self.node and (described := self._ttl_and_run(node, message.data))[1] != self.run:
+        elif node == self.node and (member := self._member(node, message.data)).run != self.run:
             # Our looks cannot see it, since our own heartbeats overwrite it.
-            self._runs[node, described[1]] = _Heartbeat(0, self._time.boottime(), described[0])
+            seen = _Heartbeat(0, self._time.boottime(), member.ttl_s, member.heartbeat)
+            self._runs[node, member.run] = seen
 
     def connection_changed(self, connected: bool) -> None:
         if connected:
             self._counted_from = self._time.boottime()
             self._hint.set()
+
+
+async def read_heartbeats(
+    js: JetStream, names: Names, own: Callable[[], StoredHeartbeat]
+) -> tuple[Page, float]:
+    """The last message of each node, from a replica that has our own; and the time as of which that is.
+
+    Raises `Unavailable`.
+    """
+    pauses = Pauses(js)
+    while True:
+        mine = own()
+        page = await js.last_of(names.nodes, [names.node(ALL_NODES)])
+        if page.up_to >= mine.revision:
+            return page, mine.sent_at
+        await pauses.wait()

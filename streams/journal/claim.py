@@ -47,6 +47,7 @@ class Owner(Struct, frozen=True, kw_only=True):
     - `node`: the node that claimed the shard, at the time `at` by its wall clock.
     - `run`: distinguishes processes that have the same node name one after another; older versions left it
       empty.
+    - `heartbeat`: the number of a heartbeat that the node had stored before; 0 from older versions.
     - `released`: the epoch that was released cleanly; 0 if it was given up in another way; None while the
       shard is owned.
     """
@@ -55,6 +56,7 @@ class Owner(Struct, frozen=True, kw_only=True):
     node: str
     at: float
     run: str = ""
+    heartbeat: int = 0
     released: int | None = None
 
 
@@ -154,6 +156,7 @@ async def claim(
     *,
     may_claim: Callable[[Owner | None], bool],
     run: str = "",
+    heartbeat: int = 0,
     resumes: int = 0,
     accepts_loss: bool = False,
 ) -> Claim | NotOwned:
@@ -170,7 +173,7 @@ async def claim(
     holder, revision = await read_owner(js, names, shard)
     if not may_claim(holder):
         return NotOwned(f"{holder.node} holds it" if holder else "it may not be claimed now")
-    mine = msgspec.json.encode(Owner(node=node, at=time.wall(), run=run))
+    mine = msgspec.json.encode(Owner(node=node, at=time.wall(), run=run, heartbeat=heartbeat))
     put = await append(js, names.actors, names.owner(shard), mine, expected=revision)
     if isinstance(put, Overtaken):
         return NotOwned("another node was faster")

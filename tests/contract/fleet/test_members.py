@@ -5,10 +5,11 @@ Time for staleness and leases is turned by hand; the members' own rounds are mad
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from actors.errors import Unavailable
 from streams.clock import SystemTime
@@ -16,7 +17,7 @@ from streams.fleet.lease import LEASE_MARGIN_S
 from streams.fleet.members import Member, Members
 from streams.installation.topology import Names
 from streams.journal.claim import Owner
-from streams.nats.answers import StoredMessage
+from streams.nats.answers import Page
 from streams.nats.jetstream import JetStream
 from tests.contract.support.faults import FaultyJetStream, after, request_lost
 from tests.contract.support.servers import Server, opened
@@ -52,19 +53,22 @@ async def join(names: Names, clocks: Clocks, monkeypatch: pytest.MonkeyPatch) ->
 
 
 class Looking(FaultyJetStream):
-    """Counts the looks at the bucket, or answers none while `blind`."""
+    """Counts the looks at the bucket, or answers none while `blind`; may know nothing newer."""
 
     blind = False
+    knows_up_to: int | None = None
     looks = 0
     asked_blind = 0
 
-    async def next_message(self, stream: str, subject: str, sequence: int) -> StoredMessage | None:
+    async def last_of(self, stream: str, subjects: Sequence[str], timeout_s: float = 5.0) -> Page:
         if self.blind:
             self.asked_blind += 1
             raise Unavailable("no leader")
-        message = await super().next_message(stream, subject, sequence)
-        self.looks += message is None
-        return message
+        page = await super().last_of(stream, subjects, timeout_s)
+        if self.knows_up_to is not None:
+            page = replace(page, up_to=self.knows_up_to)
+        self.looks += 1
+        return page
 
     async def another_look(self) -> None:
         """Return when one that begins now has ended."""
@@ -304,6 +308,39 @@ class TestWhoMayBeTakenOver:
         assert not members.may_claim(held)
         clocks.turn(DEAD_S)
         await until(lambda: members.may_claim(held))
+
+    async def test_not_by_a_claim_whose_heartbeat_was_not_seen_yet(
+        self, names: Names, clocks: Clocks, looking: Looking, join: Join
+    ) -> None:
+        """It was silent, came back and claimed, all after our last look."""
+        await show(looking, names, "b", 1, run="first")
+        members = await join(looking, "a")
+        held = Owner(node="b", at=clocks.now, run="first", heartbeat=1)
+        clocks.turn(DEAD_S)
+        await until(lambda: members.may_claim(held))
+        again = Owner(node="b", at=clocks.now, run="first", heartbeat=2)
+        assert not members.may_claim(again)
+        for _ in range(2):
+            clocks.turn(DEAD_S / 2 - 0.01)
+            await looking.another_look()
+            assert not members.may_claim(again)
+        clocks.turn(0.02)
+        await until(lambda: members.may_claim(again))
+
+    async def test_not_by_a_look_that_does_not_show_our_own_heartbeat(
+        self, names: Names, clocks: Clocks, looking: Looking, join: Join
+    ) -> None:
+        """Who answers does not know either whether the holder has shown one."""
+        await show(looking, names, "b")
+        members = await join(looking, "a")
+        info = await looking.stream_info(names.nodes)
+        assert info is not None
+        looking.knows_up_to = info.last
+        clocks.turn(DEAD_S)
+        await until(lambda: members.stored > 3)
+        assert not members.may_claim(Owner(node="b", at=clocks.now))
+        looking.knows_up_to = None
+        await until(lambda: members.may_claim(Owner(node="b", at=clocks.now)))
 
     async def test_our_own(self, js: JetStream, clocks: Clocks, join: Join) -> None:
         members = await join(js, "a")

@@ -255,6 +255,7 @@ class Checkers:
         for fact in flush.facts:
             match fact:
                 case f.Claimed():
+                    self._check_takeover(flush.node, shard)
                     self._begin_anew(flush.node, shard)
                 case f.TurnedAway(events=turned_away):
                     self.letters.given_up(fact)
@@ -274,6 +275,13 @@ class Checkers:
                     for each in events:
                         if (receiver, each.position) not in self._given:
                             self.world.fail(f"{receiver}: {each.position} is delivered on record alone")
+
+    def _check_takeover(self, claimant: str, shard: int) -> None:
+        """Checks that no other node may still start attempts: both would be in flight at a time."""
+        for name, node in self.nodes.items():
+            running = node.owned.get(shard) if name != claimant else None
+            if running and not running.ended.is_set() and running.host.within_lease():
+                self.world.fail(f"{claimant} claims shard {shard} from {name}, which may go on posting")
 
     def _begin_anew(self, node: str, shard: int) -> None:
         """Others may have owned it in between, and had their successes."""

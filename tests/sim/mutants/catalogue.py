@@ -5,7 +5,7 @@ survives means that a checker is blind, or that a rule is not needed.
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from typing import Any
 
@@ -32,8 +32,9 @@ from actors.runtime import actor, live_state
 from actors.runtime.host import Host
 from actors.runtime.live_state import LiveState
 from actors.runtime.pending import Pending
+from streams.fleet import members
 from streams.fleet.lease import LEASE_MARGIN_S, Lease
-from streams.fleet.members import Members
+from streams.fleet.members import Members, StoredHeartbeat
 from streams.installation.topology import Names
 from streams.journal import claim, journal, recovery, snapshots
 from streams.journal.claim import Claim, NotOwned, Owner
@@ -41,7 +42,7 @@ from streams.journal.envelope import Flush, decode_flush
 from streams.journal.fence import Appended, Overtaken, append
 from streams.journal.journal import Journal
 from streams.journal.snapshots import Snapshots
-from streams.nats.answers import Put, StoredMessage
+from streams.nats.answers import Page, Put, StoredMessage
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import until_answered
 from streams.reading import backlog
@@ -182,6 +183,16 @@ def _take_live(host: Host) -> dict[str, State]:
         if name in host.actors:
             taken[name] = host.actors[name].state
     return taken
+
+
+def _owner_without_heartbeat(**known: Any) -> Owner:
+    return Owner(**known | {"heartbeat": 0})
+
+
+async def _heartbeats_of_any_replica(
+    js: JetStream, names: Names, own: Callable[[], StoredHeartbeat]
+) -> tuple[Page, float]:
+    return await js.last_of(names.nodes, [names.node("*")]), own().sent_at
 
 
 def _unfenced(puts: list[Put], checkpoint: Put, fence: dict[str, str]) -> list[Put]:
@@ -348,6 +359,12 @@ ALL = [
            ownership.renewal_whose_answer_is_read_late),
     Mutant("claims-from-the-living", "a shard is claimed from nobody whose heart beats",
            ((Members, "is_silent", lambda members, seen: True),)),
+    Mutant("claim-without-heartbeat", "a claim is a sign of life, also if its heartbeat was not seen yet",
+           ((claim, "Owner", _owner_without_heartbeat),),
+           ownership.owner_comes_back_after_the_last_look),
+    Mutant("heartbeats-of-any-replica", "a look counts as of our own heartbeat, if it shows that",
+           ((members, "read_heartbeats", _heartbeats_of_any_replica),),
+           ownership.heartbeats_that_no_replica_shows),
     Mutant("live-snapshots", "a snapshot holds confirmed facts only", ((Host, "take_changed", _take_live),)),
     Mutant("unfenced-snapshots", "snapshots are fenced by _owner", ((snapshots, "fenced", _unfenced),),
            ownership.late_snapshot_of_a_sleeper),

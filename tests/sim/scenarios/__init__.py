@@ -21,7 +21,8 @@ from tests.sim.scenarios.recovery import leaders, ownership, repairs, snapshots,
 
 ALL = (
     ownership.renewal_whose_answer_is_read_late, ownership.journal_ages_out,
-    ownership.zombie_with_a_renewed_lease, ownership.first_heartbeat_slept_through,
+    ownership.zombie_with_a_renewed_lease, ownership.heartbeats_that_no_replica_shows,
+    ownership.owner_comes_back_after_the_last_look, ownership.first_heartbeat_slept_through,
     ownership.claimant_sleeps_between_two_steps, ownership.flush_of_a_sleeper,
     ownership.late_snapshot_of_a_sleeper, ownership.handover_while_snapshots_are_written,
     ownership.burial_owed_at_a_takeover, ownership.tail_of_a_lagging_replica,

@@ -21,7 +21,7 @@ from tests.sim.world.world import World
 RECONNECT_S = 0.25
 """Between two attempts to connect, as `streams.nats.connection` makes them."""
 
-DEPOSED = ("_DELIVERIES", "_JOURNAL", "_actors")
+DEPOSED = ("_DELIVERIES", "_JOURNAL", "_actors", "_nodes")
 """The streams whose old leaders are not believed: numbers, and what counts as lost, rest on these."""
 
 OUTBOX_BYTES_MAX = 2 << 20

@@ -229,3 +229,50 @@ def tail_of_a_lagging_replica() -> None:
         stage.node()
         stage.publish("three")
         stage.settle()
+
+
+def heartbeats_that_no_replica_shows() -> None:
+    """For longer than a lease replicas show no new heartbeat of the owner, which is there and posts."""
+    with staged(Plan(clustered=True)) as stage:
+        stage.put(rate={"limit": 5, "burst": 1})
+        stage.node()
+        stage.owner()
+        stage.node()
+        stage.wait(3.0)
+        stage.let_replicas_stand(stage.run.names.nodes)
+        stage.publish(*old(30))
+        stage.wait(5.0)
+        stage.let_replicas_go_on(stage.run.names.nodes)
+        stage.settle()
+
+
+def owner_comes_back_after_the_last_look() -> None:
+    """No heartbeat is stored for longer than a lease. Another node is back first and sees the owner silent;
+    then the owner is back and claims, before the other one has read whose the shard is."""
+    with staged() as stage:
+        stage.put(rate={"limit": 5, "burst": 1})
+        nodes = [stage.node(), stage.node()]
+        stage.wait(3.0)
+        owner = stage.owner()
+        (other,) = (each for each in nodes if each is not owner)
+        stage.publish(*old(60))
+        back_at, reads, released = stage.world.now + 3.5, list[Callable[[], None]](), list[bool]()
+
+        def judge(message: Message, deal: Callable[[], None]) -> None:
+            reading = message.subject.startswith("$JS.API.STREAM.MSG.GET.KV_angarium_actors")
+            if message.subject.startswith("$KV.angarium_nodes."):
+                if stage.world.now >= back_at and (reads or message.subject.endswith(other.name)):
+                    deal()
+            elif reading and stage.world.now >= back_at and message.reply.startswith(f"_INBOX.{other.name}"):
+                deal() if released else reads.append(deal)
+            else:
+                deal()
+
+        stage.gate(judge)
+        stage.until(lambda: bool(reads))
+        starts = stage.checkers.starts
+        stage.until(lambda: stage.checkers.starts > starts)
+        released.append(True)
+        for deal in reads:
+            deal()
+        stage.settle()
