@@ -11,6 +11,7 @@ from litestar.di import NamedDependency
 from actors.errors import Unavailable
 from actors.subscriptions import Subscriptions
 from angarium.api.background.jobs import Jobs
+from angarium.api.background.paced_work import PacedWork
 from angarium.api.background.tails import Tails
 from angarium.api.examination import Examination
 from angarium.api.limits.request_limits import RequestLimits
@@ -29,6 +30,8 @@ LEADER_TIMEOUT_S = 1.0
 """Time limit for asking the leader of the configurations; the answer is more exact with it."""
 CONTROL_REQUESTS_MAX = 64
 """Requests to the owners of receivers in flight at a time; a ping may take a minute."""
+REDRIVE_PAUSE_S = 0.05
+"""Pause after each redrive of a request: all redrives of an installation share one lock."""
 QUESTIONS_MAX = 16
 """Questions to the ledger at a time; for SQLite, each reads in a thread of its own."""
 
@@ -49,6 +52,7 @@ class ApiState:
         self.examination = Examination(access)
         self.no_ledger = RateLimitedLog(log, "api.no_ledger")
         self.tails = Tails(access, self.valid)
+        self.redrive_turns = PacedWork(REDRIVE_PAUSE_S)
         self.jobs = Jobs(access)
         self._receivers = Receivers(access.js, access.names)
         self._subscriptions: Subscriptions = subscriptions_of(self._receivers)

@@ -6,6 +6,7 @@ answer always comes from the live state, and two answers would mean two owners.
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Protocol, assert_never
 
@@ -26,6 +27,8 @@ UNDER_WAY_MAX = 256
 """Requests that are handled at a time; more are denied, since a ping may take a minute, and requests must not
 fill the memory. While as many again are being denied, others get no answer: a denial costs memory and time,
 too."""
+TENANT_UNDER_WAY_MAX = 64
+"""Requests about receivers of one tenant among them, so that none keeps out the others."""
 
 
 class ControlRequest(Struct, frozen=True):
@@ -83,6 +86,7 @@ class ControlServer:
         self._handler = handler
         self._inboxes = inboxes or Inboxes()
         self._under_way: dict[asyncio.Task[None], None] = {}
+        self._of_tenant = Counter[str]()
         self._subscription = BoundedSubscription(wire, [(self.subject, self._on_message)])
 
     async def start(self) -> None:
@@ -104,13 +108,21 @@ class ControlServer:
         _, _, verb, receiver = message.subject.split(".", 3)
         if self._inboxes.includes(message.reply) and self._handler.owns(receiver):
             request = ControlRequest(verb, receiver, message.data)
-            task = self._loop.create_task(self._answer(request, message.reply))
+            task = self._loop.create_task(self._answer_in_turn(request, message.reply))
             self._under_way[task] = None
             task.add_done_callback(self._under_way.pop)
 
-    async def _answer(self, request: ControlRequest, inbox: str) -> None:
+    async def _answer_in_turn(self, request: ControlRequest, inbox: str) -> None:
+        tenant = request.receiver.partition(".")[0]
+        self._of_tenant[tenant] += 1
+        try:
+            await self._answer(request, inbox, self._of_tenant[tenant])
+        finally:
+            self._of_tenant -= Counter({tenant: 1})
+
+    async def _answer(self, request: ControlRequest, inbox: str, of_tenant: int) -> None:
         began_at = self._loop.time()
-        answer = self._denied_unread(request) or await self._handle(request)
+        answer = self._denied_unread(request, of_tenant) or await self._handle(request)
         data = _encode(answer)
         if len(data) > self._wire.max_payload:
             answer = Denied(
@@ -124,10 +136,13 @@ class ControlServer:
         self.totals.busy_s += self._loop.time() - began_at
         await self._wire.publish(inbox, data)
 
-    def _denied_unread(self, request: ControlRequest) -> Denied | None:
+    def _denied_unread(self, request: ControlRequest, of_tenant: int) -> Denied | None:
         """Deny a request because of its form, or because too many are under way; None if it is accepted."""
         if len(self._under_way) > UNDER_WAY_MAX:
             return Denied("busy", f"{UNDER_WAY_MAX} requests are running on this node; try again later")
+        if of_tenant > TENANT_UNDER_WAY_MAX:
+            why = f"{TENANT_UNDER_WAY_MAX} requests of this tenant are running on this node; try again later"
+            return Denied("busy", why)
         if len(request.body) > BODY_BYTES_MAX:
             return Denied("too_large", f"the body of a request has at most {BODY_BYTES_MAX} bytes")
         try:

@@ -44,7 +44,10 @@ class _KnownJob(Struct):
 
 
 class Jobs:
-    """The jobs of one process; `wake` says that there is a new one."""
+    """The jobs of one process; `wake` says that there is a new one.
+
+    `redrives_here` lets all redrives of the process wait for each other.
+    """
 
     def __init__(self, to: Access) -> None:
         self._to = to
@@ -55,7 +58,7 @@ class Jobs:
         self._known: dict[JobKey, _KnownJob] = {}
         self._seats = Seats()
         self._working: dict[JobKey, asyncio.Task[None]] = {}
-        self._redrives_here = asyncio.Lock()
+        self.redrives_here = asyncio.Lock()
         self._woken = asyncio.Event()
         self._halted = False
         self._unread = RateLimitedLog(log, "job.unread")
@@ -149,7 +152,7 @@ class Jobs:
         why = ""
         try:
             why = await work_off(
-                self._to, *key, lambda: self._halted or self._seats.is_over(key), self._redrives_here
+                self._to, *key, lambda: self._halted or self._seats.is_over(key), self.redrives_here
             )
         except Busy:
             log.debug("job.taken", extra={"job": known.stored.id})

@@ -15,6 +15,9 @@ Moment = Annotated[
     ),
 ]
 
+LATEST = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC).timestamp()
+"""A time with a zone behind UTC may be in the year 10000 of UTC, which no text can say."""
+
 
 def moment(name: str, text: str | None) -> datetime | None:
     """The time in a parameter, if it is given. Raises `Refusal`."""
@@ -30,10 +33,10 @@ def moment(name: str, text: str | None) -> datetime | None:
 
 
 def milliseconds(at: datetime) -> int:
-    """A time as the ledger stores it, not before 1970."""
-    return max(0, round(at.timestamp() * 1000))
+    """A time as the ledger stores it, from 1970 to 9999."""
+    return round(seconds(at) * 1000)
 
 
 def seconds(at: datetime) -> float:
-    """A time in seconds since the epoch, not before 1970; without a zone it is in UTC."""
-    return max(0.0, (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp())
+    """A time in seconds since the epoch, from 1970 to 9999; without a zone it is in UTC."""
+    return min(max(0.0, (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()), LATEST)

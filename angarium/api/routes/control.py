@@ -51,13 +51,13 @@ async def get_receiver_state(
             raise invalid(Fault(parameter="health", detail="health is of now alone; leave out health or at"))
         instant = past("at", then)
         return await consult(api, tenant, lambda of: state_at(of, receiver, instant))
-    found = _with_operation(
-        result_of(await state(api.access, receiver)), f"/v1/tenants/{tenant}/receivers/{name}"
-    )
-    if health:
-        with api.control_limits.admit(tenant):
+    with api.control_limits.admit(tenant):
+        found = _with_operation(
+            result_of(await state(api.access, receiver)), f"/v1/tenants/{tenant}/receivers/{name}"
+        )
+        if health:
             by_name = result_of(await get_health(api.access, [receiver]))
-        found = found | {"health": msgspec.to_builtins(by_name.get(receiver))}
+            found = found | {"health": msgspec.to_builtins(by_name.get(receiver))}
     return found
 
 

@@ -104,7 +104,8 @@ async def redrive_dead_letters(
         if wanted.next is not None and given.limit is None and given.cursor is None:
             selection = _selection(tenant, given.receiver, given.reasons, given.since, given.until)
             return accepted(api, result_of(await begin_redrive(api.access, tenant, selection, key)))
-        return Response(await _sent(api.access, given, wanted))
+        async with api.redrive_turns.turn(tenant), api.jobs.redrives_here:
+            return Response(await _sent(api.access, given, wanted))
 
 
 async def _sent(access: Access, given: RedriveRequest, wanted: LetterNumbers) -> RedriveResult:

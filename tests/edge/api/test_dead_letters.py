@@ -1,5 +1,7 @@
 """Dead letters over HTTP: each seen, dropped and sent again by its own tenant alone, and sent once."""
 
+import asyncio
+from collections.abc import Collection
 from typing import get_args
 
 import httpx
@@ -7,11 +9,18 @@ import pytest
 
 from actors.machine.facts import Burial
 from angarium.api.openapi.dead_letters import Reason
+from angarium.api.routes import dead_letters
+from angarium.connecting import Access
+from angarium.operations.dead_letters.redrive import Sent
 from streams.dead_letters.bury import DeadLetterWriter
 from streams.dead_letters.letters import REASONS
 from streams.nats.headers import EVENT_ID
+from streams.resending.redrive import Redriven
 from tests.edge.api.conftest import LETTERS, Api, manager, problem
 from tests.support.installation import publish
+from tests.support.waiting import until
+
+BILLING = "/v1/tenants/acme/receivers/billing"
 
 
 def numbers(answer: httpx.Response) -> list[int]:
@@ -39,6 +48,45 @@ async def test_letters_are_listed_the_newest_first_and_page_by_page(api: Api) ->
         assert numbers(await client.get(LETTERS, params={"until": "2001-01-01T00:00:00Z"})) == []
         assert numbers(await client.get(LETTERS, params={"since": "0001-01-01T00:00:00Z", "limit": 1})) == [7]
         assert numbers(await client.get(LETTERS, params={"since": "9999-01-01T00:00:00Z"})) == []
+
+
+async def test_a_time_of_the_year_10000_is_the_last_one(api: Api) -> None:
+    await api.bury("acme.billing", 1)
+    await api.receiver("acme.billing")
+    late = "9999-12-31T23:59:59-23:59"
+    async with await manager(api) as client:
+        assert numbers(await client.get(LETTERS, params={"until": late})) == [1]
+        sent = await client.post(f"{LETTERS}/redrive", json={"receiver": "billing", "since": late})
+        replayed = await client.post(f"{BILLING}/replay", json={"since": late, "dry_run": True})
+    assert (sent.status_code, sent.json()["redriven"]) == (200, 0)
+    assert replayed.status_code in (200, 422), replayed.text
+
+
+async def test_tenants_take_turns_at_redriving(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All redrives share one lock: a tenant with many requests lets the others wait for one of them."""
+    for number in range(1, 5):
+        await api.bury("acme.billing", number)
+    await api.bury("other.billing", 5)
+    order, go_on = list[int](), asyncio.Event()
+
+    async def held(access: Access, positions: Collection[int]) -> Sent:
+        order.extend(positions)
+        await go_on.wait()
+        return Sent(Redriven(), [])
+
+    monkeypatch.setattr(dead_letters, "redrive", held)
+    theirs = LETTERS.replace("acme", "other")
+    async with await manager(api) as client, await api.client("other", ["manage"]) as other:
+        requests = [
+            asyncio.create_task(client.post(f"{LETTERS}/redrive", json={"numbers": [number]}))
+            for number in range(1, 5)
+        ]
+        await until(lambda: api.state.control_limits.requests == 4 and len(order) == 1)
+        requests.append(asyncio.create_task(other.post(f"{theirs}/redrive", json={"numbers": [5]})))
+        await until(lambda: api.state.control_limits.requests == 5)
+        go_on.set()
+        assert [(await each).status_code for each in requests] == [200] * 5
+    assert order[1] == 5
 
 
 async def test_a_letter_is_shown_whole(api: Api) -> None:

@@ -1,6 +1,7 @@
 """Requests that a client waits for are answered, whatever becomes of the shard; floods are bounded."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 
 import msgspec
@@ -9,6 +10,7 @@ import pytest
 from actors.runtime.discard import forget
 from streams.control_requests.micro_service import ANSWERS_AT_ONCE, Identity, MicroService
 from streams.control_requests.requests import (
+    TENANT_UNDER_WAY_MAX,
     UNDER_WAY_MAX,
     ControlRequest,
     ControlServer,
@@ -18,6 +20,7 @@ from streams.control_requests.requests import (
 )
 from streams.installation.topology import Names
 from streams.nats.wire import Message
+from tests.support.waiting import until
 from tests.unit.worlds.shard import ShardWorld, strict
 from tests.unit.worlds.virtual_time import in_virtual_time
 
@@ -121,12 +124,32 @@ async def test_beyond_those_that_are_denied_nothing_is_even_answered() -> None:
     await control.stop()
 
 
+async def test_one_tenant_leaves_room_for_the_requests_of_others() -> None:
+    wire, names = Stuck(), Names()
+    wire.free.set()
+    handler = Busy()
+    control = ControlServer(wire, names, handler)  # type: ignore[arg-type]
+    await control.start()
+    for _ in range(2 * TENANT_UNDER_WAY_MAX):
+        wire.hear(Message(names.control("inspect", "acme", "billing"), b"", "_INBOX.x"))
+    wire.hear(Message(names.control("inspect", "other", "billing"), b"", "_INBOX.x"))
+    await until(lambda: len(wire.answers) == TENANT_UNDER_WAY_MAX)
+    assert Counter(each.receiver for each in handler.requests) == {
+        "acme.billing": TENANT_UNDER_WAY_MAX, "other.billing": 1,
+    }  # fmt: skip
+    await control.stop()
+
+
 class Busy:
     """Is not done with anything."""
+
+    def __init__(self) -> None:
+        self.requests: list[ControlRequest] = []
 
     def owns(self, receiver: str) -> bool:
         return True
 
     async def handle(self, request: ControlRequest) -> Granted | Denied:
+        self.requests.append(request)
         await asyncio.Event().wait()
         raise AssertionError
