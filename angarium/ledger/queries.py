@@ -70,7 +70,7 @@ SELECT r.name, sum(m.attempts), sum(m.delivered), sum(m.failed), sum(m.late_ms),
 FROM minutes m CROSS JOIN receivers r WHERE m.minute >= ? AND r.id = m.receiver AND r.name >= ? AND r.name < ?
 GROUP BY m.receiver, r.name HAVING sum(m.delivered) > 0 ORDER BY max(m.late_ms_max) DESC, r.name LIMIT ?
 """
-MINUTES_MAX = 1 << 31
+MINUTES_MAX = ROWS_MAX = 1 << 31
 """Minutes of one answer; a question that says no limit gets all."""
 _MINUTES = """
 SELECT m.minute * 60000, sum(m.attempts), sum(m.delivered), sum(m.failed), sum(m.throttled), sum(m.dead),
@@ -178,20 +178,41 @@ class LedgerQueries:
         rows = await self.rows(_STARTS, since, until, receiver, since, until, limit)
         return [at for (at,) in rows]
 
-    async def changes(self, receiver: int) -> list[RecordedChange]:
-        """The history of a receiver, in its order."""
-        rows = await self.rows(
-            "SELECT at, kind, detail FROM changes WHERE receiver = ? ORDER BY at, position, ordinal", receiver
+    async def changes(
+        self, receiver: int, since: int = 0, until: int = schema.END_OF_TIME, limit: int = ROWS_MAX
+    ) -> list[RecordedChange]:
+        """The first changes of a receiver from a time on and before another, in their order."""
+        query = (
+            "SELECT at, kind, detail FROM changes WHERE receiver = ? AND at >= ? AND at < ? "
+            "ORDER BY at, position, ordinal LIMIT ?"
         )
+        rows = await self.rows(query, receiver, since, until, limit)
         return [RecordedChange(at, kind, msgspec.json.decode(detail)) for at, kind, detail in rows]
 
-    async def configurations(self, receiver: int, until: int = schema.END_OF_TIME) -> list[Configured]:
-        """The configurations that were put up to a time, in order."""
+    async def changes_before(self, receiver: int, at: int, limit: int) -> list[RecordedChange]:
+        """The last changes of a receiver before a time, in their order."""
+        query = (
+            "SELECT at, kind, detail FROM changes WHERE receiver = ? AND at < ? "
+            "ORDER BY at DESC, position DESC, ordinal DESC LIMIT ?"
+        )
+        rows = await self.rows(query, receiver, at, limit)
+        return [RecordedChange(at, kind, msgspec.json.decode(detail)) for at, kind, detail in reversed(rows)]
+
+    async def configurations(self, receiver: int, since: int, until: int, limit: int) -> list[Configured]:
+        """The first configurations that were put from a time on and before another, in their order."""
         query = (
             "SELECT at, revision, document, changed_by FROM configurations "
-            "WHERE receiver = ? AND at <= ? ORDER BY at"
+            "WHERE receiver = ? AND at >= ? AND at < ? ORDER BY at LIMIT ?"
         )
-        return [Configured(*row) for row in await self.rows(query, receiver, until)]
+        return [Configured(*row) for row in await self.rows(query, receiver, since, until, limit)]
+
+    async def configurations_before(self, receiver: int, at: int, limit: int) -> list[Configured]:
+        """The last configurations that were put before a time, the newest first."""
+        query = (
+            "SELECT at, revision, document, changed_by FROM configurations "
+            "WHERE receiver = ? AND at < ? ORDER BY at DESC LIMIT ?"
+        )
+        return [Configured(*row) for row in await self.rows(query, receiver, at, limit)]
 
     async def standing(self, receiver: int) -> ReceiverSummary:
         """The present condition of a receiver."""
@@ -222,10 +243,13 @@ class LedgerQueries:
         rows = await self.rows(query, shard, at)
         return rows[0][0] if rows else ""
 
-    async def unclean_claims(self, shard: int) -> list[tuple[int, str]]:
-        """The claims of a shard after an owner that had not stopped in order: instant and node."""
-        query = "SELECT at, node FROM claims WHERE shard = ? AND clean = 0 ORDER BY position"
-        return [(at, node) for at, node in await self.rows(query, shard)]
+    async def unclean_claims(self, shard: int, since: int, until: int, limit: int) -> list[tuple[int, str]]:
+        """The first claims of a shard between two times after an owner that had died: instant and node."""
+        query = (
+            "SELECT at, node FROM claims WHERE shard = ? AND clean = 0 AND at >= ? AND at < ? "
+            "ORDER BY at, position LIMIT ?"
+        )
+        return [(at, node) for at, node in await self.rows(query, shard, since, until, limit)]
 
     async def moment(self, receiver: int, name: str, at: int) -> FoldedState | Unknown:
         """The state of a receiver at a time: facts folded over the last base state before it.

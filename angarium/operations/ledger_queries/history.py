@@ -1,6 +1,8 @@
 """The history of a receiver: what happened to it, in words, its configurations included."""
 
-from collections.abc import Iterable, Iterator
+import asyncio
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any
 
 from msgspec import Struct
@@ -9,6 +11,7 @@ from actors.policy import Offline
 from actors.status import duration_text
 from angarium.ledger.configurations import changed, policy_of
 from angarium.ledger.ledger_answers import Configured, RecordedChange
+from angarium.ledger.queries import ROWS_MAX
 from angarium.operations.failures import operation
 from angarium.operations.ledger_queries.ledger_access import (
     LedgerLag,
@@ -40,6 +43,8 @@ class ReceiverHistory(Struct, frozen=True):
     ledger: LedgerLag
 
 
+CHANGES_BEFORE = 4
+"""Changes that are read from before: a fact `resumed` may be the second of one resume."""
 SAME_RESUME_MS = 1000
 """Time within which two facts `resumed` of a receiver belong to one resume."""
 
@@ -66,7 +71,7 @@ class FoundHistory(Struct, frozen=True):
 @operation
 async def read_history(ledger: OpenLedger, receiver: str, since: int, until: int) -> ReceiverHistory:
     """The history of a receiver between two times. Fails as invalid and not_found."""
-    entries, now = await _entries_and_condition(ledger, receiver, since, until)
+    entries, now = await _entries_and_condition(ledger, receiver, since, until, ROWS_MAX)
     return ReceiverHistory(receiver, list(map(_shown, entries)), now, await ledger_lag(ledger))
 
 
@@ -75,9 +80,8 @@ async def history_page(
     ledger: OpenLedger, receiver: str, since: int, until: int, start: PageStart | None, limit: int
 ) -> FoundHistory:
     """One page of the history, from a place on. Fails as invalid and not_found."""
-    entries, now = await _entries_and_condition(
-        ledger, receiver, max(since, start.at) if start else since, until
-    )
+    begin, seen = (max(since, start.at), start.skip) if start else (since, 0)
+    entries, now = await _entries_and_condition(ledger, receiver, begin, until, seen + limit + 1)
     left = entries[start.skipped([at for at, *_ in entries]) :] if start else entries
     page = left[:limit]
     following = next_start([at for at, *_ in page], start) if len(left) > limit else None
@@ -90,31 +94,22 @@ def _shown(entry: _Entry) -> HistoryEntry:
 
 
 async def _entries_and_condition(
-    ledger: OpenLedger, receiver: str, since: int, until: int
+    ledger: OpenLedger, receiver: str, since: int, until: int, limit: int
 ) -> tuple[list[_Entry], str]:
-    """Everything that happened between two times, and the receiver's present condition."""
+    """The first entries between two times, and the receiver's present condition.
+
+    Of each kind no more is read than that: a receiver may have had a configuration a second.
+    """
     number = await number_of(ledger, receiver)
-    configurations = await ledger.queries.configurations(number)
-    changes = await ledger.queries.changes(number)
-    began = {each.at for each in changes if each.kind == "opened"}
-    found = [
-        _entry(each, configurations)
-        for each in _once(changes)
-        if each.kind != "retargeted" or each.at not in began  # Its first URL is not a change.
-    ]
-    before: str | None = None
-    for each in configurations:
-        detail: dict[str, Any] = {"revision": each.revision}
-        if each.changed_by:
-            detail["by"] = each.changed_by
-        found.append((each.at, "configured", _with(detail, _configured(each, before)), detail))
-        before = each.document
-    now = await ledger.queries.standing(number)
-    for at, node in await ledger.queries.unclean_claims(now.shard):
-        found.append(
-            (at, "claimed", f"its shard moved to {node}, from an owner that had died", {"node": node})
-        )
-    entries = [each for each in sorted(found, key=lambda each: each[0]) if since <= each[0] < until]
+    queries = ledger.queries
+    now = await queries.standing(number)
+    read = _Read(
+        changes=await _changes(ledger, number, since, until, limit),
+        configurations=await queries.configurations(number, since, until, limit),
+        before=await queries.configurations_before(number, since, 1),
+        claims=await queries.unclean_claims(now.shard, since, until, limit),
+    )
+    entries = await asyncio.to_thread(_entries, read, limit)
     condition = "accepts events"
     if now.disabled:
         condition = _DISABLED.get(now.disabled, f"disabled: {now.disabled}")
@@ -126,6 +121,61 @@ async def _entries_and_condition(
             f"failing since {text(now.failing_since)}, {_counted(now.failures, 'attempt')}, the last: {error}"
         )
     return entries, condition
+
+
+class _Read(Struct, frozen=True):
+    """The rows of which a history is made; `before` has the last configuration before all others."""
+
+    changes: list[RecordedChange]
+    configurations: list[Configured]
+    before: list[Configured]
+    claims: list[tuple[int, str]]
+
+
+async def _changes(
+    ledger: OpenLedger, number: int, since: int, until: int, limit: int
+) -> list[RecordedChange]:
+    """The first changes that have an entry; at least so many, if there are."""
+    before = await ledger.queries.changes_before(number, since, CHANGES_BEFORE)
+    most = limit
+    while True:
+        changes = await ledger.queries.changes(number, since, until, most)
+        began = {each.at for each in changes if each.kind == "opened"}
+        told = [
+            each
+            for each in _once([*before, *changes])
+            # Its first URL is not a change.
+            if each.at >= since and (each.kind != "retargeted" or each.at not in began)
+        ]
+        if len(told) >= limit or len(changes) < most:
+            return told
+        most *= 4
+
+
+def _entries(read: _Read, limit: int) -> list[_Entry]:
+    """The first entries in their order. Only these are put into words, which costs time."""
+    known = [*read.before, *read.configurations]
+    documents = [None, *(each.document for each in known)][-1 - len(read.configurations) : -1]
+    found: list[tuple[int, Callable[[], _Entry]]] = [
+        (each.at, partial(_entry, each, known)) for each in read.changes
+    ]
+    found += [
+        (each.at, partial(_put, each, before))
+        for each, before in zip(read.configurations, documents, strict=True)
+    ]
+    found += [(at, partial(_moved, at, node)) for at, node in read.claims]
+    return [entry() for _, entry in sorted(found, key=lambda each: each[0])[:limit]]
+
+
+def _put(each: Configured, before: str | None) -> _Entry:
+    detail: dict[str, Any] = {"revision": each.revision}
+    if each.changed_by:
+        detail["by"] = each.changed_by
+    return each.at, "configured", _with(detail, _configured(each, before)), detail
+
+
+def _moved(at: int, node: str) -> _Entry:
+    return at, "claimed", f"its shard moved to {node}, from an owner that had died", {"node": node}
 
 
 def _once(changes: Iterable[RecordedChange]) -> Iterator[RecordedChange]:
@@ -178,9 +228,10 @@ def _with(detail: dict[str, Any], what: str) -> str:
 
 
 def _offline(configurations: list[Configured], at: int) -> Offline:
-    """The times until offline in the last usable configuration before a time."""
-    policies = [policy_of(each.document) for each in configurations if each.at <= at]
-    return next((each.offline for each in reversed(policies) if each), Offline())
+    """The times until offline in the last configuration before a time."""
+    put = next((each for each in reversed(configurations) if each.at <= at), None)
+    policy = None if put is None else policy_of(put.document)
+    return Offline() if policy is None else policy.offline
 
 
 def _configured(put: Configured, before: str | None) -> str:

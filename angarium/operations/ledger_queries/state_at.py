@@ -16,6 +16,9 @@ from angarium.operations.ledger_queries.ledger_access import OpenLedger, ledger_
 MEMORY_MEMBERS = ("why", "remedy", "problems", "in_flight", "queued", "backlog", "last_response")
 """The members that come from a node's memory, or from the stream, not from facts."""
 
+CONFIGURATIONS_TRIED_MAX = 16
+"""The last configurations that are read for one that can be used."""
+
 
 @operation
 async def state_at(ledger: OpenLedger, receiver: str, at: int) -> dict[str, Any]:
@@ -26,7 +29,7 @@ async def state_at(ledger: OpenLedger, receiver: str, at: int) -> dict[str, Any]
     if isinstance(found, Unknown):
         since = f"between {text(found.since)} and" if found.since else "before"
         raise OperationError("not_found", f"the state of {receiver} is not known {since} {text(found.until)}")
-    configured = await ledger.queries.configurations(number, at)
+    configured = await ledger.queries.configurations_before(number, at + 1, CONFIGURATIONS_TRIED_MAX)
     if not found.position and not configured:
         raise OperationError(
             "not_found", f"there was no receiver {receiver} at {text(at)}, as far as the ledger knows"
@@ -45,8 +48,7 @@ async def state_at(ledger: OpenLedger, receiver: str, at: int) -> dict[str, Any]
 
 def _policy(ledger: OpenLedger, configured: list[Configured], state: State) -> Policy | None:
     """The last usable configuration; a made-up one if the ledger began later than that."""
-    policies = [policy_of(each.document) for each in configured]
-    policy = next((each for each in reversed(policies) if each), None)
+    policy = next(filter(None, (policy_of(each.document) for each in configured)), None)
     if policy is None:
         return Policy(url=UNKNOWN_URL) if state.opened else None
     default = ledger.settings.rate

@@ -20,11 +20,13 @@ from actors.machine.state import State
 from actors.policy import parse
 from actors.status import inspect
 from angarium.ledger import queries, schema
+from angarium.ledger.configurations import changed
 from angarium.ledger.ledger_answers import AttemptFilter
 from angarium.operations.failures import NotDone
+from angarium.operations.ledger_queries import history
 from angarium.operations.ledger_queries.attempts import find_attempts
 from angarium.operations.ledger_queries.audit import audit
-from angarium.operations.ledger_queries.history import read_history
+from angarium.operations.ledger_queries.history import HistoryEntry, history_page, read_history
 from angarium.operations.ledger_queries.journey import journey
 from angarium.operations.ledger_queries.ledger_access import open_ledger
 from angarium.operations.ledger_queries.minutes import find_minutes
@@ -179,6 +181,46 @@ async def test_the_history_is_told_in_words(
         "told to forget: 2 waiting events discarded, by token k3",
     ]
     assert told.now == "disabled: it answered 410 (Gone)"
+    for limit in (1, 2, 5):
+        assert await paged(settings, limit) == told.entries
+
+
+async def test_of_a_long_history_only_the_page_is_put_into_words(
+    js: JetStream,
+    names: Names,
+    pen: Pen,
+    ledger: Kept,
+    settings: Settings,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A receiver may have had a configuration a second, and to compare two takes time."""
+    compared: list[str] = []
+
+    def counted(before: str | None, after: str) -> list[str]:
+        compared.append(after)
+        return changed(before, after)
+
+    monkeypatch.setattr(history, "changed", counted)
+    receivers = Receivers(js, names)
+    await pen.flush(opens())
+    for number in range(1, 9):
+        await receivers.put(RECEIVER, b'{"url": "https://example.com/", "rate": "%d/second"}' % number)
+        await catch_up(js, names, ledger)
+    page = await ask(settings, lambda of: history_page(of, RECEIVER, 0, schema.END_OF_TIME, None, 3))
+    assert len(page.entries) == 3
+    assert len(compared) <= 3
+
+
+async def paged(settings: Settings, limit: int) -> list[HistoryEntry]:
+    entries, start = list[HistoryEntry](), None
+    while True:
+        question = partial(
+            history_page, receiver=RECEIVER, since=0, until=schema.END_OF_TIME, start=start, limit=limit
+        )
+        page = await ask(settings, question)
+        entries += page.entries
+        if (start := page.next) is None:
+            return entries
 
 
 @pytest.mark.parametrize(("more", "verdict"), [(0, "kept"), (5, "exceeded")])

@@ -283,8 +283,8 @@ async def test_a_tenants_slow_questions_keep_no_other_one_waiting(
     number = await _number(ledger, RECEIVER)
     quick = LedgerQueries.changes
 
-    async def slow(self: LedgerQueries, receiver: int) -> Any:
-        return await (self.rows(ENDLESS) if receiver == number else quick(self, receiver))
+    async def slow(self: LedgerQueries, receiver: int, *more: int) -> Any:
+        return await (self.rows(ENDLESS) if receiver == number else quick(self, receiver, *more))
 
     monkeypatch.setattr(LedgerQueries, "changes", slow)
     monkeypatch.setattr(asking, "QUESTION_TIMEOUT_S", 1.0)
