@@ -5,6 +5,7 @@ while a client is still sending, which then sees a reset instead of the answer.
 """
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
@@ -19,6 +20,7 @@ from uvicorn._types import (
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from angarium.api.problems import MEDIA_TYPE, Refusal, unavailable
+from angarium.rate_limited_log import RateLimitedLog
 
 HEAD_TIMEOUT_S = 10.0
 """Time for the head of a request, from its first byte."""
@@ -34,6 +36,9 @@ LINGER_BYTES_MAX = 16 << 20
 
 Send = Callable[[Any], Awaitable[None]]
 """The `send` of ASGI, of which uvicorn and Litestar each have a type."""
+
+
+_full = RateLimitedLog(logging.getLogger(__name__), "api.connections_full")
 
 
 class _HeadTooLarge(Exception):
@@ -118,6 +123,7 @@ class Connection(HttpToolsProtocol):
         self.access_log = False  # It would show paths, which may contain a token by mistake.
         self._in_head = True
         self._head = 0
+        self._idle_since = 0.0
         self._too_large = False
         self._lingering = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -125,7 +131,8 @@ class Connection(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        if len(self.connections) > CONNECTIONS_MAX:
+        self._idle_since = self.loop.time()
+        if len(self.connections) > CONNECTIONS_MAX and not self._make_room():
             transport.abort()
             return
         self._timer = self.loop.call_later(HEAD_TIMEOUT_S, self._late)
@@ -178,6 +185,7 @@ class Connection(HttpToolsProtocol):
         super().on_headers_complete()
 
     def on_response_complete(self) -> None:
+        self._idle_since = self.loop.time()
         if not self.pipeline and self.cycle.more_body and not self.transport.is_closing():
             self._linger()
         else:
@@ -187,6 +195,22 @@ class Connection(HttpToolsProtocol):
         super()._start_asgi_task(cycle, _Ending(cycle, app))
 
     # ---- bounds
+
+    def _make_room(self) -> bool:
+        """Close the connection that has been idle for longest, so that idle ones keep no client out."""
+        _full(most=CONNECTIONS_MAX)
+        idle = [each for each in self.connections if isinstance(each, Connection) and each._is_idle(self)]
+        if not idle:
+            return False
+        min(idle, key=lambda each: each._idle_since).transport.close()
+        return True
+
+    def _is_idle(self, new: "Connection") -> bool:
+        """True if it waits for the next request of its client."""
+        answered = self.cycle is None or self.cycle.response_complete
+        return answered and not (
+            self is new or self.pipeline or self._head or self._lingering or self.transport.is_closing()
+        )
 
     def pause_writing(self) -> None:
         """Begin to wait for a client that does not read what it is sent; not for long."""

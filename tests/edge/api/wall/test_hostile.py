@@ -103,15 +103,35 @@ async def test_a_client_that_goes_away_is_no_defect(
     assert await api.stored(api.names.events) == []
 
 
-async def test_so_many_clients_are_connected_and_no_more(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_so_many_clients_are_connected_and_no_more(
+    api: Api, head: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(connections, "CONNECTIONS_MAX", 2)
     request = b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n"
     few = [await connected(api) for _ in range(2)]
     for raw in few:
+        raw.writer.write(f"{head}content-length: 2\r\n\r\n{{".encode())
+    await until(lambda: api.state.limits.requests == 2)
+    assert await said(api, request) == b""
+    for raw in few:
+        raw.writer.close()
+
+
+async def test_idle_connections_keep_out_nobody(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one that has been idle for longest gives way."""
+    monkeypatch.setattr(connections, "CONNECTIONS_MAX", 2)
+    request = b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n"
+    few = [await connected(api) for _ in range(2)]
+    for raw in reversed(few):
         raw.writer.write(request)
         async with asyncio.timeout(PATIENCE_S):
             await raw.reader.readuntil(b"}")
-    assert await said(api, request) == b""
+    assert b"200 OK" in await said(api, request.replace(b"host", b"connection: close\r\nhost"))
+    async with asyncio.timeout(PATIENCE_S):
+        assert await few[1].reader.read() == b""
+    few[0].writer.write(request)
+    async with asyncio.timeout(PATIENCE_S):
+        assert await few[0].reader.readuntil(b"}")
     for raw in few:
         raw.writer.close()
 
