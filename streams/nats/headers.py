@@ -34,7 +34,6 @@ UP_TO_SEQUENCE = "Nats-UpTo-Sequence"
 
 # ---- JetStream: on what a consumer hands out (ADR-37, ADR-42)
 
-PIN_ID = "Nats-Pin-Id"
 LAST_CONSUMER = "Nats-Last-Consumer"
 PENDING_MESSAGES = "Nats-Pending-Messages"
 

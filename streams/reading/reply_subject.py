@@ -1,4 +1,4 @@
-"""Reply subjects of delivered messages, and the possible answers to them.
+"""Reply subjects of delivered messages, and the ack that is published to them.
 
 The server writes all it knows about a delivery into the subject for the ack, in 9 tokens, or in 11 or 12 if
 the account has a JetStream domain or is imported (ADR-15):

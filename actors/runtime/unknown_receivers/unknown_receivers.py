@@ -182,9 +182,6 @@ class UnknownReceivers:
             self.ready.set_result(None)
         self.wake()
 
-    def configure(self, policy: Policy | None) -> None:
-        """Do nothing, since no receiver can have the record's name."""
-
     def park(self) -> None:
         """Hold no message any longer, and record that; the events stay in the stream."""
         if not self.state.parked:
