@@ -209,7 +209,10 @@ async def _live(
     try:
         async with open_for_queries(location) as questions:
             while (now := time.perf_counter()) < began_at + plan.live_s:
-                await journal.write(round(FACTS_A_SECOND * LIVE_FLUSHES_EVERY_S))
+                # Whole flushes are written: what one round lacks is due in the next.
+                due = FACTS_A_SECOND * (now - began_at + LIVE_FLUSHES_EVERY_S) - (journal.facts - facts)
+                if due >= FLUSH_FACTS:
+                    await journal.write(round(due))
                 if now > began_at + 1:
                     progress = await questions.progress(names.journal)
                     behind_s = time.time() - max(progress.as_of, progress.seen_at) / 1000
