@@ -1,7 +1,7 @@
 """The status of an actor: one JSON object for people who ask why a receiver gets nothing.
 
-Only this module turns times into text (RFC 3339, UTC, milliseconds). The configuration's URL, secrets and
-headers are not shown. In the receiver's last answer, cookies and parts of the headers or the URL are hidden:
+In `actors`, only this module turns times into text (RFC 3339, UTC, milliseconds). The configuration's URL,
+secrets and headers are not shown. In the receiver's last answer, cookies and parts of the headers or the URL are hidden:
 a person who may read the status must not learn how to act as the receiver's owner.
 """
 
