@@ -1,8 +1,8 @@
 """The status of an actor: one JSON object for people who ask why a receiver gets nothing.
 
 In `actors`, only this module turns times into text (RFC 3339, UTC, milliseconds). The configuration's URL,
-secrets and headers are not shown. In the receiver's last answer, cookies and parts of the headers or the URL are hidden:
-a person who may read the status must not learn how to act as the receiver's owner.
+secrets and headers are not shown. In the receiver's last answer, cookies and parts of the headers or the URL
+are hidden: a person who may read the status must not learn how to act as the receiver's owner.
 """
 
 import math

@@ -9,9 +9,6 @@ from actors.machine.bucket import Bucket
 from actors.machine.facts import RemovalSet, Repaired
 from actors.machine.state import State
 
-UNRECORDED_MAX = 512
-"""Numbers that one owner may have given without a record: 256 that are settled, 256 that are open."""
-
 
 def repair(state: State, *, position: int, gap: int, at: float, epoch: int) -> Repaired | None:
     """The fact that brings the actor back to `position`; None if it never got anything.

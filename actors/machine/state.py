@@ -11,6 +11,10 @@ from actors.machine.numbering import Frontier, Numbered
 
 OPEN_MAX = 256
 """Events that may have a number without being settled (relaxed order; strict order opens one at a time)."""
+UNCONFIRMED_MAX = 256
+"""Settled events of a receiver whose facts may be unconfirmed."""
+UNRECORDED_MAX = UNCONFIRMED_MAX + OPEN_MAX
+"""Numbers that one owner may have given without a record: of settled and of open events."""
 BURIALS_MAX = 128
 """Dead letters of one receiver that may wait to be stored; no further events are given up before."""
 TOMBSTONE_KEPT_S = 8 * 86400.0

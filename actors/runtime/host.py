@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 from actors.machine.event import Event
-from actors.machine.state import State, is_left_over
+from actors.machine.state import UNCONFIRMED_MAX, State, is_left_over
 from actors.memory.unacked import Bindings
 from actors.policy import Policy
 from actors.ports import Recorded
@@ -21,7 +21,6 @@ from actors.runtime.actor import Actor
 from actors.runtime.coalescing import next_beat
 from actors.runtime.environment import HostPorts, ShardClaim
 from actors.runtime.flow_control import FlowControl
-from actors.runtime.live_state import UNCONFIRMED_MAX
 from actors.runtime.residents import Residents
 from actors.runtime.unknown_receivers.unknown_receivers import UnknownReceivers
 

@@ -11,9 +11,6 @@ from actors.news import NEWSWORTHY_FACTS, news
 from actors.policy import Policy
 from actors.runtime.environment import ActorEnvironment
 
-UNCONFIRMED_MAX = 256
-"""Number of settled events whose facts may be unconfirmed."""
-
 
 class LiveState:
     """The state of one receiver as it is now, with everything that is needed to decide its next fact.

@@ -7,12 +7,12 @@ everything else that happens here follows what was recorded.
 
 from actors.machine import commands as c
 from actors.machine.event import Event
-from actors.machine.state import OPEN_MAX, State, is_settled, open_entry
+from actors.machine.state import UNCONFIRMED_MAX, UNRECORDED_MAX, State, is_settled, open_entry
 from actors.memory.cursor import Cursor, LastLeft
 from actors.memory.mailbox import Mailbox
 from actors.memory.unacked import Unacked
 from actors.ports import Batch
-from actors.runtime.live_state import UNCONFIRMED_MAX, LiveState
+from actors.runtime.live_state import LiveState
 
 
 class Pending:
@@ -89,7 +89,7 @@ class Pending:
     def unrecorded(self) -> int:
         """The count of numbers beyond the frontier that an owner that vanished may have given."""
         beyond = self.posted_to - self.live.state.frontier.position
-        return max(0, min(beyond, UNCONFIRMED_MAX + OPEN_MAX))
+        return max(0, min(beyond, UNRECORDED_MAX))
 
     # ---- what comes
 

@@ -34,7 +34,7 @@ REPEATS_MAX = 4
 """Largest number of events that are read to find the first one that is not a duplicate."""
 
 
-class _Erased(Struct, forbid_unknown_fields=True):
+class _EraseRequest(Struct, forbid_unknown_fields=True):
     """The body of `erase`: the event's id, and where its deliveries lie."""
 
     event: str
@@ -68,7 +68,7 @@ class ReceiverControl:
         if host is None:
             return Denied("unavailable", "the receiver's shard is moving to another node; try again")
         try:
-            erased = _erased(request.body) if request.verb == "erase" else None
+            erased = _erase_request(request.body) if request.verb == "erase" else None
             async with asyncio.timeout(LOAD_TIMEOUT_S):
                 if not await self._is_known(host, receiver):
                     if erased is not None and not host.has_turned_away(erased.positions):
@@ -109,15 +109,15 @@ class ReceiverControl:
             case "ping":
                 return await self._ping(actor)
             case "pause" | "resume":
-                return await self._pause(actor, _requester(request.body), paused=verb == "pause")
+                return await self._pause(actor, _requested_by(request.body), paused=verb == "pause")
             case "skip":
-                event = await skip(actor, _requester(request.body))
+                event = await skip(actor, _requested_by(request.body))
                 return Granted({"sequence": event.sequence, "event_id": event.id})
             case _:
-                discarded = await forget(actor, _requester(request.body))
+                discarded = await forget(actor, _requested_by(request.body))
                 return Granted({"discarded": discarded, "next_sequence": actor.state.frontier.sequence + 1})
 
-    async def _erase(self, actor: Actor, erased: "_Erased") -> Granted:
+    async def _erase(self, actor: Actor, erased: "_EraseRequest") -> Granted:
         """Erase what a removed receiver had, too; its shard shows life, so that its journal goes on."""
         done = await erase(actor, erased.event, erased.positions)
         self._node.flush_soon(actor.receiver)
@@ -161,15 +161,15 @@ class ReceiverControl:
                 assert_never(answer)
 
 
-def _erased(body: bytes) -> "_Erased":
+def _erase_request(body: bytes) -> "_EraseRequest":
     """Raises ControlRefused."""
     try:
-        return msgspec.json.decode(body, type=_Erased)
+        return msgspec.json.decode(body, type=_EraseRequest)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ControlRefused("invalid", f"write the event and its positions as JSON ({error})") from error
 
 
-def _requester(body: bytes) -> str:
+def _requested_by(body: bytes) -> str:
     """The author of a request, or nothing if its body is empty. Raises ControlRefused."""
     if not body:
         return ""

@@ -3,10 +3,10 @@
 from msgspec import Struct, field
 
 from actors.counters import DeliveryTotals
-from streams.journal.journal import Statistics
+from streams.journal.journal import JournalTotals
 
 
-class Ownership(Struct):
+class OwnershipTotals(Struct):
     """Totals of claims and losses of shards: `clean` after a release, `resumed` from memory after a lapse."""
 
     clean: int = 0
@@ -19,5 +19,5 @@ class NodeTotals(Struct, frozen=True):
     """Counters that the shards of a node share; its routers count in `streams.routing.router.Routing`."""
 
     actors: DeliveryTotals = field(default_factory=DeliveryTotals)
-    journal: Statistics = field(default_factory=Statistics)
-    ownership: Ownership = field(default_factory=Ownership)
+    journal: JournalTotals = field(default_factory=JournalTotals)
+    ownership: OwnershipTotals = field(default_factory=OwnershipTotals)

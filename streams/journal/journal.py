@@ -81,7 +81,7 @@ class Listener(Protocol):
         """Stop the shard, which is no longer ours, and ack nothing."""
 
 
-class Statistics(Struct):
+class JournalTotals(Struct):
     """Totals of the appends, and the seconds from the cut of each flush to its confirmation."""
 
     flushes: int = 0
@@ -120,7 +120,7 @@ class Journal:
         *,
         time: Timekeeper,
         retention_s: float,
-        statistics: Statistics | None = None,
+        statistics: JournalTotals | None = None,
     ) -> None:
         self.index = 0
         self.confirmed_index = 0
@@ -128,7 +128,7 @@ class Journal:
         self.floor = claim.floor
         self.routing = claim.routing
         self.marks = claim.marks
-        self.statistics = statistics or Statistics()
+        self.statistics = statistics or JournalTotals()
         self._js = js
         self._names = names
         self._claim = claim

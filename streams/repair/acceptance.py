@@ -18,8 +18,8 @@ from actors.ids import UNKNOWN_RECEIVERS
 from actors.machine.bucket import Unclean
 from actors.machine.evolve import evolve
 from actors.machine.facts import Fact
-from actors.machine.repairing import UNRECORDED_MAX, repair, set_removal
-from actors.machine.state import State
+from actors.machine.repairing import repair, set_removal
+from actors.machine.state import UNRECORDED_MAX, State
 from actors.ports import Removal
 from streams.buckets.receivers import Receivers
 from streams.clock import Timekeeper

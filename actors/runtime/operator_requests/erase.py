@@ -20,14 +20,10 @@ from actors.errors import ControlRefused
 from actors.machine import commands as c
 from actors.machine.event import Event
 from actors.machine.numbering import Frontier, is_repeat, number, with_number
-from actors.machine.state import OPEN_MAX, open_entry
+from actors.machine.state import OPEN_MAX, UNRECORDED_MAX, open_entry
 from actors.memory.mailbox import MAILBOX_MAX
 from actors.runtime.actor import Actor
 from actors.runtime.discard import standing_still
-from actors.runtime.live_state import UNCONFIRMED_MAX
-
-POSTED_AHEAD_MAX = UNCONFIRMED_MAX + OPEN_MAX
-"""Limit of the events beyond the recorded frontier that one owner may have posted."""
 
 
 class Erased(Struct, frozen=True):
@@ -106,7 +102,7 @@ async def settle_in_order(actor: Actor, position: int) -> bool:
     room = OPEN_MAX - len(live.state.open)
     ahead = _fresh(frontier, found)
     if len(ahead) > room:
-        if position <= pending.posted_to and len(ahead) <= POSTED_AHEAD_MAX:
+        if position <= pending.posted_to and len(ahead) <= UNRECORDED_MAX:
             raise ControlRefused(
                 "unavailable",
                 f"{actor.receiver}: an owner that vanished may have sent it, and too many events are open",
@@ -125,12 +121,12 @@ async def _read_to(actor: Actor, position: int) -> list[Event]:
     """All events that lie in the stream alone, up to the position, or as many as show that they are many."""
     receiver, backlog, found = actor.receiver, actor.host.backlog, list[Event]()
     frontier, after = actor.state.frontier, actor.pending.cursor.read_to
-    while after < position and len(_fresh(frontier, found)) <= POSTED_AHEAD_MAX:
+    while after < position and len(_fresh(frontier, found)) <= UNRECORDED_MAX:
         batch = await backlog.read(receiver, after, position, MAILBOX_MAX)
         found += [each for each in batch.events if each.position <= position]
         after = position if batch.complete or not batch.events else batch.events[-1].position
     if actor.state.frontier is not frontier or (
-        len(found) <= POSTED_AHEAD_MAX and not any(each.position == position for each in found)
+        len(found) <= UNRECORDED_MAX and not any(each.position == position for each in found)
     ):
         raise ControlRefused("unavailable", f"{receiver}: the stream is not all there; try again")
     return found

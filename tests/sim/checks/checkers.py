@@ -11,11 +11,10 @@ import msgspec
 from actors.ids import UNKNOWN_RECEIVERS
 from actors.machine import facts as f
 from actors.machine.outcome import Answered, Outcome
-from actors.machine.state import State
+from actors.machine.state import UNCONFIRMED_MAX, State
 from actors.memory.mailbox import MAILBOX_BYTES_MAX, MAILBOX_MAX
 from actors.ports import Attempt
 from actors.runtime.actor import Actor
-from actors.runtime.live_state import UNCONFIRMED_MAX
 from actors.runtime.unknown_receivers.unknown_receivers import UnknownReceivers
 from angarium.node.node import Node
 from streams.fleet.lease import LEASE_MARGIN_S

@@ -9,10 +9,9 @@ from actors.machine.event import Event
 from actors.machine.evolve import evolve
 from actors.machine.facts import Burial, Delivered, EventAccepted, Repaired
 from actors.machine.numbering import Frontier, Numbered, is_repeat
-from actors.machine.repairing import UNRECORDED_MAX, repair, set_removal
-from actors.machine.state import OPEN_MAX, Open, State
+from actors.machine.repairing import repair, set_removal
+from actors.machine.state import Open, State
 from actors.ports import Removal
-from actors.runtime.live_state import UNCONFIRMED_MAX
 from streams.repair.acceptance import restored_revision
 
 STATE = State(
@@ -100,7 +99,3 @@ def test_removals_are_counted_by_the_bucket_that_there_is(
     fact = set_removal(state, restored=restored_revision(told, 100.0), at=200.0)
     assert (state if fact is None else evolve(state, fact)) == replace(state, removal=expected)
     assert (fact is None) == (recorded == expected)
-
-
-def test_the_gap_is_what_one_owner_may_leave_unrecorded() -> None:
-    assert UNRECORDED_MAX == UNCONFIRMED_MAX + OPEN_MAX

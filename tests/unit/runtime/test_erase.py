@@ -9,12 +9,12 @@ import pytest
 from actors.errors import ControlRefused
 from actors.machine import facts as f
 from actors.machine.facts import Burial
-from actors.machine.state import OPEN_MAX
+from actors.machine.state import OPEN_MAX, UNRECORDED_MAX
 from actors.policy import Retry
 from actors.runtime.actor import Actor
 from actors.runtime.host import Host
 from actors.runtime.operator_requests import erase as erasing
-from actors.runtime.operator_requests.erase import POSTED_AHEAD_MAX, Erased, erase
+from actors.runtime.operator_requests.erase import Erased, erase
 from tests.unit.worlds.shard import RECEIVER, ShardWorld, relaxed, strict
 from tests.unit.worlds.values import answer, policy
 from tests.unit.worlds.virtual_time import in_virtual_time
@@ -161,13 +161,13 @@ async def test_an_event_far_back_gets_no_number() -> None:
 @in_virtual_time
 async def test_posts_of_an_owner_far_back_are_not_guessed_at() -> None:
     world = strict(paused=True)
-    world.publish(POSTED_AHEAD_MAX + 10)
+    world.publish(UNRECORDED_MAX + 10)
     await world.until(lambda: world.state.parked)
     world.crash()
     await world.until(lambda: world.actor.loaded)
     with pytest.raises(ControlRefused, match="may have sent it"):
         await erased(world, OPEN_MAX + 5)
-    assert await erased(world, POSTED_AHEAD_MAX + 5) == Erased(messages=1, waiting=1)
+    assert await erased(world, UNRECORDED_MAX + 5) == Erased(messages=1, waiting=1)
 
 
 @in_virtual_time

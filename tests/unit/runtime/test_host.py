@@ -11,12 +11,11 @@ from actors.machine import decide
 from actors.machine import facts as f
 from actors.machine.numbering import with_number
 from actors.machine.outcome import INTERNAL, Failed, NotSent, Outcome
-from actors.machine.state import State
+from actors.machine.state import UNCONFIRMED_MAX, State
 from actors.policy import Rate
 from actors.ports import Attempt
 from actors.runtime.actor import Actor
 from actors.runtime.host import PASSIVATE_AFTER_S
-from actors.runtime.live_state import UNCONFIRMED_MAX
 from actors.runtime.operator_requests.ping import ping
 from actors.runtime.residents import WOKEN_IN_TURN_MAX
 from tests.unit.worlds.shard import RECEIVER, ShardWorld, strict
