@@ -42,14 +42,14 @@ class Process:
     async def turn(self, renew: bool) -> None:
         if renew:
             self.writer._held_at = 0.0
-        self.writer._erases_at = 0.0
+        self.writer._next_erasure_at = 0.0
         await self.writer._turn(self._journal, self._bucket)
 
     async def stop(self) -> None:
-        if self.writer._dropping is not None:
-            await self.writer._dropping.aclose()  # type: ignore[attr-defined]
-        self._journal.stop()
-        await self._stack.aclose()
+        async with self._stack:
+            self._journal.stop()
+            if self.writer._dropping is not None:
+                await self.writer._dropping.aclose()  # type: ignore[attr-defined]
 
 
 class Hardship:
