@@ -68,11 +68,11 @@ class ShardBatch(Struct, frozen=True, gc=False, kw_only=True):
 class Backlog(Protocol):
     """Reads a receiver's own subject in the deliveries stream. Every method may raise Unavailable."""
 
-    async def read(self, receiver: str, after: int, reach: int, count_max: int) -> Batch:
-        """The next events above position `after`; asks the leader if a replica ends below `reach`."""
+    async def read(self, receiver: str, after: int, up_to: int, count_max: int) -> Batch:
+        """The next events above position `after`; asks the leader if a replica ends below `up_to`."""
         ...
 
-    async def read_all(self, after: int, reach: int, count_max: int) -> ShardBatch:
+    async def read_all(self, after: int, up_to: int, count_max: int) -> ShardBatch:
         """The next messages of all receivers of the shard, those for malformed names included."""
         ...
 

@@ -313,7 +313,7 @@ def known_head(state: State, view: View, in_flight: Mapping[int, Event]) -> Head
     """The oldest event that is not settled, if memory knows it."""
     if state.open:
         entry = state.open[0]
-        event = in_flight.get(entry.position) or view.held.get(entry.position)
+        event = in_flight.get(entry.position) or view.open_in_memory.get(entry.position)
         return Head(
             position=entry.position, sequence=entry.sequence, id=entry.id, stored_at=entry.stored_at,
             type=event.type if event else "",

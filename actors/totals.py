@@ -63,7 +63,7 @@ class DeliveryTotals:
         self.attempt_s = Histogram(ATTEMPT_BOUNDS_S)
         self.arrival_s = Histogram(ARRIVAL_BOUNDS_S)
 
-    def ended(self, outcome: Outcome, age_s: float) -> None:
+    def attempt_ended(self, outcome: Outcome, age_s: float) -> None:
         """Count an attempt that is over, `age_s` after its event was stored."""
         match outcome:
             case Answered(status=status):

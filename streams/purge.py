@@ -38,7 +38,7 @@ ANY_POSITION = 1 << 62
 """A position beyond the end of every stream."""
 
 
-class Held(Struct, frozen=True):
+class NeededFrom(Struct, frozen=True):
     """A shard, or a receiver in it, that needs the stream from `position` on.
 
     If `position` is 0, it is not known what the shard needs.
@@ -49,7 +49,7 @@ class Held(Struct, frozen=True):
     receiver: str = ""
 
 
-async def purge_journal(js: JetStream, names: Names, shards: int) -> Held | None:
+async def purge_journal(js: JetStream, names: Names, shards: int) -> NeededFrom | None:
     """Purge the journal if it exceeds its share of the room; returns what holds it, if that was looked up.
 
     Each shard keeps the messages after its checkpoint, and always its last message: without it, a claim could
@@ -65,19 +65,19 @@ async def purge_journal(js: JetStream, names: Names, shards: int) -> Held | None
     return held
 
 
-async def journal_held(js: JetStream, names: Names, shards: int, journal: StreamInfo) -> Held:
+async def journal_held(js: JetStream, names: Names, shards: int, journal: StreamInfo) -> NeededFrom:
     """Find the end of the part of the journal that no shard needs any more.
 
     A shard without a message or a checkpoint, or with a checkpoint that names another stream, holds all of
     it, since it is not known what it needs.
     """
 
-    async def needs(shard: int) -> Held:
+    async def needs(shard: int) -> NeededFrom:
         checkpoint = await read_checkpoint(js, names, shard) or Checkpoint()
         last = await until_answered(lambda: js.last_message(names.journal, names.journal_of(shard)))
         if last is None or checkpoint.created.get(names.journal) != journal.created:
-            return Held(0, shard)
-        return Held(min(checkpoint.sequence + 1, last.sequence), shard)
+            return NeededFrom(0, shard)
+        return NeededFrom(min(checkpoint.sequence + 1, last.sequence), shard)
 
     return await lowest(shards, needs)
 
@@ -109,34 +109,34 @@ async def purge_events(
         await _purge(js, events, min(held.position, enough))
 
 
-async def events_held(js: JetStream, names: Names, partitions: int, settled_end: int = 0) -> Held:
+async def events_held(js: JetStream, names: Names, partitions: int, settled_end: int = 0) -> NeededFrom:
     """Find the last event that no router needs any more; `shard` is the partition that needs the next."""
 
-    async def needs(partition: int) -> Held:
+    async def needs(partition: int) -> NeededFrom:
         same_end = await same_end_of(js, names, partition, names.events)
         past = await read_past(js, names, partition)
         if past.routing is None or not same_end:
-            return Held(0, partition)
+            return NeededFrom(0, partition)
         needed = min(past.routing.needed_from, same_end)
         subject = names.events_of(partition)
-        return Held(await _first(js, names.events, subject, needed, settled_end), partition)
+        return NeededFrom(await _first(js, names.events, subject, needed, settled_end), partition)
 
     return await lowest(partitions, needs)
 
 
 async def deliveries_held(
     js: JetStream, names: Names, shards: int, deliveries: StreamInfo, settled_end: int = 0
-) -> Held:
+) -> NeededFrom:
     """Find the last delivery that no shard needs any more, by the checkpoints."""
 
-    async def needs(shard: int) -> Held:
+    async def needs(shard: int) -> NeededFrom:
         same_end = await same_end_of(js, names, shard, deliveries.name)
         checkpoint = await read_checkpoint(js, names, shard) or Checkpoint()
         if not same_end or checkpoint.created.get(deliveries.name) != deliveries.created:
-            return Held(0, shard)
+            return NeededFrom(0, shard)
         subject, needed = names.deliveries_of(shard), min(checkpoint.needed, same_end)
         first = await _first(js, deliveries.name, subject, needed, settled_end)
-        return Held(first, shard, checkpoint.holder)
+        return NeededFrom(first, shard, checkpoint.holder)
 
     return await lowest(shards, needs)
 
@@ -220,11 +220,11 @@ def surplus_end(info: StreamInfo, room: float) -> int:
     return info.first + round((info.last + 1 - info.first) * surplus / info.bytes)
 
 
-async def lowest(shards: int, needs: Callable[[int], Awaitable[Held]]) -> Held:
+async def lowest(shards: int, needs: Callable[[int], Awaitable[NeededFrom]]) -> NeededFrom:
     """Find the lowest need among the shards, asking for some at a time."""
     turn = asyncio.Semaphore(QUESTIONS_AT_ONCE)
 
-    async def one(shard: int) -> Held:
+    async def one(shard: int) -> NeededFrom:
         async with turn:
             return await needs(shard)
 

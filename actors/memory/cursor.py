@@ -105,12 +105,12 @@ class Cursor:
 
     # ---- what comes from the stream to memory
 
-    def read(self, events: Sequence[Event], *, complete: bool, reach: int, known: int) -> Found:
-        """Take the result of a read from `read_to` to `reach`; an event was certainly stored at `known`.
+    def read(self, events: Sequence[Event], *, complete: bool, up_to: int, known: int) -> Found:
+        """Take the result of a read from `read_to` to `up_to`; an event was certainly stored at `known`.
 
         The result need not contain events that were seen after the read began.
         """
-        found, end = _sift(events, complete=complete, reach=reach, read_to=self.read_to, known=known)
+        found, end = _sift(events, complete=complete, up_to=up_to, read_to=self.read_to, known=known)
         self.left = max(0, self.left - len(found.events))
         self.taken += len(found.events)
         self._go_to(end)
@@ -164,16 +164,16 @@ class Cursor:
 
 
 def _sift(
-    events: Iterable[Event], *, complete: bool, reach: int, read_to: int, known: int
+    events: Iterable[Event], *, complete: bool, up_to: int, read_to: int, known: int
 ) -> tuple[Found, int]:
-    """Find the new events in a read from `read_to` that should reach `reach`, and how far it got.
+    """Find the new events in a read from `read_to` that should reach `up_to`, and how far it got.
 
-    `known` is the highest position, at most `reach`, where an event of this receiver was certainly stored.
+    `known` is the highest position, at most `up_to`, where an event of this receiver was certainly stored.
     """
     fresh = [each for each in events if each.position > read_to]
     end = fresh[-1].position if fresh else read_to
     if known <= read_to or any(each.position == known for each in fresh):
-        return Found(fresh), max(end, reach) if complete else end
+        return Found(fresh), max(end, up_to) if complete else end
     before = [each for each in fresh if each.position < known]
     end = before[-1].position if before else read_to
     certain = complete or len(before) < len(fresh)

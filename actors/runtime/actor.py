@@ -10,7 +10,6 @@ import logging
 from typing import assert_never
 
 from actors.errors import Unavailable
-from actors.last_answers import failure_text
 from actors.machine import commands as c
 from actors.machine.bucket import inherit
 from actors.machine.event import Event
@@ -20,6 +19,7 @@ from actors.machine.scheduling import steps as s
 from actors.machine.scheduling.next_step import PARK_AFTER_S, next_step
 from actors.machine.scheduling.view import Cutoff, View
 from actors.machine.state import State, open_entry
+from actors.memory.last_answers import failure_text
 from actors.policy import Policy
 from actors.ports import Absent, Attempt, Invalid
 from actors.runtime.alarm import Alarm
@@ -48,7 +48,7 @@ class Actor:
 
     __slots__ = (
         "_alarm",
-        "_landing",
+        "_next_end",
         "absent_to",
         "adopted",
         "asking",
@@ -89,7 +89,7 @@ class Actor:
         self.touched_at = host.clock.now()
         self._alarm = Alarm(self.wake)
         self.reading = BacklogReading(self.pending, self.wake, self._try_later)
-        self._landing: asyncio.Future[None] | None = None
+        self._next_end: asyncio.Future[None] | None = None
 
     @property
     def state(self) -> State:
@@ -138,14 +138,14 @@ class Actor:
         elif pending.mailbox.fits(event):
             pending.mailbox.append(event)
 
-    def find(self, position: int, source: int) -> None:
+    def note_in_stream(self, position: int, source: int) -> None:
         """Take an event in the stream: it came when the receiver was unknown, or is known already."""
         pending, now = self.pending, self.host.clock.now()
         if not pending.unacked.bind(position, now):
             return
         self.touched_at = now
         if self.loaded:
-            pending.find(position, source)
+            pending.note_in_stream(position, source)
             if not self._busy:
                 self.wake()
 
@@ -173,16 +173,15 @@ class Actor:
     def view(self) -> View:
         """This memory as the machine sees it."""
         host, live, pending = self.host, self.live, self.pending
-        tokens, waiting = live.tokens, pending.mailbox.events
+        tokens = live.tokens
         return View(
-            head=waiting[0] if waiting else None,
-            waiting=waiting,
-            held=pending.held,
+            waiting=pending.mailbox.events,
+            open_in_memory=pending.open_in_memory,
             in_flight=pending.in_flight,
             cursor=pending.cursor,
             cutoff=self.cutoff,
             trimmed_at=self.trimmed_at,
-            holding=bool(pending.unacked.bound),
+            has_bound=bool(pending.unacked.bound),
             unconfirmed=live.barrier > host.recorder.confirmed_index,
             burying=self.burials.under_way,
             granted=tokens.granted,
@@ -193,7 +192,7 @@ class Actor:
             removal=self.removal,
             bucket=tokens.bucket,
             set_aside=tokens.set_aside,
-            reach=pending,
+            bounds=pending,
         )
 
     def _advance(self, now: float) -> s.Post | None:
@@ -245,7 +244,7 @@ class Actor:
         pending.in_flight[post.event.position] = post.event
         self.host.in_flight += 1
 
-    def _perform(self, step: s.Recorded, now: float) -> None:
+    def _perform(self, step: s.RecordedStep, now: float) -> None:
         """Record the step, and update the memory accordingly."""
         live, pending, epoch = self.live, self.pending, self.host.epoch
         match step:
@@ -260,7 +259,7 @@ class Actor:
                 live.tokens.take(now, epoch)
                 live.tokens.grant(event.position, now)
                 pending.take_out(event)
-                pending.held[event.position] = event
+                pending.open_in_memory[event.position] = event
                 live.record(step, now)
             case c.OpenReceiver():
                 if pending.behind_unknown:
@@ -314,32 +313,32 @@ class Actor:
             try:
                 outcome = await host.sender.send(attempt)
             except Exception as error:
-                outcome = self.broken(attempt, error)
+                outcome = self.internal_failure(attempt, error)
             if host.stopped:
                 return
             now = host.clock.now()
-            self._ended(post.event, outcome, policy, now)
+            self._attempt_ended(post.event, outcome, policy, now)
             post, policy = self._advance(now), self.live.policy
             if post is not None and not self._busy:
                 self.wake()  # The outcome may have made room for more attempts than the next one.
 
-    def broken(self, attempt: Attempt, error: Exception) -> Failed:
+    def internal_failure(self, attempt: Attempt, error: Exception) -> Failed:
         """The outcome of an attempt that a defect of Angarium ended."""
         log.exception("attempt.broken", extra={"receiver": self.receiver, "sequence": attempt.sequence})
         return Failed(error=INTERNAL, detail=type(error).__name__, latency_ms=0.0)
 
-    def _ended(self, event: Event, outcome: Outcome, policy: Policy, now: float) -> None:
+    def _attempt_ended(self, event: Event, outcome: Outcome, policy: Policy, now: float) -> None:
         host, live, pending, position = self.host, self.live, self.pending, event.position
         self.touched_at = now
         del pending.in_flight[position]
-        host.totals.ended(outcome, now - event.stored_at)
-        host.landed()
-        if self._landing is not None:
-            self._landing.set_result(None)
-            self._landing = None
+        host.totals.attempt_ended(outcome, now - event.stored_at)
+        host.attempt_ended()
+        if self._next_end is not None:
+            self._next_end.set_result(None)
+            self._next_end = None
         if isinstance(outcome, NotSent):
             if open_entry(live.state, position) is not None:
-                pending.held[position] = event
+                pending.open_in_memory[position] = event
             elif position > live.state.frontier.position:
                 pending.mailbox.put_back(event)
             return
@@ -354,13 +353,13 @@ class Actor:
         if entry is None:
             pending.settle(position)
         elif entry.next_at - now <= PARK_AFTER_S:
-            pending.held[position] = event
+            pending.open_in_memory[position] = event
 
-    async def landing(self) -> None:
-        """Return when an attempt is over. It is cancelled if the shard stops before."""
-        if self._landing is None:
-            self._landing = asyncio.get_running_loop().create_future()
-        await asyncio.shield(self._landing)
+    async def until_attempt_ends(self) -> None:
+        """Return when an attempt is over. The wait is cancelled if the shard stops before."""
+        if self._next_end is None:
+            self._next_end = asyncio.get_running_loop().create_future()
+        await asyncio.shield(self._next_end)
 
     # ---- burials
 
@@ -384,7 +383,7 @@ class Actor:
 
     async def _ask(self) -> None:
         """Ask the leader whether the receiver exists: only the leader decides if none is known."""
-        host, live, reach = self.host, self.live, self.pending.cursor.read_to
+        host, live, read_to = self.host, self.live, self.pending.cursor.read_to
         try:
             answer = await host.policies.confirm(self.receiver)
             self.removal = self._last_removal()
@@ -406,7 +405,7 @@ class Actor:
             case Invalid():
                 live.invalid = True
             case Absent() if not removed:
-                self.absent_to = reach
+                self.absent_to = read_to
             case Absent():
                 pass
             case _:
@@ -434,7 +433,7 @@ class Actor:
         return (
             self.loaded
             and live.state is live.confirmed
-            and not (pending.mailbox or pending.held or pending.unacked.bound or pending.in_flight)
+            and not (pending.mailbox or pending.open_in_memory or pending.unacked.bound or pending.in_flight)
             and not (self.pinging or pending.cursor.reading or self.asking or self.burials.under_way)
             and not (self.hold_count or live.state.burials or live.state.parked)
             and not self._alarm.is_set
@@ -444,5 +443,5 @@ class Actor:
         """Stop waiting, and end every wait for this actor; the host forgets it."""
         self.ready.cancel()
         self._alarm.cancel()
-        if self._landing is not None:
-            self._landing.cancel()
+        if self._next_end is not None:
+            self._next_end.cancel()

@@ -39,13 +39,13 @@ class BacklogReading:
     async def _read(self, step: s.ReadBacklog | s.ReadOpenEvent) -> None:
         """Read the events that have been seen up to now; later ones need not be in the answer."""
         backlog, pending, cursor = self._host.backlog, self._pending, self._pending.cursor
-        reach, known = cursor.seen, cursor.known
+        up_to, known = cursor.seen, cursor.known
         found: Event | Batch | None
         try:
             if isinstance(step, s.ReadOpenEvent):
                 found = await backlog.event(self._receiver, step.position)
             else:
-                found = await backlog.read(self._receiver, step.after, reach, MAILBOX_MAX)
+                found = await backlog.read(self._receiver, step.after, up_to, MAILBOX_MAX)
         except Unavailable:
             cursor.reading = False
             self._try_later()
@@ -54,7 +54,7 @@ class BacklogReading:
             return
         cursor.reading = False
         if isinstance(found, Batch):
-            pending.read(found, reach, known)
+            pending.read(found, up_to, known)
         elif isinstance(step, s.ReadOpenEvent):
             pending.fetched(step.position, found)
         self._wake()

@@ -1,8 +1,8 @@
 """The burials of one receiver: recorded dead letters, which are published until they are stored."""
 
-from actors.last_answers import LastAnswers
 from actors.machine import commands as c
 from actors.machine.facts import Burial
+from actors.memory.last_answers import LastAnswers
 from actors.runtime.live_state import LiveState
 
 

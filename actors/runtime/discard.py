@@ -44,7 +44,7 @@ class BusyActor(Protocol):
         """The state as it is, confirmed or not."""
         ...
 
-    async def landing(self) -> None:
+    async def until_attempt_ends(self) -> None:
         """Return when an attempt is over."""
         ...
 
@@ -99,7 +99,7 @@ async def standing_still(actor: BusyActor) -> AsyncIterator[None]:
     actor.hold_count += 1
     try:
         while actor.pending.in_flight:
-            await actor.landing()
+            await actor.until_attempt_ends()
         # An attempt that was recorded and not made does not start any more, or is recorded again.
         actor.live.tokens.end_grant(actor.host.clock.now(), actor.host.epoch, used=False)
         yield

@@ -5,12 +5,12 @@ from typing import Any, Protocol
 
 from msgspec import Struct, field
 
-from actors.counters import DeliveryTotals
 from actors.machine.bucket import Unclean
 from actors.machine.state import State
 from actors.memory.unacked import Bindings, NodeHolders
 from actors.news import News
 from actors.ports import Backlog, Clock, DeadLetterWriter, Policies, Recorder, Sender, Snapshots
+from actors.totals import DeliveryTotals
 
 
 class ShardClaim(Struct, frozen=True, kw_only=True):
@@ -35,7 +35,7 @@ class HostPorts(Struct, frozen=True, kw_only=True):
 
     - `within_lease`: asked before every first byte.
     - `ack`: takes the position up to which all messages are released.
-    - `hold`: requests no more messages, or goes on; `saturated`: asked before more are requested.
+    - `pause_requests`: requests no more messages, or continues; `saturated`: asked before more are requested.
     - `node_holders`: the receivers that hold messages, in all shards of the node.
     - `refuse`: takes the reason why this node cannot run the shard.
     - `on_news`: takes news about receivers for the log.
@@ -51,7 +51,7 @@ class HostPorts(Struct, frozen=True, kw_only=True):
     totals: DeliveryTotals
     within_lease: Callable[[], bool]
     ack: Callable[[int], None]
-    hold: Callable[[bool], None]
+    pause_requests: Callable[[bool], None]
     saturated: Callable[[], bool]
     refuse: Callable[[str], None]
     on_news: Callable[[News], None]
@@ -104,7 +104,7 @@ class ActorEnvironment(Protocol):
         """Run a task that ends with the shard."""
         ...
 
-    def landed(self) -> None:
+    def attempt_ended(self) -> None:
         """Count an attempt that is over."""
         ...
 

@@ -30,17 +30,19 @@ HOLDERS_MAX = 2500
 
 
 class FlowControl:
-    """Flow control of one shard: `hold` stops or restarts requests; `saturated` asks whether the node is.
+    """Flow control of one shard.
+
+    `pause_requests` stops or restarts the requests for messages; `saturated` asks whether the node is.
 
     Its methods take how many messages the shard holds, and for how many receivers.
     """
 
-    __slots__ = ("_handle", "_hold", "_holders", "_node", "_saturated", "_until")
+    __slots__ = ("_handle", "_holders", "_node", "_pause_requests", "_saturated", "_until")
 
     def __init__(
-        self, hold: Callable[[bool], None], saturated: Callable[[], bool], node: NodeHolders
+        self, pause_requests: Callable[[bool], None], saturated: Callable[[], bool], node: NodeHolders
     ) -> None:
-        self._hold = hold
+        self._pause_requests = pause_requests
         self._node = node
         self._holders = 0
         self._saturated = saturated
@@ -49,24 +51,20 @@ class FlowControl:
 
     def message_arrived(self, bound: int, holders: int) -> None:
         """Ask for no more for a while if the message that came is one too many."""
-        node = self._node
-        node.count += holders - self._holders
-        self._holders = holders
-        waiting = bound - holders if node.count <= HOLDERS_MAX else bound
-        if waiting >= UNSETTLED_PAUSE_AT and self._handle is None:
+        self._count(holders)
+        if self._handle is None and self._waiting(bound, holders) >= UNSETTLED_PAUSE_AT:
             loop = asyncio.get_running_loop()
             self._until = loop.time() + SATURATED_ASK_PAUSE_S
-            self._hold(True)
+            self._pause_requests(True)
             self._wait(loop)
 
     def attempt_ended(self, bound: int, holders: int) -> None:
         """Ask for more if enough was done."""
         if self._handle is not None:
             self._count(holders)
-            waiting = bound - holders if self._node.count <= HOLDERS_MAX else bound
-            if waiting * 2 <= UNSETTLED_PAUSE_AT:
+            if self._waiting(bound, holders) * 2 <= UNSETTLED_PAUSE_AT:
                 self._cancel()
-                self._hold(False)
+                self._pause_requests(False)
 
     def stop(self) -> None:
         """Wait for nothing more, and hold nothing."""
@@ -76,6 +74,10 @@ class FlowControl:
     def _count(self, holders: int) -> None:
         self._node.count += holders - self._holders
         self._holders = holders
+
+    def _waiting(self, bound: int, holders: int) -> int:
+        """The number of messages too many, if all of them wait for the same receivers."""
+        return bound - holders if self._node.count <= HOLDERS_MAX else bound
 
     def _cancel(self) -> None:
         if self._handle is not None:
@@ -92,4 +94,4 @@ class FlowControl:
             self._wait(loop)
         else:
             self._handle = None
-            self._hold(False)
+            self._pause_requests(False)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any
 
+from actors.beats import next_beat
 from actors.machine.event import Event
 from actors.machine.state import UNCONFIRMED_MAX, State, is_left_over
 from actors.memory.unacked import Bindings
@@ -18,7 +19,6 @@ from actors.policy import Policy
 from actors.ports import Recorded
 from actors.retention import Needed, Retention
 from actors.runtime.actor import Actor
-from actors.runtime.coalescing import next_beat
 from actors.runtime.environment import HostPorts, ShardClaim
 from actors.runtime.flow_control import FlowControl
 from actors.runtime.residents import Residents
@@ -56,7 +56,7 @@ class Host:
         self.ack = ports.ack
         self.refuse = ports.refuse
         self.on_news = ports.on_news
-        self.flow_control = FlowControl(ports.hold, ports.saturated, ports.node_holders)
+        self.flow_control = FlowControl(ports.pause_requests, ports.saturated, ports.node_holders)
         self.bindings = Bindings(claim.floor)
         self.retention = Retention()
         self.residents = Residents(self)
@@ -64,12 +64,12 @@ class Host:
         self.changed: dict[str, State] = {}
         self.writing: dict[str, State] = {}
         self.parked: dict[str, float | None] = {}
-        self.stopped = self.draining = self._held_up = False
+        self.stopped = self.draining = self._starts_refused = False
         self.in_flight = 0
         self._within_lease = ports.within_lease
         self._tasks: set[asyncio.Task[None]] = set()
         self._waiters: list[tuple[int, asyncio.Future[None]]] = []
-        self._landed = asyncio.Event()
+        self._attempt_ended = asyncio.Event()
         self._cut, self._confirmed_floor = (0, claim.floor), claim.floor
         self._noted: dict[str, State] = {}
         self._needed = Needed(min(claim.needed, claim.floor + 1))
@@ -115,23 +115,23 @@ class Host:
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 while self.in_flight:
-                    self._landed.clear()
-                    await self._landed.wait()
+                    self._attempt_ended.clear()
+                    await self._attempt_ended.wait()
 
-    def landed(self) -> None:
+    def attempt_ended(self) -> None:
         """Count an attempt that is over."""
         self.in_flight -= 1
         if self.draining:
-            self._landed.set()
+            self._attempt_ended.set()
         self.flow_control.attempt_ended(self.bindings.bound, self.bindings.holders)
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Run a task that ends with the shard. If it raises, that is a defect, and logged as such."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._ended)
+        task.add_done_callback(self._task_ended)
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _task_ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("actor.broken", exc_info=error)
@@ -209,7 +209,7 @@ class Host:
     def may_start(self) -> bool:
         """True if an attempt may take its token now."""
         if self.recorder.stalled or not self.within_lease():
-            self._held_up = True
+            self._starts_refused = True
             return False
         return not self.draining
 
@@ -263,8 +263,8 @@ class Host:
         self._waiters = [(each, waiter) for each, waiter in self._waiters if each > index]
         for waiter in due:
             waiter.set_result(None)
-        if self._held_up:
-            self._held_up = False
+        if self._starts_refused:
+            self._starts_refused = False
             self.residents.wake_all()
 
     def _note_parked(self, receiver: str, state: State) -> None:
@@ -347,7 +347,7 @@ class Host:
             now = self.clock.now()
             await self.residents.park(dict.fromkeys(self.bindings.overdue(now - UNACKED_MAX_S)))
             self.acknowledge()
-            if self._held_up and self.may_start():
-                self._held_up = False
+            if self._starts_refused and self.may_start():
+                self._starts_refused = False
                 self.residents.wake_all()
             await self.residents.passivate(now - PASSIVATE_AFTER_S)

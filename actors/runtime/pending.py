@@ -19,18 +19,18 @@ class Pending:
     """The events of one receiver that are not settled.
 
     - `mailbox`: events in memory that have no number yet.
-    - `held`: open events in memory, by position.
+    - `open_in_memory`: open events in memory, by position.
     - `in_flight`: events that are being sent, by position.
     - `cursor`: how far the stream is read, and what is left in it.
     - `unacked`: messages that are bound.
     """
 
-    __slots__ = ("cursor", "held", "in_flight", "live", "mailbox", "unacked")
+    __slots__ = ("cursor", "in_flight", "live", "mailbox", "open_in_memory", "unacked")
 
     def __init__(self, live: LiveState) -> None:
         self.live = live
         self.mailbox = Mailbox()
-        self.held: dict[int, Event] = {}
+        self.open_in_memory: dict[int, Event] = {}
         self.in_flight: dict[int, Event] = {}
         self.cursor = Cursor()
         self.unacked = Unacked(live.receiver, live.host.bindings)
@@ -120,7 +120,7 @@ class Pending:
                 self.cursor.saw(position, event.source)
                 self.unacked.release(position, self.cursor.parked_mark)
             else:
-                self.held[position] = event
+                self.open_in_memory[position] = event
 
     @property
     def behind_unknown(self) -> bool:
@@ -128,7 +128,7 @@ class Pending:
         state = self.live.state
         return not (state.opened or state.parked) and state.frontier.position < self.live.host.undecided_to
 
-    def find(self, position: int, source: int) -> None:
+    def note_in_stream(self, position: int, source: int) -> None:
         """Take an event in the stream that no actor was given, or that this one was given before."""
         state = self.live.state
         if self.has(position):
@@ -141,7 +141,7 @@ class Pending:
 
     def has(self, position: int) -> bool:
         """True if the event at that position is in memory."""
-        return position in self.in_flight or position in self.held or self.mailbox.holds(position)
+        return position in self.in_flight or position in self.open_in_memory or self.mailbox.holds(position)
 
     def _leave(self, position: int, source: int) -> None:
         """Leave the event in the stream, from which it is read when its turn comes."""
@@ -159,14 +159,14 @@ class Pending:
 
     def take_out(self, event: Event) -> None:
         """Take the event out of memory, since it no longer waits."""
-        if event.position in self.held:
-            del self.held[event.position]
+        if event.position in self.open_in_memory:
+            del self.open_in_memory[event.position]
         else:
             self.mailbox.pop()
 
     def give_up(self, position: int) -> None:
         """Drop the event, which became a dead letter, whether it is in memory or not."""
-        if self.held.pop(position, None) is None:
+        if self.open_in_memory.pop(position, None) is None:
             self.mailbox.drop_to(position)
         self.settle(position)
 
@@ -178,7 +178,7 @@ class Pending:
         for bound in [each for each in self.unacked.bound if each <= position]:
             self.settle(bound)
         self.mailbox.drop_to(position)
-        self.held.clear()
+        self.open_in_memory.clear()
         if self.cursor.discarded(position):
             live.record(c.ParkReceiver(now), now)
             self.cursor.parked_mark = live.host.recorder.index
@@ -195,22 +195,22 @@ class Pending:
         live.record(c.ParkReceiver(min(waiting, default=None), host.released_to), host.clock.now())
         if not parked:
             cursor.parked_mark = host.recorder.index
-        events = (*mailbox.events, *self.held.values(), *self.in_flight.values())
+        events = (*mailbox.events, *self.open_in_memory.values(), *self.in_flight.values())
         sources = {each.position: each.source for each in events}
         for position in self.unacked.bound:
             cursor.saw(position, sources.get(position, 0))
         self.unacked.release_all(cursor.parked_mark)
         frontier, dropped = live.state.frontier.position, mailbox.clear()
-        self.held.clear()
+        self.open_in_memory.clear()
         if undecided_to:
             cursor.parked_undecided(frontier, undecided_to, len(dropped))
         else:
             kept_to = dropped[0].position - 1 if dropped else cursor.read_to
             cursor.parked(max(frontier, kept_to), len(dropped))
 
-    def read(self, batch: Batch, reach: int, known: LastLeft) -> None:
+    def read(self, batch: Batch, up_to: int, known: LastLeft) -> None:
         """Queue the events that were found, up to one that was there and is gone: that is recorded first."""
-        found = self.cursor.read(batch.events, complete=batch.complete, reach=reach, known=known.position)
+        found = self.cursor.read(batch.events, complete=batch.complete, up_to=up_to, known=known.position)
         for event in found.events:
             self.mailbox.append(event)
         if found.gone and not self.mailbox:
@@ -225,7 +225,7 @@ class Pending:
         if self.has(position) or open_entry(live.state, position) is None:
             return
         if event is not None:
-            self.held[position] = event
+            self.open_in_memory[position] = event
         else:
             live.record(c.MissEvents(position, position), live.host.clock.now())
             self.settle(position)

@@ -51,25 +51,23 @@ def url(of: socket.socket) -> str:
 
 
 async def serve(
-    settings: Settings, here: socket.socket, ready: Callable[[str], None], *, beside_a_node: bool = False
+    settings: Settings, here: socket.socket, ready: Callable[[str], None], *, second: bool = False
 ) -> None:
     """Serve until cancelled; requests in flight end first. `ready` gets the URL.
 
     Raises `ConnectError` and `ApiError`.
     """
-    async with served(settings, here, beside_a_node=beside_a_node):
-        log.log(logging.DEBUG if beside_a_node else logging.INFO, "api.ready", extra={"url": url(here)})
+    async with served(settings, here, second=second):
+        log.log(logging.DEBUG if second else logging.INFO, "api.ready", extra={"url": url(here)})
         ready(url(here))
         await asyncio.get_running_loop().create_future()
 
 
 @asynccontextmanager
-async def served(
-    settings: Settings, here: socket.socket, *, beside_a_node: bool = False
-) -> AsyncIterator[ApiState]:
+async def served(settings: Settings, here: socket.socket, *, second: bool = False) -> AsyncIterator[ApiState]:
     """Serve on that socket while the block runs."""
     with here:
-        async with open_api_state(settings, second=beside_a_node) as api:
+        async with open_api_state(settings, second=second) as api:
             config = uvicorn.Config(
                 application(api), http=Connection, ws="none", lifespan="off", log_config=None,
                 access_log=False, server_header=False, proxy_headers=False, backlog=LISTEN_BACKLOG,

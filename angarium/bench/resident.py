@@ -10,7 +10,6 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from actors import ports
-from actors.counters import DeliveryTotals
 from actors.ids import KEY_BYTES
 from actors.machine.event import Event
 from actors.machine.facts import Burial, Fact
@@ -20,6 +19,7 @@ from actors.machine.state import State
 from actors.policy import Policy
 from actors.runtime.environment import HostPorts, ShardClaim
 from actors.runtime.host import Host
+from actors.totals import DeliveryTotals
 from angarium.bench.measuring.usage import usage
 
 POLICY = Policy(url="https://receiver.example/", secrets=("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",))
@@ -40,10 +40,10 @@ class Nothing:
     async def send(self, attempt: ports.Attempt) -> Outcome:
         return NotSent(why="nothing is sent here")
 
-    async def read(self, receiver: str, after: int, reach: int, count_max: int) -> ports.Batch:
+    async def read(self, receiver: str, after: int, up_to: int, count_max: int) -> ports.Batch:
         return ports.Batch(events=[], complete=True)
 
-    async def read_all(self, after: int, reach: int, count_max: int) -> ports.ShardBatch:
+    async def read_all(self, after: int, up_to: int, count_max: int) -> ports.ShardBatch:
         return ports.ShardBatch(events=[], complete=True)
 
     async def event(self, receiver: str, position: int) -> Event | None:
@@ -94,7 +94,7 @@ async def bytes_each(count: int) -> float:
     reached = HostPorts(
         clock=around, recorder=around, sender=around, backlog=around, dead_letters=around, snapshots=around,
         policies=around, totals=DeliveryTotals(), within_lease=lambda: True, ack=lambda _: None,
-        hold=lambda _: None, saturated=lambda: False, refuse=lambda _: None, on_news=lambda _: None,
+        pause_requests=lambda _: None, saturated=lambda: False, refuse=lambda _: None, on_news=lambda _: None,
     )  # fmt: skip
     host = Host(ShardClaim(epoch=1, at=0.0, position=0, floor=0, needed=0), reached, unacked_max=20_000)
     await host.residents.loaded("acme.first")

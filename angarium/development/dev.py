@@ -99,7 +99,7 @@ async def develop(
             if kept is not None:
                 api = await http_api.prepared(Access(js, settings), kept, api_port)
         tell(Claiming(settings.shards, settings.ttl_s + LEASE_MARGIN_S))
-        await _run_beside(settings, servers, None if kept is None else kept.path, api, tell)
+        await _run_all(settings, servers, None if kept is None else kept.path, api, tell)
 
 
 async def _start_servers(
@@ -141,7 +141,7 @@ def servers_in(directory: Path) -> int | None:
     return 1 if (directory / "jetstream").exists() else None
 
 
-async def _run_beside(
+async def _run_all(
     settings: Settings,
     servers: tuple[EmbeddedServer, ...],
     directory: Path | None,
@@ -175,7 +175,7 @@ async def _follow(settings: Settings) -> None:
     try:
         from angarium.ledger.follow import follow
 
-        await follow(settings, beside_a_node=True)
+        await follow(settings, second=True)
     except (AngariumError, ConnectError) as error:
         log.error("ledger.stopped", extra={"why": str(error)})
 

@@ -63,7 +63,7 @@ async def serve(settings: Settings, api: HttpApi, ready: Callable[[], None]) -> 
     from angarium.api import server
 
     try:
-        await server.serve(settings, api.here, lambda _: ready(), beside_a_node=True)
+        await server.serve(settings, api.here, lambda _: ready(), second=True)
     except (AngariumError, ConnectError) as error:
         log.error("api.stopped", extra={"why": str(error)})
         ready()

@@ -17,12 +17,12 @@ RETRY_EVERY_S = 2.0
 log = logging.getLogger(__name__)
 
 
-async def follow(settings: Settings, keep_s: float = KEEP_DEFAULT_S, *, beside_a_node: bool = False) -> None:
+async def follow(settings: Settings, keep_s: float = KEEP_DEFAULT_S, *, second: bool = False) -> None:
     """Follow the journal until cancelled. Raises LedgerError and ConnectError.
 
     If the database goes away later, this waits until it is back; if it is not there at the start, it raises.
     """
-    async with open_jetstream(settings, second=beside_a_node) as js:
+    async with open_jetstream(settings, second=second) as js:
         names, was_open = installation(settings).names, False
         while True:
             try:

@@ -91,9 +91,9 @@ class Writer:
         self._seen_at = 0.0
         self._configured_at = 0.0
         self._pruned_at = 0.0
-        self._erases_at = -math.inf
+        self._next_erasure_at = -math.inf
         self._erased_to: BucketPlace | None = None
-        self._erases_not = ""
+        self._erasure_delayed_by = ""
         self._dropping: AsyncIterator[None] | None = None
 
     async def run(self) -> None:
@@ -342,9 +342,9 @@ class Writer:
     async def _erase(self) -> None:
         """Erase what was erased everywhere else, once the tables have everything of it from the journal."""
         now = time.monotonic()
-        if now < self._erases_at:
+        if now < self._next_erasure_at:
             return
-        self._erases_at = now + ERASURES_EVERY_S
+        self._next_erasure_at = now + ERASURES_EVERY_S
         before, erased = await self._store.read_place(ERASURES), list[tuple[str, str]]()
         place = self._erased_to = compared_place(self._js, self._names.actors, before, self._erased_to)
         same = await until_answered(place.compare)
@@ -363,13 +363,13 @@ class Writer:
             began = time.monotonic()
             why = await self._store.erase(ERASURES, before, read_to, erased)
             took = time.monotonic() - began
-            self._erases_at = max(self._erases_at, began + took * ERASURES_SHARE)
+            self._next_erasure_at = max(self._next_erasure_at, began + took * ERASURES_SHARE)
             if not why:
                 place.move(read_to.mark)
                 log.info("ledger.erased", extra={"events": len(erased)})
-            elif why != self._erases_not:
+            elif why != self._erasure_delayed_by:
                 log.warning("ledger.erasure_delayed", extra={"events": len(erased), "why": why})
-            self._erases_not = why
+            self._erasure_delayed_by = why
 
     async def _prune(self) -> None:
         """Drop the oldest block if all of it is too old, a step at a time, and look again after a while."""

@@ -19,9 +19,9 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
-from actors.counters import Histogram
 from actors.runtime.host import Host
 from actors.status import held_back
+from actors.totals import Histogram
 from angarium import __version__
 from angarium.node.node import Node
 from streams.routing.router import RoutingTotals

@@ -14,8 +14,8 @@ from prometheus_client import CollectorRegistry, ProcessCollector, generate_late
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
-from actors.counters import Histogram
 from actors.errors import AngariumError
+from actors.totals import Histogram
 from angarium import quantities
 from angarium.http_server import Received, Reply, serve
 from angarium.node.metrics import NodeMetrics, histogram

@@ -48,12 +48,12 @@ class Node:
         self.shards = shards
         self.owned: dict[int, Shard] = {}
         self.refused: dict[int, str] = {}
-        self._again_at: dict[int, float] = {}
+        self._retry_refused_at: dict[int, float] = {}
         self._claiming = asyncio.Semaphore(CLAIMS_AT_ONCE)
         self._resuming = asyncio.Semaphore(RESUMED_AT_ONCE)
         self._moves: Counter[str] = Counter()
-        self._changed = asyncio.Event()
-        self._taken = asyncio.Event()
+        self._reconcile_now = asyncio.Event()
+        self._readiness_changed = asyncio.Event()
         self._stopping = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._under_way: dict[int, asyncio.Task[None]] = {}
@@ -63,10 +63,10 @@ class Node:
         """Become a member and begin to claim."""
         context = self.context
         context.receivers.on_change(self._configured)
-        context.members.on_change(self._changed.set)
-        context.members.on_change(self._taken.set)
-        context.members.on_lapse(self._changed.set)
-        context.members.on_lease(self._changed.set)
+        context.members.on_change(self._reconcile_now.set)
+        context.members.on_change(self._readiness_changed.set)
+        context.members.on_lapse(self._reconcile_now.set)
+        context.members.on_lease(self._reconcile_now.set)
         await context.members.start()
         self._spawn(self._reconcile())
         maintenance = Maintenance(context, self.shards, self.owned)
@@ -80,7 +80,7 @@ class Node:
     async def stop(self) -> None:
         """Hand over every shard, also those that are just being claimed, then leave."""
         self._stopping = True
-        self._changed.set()
+        self._reconcile_now.set()
         if self._under_way and self.context.js.wire.connected:
             await asyncio.wait(self._under_way.values(), timeout=CLAIMS_TIMEOUT_S)
         await asyncio.gather(*(self._hand_over(*owned) for owned in list(self.owned.items())))
@@ -102,8 +102,8 @@ class Node:
     async def until_ready(self) -> None:
         """Return once every wanted shard is owned."""
         while not self.ready:
-            self._taken.clear()
-            await self._taken.wait()
+            self._readiness_changed.clear()
+            await self._readiness_changed.wait()
 
     def shard_of(self, receiver: str) -> int:
         """The number of the receiver's shard, which any node may own."""
@@ -131,7 +131,7 @@ class Node:
 
     async def _reconcile(self) -> None:
         while not self._stopping:
-            self._changed.clear()
+            self._reconcile_now.clear()
             if not self._under_way:
                 self._log_moves()
             try:
@@ -140,7 +140,7 @@ class Node:
                 log.exception("node.broken")
             with suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_EVERY_S):
-                    await self._changed.wait()
+                    await self._reconcile_now.wait()
 
     def _adjust_shards(self) -> None:
         """Start the claims and handovers that are needed for the shards that it should own."""
@@ -173,7 +173,7 @@ class Node:
 
     def _was_refused_lately(self, shard: int) -> bool:
         """True if the shard was refused a short time ago."""
-        return asyncio.get_running_loop().time() < self._again_at.get(shard, 0.0)
+        return asyncio.get_running_loop().time() < self._retry_refused_at.get(shard, 0.0)
 
     def _begin(self, work: Callable[[int, *Ts], Coroutine[Any, Any, None]], shard: int, *more: *Ts) -> None:
         """Start one task for a shard, unless another one is under way."""
@@ -231,7 +231,7 @@ class Node:
         return None
 
     def _refuse(self, shard: int, why: str) -> None:
-        self._again_at[shard] = asyncio.get_running_loop().time() + RETRY_REFUSED_AFTER_S
+        self._retry_refused_at[shard] = asyncio.get_running_loop().time() + RETRY_REFUSED_AFTER_S
         if self.refused.get(shard) != why:
             self.refused[shard] = why
             log.error("shard.refused", extra={"shard": shard, "why": why})
@@ -241,13 +241,13 @@ class Node:
             log.debug("shard.not_claimed", extra={"shard": shard, "why": taken.why})
         elif taken is not None:
             self.refused.pop(shard, None)
-            self._again_at.pop(shard, None)
+            self._retry_refused_at.pop(shard, None)
             self.owned[shard] = taken
             self._count_claim(taken.claim)
             self._moves["claimed"] += 1
             log.debug("shard.claimed", extra={"shard": shard, "epoch": taken.claim.epoch})
             await taken.start()
-            self._taken.set()
+            self._readiness_changed.set()
             self._spawn(self._watch(taken))
 
     def _count_claim(self, claimed: Claim) -> None:
@@ -260,7 +260,7 @@ class Node:
 
     async def _watch(self, running: Shard) -> None:
         await running.ended.wait()
-        self._changed.set()
+        self._reconcile_now.set()
 
     async def _drop(self, shard: int, running: Shard) -> None:
         await running.stop("claimed by another node")

@@ -137,8 +137,9 @@ class Shard:
                 context.js, context.names, context.burials_at_once, lambda: self._lease.valid()
             ),
             snapshots=self._snapshots, policies=context.receivers, totals=context.totals.actors,
-            within_lease=self._lease.valid, ack=self._ack, hold=self._hold, saturated=context.saturated,
-            refuse=self._refuse, on_news=context.announcer, node_holders=context.holders,
+            within_lease=self._lease.valid, ack=self._ack, pause_requests=self._pause_requests,
+            saturated=context.saturated, refuse=self._refuse, on_news=context.announcer,
+            node_holders=context.holders,
         )  # fmt: skip
         return Host(claim, ports, unacked_max=MAX_ACK_PENDING)
 
@@ -186,7 +187,7 @@ class Shard:
     def _ack(self, position: int) -> None:
         self._inbox.ack(position)
 
-    def _hold(self, held: bool) -> None:
+    def _pause_requests(self, held: bool) -> None:
         self._inbox.pause_requests(held)
 
     # ---- the journal's listener

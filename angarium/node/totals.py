@@ -2,7 +2,7 @@
 
 from msgspec import Struct, field
 
-from actors.counters import DeliveryTotals
+from actors.totals import DeliveryTotals
 from streams.journal.journal import JournalTotals
 
 

@@ -22,10 +22,10 @@ from typing import Protocol
 
 from msgspec import Struct, field
 
-from actors.counters import Histogram
+from actors.beats import beat_from
 from actors.machine.facts import Fact
 from actors.machine.state import State
-from actors.runtime.coalescing import beat_from
+from actors.totals import Histogram
 from streams.clock import Timekeeper
 from streams.installation.topology import Names
 from streams.journal.claim import Claim, holds
@@ -75,7 +75,7 @@ class Listener(Protocol):
         """The highest messages that were read from the streams; asked at the cut."""
 
     def confirmed(self, entries: Sequence[JournalEntry], sequence: int) -> None:
-        """The journal holds these facts, at `sequence`. There are none in a quiet shard's sign of life."""
+        """The journal holds these facts, at `sequence`. An empty flush has none."""
 
     def fenced(self, why: str) -> None:
         """Stop the shard, which is no longer ours, and ack nothing."""
@@ -142,7 +142,7 @@ class Journal:
         self._number = 0
         self._confirmed_flush = 0
         self._urgent_index = 0
-        self._sign_due = False
+        self._keepalive_due = False
         self._routing_due_at: float | None = None
         self._cut_at = 0.0
         self._ended = False
@@ -172,11 +172,11 @@ class Journal:
             self._wake.set()
         return self.index
 
-    # ---- its life
+    # ---- start and stop
 
     def flush_soon(self) -> None:
         """Append something soon, if only an empty flush, so that this shard does not hold up the purge."""
-        self._sign_due = True
+        self._keepalive_due = True
         self._wake.set()
 
     def routing_moved(self) -> None:
@@ -281,7 +281,7 @@ class Journal:
     def _due_at(self) -> float:
         """The time at which the next flush is cut."""
         if not self._waiting:
-            due_at = self._cut_at + (0.0 if self._sign_due else self._quiet_max_s)
+            due_at = self._cut_at + (0.0 if self._keepalive_due else self._quiet_max_s)
             return due_at if self._routing_due_at is None else min(due_at, self._routing_due_at)
         since = self._waiting_since
         urgent = self._urgent_index >= self._waiting[0].index
@@ -310,7 +310,7 @@ class Journal:
         routing = self._listener.routing().raised_to(self.routing.routed)
         marks = self.marks.raised(self._listener.marks())
         self._number += 1
-        self._sign_due, self._routing_due_at = False, None
+        self._keepalive_due, self._routing_due_at = False, None
         self._cut_at = self._loop.time()
         data = encode_flush(
             node=self._node,

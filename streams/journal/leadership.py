@@ -51,66 +51,66 @@ async def message_at(js: JetStream, stream: str, position: int) -> StoredMessage
     return message if message.sequence == position else None
 
 
-async def ensure_none(js: JetStream, stream: str, subject: str, after: int, reach: int) -> None:
-    """Return if the stream certainly has no message of `subject` above `after` and up to `reach`.
+async def ensure_none(js: JetStream, stream: str, subject: str, after: int, up_to: int) -> None:
+    """Return if the stream certainly has no message of `subject` above `after` and up to `up_to`.
 
-    The subject may be a wildcard. The proof is a replica that has the stream up to `reach`, and whose newest
+    The subject may be a wildcard. The proof is a replica that has the stream up to `up_to`, and whose newest
     message of each matching subject is outside this range. Raises `Unavailable` if there is no proof.
     """
-    newest = await (_newest_of_many if "*" in subject else _newest)(js, stream, subject, reach)
+    newest = await (_newest_of_many if "*" in subject else _newest)(js, stream, subject, up_to)
     for last in newest:
-        if after < last <= reach:
+        if after < last <= up_to:
             raise Unavailable(f"{stream}: the leader does not know the message at {last}")
-    if (last := max(newest, default=0)) > reach:
+    if (last := max(newest, default=0)) > up_to:
         # The leader that is asked now may be another one, which knows more.
         found = await js.next_message(stream, subject, after + 1)
-        if found is None or found.sequence <= reach:
+        if found is None or found.sequence <= up_to:
             unknown = last if found is None else found.sequence
             raise Unavailable(f"{stream}: the leader does not know the message at {unknown}")
 
 
-async def _newest(js: JetStream, stream: str, subject: str, reach: int) -> list[int]:
-    """The position of the newest message of one subject, from a replica that has the stream up to `reach`."""
-    page = await last_messages(js, stream, subject, reach)
+async def _newest(js: JetStream, stream: str, subject: str, up_to: int) -> list[int]:
+    """The position of the newest message of one subject, from a replica that has the stream up to `up_to`."""
+    page = await last_messages(js, stream, subject, up_to)
     if page is None:
         return []
-    _ensure_reached(stream, page, reach)
+    _ensure_reached(stream, page, up_to)
     return [each.sequence for each in page.messages if each.subject == subject]
 
 
-async def _newest_of_many(js: JetStream, stream: str, pattern: str, reach: int) -> list[int]:
+async def _newest_of_many(js: JetStream, stream: str, pattern: str, up_to: int) -> list[int]:
     """The positions of the newest messages of all subjects that match, a few subjects at a time.
 
     The server answers for 1,024 subjects at most, and with some 64 MiB. The server that is asked for the
-    subjects may be a deposed leader: if it has the stream up to `reach`, it still knows all of them.
+    subjects may be a deposed leader: if it has the stream up to `up_to`, it still knows all of them.
     """
     subjects, info = await js.subjects_and_info(stream, pattern)
-    if info.last < reach:
-        raise Unavailable(f"{stream}: the leader ends at {info.last}, and {reach} was there")
+    if info.last < up_to:
+        raise Unavailable(f"{stream}: the leader ends at {info.last}, and {up_to} was there")
     newest: list[int] = []
     count = max(1, min(SUBJECTS_MAX, ANSWER_BYTES_MAX // js.wire.max_payload))
     for start in range(0, len(subjects), count):
         page = await js.last_of(stream, subjects[start : start + count])
-        _ensure_reached(stream, page, reach)
+        _ensure_reached(stream, page, up_to)
         newest += [each.sequence for each in page.messages]
     return newest
 
 
-def _ensure_reached(stream: str, page: Page, reach: int) -> None:
+def _ensure_reached(stream: str, page: Page, up_to: int) -> None:
     """Raise `Unavailable` if the page is incomplete, or comes from a replica that lags."""
     if page.pending:
         # The newest messages are missing.
         raise Unavailable(
             f"{stream}: the last messages of some subjects are too many bytes to be read at once"
         )
-    if page.up_to < reach:
-        raise Unavailable(f"{stream}: a replica ends at {page.up_to}, and {reach} was there")
+    if page.up_to < up_to:
+        raise Unavailable(f"{stream}: a replica ends at {page.up_to}, and {up_to} was there")
 
 
-async def last_messages(js: JetStream, stream: str, subject: str, reach: int) -> Page | None:
+async def last_messages(js: JetStream, stream: str, subject: str, up_to: int) -> Page | None:
     """Read the last message of a subject, from a replica that says how far it has the stream.
 
-    The page may contain others. None if everything up to `reach` was purged. Raises `Unavailable`.
+    The page may contain others. None if everything up to `up_to` was purged. Raises `Unavailable`.
     """
     page = await js.last_of(stream, [subject])
     if page.messages:
@@ -118,7 +118,7 @@ async def last_messages(js: JetStream, stream: str, subject: str, reach: int) ->
     # A replica says how far it has the stream only with a message; one of any subject will do.
     oldest = await js.next_message(stream, ALL_SUBJECTS, 1)
     if oldest is None:
-        await _ensure_beyond(js, stream, reach)
+        await _ensure_beyond(js, stream, up_to)
         return None
     return await js.last_of(stream, [subject, oldest.subject])
 

@@ -49,22 +49,22 @@ class Backlog:
         self._replicated = replicated
         self.mark = NO_MARK
 
-    async def read(self, receiver: str, after: int, reach: int, count_max: int) -> Batch:
+    async def read(self, receiver: str, after: int, up_to: int, count_max: int) -> Batch:
         """The next events above `after`: at most `count_max`, and about 1 MiB."""
         subject = self._names.delivery(self._shard, receiver)
         async with self._readers:
-            found = await self._page(subject, after, reach, count_max)
-        end = found[-1].sequence if found else reach
+            found = await self._page(subject, after, up_to, count_max)
+        end = found[-1].sequence if found else up_to
         if found:
             self.mark = higher(self.mark, Mark(position=end, stored_at=found[-1].stored_at))
-        return Batch(events=[stored_event(each) for each in found], complete=end >= reach)
+        return Batch(events=[stored_event(each) for each in found], complete=end >= up_to)
 
-    async def read_all(self, after: int, reach: int, count_max: int) -> ShardBatch:
+    async def read_all(self, after: int, up_to: int, count_max: int) -> ShardBatch:
         """The next events of all receivers of the shard, including those with impossible names."""
         async with self._readers:
-            found = await self._page(self._names.deliveries_of(self._shard), after, reach, count_max)
-        end = found[-1].sequence if found else reach
-        return ShardBatch(events=[self._addressed(each) for each in found], complete=end >= reach)
+            found = await self._page(self._names.deliveries_of(self._shard), after, up_to, count_max)
+        end = found[-1].sequence if found else up_to
+        return ShardBatch(events=[self._addressed(each) for each in found], complete=end >= up_to)
 
     def _addressed(self, message: StoredMessage) -> tuple[str, Event]:
         receiver, event = (
@@ -116,9 +116,9 @@ class Backlog:
         page = await self._js.read(self._stream, subject, after + 1, batch=1, max_bytes=1)
         return len(page.messages) + page.pending
 
-    async def _page(self, subject: str, after: int, reach: int, count_max: int) -> list[StoredMessage]:
+    async def _page(self, subject: str, after: int, up_to: int, count_max: int) -> list[StoredMessage]:
         return await next_messages(
-            self._js, self._stream, subject, after, reach, count_max, replicated=self._replicated
+            self._js, self._stream, subject, after, up_to, count_max, replicated=self._replicated
         )
 
 
@@ -127,20 +127,20 @@ async def next_messages(
     stream: str,
     subject: str,
     after: int,
-    reach: int,
+    up_to: int,
     count_max: int,
     bytes_max: int = PAGE_BYTES_MAX,
     *,
     replicated: bool,
 ) -> list[StoredMessage]:
-    """The next messages above `after`; none if the leader has none up to `reach`. Raises `Unavailable`."""
+    """The next messages above `after`; none if the leader has none up to `up_to`. Raises `Unavailable`."""
     page = await js.read(stream, subject, after + 1, count_max, bytes_max)
-    if page.messages or after >= reach:
+    if page.messages or after >= up_to:
         return page.messages
     message = await _answer(js.next_message(stream, subject, after + 1))
     if message is None and replicated:
-        await _answer(ensure_none(js, stream, subject, after, reach))
-    return [message] if message is not None and message.sequence <= reach else []
+        await _answer(ensure_none(js, stream, subject, after, up_to))
+    return [message] if message is not None and message.sequence <= up_to else []
 
 
 async def _answer(asked: Awaitable[T]) -> T:

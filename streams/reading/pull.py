@@ -18,7 +18,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from actors.runtime.coalescing import next_beat
+from actors.beats import next_beat
 from streams.nats.answers import Put
 from streams.nats.errors import Disconnected
 from streams.nats.headers import DESCRIPTION, LAST_CONSUMER, PENDING_MESSAGES, STATUS

@@ -2,10 +2,10 @@
 
 FLOORS: dict[str, tuple[str, ...]] = {
     "actors": (
-        "allowed_values errors",
+        "allowed_values beats errors",
         "ids policy",
         "machine credentials",
-        "memory last_answers ports counters news retention status subscriptions",
+        "memory ports totals news retention status subscriptions",
         "runtime",
     ),
     "streams": (
@@ -43,7 +43,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "scheduling",
     ),
     "actors.runtime": (
-        "alarm coalescing environment",
+        "alarm environment",
         "live_state",
         "burials",
         "pending",

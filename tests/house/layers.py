@@ -32,7 +32,7 @@ def arrows_point_down(module: Module) -> Iterator[str]:
             case ("actors", *_):
                 allowed = path[0] == "actors"
             case ("streams", *_):
-                allowed = path[0] == "streams" or (path[0] == "actors" and not in_room(path))
+                allowed = path[0] == "streams" or (path[0] == "actors" and path[1:2] != ("runtime",))
             case ("angarium", "delivery", *_):
                 allowed = path[0] == "actors" or path[:2] in {
                     ("angarium",), ("angarium", "__version__"), ("angarium", "delivery"),

@@ -7,7 +7,7 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from actors.counters import Histogram
+from actors.totals import Histogram
 from angarium.http_server import Received
 from angarium.node import monitor as monitoring
 from angarium.node.metrics import NodeMetrics, histogram

@@ -35,13 +35,13 @@ def next_step(state: State, policy: Policy | None, view: View, now: float) -> s.
         return step_without_policy(state, view, now)
     if not state.opened:
         # Events that an owner released, and that no state names, belonged to an unknown receiver.
-        position = max(state.frontier.position, 0 if state.parked else view.reach.released_to)
+        position = max(state.frontier.position, 0 if state.parked else view.bounds.released_to)
         # A removal that was not carried out yet comes next, however new the receiver seems.
         return c.OpenReceiver(position, policy.dedup_window, state.removal)
     if view.removal > state.removal:
         return _REMOVED if view.in_flight or view.asking else s.ConfirmReceiver()
     if not view.adopted or _window_differs(state, policy):
-        return _ADOPTING if view.in_flight else c.Adopt(view.reach.taken_to, view.reach.epoch)
+        return _ADOPTING if view.in_flight else c.Adopt(view.bounds.taken_to, view.bounds.epoch)
     cursor = view.cursor
     if not (cursor.counted or cursor.counting) and cursor.seen - cursor.read_to > policy.backlog_max:
         return s.CountBacklog(cursor.read_to)
@@ -107,7 +107,7 @@ def _is_over(state: State, head: Event) -> bool:
 
 def _step_for(state: State, policy: Policy, view: View, now: float, entry: Open | None) -> s.Step:
     """The step for an open event, or for the next one that has no number."""
-    event = view.held.get(entry.position) if entry else view.head
+    event = view.open_in_memory.get(entry.position) if entry else view.head
     if entry is None and event is None and not (state.parked and view.cursor.read_to < view.cursor.seen):
         return _RESTING
     ends_at, reason = give_up_due(state, policy, view, entry, event)
@@ -119,20 +119,20 @@ def _step_for(state: State, policy: Policy, view: View, now: float, entry: Open 
     if now < ready_at:
         # A receiver that is held back also drops what it has read; one that only lacks a token needs it soon.
         # In relaxed order a waiting event holds no other back.
-        alone = policy.order == "relaxed" and ready_at == (entry.next_at if entry else 0.0)
-        drops = not alone and (view.holding or event is not None)
+        only_this_event_waits = policy.order == "relaxed" and ready_at == (entry.next_at if entry else 0.0)
+        drops = not only_this_event_waits and (view.has_bound or event is not None)
         held = hold(state, policy, now)
         return _wait(now, min(ready_at, ends_at), held.rule if held else Rule.RETRYING, drops=drops)
     if event is None:
         return s.ReadOpenEvent(entry.position) if entry else s.ReadBacklog(view.cursor.read_to)
-    if not view.reach.may_start:
+    if not view.bounds.may_start:
         return _UNREADY
     free = state.limit is None or view.granted == event.position
     if not free and state.limit and view.bucket:
         filled = refill(view.bucket, state.limit, now, view.bucket.epoch, view.set_aside)
         if take(filled) is None:
             return _wait(
-                now, min(next_token_at(filled, state.limit), ends_at), Rule.TOKEN, drops=view.holding
+                now, min(next_token_at(filled, state.limit), ends_at), Rule.TOKEN, drops=view.has_bound
             )
         if state.limit.slow:
             return c.StartAttempt(event)

@@ -68,5 +68,5 @@ def hold(state: State, policy: Policy, now: float) -> Hold | None:
 
 def backing_off_until(state: State, policy: Policy) -> float:
     """The end of backoff: that of the receiver or, in strict order, of the event that all others wait for."""
-    alone = policy.order == "relaxed" or not state.open
-    return max(state.backoff_until, 0.0 if alone else state.open[0].next_at)
+    blocks_none = policy.order == "relaxed" or not state.open
+    return max(state.backoff_until, 0.0 if blocks_none else state.open[0].next_at)

@@ -77,7 +77,7 @@ class Rest(Struct, frozen=True, gc=False):
     rule: Rule
 
 
-Recorded = OpenReceiver | Adopt | DropRepeat | RefuseEvent | GiveUpEvents | StartAttempt | UnparkReceiver
+RecordedStep = OpenReceiver | Adopt | DropRepeat | RefuseEvent | GiveUpEvents | StartAttempt | UnparkReceiver
 """Steps that are carried out by recording them."""
 
 Step = (
@@ -90,5 +90,5 @@ Step = (
     | Park
     | WaitUntil
     | Rest
-    | Recorded
+    | RecordedStep
 )

@@ -1,6 +1,6 @@
 """The view: the part of an actor's memory that is not in facts, as `next_step` sees it."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
 from msgspec import Struct, field
@@ -16,7 +16,7 @@ class Cutoff(Struct, frozen=True, gc=False):
     reason: str
 
 
-class Reach(Protocol):
+class ShardBounds(Protocol):
     """Bounds that the shard sets: whether an attempt may start, and which events an owner may have posted.
 
     - `may_start`: nothing in the shard forbids an attempt.
@@ -38,8 +38,8 @@ class Reach(Protocol):
     def taken_to(self) -> int: ...
 
 
-class Nowhere(Struct, frozen=True):
-    """The reach in an unused shard."""
+class UnusedShard(Struct, frozen=True):
+    """The bounds of an unused shard."""
 
     may_start: bool = True
     epoch: int = 1
@@ -86,14 +86,13 @@ class NothingRead(Struct, frozen=True):
 class View(Struct, frozen=True, gc=False, kw_only=True):
     """The part of an actor's memory that is not in facts.
 
-    - `head`: the oldest event in memory that has no number yet.
     - `waiting`: all events in memory that have no number yet, oldest first.
-    - `held`: the open events in memory, by position.
+    - `open_in_memory`: the open events in memory, by position.
     - `in_flight`: positions of the events that are being sent.
     - `cursor`: how far the stream is read.
     - `cutoff`: the order to give up everything up to a position, if there is one.
     - `trimmed_at`: when events were last given up for `overflow`.
-    - `holding`: the receiver holds messages that the consumer handed out.
+    - `has_bound`: the receiver holds messages that the consumer handed out.
     - `unconfirmed`: a fact that must be confirmed before anything starts is not confirmed yet.
     - `burying`: dead letters are being stored.
     - `granted`: position of the event whose attempt is recorded and not made yet; 0 if there is none.
@@ -104,17 +103,16 @@ class View(Struct, frozen=True, gc=False, kw_only=True):
     - `removal`: revision of the last removal of its configuration.
     - `bucket`: its tokens now; None if it has no rate limit.
     - `set_aside`: tokens of attempts that are recorded and not made yet, pings included.
-    - `reach`: bounds that the shard sets, each computed only when it is asked for.
+    - `bounds`: bounds that the shard sets, each computed only when it is asked for.
     """
 
-    head: Event | None = None
-    waiting: Collection[Event] = ()
-    held: Mapping[int, Event] = field(default_factory=dict)
+    waiting: Sequence[Event] = ()
+    open_in_memory: Mapping[int, Event] = field(default_factory=dict)
     in_flight: Collection[int] = ()
     cursor: ReadingProgress = NothingRead()
     cutoff: Cutoff | None = None
     trimmed_at: float = 0.0
-    holding: bool = False
+    has_bound: bool = False
     unconfirmed: bool = False
     burying: bool = False
     granted: int = 0
@@ -125,4 +123,9 @@ class View(Struct, frozen=True, gc=False, kw_only=True):
     removal: int = 0
     bucket: Bucket | None = None
     set_aside: int = 0
-    reach: Reach = Nowhere()
+    bounds: ShardBounds = UnusedShard()
+
+    @property
+    def head(self) -> Event | None:
+        """The oldest event in memory that has no number yet."""
+        return self.waiting[0] if self.waiting else None

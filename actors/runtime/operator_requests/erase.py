@@ -77,7 +77,7 @@ async def _end(actor: Actor, event_id: str, position: int) -> bool:
     if live.tokens.granted == position:
         live.tokens.end_grant(host.clock.now(), host.epoch, used=False)
     live.record(c.EraseOpenEvent(position), host.clock.now())
-    pending.held.pop(position, None)
+    pending.open_in_memory.pop(position, None)
     pending.settle(position)
     return True
 

@@ -63,7 +63,7 @@ async def _record_and_send(actor: Actor, policy: Policy, now: float, limited: bo
     try:
         outcome = await host.sender.send(attempt)
     except Exception as error:
-        outcome = actor.broken(attempt, error)
+        outcome = actor.internal_failure(attempt, error)
     if isinstance(outcome, NotSent):
         raise ControlRefused("unavailable", outcome.why)
     if not host.stopped:

@@ -21,7 +21,7 @@ async def skip(actor: Actor, by: str = "") -> Numbered:
     pinned = 0
     while (under_way := _under_way(actor)) is not None:
         pinned = pinned or under_way
-        await actor.landing()
+        await actor.until_attempt_ends()
     try:
         found = _known(actor) or await _read(actor)
         if pinned and (found is None or found.position != pinned):
@@ -68,15 +68,15 @@ async def _read(actor: Actor) -> Numbered | None:
     while actor.state.parked and cursor.read_to < cursor.seen:
         if cursor.reading:
             raise _at_work(actor)
-        frontier, reach, known = actor.state.frontier, cursor.seen, cursor.known
+        frontier, up_to, known = actor.state.frontier, cursor.seen, cursor.known
         cursor.reading = True
         try:
-            batch = await actor.host.backlog.read(actor.receiver, cursor.read_to, reach, MAILBOX_MAX)
+            batch = await actor.host.backlog.read(actor.receiver, cursor.read_to, up_to, MAILBOX_MAX)
         finally:
             cursor.reading = False
         if actor.state.frontier is not frontier or pending.in_flight:
             raise _at_work(actor)
-        pending.read(batch, reach, known)
+        pending.read(batch, up_to, known)
         _drop_repeats(actor)
         if found := _known(actor):
             return found

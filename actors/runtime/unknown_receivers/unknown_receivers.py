@@ -26,6 +26,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable
 from typing import Protocol
 
+from actors.beats import next_beat
 from actors.errors import Unavailable
 from actors.ids import UNKNOWN_RECEIVERS
 from actors.machine import commands as c
@@ -39,7 +40,6 @@ from actors.policy import Policy
 from actors.ports import Snapshots
 from actors.runtime.actor import ASK_AGAIN_S, Actor
 from actors.runtime.burials import Burials
-from actors.runtime.coalescing import next_beat
 from actors.runtime.environment import ActorEnvironment
 from actors.runtime.live_state import LiveState
 from actors.runtime.unknown_receivers.undecided_events import UndecidedEvent, UndecidedEvents
@@ -236,7 +236,7 @@ class UnknownReceivers:
         for event in self.undecided.for_receivers(receivers):
             self.undecided.drop(event.position)
             self.unacked.release(event.position, 0)
-            self._activate(event.receiver).find(event.position, event.source)
+            self._activate(event.receiver).note_in_stream(event.position, event.source)
 
     # ---- turns
 
@@ -279,13 +279,13 @@ class UnknownReceivers:
                 return
             if len(self._coming) >= COMING_MAX:
                 return
-            cursor, reach = self.cursor, self.cursor.seen
-            found = await self.host.backlog.read_all(cursor.read_to, reach, READ_AT_ONCE)
+            cursor, up_to = self.cursor, self.cursor.seen
+            found = await self.host.backlog.read_all(cursor.read_to, up_to, READ_AT_ONCE)
             if self.host.stopped:
                 return
-            self._accept_found([each for each in found.events if each[1].position <= reach])
+            self._accept_found([each for each in found.events if each[1].position <= up_to])
             if found.complete:
-                cursor.arrived(max(cursor.read_to, reach))
+                cursor.arrived(max(cursor.read_to, up_to))
 
     def _accept_found(self, found: Iterable[tuple[str, Event]]) -> None:
         """Take events beyond those read before: no event of these names waits behind them."""
@@ -299,7 +299,7 @@ class UnknownReceivers:
     def _pass_on(self, receiver: str, event: Event) -> None:
         """Tell a known receiver about an event that was found; as a rule it knows that event already."""
         actor = self._activate(receiver)
-        actor.find(event.position, event.source)
+        actor.note_in_stream(event.position, event.source)
         if not actor.loaded:
             self._coming.append(actor)
 

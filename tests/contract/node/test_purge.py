@@ -16,7 +16,7 @@ from streams.journal.snapshots import Snapshots
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import stream_info
 from streams.purge import (
-    Held,
+    NeededFrom,
     deliveries_held,
     eviction_end,
     is_short,
@@ -97,13 +97,13 @@ class TestTheJournal:
             await shard.record()
             await shard.checkpoint()
         behind = [await shard.record(2) for shard in shards]
-        assert await purge_journal(js, names, SHARDS) == Held(shards[0].claim.sequence + SHARDS + 1, 0)
+        assert await purge_journal(js, names, SHARDS) == NeededFrom(shards[0].claim.sequence + SHARDS + 1, 0)
         for shard in shards[1:]:
             await shard.checkpoint()
         held = shards[0].claim.sequence + SHARDS + 1
         assert await first_left(js, names) == held
         await shards[0].checkpoint()
-        assert await purge_journal(js, names, SHARDS) == Held(behind[0], 0)
+        assert await purge_journal(js, names, SHARDS) == NeededFrom(behind[0], 0)
         assert await first_left(js, names) == behind[0]
 
     async def test_keeps_the_last_message_of_each_shard(
@@ -114,12 +114,12 @@ class TestTheJournal:
             await shard.checkpoint()
         last = await shards[3].record(5)
         await shards[3].checkpoint()
-        assert await purge_journal(js, names, SHARDS) == Held(shards[0].claim.sequence, 0)
+        assert await purge_journal(js, names, SHARDS) == NeededFrom(shards[0].claim.sequence, 0)
         assert await first_left(js, names) == shards[0].claim.sequence
         for shard in shards[:3]:
             await shard.flush_soon()
             await shard.checkpoint()
-        assert await purge_journal(js, names, SHARDS) == Held(last, 3)
+        assert await purge_journal(js, names, SHARDS) == NeededFrom(last, 3)
         assert await first_left(js, names) == last
 
         await shards[3].journal.suspend()
@@ -136,7 +136,7 @@ class TestTheJournal:
         for shard in shards[1:]:
             await shard.record(2)
             await shard.checkpoint()
-        assert await purge_journal(js, names, SHARDS) == Held(0, 0)
+        assert await purge_journal(js, names, SHARDS) == NeededFrom(0, 0)
         assert await first_left(js, names) == 1
 
     async def test_stays_whole_where_a_checkpoint_speaks_of_another_journal(
@@ -147,7 +147,7 @@ class TestTheJournal:
             await shard.checkpoint()
         shards[1].created = shards[1].created | {names.journal: "1999-12-31T00:00:00Z"}
         await shards[1].checkpoint()
-        assert await purge_journal(js, names, SHARDS) == Held(0, 1)
+        assert await purge_journal(js, names, SHARDS) == NeededFrom(0, 1)
         assert await first_left(js, names) == 1
 
     async def test_is_kept_as_long_as_there_is_room(

@@ -87,7 +87,7 @@ async def _awaiting_nothing(actor: Actor) -> AsyncIterator[None]:
 async def _going_on(actor: Actor) -> AsyncIterator[None]:
     """Waits for attempts in flight, and lets others begin meanwhile."""
     while actor.pending.in_flight:
-        await actor.landing()
+        await actor.until_attempt_ends()
     yield
     actor.wake()
 

@@ -280,7 +280,7 @@ def _unpark_when_read(state: State, policy: Policy | None, view: View, now: floa
 
 
 async def _page_of_any_replica(
-    js: JetStream, stream: str, subject: str, after: int, reach: int, count_max: int, **_: Any
+    js: JetStream, stream: str, subject: str, after: int, up_to: int, count_max: int, **_: Any
 ) -> list[StoredMessage]:
     return (await js.read(stream, subject, after + 1, count_max)).messages
 

@@ -17,7 +17,7 @@ from streams.journal.load_slots import LoadSlots
 from streams.journal.snapshots import fenced
 from streams.nats.answers import Put, StreamInfo
 from streams.nats.jetstream import JetStream
-from streams.purge import Held, deliveries_held, eviction_end
+from streams.purge import NeededFrom, deliveries_held, eviction_end
 from tests.sim.mutants.mutant import Mutant
 from tests.sim.scenarios.recovery import snapshots as states
 from tests.sim.scenarios.recovery import storage
@@ -32,9 +32,9 @@ async def _checkpoint_to_the_end(js: JetStream, names: Names, shard: int) -> Che
     return found and replace(found, sequence=_FAR)
 
 
-async def _last_is_far(js: JetStream, names: Names, shards: int, info: StreamInfo) -> Held:
+async def _last_is_far(js: JetStream, names: Names, shards: int, info: StreamInfo) -> NeededFrom:
     checkpoints = [await _read_checkpoint(js, names, shard) for shard in range(shards)]
-    return Held(min(each.sequence + 1 if each else 0 for each in checkpoints))
+    return NeededFrom(min(each.sequence + 1 if each else 0 for each in checkpoints))
 
 
 _update = Retention.update
@@ -56,13 +56,13 @@ def _needed_live(host: Host) -> Needed:
 
 async def _held_up_to_eviction(
     js: JetStream, names: Names, shards: int, deliveries: StreamInfo, settled_end: int = 0
-) -> Held:
+) -> NeededFrom:
     held = await deliveries_held(js, names, shards, deliveries, settled_end)
     return replace(held, position=max(held.position, eviction_end(deliveries)))
 
 
-async def _no_events_held(js: JetStream, names: Names, partitions: int, settled_end: int = 0) -> Held:
-    return Held(_FAR)
+async def _no_events_held(js: JetStream, names: Names, partitions: int, settled_end: int = 0) -> NeededFrom:
+    return NeededFrom(_FAR)
 
 
 _needed = Host.needed

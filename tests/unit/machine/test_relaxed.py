@@ -104,11 +104,11 @@ def test_a_relaxed_receiver_has_at_most_256_open_events() -> None:
 def test_due_events_go_before_new_ones_and_waiting_ones_hold_nobody_back() -> None:
     actor = with_open(wide(), NOW + 60, NOW + 1, NOW + 30)
     held = {position: event(position) for position in (1, 2, 3)}
-    assert actor.step(head=event(9), held=held) == s.Post(event(9), 4, 1, free=True, accepted=True)
-    assert actor.step(held=held) == s.WaitUntil(NOW + 1, Rule.RETRYING)
-    assert actor.step(NOW + 1, head=event(9), held=held) == s.Post(event(2), 2, 2, free=True)
-    assert actor.step(NOW + 30, held=held, in_flight=(2,)) == s.Post(event(3), 3, 2, free=True)
-    assert actor.step(NOW + 60, held={}, in_flight=(2, 3)) == s.ReadOpenEvent(1)
+    assert actor.step(head=event(9), open_in_memory=held) == s.Post(event(9), 4, 1, free=True, accepted=True)
+    assert actor.step(open_in_memory=held) == s.WaitUntil(NOW + 1, Rule.RETRYING)
+    assert actor.step(NOW + 1, head=event(9), open_in_memory=held) == s.Post(event(2), 2, 2, free=True)
+    assert actor.step(NOW + 30, open_in_memory=held, in_flight=(2,)) == s.Post(event(3), 3, 2, free=True)
+    assert actor.step(NOW + 60, open_in_memory={}, in_flight=(2, 3)) == s.ReadOpenEvent(1)
 
 
 def test_each_event_counts_its_own_attempts() -> None:
@@ -120,7 +120,7 @@ def test_each_event_counts_its_own_attempts() -> None:
     actor.ends(event(1), answer(500))
     actor.ends(event(1), answer(500))
     assert [(each.position, each.attempts) for each in actor.state.open] == [(1, 2)]
-    assert actor.step(held={1: event(1)}) == given_up("attempts", event(1))
+    assert actor.step(open_in_memory={1: event(1)}) == given_up("attempts", event(1))
 
 
 def test_the_oldest_expires_also_while_another_is_due_first() -> None:
@@ -129,8 +129,8 @@ def test_the_oldest_expires_also_while_another_is_due_first() -> None:
         actor.state.open[0], replace(actor.state.open[1], stored_at=NOW + 59),
     ))  # fmt: skip
     held = {position: event(position) for position in (1, 2)}
-    assert actor.step(NOW + 59, held=held) == s.WaitUntil(NOW + 60, Rule.RETRYING)
-    assert actor.step(NOW + 60, held=held) == given_up("expired", event(1))
+    assert actor.step(NOW + 59, open_in_memory=held) == s.WaitUntil(NOW + 60, Rule.RETRYING)
+    assert actor.step(NOW + 60, open_in_memory=held) == given_up("expired", event(1))
 
 
 def test_a_slow_attempt_on_record_is_the_next_one_made() -> None:
@@ -139,7 +139,7 @@ def test_a_slow_attempt_on_record_is_the_next_one_made() -> None:
     assert actor.step(head=event(2), bucket=Bucket(1.0, NOW, 1)) == c.StartAttempt(event(2))
     empty = Bucket(0.0, NOW, 1)
     actor.do(c.StartAttempt(event(2)), bucket=empty)
-    step = actor.step(NOW + 60, head=event(2), held={1: event(1)}, granted=2, bucket=empty)
+    step = actor.step(NOW + 60, head=event(2), open_in_memory={1: event(1)}, granted=2, bucket=empty)
     assert step == s.Post(event(2), 2, 1, free=True)
 
 
@@ -154,15 +154,15 @@ def test_five_failures_in_a_row_pause_the_receiver_which_then_gets_one_attempt()
         actor.ends(event(position), answer(500))
     until = actor.state.backoff_until
     assert NOW < until <= NOW + 2
-    assert actor.step(held={6: event(6)}, head=event(99)) in (
+    assert actor.step(open_in_memory={6: event(6)}, head=event(99)) in (
         s.WaitUntil(until, Rule.BACKING_OFF),
         s.Park(Rule.BACKING_OFF),
     )
-    assert isinstance(actor.step(until, held=held), s.Post)
-    assert actor.step(until, held=held, in_flight=(6,)) == s.Rest(Rule.IN_FLIGHT)
+    assert isinstance(actor.step(until, open_in_memory=held), s.Post)
+    assert actor.step(until, open_in_memory=held, in_flight=(6,)) == s.Rest(Rule.IN_FLIGHT)
     actor.ends(event(6), answer(200), at=until)
     assert (actor.state.backoff_until, actor.state.consecutive_failures) == (0.0, 0)
-    assert isinstance(actor.step(until, held=held, in_flight=(7,)), s.Post)
+    assert isinstance(actor.step(until, open_in_memory=held, in_flight=(7,)), s.Post)
 
 
 def test_an_attempt_under_way_when_the_backoff_began_changes_nothing() -> None:
@@ -204,7 +204,7 @@ def test_resume_and_another_url_end_the_receivers_backoff(how: str) -> None:
     else:
         actor.adopt(wide(url="https://other.example"))
     assert (actor.state.backoff_until, actor.state.consecutive_failures) == (0.0, 0)
-    assert isinstance(actor.step(held={1: event(1)}, in_flight=(9,)), s.Post)
+    assert isinstance(actor.step(open_in_memory={1: event(1)}, in_flight=(9,)), s.Post)
 
 
 # ---- the machine: another order while work is under way
@@ -214,11 +214,13 @@ def test_a_receiver_that_is_strict_again_finishes_open_events_one_by_one_in_orde
     actor = with_open(wide(), NOW + 5, NOW, NOW)
     held = {position: event(position) for position in (1, 2, 3)}
     actor.policy = policy()
-    assert actor.step(head=event(9), held=held, adopted=False, in_flight=(2,)) == s.Rest(Rule.ADOPTION)
-    assert actor.step(head=event(9), held=held, adopted=False) == c.Adopt(0, 1)
-    assert actor.step(head=event(9), held=held) == s.Park(Rule.BACKING_OFF)
+    assert actor.step(head=event(9), open_in_memory=held, adopted=False, in_flight=(2,)) == s.Rest(
+        Rule.ADOPTION
+    )
+    assert actor.step(head=event(9), open_in_memory=held, adopted=False) == c.Adopt(0, 1)
+    assert actor.step(head=event(9), open_in_memory=held) == s.Park(Rule.BACKING_OFF)
     for position in (1, 2, 3):
-        step = actor.step(NOW + 5, head=event(9), held=held)
+        step = actor.step(NOW + 5, head=event(9), open_in_memory=held)
         assert step == s.Post(event(position), position, 2, free=True)
         actor.ends(event(position), answer(200))
     assert actor.step(NOW + 5, head=event(9)) == s.Post(event(9), 4, 1, free=True)
@@ -252,7 +254,7 @@ async def test_it_goes_as_wide_as_it_may_and_all_is_recorded_and_acked() -> None
     assert world.sender.times[-1] - world.sender.times[0] == pytest.approx(0.9, abs=0.1)
     assert delivered(world) == {n: n for n in range(1, 41)}
     pending = world.actor.pending
-    assert (sorted(world.acked), pending.held, pending.in_flight) == (list(range(1, 41)), {}, {})
+    assert (sorted(world.acked), pending.open_in_memory, pending.in_flight) == (list(range(1, 41)), {}, {})
 
 
 @in_virtual_time
@@ -266,7 +268,7 @@ async def test_an_event_that_fails_for_long_stops_no_other_and_costs_one_open_en
         await world.until_settled(count)
         await world.pass_time(300)
         assert [each.position for each in world.state.open] == [1]
-        assert len(world.actor.pending.held) + len(world.actor.pending.mailbox) <= 1
+        assert len(world.actor.pending.open_in_memory) + len(world.actor.pending.mailbox) <= 1
     assert world.state.open[0].attempts > 20
     assert len(world.journal.of(f.Parked)) <= 2
     await world.until(lambda: bool(world.dead_letters.buried), within_s=HOUR_S)
@@ -412,8 +414,8 @@ async def test_a_removed_receiver_leaves_memory_with_its_open_events() -> None:
     world = relaxed(retry=Retry(base_s=1.5, cap_s=1.5))
     world.sender.reply = lambda _: answer(400)
     world.publish(4)
-    await world.until(lambda: len(world.actor.pending.held) == 4)
+    await world.until(lambda: len(world.actor.pending.open_in_memory) == 4)
     world.put(None)
     await world.until(lambda: bool(world.journal.of(f.Removed)))
-    assert (world.state.open, world.actor.pending.held) == ((), {})
+    assert (world.state.open, world.actor.pending.open_in_memory) == ((), {})
     assert world.journal.of(f.Removed)[0].discarded == 4

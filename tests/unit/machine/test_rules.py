@@ -18,7 +18,7 @@ from actors.machine.numbering import Frontier
 from actors.machine.scheduling import steps as s
 from actors.machine.scheduling.next_step import next_step
 from actors.machine.scheduling.rules import Rule
-from actors.machine.scheduling.view import NothingRead, Nowhere, View
+from actors.machine.scheduling.view import NothingRead, UnusedShard, View
 from actors.machine.scheduling.without_policy import step_without_policy
 from actors.machine.state import BURIALS_MAX, Open, State
 from actors.policy import Policy, Rate, Retry
@@ -52,7 +52,7 @@ class Turn(Struct, frozen=True):
     @property
     def event(self) -> Event | None:
         view = self.case.view
-        return view.held.get(self.entry.position) if self.entry else view.head
+        return view.open_in_memory.get(self.entry.position) if self.entry else view.head
 
     @property
     def there(self) -> bool:
@@ -145,7 +145,7 @@ OF_EVENT: dict[Rule, tuple[Callable[[Turn], bool], Steps]] = {
     Rule.BACKING_OFF: (lambda turn: turn.backs_off, ()),
     Rule.RETRYING: (lambda turn: turn.entry is not None and turn.entry.next_at > NOW, ()),
     Rule.FETCHING: (lambda turn: turn.entry is not None and turn.event is None, s.ReadOpenEvent),
-    Rule.UNREADY: (lambda turn: not turn.case.view.reach.may_start, ()),
+    Rule.UNREADY: (lambda turn: not turn.case.view.bounds.may_start, ()),
     Rule.TOKEN: (
         lambda turn: turn.needs_token and turn.case.view.bucket is not None
         and turn.case.view.bucket.tokens < 1,
@@ -257,9 +257,11 @@ def drawn(random: Random) -> Case:
         counting=some(0.3),
     )  # fmt: skip
     view = View(
-        cursor=cursor, head=head, waiting=(head,) if head else (), in_flight=in_flight,
-        held={each.position: each for each in opened if some(0.6) and each.position not in in_flight},
-        unconfirmed=some(), burying=some(0.7), reach=Nowhere(may_start=not some()),
+        cursor=cursor, waiting=(head,) if head else (), in_flight=in_flight,
+        open_in_memory={
+            each.position: each for each in opened if some(0.6) and each.position not in in_flight
+        },
+        unconfirmed=some(), burying=some(0.7), bounds=UnusedShard(may_start=not some()),
         granted=random.choice((0, 0, *positions, head.position if head else 0)), adopted=not some(0.05),
         asking=some(0.5), removal=1 if some(0.05) else 0,
         bucket=Bucket(random.choice((0.0, 1.0)), NOW, 1) if limit else None,

@@ -12,7 +12,7 @@ from actors.machine.numbering import with_number
 from actors.machine.scheduling import steps as s
 from actors.machine.scheduling.next_step import PARK_AFTER_S
 from actors.machine.scheduling.rules import Rule
-from actors.machine.scheduling.view import Nowhere
+from actors.machine.scheduling.view import UnusedShard
 from actors.machine.state import BURIALS_MAX
 from actors.policy import Policy, Rate
 from tests.unit.worlds.values import NOW, URL, Actor, answer, event, given_up, policy, retrying
@@ -70,8 +70,8 @@ def test_a_fact_that_must_be_confirmed_first_holds_everything_up() -> None:
 
 def test_a_shard_out_of_order_starts_nothing_but_gives_up_what_is_too_old() -> None:
     actor = Actor(retrying(max_age_s=60))
-    assert actor.step(head=EVENT, reach=Nowhere(may_start=False)) == s.Rest(Rule.UNREADY)
-    assert actor.step(NOW + 60, head=EVENT, reach=Nowhere(may_start=False)) == given_up("expired", EVENT)
+    assert actor.step(head=EVENT, bounds=UnusedShard(may_start=False)) == s.Rest(Rule.UNREADY)
+    assert actor.step(NOW + 60, head=EVENT, bounds=UnusedShard(may_start=False)) == given_up("expired", EVENT)
 
 
 def test_repeats_are_dropped_by_id_by_source_and_where_they_are_settled() -> None:
@@ -95,7 +95,7 @@ def test_without_a_token_it_waits_for_one() -> None:
 
 def test_a_token_that_is_long_in_coming_parks_who_holds_messages() -> None:
     actor, empty = Actor(policy(rate=Rate(limit=0.2, burst=1))), Bucket(0.0, NOW, 1)
-    assert actor.step(head=EVENT, bucket=empty, holding=True) == s.Park(Rule.TOKEN)
+    assert actor.step(head=EVENT, bucket=empty, has_bound=True) == s.Park(Rule.TOKEN)
     assert isinstance(actor.step(head=EVENT, bucket=empty), s.WaitUntil)
 
 
@@ -115,14 +115,14 @@ def test_an_event_expires_while_it_waits_for_a_token() -> None:
 # ---- held back
 
 
-@pytest.mark.parametrize("holding", [True, False])
-def test_a_receiver_that_is_held_back_for_long_drops_its_events_from_memory(holding: bool) -> None:
+@pytest.mark.parametrize("has_bound", [True, False])
+def test_a_receiver_that_is_held_back_for_long_drops_its_events_from_memory(has_bound: bool) -> None:
     for wait_s, step in (
         (PARK_AFTER_S, s.WaitUntil(NOW + PARK_AFTER_S, Rule.THROTTLED)),
         (PARK_AFTER_S + 0.1, s.Park(Rule.THROTTLED)),
     ):
         actor = changed(Actor(), throttled_until=NOW + wait_s)
-        assert actor.step(head=EVENT, holding=holding) == step
+        assert actor.step(head=EVENT, has_bound=has_bound) == step
 
 
 @pytest.mark.parametrize("held", [{"disabled": "gone"}, {"disabled": "failing"}, {"paused": True}])

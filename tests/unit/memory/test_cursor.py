@@ -104,12 +104,12 @@ class Receiver(RuleBasedStateMachine):
     @rule(size=st.integers(1, 3), lagging=st.booleans(), beyond=st.booleans())
     def read_ends(self, size: int, lagging: bool, beyond: bool) -> None:
         assert self.asked is not None
-        (reach, known), self.asked, self.cursor.reading = self.asked, None, False
-        there = [each for each in self.of(STREAM) if each > self.cursor.read_to and (beyond or each <= reach)]
+        (up_to, known), self.asked, self.cursor.reading = self.asked, None, False
+        there = [each for each in self.of(STREAM) if each > self.cursor.read_to and (beyond or each <= up_to)]
         page = there[: 0 if lagging else size]
-        complete = not lagging and (len(page) == len(there) or page[-1] >= reach)
+        complete = not lagging and (len(page) == len(there) or page[-1] >= up_to)
         before = self.cursor.read_to
-        found = self.cursor.read([event(each) for each in page], complete=complete, reach=reach, known=known)
+        found = self.cursor.read([event(each) for each in page], complete=complete, up_to=up_to, known=known)
         for each in found.events:
             assert each.position > max([before, *self.of(MEMORY)]), "it overtakes"
             self.place[each.position] = MEMORY
@@ -229,7 +229,7 @@ def test_a_read_finds_new_events_and_missing_ones(
     cursor = Cursor()
     cursor.restore(3, 20)
     events: list[Event] = [event(position) for position in positions]
-    assert cursor.read(events, complete=complete, reach=9, known=known) == expected
+    assert cursor.read(events, complete=complete, up_to=9, known=known) == expected
     assert cursor.read_to == read_to
 
 
@@ -245,7 +245,7 @@ def counting(left: int) -> Cursor:
 
 def test_events_read_during_a_count_are_no_longer_left() -> None:
     cursor = counting(5)
-    cursor.read([event(1), event(2)], complete=False, reach=5, known=0)
+    cursor.read([event(1), event(2)], complete=False, up_to=5, known=0)
     cursor.count(5, 5, sweeps=0, taken=0)
     assert (cursor.left, cursor.counted) == (3, True)
 
@@ -253,7 +253,7 @@ def test_events_read_during_a_count_are_no_longer_left() -> None:
 def test_a_count_that_was_overtaken_by_a_whole_read_says_nothing() -> None:
     cursor = counting(2)
     sweeps, taken = cursor.sweeps, cursor.taken
-    cursor.read([event(1), event(2)], complete=True, reach=2, known=0)
+    cursor.read([event(1), event(2)], complete=True, up_to=2, known=0)
     cursor.count(2, 2, sweeps=sweeps, taken=taken)
     assert cursor.left == 0
 

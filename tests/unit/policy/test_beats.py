@@ -5,7 +5,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis.strategies import floats, integers
 
-from actors.runtime.coalescing import LANES_PER_BEAT, beat_from, next_beat
+from actors.beats import LANES_PER_BEAT, beat_from, next_beat
 
 times, lanes = floats(0, 1e7), integers(0, 1 << 40)
 

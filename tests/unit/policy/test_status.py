@@ -15,7 +15,7 @@ from actors.machine.event import Event
 from actors.machine.facts import AttemptFailed, Burial, Delivered, Throttled
 from actors.machine.numbering import Frontier, Numbered, number, with_number
 from actors.machine.outcome import Answered
-from actors.machine.scheduling.view import Nowhere, View
+from actors.machine.scheduling.view import UnusedShard, View
 from actors.machine.state import BURIALS_MAX, Open, State
 from actors.policy import Policy, Rate, Retry
 from actors.status import Head, Phase, duration_text, inspect, known_head, phase, read_head, remedy, why
@@ -33,7 +33,7 @@ POLICY = Policy(
 RELAXED = Policy(url="https://a.example", order="relaxed")
 ENTRY = Open(sequence=3, position=9, id="e3", stored_at=NOW - 10, attempts=1, next_at=NOW + 1.5)
 HEAD = Event(position=9, id="e3", stored_at=NOW - 10, body=b"{}")
-UNREADY = View(head=HEAD, reach=Nowhere(may_start=False))
+UNREADY = View(waiting=(HEAD,), bounds=UnusedShard(may_start=False))
 
 
 def shown(
@@ -43,7 +43,7 @@ def shown(
     last_answer: Answered | None = None,
     answer_shown: bool = True,
 ) -> Mapping[str, object]:
-    view = View(head=HEAD, bucket=state.bucket)
+    view = View(waiting=(HEAD,), bucket=state.bucket)
     return inspect(
         state, policy, view, NOW, shard=7, node="n1", queued=2, backlog=40,
         head=Head(position=9, sequence=3, id="e3", stored_at=NOW - 10, type="order.created"),
@@ -56,7 +56,7 @@ def shown(
     [
         (State(receiver="a.b"), POLICY, View(), "idle"),
         (State(receiver="a.b"), POLICY, View(in_flight=(1,)), "active"),
-        (State(receiver="a.b"), POLICY, View(head=HEAD), "active"),
+        (State(receiver="a.b"), POLICY, View(waiting=(HEAD,)), "active"),
         (State(receiver="a.b", parked=True), POLICY, View(), "active"),
         (State(receiver="a.b", open=(ENTRY,)), POLICY, View(), "backing_off"),
         (State(receiver="a.b", open=(ENTRY,)), RELAXED, View(), "active"),
@@ -90,31 +90,34 @@ BURIALS = tuple(Burial(position=n, reason="expired") for n in range(BURIALS_MAX)
     [
         ({}, POLICY, View(in_flight=(1,)), "an attempt is under way"),
         ({}, RELAXED, View(in_flight=(1, 2)), "2 attempts are under way"),
-        ({}, POLICY, View(head=HEAD), "the next attempt is due"),
+        ({}, POLICY, View(waiting=(HEAD,)), "the next attempt is due"),
         ({"parked": True}, POLICY, View(), "the next attempt is due"),
         ({}, POLICY, UNREADY, "waiting for NATS to confirm what was recorded"),
-        ({}, POLICY, View(head=HEAD, unconfirmed=True), "waiting for NATS to confirm what was recorded"),
         (
-            {"burials": BURIALS}, Policy(url="https://a.example", retry=Retry(max_age_s=5)),
-            View(head=HEAD, burying=True), "waiting for NATS to store its dead letters",
+            {}, POLICY, View(waiting=(HEAD,), unconfirmed=True),
+            "waiting for NATS to confirm what was recorded",
         ),
         (
-            {}, POLICY, View(head=HEAD, removal=7, asking=True),
+            {"burials": BURIALS}, Policy(url="https://a.example", retry=Retry(max_age_s=5)),
+            View(waiting=(HEAD,), burying=True), "waiting for NATS to store its dead letters",
+        ),
+        (
+            {}, POLICY, View(waiting=(HEAD,), removal=7, asking=True),
             "waiting for NATS to say whether the receiver was removed",
         ),
         (
-            {"limit": Limit(0.5, 4)}, POLICY, View(head=HEAD, bucket=EMPTY),
+            {"limit": Limit(0.5, 4)}, POLICY, View(waiting=(HEAD,), bucket=EMPTY),
             "out of tokens until 2023-11-14T22:13:23Z (in 3 s), at 30 a minute",
         ),
         (
-            {"limit": Limit(0.5, 4)}, POLICY, View(head=HEAD, bucket=Bucket(1.0, NOW, 1)),
+            {"limit": Limit(0.5, 4)}, POLICY, View(waiting=(HEAD,), bucket=Bucket(1.0, NOW, 1)),
             "the next attempt is due",
         ),
         (
             {"open": (ENTRY,)}, RELAXED, View(),
             "every waiting event was tried; the next retry is at 2023-11-14T22:13:22Z (in 2 s)",
         ),
-        ({"open": (ENTRY,)}, RELAXED, View(head=HEAD), "the next attempt is due"),
+        ({"open": (ENTRY,)}, RELAXED, View(waiting=(HEAD,)), "the next attempt is due"),
         (
             {"open": (ENTRY,), "consecutive_failures": 1, "last": FAILED}, POLICY, View(),
             "backing off until 2023-11-14T22:13:22Z (in 2 s): 1 failure, the last: HTTP 503",
@@ -130,7 +133,7 @@ BURIALS = tuple(Burial(position=n, reason="expired") for n in range(BURIALS_MAX)
             "backing off until 2023-11-14T22:13:29Z (in 9 s): this node was overloaded at the last attempt",
         ),
         (
-            {"throttled_until": NOW + 42, "last": THROTTLED}, POLICY, View(head=HEAD),
+            {"throttled_until": NOW + 42, "last": THROTTLED}, POLICY, View(waiting=(HEAD,)),
             "throttled until 2023-11-14T22:14:02Z (in 42 s): it answered 429",
         ),
         (
@@ -234,10 +237,15 @@ def test_the_head_is_the_oldest_that_is_not_settled() -> None:
     fresh = State(receiver="a.b", frontier=Frontier(position=8, sequence=2))
     second = Event(position=11, id="e4", stored_at=NOW, body=b"", type="b")
     expected = Head(position=9, sequence=3, id="e3", stored_at=NOW - 10, type="message")
-    assert known_head(fresh, View(head=HEAD), {}) == expected
-    assert known_head(fresh, View(head=second), {9: HEAD}) == expected
-    assert known_head(State(receiver="a.b", open=(ENTRY,)), View(head=second, held={9: HEAD}), {}) == expected
-    opened = known_head(State(receiver="a.b", open=(ENTRY,)), View(head=second), {})
+    assert known_head(fresh, View(waiting=(HEAD,)), {}) == expected
+    assert known_head(fresh, View(waiting=(second,)), {9: HEAD}) == expected
+    assert (
+        known_head(
+            State(receiver="a.b", open=(ENTRY,)), View(waiting=(second,), open_in_memory={9: HEAD}), {}
+        )
+        == expected
+    )
+    opened = known_head(State(receiver="a.b", open=(ENTRY,)), View(waiting=(second,)), {})
     assert opened == Head(position=9, sequence=3, id="e3", stored_at=NOW - 10)
     assert known_head(fresh, View(), {}) is None
 

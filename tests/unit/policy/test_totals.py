@@ -2,9 +2,9 @@
 
 import pytest
 
-from actors.counters import ATTEMPT_BOUNDS_S, DeliveryTotals, Histogram
 from actors.machine import facts as f
 from actors.machine.outcome import Answered, Failed, NotSent, Outcome
+from actors.totals import ATTEMPT_BOUNDS_S, DeliveryTotals, Histogram
 from tests.unit.worlds.shard import RECEIVER, strict
 from tests.unit.worlds.values import answer
 from tests.unit.worlds.virtual_time import in_virtual_time
@@ -35,7 +35,7 @@ def test_a_value_falls_into_the_first_bucket_whose_bound_it_does_not_exceed(
 )
 def test_an_attempt_counts_by_what_came_back(outcome: Outcome, status: str, arrived: int) -> None:
     totals = DeliveryTotals()
-    totals.ended(outcome, 3.0)
+    totals.attempt_ended(outcome, 3.0)
     assert totals.attempts == {status: 1}
     assert totals.attempt_s.counts[ATTEMPT_BOUNDS_S.index(0.025)] == 1
     assert totals.attempt_s.sum == 0.02
@@ -44,7 +44,7 @@ def test_an_attempt_counts_by_what_came_back(outcome: Outcome, status: str, arri
 
 def test_an_attempt_that_was_not_sent_took_no_time() -> None:
     totals = DeliveryTotals()
-    totals.ended(NotSent(why="the lease is over"), 3.0)
+    totals.attempt_ended(NotSent(why="the lease is over"), 3.0)
     assert totals.attempts == {"not_sent": 1}
     assert sum(totals.attempt_s.counts) == 0
 

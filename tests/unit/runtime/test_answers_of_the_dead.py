@@ -3,9 +3,9 @@
 import msgspec
 import pytest
 
-from actors.last_answers import ANSWERS_MAX, TEXT_MAX, failure_text
 from actors.machine import facts as f
 from actors.machine.outcome import Answered, Failed
+from actors.memory.last_answers import ANSWERS_MAX, TEXT_MAX, failure_text
 from actors.policy import Policy, Retry
 from actors.ports import Attempt
 from actors.runtime.operator_requests.skip import skip

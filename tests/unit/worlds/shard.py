@@ -9,7 +9,6 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from actors.counters import DeliveryTotals
 from actors.errors import Unavailable
 from actors.ids import UNKNOWN_RECEIVERS
 from actors.machine.bucket import Unclean
@@ -26,6 +25,7 @@ from actors.ports import Absent, Attempt, Batch, Invalid, Removal, ShardBatch
 from actors.runtime.actor import Actor
 from actors.runtime.environment import HostPorts, ShardClaim
 from actors.runtime.host import Host
+from actors.totals import DeliveryTotals
 from tests.unit.worlds.values import NOW, answer, event, policy
 
 FLUSH_S = 0.2
@@ -185,20 +185,20 @@ class Stream:
             raise Unavailable("no leader")
         return found
 
-    async def read(self, receiver: str, after: int, reach: int, count_max: int) -> Batch:
+    async def read(self, receiver: str, after: int, up_to: int, count_max: int) -> Batch:
         found = (await self._found(receiver, after))[:count_max]
-        end = found[-1].position if len(found) == count_max else reach
-        return Batch(events=found, complete=end >= reach)
+        end = found[-1].position if len(found) == count_max else up_to
+        return Batch(events=found, complete=end >= up_to)
 
-    async def read_all(self, after: int, reach: int, count_max: int) -> ShardBatch:
+    async def read_all(self, after: int, up_to: int, count_max: int) -> ShardBatch:
         self.stretches += 1
         found = [(to, each) for to, each in self.messages if each.position > after][:count_max]
         await asyncio.sleep(self.delay_s)
         if self.unavailable:
             raise Unavailable("no leader")
-        end = found[-1][1].position if len(found) == count_max else reach
+        end = found[-1][1].position if len(found) == count_max else up_to
         return ShardBatch(
-            events=[each for each in found if each[1].position not in self.lost], complete=end >= reach
+            events=[each for each in found if each[1].position not in self.lost], complete=end >= up_to
         )
 
     async def event(self, receiver: str, position: int) -> Event | None:
@@ -347,7 +347,7 @@ class ShardWorld:
             clock=self.clock, recorder=self.journal, sender=self.sender, backlog=self.stream,
             dead_letters=self.dead_letters, snapshots=self.snapshots, policies=self.policies,
             totals=self.totals, within_lease=lambda: self.within_lease, ack=self._acked,
-            hold=self.held.append, saturated=lambda: self.saturated, refuse=self.refused.append,
+            pause_requests=self.held.append, saturated=lambda: self.saturated, refuse=self.refused.append,
             on_news=self.news.append, node_holders=self.node_holders,
         )  # fmt: skip
         self.host = Host(claim, ports, unacked_max=self.unacked_max)

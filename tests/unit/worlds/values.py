@@ -88,10 +88,10 @@ class Actor:
     def step(self, now: float = NOW, *, head: Event | None = None, **view: Any) -> s.Step:
         """The next step, in a memory as `view` says. `head` is the oldest event in it, open or not."""
         if head is not None and open_entry(self.state, head.position):
-            view["held"] = {head.position: head, **view.get("held", {})}
+            view["open_in_memory"] = {head.position: head, **view.get("open_in_memory", {})}
             head = None
         if head is not None:
             view.setdefault("waiting", (head,))
         read = {name: view.pop(name) for name in NothingRead.__struct_fields__ if name in view}
         view["cursor"] = NothingRead(**read)
-        return next_step(self.state, self.policy, View(head=head, **view), now)
+        return next_step(self.state, self.policy, View(**view), now)
