@@ -120,11 +120,11 @@ async def removed_to(actor: BusyActor, removed_at: float) -> int:
     return max(actor.state.frontier.position, actor.pending.posted_to, min(taken_to, first - 1))
 
 
-async def _passed(actor: BusyActor, to: int) -> Passed:
-    """Read the events between the frontier and position `to`, again if the frontier moved meanwhile."""
+async def _passed(actor: BusyActor, up_to: int) -> Passed:
+    """Read the events between the frontier and position `up_to`, again if the frontier moved meanwhile."""
     while True:
         frontier = actor.state.frontier
-        found = await read_passed(actor, frontier, to)
+        found = await read_passed(actor, frontier, up_to)
         if actor.host.stopped:
             raise asyncio.CancelledError
         if actor.state.frontier is frontier:
@@ -132,42 +132,42 @@ async def _passed(actor: BusyActor, to: int) -> Passed:
             return Passed(max(found.count, actor.pending.unrecorded), found.source, found.keys)
 
 
-async def read_passed(actor: BusyActor, frontier: Frontier, to: int) -> Passed:
+async def read_passed(actor: BusyActor, frontier: Frontier, up_to: int) -> Passed:
     """Number all stored events as if they were delivered; of very many, only the last."""
     backlog, receiver, at = actor.host.backlog, actor.receiver, frontier
-    many = max(READ_EVENTS_MAX, 2 * frontier.size_at(to))
-    counted = await count_between(actor, at.position, to)
+    many = max(READ_EVENTS_MAX, 2 * frontier.size_at(up_to))
+    counted = await count_between(actor, at.position, up_to)
     if counted > many:
-        start = await _near_the_end(actor, at.position, to, many)
+        start = await _near_the_end(actor, at.position, up_to, many)
         # Nothing is known about the events in between, and the last ones fill the whole window.
-        at = Frontier(position=start, source=frontier.source, size=frontier.size_at(to))
+        at = Frontier(position=start, source=frontier.source, size=frontier.size_at(up_to))
     before, end, keys = at.sequence, at.position, list[bytes]()
-    while end < to and not actor.host.stopped:
-        batch = await backlog.read(receiver, end, to, READ_PAGE_EVENTS)
+    while end < up_to and not actor.host.stopped:
+        batch = await backlog.read(receiver, end, up_to, READ_PAGE_EVENTS)
         for event in batch.events:
-            if event.position <= to and not is_repeat(at, event):
+            if event.position <= up_to and not is_repeat(at, event):
                 at = number(at, with_number(event, at.sequence + 1))
                 keys.append(event.key)
-        end = to if batch.complete else batch.events[-1].position if batch.events else end
+        end = up_to if batch.complete else batch.events[-1].position if batch.events else end
     fresh = at.sequence - before
     # The window may have grown on the way: then it holds fewer of their keys than it has room for.
-    filling = b"".join(keys[-frontier.size_at(to) :])
+    filling = b"".join(keys[-frontier.size_at(up_to) :])
     return Passed(counted if counted > many else fresh, at.source, filling)
 
 
-async def count_between(actor: BusyActor, after: int, to: int) -> int:
-    """Count the messages above `after` and up to `to`, as far as the answering replica knows."""
+async def count_between(actor: BusyActor, after: int, up_to: int) -> int:
+    """Count the messages above `after` and up to `up_to`, as far as the answering replica knows."""
     backlog, receiver = actor.host.backlog, actor.receiver
-    beyond = await backlog.count(receiver, to)
+    beyond = await backlog.count(receiver, up_to)
     return await backlog.count(receiver, after) - beyond
 
 
-async def _near_the_end(actor: BusyActor, after: int, to: int, wanted: int) -> int:
-    """A position above which there are `wanted` to twice as many messages up to `to`."""
-    low, high = after, to
+async def _near_the_end(actor: BusyActor, after: int, up_to: int, wanted: int) -> int:
+    """A position above which there are `wanted` to twice as many messages up to `up_to`."""
+    low, high = after, up_to
     while high - low > 1:
         middle = (low + high) // 2
-        count = await count_between(actor, middle, to)
+        count = await count_between(actor, middle, up_to)
         if wanted <= count <= 2 * wanted:
             return middle
         if count < wanted:

@@ -48,12 +48,12 @@ class PublishFastPath:
         await self._app(scope, receive, send)
 
     async def _publish(
-        self, scope: HTTPScope, to: Destination, headers: Headers, receive: Receive, send: Send
+        self, scope: HTTPScope, destination: Destination, headers: Headers, receive: Receive, send: Send
     ) -> None:
         try:
-            who = self._gate.admitted(headers, "publish", to.tenant)
+            who = self._gate.admitted(headers, "publish", destination.tenant)
             check_parameters(scope["query_string"])
-            accepted, rate_headers = await publish(self._api, who, to, headers, receive)
+            accepted, rate_headers = await publish(self._api, who, destination, headers, receive)
         except Exception as error:
             await send_refusal(send, refused_by(error, "POST", scope["path"]))
         else:

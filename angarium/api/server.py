@@ -44,9 +44,9 @@ def bound(host: str, port: int) -> socket.socket:
     return found
 
 
-def url(of: socket.socket) -> str:
+def url(sock: socket.socket) -> str:
     """The URL of the server on that socket."""
-    host, port = of.getsockname()[:2]
+    host, port = sock.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 

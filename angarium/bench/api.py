@@ -114,10 +114,10 @@ class ApiBench:
     """One run over one server, one API and one bare route. `tell` is called with what is being done."""
 
     def __init__(
-        self, plan: ApiPlan, on: Harness, client: Speaking, token: str, tell: Callable[[str], None]
+        self, plan: ApiPlan, harness: Harness, client: Speaking, token: str, tell: Callable[[str], None]
     ) -> None:
         self._plan = plan
-        self._on = on
+        self._harness = harness
         self._client = client
         self._token = token
         self._tell = tell
@@ -137,7 +137,7 @@ class ApiBench:
             await self._load(alone, bare, "/bare", event, plan.connections, 1)
             await self._load(single, api, f"{path}/{FULL_EVENT_TYPE}", event, plan.connections, 1)
             await self._load(batched, api, path, batch, plan.batch_connections, plan.batch)
-            await self._on.js.purge(self._names.events, up_to=1 << 60)
+            await self._harness.js.purge(self._names.events, up_to=1 << 60)
         return ApiFigures(
             connections=plan.connections, batch=plan.batch,
             single=single.pace(), bare=alone.pace(), batched=batched.pace(),
@@ -157,14 +157,14 @@ class ApiBench:
                 body=sent,
                 connections=connections,
                 seconds=self._plan.timed_s,
-                watch=(server[1], self._on.server_pid),
+                watch=(server[1], self._harness.server_pid),
             )
         )
         into.add(outcome.answers * events, outcome.seconds, outcome.cpu_s)
 
     async def _steady(self, port: int) -> tuple[Report, int]:
         """Publish at the plan's rate while a node delivers; returns what came, and how many did not."""
-        plan, node, sink = self._plan, self._on.node(), self._on.sink
+        plan, node, sink = self._plan, self._harness.node(), self._harness.sink
         paths = [
             f"/v1/tenants/{STEADY_TENANT}/events/{STEADY_EVENT_TYPE}.r{number}"
             for number in range(STEADY_RECEIVERS)
@@ -212,21 +212,21 @@ async def measured(plan: ApiPlan, tell: Callable[[str], None]) -> ApiFigures:
             return await ApiBench(plan, on, client, token, tell).run(api, (port, bare.pid))
 
 
-async def _configure(on: Harness) -> str:
+async def _configure(harness: Harness) -> str:
     """Put the receivers, and a token for them; returns its text."""
     names, secret = Names(), new_secret()
     policies: dict[str, dict[str, object]] = {
         f"{STEADY_TENANT}.r{number}": {
-            "url": f"{on.sink.url}{number}",
+            "url": f"{harness.sink.url}{number}",
             "secrets": [SECRET],
             "events": [f"{STEADY_EVENT_TYPE}.r{number}"],
         }
         for number in range(STEADY_RECEIVERS)
     }
-    policies[f"{FULL_TENANT}.r0"] = {"url": f"{on.sink.url}full", "events": [">"], "paused": True}
+    policies[f"{FULL_TENANT}.r0"] = {"url": f"{harness.sink.url}full", "events": [">"], "paused": True}
     for receiver, policy in policies.items():
-        stored(await on.js.publish(names.receiver(receiver), json.dumps(policy).encode()))
+        stored(await harness.js.publish(names.receiver(receiver), json.dumps(policy).encode()))
     token = Token(tenant="*", scopes=("publish",), hash=secret.hash, created_at=datetime.now(UTC))
-    if not isinstance(answer := await TokenStore(on.js, names).create(secret.id, token), Stored):
+    if not isinstance(answer := await TokenStore(harness.js, names).create(secret.id, token), Stored):
         raise click.ClickException(f"NATS did not accept a token: {answer}")
     return secret.text

@@ -65,10 +65,10 @@ class CallsFigures(Struct, frozen=True, kw_only=True):
 class CallsBench(Bench[CallsPlan]):
     """The rounds of all ways over one node."""
 
-    def __init__(self, plan: CallsPlan, on: Harness, tell: Callable[[str], None]) -> None:
-        super().__init__(plan, on, tell)
+    def __init__(self, plan: CallsPlan, harness: Harness, tell: Callable[[str], None]) -> None:
+        super().__init__(plan, harness, tell)
         self._settings = Settings(
-            nats=(on.url,), shards=on.shards, allow_http=True, allow_networks=LOOPBACK, node="bench"
+            nats=(harness.url,), shards=harness.shards, allow_http=True, allow_networks=LOOPBACK, node="bench"
         )
         self._published = 0
         self._due = 0

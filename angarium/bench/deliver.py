@@ -116,8 +116,8 @@ class Workload(Struct, frozen=True):
 class DeliverBench(Bench[DeliverPlan]):
     """One run over one server and one sink. `tell` hears what is being done."""
 
-    def __init__(self, plan: DeliverPlan, on: Harness, tell: Callable[[str], None]) -> None:
-        super().__init__(plan, on, tell)
+    def __init__(self, plan: DeliverPlan, harness: Harness, tell: Callable[[str], None]) -> None:
+        super().__init__(plan, harness, tell)
         self._published = 0
 
     async def run(self) -> DeliverFigures:
@@ -158,8 +158,8 @@ class DeliverBench(Bench[DeliverPlan]):
 
     async def _full_load(self) -> tuple[Workload, Samples]:
         """Run a node after everything is published, and see where its time goes."""
-        record = self._on.directory / "samples"
-        node = self._on.node(*PYTHON, str(record))
+        record = self._harness.directory / "samples"
+        node = self._harness.node(*PYTHON, str(record))
         try:
             await node.start()
             await node.until_ready()
@@ -173,7 +173,7 @@ class DeliverBench(Bench[DeliverPlan]):
 
     async def _while_publishing(self) -> tuple[Workload, Workload, Workload]:
         """Run a node during publishing: as fast as possible, then at the steady and the gentle rate."""
-        plan, node = self._plan, self._on.node()
+        plan, node = self._plan, self._harness.node()
         fast = self._whole(plan.deliveries // 2)
         try:
             await node.start()
@@ -245,7 +245,7 @@ class DeliverBench(Bench[DeliverPlan]):
         """Wait until so many deliveries have come, or none for long, and return the result."""
         moved_at, count_now = time.monotonic(), 0
         began: tuple[int, float, Usage | None, Usage | None] | None = None
-        server_pid = self._on.server_pid
+        server_pid = self._harness.server_pid
         while count_now < count and time.monotonic() - moved_at < GIVE_UP_AFTER_S:
             node.check()
             before, count_now = count_now, await self._sink.count()
@@ -273,7 +273,7 @@ class DeliverBench(Bench[DeliverPlan]):
     async def _appends(self) -> int:
         """Flushes in the journal, without the claims of the shards."""
         info = await self._js.stream_info(self._names.journal)
-        return info.last - self._on.shards if info else 0
+        return info.last - self._harness.shards if info else 0
 
 
 async def measured(plan: DeliverPlan, tell: Callable[[str], None]) -> DeliverFigures:

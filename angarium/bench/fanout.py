@@ -114,8 +114,8 @@ class WrongCopies(Struct, frozen=True, kw_only=True):
 class FanoutBench(Bench[FanoutPlan]):
     """One run over one server and one sink. `tell` hears what is being done."""
 
-    def __init__(self, plan: FanoutPlan, on: Harness, tell: Callable[[str], None]) -> None:
-        super().__init__(plan, on, tell)
+    def __init__(self, plan: FanoutPlan, harness: Harness, tell: Callable[[str], None]) -> None:
+        super().__init__(plan, harness, tell)
         self._neighbours = _neighbours(WIDE, NEIGHBOUR_TENANTS, self._shards)
 
     async def run(self) -> FanoutFigures:
@@ -123,7 +123,7 @@ class FanoutBench(Bench[FanoutPlan]):
         plan, tell = self._plan, self._tell
         tell(f"configure {2 * plan.receivers + plan.wide} receivers")
         await self._configure()
-        node = self._on.node()
+        node = self._harness.node()
         try:
             await node.start()
             await node.until_ready()

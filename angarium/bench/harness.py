@@ -49,12 +49,12 @@ P = TypeVar("P")
 class Bench(Generic[P]):
     """A bench on its harness, by a plan; `tell` hears what it does."""
 
-    def __init__(self, plan: P, on: Harness, tell: Callable[[str], None] = lambda _: None) -> None:
+    def __init__(self, plan: P, harness: Harness, tell: Callable[[str], None] = lambda _: None) -> None:
         self._plan = plan
-        self._on = on
-        self._js = on.js
-        self._sink = on.sink
-        self._shards = on.shards
+        self._harness = harness
+        self._js = harness.js
+        self._sink = harness.sink
+        self._shards = harness.shards
         self._names = Names()
         self._tell = tell
 

@@ -125,8 +125,8 @@ def troubles(plan: IsolationPlan, names: Names, shards: int) -> list[Trouble]:
 class IsolationBench(Bench[IsolationPlan]):
     """The healthy receivers with one kind of trouble."""
 
-    def __init__(self, plan: IsolationPlan, trouble: Trouble, on: Harness) -> None:
-        super().__init__(plan, on)
+    def __init__(self, plan: IsolationPlan, trouble: Trouble, harness: Harness) -> None:
+        super().__init__(plan, harness)
         self._trouble = trouble
         tenants = _tenants(trouble.near, self._shards)
         self._receivers = [
@@ -140,7 +140,7 @@ class IsolationBench(Bench[IsolationPlan]):
         await self._configure()
         if not self._trouble.sudden:
             await self._make_trouble()
-        node = self._on.node()
+        node = self._harness.node()
         try:
             await node.start()
             await node.until_ready()

@@ -56,7 +56,7 @@ class LedgerPlan(Struct, frozen=True, kw_only=True):
     attempts: int = 300_000
     receivers: int = 1000
     live_s: float = 5.0
-    to: str | None = None
+    location: str | None = None
 
 
 class LedgerFigures(Struct, kw_only=True):
@@ -153,7 +153,7 @@ async def measured(plan: LedgerPlan, tell: Callable[[str], None] = lambda _: Non
     """Measure by the plan."""
     figures = LedgerFigures()
     async with _ground() as (js, names, directory):
-        location = plan.to or f"sqlite:///{directory / 'ledger.db'}"
+        location = plan.location or f"sqlite:///{directory / 'ledger.db'}"
         journal = _Journal(plan, js, names)
         async with open_for_writing(location, KEPT_FOR_S) as store:
             await _catch_up(

@@ -117,7 +117,7 @@ class ScaleBench(Bench[ScalePlan]):
 
     async def crowd(self) -> Crowd:
         """Measure a node with many receivers. Raises click.ClickException if events were not accepted."""
-        plan, on, tell = self._plan, self._on, self._tell
+        plan, on, tell = self._plan, self._harness, self._tell
         tell(f"configure {plan.receivers} receivers")
         await self._configure(range(plan.receivers))
         active = range(0, plan.receivers, max(1, plan.receivers // plan.active))[: plan.active]
@@ -147,7 +147,7 @@ class ScaleBench(Bench[ScalePlan]):
 
     async def after_a_kill(self) -> Return:
         """Kill a node with parked actors and start it again. Raises as `crowd`."""
-        plan, on, tell = self._plan, self._on, self._tell
+        plan, on, tell = self._plan, self._harness, self._tell
         tell(f"park {plan.parked} actors")
         await self._configure(range(plan.parked), rate={"limit": 1, "per": "hour", "burst": 1})
         await self._configure(range(plan.parked, plan.parked + PROBED_RECEIVERS))
@@ -178,7 +178,7 @@ class ScaleBench(Bench[ScalePlan]):
 
     async def drain(self) -> Drain:
         """Let a receiver come back for which many events wait. Raises as `crowd`."""
-        plan, on = self._plan, self._on
+        plan, on = self._plan, self._harness
         self._tell(f"publish {plan.behind} events to a paused receiver")
         await self._configure([0], paused=True)
         await self._publish([0] * plan.behind)

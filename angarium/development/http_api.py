@@ -38,7 +38,7 @@ class HttpApi(Struct, frozen=True):
         return f"HttpApi({self.url!r}, …)"
 
 
-async def prepared(to: Access, kept: DevDirectory, port: int | None) -> HttpApi | None:
+async def prepared(access: Access, kept: DevDirectory, port: int | None) -> HttpApi | None:
     """Get the port and a token; None if the API is not installed. Raises AngariumError."""
     try:
         from angarium.api import server
@@ -53,7 +53,7 @@ async def prepared(to: Access, kept: DevDirectory, port: int | None) -> HttpApi 
             raise
         here = server.bound(HOST, 0)
     bound_port: int = here.getsockname()[1]
-    token = await _token(to, kept)
+    token = await _token(access, kept)
     kept.serves_api(bound_port)
     return HttpApi(here, server.url(here), bound_port, wanted, token)
 
@@ -69,14 +69,14 @@ async def serve(settings: Settings, api: HttpApi, ready: Callable[[], None]) -> 
         ready()
 
 
-async def _token(to: Access, kept: DevDirectory) -> str:
+async def _token(access: Access, kept: DevDirectory) -> str:
     """The token of the last run if the store still has it, otherwise a new one. Raises AngariumError."""
     text = kept.token
     secret = presented(text)
-    if secret is not None and proves(secret, await TokenStore(to.js, to.names).find(secret.id)):
+    if secret is not None and proves(secret, await TokenStore(access.js, access.names).find(secret.id)):
         return text
     created = await create(
-        to, NewToken(tenant=ALL_TENANTS, scopes=("publish", "read", "manage", "operate"), note=NOTE)
+        access, NewToken(tenant=ALL_TENANTS, scopes=("publish", "read", "manage", "operate"), note=NOTE)
     )
     if isinstance(created, NotDone):
         raise _NoToken(created.text)

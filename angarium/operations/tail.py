@@ -78,10 +78,10 @@ class TailedAttempt(Struct, frozen=True, kw_only=True):
 
 
 @operation
-async def is_known(to: Access, of: str) -> bool:
+async def is_known(access: Access, about: str) -> bool:
     """True if there is a receiver of that name, or one of that tenant."""
-    receivers = Receivers(to.js, to.names)
-    return bool(await receivers.get(of) if "." in of else await receivers.all(of))
+    receivers = Receivers(access.js, access.names)
+    return bool(await receivers.get(about) if "." in about else await receivers.all(about))
 
 
 class Tail:

@@ -15,6 +15,7 @@ LINE_MAX = 110
 FILES_MAX = 12
 """In a folder, `__init__.py` aside."""
 SHAPELESS_NAMES = re.compile(r"_*(utils?|helpers?|common|managers?|misc)\Z")
+PREPOSITIONS = frozenset({"of", "on", "to"})
 PRIVATE = re.compile(r"_(?!_)")
 SPEAKING = re.compile(r"_|[A-Z]+_(?!M?S\Z)|(VERSION|KIB|GIB|DAY_S)\Z")
 
@@ -45,6 +46,9 @@ def names_say_something(module: Module) -> Iterator[str]:
             yield f"{name} is no subject"
         if name in sys.stdlib_module_names - {"__main__", "mailbox"}:
             yield f"{name} is a module of the standard library"
+    for node in module.nodes if module.path[0] in OURS else ():
+        if isinstance(node, ast.arg) and node.arg in PREPOSITIONS:
+            yield f"line {node.lineno}: the parameter {node.arg} does not say what it is"
 
 
 def numbers_say_what_they_bound(module: Module) -> Iterator[str]:

@@ -137,24 +137,24 @@ class _Queue:
 class _Relay:
     """Takes the place of the terminal in a worker: it sends all reports of a test at once."""
 
-    def __init__(self, to: Connection) -> None:
-        self._to = to
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
         self._reports: list[pytest.TestReport] = []
 
     def begin(self, index: int) -> None:
         """Tell which test comes: if the worker dies, it was that one."""
-        self._to.send((index, ()))
+        self._connection.send((index, ()))
 
     def end(self, index: int) -> None:
         """Tell how it went."""
-        self._to.send((index, self._reports))
+        self._connection.send((index, self._reports))
         self._reports = []
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self._reports.append(report)
 
 
-def _work(session: pytest.Session, number: int, taken: Iterable[int], to: Connection) -> NoReturn:
+def _work(session: pytest.Session, number: int, taken: Iterable[int], connection: Connection) -> NoReturn:
     """Run tests in this fork, and leave alone at the end what belongs to the process that was forked."""
     status = 1
     plugins, protocol = session.config.pluginmanager, session.config.hook.pytest_runtest_protocol
@@ -162,7 +162,7 @@ def _work(session: pytest.Session, number: int, taken: Iterable[int], to: Connec
     try:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, CTRL_C)
         plugins.unregister(name="terminalreporter")
-        relay = _Relay(to)
+        relay = _Relay(connection)
         plugins.register(relay)
         if capture:  # All forks would write into one file.
             capture.stop_global_capturing()

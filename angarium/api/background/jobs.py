@@ -49,11 +49,11 @@ class Jobs:
     `redrives_here` lets all redrives of the process wait for each other.
     """
 
-    def __init__(self, to: Access) -> None:
-        self._to = to
+    def __init__(self, access: Access) -> None:
+        self._to = access
         self._places: dict[JobKind, BucketPlace] = {
-            "replay": BucketPlace(to.js, to.names.actors),
-            "redrive": BucketPlace(to.js, to.names.actors),
+            "replay": BucketPlace(access.js, access.names.actors),
+            "redrive": BucketPlace(access.js, access.names.actors),
         }
         self._known: dict[JobKey, _KnownJob] = {}
         self._seats = Seats()

@@ -117,8 +117,8 @@ class TailStream:
 class Tails:
     """The streams of one process. `known` returns the valid token with an id, or None."""
 
-    def __init__(self, to: Access, known: Callable[[str], Token | None]) -> None:
-        self._to = to
+    def __init__(self, access: Access, known: Callable[[str], Token | None]) -> None:
+        self._to = access
         self._known = known
         self._streams: set[TailStream] = set()
         self._live: set[TailStream] = set()

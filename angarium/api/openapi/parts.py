@@ -79,13 +79,19 @@ def operation(body: RequestBody | None = None, parameters: Sequence[Parameter] =
 
 
 def body(
-    description: str, content: Mapping[str, object], of: str = "", *, items: int = 0, required: bool = True
+    description: str,
+    content: Mapping[str, object],
+    schema: str = "",
+    *,
+    items: int = 0,
+    required: bool = True,
 ) -> RequestBody:
     """The body of a request that is read by the route itself, with an example for each media type.
 
-    `of` is the schema of it, by its name in the components; of each of up to so many `items`, in JSON.
+    `schema`: the name of its schema among the components; with `items`, that of each element of an array of
+    at most `items` elements.
     """
-    one = Reference(ref=REFERENCE.format(name=of)) if of else Schema()
+    one = Reference(ref=REFERENCE.format(name=schema)) if schema else Schema()
     many = Schema(type=OpenAPIType.ARRAY, items=one, max_items=items) if items else one
     return RequestBody(
         description=description,

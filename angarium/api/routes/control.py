@@ -50,7 +50,7 @@ async def get_receiver_state(
         if health:
             raise invalid(Fault(parameter="health", detail="health is of now alone; leave out health or at"))
         instant = past("at", then)
-        return await consult(api, tenant, lambda of: state_at(of, receiver, instant))
+        return await consult(api, tenant, lambda ledger: state_at(ledger, receiver, instant))
     with api.control_limits.admit(tenant):
         found = _with_operation(
             result_of(await state(api.access, receiver)), f"/v1/tenants/{tenant}/receivers/{name}"

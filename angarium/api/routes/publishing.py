@@ -103,41 +103,42 @@ async def publish_untyped_to_receiver(
     return await _respond(request, api, Destination(tenant, name=name))
 
 
-async def _respond(request: Asked, api: ApiState, to: Destination) -> Response[bytes]:
+async def _respond(request: Asked, api: ApiState, destination: Destination) -> Response[bytes]:
     headers = headers_by_name(request.scope["headers"])
-    accepted, rate_headers = await publish(api, caller(request), to, headers, request.receive)
+    accepted, rate_headers = await publish(api, caller(request), destination, headers, request.receive)
     return Response(
         msgspec.json.encode(accepted), status_code=202, media_type="application/json", headers=rate_headers
     )
 
 
 async def publish(
-    api: ApiState, who: Caller, to: Destination, headers: Headers, receive: Receive
+    api: ApiState, who: Caller, destination: Destination, headers: Headers, receive: Receive
 ) -> tuple[Accepted, dict[str, str]]:
     """Check everything that does not need the body, then read the body, then store it. Raises `Refusal`.
 
     Returns the answer, and the headers with the caller's rate.
     """
     rate_headers = within_rate(api, who, 1)
-    if problem := type_problem(to.type):
+    if problem := type_problem(destination.type):
         raise invalid(Fault(detail=problem))
     given_id, key = _ids(headers)
     content_type = header(headers, b"content-type") or CONTENT_TYPE_DEFAULT
     if not is_content_type(content_type):
         raise invalid(Fault(header="content-type", detail="at most 256 printable ASCII characters"))
     traceparent, tracestate = trace(header(headers, b"traceparent"), header(headers, b"tracestate"))
-    if to.name:
-        await must_exist(api, to.tenant, to.name)
+    if destination.name:
+        await must_exist(api, destination.tenant, destination.name)
     check_unsent(api.access)
-    with api.limits.admit(to.tenant) as admitted:
+    with api.limits.admit(destination.tenant) as admitted:
         body = await read_body(receive, headers, api.limits, admitted, api.access.settings.max_body)
         event = NewEvent(
-            tenant=to.tenant, name=to.name, type=to.type, body=body, id=given_id, key=key,
+            tenant=destination.tenant, name=destination.name, type=destination.type, body=body,
+            id=given_id, key=key,
             content_type=content_type, traceparent=traceparent, tracestate=tracestate,
         )  # fmt: skip
         accepted = result_of(await accept(api.access, event))
-    if not to.name:
-        accepted.matched = await api.matched(to.tenant, to.type)
+    if not destination.name:
+        accepted.matched = await api.matched(destination.tenant, destination.type)
     return accepted, rate_headers
 
 

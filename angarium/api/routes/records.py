@@ -82,7 +82,7 @@ async def list_attempts(
         failed=failed, status=_statuses(status), type=type, since=begin, until=end, limit=limit
     )
     receiver, start = f"{tenant}.{name}", start_of(cursor)
-    found = await consult(api, tenant, lambda of: attempts_page(of, receiver, wanted, start))
+    found = await consult(api, tenant, lambda ledger: attempts_page(ledger, receiver, wanted, start))
     items = msgspec.convert(found.attempts, list[AttemptItem])
     return AttemptPage(attempts=items, next_cursor=cursor_of(found.next), ledger=found.ledger)
 
@@ -100,7 +100,9 @@ async def get_history(
     """Tell what happened to a receiver, the oldest first."""
     begin, end = span(moment("since", since), moment("until", until))
     receiver, start = f"{tenant}.{name}", start_of(cursor)
-    found = await consult(api, tenant, lambda of: history_page(of, receiver, begin, end, start, limit))
+    found = await consult(
+        api, tenant, lambda ledger: history_page(ledger, receiver, begin, end, start, limit)
+    )
     return HistoryPage(
         receiver=found.receiver, entries=found.entries, now=found.now, next_cursor=cursor_of(found.next),
         ledger=found.ledger,
@@ -113,7 +115,7 @@ async def get_audit(
 ) -> AuditDocument:
     """Audit a receiver's rate. Without `since` that is the hour before `until`, or the last one."""
     within, receiver = _last_hour(since, until), f"{tenant}.{name}"
-    return document(await consult(api, tenant, lambda of: audit(of, receiver, *within, AUDITED_MAX)))
+    return document(await consult(api, tenant, lambda ledger: audit(ledger, receiver, *within, AUDITED_MAX)))
 
 
 @get(f"{PATH}/minutes", opt=needs("read"), **LIST_MINUTES)
@@ -129,7 +131,7 @@ async def list_minutes(
     """List throughput and latency by minute. Without `since` that is an hour, up to `until` or now."""
     begin, end = _last_hour(since, until)
     receiver, start = f"{tenant}.{name}", max(begin, cursor or 0)
-    found = await consult(api, tenant, lambda of: minutes_page(of, receiver, start, end, limit))
+    found = await consult(api, tenant, lambda ledger: minutes_page(ledger, receiver, start, end, limit))
     following = None if found.next is None else str(found.next)
     return MinutePage(receiver=receiver, minutes=found.minutes, next_cursor=following, ledger=found.ledger)
 
@@ -143,7 +145,9 @@ async def get_event(
         raise not_found(f"an event's id is {ID_TEXT}")
     name, _, sequence = (cursor or "").partition(":")
     after = (f"{tenant}.{name}", int(sequence)) if cursor else ("", 0)
-    found = await consult(api, tenant, lambda of: journey(of, event, tenant, after=after, limit=limit))
+    found = await consult(
+        api, tenant, lambda ledger: journey(ledger, event, tenant, after=after, limit=limit)
+    )
     deliveries = msgspec.convert(found.deliveries, list[DeliveryItem])
     following = None
     if found.more:
@@ -160,7 +164,7 @@ async def get_top(
     limit: Limit = 10,
 ) -> WorstReceivers:
     """List the worst receivers of a tenant."""
-    found = await consult(api, tenant, lambda of: find_worst(of, within_s, limit, tenant))
+    found = await consult(api, tenant, lambda ledger: find_worst(ledger, within_s, limit, tenant))
     return WorstReceivers(
         failing=msgspec.convert(found.failing, list[FailingItem]),
         late=msgspec.convert(found.late, list[LateItem]),

@@ -114,8 +114,8 @@ def source_of(code: CodeType) -> str:
     return (path.relative_to(_ROOT) if path.is_relative_to(_ROOT) else Path(*path.parts[-2:])).as_posix()
 
 
-def _table(title: str, counts: Counter[str], of: int) -> str:
-    rows = (f"{count / of:7.1%}  {name}" for name, count in counts.most_common(LINES_SHOWN_MAX))
+def _table(title: str, counts: Counter[str], total: int) -> str:
+    rows = (f"{count / total:7.1%}  {name}" for name, count in counts.most_common(LINES_SHOWN_MAX))
     return "\n".join((title, *rows, ""))
 
 

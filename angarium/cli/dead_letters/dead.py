@@ -56,7 +56,7 @@ def list_letters(receiver: str | None, limit: int, wide: bool, as_json: bool, **
 
     settings = options.settings_of(given)
     wanted = selection.by_flags(receiver, given)
-    listed = perform(settings, lambda to: newest(to, wanted, limit, progress))
+    listed = perform(settings, lambda access: newest(access, wanted, limit, progress))
     rows = [table.row(letter) for letter in listed.letters]
     if as_json:
         for row in rows:
@@ -75,7 +75,7 @@ def list_letters(receiver: str | None, limit: int, wide: bool, as_json: bool, **
     if (
         receiver is not None
         and not rows
-        and run(with_access(settings, lambda to: is_known(to, receiver))) is False
+        and run(with_access(settings, lambda access: is_known(access, receiver))) is False
     ):
         names.note_unknown(receiver)
 
@@ -89,7 +89,7 @@ def show(letter: int, as_json: bool, **given: Any) -> None:
     from angarium.cli.dead_letters import table
     from angarium.operations.dead_letters.find import find
 
-    found = perform(options.settings_of(given), lambda to: find(to, letter))
+    found = perform(options.settings_of(given), lambda access: find(access, letter))
     if as_json:
         output.say_json(table.document(found))
         return
@@ -118,8 +118,8 @@ def redrive(
 
     settings = options.settings_of(given)
     wanted = selection.wanted(which, given, everything=everything, limit=limit)
-    sent = perform(settings, lambda to: redrive(
-        to, wanted, limit, unsure_too=unsure, progress=progress,
+    sent = perform(settings, lambda access: redrive(
+        access, wanted, limit, unsure_too=unsure, progress=progress,
         waiting=lambda *began_and_wait: output.note(redrive_report.waiting(*began_and_wait)),
     ))  # fmt: skip
     done = sent.done
@@ -162,7 +162,7 @@ def drop(
 
     settings = options.settings_of(given)
     wanted = selection.wanted(which, given, everything=everything, limit=limit)
-    dropped = perform(settings, lambda to: drop(to, wanted, limit, agreed, progress))
+    dropped = perform(settings, lambda access: drop(access, wanted, limit, agreed, progress))
     if as_json:
         output.say_json({"dropped": dropped.count})
     else:

@@ -202,13 +202,13 @@ def http_api(seconds: float, as_json: bool, **plan: int) -> None:
 @click.option("--receivers", default=1000, show_default=True, type=click.IntRange(1, 100_000))
 @click.option("--seconds", default=5.0, show_default=True, type=click.FloatRange(2, 600),
               help="Length of the live part (5,000 facts a second).")  # fmt: skip
-@click.option("--to", metavar="URL", help="An empty ledger to fill; by default a temporary file.")
+@click.option("--to", "location", metavar="URL", help="An empty ledger to fill; by default a temporary file.")
 @click.option("--json", "as_json", is_flag=True, help="Print only the figures, in JSON.")
-def ledger(attempts: int, receivers: int, seconds: float, to: str | None, as_json: bool) -> None:
+def ledger(attempts: int, receivers: int, seconds: float, location: str | None, as_json: bool) -> None:
     """Measure a ledger: catching up with a journal, keeping up with a live one, and each question."""
     from angarium.bench.ledger import LedgerPlan, measured
 
-    plan = LedgerPlan(attempts=attempts, receivers=receivers, live_s=seconds, to=to)
+    plan = LedgerPlan(attempts=attempts, receivers=receivers, live_s=seconds, location=location)
     _run(measured, plan, as_json, FIGURE_HEADINGS, _ledger_rows)
 
 

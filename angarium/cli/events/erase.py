@@ -47,7 +47,7 @@ def erase(event: str, tenant: str | None, wait: str, yes: bool, as_json: bool, *
         return click.confirm(f"erase {event} of {tenant} for good?", err=True)
 
     status = run(
-        with_access(settings, lambda to: _erased(to, tenant, event, wait_s, agreed)),
+        with_access(settings, lambda access: _erased(access, tenant, event, wait_s, agreed)),
         interrupted=INTERRUPTED,
     )
     if as_json:
@@ -62,22 +62,22 @@ def erase(event: str, tenant: str | None, wait: str, yes: bool, as_json: bool, *
 
 
 async def _erased(
-    to: "Access", tenant: str | None, event: str, wait_s: float, agreed: Callable[[str], bool]
+    access: "Access", tenant: str | None, event: str, wait_s: float, agreed: Callable[[str], bool]
 ) -> "ErasureStatus":
     """The record, once it is done, or the time is over. Raises CommandFailed."""
     import asyncio
 
     from angarium.operations.erase import get_erasure, only_tenant, request_erasure
 
-    tenant = tenant or result_of(await only_tenant(to))
+    tenant = tenant or result_of(await only_tenant(access))
     if not agreed(tenant):
         raise CommandFailed(f"{event} was not erased")
-    status = result_of(await request_erasure(to, tenant, event))
+    status = result_of(await request_erasure(access, tenant, event))
     deadline = asyncio.get_running_loop().time() + wait_s
     said = status.waits_for
     while not status.done and asyncio.get_running_loop().time() < deadline:
         await asyncio.sleep(LOOK_EVERY_S)
-        status = result_of(await get_erasure(to, tenant, event))
+        status = result_of(await get_erasure(access, tenant, event))
         if status.waits_for and status.waits_for != said and output.on_terminal():
             output.note(f"waiting: {output.visible(status.waits_for)}")
         said = status.waits_for

@@ -28,7 +28,7 @@ def list_(tenant: str | None, limit: int, as_json: bool, **given: Any) -> None:
     """List the jobs of a tenant, or of all, newest first: of each receiver and tenant the last one."""
     from angarium.operations.jobs.listing import list_jobs
 
-    listed = perform(options.settings_of(given), lambda to: list_jobs(to, tenant, limit or None))
+    listed = perform(options.settings_of(given), lambda access: list_jobs(access, tenant, limit or None))
     if as_json:
         for each in listed.jobs:
             output.say_json_line(each)
@@ -48,7 +48,7 @@ def show(job_id: str, as_json: bool, **given: Any) -> None:
     """Show how far a JOB has come, and why it waits or has failed."""
     from angarium.operations.jobs.show import show
 
-    _say(perform(options.settings_of(given), lambda to: show(to, job_id)), as_json=as_json)
+    _say(perform(options.settings_of(given), lambda access: show(access, job_id)), as_json=as_json)
 
 
 @job.command(short_help="Stop a job.")
@@ -59,7 +59,7 @@ def stop(job_id: str, as_json: bool, **given: Any) -> None:
     """Stop a JOB. Its process notices within seconds; what was sent stays sent."""
     from angarium.operations.jobs.stop import stop
 
-    _say(perform(options.settings_of(given), lambda to: stop(to, job_id)), as_json=as_json)
+    _say(perform(options.settings_of(given), lambda access: stop(access, job_id)), as_json=as_json)
 
 
 def _say(found: "JobDocument", *, as_json: bool) -> None:

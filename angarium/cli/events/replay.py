@@ -67,7 +67,7 @@ def replay(
 def _abandon(settings: Settings, receiver: str, *, as_json: bool) -> None:
     from angarium.operations.replay import abandon
 
-    sent = perform(settings, lambda to: abandon(to, receiver))
+    sent = perform(settings, lambda access: abandon(access, receiver))
     if as_json:
         output.say_json({"abandoned": receiver, "sent": sent})
     else:
@@ -80,7 +80,7 @@ def _preview(
     from angarium import quantities
     from angarium.operations.replay import PER_SECOND_DEFAULT, preview
 
-    found = perform(settings, lambda to: preview(to, receiver, wanted))
+    found = perform(settings, lambda access: preview(access, receiver, wanted))
     if as_json:
         output.say_json(found)
         return
@@ -107,7 +107,7 @@ def _replay(
 
     done = perform(
         settings,
-        lambda to: replay(to, receiver, wanted, rate, progress=progress, waiting=waiting),
+        lambda access: replay(access, receiver, wanted, rate, progress=progress, waiting=waiting),
         interrupted=f"angarium replay {receiver} --resume continues it, --abandon gives it up",
     )
     if as_json:

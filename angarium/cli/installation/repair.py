@@ -48,7 +48,7 @@ def repair(which: tuple[str, ...], yes: bool, as_json: bool, **given: Any) -> No
 
     settings = options.settings_of(given)
     shards = shards_of(which, settings.shards)
-    done = perform(settings, lambda to: accept(to, shards, agreed))
+    done = perform(settings, lambda access: accept(access, shards, agreed))
     if as_json:
         output.say_json([document(each) for each in done.repaired])
     else:

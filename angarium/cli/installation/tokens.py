@@ -49,7 +49,7 @@ def create(
     settings = options.settings_of(given)
     lasts_s = None if expires is None else quantities.age(expires)
     new = NewToken(tenant=tenant, scopes=scopes, lasts_s=lasts_s, rate=rate, note=note)
-    made = perform(settings, lambda to: create(to, new))
+    made = perform(settings, lambda access: create(access, new))
     if as_json:
         output.say_json({"id": made.id, "token": made.text})
     else:
@@ -98,7 +98,7 @@ def revoke(token_id: str, **given: Any) -> None:
     """Revoke a token by its ID: after a second at most, it is refused everywhere."""
     from angarium.operations.tokens.revoke import revoke
 
-    perform(options.settings_of(given), lambda to: revoke(to, token_id))
+    perform(options.settings_of(given), lambda access: revoke(access, token_id))
     output.say(f"revoked {token_id}")
 
 

@@ -48,7 +48,7 @@ def attempts(
         failed=failed, status=None if status is None else ledger_questions.status(status), type=event_type,
         since=since, until=until, limit=limit,
     )  # fmt: skip
-    listed = ledger_questions.consult(settings, lambda of: find_attempts(of, receiver, wanted))
+    listed = ledger_questions.consult(settings, lambda ledger: find_attempts(ledger, receiver, wanted))
     if as_json:
         output.say_json(listed)
         return

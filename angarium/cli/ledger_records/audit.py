@@ -51,7 +51,7 @@ def audit(receiver: str, plot: Path | None, as_json: bool, **given: Any) -> None
     if plot is not None:
         audit_plot.check(plot)
     since, until = ledger_questions.span(given)
-    found = ledger_questions.consult(settings, lambda of: query.audit(of, receiver, since, until))
+    found = ledger_questions.consult(settings, lambda ledger: query.audit(ledger, receiver, since, until))
     if plot is not None:
         try:
             audit_plot.draw(plot, found, VERDICTS[found.verdict])

@@ -83,14 +83,16 @@ async def _look_up(
     from angarium.operations.ledger_queries.journey import recorded_journey
     from angarium.operations.ledger_queries.ledger_access import open_ledger
 
-    found = await open_ledger(settings, lambda of: recorded_journey(of, event_id, tenant))
+    found = await open_ledger(settings, lambda ledger: recorded_journey(ledger, event_id, tenant))
     if isinstance(found, NotDone):
         return found, found
     receivers = {each["receiver"] for each in found.deliveries}
     tenants = {each.partition(".")[0] for each in receivers}
     among = tenant or (tenants.pop() if len(tenants) == 1 else None)
     try:
-        return found, await with_access(settings, lambda to: search_event(to, event_id, among, receivers))
+        return found, await with_access(
+            settings, lambda access: search_event(access, event_id, among, receivers)
+        )
     except AngariumError as error:
         return found, not_done(error)
 

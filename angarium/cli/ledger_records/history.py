@@ -24,7 +24,7 @@ def history(receiver: str, as_json: bool, **given: Any) -> None:
 
     settings = options.settings_of(given)
     since, until = ledger_questions.span(given)
-    told = ledger_questions.consult(settings, lambda of: read_history(of, receiver, since, until))
+    told = ledger_questions.consult(settings, lambda ledger: read_history(ledger, receiver, since, until))
     if as_json:
         output.say_json(told)
         return

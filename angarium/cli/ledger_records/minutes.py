@@ -49,7 +49,7 @@ def minutes(receiver: str, wide: bool, as_json: bool, **given: Any) -> None:
 
     settings = options.settings_of(given)
     since, until = ledger_questions.span(given)
-    found = ledger_questions.consult(settings, lambda of: find_minutes(of, receiver, since, until))
+    found = ledger_questions.consult(settings, lambda ledger: find_minutes(ledger, receiver, since, until))
     if as_json:
         output.say_json(found)
         return

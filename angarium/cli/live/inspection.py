@@ -29,7 +29,7 @@ def inspect(receiver: str, at: str | None, as_json: bool, **given: Any) -> None:
 
     settings = options.settings_of(given)
     if at is None:
-        answer = perform(settings, lambda to: state(to, receiver))
+        answer = perform(settings, lambda access: state(access, receiver))
     else:
         answer = recorded_state(settings, receiver, at)
     if as_json:
@@ -45,7 +45,7 @@ def recorded_state(settings: Settings, receiver: str, at: str) -> dict[str, Any]
     from angarium.operations.ledger_queries.state_at import state_at
 
     instant = ledger_questions.past("--at", at)
-    answer = ledger_questions.consult(settings, lambda of: state_at(of, receiver, instant))
+    answer = ledger_questions.consult(settings, lambda ledger: state_at(ledger, receiver, instant))
     ledger_questions.notes(answer.pop("ledger"))
     return answer
 

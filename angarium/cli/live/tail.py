@@ -17,7 +17,7 @@ COLUMNS = (25, 24, 8, 4, 28, 10, 0)
 
 
 @click.command("tail", short_help="Show attempts as they happen.")
-@click.argument("of", metavar="[TENANT[.NAME]]", required=False, shell_complete=completion.receivers)
+@click.argument("about", metavar="[TENANT[.NAME]]", required=False, shell_complete=completion.receivers)
 @click.option("--failed", is_flag=True, help="Only failed attempts, and dead letters.")
 @click.option(
     "--type", "types", multiple=True, metavar="PATTERN", help="Only these types: order.>, … (repeatable)."
@@ -29,7 +29,7 @@ COLUMNS = (25, 24, 8, 4, 28, 10, 0)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 @options.settings_flags(*options.CONNECTION)
 def tail(
-    of: str | None,
+    about: str | None,
     failed: bool,
     types: tuple[str, ...],
     since: str | None,
@@ -47,7 +47,7 @@ def tail(
     from angarium import quantities
     from angarium.operations.tail import TailFilter
 
-    wanted = TailFilter(about=of, failed=failed, types=types)
+    wanted = TailFilter(about=about, failed=failed, types=types)
     wanted.check()
     since_at = None if since is None else quantities.instant(since, time.time())
     run_long(_follow(options.settings_of(given), wanted, since_at, count, as_json=as_json))
@@ -67,10 +67,10 @@ async def _follow(
     end_on_sigterm()
     with suppress(asyncio.CancelledError):
         async with open_jetstream(settings) as js:
-            shown, to = 0, Access(js, settings)
-            if wanted.about is not None and await is_known(to, wanted.about) is False:
+            shown, access = 0, Access(js, settings)
+            if wanted.about is not None and await is_known(access, wanted.about) is False:
                 names.note_unknown(wanted.about)
-            async with aclosing(Tail(to, wanted, since=since).follow()) as found:
+            async with aclosing(Tail(access, wanted, since=since).follow()) as found:
                 async for each in found:
                     if isinstance(each, Missed):
                         output.note(f"note: {output.visible(each.why)}")

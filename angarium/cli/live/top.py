@@ -111,7 +111,7 @@ def _worst(
     from angarium.operations.ledger_queries.worst_receivers import find_worst
 
     within_s = quantities.age(within)
-    worst = ledger_questions.consult(settings, lambda of: find_worst(of, within_s, limit, tenant))
+    worst = ledger_questions.consult(settings, lambda ledger: find_worst(ledger, within_s, limit, tenant))
     if as_json:
         output.say_json(worst)
         return

@@ -61,8 +61,8 @@ def apply(
             )
         return True
 
-    async def located(to: Any) -> "Applied | NotDone":
-        done = await apply(to, declared, tenant=tenant, prune=prune, agreed=agreed)
+    async def located(access: Any) -> "Applied | NotDone":
+        done = await apply(access, declared, tenant=tenant, prune=prune, agreed=agreed)
         if isinstance(done, NotDone) and done.problems:
             return NotDone(kind="invalid", text=_wrong(file.name, done.problems))
         return done

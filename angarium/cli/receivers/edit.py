@@ -38,7 +38,7 @@ def edit(name: str, **given: Any) -> None:
     from angarium.operations.receivers.get import get_configuration
 
     settings = options.settings_of(given)
-    shown = perform(settings, lambda to: get_configuration(to, name))
+    shown = perform(settings, lambda access: get_configuration(access, name))
     first = text = _document(shown.members)
     problems: Sequence[str] = shown.problems
     while True:
@@ -106,7 +106,7 @@ def _stored(settings: Settings, name: str, text: str, revision: int) -> "PutResu
     try:
         members = members_of(text.encode())
         new = NewConfiguration(members=members, replace=True, revision=revision)
-        return run(with_access(settings, lambda to: put_configuration(to, name, new)))
+        return run(with_access(settings, lambda access: put_configuration(access, name, new)))
     except AngariumError as error:
         return not_done(error)
 

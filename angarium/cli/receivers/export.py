@@ -22,7 +22,7 @@ def export(tenant: str | None, **given: Any) -> None:
     """
     from angarium.operations.declarations.export import export
 
-    done = perform(options.settings_of(given), lambda to: export(to, tenant))
+    done = perform(options.settings_of(given), lambda access: export(access, tenant))
     output.say_json({"receivers": done.receivers})
     if tenant is not None and not done.receivers and not done.unreadable:
         names.note_unknown(tenant)

@@ -83,7 +83,7 @@ def put(name: str, policy: str | None, file: BinaryIO | None, as_json: bool, **g
         raise click.UsageError("the JSON was given twice; give the argument or --file")
     text = file.read() if file is not None else policy.encode() if policy is not None else None
     new = draft.draft(text, given)
-    done = perform(settings, lambda to: put_configuration(to, name, new))
+    done = perform(settings, lambda access: put_configuration(access, name, new))
     for note in done.notes:
         output.note(f"note: {note}")
     if as_json:
@@ -103,7 +103,7 @@ def get(name: str, **given: Any) -> None:
     """Show a receiver's configuration as it was put, with secrets and header values hidden."""
     from angarium.operations.receivers.get import get_configuration
 
-    shown = perform(options.settings_of(given), lambda to: get_configuration(to, name))
+    shown = perform(options.settings_of(given), lambda access: get_configuration(access, name))
     output.say_json(shown.members)
     if shown.problems:
         output.note(f"not in force: {output.visible('; '.join(shown.problems))}")
@@ -131,7 +131,7 @@ def list_receivers(
     from angarium.cli.receivers import table
     from angarium.operations.receiver_health.listing import overview
 
-    found = perform(options.settings_of(given), lambda to: overview(to, tenant, phases))
+    found = perform(options.settings_of(given), lambda access: overview(access, tenant, phases))
     now = time.time()
     if as_json:
         output.say_json(found.rows)
@@ -157,7 +157,7 @@ def rm(name: str, yes: bool, **given: Any) -> None:
     from angarium.operations.receivers.remove import remove_receiver
 
     done = perform(
-        options.settings_of(given), lambda to: remove_receiver(to, name, _agreement(name, yes=yes))
+        options.settings_of(given), lambda access: remove_receiver(access, name, _agreement(name, yes=yes))
     )
     if not done.removed:
         raise click.ClickException(f"{name} was not removed")
@@ -175,7 +175,7 @@ def pause(name: str, **given: Any) -> None:
     """Pause a receiver: its events wait until you resume it. This is stored in its configuration."""
     from angarium.operations.live_receivers.pause import pause
 
-    perform(options.settings_of(given), lambda to: pause(to, name))
+    perform(options.settings_of(given), lambda access: pause(access, name))
     output.say(f"{name} is paused")
 
 
@@ -186,7 +186,7 @@ def resume(name: str, **given: Any) -> None:
     """Resume a receiver: end its pause, disablement, backoff and throttling."""
     from angarium.operations.live_receivers.resume import resume
 
-    perform(options.settings_of(given), lambda to: resume(to, name))
+    perform(options.settings_of(given), lambda access: resume(access, name))
     output.say(f"{name} is resumed")
 
 
@@ -197,7 +197,7 @@ def skip(name: str, **given: Any) -> None:
     """Skip the first waiting event: it becomes a dead letter, and the next one is sent."""
     from angarium.operations.live_receivers.skip import skip
 
-    skipped = perform(options.settings_of(given), lambda to: skip(to, name))
+    skipped = perform(options.settings_of(given), lambda access: skip(access, name))
     output.say(f"number {skipped.sequence} of {name} ({skipped.event_id}) is now a dead letter")
 
 
@@ -213,7 +213,9 @@ def forget(name: str, yes: bool, **given: Any) -> None:
     """
     from angarium.operations.live_receivers.forget import forget
 
-    if not perform(options.settings_of(given), lambda to: forget(to, name, _agreement(name, yes=yes))):
+    if not perform(
+        options.settings_of(given), lambda access: forget(access, name, _agreement(name, yes=yes))
+    ):
         raise click.ClickException(f"{name} keeps its waiting events")
     output.say(f"{name} has no waiting events any more")
 
@@ -229,7 +231,7 @@ def ping(name: str, as_json: bool, **given: Any) -> None:
     """
     from angarium.operations.live_receivers.ping import ping
 
-    pong = perform(options.settings_of(given), lambda to: ping(to, name))
+    pong = perform(options.settings_of(given), lambda access: ping(access, name))
     if as_json:
         output.say_json(pong.answer)
     elif pong.status is not None:

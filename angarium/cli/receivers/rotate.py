@@ -26,7 +26,7 @@ def rotate_secret(name: str, overlap: str, as_json: bool, **given: Any) -> None:
     from angarium.operations.receivers.rotate import rotate_secret
 
     overlap_s = quantities.age(overlap)
-    done = perform(options.settings_of(given), lambda to: rotate_secret(to, name, overlap_s))
+    done = perform(options.settings_of(given), lambda access: rotate_secret(access, name, overlap_s))
     if as_json:
         output.say_json(done)
         return

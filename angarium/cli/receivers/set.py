@@ -38,7 +38,7 @@ def set_members(name: str, unset: tuple[str, ...], dry_run: bool, as_json: bool,
     if not change:
         raise click.UsageError("nothing to change; give a flag, such as --rate 5/second, or --unset MEMBER")
     settings = options.settings_of(given)
-    done = perform(settings, lambda to: patch_configuration(to, name, change, dry_run=dry_run))
+    done = perform(settings, lambda access: patch_configuration(access, name, change, dry_run=dry_run))
     for note in done.notes:
         output.note(f"note: {note}")
     if as_json:

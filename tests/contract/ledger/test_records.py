@@ -66,7 +66,7 @@ async def test_attempts_are_listed_by_what_came_back_and_when(
     assert (await ledger.rows("SELECT count(*) FROM blocks"))[0][0] > 2
 
     async def listed(**wanted: Any) -> list[int]:
-        found = await ask(settings, lambda of: find_attempts(of, RECEIVER, AttemptFilter(**wanted)))
+        found = await ask(settings, lambda ledger: find_attempts(ledger, RECEIVER, AttemptFilter(**wanted)))
         assert all(each["event_id"] == f"e{each['sequence']}" for each in found.attempts)
         return [each["sequence"] for each in found.attempts]
 
@@ -81,7 +81,7 @@ async def test_attempts_are_listed_by_what_came_back_and_when(
     assert await listed(status=(204, 204)) == [2]
     assert await listed(since=MS + 3000, until=MS + 6000) == [6, 5, 4]
     assert (
-        await refused(settings, lambda of: find_attempts(of, "acme.nobody", AttemptFilter()))
+        await refused(settings, lambda ledger: find_attempts(ledger, "acme.nobody", AttemptFilter()))
     ).kind == "not_found"
 
 
@@ -95,12 +95,12 @@ async def test_attempts_are_listed_by_the_type_of_their_event(
     await catch_up(js, names, ledger)
 
     async def listed(**wanted: Any) -> list[tuple[int, str | None]]:
-        found = await ask(settings, lambda of: find_attempts(of, RECEIVER, AttemptFilter(**wanted)))
+        found = await ask(settings, lambda ledger: find_attempts(ledger, RECEIVER, AttemptFilter(**wanted)))
         return [(each["sequence"], each["type"]) for each in found.attempts]
 
     assert await listed(type="order.created") == [(3, "order.created"), (1, "order.created")]
     pattern = AttemptFilter(type="order.*")
-    wrong = await refused(settings, lambda of: find_attempts(of, RECEIVER, pattern))
+    wrong = await refused(settings, lambda ledger: find_attempts(ledger, RECEIVER, pattern))
     assert (wrong.kind, wrong.text[:20]) == ("invalid", "event type 'order.*'")
     assert await listed(type="order.created", failed=True) == [(3, "order.created")]
     assert await listed(type="order") == []
@@ -115,7 +115,7 @@ async def test_the_answers_to_failed_attempts_are_kept(
         opens(), failed(7, answer="no such order", events=events), delivered(7, NOW + 5, events=events)
     )
     await catch_up(js, names, ledger)
-    (found,) = (await ask(settings, lambda of: journey(of, "e7"))).deliveries
+    (found,) = (await ask(settings, lambda ledger: journey(ledger, "e7"))).deliveries
     assert found["type"] == "order.paid"
     assert [each["answer"] for each in found["attempts"]] == ["no such order", None]
 
@@ -128,15 +128,15 @@ async def test_an_event_is_followed_over_all_receivers(
     dead = f.DeadLettered(receiver="acme.other", events=(numbered(7),), at=NOW + 3, reason="expired")
     await pen.flush(dead, receiver="acme.other")
     await catch_up(js, names, ledger)
-    found = await ask(settings, lambda of: journey(of, "e7"))
+    found = await ask(settings, lambda ledger: journey(ledger, "e7"))
     told = [
         (each["receiver"], each["state"], each["reason"], len(each["attempts"])) for each in found.deliveries
     ]
     assert told == [("acme.billing", "delivered", None, 2), ("acme.other", "dead", "expired", 0)]
-    unknown = await refused(settings, lambda of: journey(of, "e8"))
+    unknown = await refused(settings, lambda ledger: journey(ledger, "e8"))
     assert unknown.kind == "not_found"
     assert "angarium dead list" in unknown.sentence
-    assert (await refused(settings, lambda of: journey(of, "e7", "other"))).kind == "not_found"
+    assert (await refused(settings, lambda ledger: journey(ledger, "e7", "other"))).kind == "not_found"
 
 
 async def test_the_history_is_told_in_words(
@@ -164,7 +164,7 @@ async def test_the_history_is_told_in_words(
         f.Forgot(receiver=RECEIVER, at=NOW + 950, position=9, next_sequence=7, discarded=2, by="token k3"),
     )
     await catch_up(js, names, ledger)
-    told = await ask(settings, lambda of: read_history(of, RECEIVER, 0, schema.END_OF_TIME))
+    told = await ask(settings, lambda ledger: read_history(ledger, RECEIVER, 0, schema.END_OF_TIME))
     said = [each.what for each in told.entries]
     assert "configuration changed (revision 2): order, rate, url, by token k3f6?" in said
     assert [each for each in said if not each.startswith("configuration")] == [
@@ -206,7 +206,7 @@ async def test_of_a_long_history_only_the_page_is_put_into_words(
     for number in range(1, 9):
         await receivers.put(RECEIVER, b'{"url": "https://example.com/", "rate": "%d/second"}' % number)
         await catch_up(js, names, ledger)
-    page = await ask(settings, lambda of: history_page(of, RECEIVER, 0, schema.END_OF_TIME, None, 3))
+    page = await ask(settings, lambda ledger: history_page(ledger, RECEIVER, 0, schema.END_OF_TIME, None, 3))
     assert len(page.entries) == 3
     assert len(compared) <= 3
 
@@ -232,7 +232,7 @@ async def test_the_audit_holds_attempts_against_the_limit_in_force(
     at = [NOW + 10 + each / 5 for each in range(50)] + [NOW + 15] * more
     await pen.flush(*(delivered(sequence, each) for sequence, each in enumerate(at, 1)))
     await catch_up(js, names, ledger)
-    found = await ask(settings, lambda of: audit(of, RECEIVER, 0, MS + 100_000))
+    found = await ask(settings, lambda ledger: audit(ledger, RECEIVER, 0, MS + 100_000))
     assert (found.verdict, found.attempts) == (verdict, len(at))
     assert [each.length_s for each in found.windows] == [0.4, 1.0]
     assert [(each.at, each.per_second) for each in found.limits] == [(0, 5.0)]
@@ -246,7 +246,7 @@ async def test_the_worst_are_found(
     await pen.flush(delivered(1, NOW + 9, receiver="acme.late"), receiver="acme.late")
     await pen.flush(delivered(1, NOW + 2, receiver="acme.soon"), receiver="acme.soon")
     await catch_up(js, names, ledger)
-    found = await ask(settings, lambda of: find_worst(of, 1e9, 10))
+    found = await ask(settings, lambda ledger: find_worst(ledger, 1e9, 10))
     assert [(each["receiver"], each["failures"]) for each in found.failing] == [(RECEIVER, 1)]
     assert [(each["receiver"], each["latest_s"]) for each in found.late] == [
         ("acme.late", 9.0),
@@ -262,14 +262,14 @@ async def test_attempts_are_counted_by_minute(
     dead = f.DeadLettered(receiver=RECEIVER, events=(numbered(4),), at=NOW + 200, reason="expired")
     await pen.flush(dead)
     await catch_up(js, names, ledger)
-    found = (await ask(settings, lambda of: find_minutes(of, RECEIVER, MS, MS + 240_000))).minutes
+    found = (await ask(settings, lambda ledger: find_minutes(ledger, RECEIVER, MS, MS + 240_000))).minutes
     assert [(each.at[11:16], each.attempts, each.delivered, each.failed, each.dead) for each in found] == [
         ("08:00", 2, 1, 1, 0), ("08:02", 2, 2, 0, 0), ("08:03", 0, 0, 0, 1)
     ]  # fmt: skip
     assert (found[1].latency_ms, found[1].latency_ms_max) == (20.0, 30.0)
     assert (found[1].late_s, found[1].late_s_max) == (130.5, 131.0)
     assert (found[2].latency_ms, found[2].late_s) == (None, None)
-    later = await ask(settings, lambda of: find_minutes(of, RECEIVER, MS + 120_000, MS + 180_000))
+    later = await ask(settings, lambda ledger: find_minutes(ledger, RECEIVER, MS + 120_000, MS + 180_000))
     assert [each.attempts for each in later.minutes] == [2]
 
 
@@ -287,10 +287,10 @@ async def test_the_tables_of_an_older_version_are_upgraded(
         "PRAGMA user_version = 1",
     ):  # fmt: skip
         await ledger.execute(statement)
-    failure = await refused(settings, lambda of: find_worst(of, 1.0, 1))
+    failure = await refused(settings, lambda ledger: find_worst(ledger, 1.0, 1))
     assert "has version 1, this Angarium knows 4" in failure.text
     await catch_up(js, names, ledger)
-    found = await ask(settings, lambda of: find_attempts(of, RECEIVER, AttemptFilter(type="a")))
+    found = await ask(settings, lambda ledger: find_attempts(ledger, RECEIVER, AttemptFilter(type="a")))
     assert len(found.attempts) == 1
 
 
@@ -366,7 +366,7 @@ async def test_a_look_back_folds_to_what_inspect_said(
         told = await ask(settings, partial(state_at, receiver=RECEIVER, at=at_ms))
         for name in before.keys() - {*MEMORY_MEMBERS, "head"}:
             assert msgspec.json.encode(told[name]) == msgspec.json.encode(before[name]), (at_ms, name)
-    told = await ask(settings, lambda of: state_at(of, RECEIVER, MS - 1000))
+    told = await ask(settings, lambda ledger: state_at(ledger, RECEIVER, MS - 1000))
     assert told["next_sequence"] == 1
 
 
@@ -375,7 +375,7 @@ async def test_before_a_receiver_was_there_a_look_back_says_so(
 ) -> None:
     await pen.flush(opens())
     await catch_up(js, names, ledger)
-    failure = await refused(settings, lambda of: state_at(of, RECEIVER, MS - 1000))
+    failure = await refused(settings, lambda ledger: state_at(ledger, RECEIVER, MS - 1000))
     assert (failure.kind, failure.text[:37]) == ("not_found", "there was no receiver acme.billing at")
 
 
@@ -387,9 +387,9 @@ async def test_before_what_is_known_a_look_back_says_from_when_on(
     await js.purge(names.journal, gone + 1)
     await pen.flush(delivered(2, NOW + 50))
     await catch_up(js, names, ledger)
-    failure = await refused(settings, lambda of: state_at(of, RECEIVER, 1000))
+    failure = await refused(settings, lambda ledger: state_at(ledger, RECEIVER, 1000))
     assert "is not known before" in failure.text
-    found = await ask(settings, lambda of: find_attempts(of, RECEIVER, AttemptFilter()))
+    found = await ask(settings, lambda ledger: find_attempts(ledger, RECEIVER, AttemptFilter()))
     assert "nothing is known from the beginning to" in found.ledger.notes[0]
 
 
@@ -398,12 +398,12 @@ async def test_a_delivery_under_way_when_facts_were_lost_has_an_unknown_end(
 ) -> None:
     await pen.flush(opens(), failed(1))
     await catch_up(js, names, ledger)
-    assert (await ask(settings, lambda of: journey(of, "e1"))).deliveries[0]["state"] == "open"
+    assert (await ask(settings, lambda ledger: journey(ledger, "e1"))).deliveries[0]["state"] == "open"
     gone = await pen.flush(delivered(1, NOW + 5, attempt=2))
     await js.purge(names.journal, gone + 1)
     await pen.flush(delivered(2, NOW + 50))
     await catch_up(js, names, ledger)
-    found = await ask(settings, lambda of: journey(of, "e1"))
+    found = await ask(settings, lambda ledger: journey(ledger, "e1"))
     assert [each["state"] for each in found.deliveries] == ["unknown"]
     assert found.ledger.notes
 
@@ -414,13 +414,15 @@ async def test_a_ledger_that_nobody_writes_says_how_far_behind_it_is(
     await pen.flush(opens())
     await catch_up(js, names, ledger)
     await ledger.execute("UPDATE positions SET seen_at = 0, stored_at = 1000")
-    found = await ask(settings, lambda of: find_attempts(of, RECEIVER, AttemptFilter()))
+    found = await ask(settings, lambda ledger: find_attempts(ledger, RECEIVER, AttemptFilter()))
     assert found.ledger.behind_s > 1e9
     assert "behind, at 1970-01-01T00:16:40.000Z; check that angarium ledger runs" in found.ledger.notes[0]
     await ledger.execute("UPDATE positions SET stored_at = ?", time.time() - 3)  # Facts come all the time.
-    found = await ask(settings, lambda of: find_attempts(of, RECEIVER, AttemptFilter()))
+    found = await ask(settings, lambda ledger: find_attempts(ledger, RECEIVER, AttemptFilter()))
     assert (found.ledger.behind_s, found.ledger.notes) == (0.0, [])
-    missing = await refused(Settings(ledger="sqlite:///no/such.db"), lambda of: find_worst(of, 1.0, 1))
+    missing = await refused(
+        Settings(ledger="sqlite:///no/such.db"), lambda ledger: find_worst(ledger, 1.0, 1)
+    )
     assert "there is no ledger no/such.db: start one with angarium ledger" in missing.text
 
 

@@ -37,8 +37,8 @@ async def test_a_tenant_is_told_of_its_own_receivers_alone(
     await catch_up(js, names, ledger)
     of_all = (None, ["acme.billing", "acme2.billing", OTHER], ["other.late"])
     for tenant, failing, late in (("acme", [RECEIVER], []), ("other", [OTHER], ["other.late"]), of_all):
-        told = (await ask(settings, lambda of, who=tenant: journey(of, "e7", who))).deliveries
-        worst = await ask(settings, lambda of, who=tenant: find_worst(of, 1e9, 10, who))
+        told = (await ask(settings, lambda ledger, who=tenant: journey(ledger, "e7", who))).deliveries
+        worst = await ask(settings, lambda ledger, who=tenant: find_worst(ledger, 1e9, 10, who))
         receivers = [each["receiver"] for each in told]
         assert receivers == [each["receiver"] for each in worst.failing] == failing
         assert [each["receiver"] for each in worst.late] == late
@@ -55,12 +55,12 @@ async def test_a_long_journey_is_told_in_pages(
     found: list[tuple[str, int]] = []
     more, after = True, ("", 0)
     while more:
-        page = await ask(settings, lambda of, at=after: journey(of, "e1", "acme", after=at, limit=2))
+        page = await ask(settings, lambda ledger, at=after: journey(ledger, "e1", "acme", after=at, limit=2))
         assert len(page.deliveries) == 2
         found += [(each["receiver"], each["sequence"]) for each in page.deliveries]
         more, after = page.more, found[-1]
     assert found == [(f"acme.{name}", sequence) for name in "abc" for sequence in (1, 2)]
-    past = await ask(settings, lambda of: journey(of, "e1", "acme", after=("acme.c", 2), limit=2))
+    past = await ask(settings, lambda ledger: journey(ledger, "e1", "acme", after=("acme.c", 2), limit=2))
     assert (past.deliveries, past.more) == ([], False)
 
 
@@ -75,7 +75,7 @@ async def test_the_audit_in_json_has_instants_as_texts(
     await pen.flush(opens(), f.RateSet(receiver=RECEIVER, limit=Limit(5.0, 2)))
     await pen.flush(*(delivered(sequence, NOW + sequence) for sequence in range(1, 4)))
     await catch_up(js, names, ledger)
-    found = await ask(settings, lambda of: audit.audit(of, RECEIVER, 0, MS + 100_000))
+    found = await ask(settings, lambda ledger: audit.audit(ledger, RECEIVER, 0, MS + 100_000))
     told = audit.document(found)
     assert [each.at for each in told.limits] == [None]
     assert {each.at for each in told.windows} == {told.chart[0].at}
@@ -98,7 +98,7 @@ async def test_an_audit_of_too_much_says_until_when_it_can_be_done(
     await catch_up(js, names, ledger)
 
     async def asked(receiver: str, until: int, most: int) -> Any:
-        return await open_ledger(settings, lambda of: audit.audit(of, receiver, 0, until, most))
+        return await open_ledger(settings, lambda ledger: audit.audit(ledger, receiver, 0, until, most))
 
     for receiver, most, count in ((plain, 40, "more than 40 attempts"), (RECEIVER, 60, "50 attempts and 20")):
         refused = await asked(receiver, end, most)
@@ -116,17 +116,17 @@ async def test_a_question_that_is_given_up_ends(
     await pen.flush(opens())
     await catch_up(js, names, ledger)
 
-    async def endless(of: OpenLedger) -> Any:
-        return await of.queries.rows(ENDLESS)
+    async def endless(ledger: OpenLedger) -> Any:
+        return await ledger.queries.rows(ENDLESS)
 
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.05):
             await open_ledger(settings, endless)
-    assert (await ask(settings, lambda of: find_worst(of, 1e9, 1))).failing == []
+    assert (await ask(settings, lambda ledger: find_worst(ledger, 1e9, 1))).failing == []
 
 
 async def test_a_ledger_that_is_not_there_fails_with_its_own_code(tmp_path: Path) -> None:
     missing = Settings(ledger=f"sqlite:///{tmp_path / 'none.db'}")
-    failure = await open_ledger(missing, lambda of: find_worst(of, 1.0, 1))
+    failure = await open_ledger(missing, lambda ledger: find_worst(ledger, 1.0, 1))
     assert isinstance(failure, NotDone)
     assert failure.code == LEDGER_CODE

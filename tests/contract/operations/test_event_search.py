@@ -23,7 +23,7 @@ PAUSED = b'{"url": "https://a.example/", "paused": true}'
 
 
 @pytest.fixture
-async def to(nats_url: str, prefix: str) -> AsyncIterator[Access]:
+async def access(nats_url: str, prefix: str) -> AsyncIterator[Access]:
     """An installation with a node, which owns all shards and posts nothing: every receiver is paused."""
     settings = Settings(nats=(nats_url,), prefix=prefix, shards=SHARDS, node="a")
     js = JetStream(await connect(ConnectOptions(servers=(nats_url,))))
@@ -36,29 +36,29 @@ async def to(nats_url: str, prefix: str) -> AsyncIterator[Access]:
     await js.wire.close()
 
 
-async def search(to: Access, event: str, *recorded: str, tenant: str | None = "acme") -> EventSearch:
-    found = await search_event(to, event, tenant, recorded)
+async def search(access: Access, event: str, *recorded: str, tenant: str | None = "acme") -> EventSearch:
+    found = await search_event(access, event, tenant, recorded)
     assert isinstance(found, EventSearch), found
     return found
 
 
-async def put(to: Access, receiver: str, raw: bytes = PAUSED) -> None:
-    await to.js.publish(to.names.receiver(receiver), raw)
+async def put(access: Access, receiver: str, raw: bytes = PAUSED) -> None:
+    await access.js.publish(access.names.receiver(receiver), raw)
 
 
-async def send(to: Access, receiver: str, event: str) -> None:
-    await publish(to.js, to.names, receiver, b"{}", {"Angarium-Id": event})
+async def send(access: Access, receiver: str, event: str) -> None:
+    await publish(access.js, access.names, receiver, b"{}", {"Angarium-Id": event})
 
 
-async def test_an_event_that_waits_has_a_place_and_a_reason(to: Access) -> None:
-    await put(to, NAME)
+async def test_an_event_that_waits_has_a_place_and_a_reason(access: Access) -> None:
+    await put(access, NAME)
     for number in range(1, 4):
-        await send(to, NAME, f"e{number}")
+        await send(access, NAME, f"e{number}")
     for number in range(1, 4):
-        (waits,) = (await search(to, f"e{number}", tenant=None)).waiting
+        (waits,) = (await search(access, f"e{number}", tenant=None)).waiting
         assert (waits.receiver, waits.place, waits.waiting) == (NAME, number, 3)
         assert (waits.why, waits.remedy, waits.due_s) == ("paused", "resume", None)
-    assert (await search(to, "e2", NAME)).waiting == []
+    assert (await search(access, "e2", NAME)).waiting == []
     assert place_text(waits) == (
         f"acme.billing: waiting, place 3 of 3, stored {waits.stored_at}: paused; to continue, run angarium "
         "receiver resume acme.billing"
@@ -66,15 +66,17 @@ async def test_an_event_that_waits_has_a_place_and_a_reason(to: Access) -> None:
 
 
 async def test_an_event_that_waits_nowhere_has_one_reason(
-    to: Access, monkeypatch: pytest.MonkeyPatch
+    access: Access, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await put(to, NAME, PAUSED.replace(b"}", b', "events": ["order.*"]}'))
-    await send(to, "acme.nobody", "lost")
-    await to.js.publish(to.names.publish_event("acme", "bill.sent"), b"{}", {"Angarium-Id": "unheard"})
-    await send(to, NAME, "early")
+    await put(access, NAME, PAUSED.replace(b"}", b', "events": ["order.*"]}'))
+    await send(access, "acme.nobody", "lost")
+    await access.js.publish(
+        access.names.publish_event("acme", "bill.sent"), b"{}", {"Angarium-Id": "unheard"}
+    )
+    await send(access, NAME, "early")
 
     async def why(event: str) -> str:
-        found = await search(to, event)
+        found = await search(access, event)
         assert found.waiting == []
         return found.why_none
 
@@ -86,35 +88,35 @@ async def test_an_event_that_waits_nowhere_has_one_reason(
     monkeypatch.setattr(event_search, "ON_ITS_WAY_S", 0.0)
     assert (await why("unheard")).endswith("Z, and no receiver of acme subscribed to bill.sent")
     assert "no stream has it, so it was not published under this id" in await why("never")
-    assert await search(to, "never", NAME) == EventSearch(waiting=[], why_none="", notes=[])
+    assert await search(access, "never", NAME) == EventSearch(waiting=[], why_none="", notes=[])
     monkeypatch.setattr(event_search, "SEARCHED_MAX", 1)
     monkeypatch.setattr(event_search, "PAGE_MESSAGES", 1)
-    await send(to, NAME, "late")
-    found = await search(to, "late")
+    await send(access, NAME, "late")
+    found = await search(access, "late")
     assert found.notes == ["more than 1 events wait for acme.billing; only those were searched"]
     assert await why("never") == "it is not among the newest 1 messages of the streams"
     monkeypatch.setattr(event_search, "RECEIVERS_MAX", 0)
-    assert (await search(to, "late")).notes == ["1 receivers are too many to search what waits for them"]
+    assert (await search(access, "late")).notes == ["1 receivers are too many to search what waits for them"]
 
 
-async def test_a_tenant_that_cannot_be_is_wrong_input(to: Access) -> None:
-    found = await search_event(to, "e1", "a b")
+async def test_a_tenant_that_cannot_be_is_wrong_input(access: Access) -> None:
+    found = await search_event(access, "e1", "a b")
     assert isinstance(found, NotDone)
     assert found.kind == "invalid"
 
 
 async def test_an_owner_that_does_not_answer_leaves_the_place_open(
-    to: Access, monkeypatch: pytest.MonkeyPatch
+    access: Access, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await put(to, NAME)
-    await send(to, NAME, "e1")
+    await put(access, NAME)
+    await send(access, NAME, "e1")
     silent = NotDone(kind="unanswered", text="no node answered for acme.billing")
 
     async def answer(*_: object) -> NotDone:
         return silent
 
     monkeypatch.setattr(event_search, "state", answer)
-    (waits,) = (await search(to, "e1")).waiting
+    (waits,) = (await search(access, "e1")).waiting
     assert place_text(waits) == f"acme.billing: waiting, stored {waits.stored_at}: {silent.text}"
 
 

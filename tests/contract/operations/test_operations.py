@@ -37,7 +37,7 @@ URL = "https://example.com/hook"
 
 
 @pytest.fixture
-async def to(nats_url: str, prefix: str) -> AsyncIterator[Access]:
+async def access(nats_url: str, prefix: str) -> AsyncIterator[Access]:
     wire = await connect(ConnectOptions(servers=(nats_url,)))
     js = JetStream(wire)
     await js.start()
@@ -53,40 +53,40 @@ def failed(outcome: object, kind: Kind) -> NotDone:
     return outcome
 
 
-async def test_a_receiver_is_put_shown_listed_and_removed(to: Access) -> None:
+async def test_a_receiver_is_put_shown_listed_and_removed(access: Access) -> None:
     new = NewConfiguration(members={"url": URL})
-    assert isinstance(await put_configuration(to, NAME, new), PutResult)
-    shown = await get_configuration(to, NAME)
+    assert isinstance(await put_configuration(access, NAME, new), PutResult)
+    shown = await get_configuration(access, NAME)
     assert isinstance(shown, ShownConfiguration)
     assert shown.members["url"] == URL
-    listed = await overview(to, "acme")
+    listed = await overview(access, "acme")
     assert isinstance(listed, Overview)
     assert [each.receiver for each in listed.rows] == [NAME]
-    assert await remove_receiver(to, NAME) == RemoveResult(
+    assert await remove_receiver(access, NAME) == RemoveResult(
         removed=True, waiting=ask.WaitingEvents(0, certain=False)
     )
-    failed(await get_configuration(to, NAME), "not_found")
-    failed(await remove_receiver(to, NAME), "not_found")
+    failed(await get_configuration(access, NAME), "not_found")
+    failed(await remove_receiver(access, NAME), "not_found")
 
 
-async def test_problems_are_named_member_by_member(to: Access) -> None:
+async def test_problems_are_named_member_by_member(access: Access) -> None:
     wrong = NewConfiguration(members={"url": URL, "order": "any", "concurrency": 0})
-    failure = failed(await put_configuration(to, NAME, wrong), "invalid")
+    failure = failed(await put_configuration(access, NAME, wrong), "invalid")
     assert sorted(each.partition(":")[0] for each in failure.problems) == ["concurrency", "order"]
     for name in ("billing", "acme._events", "a b.c"):
-        failed(await put_configuration(to, name, NewConfiguration(members={"url": URL})), "invalid")
-        failed(await state(to, name), "invalid")
-    failed(await overview(to, "no tenant"), "invalid")
+        failed(await put_configuration(access, name, NewConfiguration(members={"url": URL})), "invalid")
+        failed(await state(access, name), "invalid")
+    failed(await overview(access, "no tenant"), "invalid")
 
 
-async def test_without_a_node_nobody_answers(to: Access) -> None:
+async def test_without_a_node_nobody_answers(access: Access) -> None:
     for control in (state, pause, resume, skip, forget, ping):
-        failed(await control(to, NAME), "unanswered")
+        failed(await control(access, NAME), "unanswered")
 
 
-async def test_nothing_is_done_without_consent(to: Access) -> None:
-    await put_configuration(to, NAME, NewConfiguration(members={"url": URL}))
-    published = await Publisher(to, NewEvent(tenant="acme", name="billing", type="t")).publish(b"x")
+async def test_nothing_is_done_without_consent(access: Access) -> None:
+    await put_configuration(access, NAME, NewConfiguration(members={"url": URL}))
+    published = await Publisher(access, NewEvent(tenant="acme", name="billing", type="t")).publish(b"x")
     assert isinstance(published, Published)
     asked: list[str] = []
 
@@ -94,26 +94,26 @@ async def test_nothing_is_done_without_consent(to: Access) -> None:
         asked.append(str(waiting))
         return False
 
-    assert await forget(to, NAME, no) is None
+    assert await forget(access, NAME, no) is None
     kept = ask.WaitingEvents(1, certain=False)
-    assert await remove_receiver(to, NAME, no) == RemoveResult(removed=False, waiting=kept)
+    assert await remove_receiver(access, NAME, no) == RemoveResult(removed=False, waiting=kept)
     assert asked == ["up to 1 event"] * 2
 
 
-async def test_dead_letters_that_are_not_there(to: Access) -> None:
-    failed(await find(to, 7), "not_found")
+async def test_dead_letters_that_are_not_there(access: Access) -> None:
+    failed(await find(access, 7), "not_found")
     everything = Selection(receivers="*.*")
-    assert await newest(to, everything, 10) == Newest([], more=False)
-    sent = await redrive(to, (7,))
+    assert await newest(access, everything, 10) == Newest([], more=False)
+    sent = await redrive(access, (7,))
     assert isinstance(sent, Sent)
     assert sent.missing == [7]
-    dropped = await drop(to, (7,))
+    dropped = await drop(access, (7,))
     assert not isinstance(dropped, NotDone)
     assert (dropped.count, dropped.missing) == (0, [7])
 
 
-async def test_without_streams_nothing_is_known(to: Access) -> None:
-    nowhere = Access(to.js, Settings(prefix="nowhere"))
+async def test_without_streams_nothing_is_known(access: Access) -> None:
+    nowhere = Access(access.js, Settings(prefix="nowhere"))
     for outcome in (
         await get_configuration(nowhere, NAME),
         await newest(nowhere, Selection(receivers="*.*"), 1),
@@ -122,17 +122,17 @@ async def test_without_streams_nothing_is_known(to: Access) -> None:
 
 
 async def test_only_the_revision_that_was_looked_at_is_removed(
-    to: Access, monkeypatch: pytest.MonkeyPatch
+    access: Access, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    put = await put_configuration(to, NAME, NewConfiguration(members={"url": URL}))
+    put = await put_configuration(access, NAME, NewConfiguration(members={"url": URL}))
     assert isinstance(put, PutResult), put
 
     async def changed_meanwhile(*_: object) -> ask.WaitingEvents:
-        await Receivers(to.js, to.names).put(NAME, b'{"url": "https://other.example.com/"}')
+        await Receivers(access.js, access.names).put(NAME, b'{"url": "https://other.example.com/"}')
         return ask.WaitingEvents(0, certain=True)
 
-    found = await Receivers(to.js, to.names).get(NAME)
+    found = await Receivers(access.js, access.names).get(NAME)
     assert found is not None
     monkeypatch.setattr(remove, "backlog", changed_meanwhile)
-    failed(await remove_receiver(to, NAME, revision=found.revision), "conflict")
-    assert await Receivers(to.js, to.names).get(NAME) is not None
+    failed(await remove_receiver(access, NAME, revision=found.revision), "conflict")
+    assert await Receivers(access.js, access.names).get(NAME) is not None

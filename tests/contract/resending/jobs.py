@@ -42,26 +42,28 @@ async def again(js: JetStream, names: Names, kind: str) -> list[int]:
     ]  # fmt: skip
 
 
-async def replay_job(to: Access, wanted: ReplayRange, key: str = "", per_second: float = FAST) -> JobDocument:
-    begun = await begin_replay(to, ONE, wanted, per_second, key)
+async def replay_job(
+    access: Access, wanted: ReplayRange, key: str = "", per_second: float = FAST
+) -> JobDocument:
+    begun = await begin_replay(access, ONE, wanted, per_second, key)
     assert isinstance(begun, Begun), begun
     assert begun.mine
     return begun.job
 
 
-async def go_on(to: Access, kind: plans.JobKind = "replay", of: str = ONE) -> str:
+async def go_on(access: Access, kind: plans.JobKind = "replay", of: str = ONE) -> str:
     """Works the job off, as a process of the API does that finds it."""
-    return await work_off(to, kind, of, lambda: False, asyncio.Lock())
+    return await work_off(access, kind, of, lambda: False, asyncio.Lock())
 
 
-async def shown(to: Access, job: str) -> JobDocument:
-    found = await show(to, job, plans=())
+async def shown(access: Access, job: str) -> JobDocument:
+    found = await show(access, job, plans=())
     assert isinstance(found, JobDocument), found
     return found
 
 
-async def redrive_job(to: Access, key: str = "", tenant: str = "acme") -> JobDocument:
-    begun = await begin_redrive(to, tenant, Selection(receivers=f"{tenant}.*"), key)
+async def redrive_job(access: Access, key: str = "", tenant: str = "acme") -> JobDocument:
+    begun = await begin_redrive(access, tenant, Selection(receivers=f"{tenant}.*"), key)
     assert isinstance(begun, Begun), begun
     assert begun.mine
     return begun.job
@@ -74,7 +76,7 @@ async def buried(js: JetStream, names: Names, *numbers: int, receiver: str = ONE
         await DeadLetterWriter(js, names).bury(receiver, [burial])
 
 
-async def is_held(to: Access) -> bool:
+async def is_held(access: Access) -> bool:
     """True if a process holds the redrive of the tenant."""
-    row = await plans.plan_of(to, "redrive", "acme")
+    row = await plans.plan_of(access, "redrive", "acme")
     return row is not None and row.plan.held
