@@ -1,6 +1,6 @@
 """The port between the ledger's writer and its tables."""
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Protocol
 
 from msgspec import Struct
@@ -30,12 +30,17 @@ class LedgerAway(LedgerError):
 
 
 class Block(Struct, frozen=True):
-    """A block of rows, its last position and its last time; `busy`: a delivery in it is under way."""
+    """A block of rows, its last position and its last time.
+
+    - `busy`: a delivery in it is under way.
+    - `half_dropped`: some of its rows are gone.
+    """
 
     number: int
     last: int
     until: int
     busy: bool
+    half_dropped: bool = False
 
 
 class Store(Protocol):
@@ -109,7 +114,10 @@ class Store(Protocol):
 
         Each with its name, and the position up to which none of its facts is missing."""
 
-    def drop_block(self, block: Block) -> AsyncIterator[None]:
+    async def has_half_dropped(self) -> bool:
+        """True if a block is being dropped, or was when a process died: what is left of it is not found."""
+
+    def drop_block(self, block: Block) -> AsyncGenerator[None, None]:
         """Drop a block in steps, so that other writes can come in between. This can be repeated."""
 
     async def close(self) -> None:

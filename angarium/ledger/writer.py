@@ -9,7 +9,7 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 
@@ -94,23 +94,23 @@ class Writer:
         self._next_erasure_at = -math.inf
         self._erased_to: BucketPlace | None = None
         self._erasure_delayed_by = ""
-        self._dropping: AsyncIterator[None] | None = None
+        self._dropping: AsyncGenerator[None, None] | None = None
 
     async def run(self) -> None:
         """Follow until cancelled. Raises LedgerError, NewerVersion and NotOurs, each with a remedy."""
         async with self._reading() as (journal, bucket):
             while True:
-                if not await self._turn(journal, bucket):
+                if not await self.turn(journal, bucket):
                     await asyncio.sleep(GATHER_FLUSHES_S)
 
     async def catch_up(self) -> None:
         """Read everything that the journal and the configurations have by now, for the shares held."""
         async with self._reading() as (journal, bucket):
-            await self._hold()
+            await self.renew()
             before = None
             while before != self._holds:
                 before = dict(self._holds)
-                await self._step(journal)
+                await self.store_next(journal)
             await self._read_configurations(bucket)
             await self._erase()
 
@@ -121,17 +121,34 @@ class Writer:
             yield journal, bucket
         finally:
             journal.stop()
+            await self.stop()
 
-    async def _turn(self, journal: JournalReader, bucket: BucketReader) -> bool:
+    async def stop(self) -> None:
+        """Interrupt a drop that is under way; the next writer continues it."""
+        if self._dropping is not None:
+            await self._dropping.aclose()
+            self._dropping = None
+
+    @property
+    def shares(self) -> set[int]:
+        """The shares that it holds."""
+        return set(self._holds)
+
+    @property
+    def dropping(self) -> bool:
+        """True while it drops a block."""
+        return self._dropping is not None
+
+    async def turn(self, journal: JournalReader, bucket: BucketReader) -> bool:
         """Store the next facts of this writer's shares; returns whether there may be much more."""
         if time.monotonic() - self._held_at >= HOLD_EVERY_S:
-            await self._hold()
+            await self.renew()
         try:
-            more = await self._step(journal)
+            more = await self.store_next(journal)
             if 0 in self._holds:  # Work that must be done only once is done by its holder.
                 await self._read_configurations(bucket)
+                await self.prune()
                 await self._erase()
-                await self._prune()
         except LeaseLost as lost:
             log.info("ledger.lease_lost", extra={"why": str(lost)})
             self._held_at = -math.inf
@@ -139,7 +156,7 @@ class Writer:
             return True
         return more
 
-    async def _hold(self) -> None:
+    async def renew(self) -> None:
         """Renew the lease. If the shares have changed, forget what is known of receivers."""
         asked_at = time.monotonic()
         holds = await self._store.renew_shares(self._names.journal)
@@ -159,7 +176,7 @@ class Writer:
             return {}
         return {"shares": f"{len(self._epochs)} of {self._store.shares}"}
 
-    async def _step(self, journal: JournalReader) -> bool:
+    async def store_next(self, journal: JournalReader) -> bool:
         """Store the next facts of the shares; returns whether there may be much more."""
         if not self._holds:
             return False
@@ -361,7 +378,10 @@ class Writer:
             return  # These requests may be from another bucket.
         if erased or not same:
             began = time.monotonic()
-            why = await self._store.erase(ERASURES, before, read_to, erased)
+            if self.dropping or await self._store.has_half_dropped():
+                why = "what is too old is being dropped, and cannot be searched"
+            else:
+                why = await self._store.erase(ERASURES, before, read_to, erased)
             took = time.monotonic() - began
             self._next_erasure_at = max(self._next_erasure_at, began + took * ERASURES_SHARE)
             if not why:
@@ -371,7 +391,7 @@ class Writer:
                 log.warning("ledger.erasure_delayed", extra={"events": len(erased), "why": why})
             self._erasure_delayed_by = why
 
-    async def _prune(self) -> None:
+    async def prune(self) -> None:
         """Drop the oldest block if all of it is too old, a step at a time, and look again after a while."""
         if self._dropping is not None:
             if await anext(self._dropping, _DONE) is _DONE:
@@ -383,7 +403,10 @@ class Writer:
             return
         self._pruned_at = now
         block = await self._store.oldest_full_block()
-        if block is None or block.busy or block.until >= milliseconds(now - self._keep_s):
+        if block is None:
+            return
+        too_old = not block.busy and block.until < milliseconds(now - self._keep_s)
+        if not (too_old or block.half_dropped):
             return
         for receiver, name, up_to in await self._store.receivers_without_base(block):
             base, rows = await self._store.facts_since_base(receiver, up_to)

@@ -1,7 +1,8 @@
 """Words for the tests of the ledger: a journal written by hand, a writer, and all that its tables hold."""
 
+import asyncio
 import sqlite3
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Collection, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
 from pathlib import Path
 from typing import Any, Protocol
@@ -89,7 +90,7 @@ class Dies(Exception):
     """The process is killed."""
 
 
-def _dying(runs: Any, names: Iterable[str], after: int) -> None:
+def _dying(connections: Iterable[Any], names: Collection[str], after: int) -> None:
     """From now on the process dies when it is about to run the statement of that number."""
     left = after
 
@@ -103,8 +104,9 @@ def _dying(runs: Any, names: Iterable[str], after: int) -> None:
 
         return counting
 
-    for name in names:
-        setattr(runs, name, counted(getattr(runs, name)))
+    for connection in connections:
+        for name in names:
+            setattr(connection, name, counted(getattr(connection, name)))
 
 
 class Kept(Protocol):
@@ -173,7 +175,7 @@ class InFile:
     @asynccontextmanager
     async def dying(self, after: int) -> AsyncIterator[Store]:
         async with self.store() as store:
-            _dying(store._db, ("execute", "executemany", "commit"), after)
+            _dying([store._db], ("execute", "executemany", "commit"), after)
             yield store
 
     async def lapse(self) -> None:
@@ -220,12 +222,14 @@ class InDatabase:
         return found
 
     async def dump(self) -> bytes:
-        return repr([await self.rows(f"SELECT * FROM {table}") for table in await self.contents()]).encode()
+        tables = "SELECT table_name::text FROM information_schema.tables WHERE table_schema = ?"
+        names = [name for (name,) in await self.rows(tables, self._schema)]
+        return repr([await self.rows(f"SELECT * FROM {name}") for name in names]).encode()
 
     @asynccontextmanager
     async def dying(self, after: int) -> AsyncIterator[Store]:
         async with self.store() as store:
-            _dying(store._session, ("rows", "execute", "copy"), after)
+            _dying([store._session, store._aside], ("rows", "execute", "copy"), after)
             yield store
 
     async def lapse(self) -> None:
@@ -246,9 +250,16 @@ GROUP BY table_name
 
 
 async def catch_up(js: JetStream, names: Names, ledger: Kept, keep_s: float = KEEP_S) -> None:
-    """A writer from its start until it has everything."""
+    """A writer from its start until it has everything, and nothing is left of a drop that was interrupted."""
     async with ledger.store() as store:
         await writer(js, names, store, keep_s).catch_up()
+        if await store.has_half_dropped():
+            following = writer(js, names, store, keep_s)
+            await following.renew()
+            while following.dropping or await store.has_half_dropped():
+                await following.prune()
+                await asyncio.sleep(0)
+            await following.catch_up()
 
 
 async def snapshot(js: JetStream, names: Names, as_of: int, state: State) -> None:

@@ -128,6 +128,8 @@ FROM moved d CROSS JOIN later n
 """Deliveries that may have attempts in a later period stay as long as these."""
 PRUNED = "UPDATE pruned SET block = ?, position = greatest(position, ?), at = greatest(at, ?)"
 """A period may be empty: its drop was interrupted, or a process died before it stored a block."""
+PERIODS_PRUNED = "SELECT period FROM periods, pruned WHERE period <= pruned.block ORDER BY period"
+BLOCK_OF = "SELECT 1 FROM blocks WHERE block >= ? AND block < ? LIMIT 1"
 BLOCKS_GONE = "DELETE FROM blocks WHERE block >= ? AND block < ?"
 HISTORY_GONE = (
     """

@@ -8,7 +8,7 @@ import asyncio
 import os
 import secrets
 import socket
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from operator import itemgetter
 from typing import Any
@@ -261,19 +261,32 @@ class PostgresStore:
     # ---- what is too old
 
     async def oldest_full_block(self) -> Block | None:
+        half_dropped = await self._half_dropped()
         ((period,),) = await self._session.rows("SELECT min(period) FROM periods")
-        if period is None or period >= period_of(self._block):
+        if half_dropped is not None:
+            period = half_dropped
+        elif period is None or period >= period_of(self._block):
             return None
         blocks = partitions.blocks_of(period)
         ((last, until, busy),) = await self._session.rows(statements.PERIOD, *blocks)
-        return Block(period, last, until, busy)
+        return Block(period, last, until, busy, half_dropped is not None)
 
     async def receivers_without_base(self, block: Block) -> list[tuple[int, str, int]]:
         blocks = partitions.blocks_of(block.number)
         rows = await self._session.rows(statements.UNBASED, *blocks, block.last, SHARE_COUNT)
         return [(row[0], row[1], row[2]) for row in rows]
 
-    async def drop_block(self, block: Block) -> AsyncIterator[None]:
+    async def has_half_dropped(self) -> bool:
+        return await self._half_dropped() is not None
+
+    async def _half_dropped(self) -> int | None:
+        """The first period whose blocks are gone and whose partitions are still there."""
+        for (period,) in await self._session.rows(statements.PERIODS_PRUNED):
+            if not await self._session.rows(statements.BLOCK_OF, *partitions.blocks_of(period)):
+                return int(period)
+        return None
+
+    async def drop_block(self, block: Block) -> AsyncGenerator[None, None]:
         dropping = asyncio.create_task(self._drop(block))
         try:
             while not dropping.done():

@@ -6,7 +6,7 @@ they stored; so the same facts are read from the journal again.
 
 import os
 import sqlite3
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
@@ -300,18 +300,21 @@ class SqliteStore:
 
     async def oldest_full_block(self) -> Block | None:
         rows = await self._rows(
-            "SELECT block, last, until, EXISTS (SELECT 1 FROM deliveries d WHERE d.block = b.block "
-            "AND ended_at IS NULL) FROM blocks b ORDER BY block LIMIT 1"
+            "SELECT b.block, last, until, EXISTS (SELECT 1 FROM deliveries d WHERE d.block = b.block "
+            "AND ended_at IS NULL), b.block <= p.block FROM blocks b, pruned p ORDER BY b.block LIMIT 1"
         )
         if not rows or rows[0][0] >= self._block + self._full:
             return None
-        number, last, until, busy = rows[0]
-        return Block(number, last, until, bool(busy))
+        number, last, until, busy, half_dropped = rows[0]
+        return Block(number, last, until, bool(busy), bool(half_dropped))
 
     async def receivers_without_base(self, block: Block) -> list[tuple[int, str, int]]:
         return [(row[0], row[1], row[2]) for row in await self._rows(_UNBASED, block.number, block.last)]
 
-    async def drop_block(self, block: Block) -> AsyncIterator[None]:
+    async def has_half_dropped(self) -> bool:
+        return bool(await self._rows("SELECT 1 FROM blocks b, pruned p WHERE b.block <= p.block LIMIT 1"))
+
+    async def drop_block(self, block: Block) -> AsyncGenerator[None, None]:
         async with self._transaction():
             await self._db.execute(
                 "UPDATE pruned SET block = ?, position = ?, at = ?", (block.number, block.last, block.until)

@@ -4,7 +4,7 @@ import asyncio
 import secrets
 import sqlite3
 import time
-from contextlib import closing
+from contextlib import closing, suppress
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from actors.machine import facts as f
 from actors.machine.evolve import evolve
 from actors.machine.state import State
 from angarium.ledger import schema
+from angarium.ledger import writer as writing
 from angarium.ledger.address import Database
 from angarium.ledger.fold import FoldedState
 from angarium.ledger.open import open_for_queries
@@ -23,9 +24,12 @@ from angarium.ledger.postgres import erase as postgres_erase
 from angarium.ledger.postgres.session import opened
 from angarium.ledger.postgres.store import PostgresStore
 from angarium.ledger.sqlite import store as sqlite_tables
-from angarium.ledger.writer import ERASURES
+from angarium.ledger.writer import ERASURES, Writer
 from streams.erasing.erasures import Erasures, finished
 from streams.installation.topology import Names
+from streams.journal_feed import journal_reader
+from streams.journal_feed.bucket_reader import BucketReader
+from streams.journal_feed.journal_reader import JournalReader
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import stream_info
 from tests.support.installation import shard
@@ -34,6 +38,7 @@ from tests.support.ledgers import (
     NOW,
     RECEIVER,
     Dies,
+    InDatabase,
     InFile,
     Kept,
     Pen,
@@ -44,7 +49,7 @@ from tests.support.ledgers import (
     snapshot,
     writer,
 )
-from tests.support.waiting import until
+from tests.support.waiting import until, until_true
 
 
 async def holds(ledger: Kept, mark: str) -> bool:
@@ -248,6 +253,105 @@ async def test_an_answer_that_outlives_the_block_of_its_delivery_is_erased(
     await erase(js, names, "e1")
     await catch_up(js, names, ledger)
     assert not await holds(ledger, mark)
+
+
+@pytest.mark.parametrize("world", [("memory", "sqlite"), ("memory", "postgresql")], ids="-".join)
+async def test_an_erasure_waits_for_the_end_of_a_drop_that_a_death_interrupted(
+    js: JetStream, names: Names, pen: Pen, ledger: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schema, "BLOCK_FACTS", 2)
+    monkeypatch.setattr(journal_reader, "READ_MESSAGES_MAX", 1)
+    monkeypatch.setattr(writing, "PRUNE_EVERY_S", 0.0)
+    mark, waited, deaths = secrets.token_hex(200), 0, 0
+    await pen.flush(opens(), failed(1, answer=mark), delivered(1, attempt=2))
+    pen.at = NOW + 3600
+    await pen.flush(delivered(2), delivered(3))
+    await erase(js, names, "e1")
+    for after in count(step=1 if isinstance(ledger, InFile) else 4):
+        await ledger.empty()
+        await fill(js, names, ledger, monkeypatch)
+        with suppress(Dies):
+            async with ledger.dying(after) as store:
+                await drop_oldest(writer(js, names, store, keep_s=600))
+                break
+        deaths += 1
+        await ledger.lapse()
+        async with ledger.store() as store:
+            await writer(js, names, store, keep_s=600).catch_up()
+            done = (await store.read_place(ERASURES)).position > 0
+            assert not (done and await holds(ledger, mark))
+            waited += not done
+            if not done:
+                await drop_oldest(writer(js, names, store, keep_s=600))
+                await writer(js, names, store, keep_s=600).catch_up()
+                assert (await store.read_place(ERASURES)).position > 0
+                assert not await holds(ledger, mark)
+    assert 0 < waited < deaths
+
+
+@pytest.mark.parametrize("world", [("memory", "postgresql")], ids="-".join)
+async def test_an_erasure_waits_for_a_drop_that_waits_for_a_reader(
+    js: JetStream, names: Names, pen: Pen, in_database: InDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schema, "BLOCK_FACTS", 2)
+    monkeypatch.setattr(journal_reader, "READ_MESSAGES_MAX", 1)
+    monkeypatch.setattr(writing, "ERASURES_EVERY_S", 0.0)
+    await pen.flush(opens(), failed(1, answer="first"), delivered(1, attempt=2))
+    pen.at = NOW + 3600
+    await pen.flush(delivered(2), delivered(3))
+    await fill(js, names, in_database, monkeypatch)
+    await erase(js, names, "e1")
+    journal, bucket = JournalReader(js, names.journal), BucketReader(js, names)
+    async with (
+        in_database.store() as store,
+        opened(Database(in_database.location), "reader") as reader,
+    ):
+        following, erasing, during = writer(js, names, store, keep_s=600), store.erase, list[bool]()
+
+        async def noted(*arguments: Any) -> str:
+            during.append(following.dropping)
+            return await erasing(*arguments)
+
+        monkeypatch.setattr(store, "erase", noted)  # Dropping and erasing share a connection.
+        await reader.execute("BEGIN")
+        await reader.rows("SELECT sequence FROM attempts")
+        for _ in range(20):
+            await following.turn(journal, bucket)
+            assert following.dropping
+        assert (await store.read_place(ERASURES)).position == 0
+        await reader.execute("COMMIT")
+
+        async def is_erased() -> bool:
+            await following.turn(journal, bucket)
+            return (await store.read_place(ERASURES)).position > 0
+
+        await until_true(is_erased)
+        assert during == [False]
+        await following.stop()
+    journal.stop()
+
+
+async def fill(js: JetStream, names: Names, ledger: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Store the journal, a block a flush, and read no request to erase."""
+
+    async def none(*_: object) -> None: ...
+
+    async with ledger.store() as store:
+        with monkeypatch.context() as patch:
+            patch.setattr(writing, "next_request", none)
+            if isinstance(store, PostgresStore):  # One block a period.
+                periods, block = count(1), store.block_for
+                patch.setattr(store, "block_for", lambda at: block(next(periods) * round(KEEP_S * 1000)))
+            await writer(js, names, store).catch_up()
+
+
+async def drop_oldest(pruning: Writer) -> None:
+    """Drop the oldest block."""
+    await pruning.renew()
+    await pruning.prune()
+    while pruning.dropping:
+        await pruning.prune()
+        await asyncio.sleep(0)
 
 
 @pytest.mark.parametrize("world", [("memory", "sqlite")], ids="-".join)

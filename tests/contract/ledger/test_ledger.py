@@ -176,7 +176,7 @@ async def test_nothing_is_stored_that_was_read_of_a_journal_recreated_after_the_
     assert info is not None
     async with ledger.store() as store:
         following = writer(js, names, store)
-        await following._hold()
+        await following.renew()
         journal = journal_reader.JournalReader(js, names.journal)
         read = journal.read
 
@@ -190,9 +190,9 @@ async def test_nothing_is_stored_that_was_read_of_a_journal_recreated_after_the_
             return await read(after)
 
         journal.read = read_of_another  # type: ignore[method-assign,assignment]
-        assert await following._step(journal)
+        assert await following.store_next(journal)
         with pytest.raises(LedgerError, match="was recreated"):
-            await following._step(journal)
+            await following.store_next(journal)
         journal.stop()
     assert await ledger.rows("SELECT sequence FROM deliveries") == []
 
@@ -233,11 +233,11 @@ async def test_two_writers_of_one_file_are_one_too_many(
     await pen.flush(opens())
     async with ledger.store() as one, ledger.store() as other:
         first, second = writer(js, names, one), writer(js, names, other)
-        await second._hold()
+        await second.renew()
         await first.catch_up()
         reader = journal_reader.JournalReader(js, names.journal)
         with pytest.raises(LedgerError, match="another process writes"):
-            await second._step(reader)
+            await second.store_next(reader)
         reader.stop()
     assert await ledger.rows("SELECT count(*) FROM facts") == [(1,)]
 
@@ -340,11 +340,11 @@ async def test_old_rows_are_dropped_and_the_state_stays_known(
                 (7,),
                 (8,),
             ]:
-                await pruning._prune()
-        while pruning._dropping is not None:
-            await pruning._prune()
+                await pruning.prune()
+        while pruning.dropping:
+            await pruning.prune()
             await asyncio.sleep(0.001)
-        await pruning._prune()
+        await pruning.prune()
     assert await ledger.rows("SELECT sequence FROM deliveries ORDER BY sequence") == [(6,), (7,), (8,)]
     assert await ledger.rows("SELECT sequence FROM attempts ORDER BY sequence") == [(6,), (7,), (8,)]
     bases = await ledger.rows("SELECT state FROM states ORDER BY position")

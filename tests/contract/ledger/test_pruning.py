@@ -47,12 +47,12 @@ async def test_a_block_in_which_a_delivery_is_under_way_is_kept(
             await pen.flush(*facts)
             await pruning.catch_up()
             pen.at = NOW + 3600
-        await pruning._prune()
-        assert pruning._dropping is None
+        await pruning.prune()
+        assert not pruning.dropping
         await pen.flush(delivered(1, NOW + 9, attempt=2))
         await pruning.catch_up()
-        await pruning._prune()
-        assert pruning._dropping is not None
+        await pruning.prune()
+        assert pruning.dropping
 
 
 @pytest.mark.parametrize("base_every", [3, 5])
@@ -86,7 +86,7 @@ async def test_a_state_is_right_or_unknown_at_every_time(
         known = EVENTS
         async with asyncio.timeout(60):
             while await ledger.rows("SELECT 1 FROM blocks WHERE until < ?", round((NOW + 7) * 1000)):
-                await pruning._prune()
+                await pruning.prune()
                 found = await told(ledger)
                 assert [each for each in found if each] == truth[-sum(each is not None for each in found) :]
                 known = min(known, sum(each is not None for each in found))
@@ -117,7 +117,7 @@ async def test_a_block_that_is_dropped_between_two_queries_is_not_taken_for_no_f
             if "f.facts" in query and not asked:
                 asked.append(query)
                 while await ledger.rows("SELECT 1 FROM blocks WHERE until < ?", round((NOW + 7) * 1000)):
-                    await pruning._prune()
+                    await pruning.prune()
             return await rows(query, *values)
 
         monkeypatch.setattr(questions, "rows", prune_first)

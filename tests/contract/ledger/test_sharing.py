@@ -43,11 +43,11 @@ class Process:
         self.journal = JournalReader(js, names.journal)
 
     async def hold(self) -> set[int]:
-        await self.writer._hold()
-        return set(self.writer._holds)
+        await self.writer.renew()
+        return self.writer.shares
 
     async def step(self) -> None:
-        await self.writer._step(self.journal)
+        await self.writer.store_next(self.journal)
 
 
 @pytest.fixture

@@ -43,13 +43,12 @@ class Process:
         if renew:
             self.writer._held_at = 0.0
         self.writer._next_erasure_at = 0.0
-        await self.writer._turn(self._journal, self._bucket)
+        await self.writer.turn(self._journal, self._bucket)
 
     async def stop(self) -> None:
         async with self._stack:
             self._journal.stop()
-            if self.writer._dropping is not None:
-                await self.writer._dropping.aclose()  # type: ignore[attr-defined]
+            await self.writer.stop()
 
 
 class Hardship:
