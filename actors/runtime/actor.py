@@ -192,7 +192,7 @@ class Actor:
             removal=self.removal,
             bucket=tokens.bucket,
             set_aside=tokens.set_aside,
-            bounds=pending,
+            bounds=pending.bounds,
         )
 
     def _advance(self, now: float) -> s.Post | None:

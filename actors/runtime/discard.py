@@ -73,7 +73,7 @@ async def forget(actor: BusyActor, by: str = "") -> int:
     Raises Unavailable.
     """
     async with standing_still(actor):
-        position = actor.pending.taken_to
+        position = actor.pending.bounds.taken_to
         passed = await _passed(actor, position)
         discarded = passed.count + len(actor.state.open)
         actor.pending.discard(c.ForgetBacklog(position, passed.count, passed.source, passed.keys, by))
@@ -87,7 +87,7 @@ async def remove(actor: BusyActor) -> None:
     async with standing_still(actor):
         known = actor.host.policies.removal(actor.receiver)
         removal = known if known is not None and known.revision > actor.state.removal else None
-        position = await removed_to(actor, removal.at) if removal else actor.pending.taken_to
+        position = await removed_to(actor, removal.at) if removal else actor.pending.bounds.taken_to
         passed = await _passed(actor, position)
         revision = removal.revision if removal else 0
         actor.pending.discard(c.RemoveReceiver(position, passed.count, revision, passed.source, passed.keys))
@@ -113,11 +113,11 @@ async def removed_to(actor: BusyActor, removed_at: float) -> int:
 
     Events that an owner that vanished may have posted belong to the removed receiver in any case.
     """
-    taken_to = actor.pending.taken_to
+    taken_to = actor.pending.bounds.taken_to
     first = await actor.host.backlog.first_since(actor.receiver, removed_at)
     if first is None:
         return taken_to
-    return max(actor.state.frontier.position, actor.pending.posted_to, min(taken_to, first - 1))
+    return max(actor.state.frontier.position, actor.pending.bounds.posted_to, min(taken_to, first - 1))
 
 
 async def _passed(actor: BusyActor, up_to: int) -> Passed:
@@ -129,7 +129,7 @@ async def _passed(actor: BusyActor, up_to: int) -> Passed:
             raise asyncio.CancelledError
         if actor.state.frontier is frontier:
             # Events that are gone from the stream cannot be read, but may have been posted.
-            return Passed(max(found.count, actor.pending.unrecorded), found.source, found.keys)
+            return Passed(max(found.count, actor.pending.bounds.unrecorded), found.source, found.keys)
 
 
 async def read_passed(actor: BusyActor, frontier: Frontier, up_to: int) -> Passed:

@@ -18,11 +18,9 @@ from actors.memory.unacked import Bindings
 from actors.policy import Policy
 from actors.ports import Recorded
 from actors.retention import Needed, Retention
-from actors.runtime.actor import Actor
 from actors.runtime.environment import HostPorts, ShardClaim
 from actors.runtime.flow_control import FlowControl
-from actors.runtime.residents import Residents
-from actors.runtime.unknown_receivers.unknown_receivers import UnknownReceivers
+from actors.runtime.residents import Resident, Residents
 
 UNACKED_MAX_S = 2.0
 SWEEP_EVERY_S = 0.5
@@ -239,7 +237,7 @@ class Host:
         """The journal has confirmed these facts: ack their messages, and wake the actors that waited."""
         index = self.recorder.confirmed_index
         before = index - len(entries)
-        touched: dict[str, Actor | UnknownReceivers] = {}
+        touched: dict[str, Resident] = {}
         full: set[str] = set()
         for entry in entries:
             fact, state = entry.fact, entry.state

@@ -7,12 +7,13 @@ everything else that happens here follows what was recorded.
 
 from actors.machine import commands as c
 from actors.machine.event import Event
-from actors.machine.state import UNCONFIRMED_MAX, UNRECORDED_MAX, State, is_settled, open_entry
+from actors.machine.state import State, is_settled, open_entry
 from actors.memory.cursor import Cursor, LastLeft
 from actors.memory.mailbox import Mailbox
 from actors.memory.unacked import Unacked
 from actors.ports import Batch
 from actors.runtime.live_state import LiveState
+from actors.runtime.posting_bounds import PostingBounds
 
 
 class Pending:
@@ -23,9 +24,10 @@ class Pending:
     - `in_flight`: events that are being sent, by position.
     - `cursor`: how far the stream is read, and what is left in it.
     - `unacked`: messages that are bound.
+    - `bounds`: how far the events may have been posted.
     """
 
-    __slots__ = ("cursor", "in_flight", "live", "mailbox", "open_in_memory", "unacked")
+    __slots__ = ("bounds", "cursor", "in_flight", "live", "mailbox", "open_in_memory", "unacked")
 
     def __init__(self, live: LiveState) -> None:
         self.live = live
@@ -34,6 +36,7 @@ class Pending:
         self.in_flight: dict[int, Event] = {}
         self.cursor = Cursor()
         self.unacked = Unacked(live.receiver, live.host.bindings)
+        self.bounds = PostingBounds(live, self.cursor, self.unacked)
 
     def restore(self, state: State) -> None:
         """Take the events that came before the state was known, and leave the others in the stream."""
@@ -53,43 +56,6 @@ class Pending:
             cursor.left_behind(position, 0)
         if late:
             self.park()
-
-    # ---- how far events may have gone
-
-    @property
-    def may_start(self) -> bool:
-        """True if nothing in the shard forbids an attempt."""
-        live = self.live
-        return live.unconfirmed < UNCONFIRMED_MAX and live.host.may_start()
-
-    @property
-    def epoch(self) -> int:
-        """The epoch of the shard's present owner."""
-        return self.live.host.epoch
-
-    @property
-    def released_to(self) -> int:
-        """The position up to which no event belongs to a new receiver."""
-        return self.live.host.released_to
-
-    @property
-    def taken_to(self) -> int:
-        """The position beyond which no owner can have posted an event."""
-        host, cursor = self.live.host, self.cursor
-        return max(host.claim_position, host.bindings.received, cursor.read_to, cursor.seen)
-
-    @property
-    def posted_to(self) -> int:
-        """The last position that an owner that vanished may have posted unrecorded; 0 if there is none."""
-        host, unclean = self.live.host, self.live.host.unclean
-        may_have = host.may_have_posted(self.live.state, self.unacked.first)
-        return unclean.position if unclean and may_have else 0
-
-    @property
-    def unrecorded(self) -> int:
-        """The count of numbers beyond the frontier that an owner that vanished may have given."""
-        beyond = self.posted_to - self.live.state.frontier.position
-        return max(0, min(beyond, UNRECORDED_MAX))
 
     # ---- what comes
 
@@ -183,7 +149,7 @@ class Pending:
             live.record(c.ParkReceiver(now), now)
             self.cursor.parked_mark = live.host.recorder.index
 
-    # ---- what lies in the stream alone
+    # ---- what is only in the stream
 
     def park(self) -> None:
         """Drop the waiting events from memory, and record that; they stay in the stream."""
@@ -215,7 +181,7 @@ class Pending:
             self.mailbox.append(event)
         if found.gone and not self.mailbox:
             first, last = found.gone
-            missing = c.MissEvents(first, last, posted=self.unrecorded, source=known.source)
+            missing = c.MissEvents(first, last, posted=self.bounds.unrecorded, source=known.source)
             self.live.record(missing, self.live.host.clock.now())
             self.cursor.missed(last)
 

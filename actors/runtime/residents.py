@@ -13,7 +13,9 @@ from typing import Protocol
 from actors.errors import Unavailable, Unusable
 from actors.ids import UNKNOWN_RECEIVERS
 from actors.machine.state import State
+from actors.policy import Policy
 from actors.runtime.actor import ASK_AGAIN_S, Actor
+from actors.runtime.live_state import LiveState
 from actors.runtime.unknown_receivers.unknown_receivers import UnknownReceiverEnvironment, UnknownReceivers
 
 LOADS_AT_ONCE = 32
@@ -33,6 +35,45 @@ class ResidentPorts(UnknownReceiverEnvironment, Protocol):
 
     def note_state(self, state: State) -> None:
         """Take note of a state that came into memory."""
+        ...
+
+
+class Resident(Protocol):
+    """An actor, or the record of unknown names.
+
+    - `loaded`: its state is known.
+    - `bound_count`: number of messages that are held for it.
+    - `touched_at`: when it last had something to do.
+    """
+
+    receiver: str
+    live: LiveState
+    loaded: bool
+    touched_at: float
+
+    @property
+    def bound_count(self) -> int: ...
+    @property
+    def state(self) -> State: ...
+
+    def restore(self, state: State, policy: Policy | None) -> None:
+        """Go on from its state, which is known now."""
+        ...
+
+    def wake(self) -> None:
+        """Do the next steps."""
+        ...
+
+    def park(self) -> None:
+        """Drop the waiting events from memory, and record that; they stay in the stream."""
+        ...
+
+    def give_up_to(self, position: int, reason: str) -> None:
+        """Make all events up to `position` that are not settled dead letters."""
+        ...
+
+    def close(self) -> None:
+        """Stop waiting; it leaves memory."""
         ...
 
 
@@ -62,11 +103,11 @@ class Residents:
         for each in self.all():
             each.close()
 
-    def all(self) -> list[Actor | UnknownReceivers]:
-        """All actors in memory, with the record of unknown names."""
+    def all(self) -> list[Resident]:
+        """All residents: the actors in memory, and the record of unknown names."""
         return [*self.actors.values(), *([self.unknown] if self.unknown else ())]
 
-    def find(self, receiver: str) -> Actor | UnknownReceivers | None:
+    def find(self, receiver: str) -> Resident | None:
         """The actor, or the record of unknown names, if it is in memory."""
         return self.unknown if receiver == UNKNOWN_RECEIVERS else self.actors.get(receiver)
 
@@ -74,26 +115,23 @@ class Residents:
 
     def activate(self, receiver: str) -> Actor:
         """The actor; if it was not in memory, its snapshot is being read."""
-        actor = self.actors.get(receiver) or self.bring_in(receiver)
-        assert isinstance(actor, Actor)
+        actor = self.actors.get(receiver)
+        if actor is None:
+            actor = self._new_actor(receiver)
+            self._begin_or_load(actor)
         return actor
 
     def activate_unknown(self) -> UnknownReceivers:
         """The record of unknown names; if it was not in memory, it is being read."""
-        record = self.unknown or self.bring_in(UNKNOWN_RECEIVERS)
-        assert isinstance(record, UnknownReceivers)
+        record = self.unknown
+        if record is None:
+            record = self._new_unknown()
+            self._begin_or_load(record)
         return record
 
-    def bring_in(self, receiver: str) -> Actor | UnknownReceivers:
-        """Load an actor, or the record of unknown names."""
-        if (present := self.find(receiver)) is not None:
-            return present
-        made = self._make(receiver)
-        if (state := self._host.unsaved(receiver)) is not None:
-            self._begin(made, state)
-        else:
-            self._host.spawn(self._load(made))
-        return made
+    def bring_in(self, receiver: str) -> Resident:
+        """The resident of that name; if it was not in memory, it is being loaded."""
+        return self.activate_unknown() if receiver == UNKNOWN_RECEIVERS else self.activate(receiver)
 
     async def loaded(self, receiver: str) -> Actor:
         """The actor, once it is in memory with its state. It is cancelled if the shard stops before."""
@@ -104,25 +142,34 @@ class Residents:
             if self.actors.get(receiver) is actor:  # It may have left memory before this task was woken.
                 return actor
 
-    def _make(self, receiver: str) -> Actor | UnknownReceivers:
-        """A new actor, or a new record of unknown names, without its state."""
-        if receiver == UNKNOWN_RECEIVERS:
-            self.unknown = UnknownReceivers(self._host, self.activate)
-            return self.unknown
+    def _new_actor(self, receiver: str) -> Actor:
         actor = self.actors[receiver] = Actor(receiver, self._host)
         return actor
 
-    def _begin(self, actor: Actor | UnknownReceivers, state: State) -> None:
-        self.away.pop(actor.receiver, None)
-        self._host.note_state(state)
-        actor.touched_at = self._host.clock.now()
-        actor.restore(state, self._host.policies.policy(actor.receiver))
+    def _new_unknown(self) -> UnknownReceivers:
+        record = self.unknown = UnknownReceivers(self._host, self.activate)
+        return record
 
-    async def _load(self, actor: Actor | UnknownReceivers) -> None:
-        """Read the state of an actor that is needed, and begin it."""
-        state = await self._read(actor.receiver, 0.0)
-        if state is not None and not actor.loaded:
-            self._begin(actor, state)
+    def _new(self, receiver: str) -> Resident:
+        return self._new_unknown() if receiver == UNKNOWN_RECEIVERS else self._new_actor(receiver)
+
+    def _begin_or_load(self, resident: Resident) -> None:
+        if (state := self._host.unsaved(resident.receiver)) is not None:
+            self._begin(resident, state)
+        else:
+            self._host.spawn(self._load(resident))
+
+    def _begin(self, resident: Resident, state: State) -> None:
+        self.away.pop(resident.receiver, None)
+        self._host.note_state(state)
+        resident.touched_at = self._host.clock.now()
+        resident.restore(state, self._host.policies.policy(resident.receiver))
+
+    async def _load(self, resident: Resident) -> None:
+        """Read the state of a resident that is needed, and begin it."""
+        state = await self._read(resident.receiver, 0.0)
+        if state is not None and not resident.loaded:
+            self._begin(resident, state)
 
     async def _read(self, receiver: str, due: float) -> State | None:
         """The state from the actor's snapshot; None if the shard has ended meanwhile.
@@ -170,7 +217,7 @@ class Residents:
             if receiver in self.away:
                 state = await self._read(receiver, due)
                 if state is not None and receiver in self.away:
-                    self._begin(self.find(receiver) or self._make(receiver), state)
+                    self._begin(self.find(receiver) or self._new(receiver), state)
 
     # ---- in memory
 

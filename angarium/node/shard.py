@@ -11,16 +11,14 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
-from actors.errors import Unavailable, Unusable
 from actors.ids import event_id
 from actors.machine.event import Event
-from actors.machine.state import State
 from actors.memory.unacked import NodeHolders
 from actors.ports import Sender
-from actors.retention import Needed
 from actors.runtime.environment import HostPorts, ShardClaim
 from actors.runtime.host import Host
 from angarium.node.announcer import Announcer
+from angarium.node.shard_snapshots import ShardSnapshots
 from angarium.node.totals import NodeTotals
 from angarium.rate_limited_log import RateLimitedLog
 from angarium.telemetry.opening import Tracing
@@ -34,12 +32,10 @@ from streams.journal.claim import Claim, NotOwned, claim, release
 from streams.journal.journal import Journal, JournalEntry
 from streams.journal.load_slots import LoadSlots
 from streams.journal.recovery import Recovery, recover
-from streams.journal.snapshots import Checkpoint, Snapshots
+from streams.journal.snapshots import Snapshots
 from streams.lost_tails.comparison import Loss, find_loss
 from streams.lost_tails.marks import Mark, Marks
-from streams.nats.errors import ApiError
 from streams.nats.jetstream import JetStream
-from streams.nats.retry import Complaint
 from streams.reading.backlog import Backlog
 from streams.reading.inbox import Inbox
 from streams.reading.reader import ReadingTerms
@@ -47,7 +43,6 @@ from streams.routing.router import Router, Routing
 from streams.routing_progress import RoutingProgress
 from streams.task_callbacks import on_defect
 
-SNAPSHOT_EVERY_S = 5.0
 log = logging.getLogger(__name__)
 
 
@@ -109,22 +104,19 @@ class Shard:
             js, names, claimed, context.node, self, time=context.time, retention_s=JOURNAL_AGE_S,
             statistics=context.totals.journal,
         )  # fmt: skip
-        self._snapshots = Snapshots(js, names, claimed, context.loads)
+        stored = Snapshots(js, names, claimed, context.loads)
         self._backlog = Backlog(js, names, shard, context.readers, replicated=claimed.replicated)
-        self._snapshotted = 0, Needed(0)
-        self._writing_snapshots = asyncio.Lock()
         self._handing_over = asyncio.Lock()
         self._handed_over = False
-        self._found: dict[str, State] = {}
-        self._listed = recovery.listed
-        self.host = self._new_host()
+        self.host = self._new_host(stored)
+        self.snapshots = ShardSnapshots(self, stored, recovery, js, context.receivers)
         self._marks = claimed.marks
         self._inbox = self._new_inbox()
         self._router = self._new_router()
         self._keeper: asyncio.Task[None] | None = None
         self._warn_misaddressed = RateLimitedLog(log, "event.misaddressed")
 
-    def _new_host(self) -> Host:
+    def _new_host(self, snapshots: Snapshots) -> Host:
         context, claimed = self._context, self.claim
         claim = ShardClaim(
             epoch=claimed.epoch, at=claimed.at, position=claimed.position, unclean=claimed.unclean,
@@ -136,9 +128,9 @@ class Shard:
             dead_letters=DeadLetterWriter(
                 context.js, context.names, context.burials_at_once, lambda: self._lease.valid()
             ),
-            snapshots=self._snapshots, policies=context.receivers, totals=context.totals.actors,
+            snapshots=snapshots, policies=context.receivers, totals=context.totals.actors,
             within_lease=self._lease.valid, ack=self._ack, pause_requests=self._pause_requests,
-            saturated=context.saturated, refuse=self._refuse, on_news=context.announcer,
+            saturated=context.saturated, refuse=self.refuse, on_news=context.announcer,
             node_holders=context.holders,
         )  # fmt: skip
         return Host(claim, ports, unacked_max=MAX_ACK_PENDING)
@@ -147,7 +139,7 @@ class Shard:
         """Begin with the actors that the journal names, then read the work."""
         self.journal.start()
         self.host.start(self._recovery.states, self._recovery.parked)
-        self._keeper = asyncio.get_running_loop().create_task(self._keep_snapshots())
+        self._keeper = asyncio.get_running_loop().create_task(self.snapshots.write_regularly())
         self._keeper.add_done_callback(on_defect("snapshots", self._end))
         await self._inbox.start()
         await self._router.start()
@@ -262,7 +254,8 @@ class Shard:
         if not self.journal.reclaim(claimed):
             return False
         self._marks = self.marks().raised(claimed.marks)
-        self._snapshots = host.snapshots = Snapshots(context.js, context.names, claimed, context.loads)
+        host.snapshots = Snapshots(context.js, context.names, claimed, context.loads)
+        self.snapshots.continue_with(host.snapshots)
         host.continue_under(claimed.epoch, lease.valid)
         self._inbox, self._router = self._new_inbox(), self._new_router()
         await self._inbox.start()
@@ -280,7 +273,7 @@ class Shard:
 
     # ---- the end
 
-    def _refuse(self, why: str) -> None:
+    def refuse(self, why: str) -> None:
         """Refuse the shard as it is. The reason may appear late, since snapshots are read when needed."""
         self.refused = True
         self._end(why)
@@ -288,7 +281,7 @@ class Shard:
     def _lost(self, loss: Loss) -> None:
         """End the shard, since messages that it has read are gone. Dropping the shard records that."""
         self.loss = loss
-        self._refuse(loss.why)
+        self.refuse(loss.why)
 
     def _end(self, why: str) -> None:
         if not self.ended.is_set():
@@ -330,93 +323,12 @@ class Shard:
             )
             return
         host.acknowledge()
-        await self._snapshot()
+        await self.snapshots.write()
         if not self.ended.is_set():
             await self.stop("handed over")
             self._handed_over = await release(context.js, context.names, self.claim, context.node)
             if not self._handed_over:
                 self.why = "its release was not recorded"
-
-    # ---- snapshots
-
-    async def _keep_snapshots(self) -> None:
-        while not self.ended.is_set():
-            await asyncio.sleep(SNAPSHOT_EVERY_S)
-            if not self.suspended:
-                await self._snapshot()
-
-    async def _snapshot(self) -> None:
-        """Write the changed actors and the checkpoint, as of the last confirmed flush.
-
-        There is one write at a time: a checkpoint must not get ahead of states that another write has taken
-        and not stored yet.
-        """
-        async with self._writing_snapshots:
-            await self._write_snapshots()
-
-    def _leftovers(self) -> dict[str, State]:
-        """Pick the snapshots that are no longer needed, and whose actors are not in memory."""
-        host = self.host
-        awake = host.actors.keys() | host.changed.keys() | host.writing.keys()
-        return {receiver: state for receiver, state in self._found.items() if receiver not in awake}
-
-    async def find_leftovers(self) -> None:
-        """Look through the snapshots of receivers without a configuration, for those that may be deleted.
-
-        The next write of snapshots deletes these. Raises `Unavailable` and `ApiError`.
-        """
-        receivers, awake = self._context.receivers, self.host.actors
-        for receiver in await self._snapshots.receivers():
-            if receiver not in awake and not receivers.known(receiver):
-                try:
-                    state = await self._snapshots.load(receiver)
-                except Unusable as error:
-                    log.warning("snapshot.unreadable", extra={"receiver": receiver, "why": str(error)})
-                    continue
-                if state is not None and self.host.forgettable({receiver: state}):
-                    self._found[receiver] = state
-
-    async def _write_snapshots(self) -> None:
-        host, journal, snapshots = self.host, self.journal, self._snapshots
-        needed = host.needed()
-        if (journal.sequence, needed) == self._snapshotted:
-            return
-        states = host.take_changed()
-        forget = set(host.forgettable(states | self._leftovers()))
-        kept = [state for receiver, state in states.items() if receiver not in forget]
-        self._listed.update(states.values())
-        checkpoint = Checkpoint(
-            sequence=journal.sequence,
-            floor=journal.floor,
-            routed=journal.routing.routed,
-            parked_tenants=journal.routing.parked_tenants,
-            needed=needed.position,
-            holder=needed.receiver,
-            parked_parts=self._listed.as_of(journal.sequence),
-            unclean=self.claim.unclean,
-            created=self._recovery.created,
-            marks=journal.marks,
-        )
-        written: bool | None
-        try:
-            written = await snapshots.write(
-                kept, sorted(forget), checkpoint.sequence, checkpoint, self._listed
-            )
-        except (Unavailable, ApiError) as error:
-            Complaint(self._context.js, log, "snapshot.delayed", shard=self.shard).tell(str(error))
-            written = None
-        except Unusable as error:
-            self._refuse(str(error))
-            written = None
-        if written:
-            host.written()
-            self._listed.written(checkpoint.sequence)
-            self._found.clear()
-            self._snapshotted = checkpoint.sequence, needed
-            return
-        host.give_back()
-        if written is False and snapshots is self._snapshots and not self.suspended:
-            self.fenced("another node owns the shard's snapshots")
 
 
 async def take_over(shard: int, context: NodeContext) -> Shard | NotOwned:

@@ -45,7 +45,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
     "actors.runtime": (
         "alarm environment",
         "live_state",
-        "burials",
+        "burials posting_bounds",
         "pending",
         "backlog_reading discard",
         "actor",
@@ -54,7 +54,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "host",
     ),
     "angarium.node": (
-        "announcer child descriptors load totals",
+        "announcer child descriptors load shard_snapshots totals",
         "shard",
         "housekeeping",
         "node",

@@ -7,8 +7,8 @@ from tests.house.floors import FLOORS
 from tests.house.module import OURS, Module, imports
 
 AWAITING = frozenset({
-    "host", "actor", "ping", "alarm", "burials", "flow_control", "live_state", "pending", "skip",
-    "unknown_receivers", "discard", "erase", "backlog_reading", "residents",
+    "host", "actor", "ping", "alarm", "burials", "flow_control", "live_state", "pending", "posting_bounds",
+    "skip", "unknown_receivers", "discard", "erase", "backlog_reading", "residents",
 })  # fmt: skip
 """The modules of `actors.runtime` that await. Every other one is pure, unless it is listed here."""
 SEAMS = frozenset({"ports", "environment"})

@@ -21,7 +21,7 @@ from actors.policy import Policy
 from actors.runtime import actor, discard, flow_control, host
 from actors.runtime.actor import Actor
 from actors.runtime.discard import Passed
-from angarium.node import shard
+from angarium.node import shard_snapshots
 from angarium.node.app import member
 from angarium.node.housekeeping import maintenance
 from angarium.settings import Settings
@@ -283,7 +283,7 @@ def _tuned(plan: Plan) -> Iterator[None]:
     """Sets how often snapshots are written and streams purged, and how soon an actor leaves memory."""
     with ExitStack() as stack:
         for owner, name, value in (
-            (shard, "SNAPSHOT_EVERY_S", plan.snapshot_every_s),
+            (shard_snapshots, "SNAPSHOT_EVERY_S", plan.snapshot_every_s),
             (host, "PASSIVATE_AFTER_S", plan.idle_s),
             (flow_control, "UNSETTLED_PAUSE_AT", plan.pause_at),
             (maintenance, "ROUND_EVERY_S", plan.maintenance_every_s),

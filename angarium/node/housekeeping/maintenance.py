@@ -89,7 +89,7 @@ class Maintenance:
         if now >= self._leftovers_at:
             self._leftovers_at = now + LEFTOVERS_EVERY_S
             for shard in self._working():
-                await shard.find_leftovers()
+                await shard.snapshots.find_leftovers()
 
     def _working(self) -> list[Shard]:
         return [each for each in self._owned.values() if not (each.ended.is_set() or each.suspended)]

@@ -106,9 +106,9 @@ async def test_a_copy_that_comes_late_is_erased(
     await publish(js, names, "acme._late", b"secret", {"Angarium-Id": "e1"})
     await Erasures(js, names).request("acme", "e1", "ops@host", time.time())
     working = eraser(js, names)
+    began = time.monotonic()
     await working.erase_due()
     assert (await status(js, names)).waits_for.startswith("the last copies")
-    began = time.monotonic()
     late = await publish(js, names, "acme._late", b"secret", {"Angarium-Id": "e1", "Nats-Msg-Id": "late"})
 
     async def done() -> bool:

@@ -52,7 +52,7 @@ async def names(js: JetStream, prefix: str, monkeypatch: pytest.MonkeyPatch) -> 
         "housekeeping.maintenance.ROUND_EVERY_S",
         "housekeeping.maintenance.HURRIED_ROUND_EVERY_S",
         "housekeeping.maintenance.LEADER_SETTLED_S",
-        "shard.SNAPSHOT_EVERY_S",
+        "shard_snapshots.SNAPSHOT_EVERY_S",
     ):
         monkeypatch.setattr(f"angarium.node.{interval}", 0.05)
     for interval in ("UNACKED_MAX_S", "SWEEP_EVERY_S"):

@@ -72,7 +72,7 @@ async def test_a_bucket_that_is_made_anew_under_a_node_stops_its_shards(
 ) -> None:
     """And what is put into it is heard of, though its revisions begin again."""
     monkeypatch.setattr("angarium.node.housekeeping.maintenance.ROUND_EVERY_S", 0.01)
-    monkeypatch.setattr("angarium.node.shard.SNAPSHOT_EVERY_S", 0.02)
+    monkeypatch.setattr("angarium.node.shard_snapshots.SNAPSHOT_EVERY_S", 0.02)
     for _ in range(3):
         await js.publish(names.receiver(RECEIVER), b'{"url": "https://a.example"}')
     others = [shard for shard in range(SHARDS) if shard != SHARD]
@@ -195,7 +195,7 @@ async def test_snapshots_refuse_the_shard_only_where_they_can_never_be_written(
     failure: AngariumError,
     refused: bool,
 ) -> None:
-    monkeypatch.setattr("angarium.node.shard.SNAPSHOT_EVERY_S", 0.01)
+    monkeypatch.setattr("angarium.node.shard_snapshots.SNAPSHOT_EVERY_S", 0.01)
     monkeypatch.setattr("angarium.node.node.LOOK_EVERY_S", 0.01)
     names = await install(js, prefix)
     tries = AsyncMock(side_effect=failure)
@@ -326,7 +326,7 @@ async def test_a_stranger_in_the_place_of_the_owner_stops_the_shard_with_the_nex
     wire: Wire, js: JetStream, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It could else write no more of them, and would not say so."""
-    monkeypatch.setattr("angarium.node.shard.SNAPSHOT_EVERY_S", 0.02)
+    monkeypatch.setattr("angarium.node.shard_snapshots.SNAPSHOT_EVERY_S", 0.02)
     monkeypatch.setattr("angarium.node.node.LOOK_EVERY_S", 0.01)
     names = await install(js, prefix)
     async with member(wire, node_settings(names), SystemTime(), NobodySends()) as node:
@@ -343,7 +343,7 @@ async def test_unneeded_snapshots_are_forgotten_even_if_another_cannot_be_read(
     """The snapshot of a receiver that was removed long ago goes, before and after one of another receiver."""
     monkeypatch.setattr("angarium.node.housekeeping.maintenance.ROUND_EVERY_S", 0.01)
     monkeypatch.setattr("angarium.node.housekeeping.maintenance.LEFTOVERS_EVERY_S", 0.01)
-    monkeypatch.setattr("angarium.node.shard.SNAPSHOT_EVERY_S", 0.02)
+    monkeypatch.setattr("angarium.node.shard_snapshots.SNAPSHOT_EVERY_S", 0.02)
     names = await install(js, prefix)
     gone = [names.actor(SHARD, "acme.a"), names.actor(SHARD, "acme.z")]
     strange = names.actor(SHARD, "acme.strange")

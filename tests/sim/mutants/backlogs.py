@@ -24,7 +24,7 @@ from actors.runtime.actor import Actor
 from actors.runtime.discard import Passed
 from actors.runtime.host import Host
 from actors.runtime.live_state import LiveState
-from actors.runtime.pending import Pending
+from actors.runtime.posting_bounds import PostingBounds
 from streams.dead_letters.bury import DeadLetterWriter
 from streams.nats.answers import StoredMessage
 from tests.sim.mutants.mutant import Mutant
@@ -102,7 +102,7 @@ def _discard_unparked(cursor: Cursor, position: int) -> bool:
 
 async def _removed_to_first(actor: Actor, removed_at: float) -> int:
     first = await actor.host.backlog.first_since(actor.receiver, removed_at)
-    taken_to = actor.pending.taken_to
+    taken_to = actor.pending.bounds.taken_to
     return taken_to if first is None else max(actor.state.frontier.position, min(taken_to, first - 1))
 
 
@@ -161,7 +161,7 @@ BACKLOG_MUTANTS = [
            ((discard, "read_passed", _read_by_replica),),
            discarding.forgotten_and_sent_again),
     Mutant("gap-of-what-is-there", "what is forgotten leaves room for all that may have been posted",
-           ((Pending, "unrecorded", property(lambda pending: 0)),),
+           ((PostingBounds, "unrecorded", property(lambda bounds: 0)),),
            discarding.forgotten_after_what_was_posted_is_gone),
     Mutant("forgot-in-flight", "`forget` and removal wait for what is in flight",
            ((discard, "standing_still", _awaiting_nothing),),

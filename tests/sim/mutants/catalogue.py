@@ -32,6 +32,7 @@ from actors.runtime import actor, live_state
 from actors.runtime.host import Host
 from actors.runtime.live_state import LiveState
 from actors.runtime.pending import Pending
+from actors.runtime.posting_bounds import PostingBounds
 from streams.fleet import members
 from streams.fleet.lease import LEASE_MARGIN_S, Lease
 from streams.fleet.members import Members, StoredHeartbeat
@@ -378,7 +379,7 @@ ALL = [
     Mutant("window-of-config", "the window's size is state",
            ((actor, "next_step", _step_by_configured_window),)),
     Mutant("window-from-here", "a window changes above all that may have been posted",
-           ((Pending, "taken_to", property(lambda pending: 0)),),
+           ((PostingBounds, "taken_to", property(lambda bounds: 0)),),
            numbers.window_shrinks_between_owners),
     Mutant("key-without-again", "what is sent again has another key",
            ((event, "dedup_key", _key_without_again), (numbering, "dedup_key", _key_without_again))),

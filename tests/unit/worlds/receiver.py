@@ -33,7 +33,7 @@ from actors.ports import Attempt
 from actors.runtime import actor, live_state
 from actors.runtime.discard import forget
 from actors.runtime.operator_requests.ping import ping
-from actors.runtime.pending import Pending
+from actors.runtime.posting_bounds import PostingBounds
 from tests.unit.worlds.shard import RECEIVER, ShardWorld
 from tests.unit.worlds.values import NO_ANSWER, answer, policy
 from tests.unit.worlds.virtual_time import VirtualLoop
@@ -68,7 +68,7 @@ def _unhurried(*kinds: type) -> tuple[Any, str, Any]:
 RULES: dict[str, tuple[str, tuple[Any, str, Any]]] = {
     "above": (
         "another window holds only beyond whatever anybody can have posted",
-        (Pending, "taken_to", property(lambda pending: 0)),
+        (PostingBounds, "taken_to", property(lambda bounds: 0)),
     ),
     "dead_first": (
         "a dead letter is confirmed before anything that follows it", _unhurried(f.DeadLettered)
