@@ -82,8 +82,8 @@ class FanoutFigures(Struct, frozen=True, kw_only=True):
     wide_ms: float
     neighbours_p50_ms: float
     neighbours_worst_ms: float
-    neighbours_beside_p50_ms: float
-    neighbours_beside_worst_ms: float
+    neighbours_during_p50_ms: float
+    neighbours_during_worst_ms: float
     lost: int
     repeats: int
     disordered: int
@@ -145,7 +145,7 @@ class FanoutBench(Bench[FanoutPlan]):
             server=await self._bare_server(), lanes=await self._bare_lanes(),
             cpu_us_per_copy=still.cpu_us, memory_mb=still.memory_mb, wide_ms=1000 * wide_s,
             neighbours_p50_ms=alone.p50_ms, neighbours_worst_ms=alone.worst_ms,
-            neighbours_beside_p50_ms=meanwhile.p50_ms, neighbours_beside_worst_ms=meanwhile.worst_ms,
+            neighbours_during_p50_ms=meanwhile.p50_ms, neighbours_during_worst_ms=meanwhile.worst_ms,
             lost=sum(each.lost for each in found), repeats=sum(each.repeats for each in found),
             disordered=sum(each.disordered for each in found),
         )  # fmt: skip

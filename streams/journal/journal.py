@@ -81,6 +81,21 @@ class Listener(Protocol):
         """Stop the shard, which is no longer ours, and ack nothing."""
 
 
+def facts_due_at(count: int, since: float, cut_at: float, *, urgent: bool) -> float:
+    """The time at which a flush with `count` facts is cut, in seconds of the clock of the other times.
+
+    The facts wait `since` then; the last flush was cut at `cut_at`. Urgent or many facts are flushed at once.
+    The first ones after a silence wait for the next beat, and others for up to `GATHER_FACTS_S`.
+    """
+    if urgent or count >= FLUSH_AT_FACTS:
+        return since
+    if since - cut_at >= GATHER_FACTS_S:
+        return beat_from(since, FLUSH_BEAT_S)
+    if count < SMALL_FLUSH_FACTS:
+        return beat_from(since + GATHER_FACTS_S - FLUSH_BEAT_S, FLUSH_BEAT_S)
+    return since + GATHER_FACTS_S
+
+
 class JournalTotals(Struct):
     """Totals of the appends, and the seconds from the cut of each flush to its confirmation."""
 
@@ -105,6 +120,7 @@ class _Flush(Struct, frozen=True, gc=False):
 class Journal:
     """The journal of a shard under one claim, and under its continuation; implements `actors.ports.Recorder`.
 
+    - `claim`: the one in force.
     - `index`: of the last fact that was added.
     - `confirmed_index`: of the last fact that the journal holds.
     - `sequence`, `floor`, `routing`, `marks`: of the last confirmed flush; at first, of the claim.
@@ -122,6 +138,7 @@ class Journal:
         retention_s: float,
         statistics: JournalTotals | None = None,
     ) -> None:
+        self.claim = claim
         self.index = 0
         self.confirmed_index = 0
         self.sequence = claim.sequence
@@ -131,7 +148,6 @@ class Journal:
         self.statistics = statistics or JournalTotals()
         self._js = js
         self._names = names
-        self._claim = claim
         self._node = node
         self._listener = listener
         self._time = time
@@ -234,7 +250,7 @@ class Journal:
             self._waiting_since = pending.cut_at
             self._waiting = [*pending.entries, *self._waiting]
         self._pending, self._number, self._confirmed_flush = None, 0, 0
-        self._claim, self.sequence = claim, claim.sequence
+        self.claim, self.sequence = claim, claim.sequence
         self._urgent_index = self.index
         self.start()
         return True
@@ -242,7 +258,7 @@ class Journal:
     def is_before(self, claim: Claim) -> bool:
         """True if no other node owned the shard between this suspended journal and the new claim."""
         before, pending = claim.predecessor, self._pending
-        if self._ended or before is None or (before.node, before.epoch) != (self._node, self._claim.epoch):
+        if self._ended or before is None or (before.node, before.epoch) != (self._node, self.claim.epoch):
             return False
         last = self._number - (pending is not None)
         return before.flush == last or (pending is not None and before.flush == pending.number)
@@ -268,7 +284,7 @@ class Journal:
                     return
                 self._confirm(self._pending, sequence)
         except Exception as error:
-            log.error("journal.broken", extra={"shard": self._claim.shard}, exc_info=error)
+            log.error("journal.broken", extra={"shard": self.claim.shard}, exc_info=error)
             self._fenced("its journal broke")
 
     async def _until_due(self) -> None:
@@ -283,16 +299,8 @@ class Journal:
         if not self._waiting:
             due_at = self._cut_at + (0.0 if self._keepalive_due else self._quiet_max_s)
             return due_at if self._routing_due_at is None else min(due_at, self._routing_due_at)
-        since = self._waiting_since
         urgent = self._urgent_index >= self._waiting[0].index
-        after_silence = since - self._cut_at >= GATHER_FACTS_S
-        if urgent or len(self._waiting) >= FLUSH_AT_FACTS:
-            return since
-        if after_silence:
-            return beat_from(since, FLUSH_BEAT_S)
-        if len(self._waiting) < SMALL_FLUSH_FACTS:
-            return beat_from(since + GATHER_FACTS_S - FLUSH_BEAT_S, FLUSH_BEAT_S)
-        return since + GATHER_FACTS_S
+        return facts_due_at(len(self._waiting), self._waiting_since, self._cut_at, urgent=urgent)
 
     def _cut(self) -> _Flush:
         """The next flush, with as many of the waiting facts as fit into one message."""
@@ -314,12 +322,12 @@ class Journal:
         self._cut_at = self._loop.time()
         data = encode_flush(
             node=self._node,
-            epoch=self._claim.epoch,
+            epoch=self.claim.epoch,
             flush=self._number,
             floor=floor,
             routing=routing,
             at=self._time.wall(),
-            unclean=self._claim.unclean,
+            unclean=self.claim.unclean,
             marks=marks,
             facts=facts,
         )
@@ -327,7 +335,7 @@ class Journal:
 
     async def _append(self, flush: _Flush) -> int | None:
         """Store the flush; returns its sequence, or None if the shard is no longer ours."""
-        shard, epoch, expected = self._claim.shard, self._claim.epoch, self.sequence
+        shard, epoch, expected = self.claim.shard, self.claim.epoch, self.sequence
         while True:
             done = await append(
                 self._js,
@@ -342,7 +350,7 @@ class Journal:
             if done.last is not None:
                 self._fenced(f"the journal's message at {done.last.sequence} is not ours")
                 return None
-            if not await holds(self._js, self._names, self._claim):
+            if not await holds(self._js, self._names, self.claim):
                 self._fenced("the journal is empty, and another node has claimed it")
                 return None
             log.info("journal.restarted", extra={"shard": shard, "expected": expected})

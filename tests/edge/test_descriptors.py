@@ -36,7 +36,7 @@ def test_no_more_is_taken_than_is_needed() -> None:
     assert asked(500, most + SPARE_COUNT + 1) == [most, most + SPARE_COUNT]
 
 
-def test_one_connection_is_left_where_there_is_next_to_nothing() -> None:
+def test_a_very_low_limit_leaves_one_connection() -> None:
     assert asked(100, 100) == [1, 100]
 
 

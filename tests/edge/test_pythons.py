@@ -40,14 +40,14 @@ def test_a_python_on_path_is_found(tmp_path: Path, path: str) -> None:
     assert found(path, CURRENT) == [sys.executable]
 
 
-def test_one_that_does_not_run_or_is_another_version_is_not(tmp_path: Path, path: str) -> None:
+def test_a_python_that_does_not_run_or_is_another_version_is_not_found(tmp_path: Path, path: str) -> None:
     program(tmp_path / "python3.19", "echo 'pyenv: python3.19: command not found' >&2; exit 127")
     program(tmp_path / "python3.20", f'exec {sys.executable} "$@"')
     assert not [line for line in found(path) if line.startswith(("3.19", "3.20"))]
     assert found(path, "3.19") == []
 
 
-def test_those_of_pyenv_are_found(tmp_path: Path, path: str) -> None:
+def test_pythons_of_pyenv_are_found(tmp_path: Path, path: str) -> None:
     program(tmp_path / "pyenv", PYENV.format(directory=tmp_path / "twenty"))
     program(tmp_path / "twenty" / "bin" / "python", "echo /there/python")
     assert "3.20 /there/python" in found(path)

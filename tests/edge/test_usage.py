@@ -414,7 +414,7 @@ def _broken_command(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_broken_command")
-def test_an_error_that_nobody_foresaw_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unforeseen_error_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(["inspect", "acme.x"]) == main.EXIT_FAILED
     assert capsys.readouterr().err == (
         "angarium: internal error (RuntimeError: boom); --log-level debug shows where; please report it\n"
@@ -461,7 +461,7 @@ def test_an_argument_that_is_no_text_is_wrong_usage(
 
 
 @pytest.mark.usefixtures("_broken_command")
-def test_it_shows_where_at_the_level_debug(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_defect_shows_its_traceback_at_the_level_debug(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(["inspect", "acme.x", "--log-level", "debug", "--log-format", "json"]) == main.EXIT_FAILED
     logged, told = capsys.readouterr().err.splitlines()
     assert "in broken" in msgspec.json.decode(logged)["traceback"]

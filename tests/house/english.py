@@ -12,7 +12,10 @@ ROUNDABOUT = re.compile(r"(As|How|Of|That|Up to|What|Where|Whether|Who|Whoever|W
 PRONOUN = re.compile(
     r"(He|It|Its|Nobody|Nothing|Somebody|Tells whether|The same|They|Those|\w+ ((for|to) )?(it|its|them))\b"
 )  # Beginnings that say nothing, or whose object has no name: `Ask for it`.
-VAGUE_TITLE = re.compile(r"test_(what|who|whom|whose|where|how)(so|ever)?_")
+VAGUE_TITLE = re.compile(
+    r"test_((what|who|whom|whose|where|how)(so|ever)?|"
+    r"it|its|neither|nor|not|of|so|that|they|those|one_(that|who))_"
+)
 ARCHAIC = re.compile(
     r"\b(anew|amid|anybody|bears|befell|beside|by turns|for ever|heirs?|hence|lest|nobody|somebody|"
     r"speaks? of|thereby|whichever|who(?:s?)ever|(?:none|false|empty|raises \S+) where)\b",
@@ -64,16 +67,30 @@ def diagrams_keep_their_lines(module: Module) -> Iterator[str]:
 
 
 def titles_name_their_subject(module: Module) -> Iterator[str]:
-    """The title of a test begins with what it is about, not with a question word."""
+    """The title of a test begins with what it is about, not with a question word or a pronoun."""
     for node in module.nodes:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and VAGUE_TITLE.match(node.name):
             yield f"line {node.lineno} has {node.name}"
 
 
 def words_are_usual(module: Module) -> Iterator[str]:
-    """All texts of the product; of tests, whose data may be odd, docstrings and comments."""
+    """All texts and names of the product; of tests, whose data may be odd, docstrings, comments and names."""
     texts = [module.source] if module.path[0] in OURS else prose(module)
-    yield from (f"says {word!r}" for text in texts for word in ARCHAIC.findall(text))
+    yield from (f"says {word!r}" for text in (*texts, *names(module)) for word in ARCHAIC.findall(text))
+
+
+def names(module: Module) -> Iterator[str]:
+    """Yields the names that a module gives, with spaces between their words."""
+    for node in module.nodes:
+        match node:
+            case ast.ClassDef(name=name) | ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                yield name.replace("_", " ")
+            case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
+                yield name.replace("_", " ")
+            case ast.arg(arg=name):
+                yield name.replace("_", " ")
+            case _:
+                pass
 
 
 def prose(module: Module) -> Iterator[str]:

@@ -258,7 +258,7 @@ async def is_judged(process: Process) -> None:
 
 
 @pytest.mark.parametrize("main", [raises, leaves_a_task_behind, calls_back, is_judged])
-def test_an_error_that_nobody_handles_fails_the_run_with_its_seed(
+def test_an_unhandled_error_fails_the_run_with_its_seed(
     main: Callable[[Process], Coroutine[Any, Any, None]],
 ) -> None:
     with pytest.raises(RunFailed, match=r"(?s)^seed 3,.*nobody handles this"):

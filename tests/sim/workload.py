@@ -53,7 +53,7 @@ class Workload:
         self._given_up = self._backlogs.random() < 0.3
         self._ages = self._backlogs.random() < 0.05
         self._gaps = run.world.random("gaps")
-        self._beside = self._gaps.choice((0.0, 0.0, 0.05, 0.2))
+        self._pause_between = self._gaps.choice((0.0, 0.0, 0.05, 0.2))
         self.deletes = self._gaps.random() < 0.25
         self._woken = asyncio.Event()
         self._calm = asyncio.Event()
@@ -81,7 +81,7 @@ class Workload:
 
     def started(self) -> None:
         """At the start of an attempt, the backlog may be given up."""
-        if self._beside and self._gaps.random() < self._beside:
+        if self._pause_between and self._gaps.random() < self._pause_between:
             self._woken.set()
 
     # ---- publishing

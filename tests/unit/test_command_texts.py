@@ -77,7 +77,7 @@ def test_an_erasure_that_found_nothing_does_not_claim_that_it_erased() -> None:
         (None, 1, None, None),
     ],
 )
-def test_nothing_is_said_to_last_for_ever_that_was_not_measured_for_a_whole_span(
+def test_nothing_is_said_to_last_without_a_measurement_of_a_whole_span(
     limited_by: Limit | None, age_s: int, drained: str | None, limit: str | None
 ) -> None:
     now = quantities.instant("2026-01-31T12:00:00Z", 0.0) + age_s

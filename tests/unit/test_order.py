@@ -18,7 +18,7 @@ def test_each_test_is_in_one_piece_and_each_piece_in_one_module() -> None:
     assert all(len(set(map(module, piece))) == 1 for piece in waiting + computing)
 
 
-def test_those_that_take_long_come_first_and_alone() -> None:
+def test_modules_that_take_long_come_first_and_alone() -> None:
     waiting, _ = pieces(TESTS)
     assert [[TESTS[index] for index in piece] for piece in waiting[:2]] == [[DEMO[0]], [DEMO[1]]]
     assert [(module(piece[0]), len(piece)) for piece in waiting[2:]] == [("tests/e2e/pages/test_b.py", 3)]

@@ -37,7 +37,7 @@ def test_before_the_total_is_known_it_shows_no_count(
     assert "/?" not in shown
 
 
-def test_it_is_drawn_where_it_is_written(
+def test_progress_is_drawn_if_a_terminal_reads_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Whether standard output is a terminal says nothing about standard error."""

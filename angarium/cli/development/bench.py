@@ -363,8 +363,8 @@ def _fanout_rows(figures: Any) -> list[tuple[str, str]]:
         (f"one event for {figures.wide:,} receivers", f"{figures.wide_ms:,.0f} ms"),
         ("other tenants alone, p50", f"{figures.neighbours_p50_ms:.1f} ms"),
         ("other tenants alone, worst", f"{figures.neighbours_worst_ms:.1f} ms"),
-        ("other tenants meanwhile, p50", f"{figures.neighbours_beside_p50_ms:.1f} ms"),
-        ("other tenants meanwhile, worst", f"{figures.neighbours_beside_worst_ms:.1f} ms"),
+        ("other tenants meanwhile, p50", f"{figures.neighbours_during_p50_ms:.1f} ms"),
+        ("other tenants meanwhile, worst", f"{figures.neighbours_during_worst_ms:.1f} ms"),
     ]
     if figures.cpu_us_per_copy is not None and figures.memory_mb is not None:
         rows.append(("the node's CPU a copy", f"{figures.cpu_us_per_copy:.0f} µs"))

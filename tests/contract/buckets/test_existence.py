@@ -19,7 +19,9 @@ async def put_elsewhere(js: JetStream, names: Names, value: bytes, **headers: st
 
 
 @pytest.mark.parametrize("following", [True, False])
-async def test_it_is_known_since_when_a_receiver_exists(js: JetStream, names: Names, following: bool) -> None:
+async def test_the_time_since_which_a_receiver_exists_is_known(
+    js: JetStream, names: Names, following: bool
+) -> None:
     """Since it was put first, or first after a removal, however often it is edited after that."""
     node, tool = Receivers(js, names), Receivers(js, names)
     if following:

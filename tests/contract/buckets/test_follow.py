@@ -114,7 +114,7 @@ async def test_a_key_that_changes_all_the_time_is_read_now_and_then(
     await follower.stop()
 
 
-async def test_it_reads_without_a_hint(js: JetStream, make_stream: MakeStream, prefix: str) -> None:
+async def test_a_follower_reads_without_a_hint(js: JetStream, make_stream: MakeStream, prefix: str) -> None:
     """The stream stores another subject than what is published, so that no hint comes."""
     await make_stream(
         subjects=[f"{prefix}.in.*"],

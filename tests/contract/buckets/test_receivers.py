@@ -144,7 +144,9 @@ async def test_many_who_catch_up_at_once_share_a_question_that_is_put_after_each
     assert receivers.has_record(RECEIVER)
 
 
-async def test_one_that_is_too_large_is_refused_by_the_server(js: JetStream, names: Names) -> None:
+async def test_a_configuration_that_is_too_large_is_refused_by_the_server(
+    js: JetStream, names: Names
+) -> None:
     await put(js, names, raw().ljust(DOCUMENT_MAX), **{"x-anything": "h" * 4000})
     too_large = await js.publish(names.receiver(RECEIVER), raw().ljust(DOCUMENT_MAX + HEADER_ROOM + 1))
     assert isinstance(too_large, Refused)
@@ -170,7 +172,7 @@ async def test_an_older_bucket_takes_an_invalid_configuration_and_the_last_valid
 
 
 @pytest.mark.parametrize("value", [b"", b"null", b"[]", b"\xff", b"{}", b"[" * 60_000, b'{"url": 1}'])
-async def test_one_that_never_was_valid_is_invalid(
+async def test_a_configuration_that_never_was_valid_is_invalid(
     js: JetStream, names: Names, receivers: Receivers, value: bytes
 ) -> None:
     await put(js, names, value)

@@ -133,7 +133,7 @@ class TestShowing:
         await until(lambda: a.live == ("a",))
         await a.leave()
 
-    async def test_while_nobody_can_be_seen_the_looks_are_as_rare_as_ever(
+    async def test_while_no_node_can_be_seen_the_looks_are_as_rare_as_ever(
         self,
         js: JetStream,
         looking: Looking,
@@ -156,7 +156,7 @@ class TestShowing:
         await a.leave()
 
     @pytest.mark.parametrize("value", [b"hello", b'{"v": 9}', b'{"node": "\xff"}', b'{"x":' + b"[" * 5000])
-    async def test_a_message_that_no_node_wrote_stops_nobody(
+    async def test_a_message_that_no_node_wrote_stops_no_node(
         self, js: JetStream, names: Names, join: Join, value: bytes
     ) -> None:
         a = await join(js, "a")
@@ -179,7 +179,7 @@ class TestShowing:
 
 
 class TestStale:
-    async def test_only_after_the_ttl_and_the_margin(
+    async def test_a_node_is_stale_only_after_the_ttl_and_the_margin(
         self, names: Names, clocks: Clocks, looking: Looking, join: Join
     ) -> None:
         await show(looking, names, "b")
@@ -192,7 +192,7 @@ class TestStale:
         await until(lambda: members.live == ("a",))
         assert members.is_stale("b")
 
-    async def test_not_while_its_heartbeat_goes_on(
+    async def test_a_node_is_not_stale_while_its_heartbeat_changes(
         self, names: Names, clocks: Clocks, looking: Looking, join: Join
     ) -> None:
         await show(looking, names, "b")
@@ -203,7 +203,7 @@ class TestStale:
             await looking.another_look()
             assert not members.is_stale("b")
 
-    async def test_not_before_its_own_ttl_where_that_is_longer(
+    async def test_a_node_is_not_stale_before_its_own_longer_ttl(
         self, names: Names, clocks: Clocks, looking: Looking, join: Join, caplog: pytest.LogCaptureFixture
     ) -> None:
         """Its lease is as long as it says, whatever ours is."""
@@ -217,7 +217,7 @@ class TestStale:
         said = [record.message for record in caplog.records]
         assert said.count("members.ttl_differs") == 1
 
-    async def test_not_because_its_key_has_expired(
+    async def test_an_expired_key_makes_no_node_stale(
         self, names: Names, clocks: Clocks, looking: Looking, join: Join
     ) -> None:
         """The servers' clocks, and their restarts, prove nothing."""
@@ -232,7 +232,7 @@ class TestStale:
         assert not members.is_stale("b")
         assert members.live == ("a", "b")
 
-    async def test_not_if_a_heartbeat_may_have_come_and_gone_unseen(
+    async def test_a_node_is_not_stale_if_a_heartbeat_may_have_come_and_gone_unseen(
         self, names: Names, clocks: Clocks, looking: Looking, join: Join
     ) -> None:
         """We slept for a TTL or more: that the key is gone tells nothing of when it was renewed last."""
@@ -247,7 +247,7 @@ class TestStale:
         await looking.another_look()
         assert not members.is_stale("b")
 
-    async def test_not_before_it_was_looked_at_again(
+    async def test_a_node_is_not_stale_before_it_was_looked_at_again(
         self, names: Names, clocks: Clocks, looking: Looking, join: Join
     ) -> None:
         """We were blind: that its heartbeat stood still is not known."""
@@ -261,7 +261,7 @@ class TestStale:
         await looking.another_look()
         assert not members.is_stale("b")
 
-    async def test_counted_anew_from_a_reconnect(
+    async def test_the_time_of_staleness_restarts_at_a_reconnect(
         self, names: Names, clocks: Clocks, looking: Looking, join: Join
     ) -> None:
         """NATS was away for all: the first node that comes back must not take everything."""
@@ -294,12 +294,12 @@ class TestStale:
 
 
 class TestWhoMayBeTakenOver:
-    async def test_a_shard_that_is_free(self, js: JetStream, join: Join) -> None:
+    async def test_a_free_shard_may_be_claimed(self, js: JetStream, join: Join) -> None:
         members = await join(js, "a")
         assert members.may_claim(None)
         assert members.may_claim(Owner(node="b", at=0.0, released=7))
 
-    async def test_one_whose_holder_is_dead(
+    async def test_a_shard_may_be_claimed_if_its_holder_is_dead(
         self, names: Names, clocks: Clocks, looking: Looking, join: Join
     ) -> None:
         await show(looking, names, "b")
@@ -309,7 +309,7 @@ class TestWhoMayBeTakenOver:
         clocks.turn(DEAD_S)
         await until(lambda: members.may_claim(held))
 
-    async def test_not_by_a_claim_whose_heartbeat_was_not_seen_yet(
+    async def test_a_shard_may_not_be_claimed_if_its_claims_heartbeat_was_not_seen_yet(
         self, names: Names, clocks: Clocks, looking: Looking, join: Join
     ) -> None:
         """It was silent, came back and claimed, all after our last look."""
@@ -327,7 +327,7 @@ class TestWhoMayBeTakenOver:
         clocks.turn(0.02)
         await until(lambda: members.may_claim(again))
 
-    async def test_not_by_a_look_that_does_not_show_our_own_heartbeat(
+    async def test_a_shard_may_not_be_claimed_after_a_look_without_our_own_heartbeat(
         self, names: Names, clocks: Clocks, looking: Looking, join: Join
     ) -> None:
         """Who answers does not know either whether the holder has shown one."""
@@ -342,12 +342,12 @@ class TestWhoMayBeTakenOver:
         looking.knows_up_to = None
         await until(lambda: members.may_claim(Owner(node="b", at=clocks.now)))
 
-    async def test_our_own(self, js: JetStream, clocks: Clocks, join: Join) -> None:
+    async def test_our_own_shard_may_be_claimed(self, js: JetStream, clocks: Clocks, join: Join) -> None:
         members = await join(js, "a")
         assert members.may_claim(Owner(node="a", at=clocks.now, run=members.run))
 
     @pytest.mark.parametrize("ahead_s", [-1.0, 100.0], ids=["before", "by-a-clock-ahead"])
-    async def test_one_of_another_process_of_our_name_only_later(
+    async def test_a_shard_of_another_process_of_our_name_may_be_claimed_only_later(
         self, clocks: Clocks, looking: Looking, join: Join, ahead_s: float
     ) -> None:
         """It may only be asleep, and its lease not over, whatever its wall clock said when it claimed."""
@@ -361,7 +361,7 @@ class TestWhoMayBeTakenOver:
         clocks.turn(0.02)
         await until(lambda: members.may_claim(held))
 
-    async def test_one_of_a_living_process_of_our_name_never(
+    async def test_a_shard_of_a_living_process_of_our_name_may_never_be_claimed(
         self, names: Names, clocks: Clocks, looking: Looking, join: Join, caplog: pytest.LogCaptureFixture
     ) -> None:
         """Two were started under one name. Our own heartbeats hide its from our looks."""
@@ -376,7 +376,7 @@ class TestWhoMayBeTakenOver:
             assert not members.may_claim(held)
         assert [record.message for record in caplog.records].count("members.name_taken") == 1
 
-    async def test_one_of_a_process_that_is_gone_though_its_name_lives_on(
+    async def test_a_shard_of_a_process_that_is_gone_may_be_claimed_though_its_name_lives_on(
         self, names: Names, clocks: Clocks, looking: Looking, join: Join
     ) -> None:
         """The node was started again, and does not want the shard any more: no other node would get it."""
@@ -393,7 +393,7 @@ class TestWhoMayBeTakenOver:
         await until(lambda: members.may_claim(held))
         assert not members.may_claim(Owner(node="b", at=clocks.now, run="second"))
 
-    async def test_one_of_our_name_by_a_version_that_knew_no_runs(
+    async def test_a_shard_that_a_version_without_runs_claimed_under_our_name_may_be_claimed(
         self, clocks: Clocks, looking: Looking, join: Join
     ) -> None:
         members = await join(looking, "a")
@@ -404,7 +404,7 @@ class TestWhoMayBeTakenOver:
 
 
 class TestTheLease:
-    async def test_lapses_and_everything_is_stopped_before_the_next_renewal(
+    async def test_the_lease_lapses_and_everything_is_stopped_before_the_next_renewal(
         self, names: Names, clocks: Clocks, faulty: FaultyJetStream, join: Join
     ) -> None:
         members = await join(faulty, "a")
@@ -429,7 +429,7 @@ class TestTheLease:
         await until(lambda: bool(told))
         assert told == [True], "once, when it is in force, and not for each renewal"
 
-    async def test_is_not_prolonged_by_an_acknowledgement_that_slept(
+    async def test_the_lease_is_not_prolonged_by_an_acknowledgement_that_slept(
         self, names: Names, clocks: Clocks, faulty: FaultyJetStream, join: Join
     ) -> None:
         """The process is stopped while a renewal is under way, and wakes up to find it stored."""
@@ -445,7 +445,7 @@ class TestTheLease:
         await until(lambda: bool(lapses))
         assert not before.valid()
 
-    async def test_holds_while_two_renewals_fail(
+    async def test_the_lease_holds_while_two_renewals_fail(
         self, names: Names, clocks: Clocks, faulty: FaultyJetStream, join: Join
     ) -> None:
         members = await join(faulty, "a")

@@ -181,7 +181,7 @@ async def test_released_events_are_not_counted_for_a_receiver_that_is_not_parked
 # ---- how far shards are worked
 
 
-async def test_a_shard_that_nobody_works_is_behind(
+async def test_a_shard_without_an_owner_is_behind(
     js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert await shard_count(js, names) == SHARDS

@@ -19,7 +19,7 @@ from streams.nats.headers import EXPECTED
 from streams.nats.jetstream import JetStream
 from streams.routing_progress import NOTHING_ROUTED
 from tests.contract.support.faults import FaultyJetStream, ack_lost, after, refused, request_lost
-from tests.contract.support.shards import SHARD, Clocks, anybody, own
+from tests.contract.support.shards import SHARD, Clocks, any_node, own
 from tests.support.installation import publish
 
 
@@ -50,7 +50,7 @@ async def append_as(js: JetStream, names: Names, node: str, epoch: int, flush: i
 
 
 class TestTheFirstClaim:
-    async def test_is_on_record_and_clean(self, js: JetStream, names: Names) -> None:
+    async def test_the_first_claim_is_on_record_and_clean(self, js: JetStream, names: Names) -> None:
         position = await publish(js, names, "acme.billing")
         clocks = Clocks()
         claimed = await own(js, names, "a", clocks=clocks)
@@ -75,20 +75,20 @@ class TestTheFirstClaim:
         assert flush.facts == (Claimed(epoch=claimed.epoch, at=clocks.now, clean=True, position=position),)
         assert await owner_of(js, names) == Owner(node="a", at=clocks.now)
 
-    async def test_is_asked_for_first(self, js: JetStream, names: Names) -> None:
+    async def test_permission_is_asked_before_the_first_claim(self, js: JetStream, names: Names) -> None:
         await own(js, names, "a")
         asked: list[Owner | None] = []
 
-        def nobody(owner: Owner | None) -> bool:
+        def no_node(owner: Owner | None) -> bool:
             asked.append(owner)
             return False
 
-        lost = await claim(js, names, SHARD, "b", Clocks(), may_claim=nobody)
+        lost = await claim(js, names, SHARD, "b", Clocks(), may_claim=no_node)
         assert lost == NotOwned("a holds it")
         assert [owner.node for owner in asked if owner] == ["a"]
         assert (await owner_of(js, names)).node == "a"
 
-    async def test_takes_its_position_after_the_owner_was_put(
+    async def test_a_claim_takes_its_position_after_the_owner_was_put(
         self, js: JetStream, names: Names, faulty: FaultyJetStream
     ) -> None:
         """What was stored before may have been posted by its owner, and must lie below."""
@@ -99,7 +99,7 @@ class TestTheFirstClaim:
 class TestClean:
     """Clean is a claim after which no owner can have posted anything unrecorded."""
 
-    async def test_after_a_release(self, js: JetStream, names: Names) -> None:
+    async def test_a_claim_after_a_release_is_clean(self, js: JetStream, names: Names) -> None:
         first = await own(js, names, "a")
         assert await release(js, names, first, "a")
         assert (await owner_of(js, names)).released == first.epoch
@@ -108,7 +108,7 @@ class TestClean:
         assert second.predecessor == Predecessor("a", first.epoch, 0, first.sequence)
         assert second.epoch > first.epoch
 
-    async def test_not_without_a_release(self, js: JetStream, names: Names) -> None:
+    async def test_a_claim_without_a_release_is_unclean(self, js: JetStream, names: Names) -> None:
         await own(js, names, "a")
         position = await publish(js, names, "acme.billing")
         clocks = Clocks()
@@ -128,7 +128,7 @@ class TestClean:
         assert isinstance(fact, Claimed)
         assert (fact.clean, fact.unclean_epoch) == (True, unclean.epoch)
 
-    async def test_not_when_the_released_epoch_is_another_one_than_the_journals(
+    async def test_a_claim_is_unclean_if_the_released_epoch_is_not_the_journals(
         self, js: JetStream, names: Names
     ) -> None:
         """A node put `_owner`, gave up before it recorded that, and released it: the one before did not."""
@@ -141,36 +141,42 @@ class TestClean:
         assert given_up.sequence != first.epoch
         assert not (await own(js, names, "c")).clean
 
-    async def test_not_when_the_owner_is_missing_over_a_journal(self, js: JetStream, names: Names) -> None:
+    async def test_a_claim_is_unclean_if_the_owner_is_missing_and_the_journal_is_not(
+        self, js: JetStream, names: Names
+    ) -> None:
         await append_as(js, names, "a", 0, 7)
         assert not (await own(js, names, "b")).clean
 
-    async def test_not_when_the_owner_was_deleted(self, js: JetStream, names: Names) -> None:
+    async def test_a_claim_is_unclean_if_the_owner_was_deleted(self, js: JetStream, names: Names) -> None:
         """An empty journal alone does not make a shard new."""
         await js.publish(names.owner(SHARD), b"", {"KV-Operation": "DEL"})
         claimed = await own(js, names, "b")
         assert not claimed.clean
 
-    async def test_for_a_process_whose_memory_is_whole(self, js: JetStream, names: Names) -> None:
+    async def test_a_claim_of_a_process_whose_memory_is_whole_is_clean(
+        self, js: JetStream, names: Names
+    ) -> None:
         first = await own(js, names, "a")
         again = await own(js, names, "a", resumes=first.epoch)
         assert (again.clean, again.unclean) == (True, None)
         assert again.predecessor == Predecessor("a", first.epoch, 0, first.sequence)
 
-    async def test_not_when_somebody_owned_in_between(self, js: JetStream, names: Names) -> None:
+    async def test_a_claim_is_unclean_if_another_node_owned_in_between(
+        self, js: JetStream, names: Names
+    ) -> None:
         first = await own(js, names, "a")
         await own(js, names, "b")
         assert not (await own(js, names, "a", resumes=first.epoch)).clean
 
 
 class TestTheFloor:
-    async def test_is_that_of_the_last_flush(self, js: JetStream, names: Names) -> None:
+    async def test_the_floor_is_that_of_the_last_flush(self, js: JetStream, names: Names) -> None:
         first = await own(js, names, "a")
         await append_as(js, names, "a", first.epoch, 1, floor=17)
         assert (await own(js, names, "b")).floor == 17
         assert (await journal_of(js, names))[-1].floor == 17
 
-    async def test_is_the_checkpoints_when_the_journal_has_aged_out(
+    async def test_the_floor_is_the_checkpoints_if_the_journal_has_aged_out(
         self, js: JetStream, names: Names
     ) -> None:
         first = await own(js, names, "a")
@@ -190,30 +196,30 @@ class TestRivals:
 
     async def test_one_of_many_wins(self, js: JetStream, names: Names) -> None:
         claims = await asyncio.gather(
-            *(claim(js, names, SHARD, node, Clocks(), may_claim=anybody) for node in "abcdef")
+            *(claim(js, names, SHARD, node, Clocks(), may_claim=any_node) for node in "abcdef")
         )
         epochs = [flush.epoch for flush in await journal_of(js, names)]
         assert epochs == sorted(epochs)
         won = [each for each in claims if isinstance(each, Claim)]
         assert max(each.epoch for each in won) == epochs[-1]
 
-    async def test_before_the_owner_is_put(
+    async def test_a_rival_before_the_owner_is_put_wins(
         self, js: JetStream, names: Names, faulty: FaultyJetStream
     ) -> None:
         faulty.faults[names.owner(SHARD)].append(after(lambda: own(js, names, "b")))
-        lost = await claim(faulty, names, SHARD, "a", Clocks(), may_claim=anybody)
+        lost = await claim(faulty, names, SHARD, "a", Clocks(), may_claim=any_node)
         assert lost == NotOwned("another node was faster")
         assert [flush.node for flush in await journal_of(js, names)] == ["b"]
 
-    async def test_before_the_journal_is_read(
+    async def test_a_rival_before_the_journal_is_read_wins(
         self, js: JetStream, names: Names, faulty: FaultyJetStream
     ) -> None:
         faulty.before_last[names.journal_of(SHARD)].append(lambda: own(js, names, "b"))
-        lost = await claim(faulty, names, SHARD, "a", Clocks(), may_claim=anybody)
+        lost = await claim(faulty, names, SHARD, "a", Clocks(), may_claim=any_node)
         assert lost == NotOwned("another node claimed it meanwhile")
         assert [flush.node for flush in await journal_of(js, names)] == ["b"]
 
-    async def test_before_the_owner_is_read_again(
+    async def test_a_rival_before_the_owner_is_read_again_wins(
         self, js: JetStream, names: Names, faulty: FaultyJetStream
     ) -> None:
         """The rival has put `_owner` and not recorded it yet: the journal alone would not tell."""
@@ -221,19 +227,19 @@ class TestRivals:
         hooks = faulty.before_last[names.owner(SHARD)]
         hooks.append(lambda: asyncio.sleep(0))
         hooks.append(lambda: js.publish(names.owner(SHARD), rival))
-        lost = await claim(faulty, names, SHARD, "a", Clocks(), may_claim=anybody)
+        lost = await claim(faulty, names, SHARD, "a", Clocks(), may_claim=any_node)
         assert lost == NotOwned("another node claimed it meanwhile")
         assert await journal_of(js, names) == []
 
-    async def test_before_the_claim_is_recorded(
+    async def test_a_rival_before_the_claim_is_recorded_wins(
         self, js: JetStream, names: Names, faulty: FaultyJetStream
     ) -> None:
         faulty.faults[names.journal_of(SHARD)].append(after(lambda: own(js, names, "b")))
-        lost = await claim(faulty, names, SHARD, "a", Clocks(), may_claim=anybody)
+        lost = await claim(faulty, names, SHARD, "a", Clocks(), may_claim=any_node)
         assert lost == NotOwned("another node claimed it meanwhile")
         assert [flush.node for flush in await journal_of(js, names)] == ["b"]
 
-    async def test_the_owner_before_appends_once_more(
+    async def test_a_last_append_of_the_owner_before_counts(
         self, js: JetStream, names: Names, faulty: FaultyJetStream
     ) -> None:
         """Its flush counts: the claim begins again with what that one says."""
@@ -246,7 +252,9 @@ class TestRivals:
 
 
 class TestLostAnswers:
-    async def test_of_the_owner(self, js: JetStream, names: Names, faulty: FaultyJetStream) -> None:
+    async def test_a_lost_answer_to_the_put_of_the_owner_changes_nothing(
+        self, js: JetStream, names: Names, faulty: FaultyJetStream
+    ) -> None:
         faulty.faults[names.owner(SHARD)] += [request_lost, ack_lost]
         claimed = await own(faulty, names, "a")
         assert claimed.clean
@@ -254,7 +262,9 @@ class TestLostAnswers:
         assert message is not None
         assert claimed.epoch == message.sequence
 
-    async def test_of_the_record(self, js: JetStream, names: Names, faulty: FaultyJetStream) -> None:
+    async def test_a_lost_answer_to_the_record_changes_nothing(
+        self, js: JetStream, names: Names, faulty: FaultyJetStream
+    ) -> None:
         faulty.faults[names.journal_of(SHARD)] += [request_lost, refused(10164), refused(10158), ack_lost]
         claimed = await own(faulty, names, "a")
         assert len(await journal_of(js, names)) == 1
@@ -262,7 +272,9 @@ class TestLostAnswers:
         assert last is not None
         assert claimed.sequence == last.sequence
 
-    async def test_of_the_release(self, js: JetStream, names: Names, faulty: FaultyJetStream) -> None:
+    async def test_a_lost_answer_to_the_release_changes_nothing(
+        self, js: JetStream, names: Names, faulty: FaultyJetStream
+    ) -> None:
         claimed = await own(js, names, "a")
         faulty.faults[names.owner(SHARD)] += [request_lost, ack_lost]
         assert await release(faulty, names, claimed, "a")
@@ -279,7 +291,9 @@ class TestRelease:
         assert (await owner_of(js, names)).node == "b"
         assert await release(js, names, second, "b")
 
-    async def test_expects_the_claims_own_revision(self, names: Names, faulty: FaultyJetStream) -> None:
+    async def test_a_release_expects_the_claims_own_revision(
+        self, names: Names, faulty: FaultyJetStream
+    ) -> None:
         claimed = await own(faulty, names, "a")
         await release(faulty, names, claimed, "a")
         _, headers = faulty.published[names.owner(SHARD)][-1]
@@ -289,49 +303,53 @@ class TestRelease:
 class TestLettingGo:
     """A claim that came to nothing, and is given back."""
 
-    async def test_lets_somebody_else_claim_uncleanly(self, js: JetStream, names: Names) -> None:
+    async def test_a_claim_that_is_given_back_lets_another_node_claim_uncleanly(
+        self, js: JetStream, names: Names
+    ) -> None:
         first = await own(js, names, "a")
-        assert await release_unowned(js, names, SHARD, "a", may_claim=anybody)
+        assert await release_unowned(js, names, SHARD, "a", may_claim=any_node)
         assert (await owner_of(js, names)).released == 0
         second = await own(js, names, "b")
         assert (second.clean, second.unclean is not None) == (False, True)
         assert second.epoch > first.epoch
 
     @pytest.mark.parametrize("by", ["a", "b"])
-    async def test_touches_nothing_that_is_released_or_somebody_elses(
+    async def test_giving_back_touches_nothing_that_is_released_or_another_nodes(
         self, js: JetStream, names: Names, by: str
     ) -> None:
         owned = await own(js, names, "a")
         if by == "a":
             await release(js, names, owned, "a")
         before = await owner_of(js, names)
-        assert not await release_unowned(js, names, SHARD, by, may_claim=anybody)
+        assert not await release_unowned(js, names, SHARD, by, may_claim=any_node)
         assert await owner_of(js, names) == before
 
-    async def test_touches_nothing_of_a_process_of_the_same_name_that_may_be_asleep(
+    async def test_giving_back_touches_nothing_of_a_process_of_the_same_name_that_may_be_asleep(
         self, js: JetStream, names: Names
     ) -> None:
         await own(js, names, "a")
         assert not await release_unowned(js, names, SHARD, "a", may_claim=lambda _: False)
         assert (await owner_of(js, names)).released is None
 
-    async def test_is_not_over_on_the_word_of_a_deposed_leader(
+    async def test_giving_back_is_not_over_on_the_word_of_a_deposed_leader(
         self, names: Names, faulty: FaultyJetStream
     ) -> None:
         await own(faulty, names, "a")
         faulty.answers[names.owner(SHARD)].append(None)
         with pytest.raises(Unavailable):
-            await release_unowned(faulty, names, SHARD, "a", may_claim=anybody)
-        assert await release_unowned(faulty, names, SHARD, "a", may_claim=anybody)
+            await release_unowned(faulty, names, SHARD, "a", may_claim=any_node)
+        assert await release_unowned(faulty, names, SHARD, "a", may_claim=any_node)
 
-    async def test_of_a_shard_that_was_never_claimed_is_nothing(self, js: JetStream, names: Names) -> None:
-        assert not await release_unowned(js, names, SHARD, "a", may_claim=anybody)
+    async def test_giving_back_a_shard_that_was_never_claimed_does_nothing(
+        self, js: JetStream, names: Names
+    ) -> None:
+        assert not await release_unowned(js, names, SHARD, "a", may_claim=any_node)
         assert await js.last_message(names.actors, names.owner(SHARD)) is None
 
 
 class TestAnotherBucket:
-    async def test_is_told_from_a_rival(self, js: JetStream, names: Names) -> None:
+    async def test_another_bucket_is_distinguished_from_a_rival(self, js: JetStream, names: Names) -> None:
         """The journal carries an epoch that the bucket's revisions have not come to."""
         await append_as(js, names, "z", 1_000_000, 3)
         with pytest.raises(StreamRemade, match=r"_actors .* revision \d+, the journal's 1000000"):
-            await claim(js, names, SHARD, "a", Clocks(), may_claim=anybody)
+            await claim(js, names, SHARD, "a", Clocks(), may_claim=any_node)

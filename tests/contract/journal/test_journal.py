@@ -1,22 +1,19 @@
 """The journal of a shard: what it groups, what it repeats, and when it has to stop."""
 
 import asyncio
-import math
-from collections.abc import AsyncIterator, Awaitable, Callable
 
 import msgspec
 import pytest
 
 from actors.errors import Unavailable
-from actors.machine.facts import Repeated
 from streams.installation.topology import Names
-from streams.journal.claim import Claim, Owner
-from streams.journal.envelope import Flush, decode_flush, encode_flush
-from streams.journal.journal import FLUSH_AT_FACTS, FLUSH_BEAT_S, GATHER_FACTS_S, SMALL_FLUSH_FACTS, Journal
-from streams.nats.answers import StoredMessage
+from streams.journal.claim import Owner
+from streams.journal.envelope import encode_flush
+from streams.journal.journal import Journal
 from streams.nats.headers import EXPECTED, MESSAGE_ID
 from streams.nats.jetstream import JetStream
 from streams.routing_progress import NOTHING_ROUTED
+from tests.contract.journal.flushes import DAY_S, Keep, add, flushes, last_of, positions
 from tests.contract.support.faults import (
     Fault,
     FaultyJetStream,
@@ -29,56 +26,7 @@ from tests.contract.support.faults import (
 from tests.contract.support.shards import SHARD, Clocks, Listening, blank, own, repeated
 from tests.support.waiting import until
 
-DAY_S = 86_400.0
 STORE_FULL = 10077
-
-
-Keep = Callable[..., Awaitable[tuple[Journal, Listening]]]
-
-
-@pytest.fixture
-async def keep(faulty: FaultyJetStream, names: Names) -> AsyncIterator[Keep]:
-    """A started journal of node a over the faulty JetStream, and who listens to it."""
-    journals: list[Journal] = []
-
-    async def start(
-        listening: Listening | None = None, claim: Claim | None = None, retention_s: float = DAY_S
-    ) -> tuple[Journal, Listening]:
-        listening = listening or Listening()
-        claim = claim or await own(faulty, names, "a")
-        journal = Journal(faulty, names, claim, "a", listening, time=Clocks(), retention_s=retention_s)
-        journal.start()
-        journals.append(journal)
-        return journal, listening
-
-    yield start
-    for journal in journals:
-        await journal.stop()
-
-
-def add(journal: Journal, count: int, *, urgent: bool = False) -> None:
-    for _ in range(count):
-        journal.add(repeated(journal.index + 1), blank(), urgent)
-
-
-async def flushes(js: JetStream, names: Names) -> list[Flush]:
-    """All flushes, that of the claim left out."""
-    page = await js.read(names.journal, names.journal_of(SHARD), 1)
-    return [flush for message in page.messages if (flush := decode_flush(message.data, "the journal")).flush]
-
-
-async def last_of(js: JetStream, names: Names) -> StoredMessage:
-    message = await js.last_message(names.journal, names.journal_of(SHARD))
-    assert message is not None
-    return message
-
-
-def is_beat(at: float) -> bool:
-    return math.isclose(at, round(at / FLUSH_BEAT_S) * FLUSH_BEAT_S, abs_tol=1e-6, rel_tol=0)
-
-
-def positions(flush: Flush) -> list[int]:
-    return [fact.position for fact in flush.facts if isinstance(fact, Repeated)]
 
 
 class TestGrouping:
@@ -97,42 +45,14 @@ class TestGrouping:
         assert journal.confirmed_index == 10
         assert listening.sequences == [journal.sequence] == [(await last_of(js, names)).sequence]
 
-    async def test_enough_facts_wait_for_nothing(self, names: Names, keep: Keep) -> None:
-        journal, listening = await keep()
-        add(journal, 1, urgent=True)
-        await listening.has(1)
-        before = asyncio.get_running_loop().time()
-        add(journal, FLUSH_AT_FACTS)
-        assert journal._due_at() <= before + 0.1
-
     async def test_an_urgent_fact_takes_those_before_it_along(
         self, js: JetStream, names: Names, keep: Keep
     ) -> None:
         journal, listening = await keep()
         add(journal, 3)
         add(journal, 1, urgent=True)
-        assert journal._due_at() <= asyncio.get_running_loop().time()
         await listening.has(4)
         assert [positions(flush) for flush in await flushes(js, names)] == [[1, 2, 3, 4]]
-
-    async def test_the_first_after_a_silence_waits_for_the_next_beat_and_others_longer(
-        self, names: Names, keep: Keep
-    ) -> None:
-        journal, listening = await keep()
-        loop = asyncio.get_running_loop()
-        await until(lambda: loop.time() - journal._cut_at > GATHER_FACTS_S)
-        add(journal, 1)
-        due_at = journal._due_at()
-        assert due_at <= journal._waiting_since + FLUSH_BEAT_S
-        assert is_beat(due_at)
-        await listening.has(1)
-        assert loop.time() >= due_at
-        add(journal, 1)
-        due_at, latest = journal._due_at(), journal._waiting_since + GATHER_FACTS_S
-        assert latest - FLUSH_BEAT_S <= due_at <= latest
-        assert is_beat(due_at)
-        add(journal, SMALL_FLUSH_FACTS - 1)
-        assert journal._due_at() == latest
 
     async def test_one_append_is_under_way_at_a_time(
         self, js: JetStream, names: Names, keep: Keep, faulty: FaultyJetStream
@@ -189,7 +109,7 @@ class TestGrouping:
 
 
 class TestTheFloor:
-    async def test_is_asked_for_the_facts_of_the_flush_only(
+    async def test_the_floor_is_asked_for_the_facts_of_the_flush_only(
         self, js: JetStream, names: Names, keep: Keep
     ) -> None:
         journal, listening = await keep(Listening(released=lambda index: 100 * index))
@@ -198,7 +118,7 @@ class TestTheFloor:
         assert [flush.floor for flush in await flushes(js, names)] == [200]
         assert journal.floor == 200
 
-    async def test_never_falls(self, js: JetStream, names: Names, keep: Keep) -> None:
+    async def test_the_floor_never_falls(self, js: JetStream, names: Names, keep: Keep) -> None:
         floors = iter([50, 20, 70])
         journal, listening = await keep(Listening(released=lambda _: next(floors)))
         for count in (1, 2, 3):
@@ -206,7 +126,9 @@ class TestTheFloor:
             await listening.has(count)
         assert [flush.floor for flush in await flushes(js, names)] == [50, 50, 70]
 
-    async def test_is_the_claims_at_first(self, names: Names, keep: Keep, faulty: FaultyJetStream) -> None:
+    async def test_the_floor_is_the_claims_at_first(
+        self, names: Names, keep: Keep, faulty: FaultyJetStream
+    ) -> None:
         before = Journal(
             faulty, names, await own(faulty, names, "a"), "a", listening := Listening(lambda _: 33),
             time=Clocks(), retention_s=DAY_S,
@@ -249,7 +171,7 @@ class TestLostAnswers:
         repeats = faulty.published[names.journal_of(SHARD)][1:-1]
         assert repeats == [repeats[0]] * len(repeats), "the same bytes and headers each time"
 
-    async def test_newer_facts_wait(
+    async def test_newer_facts_wait_for_a_lost_answer(
         self, js: JetStream, names: Names, keep: Keep, faulty: FaultyJetStream
     ) -> None:
         journal, listening = await keep()
@@ -260,7 +182,7 @@ class TestLostAnswers:
         await listening.has(2)
         assert [positions(flush) for flush in await flushes(js, names)] == [[1], [2]]
 
-    async def test_a_full_journal_is_said(
+    async def test_a_full_journal_is_reported(
         self, names: Names, keep: Keep, faulty: FaultyJetStream, caplog: pytest.LogCaptureFixture
     ) -> None:
         journal, listening = await keep()
@@ -292,13 +214,13 @@ class TestTheFence:
         assert not await journal.drain(5.0)
         assert (journal.confirmed_index, listening.entries, len(listening.fences)) == (0, [], 1)
 
-    async def test_another_claim(self, js: JetStream, names: Names, keep: Keep) -> None:
+    async def test_another_claim_fences_the_journal(self, js: JetStream, names: Names, keep: Keep) -> None:
         journal, listening = await keep()
         await own(js, names, "b")
         await self.fenced(journal, listening)
         assert await flushes(js, names) == []
 
-    async def test_another_claim_while_the_ack_was_lost(
+    async def test_another_claim_fences_a_journal_whose_ack_was_lost(
         self, js: JetStream, names: Names, keep: Keep, faulty: FaultyJetStream
     ) -> None:
         """The flush is stored, and the new owner knows it: it settles nothing that this one is not told."""
@@ -310,10 +232,12 @@ class TestTheFence:
         faulty.faults[names.journal_of(SHARD)] += [ack_lost, after(overtake)]
         await self.fenced(journal, listening)
 
-    async def test_an_older_flush_of_our_own(self, js: JetStream, names: Names, keep: Keep) -> None:
+    async def test_an_older_flush_of_our_own_fences_the_journal(
+        self, js: JetStream, names: Names, keep: Keep
+    ) -> None:
         """A second process with our name and epoch, or a journal restored: not what we wrote last."""
         journal, listening = await keep()
-        claimed = journal._claim
+        claimed = journal.claim
         alien = encode_flush(
             node="a", epoch=claimed.epoch, flush=0, floor=0, routing=NOTHING_ROUTED, at=0.0,
             unclean=None, facts=[],
@@ -321,7 +245,7 @@ class TestTheFence:
         await js.publish(names.journal_of(SHARD), alien)
         await self.fenced(journal, listening)
 
-    async def test_never_rebases(
+    async def test_a_fenced_flush_is_never_sent_with_another_expectation(
         self, js: JetStream, names: Names, keep: Keep, faulty: FaultyJetStream
     ) -> None:
         journal, listening = await keep()
@@ -334,7 +258,7 @@ class TestTheFence:
 class TestAnEmptyJournal:
     """A journal that aged out while its owner could not append for days."""
 
-    async def test_begins_anew_while_the_owner_is_the_same(
+    async def test_an_empty_journal_begins_again_while_the_owner_is_the_same(
         self, js: JetStream, names: Names, keep: Keep
     ) -> None:
         journal, listening = await keep()
@@ -346,7 +270,7 @@ class TestAnEmptyJournal:
         await listening.has(3)
         assert [positions(flush) for flush in await flushes(js, names)] == [[1, 2], [3]]
 
-    async def test_stops_the_shard_when_somebody_else_put_the_owner(
+    async def test_an_empty_journal_stops_the_shard_if_another_node_put_the_owner(
         self, js: JetStream, names: Names, keep: Keep
     ) -> None:
         journal, listening = await keep()
@@ -357,94 +281,8 @@ class TestAnEmptyJournal:
         assert await flushes(js, names) == []
 
 
-class TestReclaiming:
-    """A lease that lapsed while no node took the shard: the journal goes on from memory."""
-
-    async def lapse(self, journal: Journal, js: JetStream, names: Names, *, rival: bool = False) -> bool:
-        await journal.suspend()
-        if rival:
-            await own(js, names, "b")
-        return journal.reclaim(await own(js, names, "a", resumes=journal._claim.epoch))
-
-    async def test_with_nothing_under_way(self, js: JetStream, names: Names, keep: Keep) -> None:
-        journal, listening = await keep()
-        add(journal, 2, urgent=True)
-        await listening.has(2)
-        assert await self.lapse(journal, js, names)
-        add(journal, 1, urgent=True)
-        await listening.has(3)
-        found = await flushes(js, names)
-        assert [positions(flush) for flush in found] == [[1, 2], [3]]
-        assert found[0].epoch < found[1].epoch
-        assert [flush.flush for flush in found] == [1, 1]
-
-    async def test_before_anything_was_recorded(self, js: JetStream, names: Names, keep: Keep) -> None:
-        journal, listening = await keep()
-        assert await self.lapse(journal, js, names)
-        add(journal, 1, urgent=True)
-        await listening.has(1)
-
-    async def test_facts_that_were_not_stored_are_sent_again_first(
-        self, js: JetStream, names: Names, keep: Keep, faulty: FaultyJetStream
-    ) -> None:
-        journal, listening = await keep()
-        faulty.faults[names.journal_of(SHARD)] += [request_lost] * 100
-        add(journal, 2, urgent=True)
-        await until(lambda: len(faulty.published[names.journal_of(SHARD)]) >= 2)
-        add(journal, 2)
-        assert await self.lapse(journal, js, names)
-        faulty.faults.clear()
-        await listening.has(4)
-        [flush] = await flushes(js, names)
-        assert positions(flush) == [1, 2, 3, 4]
-        assert listening.indices == [1, 2, 3, 4]
-
-    async def test_a_flush_that_was_stored_without_an_answer_is_confirmed(
-        self, js: JetStream, names: Names, keep: Keep, faulty: FaultyJetStream
-    ) -> None:
-        journal, listening = await keep()
-        faulty.faults[names.journal_of(SHARD)] += [ack_lost] + [request_lost] * 100
-        add(journal, 2, urgent=True)
-        await until(lambda: len(faulty.published[names.journal_of(SHARD)]) >= 3)
-        stored = (await last_of(js, names)).sequence
-        assert listening.entries == []
-        assert await self.lapse(journal, js, names)
-        assert listening.indices == [1, 2]
-        assert listening.sequences == [stored]
-        faulty.faults.clear()
-        add(journal, 1, urgent=True)
-        await listening.has(3)
-        assert [positions(flush) for flush in await flushes(js, names)] == [[1, 2], [3]]
-
-    async def test_a_flush_that_arrives_late_is_refused(
-        self, js: JetStream, names: Names, keep: Keep, faulty: FaultyJetStream
-    ) -> None:
-        journal, listening = await keep()
-        faulty.faults[names.journal_of(SHARD)] += [request_lost] * 100
-        add(journal, 1, urgent=True)
-        await until(lambda: len(faulty.published[names.journal_of(SHARD)]) >= 2)
-        late, headers = faulty.published[names.journal_of(SHARD)][-1]
-        assert await self.lapse(journal, js, names)
-        await js.publish(names.journal_of(SHARD), late, headers)
-        faulty.faults.clear()
-        await listening.has(1)
-        assert [positions(flush) for flush in await flushes(js, names)] == [[1]]
-
-    async def test_not_when_somebody_else_owned(self, js: JetStream, names: Names, keep: Keep) -> None:
-        journal, _ = await keep()
-        assert not await self.lapse(journal, js, names, rival=True)
-        assert journal.stalled
-
-    async def test_not_after_the_fence(self, js: JetStream, names: Names, keep: Keep) -> None:
-        journal, listening = await keep()
-        await own(js, names, "b")
-        add(journal, 1, urgent=True)
-        await until(lambda: bool(listening.fences))
-        assert not await self.lapse(journal, js, names)
-
-
 class TestBeingTold:
-    async def test_stalled_while_an_append_is_unconfirmed(
+    async def test_a_journal_is_stalled_while_an_append_is_unconfirmed(
         self, names: Names, keep: Keep, faulty: FaultyJetStream
     ) -> None:
         journal, listening = await keep()
@@ -469,14 +307,16 @@ class TestBeingTold:
         await listening.has(2)
         await journal.stop()
 
-    async def test_drained(self, names: Names, keep: Keep) -> None:
+    async def test_a_journal_is_drained_once_all_is_confirmed(self, names: Names, keep: Keep) -> None:
         journal, _ = await keep()
         assert await journal.drain(5.0)
         add(journal, 3)
         assert await journal.drain(5.0)
         assert journal.confirmed_index == 3
 
-    async def test_not_drained_in_time(self, names: Names, keep: Keep, faulty: FaultyJetStream) -> None:
+    async def test_a_journal_that_is_not_answered_is_not_drained_in_time(
+        self, names: Names, keep: Keep, faulty: FaultyJetStream
+    ) -> None:
         journal, _ = await keep()
         faulty.faults[names.journal_of(SHARD)] += [request_lost] * 100
         add(journal, 1)

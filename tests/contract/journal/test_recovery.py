@@ -49,18 +49,22 @@ async def events(js: JetStream, names: Names, count: int) -> None:
 
 
 class TestTheWhole:
-    async def test_of_a_new_shard(self, js: JetStream, names: Names) -> None:
+    async def test_a_new_shard_is_recovered_as_empty(self, js: JetStream, names: Names) -> None:
         recovery = await taken_over(js, names)
         assert (recovery.states, recovery.parked, recovery.floor) == ({}, {}, 0)
         assert list(recovery.created) == list(names.streams)
 
-    async def test_from_the_journal_alone(self, js: JetStream, names: Names, shard: Recording) -> None:
+    async def test_a_shard_is_recovered_from_the_journal_alone(
+        self, js: JetStream, names: Names, shard: Recording
+    ) -> None:
         await events(js, names, 3)
         await shard.record(delivered(1, 1), repeated(2), delivered(3, 2), repeated(9, OTHER))
         recovery = await taken_over(js, names)
         assert recovery.states == shard.states
 
-    async def test_from_snapshots_and_the_tail(self, js: JetStream, names: Names, shard: Recording) -> None:
+    async def test_a_shard_is_recovered_from_snapshots_and_the_tail(
+        self, js: JetStream, names: Names, shard: Recording
+    ) -> None:
         """Of the actors only those that the tail names; the others are as their snapshots say."""
         await events(js, names, 3)
         await shard.record(delivered(1, 1), repeated(2), repeated(3, OTHER))
@@ -70,7 +74,7 @@ class TestTheWhole:
         assert recovery.states == {RECEIVER: shard.states[RECEIVER]}
         assert await shard.snapshots.load(OTHER) == shard.states[OTHER]
 
-    async def test_a_snapshot_that_knows_a_part_of_the_tail(
+    async def test_a_snapshot_that_knows_a_part_of_the_tail_is_not_applied_twice(
         self, js: JetStream, names: Names, shard: Recording
     ) -> None:
         """A passivated actor is written before the next checkpoint."""
@@ -82,7 +86,9 @@ class TestTheWhole:
         assert recovery.states == shard.states
         assert recovery.states[RECEIVER].counters.duplicates == 3
 
-    async def test_parked_actors(self, js: JetStream, names: Names, shard: Recording) -> None:
+    async def test_parked_actors_come_back_by_the_list_and_the_tail(
+        self, js: JetStream, names: Names, shard: Recording
+    ) -> None:
         """Those of the list; of whom the tail speaks, it says whether he is parked still."""
         await shard.record(*(Parked(receiver=each, at=1.0) for each in ("acme.quiet", RECEIVER, OTHER)))
         await shard.snapshot()
@@ -92,7 +98,7 @@ class TestTheWhole:
         assert recovery.parked == {"acme.quiet": 0.0}
         assert {each.receiver for each in recovery.states.values() if each.parked} == {RECEIVER, "acme.late"}
 
-    async def test_parked_actors_that_a_checkpoint_of_version_1_names(
+    async def test_parked_actors_that_a_checkpoint_of_version_1_names_come_back(
         self, js: JetStream, names: Names, shard: Recording
     ) -> None:
         sequence = await shard.record(Unparked(receiver=OTHER, at=2.0))
@@ -103,7 +109,7 @@ class TestTheWhole:
         assert recovery.parked == {"acme.quiet": 12.5}
         assert recovery.listed.receivers() == named
 
-    async def test_parked_actors_of_a_write_that_was_never_finished(
+    async def test_parked_actors_of_a_write_that_was_never_finished_come_back(
         self, js: JetStream, names: Names, shard: Recording, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """One moves to another part, and only that part is stored: the tail says that he is parked."""
@@ -151,7 +157,9 @@ class TestTheWhole:
             == {UNKNOWN_RECEIVERS: None, RECEIVER: None, OTHER: None}
         )
 
-    async def test_a_tail_of_many_pages(self, js: JetStream, names: Names, shard: Recording) -> None:
+    async def test_a_tail_of_many_pages_is_read_whole(
+        self, js: JetStream, names: Names, shard: Recording
+    ) -> None:
         before = shard.claim.sequence
         for number in range(300):
             data = encode_flush(
@@ -174,7 +182,7 @@ class TestTheTail:
         assert isinstance(recovery, Recovery)
         assert recovery.states == shard.states
 
-    async def test_that_goes_on_behind_our_claim_is_another_owners(
+    async def test_a_tail_that_continues_behind_our_claim_is_another_owners(
         self, js: JetStream, names: Names, shard: Recording
     ) -> None:
         claimed = await own(js, names, "b")
@@ -183,18 +191,22 @@ class TestTheTail:
         assert isinstance(lost, NotOwned)
         assert f"after our claim at {claimed.sequence}" in lost.why
 
-    async def test_without_our_claim_is_no_tail(self, js: JetStream, names: Names, shard: Recording) -> None:
+    async def test_a_tail_without_our_claim_is_none(
+        self, js: JetStream, names: Names, shard: Recording
+    ) -> None:
         claimed = await own(js, names, "b")
         await js.purge(names.journal, claimed.sequence + 1)
         assert await recover(js, names, claimed, "b") == NotOwned("our claim is not in the journal any more")
 
-    async def test_of_a_newer_version_is_refused(self, js: JetStream, names: Names, shard: Recording) -> None:
+    async def test_a_tail_of_a_newer_version_is_refused(
+        self, js: JetStream, names: Names, shard: Recording
+    ) -> None:
         data = b'{"v":1,"node":"a","epoch":1,"flush":1,"floor":0,"at":0,"facts":[{"fact":"melted"}]}'
         await js.publish(names.journal_of(SHARD), data)
         with pytest.raises(NewerVersion, match="'melted'"):
             await take_over(js, names)
 
-    async def test_with_a_message_that_is_not_ours_is_refused(
+    async def test_a_tail_with_a_message_that_is_not_ours_is_refused(
         self, js: JetStream, names: Names, shard: Recording
     ) -> None:
         answer = await js.publish(names.journal_of(SHARD), b"hello")
@@ -204,7 +216,7 @@ class TestTheTail:
 
 
 class TestBeyondOurClaim:
-    async def test_a_checkpoint_is_another_owners(self, js: JetStream, names: Names) -> None:
+    async def test_a_checkpoint_beyond_our_claim_is_another_owners(self, js: JetStream, names: Names) -> None:
         claimed = await own(js, names, "b")
         rival = await own(js, names, "c")
         checkpoint = Checkpoint(sequence=rival.sequence)
@@ -213,7 +225,7 @@ class TestBeyondOurClaim:
         assert isinstance(lost, NotOwned)
         assert f"its checkpoint at {rival.sequence} lies beyond" in lost.why
 
-    async def test_a_snapshot_is_another_owners(
+    async def test_a_snapshot_beyond_our_claim_is_another_owners(
         self, js: JetStream, names: Names, shard: Recording, faulty: FaultyJetStream
     ) -> None:
         """The replica that shows the tail does not show that the journal goes on."""
@@ -228,7 +240,7 @@ class TestBeyondOurClaim:
         assert isinstance(lost, NotOwned)
         assert f"the snapshot of {RECEIVER} at {rival.sequence} lies beyond" in lost.why
 
-    async def test_while_the_shard_is_ours_a_stream_was_restored_older(
+    async def test_a_checkpoint_beyond_our_claim_while_the_shard_is_ours_means_an_older_stream(
         self, js: JetStream, names: Names
     ) -> None:
         claimed = await own(js, names, "b")
@@ -247,7 +259,7 @@ class TestStreamsThatAreNotWhatTheyWere:
         await snapshots.write([], [], 1, Checkpoint(sequence=shard.claim.sequence, routed=0, created=created))
 
     @pytest.mark.parametrize("which", ["events", "deliveries", "receivers"])
-    async def test_one_that_was_made_anew(
+    async def test_a_recreated_stream_refuses_the_shard(
         self, js: JetStream, names: Names, shard: Recording, which: str
     ) -> None:
         await self.checkpoint(js, names, shard)
@@ -262,14 +274,16 @@ class TestStreamsThatAreNotWhatTheyWere:
         assert before.created in str(raised.value)
         assert after.created in str(raised.value)
 
-    async def test_a_journal_that_was_made_anew(self, js: JetStream, names: Names, shard: Recording) -> None:
+    async def test_a_recreated_journal_refuses_the_shard(
+        self, js: JetStream, names: Names, shard: Recording
+    ) -> None:
         """Its sequences start again, so that the checkpoint lies beyond the claim: not another owner's."""
         await self.checkpoint(js, names, shard)
         await remake(js, names, names.journal)
         with pytest.raises(StreamRemade, match=f"^{names.journal} was recreated"):
             await take_over(js, names)
 
-    async def test_a_bucket_that_was_made_anew_has_no_checkpoint(
+    async def test_a_recreated_bucket_has_no_checkpoint(
         self, js: JetStream, names: Names, shard: Recording, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("streams.journal.recovery.CLOCK_SKEW_S", 0.0)
@@ -281,7 +295,7 @@ class TestStreamsThatAreNotWhatTheyWere:
             await take_over(js, names)
 
     @pytest.mark.parametrize("snapshotted", [False, True])
-    async def test_a_checkpoint_older_than_what_was_purged(
+    async def test_a_checkpoint_older_than_what_was_purged_refuses_the_shard(
         self, js: JetStream, names: Names, shard: Recording, snapshotted: bool
     ) -> None:
         """What is missing in between cannot be made up for, and no node may go on as if it had never been."""
@@ -304,7 +318,9 @@ class TestStreamsThatAreNotWhatTheyWere:
         await js.purge(names.journal, last)
         assert isinstance(await recover(js, names, claimed, "b"), NotOwned)
 
-    async def test_a_journal_that_has_aged_out(self, js: JetStream, names: Names, shard: Recording) -> None:
+    async def test_a_shard_whose_journal_has_aged_out_is_recovered_from_its_checkpoint(
+        self, js: JetStream, names: Names, shard: Recording
+    ) -> None:
         """Then what was settled since the checkpoint is delivered again."""
         await shard.record(repeated(1))
         await shard.snapshot()
@@ -312,7 +328,7 @@ class TestStreamsThatAreNotWhatTheyWere:
         await js.purge(names.journal, last + 1)
         assert (await taken_over(js, names)).states == {}
 
-    async def test_deliveries_that_end_before_a_frontier(
+    async def test_deliveries_that_end_before_a_frontier_refuse_the_shard(
         self, js: JetStream, names: Names, shard: Recording
     ) -> None:
         await events(js, names, 2)
@@ -320,7 +336,7 @@ class TestStreamsThatAreNotWhatTheyWere:
         with pytest.raises(StreamRemade, match=rf"{names.deliveries} .* ends at 2, but {RECEIVER} .* at 3"):
             await take_over(js, names)
 
-    async def test_deliveries_that_end_before_the_floor(
+    async def test_deliveries_that_end_before_the_floor_refuse_the_shard(
         self, js: JetStream, names: Names, shard: Recording
     ) -> None:
         data = encode_flush(

@@ -94,7 +94,7 @@ class TestTheFence:
         assert not await old.write([], [], 7, Checkpoint(sequence=7))
         assert await read_checkpoint(js, names, SHARD) is None
 
-    async def test_it_stands_on_the_first_message_of_each_batch(
+    async def test_the_fence_is_on_the_first_message_of_each_batch(
         self, names: Names, faulty: FaultyJetStream
     ) -> None:
         claimed = await own(faulty, names, "a")
@@ -126,7 +126,7 @@ class TestTheFence:
 class TestLateBatches:
     """A batch was repeated since its answer was lost, and the first one arrives after all."""
 
-    async def test_none_is_stored_twice_or_out_of_order(
+    async def test_a_late_batch_is_not_stored_twice_or_out_of_order(
         self, js: JetStream, names: Names, faulty: FaultyJetStream
     ) -> None:
         snapshots = Snapshots(faulty, names, await own(faulty, names, "a"))
@@ -157,7 +157,7 @@ class TestLateBatches:
         assert await snapshots.load(RECEIVER) == state(delivered=2)
         assert await read_checkpoint(js, names, SHARD) == Checkpoint(sequence=9)
 
-    async def test_only_the_last_of_a_write_bears_its_checkpoint(
+    async def test_only_the_last_batch_of_a_write_carries_its_checkpoint(
         self, names: Names, faulty: FaultyJetStream
     ) -> None:
         """Before it not all is written that the checkpoint names."""
@@ -177,7 +177,7 @@ class TestTrouble:
         Refused(TOO_MANY_BATCHES, "too many batches"), Refused(CUT_OFF, "incomplete"),
         Refused(10164, "in flight"), Unanswered("lost"),
     ])  # fmt: skip
-    async def test_that_passes_is_waited_for(
+    async def test_a_trouble_that_passes_is_waited_for(
         self, names: Names, faulty: FaultyJetStream, answer: Answer
     ) -> None:
         snapshots = Snapshots(faulty, names, await own(faulty, names, "a"))
@@ -186,7 +186,7 @@ class TestTrouble:
         assert len(batches) == 3
         assert await snapshots.load(RECEIVER) == state()
 
-    async def test_an_answer_that_was_lost(
+    async def test_a_batch_whose_answer_was_lost_is_stored_once(
         self, js: JetStream, names: Names, faulty: FaultyJetStream
     ) -> None:
         snapshots = Snapshots(faulty, names, await own(faulty, names, "a"))
@@ -201,7 +201,7 @@ class TestTrouble:
         assert await snapshots.write([state(delivered=2)], [], 9, Checkpoint(sequence=9))
         assert await snapshots.load(RECEIVER) == state(delivered=2)
 
-    async def test_that_does_not_pass_is_told(
+    async def test_a_trouble_that_does_not_pass_is_reported(
         self, names: Names, faulty: FaultyJetStream, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("streams.journal.snapshots.BATCH_TIMEOUT_S", 0.1)

@@ -49,7 +49,7 @@ async def remake(js: JetStream, names: Names, count: int) -> None:
         await publish(js, names, RECEIVER)
 
 
-async def test_a_message_has_one_time_whoever_tells_it(js: JetStream, names: Names) -> None:
+async def test_a_message_has_one_time_in_every_answer(js: JetStream, names: Names) -> None:
     """The stream's state, the leader, and the reply subject of what is handed out."""
     await js.consumer_create(names.deliveries, cursor("c", names.deliveries_of(shard(RECEIVER)), 1))
     seen, inbox = KeptMessages(), js.wire.new_inbox()
@@ -130,7 +130,7 @@ async def test_a_stream_that_has_grown_again(js: JetStream, names: Names) -> Non
 
 
 class TestTheMarksOfAShard:
-    async def test_are_in_every_flush_and_never_fall(self, js: JetStream, names: Names) -> None:
+    async def test_the_marks_are_in_every_flush_and_never_fall(self, js: JetStream, names: Names) -> None:
         listening = Listening()
         journal = await begun(js, names, listening)
         for position, expected in ((7, 7), (5, 7), (9, 9)):
@@ -142,7 +142,7 @@ class TestTheMarksOfAShard:
             assert flush.marks.deliveries == Mark(position=expected, stored_at=expected + 0.5)
         await journal.stop()
 
-    async def test_are_worth_a_flush_of_their_own(self, js: JetStream, names: Names) -> None:
+    async def test_raised_marks_cause_a_flush(self, js: JetStream, names: Names) -> None:
         listening = Listening()
         journal = await begun(js, names, listening)
         listening.known = Marks(events=Mark(position=3, stored_at=1.5))
@@ -154,7 +154,9 @@ class TestTheMarksOfAShard:
 
 
 class TestRouted:
-    async def test_is_in_every_flush_and_never_falls(self, js: JetStream, names: Names) -> None:
+    async def test_the_routed_position_is_in_every_flush_and_never_falls(
+        self, js: JetStream, names: Names
+    ) -> None:
         listening = Listening()
         journal = await begun(js, names, listening)
         for routed, expected in ((7, 7), (5, 7), (9, 9)):
@@ -164,7 +166,7 @@ class TestRouted:
             assert (await last_flush(js, names)).routed == journal.routing.routed == expected
         await journal.stop()
 
-    async def test_is_worth_a_flush_of_its_own(self, js: JetStream, names: Names) -> None:
+    async def test_a_raised_routed_position_causes_a_flush(self, js: JetStream, names: Names) -> None:
         listening = Listening()
         journal = await begun(js, names, listening)
         listening.progress = RoutingProgress(routed=3)
@@ -174,7 +176,9 @@ class TestRouted:
         assert (flush.facts, flush.routed) == ((), 3)
         await journal.stop()
 
-    async def test_is_recorded_before_a_release(self, js: JetStream, names: Names) -> None:
+    async def test_the_routed_position_is_recorded_before_a_release(
+        self, js: JetStream, names: Names
+    ) -> None:
         """Or the next owner would route the last second's events again."""
         listening = Listening()
         journal = await begun(js, names, listening)
@@ -184,7 +188,7 @@ class TestRouted:
         assert (await last_flush(js, names)).routed == 3
         await journal.stop()
 
-    async def test_is_repeated_by_a_claim(self, js: JetStream, names: Names) -> None:
+    async def test_the_routed_position_is_repeated_by_a_claim(self, js: JetStream, names: Names) -> None:
         listening = Listening()
         journal = await begun(js, names, listening)
         listening.progress = RoutingProgress(routed=3)
@@ -196,7 +200,9 @@ class TestRouted:
 
 
 class TestTheRecord:
-    async def test_refuses_until_the_message_is_there(self, js: JetStream, names: Names) -> None:
+    async def test_the_record_of_a_loss_refuses_the_shard_until_the_message_is_there(
+        self, js: JetStream, names: Names
+    ) -> None:
         """Whatever the marks of the journal say: who found it knew more."""
         claimed = await own(js, names, "a")
         loss = Loss(names.deliveries, Mark(position=1), "it is gone")
@@ -210,7 +216,7 @@ class TestTheRecord:
         await compare_or_refuse(js, names, SHARD, claimed.epoch, Marks(), WHO)
         assert await read_recorded_loss(js, names, SHARD) is None
 
-    async def test_is_made_at_a_claim(self, js: JetStream, names: Names) -> None:
+    async def test_the_record_of_a_loss_is_made_at_a_claim(self, js: JetStream, names: Names) -> None:
         claimed = await own(js, names, "a")
         marks = Marks(events=Mark(position=9, stored_at=1.5))
         with pytest.raises(StreamRemade, match=names.events):
@@ -219,7 +225,7 @@ class TestTheRecord:
         assert recorded is not None
         assert (recorded.stream, recorded.mark) == (names.events, marks.events)
 
-    async def test_is_the_owners_alone(self, js: JetStream, names: Names) -> None:
+    async def test_the_record_of_a_loss_is_the_owners_alone(self, js: JetStream, names: Names) -> None:
         """A process back from the dead knows the stream as it was, not that the loss was accepted."""
         before = await own(js, names, "a")
         claimed = await own(js, names, "b")

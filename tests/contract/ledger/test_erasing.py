@@ -378,7 +378,7 @@ async def test_an_answer_that_a_reader_keeps_in_a_file_is_erased_when_it_has_gon
 
 
 @pytest.mark.parametrize("world", [("memory", "sqlite")], ids="-".join)
-async def test_a_writer_that_dies_before_the_file_is_written_anew_does_it_later(
+async def test_a_writer_that_dies_before_the_file_is_rewritten_does_it_later(
     js: JetStream, names: Names, pen: Pen, ledger: Kept, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mark = secrets.token_hex(200)

@@ -148,9 +148,7 @@ async def test_a_crash_between_any_two_statements_repeats_nothing_and_loses_noth
     assert deaths > 30 / every
 
 
-async def test_a_journal_that_was_made_anew_is_refused(
-    js: JetStream, names: Names, pen: Pen, ledger: Kept
-) -> None:
+async def test_a_recreated_journal_is_refused(js: JetStream, names: Names, pen: Pen, ledger: Kept) -> None:
     await pen.flush(opens())
     await catch_up(js, names, ledger)
     before = await ledger.contents()
@@ -242,7 +240,7 @@ async def test_two_writers_of_one_file_are_one_too_many(
     assert await ledger.rows("SELECT count(*) FROM facts") == [(1,)]
 
 
-async def test_a_second_writer_of_a_file_is_refused_and_stops_nobody(tmp_path: Path) -> None:
+async def test_a_second_writer_of_a_file_is_refused_and_does_not_stop_the_first(tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
     async with sqlite_store(path):
         with writer_lock(path):

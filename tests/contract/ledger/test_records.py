@@ -185,7 +185,7 @@ async def test_the_history_is_told_in_words(
         assert await paged(settings, limit) == told.entries
 
 
-async def test_of_a_long_history_only_the_page_is_put_into_words(
+async def test_only_the_page_of_a_long_history_is_put_into_words(
     js: JetStream,
     names: Names,
     pen: Pen,
@@ -408,7 +408,7 @@ async def test_a_delivery_under_way_when_facts_were_lost_has_an_unknown_end(
     assert found.ledger.notes
 
 
-async def test_a_ledger_that_nobody_writes_says_how_far_behind_it_is(
+async def test_a_ledger_without_a_writer_says_how_far_behind_it_is(
     js: JetStream, names: Names, pen: Pen, ledger: Kept, settings: Settings
 ) -> None:
     await pen.flush(opens())

@@ -148,7 +148,7 @@ async def test_purged_facts_are_reported_as_missed(js: JetStream, names: Names, 
     ]
 
 
-async def test_it_goes_on_when_nats_is_back(
+async def test_the_tail_continues_when_nats_is_back(
     js: JetStream, names: Names, pen: Pen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(1, 4):

@@ -19,7 +19,7 @@ from tests.support.waiting import until_true
 
 
 class TestTheServer:
-    async def test_numbers_what_it_hands_out(
+    async def test_the_server_numbers_the_messages_of_a_consumer(
         self, js: JetStream, stream: str, make_consumer: MakeConsumer, raw: RawPull
     ) -> None:
         await make_consumer(filter_subject=f"{stream}.1")
@@ -34,7 +34,7 @@ class TestTheServer:
         assert (messages[0].subject, messages[0].data) == (stored.subject, stored.data)
         assert first.stored_at == stored.stored_at
 
-    async def test_ends_a_request_by_saying_what_it_leaves(
+    async def test_the_server_ends_a_request_with_what_is_left_of_it(
         self, js: JetStream, stream: str, make_consumer: MakeConsumer, raw: RawPull
     ) -> None:
         await make_consumer()
@@ -47,11 +47,11 @@ class TestTheServer:
         status, text, headers = await raw.status()
         assert (status, text, headers["Nats-Pending-Messages"]) == ("408", "Request Timeout", "8")
 
-    async def test_answers_503_where_there_is_no_consumer(self, raw: RawPull) -> None:
+    async def test_the_server_answers_503_if_there_is_no_consumer(self, raw: RawPull) -> None:
         await raw.ask()
         assert (await raw.status())[0] == "503"
 
-    async def test_tells_in_heartbeats_how_far_it_came(
+    async def test_the_server_tells_in_heartbeats_how_far_it_came(
         self, js: JetStream, stream: str, make_consumer: MakeConsumer, raw: RawPull
     ) -> None:
         await make_consumer()
@@ -63,7 +63,7 @@ class TestTheServer:
         assert (status, text) == ("100", "Idle Heartbeat")
         assert (headers["Nats-Last-Consumer"], headers["Nats-Last-Stream"]) == ("3", "3")
 
-    async def test_hands_out_no_more_than_may_be_unacked(
+    async def test_the_server_hands_out_no_more_than_may_be_unacked(
         self, js: JetStream, wire: Wire, stream: str, make_consumer: MakeConsumer, raw: RawPull
     ) -> None:
         await make_consumer(max_ack_pending=3)
@@ -78,7 +78,7 @@ class TestTheServer:
         info = await facts(js, stream)
         assert (info.pending, info.ack_floor_consumer) == (0, 2)
 
-    async def test_takes_an_ack_for_all_before_and_an_older_one_for_nothing(
+    async def test_the_server_takes_an_ack_for_all_before_and_an_older_one_for_nothing(
         self, js: JetStream, wire: Wire, stream: str, make_consumer: MakeConsumer, raw: RawPull
     ) -> None:
         """So one may be repeated at any time."""
@@ -90,7 +90,7 @@ class TestTheServer:
             await wire.publish(messages[number].reply, ACK)
             await acked(js, stream, floor=4, unacked=1)
 
-    async def test_begins_at_a_position_with_number_one(
+    async def test_the_server_begins_at_a_position_with_number_one(
         self, js: JetStream, stream: str, make_consumer: MakeConsumer, raw: RawPull
     ) -> None:
         """Also beyond the end."""
@@ -104,7 +104,7 @@ class TestTheServer:
         await fill(js, stream, 2)
         assert handed_out([await raw.next()]) == [(5, 1)]
 
-    async def test_forgets_a_consumer_that_nobody_asks(
+    async def test_the_server_forgets_a_consumer_without_requests(
         self, js: JetStream, stream: str, make_consumer: MakeConsumer, raw: RawPull
     ) -> None:
         await make_consumer(inactive_threshold=500 * MILLISECOND)
@@ -116,13 +116,15 @@ class TestTheServer:
         await raw.ask()
         assert (await raw.status())[0] == "503"
 
-    async def test_lists_its_consumers(self, js: JetStream, stream: str, make_consumer: MakeConsumer) -> None:
+    async def test_the_server_lists_its_consumers(
+        self, js: JetStream, stream: str, make_consumer: MakeConsumer
+    ) -> None:
         assert await js.consumers(stream) == []
         await make_consumer()
         await make_consumer(name="d")
         assert sorted(each.name for each in await js.consumers(stream)) == ["c", "d"]
 
-    async def test_deletes_a_consumer_whether_or_not_anybody_waits_for_that(
+    async def test_the_server_deletes_a_consumer_even_if_no_client_waits_for_that(
         self, js: JetStream, stream: str, make_consumer: MakeConsumer
     ) -> None:
         await js.consumer_deleted(stream, "c")
@@ -134,7 +136,7 @@ class TestTheServer:
 
         await until_true(is_gone)
 
-    async def test_hands_out_again_what_is_not_acked_in_time(
+    async def test_the_server_hands_out_again_what_is_not_acked_in_time(
         self, js: JetStream, wire: Wire, stream: str, make_consumer: MakeConsumer, raw: RawPull
     ) -> None:
         """Before anything newer, and under new numbers: so order is never taken from redelivery."""
@@ -147,7 +149,7 @@ class TestTheServer:
         assert handed_out(messages)[3:] == [(4, 4), (2, 5), (3, 6)]
         assert messages[4].reply.split(".")[4] == "2"  # It was handed out before.
 
-    async def test_creates_the_same_consumer_once(
+    async def test_the_server_creates_the_same_consumer_once(
         self, js: JetStream, stream: str, make_consumer: MakeConsumer
     ) -> None:
         made = await make_consumer()
@@ -157,7 +159,7 @@ class TestTheServer:
             await make_consumer(max_ack_pending=7)
         assert refused.value.code == 10148
 
-    async def test_tells_when_the_consumer_is_deleted(
+    async def test_the_server_tells_when_the_consumer_is_deleted(
         self, js: JetStream, stream: str, make_consumer: MakeConsumer, raw: RawPull
     ) -> None:
         await make_consumer()

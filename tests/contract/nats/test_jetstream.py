@@ -46,7 +46,7 @@ class TestPublishing:
         answers = await asyncio.gather(*(js.publish(f"{prefix}.{i}", b"") for i in range(200)))
         assert answers == [Stored(i + 1) for i in range(200)]
 
-    async def test_no_stream_is_no_refusal(self, js: JetStream, prefix: str) -> None:
+    async def test_a_missing_stream_is_not_taken_for_a_refusal(self, js: JetStream, prefix: str) -> None:
         assert isinstance(await js.publish(f"{prefix}.nowhere", b""), Unanswered)
 
     async def test_an_answer_that_is_not_jetstreams_settles_nothing(
@@ -65,7 +65,9 @@ class TestPublishing:
             assert isinstance(await publishing, Unanswered)
         await other.close()
 
-    async def test_no_answer_in_time(self, js: JetStream, wire: Wire, prefix: str) -> None:
+    async def test_a_publish_without_an_answer_in_time_is_unanswered(
+        self, js: JetStream, wire: Wire, prefix: str
+    ) -> None:
         await wire.subscribe(prefix, KeptMessages())
         answer = await js.publish(prefix, b"", timeout_s=0.05)
         assert isinstance(answer, Unanswered)
@@ -94,7 +96,7 @@ class TestPublishing:
 class TestExpectations:
     """The fence of the journal is made of these."""
 
-    async def test_the_last_sequence_of_a_subject(
+    async def test_a_wrong_last_sequence_of_the_subject_is_refused(
         self, js: JetStream, make_stream: MakeStream, prefix: str
     ) -> None:
         await make_stream()
@@ -109,7 +111,7 @@ class TestExpectations:
         assert last is not None
         assert (last.sequence, last.data) == (3, b"2")
 
-    async def test_the_last_sequence_of_another_subject(
+    async def test_a_wrong_last_sequence_of_another_subject_is_refused(
         self, js: JetStream, make_stream: MakeStream, prefix: str
     ) -> None:
         await make_stream()
@@ -193,7 +195,7 @@ class TestDuplicates:
 
 
 class TestBatches:
-    async def test_others_have_their_turns_while_a_large_one_is_sent(
+    async def test_other_tasks_have_their_turns_while_a_large_batch_is_sent(
         self, js: JetStream, make_stream: MakeStream, prefix: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         await make_stream(allow_atomic=True)
@@ -225,7 +227,7 @@ class TestBatches:
         ]
         assert page.messages[3].headers["N"] == "3"
 
-    async def test_of_one_and_of_a_thousand(
+    async def test_batches_of_one_and_of_a_thousand_are_stored(
         self, js: JetStream, make_stream: MakeStream, prefix: str
     ) -> None:
         await make_stream(allow_atomic=True)
@@ -252,7 +254,7 @@ class TestBatches:
         puts[place] = Put(puts[place].subject, b"", expecting(2, owner))
         assert await js.publish_batch(puts) == Stored(5)
 
-    async def test_a_stream_that_does_not_allow_them(
+    async def test_a_stream_that_does_not_allow_batches_refuses_them(
         self, js: JetStream, make_stream: MakeStream, prefix: str
     ) -> None:
         await make_stream()
@@ -267,7 +269,9 @@ class TestBatches:
 class TestRefusals:
     """A full stream refuses what is new, and keeps what it has."""
 
-    async def test_too_many_bytes(self, js: JetStream, make_stream: MakeStream, prefix: str) -> None:
+    async def test_too_many_bytes_are_refused(
+        self, js: JetStream, make_stream: MakeStream, prefix: str
+    ) -> None:
         await make_stream(discard="new", max_bytes=4096)
         answers = [await js.publish(f"{prefix}.a", bytes(1000)) for _ in range(6)]
         stored = [answer for answer in answers if isinstance(answer, Stored)]
@@ -277,7 +281,9 @@ class TestRefusals:
         assert await js.purge(prefix, 2) == 1
         assert await js.publish(f"{prefix}.a", bytes(1000)) == Stored(len(stored) + 1)
 
-    async def test_too_many_messages(self, js: JetStream, make_stream: MakeStream, prefix: str) -> None:
+    async def test_too_many_messages_are_refused(
+        self, js: JetStream, make_stream: MakeStream, prefix: str
+    ) -> None:
         await make_stream(discard="new", max_msgs=2)
         await js.publish(f"{prefix}.a", b"")
         await js.publish(f"{prefix}.b", b"")
@@ -286,7 +292,7 @@ class TestRefusals:
         await js.purge(prefix, 2)
         assert await js.publish(f"{prefix}.c", b"", {MESSAGE_ID: "c"}) == Stored(3)
 
-    async def test_too_large_for_the_stream(
+    async def test_a_message_too_large_for_the_stream_is_refused(
         self, js: JetStream, make_stream: MakeStream, prefix: str
     ) -> None:
         await make_stream(max_msg_size=1024)
@@ -296,7 +302,7 @@ class TestRefusals:
         assert refused == Refused(TOO_LARGE, "message size exceeds maximum allowed")
         assert await js.publish(f"{prefix}.a", bytes(1024)) == Stored(2)
 
-    async def test_too_large_for_the_server(
+    async def test_a_message_too_large_for_the_server_is_refused(
         self, js: JetStream, wire: Wire, make_stream: MakeStream, prefix: str
     ) -> None:
         await make_stream(allow_atomic=True)
@@ -314,7 +320,9 @@ class TestRefusals:
 
 
 class TestReading:
-    async def test_pages_of_a_wildcard(self, js: JetStream, make_stream: MakeStream, prefix: str) -> None:
+    async def test_a_wildcard_is_read_in_pages(
+        self, js: JetStream, make_stream: MakeStream, prefix: str
+    ) -> None:
         await make_stream()
         for i in range(10):
             await js.publish(f"{prefix}.{'ab'[i % 2]}.x", b"%d" % i)
@@ -325,7 +333,9 @@ class TestReading:
         assert [message.sequence for message in rest.messages] == [9]
         assert rest.pending == 0
 
-    async def test_nothing_there(self, js: JetStream, make_stream: MakeStream, prefix: str) -> None:
+    async def test_an_empty_stream_has_no_messages(
+        self, js: JetStream, make_stream: MakeStream, prefix: str
+    ) -> None:
         await make_stream()
         assert (await js.read(prefix, f"{prefix}.a", 0)).messages == []
         await js.publish(f"{prefix}.a", b"")
@@ -395,7 +405,7 @@ class TestReading:
         assert info is not None
         assert (info.first, info.last, info.messages) == (6, 5, 0)
 
-    async def test_nothing_lies_below_the_first_message(
+    async def test_a_purge_below_the_first_message_is_not_requested(
         self, js: JetStream, make_stream: MakeStream, server: Server, prefix: str
     ) -> None:
         """The server is not asked: 2.14.1 and older would purge everything."""
@@ -412,7 +422,7 @@ class TestReading:
         assert len(requests.messages) == 1
         await other.close()
 
-    async def test_the_first_since_an_instant(
+    async def test_the_first_message_since_an_instant_is_found(
         self, js: JetStream, make_stream: MakeStream, prefix: str
     ) -> None:
         await make_stream()
@@ -441,7 +451,7 @@ class TestReading:
             await js.read(prefix, f"{prefix}.a", 1)
         assert await js.last_message(prefix, f"{prefix}.a") is not None
 
-    async def test_subjects_and_their_counts(
+    async def test_subjects_are_listed_with_their_counts(
         self, js: JetStream, make_stream: MakeStream, prefix: str
     ) -> None:
         await make_stream()
@@ -454,7 +464,7 @@ class TestReading:
 
 
 class TestDeleting:
-    async def test_one_message_and_no_other(
+    async def test_one_message_is_deleted_and_no_other(
         self, js: JetStream, make_stream: MakeStream, prefix: str
     ) -> None:
         await make_stream()

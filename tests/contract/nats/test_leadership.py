@@ -75,7 +75,7 @@ async def test_nothing_of_many_subjects_is_proved_in_the_same_way(js: JetStream,
         await ensure_none(js, stream, all_ours, 2, 4)
 
 
-async def test_so_it_is_of_more_subjects_than_the_server_answers_for_at_once(
+async def test_nothing_of_more_subjects_than_the_server_answers_for_at_once_is_proved_in_parts(
     js: JetStream, names: Names
 ) -> None:
     receivers = [each for each in (f"acme.x{number}" for number in range(4_600)) if shard(each) == 0][:1_100]
@@ -141,7 +141,7 @@ async def test_only_the_newest_message_can_be_written_after(js: JetStream, names
     assert not await is_last(js, names.proof(0), key, 0)
 
 
-async def test_one_server_is_believed_at_once(js: JetStream, names: Names) -> None:
+async def test_the_answer_of_a_single_server_is_believed_at_once(js: JetStream, names: Names) -> None:
     await publish(js, names, RECEIVER)
     info = await info_since(js, names.deliveries, 0.0)
     assert (info.last, info.heard_s) == (1, 0.0)

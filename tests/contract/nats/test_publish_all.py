@@ -16,7 +16,7 @@ TOO_LARGE = 10054
 MESSAGE_ID = "Nats-Msg-Id"
 
 
-async def test_they_are_stored_in_their_order_as_they_were(
+async def test_messages_are_stored_in_their_order_as_they_were(
     js: JetStream, make_stream: MakeStream, prefix: str
 ) -> None:
     await make_stream()
@@ -43,7 +43,7 @@ async def test_each_has_its_own_answer(js: JetStream, make_stream: MakeStream, p
     assert await js.publish_all([larger]) == [too_large]
 
 
-async def test_those_without_an_answer_end_as_well(
+async def test_publishes_without_an_answer_end_as_well(
     js: JetStream, wire: Wire, make_stream: MakeStream, prefix: str
 ) -> None:
     await make_stream()

@@ -34,7 +34,7 @@ class TestTransform:
             f"{deliver}.{shard_of(tenant, name, 64)}.{tenant}.{name}": 1 for tenant, name in names
         }
 
-    async def test_expectations_and_ids_survive_it(
+    async def test_expectations_and_ids_survive_the_transform(
         self, js: JetStream, make_stream: MakeStream, prefix: str
     ) -> None:
         await make_stream(
@@ -136,7 +136,9 @@ class TestStreams:
         assert info is not None
         assert (info.max_bytes, info.messages, info.created) == (1 << 20, 1, made.created)
 
-    async def test_info(self, js: JetStream, make_stream: MakeStream, prefix: str) -> None:
+    async def test_the_information_of_a_stream_is_read(
+        self, js: JetStream, make_stream: MakeStream, prefix: str
+    ) -> None:
         assert await js.stream_info(prefix) is None
         made = await make_stream()
         assert (made.name, made.first, made.last, made.messages) == (prefix, 1, 0, 0)
@@ -148,5 +150,5 @@ class TestStreams:
         assert info.bytes > 0
         assert info.created == made.created
 
-    async def test_jetstream_is_there(self, js: JetStream) -> None:
+    async def test_a_server_with_jetstream_is_recognized(self, js: JetStream) -> None:
         await js.check()

@@ -27,7 +27,7 @@ async def test_a_message_has_subject_reply_and_headers(wire: Wire, prefix: str) 
     assert (second.data, second.reply, second.headers) == (b"", "", None)
 
 
-async def test_headers_that_nobody_wants_are_counted_unread(wire: Wire, prefix: str) -> None:
+async def test_headers_that_are_not_needed_are_counted_unread(wire: Wire, prefix: str) -> None:
     seen = KeptMessages()
     await wire.subscribe(prefix, seen, headers=False)
     await wire.publish(prefix, b"body", headers={"Some-Header": "1"})
@@ -101,10 +101,10 @@ async def test_after_unsubscribing_nothing_comes(wire: Wire, prefix: str) -> Non
     assert [message.data for message in dropped.messages] == [b"1"]
 
 
-async def test_the_server_answers_503_where_nobody_listens(wire: Wire, prefix: str) -> None:
+async def test_the_server_answers_503_if_no_client_listens(wire: Wire, prefix: str) -> None:
     seen, inbox = KeptMessages(), wire.new_inbox()
     await wire.subscribe(inbox, seen)
-    await wire.publish(prefix, b"anybody?", inbox)
+    await wire.publish(prefix, b"any_node?", inbox)
     (answer,) = await seen.first(1)
     assert answer.subject == inbox
     assert answer.data == b""

@@ -192,7 +192,7 @@ async def test_another_inbox_prefix_is_answered_if_the_settings_name_it(
     await control.stop()
 
 
-async def test_after_stop_nobody_answers(
+async def test_after_stop_there_is_no_answer(
     js: JetStream, names: Names, control: ControlServer, handler: Handler
 ) -> None:
     handler.waiting = asyncio.Event()
@@ -235,7 +235,7 @@ async def test_a_node_is_found_by_any_who_look_for_it(
     assert (await ask(js, f"$SRV.STATS{asked}"))["type"] == "io.nats.micro.v1.stats_response"
 
 
-async def test_its_answers_are_those_of_a_micro_service(
+async def test_a_node_answers_as_a_micro_service(
     js: JetStream, prefix: str, names: Names, service: MicroService
 ) -> None:
     await ask(js, names.control("inspect", "acme", "billing"))

@@ -67,7 +67,7 @@ async def test_a_refused_shard_is_let_go_and_left_alone(wire: Wire, js: JetStrea
         assert await js.subjects(names.journal, subject) == {subject: 2}
 
 
-async def test_a_bucket_that_is_made_anew_under_a_node_stops_its_shards(
+async def test_a_bucket_that_is_recreated_under_a_node_stops_its_shards(
     wire: Wire, js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And what is put into it is heard of, though its revisions begin again."""

@@ -90,7 +90,7 @@ async def first_left(js: JetStream, names: Names) -> int:
 
 
 class TestTheJournal:
-    async def test_keeps_what_lies_behind_each_checkpoint(
+    async def test_the_journal_keeps_what_follows_each_checkpoint(
         self, js: JetStream, names: Names, shards: list[Shard]
     ) -> None:
         for shard in shards:
@@ -106,7 +106,7 @@ class TestTheJournal:
         assert await purge_journal(js, names, SHARDS) == NeededFrom(behind[0], 0)
         assert await first_left(js, names) == behind[0]
 
-    async def test_keeps_the_last_message_of_each_shard(
+    async def test_the_journal_keeps_the_last_message_of_each_shard(
         self, js: JetStream, names: Names, shards: list[Shard]
     ) -> None:
         """The claim that follows finds the release, and who has lapsed finds that he was alone."""
@@ -130,7 +130,7 @@ class TestTheJournal:
         assert await release(js, names, shards[2].claim, "a")
         assert (await own(js, names, "b", shard=2)).clean
 
-    async def test_stays_whole_while_a_shard_has_no_checkpoint(
+    async def test_the_journal_stays_whole_while_a_shard_has_no_checkpoint(
         self, js: JetStream, names: Names, shards: list[Shard]
     ) -> None:
         for shard in shards[1:]:
@@ -139,7 +139,7 @@ class TestTheJournal:
         assert await purge_journal(js, names, SHARDS) == NeededFrom(0, 0)
         assert await first_left(js, names) == 1
 
-    async def test_stays_whole_where_a_checkpoint_speaks_of_another_journal(
+    async def test_the_journal_stays_whole_if_a_checkpoint_names_another_journal(
         self, js: JetStream, names: Names, shards: list[Shard]
     ) -> None:
         for shard in shards:
@@ -150,7 +150,7 @@ class TestTheJournal:
         assert await purge_journal(js, names, SHARDS) == NeededFrom(0, 1)
         assert await first_left(js, names) == 1
 
-    async def test_is_kept_as_long_as_there_is_room(
+    async def test_the_journal_is_kept_as_long_as_there_is_room(
         self, js: JetStream, names: Names, shards: list[Shard], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(purge, "JOURNAL_SHARE", 0.5)
@@ -177,7 +177,7 @@ class TestTheJournal:
         assert isinstance(recovery, Recovery)
         assert recovery.states["acme.billing"].counters.duplicates == 3
 
-    async def test_a_purge_that_comes_late_takes_no_more(
+    async def test_a_purge_of_the_journal_that_comes_late_takes_no_more(
         self, js: JetStream, names: Names, shards: list[Shard]
     ) -> None:
         for shard in shards:
@@ -216,7 +216,7 @@ class TestTheDeliveries:
         await purge_deliveries(js, names, SHARDS, info, since, settled_end)
         return (await stream_info(js, names.deliveries)).first
 
-    async def test_keep_what_a_shard_needs(
+    async def test_the_deliveries_keep_what_a_shard_needs(
         self, js: JetStream, names: Names, shards: list[Shard], positions: dict[int, list[int]]
     ) -> None:
         for shard in shards:
@@ -234,7 +234,7 @@ class TestTheDeliveries:
             await shard.checkpoint(positions[shard.number][0] + 1)
         assert await self.purge(js, names) == min(each[1] for each in positions.values())
 
-    async def test_if_nothing_waits_all_up_to_an_end_of_some_time_ago_goes(
+    async def test_if_no_event_waits_all_deliveries_up_to_an_earlier_end_are_purged(
         self, js: JetStream, names: Names, shards: list[Shard], positions: dict[int, list[int]]
     ) -> None:
         for shard in shards:
@@ -243,14 +243,14 @@ class TestTheDeliveries:
         assert await self.purge(js, names) == first
         assert await self.purge(js, names, settled_end=first + 1) == first + 2
 
-    async def test_stay_whole_while_a_shard_has_no_checkpoint(
+    async def test_the_deliveries_stay_whole_while_a_shard_has_no_checkpoint(
         self, js: JetStream, names: Names, shards: list[Shard], positions: dict[int, list[int]]
     ) -> None:
         for shard in shards[1:]:
             await shard.checkpoint(100)
         assert await self.purge(js, names, settled_end=100) == 1
 
-    async def test_are_kept_for_replays_while_there_is_room(
+    async def test_the_deliveries_are_kept_for_replays_while_there_is_room(
         self, js: JetStream, names: Names, shards: list[Shard], positions: dict[int, list[int]]
     ) -> None:
         for shard in shards:
@@ -260,7 +260,7 @@ class TestTheDeliveries:
         assert third is not None
         assert await self.purge(js, names, since=third.stored_at, settled_end=100) == 3
 
-    async def test_the_window_shrinks_where_room_is_short(
+    async def test_the_window_for_replays_shrinks_if_room_is_short(
         self, js: JetStream, names: Names, shards: list[Shard], positions: dict[int, list[int]],
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:  # fmt: skip
@@ -272,7 +272,7 @@ class TestTheDeliveries:
 
 
 class TestTheEvents:
-    async def test_keep_what_is_not_routed(self, js: JetStream, names: Names) -> None:
+    async def test_the_events_keep_what_is_not_routed(self, js: JetStream, names: Names) -> None:
         tenants = ["a", "b", "c", "d"]
         for tenant in tenants * 2:
             await js.publish(names.publish_event(tenant, "x"), b"{}")

@@ -58,7 +58,7 @@ async def test_requests_about_unknown_names_leave_no_trace(wire: Wire, js: JetSt
     assert not [subject for subject in actors if ".acme." in subject]
 
 
-async def test_one_that_was_put_a_moment_ago_is_known_at_once(
+async def test_a_receiver_that_was_put_a_moment_ago_is_known_at_once(
     wire: Wire, js: JetStream, names: Names
 ) -> None:
     """Whether or not the node has heard of it."""

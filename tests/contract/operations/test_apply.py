@@ -103,7 +103,7 @@ async def test_an_export_changes_nothing_when_applied_and_shows_no_secret(bench:
         assert (await bench.applied(read_declared(text, toml=toml))).stored == []
 
 
-async def test_a_pause_that_somebody_put_in_force_stays(bench: Applying) -> None:
+async def test_a_pause_that_an_operator_put_in_force_stays(bench: Applying) -> None:
     await bench.store({"url": URL, "secrets": [], "paused": True}, "acme.a")
     done = await bench.applied({"acme.a": {"url": URL}})
     assert actions(done.plan) == ["keep acme.a"]
@@ -125,7 +125,7 @@ async def test_prune_removes_what_is_not_declared_of_the_tenants_in_the_document
     assert stranger.problems == ("/receivers/other.x: is not of the tenant acme",)
 
 
-async def test_one_bad_receiver_is_named_and_nothing_is_applied(bench: Applying) -> None:
+async def test_a_single_bad_receiver_is_named_and_nothing_is_applied(bench: Applying) -> None:
     await bench.store({"url": URL}, "acme.a")
     before = await bench.all()
     failure = await apply(bench.to, {

@@ -79,7 +79,7 @@ async def test_problems_are_named_member_by_member(access: Access) -> None:
     failed(await overview(access, "no tenant"), "invalid")
 
 
-async def test_without_a_node_nobody_answers(access: Access) -> None:
+async def test_without_a_node_there_is_no_answer(access: Access) -> None:
     for control in (state, pause, resume, skip, forget, ping):
         failed(await control(access, NAME), "unanswered")
 

@@ -133,7 +133,7 @@ async def test_an_unknown_member_can_be_removed(bench: Patching) -> None:
     assert await bench.patched({"colour": None}) == ["colour: … → none"]
 
 
-async def test_one_that_is_not_there_cannot_be_changed(bench: Patching) -> None:
+async def test_a_receiver_that_does_not_exist_cannot_be_changed(bench: Patching) -> None:
     assert (await bench.refused({"order": "strict"})).kind == "not_found"
 
 
@@ -196,7 +196,7 @@ async def test_without_an_overlap_the_new_one_signs_alone(bench: Patching) -> No
     assert await bench.stored() == FULL | {"secrets": [done.secret]}
 
 
-async def test_one_that_was_unsigned_is_signed_from_now_on(bench: Patching) -> None:
+async def test_an_unsigned_receiver_is_signed_from_now_on(bench: Patching) -> None:
     await bench.store({"url": URL})
     done = await bench.rotated(3600)
     assert (done.until, await bench.stored()) == (None, {"url": URL, "secrets": [done.secret]})

@@ -95,7 +95,7 @@ async def test_another_value_is_no_loss(bench: Putting) -> None:
     ]  # fmt: skip
 
 
-async def test_one_that_was_unsigned_stays_so(bench: Putting) -> None:
+async def test_an_unsigned_receiver_stays_unsigned(bench: Putting) -> None:
     await bench.store({"url": URL})
     done = await bench.put({"url": URL, "paused": True})
     assert (done.secret, done.secrets) == (None, 0)
@@ -119,7 +119,7 @@ async def test_a_secret_may_be_given_and_change_at_once(bench: Putting) -> None:
     assert await bench.stored() == FULL | {"secrets": [OTHER]}
 
 
-async def test_one_that_is_there_already_comes_to_the_front(bench: Putting) -> None:
+async def test_an_existing_secret_comes_to_the_front(bench: Putting) -> None:
     await bench.store(FULL)
     await bench.put(None, add_secret=OLD)
     assert await bench.stored() == FULL | {"secrets": [OLD, NEW]}
@@ -174,7 +174,7 @@ async def test_a_configuration_that_another_user_put_meanwhile_is_not_overwritte
     assert await bench.stored() == theirs
 
 
-async def test_one_that_was_removed_can_be_put_again(bench: Putting) -> None:
+async def test_a_removed_receiver_can_be_put_again(bench: Putting) -> None:
     await bench.store(FULL)
     await Receivers(bench.js, bench.names).delete(NAME)
     done = await bench.put({"url": URL})

@@ -247,9 +247,9 @@ async def test_a_server_too_old_is_refused(
 async def test_a_server_without_jetstream_is_refused(
     js: JetStream, installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def nobody() -> None:
+    async def unanswered() -> None:
         raise Unavailable("nobody answers")
 
-    monkeypatch.setattr(js, "check", nobody)
+    monkeypatch.setattr(js, "check", unanswered)
     with pytest.raises(SetupError, match="enable it in nats-server"):
         await setup(js, installation)

@@ -42,7 +42,7 @@ class Lagging(JetStream):
         return Page([each for each in page.messages if each.sequence <= self.end], 0)
 
 
-async def test_a_receivers_events_are_read_in_order_and_nobody_elses(js: JetStream, names: Names) -> None:
+async def test_only_a_receivers_own_events_are_read_and_in_order(js: JetStream, names: Names) -> None:
     for number in range(6):
         await publish(js, names, (RECEIVER, OTHER)[number % 2], b"%d" % number)
     batch = await of(js, names).read(RECEIVER, 0, 6, 100)
@@ -98,7 +98,7 @@ async def test_a_page_holds_about_a_mebibyte(js: JetStream, names: Names) -> Non
     assert not batch.complete
 
 
-async def test_one_event_larger_than_nothing_else_is_read_all_the_same(js: JetStream, names: Names) -> None:
+async def test_an_event_larger_than_a_page_is_read_all_the_same(js: JetStream, names: Names) -> None:
     await publish(js, names, RECEIVER, bytes(256 << 10))
     assert positions(await of(js, names).read(RECEIVER, 0, 1, 1)) == [1]
 

@@ -195,7 +195,7 @@ NASTY: list[dict[str, str]] = [
 ]
 
 
-async def test_an_event_is_the_same_by_whichever_way_it_comes(
+async def test_an_event_is_the_same_in_whatever_way_it_comes(
     js: JetStream, names: Names, owner: Owner
 ) -> None:
     for headers in NASTY:
@@ -410,7 +410,7 @@ async def test_a_server_has_more_time_for_each_further_attempt(
     await owner.inbox.stop()
 
 
-async def test_a_stream_that_was_made_anew_is_not_read(
+async def test_a_recreated_stream_is_not_read(
     js: JetStream, names: Names, owner: Owner, prefix: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     for _ in range(3):

@@ -18,7 +18,7 @@ from tests.support.waiting import KeptMessages
 
 
 class TestPuller:
-    async def test_hands_on_everything_in_order(
+    async def test_everything_is_handed_on_in_order(
         self, js: JetStream, wire: Wire, stream: str, make_consumer: MakeConsumer, take_up: TakeUp
     ) -> None:
         await make_consumer()
@@ -30,7 +30,7 @@ class TestPuller:
         assert handed_out(messages) == [(n, n) for n in range(1, 101)]
         assert hand.gaps == []
 
-    async def test_acks_all_up_to_a_position(
+    async def test_an_ack_covers_all_up_to_a_position(
         self, js: JetStream, stream: str, make_consumer: MakeConsumer, take_up: TakeUp
     ) -> None:
         await make_consumer(filter_subject=f"{stream}.1")
@@ -43,7 +43,7 @@ class TestPuller:
         hand.puller.ack(12)
         await acked(js, stream, floor=10, unacked=0)
 
-    async def test_stays_through_expired_requests(
+    async def test_expired_requests_are_repeated(
         self,
         js: JetStream,
         stream: str,
@@ -66,11 +66,11 @@ class TestPuller:
         await hand.seen.first(13)
         assert hand.gaps == []
 
-    async def test_a_consumer_that_is_not_there(self, take_up: TakeUp) -> None:
+    async def test_a_missing_consumer_is_reported(self, take_up: TakeUp) -> None:
         hand = await take_up()
         assert await hand.gap() == "503"
 
-    async def test_a_number_that_is_not_the_next(
+    async def test_a_number_that_is_not_the_next_ends_the_reading(
         self, js: JetStream, stream: str, make_consumer: MakeConsumer, take_up: TakeUp, raw: RawPull
     ) -> None:
         """Another client was handed the first one; after the gap nothing is handed on."""
@@ -84,7 +84,7 @@ class TestPuller:
         await facts(js, stream)
         assert (hand.seen.messages, len(hand.gaps)) == ([], 1)
 
-    async def test_a_consumer_deleted(
+    async def test_a_deleted_consumer_is_reported(
         self, js: JetStream, stream: str, make_consumer: MakeConsumer, take_up: TakeUp
     ) -> None:
         await make_consumer()

@@ -147,7 +147,7 @@ async def test_half_a_batch_is_asked_for_again(script: Script) -> None:
     assert script.numbers() == [1, 2, 3, 4, 5]
 
 
-async def test_the_long_form_of_a_reply(script: Script) -> None:
+async def test_the_long_form_of_a_reply_is_read(script: Script) -> None:
     for number in (1, 2):
         script.hear(f"$JS.ACK.hub.Ab3.S.c.1.{number + 7}.{number}.0.0.rnd")
     assert script.numbers() == [1, 2]
@@ -175,7 +175,7 @@ async def test_these_statuses_end_a_puller(script: Script, status: str, text: st
     assert script.gaps == [f"{status} {text}"]
 
 
-async def test_a_number_that_is_not_the_next(script: Script) -> None:
+async def test_a_gap_in_the_numbers_ends_a_puller(script: Script) -> None:
     script.hand_out(1, 2, 4)
     assert script.gaps == ["consumer sequence 4 after 2"]
     assert script.numbers() == [1, 2]
@@ -215,7 +215,7 @@ async def test_the_last_ack_is_repeated_with_each_heartbeat(script: Script) -> N
     assert script.acks() == [reply_of(1)] * 3
 
 
-async def test_a_heartbeat_that_knows_of_more(script: Script) -> None:
+async def test_a_heartbeat_that_knows_of_more_ends_a_puller(script: Script) -> None:
     script.hand_out(1)
     for last in ("0", "1"):
         script.hear(Status="100", Nats_Last_Consumer=last)
@@ -227,13 +227,13 @@ async def test_a_heartbeat_that_knows_of_more(script: Script) -> None:
 @pytest.mark.parametrize(
     ("connected", "reason"), [(False, "the connection was lost"), (True, "a new connection")]
 )
-async def test_another_connection(script: Script, connected: bool, reason: str) -> None:
+async def test_another_connection_ends_a_puller(script: Script, connected: bool, reason: str) -> None:
     for listener in script.wire.listeners:
         listener(connected)
     assert script.gaps == [reason]
 
 
-async def test_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_silence_ends_a_puller(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pull, "IDLE_HEARTBEAT_S", 0.02)
     script = Script()
     await script.puller.start()

@@ -28,7 +28,7 @@ async def test_each_look_reads_on(js: JetStream, names: Names, pen: Pen) -> None
     assert len(await RecentFlushes(js, names).read_new()) == 3
 
 
-async def test_of_too_many_events_only_the_last_are_read(
+async def test_only_the_last_of_too_many_events_are_read(
     js: JetStream, names: Names, pen: Pen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(recent, "MESSAGES_MAX", 2)

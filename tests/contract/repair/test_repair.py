@@ -40,7 +40,7 @@ from tests.contract.support.shards import (
     SHARD,
     Clocks,
     Listening,
-    anybody,
+    any_node,
     last_flush,
     lose_events,
     mark_at,
@@ -101,7 +101,7 @@ async def test_brings_actors_back_and_ends_the_refusal(js: JetStream, names: Nam
     assert (state.frontier.position, state.frontier.sequence) == (0, 522)
 
 
-async def test_brings_back_the_record_of_all_names_that_nobody_knows(js: JetStream, names: Names) -> None:
+async def test_a_repair_brings_back_the_record_of_all_unknown_names(js: JetStream, names: Names) -> None:
     await grown_again(
         js, names, EventRefused(receiver=UNKNOWN_RECEIVERS, at=1.0, position=10, reason="unknown_receiver")
     )
@@ -112,7 +112,7 @@ async def test_brings_back_the_record_of_all_names_that_nobody_knows(js: JetStre
     assert (state.frontier.position, state.burials) == (0, ())
 
 
-async def test_takes_streams_that_were_made_anew_for_the_right_ones(js: JetStream, names: Names) -> None:
+async def test_a_repair_accepts_recreated_streams(js: JetStream, names: Names) -> None:
     claimed = await own(js, names, "a")
     created = dict.fromkeys(names.streams, "2026-01-01T00:00:00Z")
     await Snapshots(js, names, claimed).write(
@@ -127,7 +127,7 @@ async def test_takes_streams_that_were_made_anew_for_the_right_ones(js: JetStrea
     assert set(checkpoint.created) == set(names.streams)
 
 
-async def test_reads_streams_that_were_made_anew_from_their_beginning(
+async def test_a_repair_reads_recreated_streams_from_their_beginning(
     js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An older Angarium recorded no marks, so only the time at which the stream was created tells."""
@@ -184,7 +184,7 @@ async def test_accepts_no_more_than_was_agreed_to(js: JetStream, names: Names) -
     assert found.gaps == damage.gaps
 
 
-async def test_is_not_for_a_shard_that_somebody_owns(js: JetStream, names: Names) -> None:
+async def test_a_repair_of_an_owned_shard_is_refused(js: JetStream, names: Names) -> None:
     await own(js, names, "a")
     with pytest.raises(RepairError, match="a holds it"):
         await repaired(js, names)
@@ -267,7 +267,9 @@ async def test_writes_what_the_tail_said_of_parked_receivers_and_what_is_needed(
 
 
 class TestTheLastThatIsTheSame:
-    async def test_is_found_among_all_that_were_known(self, js: JetStream, names: Names) -> None:
+    async def test_the_last_message_that_is_the_same_is_found_among_all_that_were_known(
+        self, js: JetStream, names: Names
+    ) -> None:
         for _ in range(9):
             await publish(js, names, RECEIVER)
         marks = []
@@ -282,7 +284,9 @@ class TestTheLastThatIsTheSame:
         await js.purge(names.deliveries, 7)
         assert await last_same(js, names.deliveries, marks, lost) == (Mark(position=6), True)
 
-    async def test_is_none_that_was_deleted(self, js: JetStream, names: Names) -> None:
+    async def test_a_deleted_message_is_not_the_last_that_is_the_same(
+        self, js: JetStream, names: Names
+    ) -> None:
         """Its place is empty, in either stream."""
         for _ in range(9):
             await publish(js, names, RECEIVER)
@@ -297,7 +301,9 @@ class TestTheLastThatIsTheSame:
         assert await last_same(js, names.deliveries, marks, lost) == (marks[0], True)
         assert await last_same(js, names.deliveries, marks[:6], lost) == (marks[0], False)
 
-    async def test_is_none_of_the_new_tail(self, js: JetStream, names: Names) -> None:
+    async def test_a_message_of_the_new_tail_is_not_the_last_that_is_the_same(
+        self, js: JetStream, names: Names
+    ) -> None:
         """A node had read and settled some of it before it knew that the old one was lost."""
         for _ in range(9):
             await publish(js, names, RECEIVER)
@@ -308,7 +314,7 @@ class TestTheLastThatIsTheSame:
             known = [*before[:7], *late]
             assert await last_same(js, names.deliveries, known, lost) == (now[2], True)
 
-    async def test_is_not_looked_for_beyond_an_earlier_loss_that_was_accepted(
+    async def test_the_last_message_that_is_the_same_is_not_looked_for_beyond_an_accepted_loss(
         self, js: JetStream, names: Names
     ) -> None:
         """Positions were given twice: what the first of them was proves nothing of the second."""
@@ -329,7 +335,9 @@ class TestTheLastThatIsTheSame:
         same, _ = await last_same(js, names.deliveries, history.deliveries, Mark(position=12))
         assert same.position == 11
 
-    async def test_is_asked_of_the_whole_journal(self, js: JetStream, names: Names) -> None:
+    async def test_the_last_message_that_is_the_same_is_asked_of_the_whole_journal(
+        self, js: JetStream, names: Names
+    ) -> None:
         shard = Recording(js, names, await own(js, names, "a"))
         await shard.record(delivered(1, 1), delivered(2, 2))
         await shard.stop()
@@ -388,10 +396,10 @@ async def test_the_last_unclean_claim_stays_as_recorded_until_the_end(
     assert second.unclean == replace(before.unclean, position=1)
 
 
-class TestNobodyElse:
+class TestNoOtherNode:
     """Runs the shard, or disturbs the repair, before it is complete."""
 
-    async def test_claims_it_meanwhile(
+    async def test_no_other_node_claims_the_shard_meanwhile(
         self, js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Nothing was on record: no node has looked yet. Its claim would fence the repair off."""
@@ -415,7 +423,7 @@ async def test_numbers_go_on_above_all_that_were_read_where_the_journal_lost_its
 ) -> None:
     """Who found the loss had read more than the journal knows of, and may have given a number for each."""
     await grown_again(js, names)
-    claimed = await claim(js, names, SHARD, "a", Clocks(), may_claim=anybody, accepts_loss=True)
+    claimed = await claim(js, names, SHARD, "a", Clocks(), may_claim=any_node, accepts_loss=True)
     assert not isinstance(claimed, NotOwned)
     loss = Loss(names.deliveries, Mark(position=1010, stored_at=1.5), "it is gone")
     await refuse(js, names, SHARD, claimed.epoch, loss, RecordedLoss(node="a", at=1.5, stream=""))
@@ -438,12 +446,12 @@ async def test_the_place_of_the_message_that_was_lost_is_empty(js: JetStream, na
     assert count == 1
 
 
-async def test_somebody_has_read_of_the_new_tail_already(js: JetStream, names: Names) -> None:
+async def test_a_node_has_read_of_the_new_tail_already(js: JetStream, names: Names) -> None:
     """It was read for a parked receiver, before it was compared. What lies before it is new as well."""
     await grown_again(js, names)
     with pytest.raises(StreamRemade):
         await own(js, names, "b")
-    claimed = await claim(js, names, SHARD, "b", Clocks(), may_claim=anybody, accepts_loss=True)
+    claimed = await claim(js, names, SHARD, "b", Clocks(), may_claim=any_node, accepts_loss=True)
     assert not isinstance(claimed, NotOwned)
     shard, new = Recording(js, names, claimed), await mark_at(js, names, 12)
     shard._listening.known = Marks(deliveries=new)

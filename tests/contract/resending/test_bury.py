@@ -101,7 +101,7 @@ async def test_the_id_outlives_the_message_also_where_it_was_derived(js: JetStre
     assert letter.headers["Angarium-Id"].startswith(f"evt_{position}_")
 
 
-async def test_nobody_else_says_why(js: JetStream, names: Names) -> None:
+async def test_only_our_own_headers_say_why(js: JetStream, names: Names) -> None:
     forged = {
         "Angarium-Reason": "x", "Angarium-Status": "200", "Angarium-Sequence": "9", "Angarium-Body": "",
         "angarium-status": "200", "Angarium-Response": "x", "Angarium-Problem": "x",
@@ -314,7 +314,7 @@ LONG_NAMES = (
 )
 
 
-async def test_a_name_as_long_as_a_line_to_the_server_costs_nobody_the_connection(
+async def test_a_name_as_long_as_a_line_to_the_server_does_not_cost_the_connection(
     published: Published,
 ) -> None:
     """The subject of a letter stands in a line with our inbox: at 4,096 bytes the server hangs up."""

@@ -120,7 +120,7 @@ async def test_the_same_key_is_the_same_job_and_another_one_waits_for_its_end(
     assert await again(js, names, "a") == [0, 1, 2, 3, 4] * 2
 
 
-async def test_a_command_that_is_not_finished_is_no_job_and_nobody_takes_it_up(
+async def test_a_command_that_is_not_finished_is_no_job_and_no_process_takes_it_up(
     js: JetStream, names: Names
 ) -> None:
     to, wanted = access(js, names), await events(js, names, "a")
@@ -138,7 +138,7 @@ async def test_a_command_that_is_not_finished_is_no_job_and_nobody_takes_it_up(
     assert await again(js, names, "a") == [0, 1, 2, 3, 4]
 
 
-async def test_one_for_which_there_is_no_room_waits_and_says_why(js: JetStream, names: Names) -> None:
+async def test_a_job_without_room_in_the_stream_waits_and_says_why(js: JetStream, names: Names) -> None:
     to, wanted = access(js, names), await events(js, names, "a")
     job = await replay_job(to, wanted)
     info = await js.stream_info(names.deliveries)
@@ -275,7 +275,7 @@ async def test_a_process_that_stops_hands_its_job_on_at_once(
 # ---- stopping
 
 
-async def test_a_job_that_nobody_holds_is_stopped_at_once(js: JetStream, names: Names) -> None:
+async def test_a_job_that_no_process_holds_is_stopped_at_once(js: JetStream, names: Names) -> None:
     to = access(js, names)
     job = await replay_job(to, await events(js, names, "a"))
     assert isinstance(stopped := await stop(to, job.id), JobDocument)

@@ -157,7 +157,7 @@ async def test_letters_that_cannot_be_sent_stay_and_are_counted(js: JetStream, n
     assert await letters(js, names) == [1, 2]
 
 
-async def test_a_letter_that_somebody_dropped_meanwhile_is_not_sent(js: JetStream, names: Names) -> None:
+async def test_a_letter_that_was_dropped_meanwhile_is_not_sent(js: JetStream, names: Names) -> None:
     """A page may come from a replica that lags; the leader has the last word."""
     await bury(js, names, ONE, 1, 2)
     dead = DeadLetters(js, names)
@@ -269,7 +269,7 @@ async def test_letters_that_an_older_version_sent_are_found(js: JetStream, names
 # ---- what the stream does not take
 
 
-async def test_it_stops_at_a_full_stream_and_goes_on_later(js: JetStream, names: Names) -> None:
+async def test_a_redrive_stops_at_a_full_stream_and_continues_later(js: JetStream, names: Names) -> None:
     await bury(js, names, ONE, *range(1, 6))
     await settle_all(js, names)
     info = await js.stream_info(names.deliveries)
@@ -295,7 +295,7 @@ async def test_an_event_that_is_too_large_holds_up_no_other(js: JetStream, names
     assert await redrive_all(js, names) == Redriven(redriven=2, left={"too_large": [2]})
 
 
-async def test_nor_does_one_whose_headers_are(js: JetStream, names: Names) -> None:
+async def test_an_event_whose_headers_are_too_large_holds_up_no_other(js: JetStream, names: Names) -> None:
     """Letters of older versions may have as many as JetStream takes, and a redrive adds some."""
     await bury(js, names, ONE, 1)
     headers = {"Angarium-Reason": "rejected", "Angarium-Id": "e2", "traceparent": "v" * 65_400}
@@ -468,7 +468,7 @@ async def test_a_redrive_overtaken_within_a_page_stops(server: Server, js: JetSt
     assert [message.data for message in await sent(js, names)] == [b"1", b"2"]
 
 
-async def test_a_lease_that_lapsed_amid_a_page_is_made_sure_of(js: JetStream, names: Names) -> None:
+async def test_a_lease_that_lapsed_within_a_page_is_checked(js: JetStream, names: Names) -> None:
     clocks = Clocks()
     lock = RedriveLock(js, names, "first", clocks, lease_s=LEASE_S)
     await lock.acquire()

@@ -147,7 +147,7 @@ async def test_a_page_follows_the_other(js: JetStream, names: Names, monkeypatch
     assert sorted({*seen}) == [(done, 10) for done in range(11)]
 
 
-async def test_it_keeps_its_pace_and_its_lock(js: JetStream, names: Names) -> None:
+async def test_a_replay_keeps_its_pace_and_its_lock(js: JetStream, names: Names) -> None:
     """Slower than a lease: who stands still for so long would count as dead."""
     await published(js, names, 1, 2)
     lock = locked(js, names, lease_s=LONG_LEASE_S)
@@ -329,7 +329,7 @@ async def test_a_replay_that_is_resumed_keeps_its_pace_unless_it_is_given_anothe
     assert (done.sent, paces) == (1, [pace_s])
 
 
-async def test_it_stops_at_a_full_stream_and_goes_on_later(js: JetStream, names: Names) -> None:
+async def test_a_replay_stops_at_a_full_stream_and_continues_later(js: JetStream, names: Names) -> None:
     await published(js, names, *range(4))
     choice = Choice(begin=0, until=await end(js, names))
     info = await js.stream_info(names.deliveries)
@@ -395,7 +395,7 @@ async def test_settled_events_are_replayed_and_waiting_ones_are_left_out(js: Jet
     assert "'a..b' is no type" in wrong.text
 
 
-async def test_one_that_was_stopped_is_resumed_or_given_up(js: JetStream, names: Names) -> None:
+async def test_a_stopped_replay_is_resumed_or_given_up(js: JetStream, names: Names) -> None:
     to = Access(js, Settings(prefix=names.prefix))
     await Receivers(js, names).put(ONE, b'{"url": "https://example.com/"}')
     positions = await published(js, names, *range(4))

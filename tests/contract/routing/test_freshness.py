@@ -44,7 +44,7 @@ async def freshness(bucket: Bucket, clocks: Clocks) -> Freshness:
     return Freshness(JetStream(FakeServer().connect("test")), bucket.catch_up, clocks)
 
 
-async def test_it_asks_once_for_all_that_comes_within_half_a_second(
+async def test_the_leader_is_asked_once_for_all_that_comes_within_half_a_second(
     freshness: Freshness, bucket: Bucket, clocks: Clocks
 ) -> None:
     assert not freshness.covers(freshness.now())
@@ -99,7 +99,7 @@ async def test_an_event_may_wait_for_its_answer_as_long_as_that_takes(
     assert bucket.asked == 1
 
 
-async def test_it_asks_until_there_is_an_answer(
+async def test_the_leader_is_asked_until_there_is_an_answer(
     freshness: Freshness, bucket: Bucket, caplog: pytest.LogCaptureFixture
 ) -> None:
     bucket.refusals = 2

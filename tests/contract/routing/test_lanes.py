@@ -66,7 +66,7 @@ async def test_each_lane_keeps_its_order_under_refusals(road: Road) -> None:
     assert road.most <= lanes.SENDERS_MAX
 
 
-async def test_more_lanes_that_are_refused_than_there_are_senders_stop_nobody(road: Road) -> None:
+async def test_more_refused_lanes_than_senders_stop_no_other_lane(road: Road) -> None:
     refused = [f"t.r{number}" for number in range(2 * lanes.SENDERS_MAX)]
     for name in refused:
         road.refuses[name] = ["full"] * 1000

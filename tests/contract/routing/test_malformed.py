@@ -29,11 +29,11 @@ from tests.contract.support.routers import (
 from tests.support.installation import SHARDS, install, publish
 
 A = "acme.a"
-NOBODY = "acme._events"
+NO_NAME = "acme._events"
 STORE_FULL = 10077
 
 
-async def letters(js: JetStream, names: Names, receiver: str = NOBODY) -> list[StoredMessage]:
+async def letters(js: JetStream, names: Names, receiver: str = NO_NAME) -> list[StoredMessage]:
     return (await js.read(names.dead_letters, names.dead(receiver), 1)).messages
 
 
@@ -69,8 +69,8 @@ async def test_a_delivery_to_the_place_of_malformed_events_takes_none_of_their_i
     js: JetStream, names: Names, open_owner: OpenOwner
 ) -> None:
     """A producer may publish to `acme._events`, and that becomes a dead letter of the same name."""
-    position = await publish(js, names, NOBODY, b"to nobody")
-    await DeadLetterWriter(js, names).bury(NOBODY, [Burial(position=position, reason="unknown_receiver")])
+    position = await publish(js, names, NO_NAME, b"to nobody")
+    await DeadLetterWriter(js, names).bury(NO_NAME, [Burial(position=position, reason="unknown_receiver")])
     await open_owner()
     assert await announce(js, names, b"malformed", "a.$b") == position
     await settled(js, names, 1)
@@ -97,7 +97,7 @@ async def test_a_dead_letter_that_cannot_be_stored_delays_no_other_event(
 ) -> None:
     await subscribe(js, names, A)
     owner, gate = await open_owner(), asyncio.Event()
-    owner.js.faults[names.dead(NOBODY)] += [after(gate.wait), fault]
+    owner.js.faults[names.dead(NO_NAME)] += [after(gate.wait), fault]
     await announce(js, names, b"bad", "$")
     bodies = await announce_many(js, names, 3)
     await has_stored(js, names, A, bodies)
@@ -137,22 +137,22 @@ async def test_no_type_that_the_server_takes_stops_the_routing(nats_url: str, pr
 async def test_burying_again_adds_nothing(js: JetStream, names: Names) -> None:
     event = published_event(await announce(js, names, b"bad", "$"), 1.0, "acme.$", None, b"bad")
     for _ in range(2):
-        assert await bury_malformed(js, names, NOBODY, event) == ""
+        assert await bury_malformed(js, names, NO_NAME, event) == ""
     assert len(await letters(js, names)) == 1
 
 
 async def test_an_event_that_is_gone_is_buried_without_its_body(js: JetStream, names: Names) -> None:
     event = published_event(await announce(js, names, b"bad", "$"), 1.0, "acme.$", None, b"bad")
     await js.purge(names.events, event.position + 1)
-    assert await bury_malformed(js, names, NOBODY, event) == ""
+    assert await bury_malformed(js, names, NO_NAME, event) == ""
     (letter,) = await letters(js, names)
     assert (letter.data, letter.headers["Angarium-Body"]) == (b"", "gone")
     assert letter.headers["Angarium-Id"] == event.id
 
 
-async def test_it_says_why_it_could_not_be_buried(js: JetStream, names: Names) -> None:
+async def test_the_log_says_why_a_malformed_event_could_not_be_buried(js: JetStream, names: Names) -> None:
     event = published_event(await announce(js, names, b"bad", "$"), 1.0, "acme.$", None, b"bad")
     await js.request(f"$JS.API.STREAM.DELETE.{names.dead_letters}", b"", 5.0)
-    assert "nothing answers" in await bury_malformed(js, names, NOBODY, event)
+    assert "nothing answers" in await bury_malformed(js, names, NO_NAME, event)
     await js.request(f"$JS.API.STREAM.DELETE.{names.events}", b"", 5.0)
-    assert "stream not found" in await bury_malformed(js, names, NOBODY, event)
+    assert "stream not found" in await bury_malformed(js, names, NO_NAME, event)

@@ -52,7 +52,7 @@ STORE_FULL = 10077
 # ---- who gets what
 
 
-async def test_each_subscriber_gets_a_copy_and_nobody_else(
+async def test_each_subscriber_gets_a_copy_and_no_other_receiver(
     js: JetStream, names: Names, open_owner: OpenOwner
 ) -> None:
     await subscribe(js, names, A, "order.>")
@@ -127,7 +127,9 @@ async def test_an_event_without_subscribers_is_counted_and_acked(
     assert (owner.totals.events, owner.totals.copies, owner.totals.unmatched) == (3, 0, 3)
 
 
-async def test_it_routes_its_own_partition_only(js: JetStream, names: Names, open_owner: OpenOwner) -> None:
+async def test_a_router_routes_its_own_partition_only(
+    js: JetStream, names: Names, open_owner: OpenOwner
+) -> None:
     other = next(f"t{n}" for n in range(100) if partition_of(f"t{n}", SHARDS) != PARTITION)
     same = next(f"t{n}" for n in range(100) if partition_of(f"t{n}", SHARDS) == PARTITION)
     for receiver in (f"{other}.x", f"{same}.x"):
@@ -324,7 +326,7 @@ async def test_without_a_lease_nothing_is_routed(
     await settled(js, names, 1)
 
 
-async def test_a_stream_that_was_made_anew_is_not_routed(
+async def test_a_recreated_stream_is_not_routed(
     js: JetStream, names: Names, open_owner: OpenOwner, prefix: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Its sources would count as repeats."""

@@ -72,7 +72,7 @@ class Listening:
         return [entry.index for entry in self.entries]
 
 
-def anybody(_: Owner | None) -> bool:
+def any_node(_: Owner | None) -> bool:
     return True
 
 
@@ -86,7 +86,7 @@ async def own(
     resumes: int = 0,
 ) -> Claim:
     """A claim that succeeds."""
-    claimed = await claim(js, names, shard, node, clocks or Clocks(), may_claim=anybody, resumes=resumes)
+    claimed = await claim(js, names, shard, node, clocks or Clocks(), may_claim=any_node, resumes=resumes)
     assert not isinstance(claimed, NotOwned), claimed
     return claimed
 
@@ -117,7 +117,7 @@ async def lose_events(js: JetStream, names: Names) -> None:
     """Make the shard one that has routed events which are not there any more."""
     claimed = await own(js, names, "a")
     await release(js, names, claimed, "a")
-    again = await claim(js, names, SHARD, "a", Clocks(), may_claim=anybody)
+    again = await claim(js, names, SHARD, "a", Clocks(), may_claim=any_node)
     assert not isinstance(again, NotOwned)
     marks = Marks(events=Mark(position=9, stored_at=1.5))
     await Snapshots(js, names, again).write([], [], 0, Checkpoint(marks=marks, routed=0))

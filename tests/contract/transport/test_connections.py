@@ -77,7 +77,7 @@ async def test_requests_at_once_have_a_connection_each_and_leave_them_for_the_ne
     assert (receiver.connections, len(receiver.requests)) == (8, 24)
 
 
-async def test_a_receiver_that_closed_meanwhile_is_connected_to_anew(post: Post, receiver: Receiver) -> None:
+async def test_a_receiver_that_closed_meanwhile_is_connected_to_again(post: Post, receiver: Receiver) -> None:
     async def once(peer: Peer) -> None:
         await peer.answer()
 

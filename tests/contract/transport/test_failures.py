@@ -131,7 +131,7 @@ async def test_a_defect_of_ours_in_reading_an_answer_is_raised_and_is_no_failure
     assert answered(await post()).status == 200
 
 
-async def test_nobody_listens(transport: Transport, closed_port: int) -> None:
+async def test_a_port_without_a_listener_is_refused(transport: Transport, closed_port: int) -> None:
     lease = Lease(True)
     failure = failed(await post_to(transport, f"http://127.0.0.1:{closed_port}/", may_start=lease))
     assert failure.kind is FailureKind.CONNECT
@@ -346,7 +346,7 @@ async def test_closing_ends_what_is_idle_and_what_is_in_flight(
     await until(lambda: receiver.open == 0)
 
 
-async def test_an_answer_nobody_asked_for_is_not_taken_for_the_next(post: Post, receiver: Receiver) -> None:
+async def test_an_answer_without_a_request_is_not_taken_for_the_next(post: Post, receiver: Receiver) -> None:
     spoke = asyncio.Event()
 
     async def script(peer: Peer) -> None:

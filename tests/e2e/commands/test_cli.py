@@ -125,7 +125,7 @@ def test_publish_warns_of_a_body_that_is_not_json(terminal: Terminal, body: byte
     assert (done.returncode, "the body is not JSON" in done.stderr) == (0, True)
 
 
-def test_publish_notes_once_that_nobody_hears_of_it(terminal: Terminal) -> None:
+def test_publish_notes_once_that_no_receiver_gets_it(terminal: Terminal) -> None:
     done = terminal.run("publish", "acme.nowhere", "--lines", stdin=b"1\n2\n3\n")
     assert (done.returncode, done.stdout.count("\n")) == (0, 3)
     assert done.stderr == (
@@ -241,7 +241,9 @@ def test_secrets_and_header_values_are_never_shown(terminal: Terminal) -> None:
     assert "hush-query" not in terminal.done("receiver", "list")
 
 
-async def test_nor_what_was_put_into_the_bucket_in_the_wrong_shape(terminal: Terminal, js: JetStream) -> None:
+async def test_secrets_that_were_put_into_the_bucket_in_the_wrong_shape_are_never_shown(
+    terminal: Terminal, js: JetStream
+) -> None:
     url = "https://example.com"
     for members in (
         {"url": url, "secrets": SECRET, "headers": "Bearer hush"},

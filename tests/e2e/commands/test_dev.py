@@ -119,7 +119,7 @@ def test_a_server_that_was_killed_is_started_again_and_nothing_is_lost(tmp_path:
     assert [each for each in told if not each.startswith(("node.", "ledger."))] == ["nats.lost", "nats.back"]
 
 
-def test_it_takes_events_over_http_with_a_token_that_it_keeps(tmp_path: Path) -> None:
+def test_dev_takes_events_over_http_with_a_token_that_it_keeps(tmp_path: Path) -> None:
     terminal, told = Terminal(tmp_path, ""), []
     for _ in range(2):
         with terminal.start("dev", "--port", str(free_port())) as process:

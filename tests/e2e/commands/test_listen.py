@@ -173,7 +173,7 @@ def test_bytes_that_are_not_a_request_end_the_connection(listen: Listen) -> None
         listener.connection.close()
 
 
-def test_it_ends_when_nobody_reads_any_more(listen: Listen) -> None:
+def test_listen_ends_when_its_output_is_closed(listen: Listen) -> None:
     """An event that was not shown is not accepted, nor is it called too large, which would make it a dead
     letter: `angarium listen | head` is over with its first line."""
     listener = listen()

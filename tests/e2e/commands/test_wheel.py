@@ -15,7 +15,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return wheel.build(tmp_path_factory.mktemp("wheel"))
 
 
-def test_it_holds_the_three_packages_with_their_types_and_nothing_else(built: Path) -> None:
+def test_the_wheel_holds_the_three_packages_with_their_types_and_nothing_else(built: Path) -> None:
     names = ZipFile(built).namelist()
     assert {name.split("/")[0] for name in names} == {*FLOORS, built.name.split("-py3")[0] + ".dist-info"}
     assert {f"{floor}/py.typed" for floor in FLOORS} <= set(names)

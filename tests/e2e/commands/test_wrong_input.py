@@ -20,14 +20,14 @@ def terminal(nats_url: str, tmp_path_factory: pytest.TempPathFactory) -> Termina
 
 
 @pytest.mark.parametrize("command", [("top", "--once"), ("receiver", "list"), ("export",)], ids=str)
-def test_a_tenant_that_nobody_knows_is_noted(terminal: Terminal, command: tuple[str, ...]) -> None:
+def test_an_unknown_tenant_is_noted(terminal: Terminal, command: tuple[str, ...]) -> None:
     done = terminal.run(*command, "acmee")
     assert done.returncode == 0
     assert "note: tenant acmee has no receivers; angarium receiver list shows all" in done.stderr
     assert "has no receivers" not in terminal.run(*command, "acme").stderr
 
 
-def test_a_phase_that_nobody_is_in_is_no_unknown_tenant(terminal: Terminal) -> None:
+def test_a_phase_without_receivers_is_no_unknown_tenant(terminal: Terminal) -> None:
     assert "no receivers" not in terminal.run("receiver", "list", "acme", "--phase", "offline").stderr
 
 

@@ -81,7 +81,7 @@ class Crowd:
         pytest.param(10_000, None, 15.0, marks=[pytest.mark.soak, pytest.mark.alone]),
     ],
 )
-async def test_receivers_that_hang_hold_nobody_up(
+async def test_receivers_that_hang_hold_up_no_others(
     fleet: Fleet, hanging: int, descriptors: int | None, timeout_s: float
 ) -> None:
     may_open(hanging + OTHERS)

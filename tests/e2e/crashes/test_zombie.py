@@ -46,7 +46,7 @@ async def test_a_node_that_slept_beyond_its_lease_does_no_harm(
     assert not list(zombies_posted(fleet.arrivals(), flushes, fleet.sink.late_s))
 
 
-async def test_acks_of_somebody_else_lose_nothing(fleet: Fleet) -> None:
+async def test_acks_of_another_client_lose_nothing(fleet: Fleet) -> None:
     """While the node sleeps, all that was handed out to it is acked, settled or not; it never wakes."""
     load = await mixed_load(fleet)
     fleet.sink.manners[SLOW[0]] = lambda number: Hang() if number == 5 else Reply()

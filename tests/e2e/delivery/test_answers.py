@@ -81,7 +81,7 @@ async def test_a_receiver_is_left_alone_until_the_time_it_named(
     await counted(fleet, receiver, throttled=1, failed_attempts=0)
 
 
-async def test_a_receiver_that_named_a_time_is_shown_as_throttled_until_somebody_resumes_it(
+async def test_a_receiver_that_named_a_time_is_shown_as_throttled_until_it_is_resumed(
     fleet: Fleet,
 ) -> None:
     await two_events(fleet, "t.away", first(Reply(status=429, headers=(("retry-after", "3600"),))))

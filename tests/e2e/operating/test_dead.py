@@ -160,8 +160,8 @@ async def test_letters_are_listed_by_receiver_reason_and_time(alone: Terminal, j
     assert table.stdout.splitlines()[0].startswith("letter\treceiver\tnumber\treason\tat")
     assert table.stdout.splitlines()[1].startswith(f"{third}\tlist.one\t2\tskipped\t")
     assert "these are the newest 1; --limit 0 lists all" in table.stderr
-    of_nobody = await bury(js, "list._events", 1, reason="malformed")
-    assert listed("list._events") == [of_nobody]
+    malformed = await bury(js, "list._events", 1, reason="malformed")
+    assert listed("list._events") == [malformed]
 
 
 async def test_an_empty_list_of_an_unknown_name_says_so(alone: Terminal) -> None:

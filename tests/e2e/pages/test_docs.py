@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from actors.policy import Offline, Policy, Retry
+from tests.house.english import ARCHAIC
 from tests.support.pages.newcomer import newcomer
 from tests.support.pages.pages import Page, Typed, all_pages, logged
 from tests.support.pages.samples import TOOLS, can_run, lay_out, missing
@@ -55,6 +56,11 @@ def test_links_lead_somewhere(page: Page) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=str)
 def test_prose_keeps_to_its_width(page: Page) -> None:
     assert list(page.wide()) == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=str)
+def test_words_are_usual(page: Page) -> None:
+    assert ARCHAIC.findall(page.prose) == []
 
 
 def test_everything_that_is_named_exists() -> None:

@@ -49,12 +49,12 @@ def test_a_small_fan_out_is_measured_whole() -> None:
     assert (figures.lost, figures.repeats, figures.disordered) == (0, 0, 0)
     assert min(figures.copies_per_s, figures.copies_per_s_delivered, figures.server, figures.lanes) > 0
     assert 0 < figures.neighbours_p50_ms <= figures.neighbours_worst_ms
-    assert 0 < figures.neighbours_beside_p50_ms <= figures.neighbours_beside_worst_ms
+    assert 0 < figures.neighbours_during_p50_ms <= figures.neighbours_during_worst_ms
 
 
 @pytest.mark.soak
 @pytest.mark.alone
-def test_publishing_over_http_is_measured_beside_a_bare_route() -> None:
+def test_publishing_over_http_is_measured_next_to_a_bare_route() -> None:
     command = [sys.executable, "-m", "angarium", "bench", "api", "--json"]
     small = ["--connections", "8", "--batch", "20", "--rounds", "1", "--seconds", "0.4"]
     done = subprocess.run([*command, *small], capture_output=True, text=True, timeout=60, check=False)
@@ -103,7 +103,7 @@ def test_a_crowd_a_kill_and_a_backlog_are_measured() -> None:
 
 @pytest.mark.soak
 @pytest.mark.alone
-def test_healthy_receivers_are_measured_beside_each_trouble() -> None:
+def test_healthy_receivers_are_measured_next_to_each_trouble() -> None:
     command = [sys.executable, "-m", "angarium", "bench", "isolation", "--json"]
     few = ["--receivers", "40", "--behind", "500", "--slow", "5", "--hanging", "10", "--flood", "500"]
     done = subprocess.run(

@@ -27,7 +27,7 @@ NOWHERE = "nats://127.0.0.1:1"
         (["doctor", "--json"], b""),
     ],
 )
-def test_it_says_the_same(arguments: list[str], stdin: bytes, tmp_path: Path) -> None:
+def test_a_forked_command_says_the_same(arguments: list[str], stdin: bytes, tmp_path: Path) -> None:
     environment = Terminal(tmp_path, NOWHERE).environment
     fresh = subprocess.run(
         [*COMMAND, *arguments], input=stdin, capture_output=True, cwd=tmp_path, env=environment
@@ -44,14 +44,14 @@ def test_the_next_one_has_an_environment_of_its_own(tmp_path: Path) -> None:
     assert ":2:" in elsewhere.failed("receiver", "list")
 
 
-def test_one_that_does_not_end_is_killed(tmp_path: Path) -> None:
+def test_a_command_that_does_not_end_is_killed(tmp_path: Path) -> None:
     environment = Terminal(tmp_path, NOWHERE).environment
     with pytest.raises(subprocess.TimeoutExpired):
         FORKS.run(["listen", "--port", "0"], b"", tmp_path, environment, patience_s=0.5)
     assert FORKS.run(["--version"], b"", tmp_path, environment, PATIENCE_S).returncode == 0
 
 
-def test_one_that_a_shell_starts_says_and_reads_the_same_and_is_killed_where_it_does_not_end(
+def test_a_command_that_a_shell_starts_says_and_reads_the_same_and_is_killed_if_it_does_not_end(
     tmp_path: Path,
 ) -> None:
     client = tmp_path / "angarium"
@@ -70,7 +70,7 @@ def test_one_that_a_shell_starts_says_and_reads_the_same_and_is_killed_where_it_
     assert typed("angarium listen --port 0").returncode == 256 - signal.SIGKILL
 
 
-def test_one_that_ended_before_anybody_looked_has_its_status() -> None:
+def test_a_process_that_ended_before_the_first_look_has_its_status() -> None:
     ours, keepers = socket.socketpair()
     with keepers:
         keepers.sendall(b"1\n-9\n")

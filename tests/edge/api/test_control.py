@@ -114,7 +114,7 @@ async def test_without_an_owner_the_client_is_told_to_come_back(api: Api) -> Non
             problem(await client.post(f"{LIST}/{name}/ping"), 422, "invalid")
 
 
-async def test_so_many_orders_are_awaited_and_no_more(api: Api) -> None:
+async def test_only_a_limited_number_of_orders_is_awaited(api: Api) -> None:
     await api.receiver("acme.billing")
     async with await everything(api) as client:
         with ExitStack() as taken:

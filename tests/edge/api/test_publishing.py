@@ -67,7 +67,7 @@ async def test_nothing_is_published_for_a_receiver_that_is_not_there(api: Api) -
     assert await api.stored(api.names.deliveries) == []
 
 
-async def test_a_fan_out_that_matches_nobody_says_so(api: Api) -> None:
+async def test_a_fan_out_that_matches_no_receiver_says_so(api: Api) -> None:
     await api.receiver("acme.billing", events=["invoice.>"])
     async with await api.client() as client:
         answer = await client.post(EVENTS, json={})
@@ -222,13 +222,13 @@ async def test_a_token_opens_its_tenant_and_its_scope_alone(api: Api) -> None:
         await api.client("acme", ["read"]) as reader,
         await api.client("other") as stranger,
         await api.client("*") as everybody,
-        api.client_with("ang_aaaaaaaaaaaa_" + "x" * 43) as nobody,
+        api.client_with("ang_aaaaaaaaaaaa_" + "x" * 43) as unknown_token,
         httpx.AsyncClient(base_url=api.url) as bare,
     ):
         problem(await reader.post(EVENTS, json={}), 404, "not-found")
         problem(await stranger.post(EVENTS, json={}), 404, "not-found")
         assert (await everybody.post(EVENTS, json={})).status_code == 202
-        for unknown in (nobody, bare):
+        for unknown in (unknown_token, bare):
             answer = await unknown.post(EVENTS, json={})
             problem(answer, 401, "unauthorized")
             assert answer.headers["www-authenticate"].startswith("Bearer")

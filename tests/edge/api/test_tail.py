@@ -317,7 +317,7 @@ async def test_the_tokens_of_one_tenant_leave_room_for_others(
             assert len(api.state.tails) == 2
 
 
-async def test_one_that_does_not_read_is_cut_off_and_slows_down_nobody(
+async def test_a_client_that_does_not_read_is_cut_off_and_slows_down_no_other(
     api: Api, pen: Pen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tails, "BUFFER_MAX", 64 << 10)

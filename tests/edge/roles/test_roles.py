@@ -213,7 +213,7 @@ async def test_a_ledger_changes_nothing(server: Server) -> None:
     await untouched(server)
 
 
-async def test_a_producer_publishes_for_its_tenant_and_for_nobody_else(server: Server) -> None:
+async def test_a_producer_publishes_for_its_tenant_and_for_no_other(server: Server) -> None:
     others = (
         "angarium.deliver.other.billing",
         "angarium.events.other.order",
@@ -393,7 +393,7 @@ async def test_no_acknowledgement_to_a_producer_goes_where_it_should_not(server:
 
 
 @pytest.mark.parametrize("asked", [f"angarium.ctl.inspect.{RECEIVER}", "$SRV.PING", "$SRV.STATS.angarium"])
-async def test_a_node_answers_inboxes_alone_whoever_asks(server: Server, asked: str) -> None:
+async def test_a_node_answers_only_inboxes_of_any_user(server: Server, asked: str) -> None:
     """The operator is in the node's own account, where nothing but the node itself holds this."""
     async with server.user("operator") as operator:
         await ask_with_forged_replies(operator, asked)

@@ -336,7 +336,7 @@ async def test_closing_ends_also_where_nats_py_does_not_hear_of_it(wire: NatsWir
 class TestNoConnection:
     """Each in one sentence that says what to do."""
 
-    async def test_nobody_listens(self) -> None:
+    async def test_a_port_without_a_listener_is_refused(self) -> None:
         place = f"127.0.0.1:{free_port()}"
         for url in (f"nats://user:secret@{place}", f"user:secret@{place}", f"secret@{place}"):
             with pytest.raises(
@@ -345,22 +345,22 @@ class TestNoConnection:
                 await connect(ConnectOptions(servers=(url,)))
             assert "secret" not in str(error.value)
 
-    async def test_one_of_two_listens(self, server: EmbeddedServer) -> None:
+    async def test_one_server_of_two_is_enough(self, server: EmbeddedServer) -> None:
         wire = await connect(ConnectOptions(servers=(f"nats://127.0.0.1:{free_port()}", server.url)))
         assert wire.connected
         await wire.close()
 
-    async def test_somebody_listens_who_never_speaks(self) -> None:
+    async def test_a_server_that_never_speaks_is_named(self) -> None:
         with socket.create_server(("127.0.0.1", 0)) as mute:
             url = f"nats://127.0.0.1:{mute.getsockname()[1]}"
             with pytest.raises(ConnectError, match="no answer in time; check the address"):
                 await connect(ConnectOptions(servers=(url,), timeout_s=0.2))
 
-    async def test_no_such_name(self) -> None:
+    async def test_a_host_without_an_address_is_named(self) -> None:
         with pytest.raises(ConnectError, match=r"nowhere\.invalid.*check the address"):
             await connect(ConnectOptions(servers=("nats://nowhere.invalid:4222",)))
 
-    async def test_no_such_file(self, server: EmbeddedServer) -> None:
+    async def test_a_missing_file_is_named(self, server: EmbeddedServer) -> None:
         for options in (
             ConnectOptions(servers=(server.url,), credentials="/no/such.creds"),
             ConnectOptions(servers=(server.url,), nkey="/no/such.nk"),
@@ -381,7 +381,9 @@ class TestNoConnection:
             with pytest.raises(ConnectError, match=f"{sentence} .*; check the "):
                 await connect(options)
 
-    async def test_tls_that_the_server_has_not(self, server: EmbeddedServer, tmp_path: Path) -> None:
+    async def test_tls_that_the_server_does_not_offer_is_named(
+        self, server: EmbeddedServer, tmp_path: Path
+    ) -> None:
         authority = tmp_path / "ca.pem"
         trustme.CA().cert_pem.write_to_path(authority)
         for options in (
@@ -448,20 +450,20 @@ async def guarded(tmp_path: Path) -> AsyncIterator[tuple[str, Path]]:
 
 
 class TestAGuardedServer:
-    async def test_takes_a_user_that_it_knows(self, guarded: tuple[str, Path]) -> None:
+    async def test_a_guarded_server_takes_a_user_that_it_knows(self, guarded: tuple[str, Path]) -> None:
         place, ca = guarded
         wire = await connect(ConnectOptions(servers=(f"tls://us:secret@{place}",), tls_ca=str(ca)))
         assert wire.connected
         await wire.close()
 
-    async def test_refuses_others(self, guarded: tuple[str, Path]) -> None:
+    async def test_a_guarded_server_refuses_others(self, guarded: tuple[str, Path]) -> None:
         place, ca = guarded
         for user in ("", "us:wrong@", "token@"):
             with pytest.raises(ConnectError, match="refused our login; check the credentials") as error:
                 await connect(ConnectOptions(servers=(f"tls://{user}{place}",), tls_ca=str(ca)))
             assert "wrong" not in str(error.value)
 
-    async def test_is_left_at_once_also_where_it_does_not_hang_up(self, tmp_path: Path) -> None:
+    async def test_a_guarded_server_that_does_not_hang_up_is_left_at_once(self, tmp_path: Path) -> None:
         files = _certificates(tmp_path)
         ended = asyncio.Event()
 
@@ -486,7 +488,9 @@ class TestAGuardedServer:
         server.close()
         await server.wait_closed()
 
-    async def test_is_not_trusted_without_its_authority(self, guarded: tuple[str, Path]) -> None:
+    async def test_a_guarded_server_is_not_trusted_without_its_authority(
+        self, guarded: tuple[str, Path]
+    ) -> None:
         place, _ = guarded
         with pytest.raises(ConnectError, match=r"TLS failed .*check the certificate"):
             await connect(ConnectOptions(servers=(f"tls://us:secret@{place}",)))

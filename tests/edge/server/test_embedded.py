@@ -135,7 +135,7 @@ def only_on_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> OnlyOnPath:
     return install
 
 
-async def test_it_serves_jetstream_until_stopped(tmp_path: Path) -> None:
+async def test_the_server_serves_jetstream_until_stopped(tmp_path: Path) -> None:
     async with EmbeddedServer(tmp_path, port=0, max_payload=2 << 20) as server:
         client = await nats.connect(server.url)
         assert client.max_payload == 2 << 20
@@ -239,7 +239,7 @@ async def test_a_server_that_gives_up_is_quoted(tmp_path: Path) -> None:
         await EmbeddedServer(tmp_path, port=0, sync_interval="soon").start()
 
 
-async def test_wait_tells_of_an_end_that_nobody_ordered(tmp_path: Path) -> None:
+async def test_wait_tells_of_an_end_that_was_not_ordered(tmp_path: Path) -> None:
     async with EmbeddedServer(tmp_path, port=free_port()) as server:
         os.kill(server_pid(tmp_path), signal.SIGKILL)
         await server.wait()

@@ -114,7 +114,7 @@ class Aftermath:
         self._repairs += 1
         return stage.world.spawn(f"repair-{self._repairs}", main)
 
-    def make_anew(self, stream: str) -> None:
+    def recreate(self, stream: str) -> None:
         """An operator deletes a stream, and makes it again."""
         self.lose_tail(stream, 0)
         remade = self.stage.run.server.streams[stream]

@@ -255,7 +255,7 @@ class Checkers:
             match fact:
                 case f.Claimed():
                     self._check_takeover(flush.node, shard)
-                    self._begin_anew(flush.node, shard)
+                    self._begin_again(flush.node, shard)
                 case f.TurnedAway(events=turned_away):
                     self.letters.given_up(fact)
                     for position in range(floor + 1, turned_away[-1].position + 1):
@@ -282,7 +282,7 @@ class Checkers:
             if running and not running.ended.is_set() and running.host.within_lease():
                 self.world.fail(f"{claimant} claims shard {shard} from {name}, which may go on posting")
 
-    def _begin_anew(self, node: str, shard: int) -> None:
+    def _begin_again(self, node: str, shard: int) -> None:
         """Others may have owned it in between, and had their successes."""
         for (who, receiver), widths in self._widths.items():
             if who == node and self.ledger(receiver).shard == shard:

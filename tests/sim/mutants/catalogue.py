@@ -424,7 +424,7 @@ ALL = [
            ((Tokens, "filled", _bucket_as_if_started),)),
     Mutant("decided-without-what-is-set-aside", "what is decided counts the tokens that are set aside",
            ((actor, "next_step", _next_as_if_all_had_started),),
-           rates.ping_beside_a_queue),
+           rates.ping_during_a_queue),
     Mutant("grant-kept", "a recorded attempt starts soon, or needs another token",
            ((tokens, "GRANT_MAX_S", float("inf")),),
            rates.start_long_after_its_record),

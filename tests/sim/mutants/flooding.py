@@ -4,7 +4,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from angarium.node import shard
+from angarium.node import shard_snapshots
 from streams import purge
 from streams.journal import claim
 from streams.journal.checkpoint import Checkpoint
@@ -88,7 +88,7 @@ FLOODING_MUTANTS = [
            ((claim, "read_past", _without_the_parked),),
            flooding.owner_of_a_parked_tenant_dies),
     Mutant("parked-not-in-the-checkpoint", "the checkpoint carries the parked tenants",
-           ((shard, "Checkpoint", _checkpoint_without_the_parked),),
+           ((shard_snapshots, "Checkpoint", _checkpoint_without_the_parked),),
            flooding.journal_ages_out_behind_a_parked_tenant),
     Mutant("purged-beyond-the-parked", "the purge goes never beyond a parked tenant's position",
            ((purge, "read_past", _purged_without_the_parked),),

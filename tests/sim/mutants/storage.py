@@ -79,7 +79,7 @@ class _AsBuilt:
         return fenced(puts, Put(checkpoint.subject, data, checkpoint.headers), fence)
 
 
-def _needed_anew(needed: Needed, lowest: Needed) -> Needed:
+def _needed_again(needed: Needed, lowest: Needed) -> Needed:
     return lowest
 
 
@@ -116,9 +116,9 @@ STORAGE_MUTANTS = [
            ((Host, "needed", _needed_live),)),
     Mutant("evicted-by-the-purge", "what gives way to others is recorded before it is purged",
            ((purge, "deliveries_held", _held_up_to_eviction),)),
-    Mutant("nobody-evicted", "producers are refused only while nothing can be freed",
+    Mutant("none-evicted", "producers are refused only while nothing can be freed",
            ((maintenance, "eviction_end", _never_full),),
-           storage.full_of_what_nobody_takes),
+           storage.full_of_what_no_receiver_takes),
     Mutant("unrouted-purged", "events are kept until they are routed",
            ((purge, "events_held", _no_events_held),)),
     Mutant("sent-again-as-built", "what is sent again after a look is rebuilt from what the look found",
@@ -128,5 +128,5 @@ STORAGE_MUTANTS = [
            ((LoadSlots, "slot", _unbounded),),
            states.a_thousand_parked_actors_come_back),
     Mutant("needed-falls", "a checkpoint needs no less than the one before it did",
-           ((Needed, "raised", _needed_anew),)),
+           ((Needed, "raised", _needed_again),)),
 ]  # fmt: skip

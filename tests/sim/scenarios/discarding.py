@@ -10,7 +10,7 @@ from tests.sim.world.process import Process
 from tests.sim.world.receivers import Manner
 
 
-def forgotten_beside_an_attempt() -> None:
+def forgotten_during_an_attempt() -> None:
     """The first event is under way, on no record, and the replicas know nothing of it."""
     with staged(Plan(clustered=True)) as stage:
         stage.put(timeout_s=1.0)
@@ -27,7 +27,7 @@ def forgotten_beside_an_attempt() -> None:
         stage.settle()
 
 
-def forgotten_beside_an_attempt_whose_message_is_gone() -> None:
+def forgotten_during_an_attempt_whose_message_is_gone() -> None:
     """An operator deletes the message while its attempt is under way, on no record; then all is forgotten."""
     with staged() as stage:
         stage.put(timeout_s=1.0)
@@ -78,7 +78,7 @@ def forgotten_while_it_would_go_on() -> None:
         stage.settle()
 
 
-def forgotten_beside_a_twin_that_is_gone() -> None:
+def forgotten_with_a_twin_that_is_gone() -> None:
     """An id is published twice, beyond the window, and an operator deletes the first: one number is left."""
     with staged() as stage:
         stage.put(paused=True, dedup_window=16)
@@ -273,7 +273,7 @@ def refused_and_copied_again() -> None:
         stage.expect(stage.delivered() == {1, 4}, f"the first is a dead letter: {stage.delivered()}")
 
 
-def put_again_beside_a_blind_owner() -> None:
+def put_again_under_a_blind_owner() -> None:
     """An owner does not hear that its receiver was put again; it posts the next event, and dies with that."""
     with staged() as stage:
         stage.put()

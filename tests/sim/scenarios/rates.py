@@ -86,7 +86,7 @@ def burst_before_a_crash() -> None:
         stage.settle()
 
 
-def ping_beside_a_queue() -> None:
+def ping_during_a_queue() -> None:
     """A ping takes the only token; by the time it is on record, a token later has come for what waits."""
     with staged() as stage:
         stage.put(rate={"limit": 10, "per": "second", "burst": 1})

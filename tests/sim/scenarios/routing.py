@@ -87,7 +87,7 @@ def subscription_that_no_replica_shows() -> None:
         stage.settle()
 
 
-def event_from_before_its_receiver_was_put_anew() -> None:
+def event_from_before_its_receiver_was_put_again() -> None:
     """No node runs when an event is stored; before one does, its receiver is removed and put, then edited."""
     with staged() as stage:
         stage.do(_put)

@@ -117,10 +117,10 @@ class Newcomer:
 
         Of our own commands that includes the notes on standard error.
         """
-        beside = subprocess.STDOUT if typed.command.startswith("angarium ") else subprocess.PIPE
+        errors_to = subprocess.STDOUT if typed.command.startswith("angarium ") else subprocess.PIPE
         done = subprocess.run(
             ["bash", "-c", self._here(typed.command)], cwd=self._directory, env=self._forking,
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=beside, text=True, timeout=PATIENCE_S,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors_to, text=True, timeout=PATIENCE_S,
             pass_fds=self._inherited,
         )  # fmt: skip
         output = self._there(done.stdout)

@@ -93,6 +93,11 @@ class Page:
         """The headings that part it, in order."""
         return [heading for level, heading in _HEADING.findall(self._prose) if level == "##"]
 
+    @property
+    def prose(self) -> str:
+        """The text without programs, commands and quoted names."""
+        return _CODE.sub("", self._prose)
+
     def broken_links(self) -> Iterator[str]:
         """Links within the repository that lead nowhere."""
         for target in _LINK.findall(self._prose):

@@ -5,7 +5,7 @@ import asyncio
 from angarium.api.background.paced_work import PacedWork
 
 
-async def test_one_who_asks_often_gets_no_more_turns_than_another() -> None:
+async def test_a_tenant_that_asks_often_gets_no_more_turns_than_another() -> None:
     work, taken = PacedWork(0.0), list[str]()
     at_once = most = 0
 

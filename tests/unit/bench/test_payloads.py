@@ -7,7 +7,7 @@ from importlib import resources
 from angarium.demo import payloads
 
 
-def test_they_are_a_spread_of_real_events() -> None:
+def test_payloads_are_a_spread_of_real_events() -> None:
     loaded = payloads.load()
     sizes = [len(payload.body) for payload in loaded]
     assert 60 <= len(loaded) <= 80

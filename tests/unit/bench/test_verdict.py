@@ -80,7 +80,7 @@ def lose_one(record: ReceiverRecord) -> None:
     record.arrivals = [each for each in record.arrivals if each.sequence != EVENTS]
 
 
-def refuse_one_for_ever(record: ReceiverRecord) -> None:
+def always_refuse_one(record: ReceiverRecord) -> None:
     record.arrivals[-2:] = [arrival(EVENTS, status=503)]
 
 
@@ -133,7 +133,7 @@ def change_a_body(record: ReceiverRecord) -> None:
     record.arrivals[0] = replace(record.arrivals[0], digest=b"something else")
 
 
-def sign_a_repeat_anew(record: ReceiverRecord) -> None:
+def sign_a_repeat_again(record: ReceiverRecord) -> None:
     record.arrivals[-1] = replace(record.arrivals[-1], signature="v1,another")
 
 
@@ -152,7 +152,7 @@ def come_before_the_time_named(record: ReceiverRecord) -> None:
 
 BREACHES: list[tuple[Callable[[ReceiverRecord], None], str]] = [
     (lose_one, "everything arrived"),
-    (refuse_one_for_ever, "everything arrived"),
+    (always_refuse_one, "everything arrived"),
     (invent_one, "everything arrived"),
     (swap_two, "in the order of publishing"),
     (start_too_early, "the next only after the one before"),
@@ -164,7 +164,7 @@ BREACHES: list[tuple[Callable[[ReceiverRecord], None], str]] = [
     (use_a_number_twice, "a number never names two events"),
     (renumber_a_repeat, "a repeat keeps its number"),
     (change_a_body, "bodies unchanged on every attempt"),
-    (sign_a_repeat_anew, "bodies unchanged on every attempt"),
+    (sign_a_repeat_again, "bodies unchanged on every attempt"),
     (sign_wrongly, "signatures are valid"),
     (hurry, "never above burst + rate · t"),
     (come_before_the_time_named, "Retry-After is obeyed"),

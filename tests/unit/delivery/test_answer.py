@@ -53,14 +53,14 @@ def what_it_is(answer: Answer) -> object:
 
 @pytest.mark.parametrize("data", ANSWERS)
 @given(cuts=st.lists(st.integers(0, 200), max_size=8))
-def test_it_does_not_matter_how_an_answer_is_cut_into_reads(data: bytes, cuts: list[int]) -> None:
+def test_an_answer_may_be_cut_into_reads_anywhere(data: bytes, cuts: list[int]) -> None:
     edges = [0, *sorted(cut % len(data) for cut in cuts), len(data)]
     parts = [data[a:b] for a, b in pairwise(edges) if a < b]
     assert what_it_is(fed(*parts)) == what_it_is(fed(data))
 
 
 @pytest.mark.parametrize("data", ANSWERS)
-def test_its_parts_are_no_longer_than_its_size(data: bytes) -> None:
+def test_the_parts_of_an_answer_are_no_longer_than_its_size(data: bytes) -> None:
     answer = fed(data)
     if answer.headed:
         assert 0 < parts_of(answer.response(0.0)) + len("HTTP/1.1 200\r\n\r\n") <= answer.response(0.0).size

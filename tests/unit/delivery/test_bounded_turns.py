@@ -23,7 +23,7 @@ async def test_few_begin_in_a_turn_and_in_order() -> None:
     assert begun == rest
 
 
-async def test_one_that_stopped_waiting_takes_no_turn() -> None:
+async def test_a_waiter_that_stopped_waiting_takes_no_turn() -> None:
     turns = BoundedTurns()
     tasks = [asyncio.create_task(turns.begin()) for _ in range(3 * BEGUN_IN_TURN_MAX)]
     await asyncio.sleep(0)

@@ -148,8 +148,8 @@ async def test_a_waiter_that_gives_up_when_it_is_called_passes_its_turn_on() -> 
     held.gone()
     given_up.cancel()
     await turn()
-    anew = waiting.result()
-    anew.gone()
+    another = waiting.result()
+    another.gone()
     await turn()
     held = own.result()
     held.keep_idle()
@@ -226,7 +226,7 @@ class Walk:
 
 @settings(max_examples=100, deadline=None)
 @given(acts=st.lists(ACTS, max_size=60))
-def test_bounds_hold_and_nobody_waits_without_need(acts: list[tuple[str, Any]]) -> None:
+def test_bounds_hold_and_no_attempt_waits_without_need(acts: list[tuple[str, Any]]) -> None:
     async def walk() -> None:
         walk = Walk()
         for act in acts:

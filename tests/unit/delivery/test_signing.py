@@ -105,7 +105,7 @@ def test_a_secret_that_cannot_be_used_is_refused_by_field_and_never_shown(text: 
     assert caught.value.__cause__ is None
 
 
-def test_a_secret_shows_itself_to_nobody() -> None:
+def test_a_secret_is_never_shown() -> None:
     secret = parse_secret(TEXT, "secrets[0]")
     shown = f"{secret} {secret!r} {[secret]}"
     assert "MfKQ" not in shown

@@ -47,7 +47,7 @@ def test_instants_are_read_to_the_last_bit(at: float) -> None:
     assert fact == Parked(receiver="a.b", at=at)
 
 
-def test_it_is_the_json_that_others_follow() -> None:
+def test_the_flush_is_the_json_that_other_programs_read() -> None:
     flush = msgspec.json.decode(written(Repeated(receiver="acme.billing", position=7)))
     assert flush == {
         "v": 4,

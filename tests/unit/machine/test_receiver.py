@@ -369,7 +369,7 @@ def assert_let_go(actor: Actor) -> None:
     assert actor.step(NOW, head=event(5)) == s.Post(event(5), 1, 4, free=True)
 
 
-def test_another_window_holds_for_events_that_nobody_can_have_posted() -> None:
+def test_another_window_holds_for_events_that_no_owner_can_have_posted() -> None:
     actor = Actor()
     assert only(actor.adopt(policy(dedup_window=16), above=30)) == f.WindowSet(
         receiver="acme.billing", size=16, above=30

@@ -101,7 +101,7 @@ def test_a_relaxed_receiver_has_at_most_256_open_events() -> None:
 # ---- the machine: each with its own patience
 
 
-def test_due_events_go_before_new_ones_and_waiting_ones_hold_nobody_back() -> None:
+def test_due_events_go_before_new_ones_and_waiting_ones_delay_no_other() -> None:
     actor = with_open(wide(), NOW + 60, NOW + 1, NOW + 30)
     held = {position: event(position) for position in (1, 2, 3)}
     assert actor.step(head=event(9), open_in_memory=held) == s.Post(event(9), 4, 1, free=True, accepted=True)
@@ -245,7 +245,7 @@ def delivered(world: ShardWorld) -> dict[int, int]:
 
 
 @in_virtual_time
-async def test_it_goes_as_wide_as_it_may_and_all_is_recorded_and_acked() -> None:
+async def test_a_relaxed_receiver_uses_its_concurrency_and_all_is_recorded_and_acked() -> None:
     world = relaxed(concurrency=4)
     world.sender.latency_s = 0.1
     world.publish(40)
@@ -279,7 +279,7 @@ async def test_an_event_that_fails_for_long_stops_no_other_and_costs_one_open_en
 
 
 @in_virtual_time
-async def test_it_does_not_park_again_and_again_while_one_event_waits() -> None:
+async def test_a_relaxed_receiver_does_not_park_again_and_again_while_one_event_waits() -> None:
     world = relaxed(retry=Retry(base_s=24 * HOUR_S, cap_s=24 * HOUR_S))
     world.sender.reply = failing(3)
     for count in range(1, 101):
@@ -325,7 +325,7 @@ async def test_a_receiver_that_is_down_gets_a_pause_and_then_a_single_attempt() 
 
 
 @in_virtual_time
-async def test_it_is_as_wide_as_before_once_a_single_attempt_has_succeeded() -> None:
+async def test_concurrency_returns_once_a_single_attempt_has_succeeded() -> None:
     """Also where nothing new comes, and nothing has to be read, that would remind of it."""
     world = relaxed(concurrency=8, retry=Retry(base_s=0.5, cap_s=0.5))
     world.sender.latency_s = 0.1

@@ -213,7 +213,7 @@ def test_a_parked_receiver_reads_on_until_it_has_read_all_that_was_seen() -> Non
     assert isinstance(actor.step(read_to=9, seen=9, head=event(8)), s.Post)
 
 
-def test_it_unparks_only_when_all_that_was_seen_is_settled() -> None:
+def test_a_receiver_unparks_only_when_all_that_was_seen_is_settled() -> None:
     actor = changed(Actor(), parked=True)
     assert actor.step(read_to=9, seen=9) == c.UnparkReceiver()
     assert actor.step(read_to=12, seen=9, head=event(12)) == c.UnparkReceiver()

@@ -15,12 +15,12 @@ def filled(count: int) -> Mailbox:
     return mailbox
 
 
-def test_it_holds_so_many_events() -> None:
+def test_a_mailbox_holds_a_limited_number_of_events() -> None:
     assert filled(MAILBOX_MAX - 1).fits(event(99))
     assert not filled(MAILBOX_MAX).fits(event(99))
 
 
-def test_it_holds_so_many_bytes_but_always_one_event() -> None:
+def test_a_mailbox_holds_a_limited_number_of_bytes_but_always_one_event() -> None:
     mailbox = Mailbox()
     assert mailbox.fits(replace(HALF, body=HALF.body * 9))
     mailbox.append(HALF)

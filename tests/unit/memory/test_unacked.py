@@ -117,7 +117,7 @@ def test_a_message_handed_out_again_does_not_let_the_floor_fall() -> None:
     assert bindings.floor(2) == 2
 
 
-def test_a_message_may_be_bound_anew_while_the_old_binding_is_still_kept() -> None:
+def test_a_message_may_be_bound_again_while_the_old_binding_is_still_kept() -> None:
     bindings = Bindings(0)
     bindings.release(bindings.bind(1, "_unknown", 0.0), 0)
     again = bindings.bind(1, "acme.billing", 0.0)

@@ -112,7 +112,7 @@ def test_a_backlog_that_grows_is_never_drained() -> None:
     assert drain_s(10, in_per_s=2.0, out_per_s=4.0) == 5.0
 
 
-def test_those_that_wait_longest_come_first() -> None:
+def test_receivers_that_wait_longest_come_first() -> None:
     row = replace(listed(ReceiverFindings("a.idle", b"{}")), out_per_s=1.0)
     rows = [
         row,

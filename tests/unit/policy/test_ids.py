@@ -72,7 +72,7 @@ def test_an_event_sent_again_is_another_one(one: str, other: str, again: str, ot
     assert (dedup_key(one, again) == dedup_key(other, other_again)) is same
 
 
-def test_the_hashes_are_the_same_for_ever() -> None:
+def test_the_hashes_never_change() -> None:
     assert dedup_key("evt_1", "").hex() == "d659aecd31a53f49"
     assert dedup_key("evt_1", "r1").hex() == "cc95684729cb6652"
     assert fraction("acme.billing", 1, 1) == 0.02210924729003383

@@ -130,7 +130,7 @@ def test_the_bounds_themselves_are_allowed(members: dict[str, Any]) -> None:
     parsed(**members)
 
 
-def test_one_answer_names_every_field_that_is_wrong() -> None:
+def test_a_single_error_names_every_field_that_is_wrong() -> None:
     wrong = problems(
         url=1, order="loose", retry={"base_s": "x"}, nonsense=1, headers={"host": "x"}, secrets=["x"],
         events=["a..b"],

@@ -20,7 +20,7 @@ def lowest(needs: Retention, floor: int, *states: State) -> Needed:
     return needs.lowest(floor)
 
 
-def test_nobody_but_the_floor() -> None:
+def test_if_no_event_waits_the_floor_is_needed() -> None:
     assert lowest(Retention(), 41, state(7)) == Needed(42)
 
 

@@ -172,7 +172,7 @@ BURIALS = tuple(Burial(position=n, reason="expired") for n in range(BURIALS_MAX)
         ),
     ],
 )  # fmt: skip
-def test_it_says_in_words_why_nothing_moves(
+def test_the_status_says_in_words_why_nothing_moves(
     members: dict[str, Any], policy: Policy | None, view: View, expected: str
 ) -> None:
     state = State(receiver="a.b", opened=True, **members)
@@ -183,7 +183,7 @@ def test_it_says_in_words_why_nothing_moves(
     assert why(state, policy, view, NOW, backlog=0, problems=problems) == alone
 
 
-def test_one_that_never_had_a_valid_configuration_is_misconfigured() -> None:
+def test_a_receiver_that_never_had_a_valid_configuration_is_misconfigured() -> None:
     assert why(State(receiver="a.b"), None, View(), NOW, backlog=1) == (
         "misconfigured: it never had a valid configuration"
     )
@@ -259,7 +259,7 @@ def test_a_duplicate_read_from_the_stream_is_not_the_head() -> None:
     assert read_head(state, [HEAD, again]) is None
 
 
-def test_it_shows_everything_that_the_contract_lists() -> None:
+def test_the_status_shows_everything_that_the_contract_lists() -> None:
     event = Numbered(sequence=3, position=9, id="e3", stored_at=NOW - 10)
     last = AttemptFailed(
         receiver="acme.billing", events=(event,), at=NOW - 0.5, attempt=1, status=500, latency_ms=12.34567,
@@ -294,7 +294,7 @@ def test_it_shows_everything_that_the_contract_lists() -> None:
     }  # fmt: skip
 
 
-def test_nothing_is_due_by_itself_while_somebody_holds_the_receiver_back() -> None:
+def test_nothing_is_due_by_itself_while_an_operator_holds_the_receiver_back() -> None:
     state = State(receiver="a.b", open=(ENTRY,), throttled_until=NOW + 9)
     assert shown(state)["resume_at"] == "2023-11-14T22:13:29.000Z"
     for held in (State(receiver="a.b", open=(ENTRY,), disabled="gone"), State(receiver="a.b", paused=True)):

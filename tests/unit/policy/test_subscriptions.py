@@ -92,7 +92,7 @@ def test_types_without_subscribers_take_no_memory(made: list[tuple[str, list[str
     assert (list(root.next), list(root.next["a"].next)) == (["a"], ["b"])
 
 
-def test_the_order_is_that_of_the_alphabet_and_nobody_comes_twice() -> None:
+def test_the_order_is_that_of_the_alphabet_and_no_receiver_comes_twice() -> None:
     subscriptions = Subscriptions()
     subscriptions.put("t.b", ["a", "*", ">", "a"])
     subscriptions.put("t.a", [">"])

@@ -170,7 +170,7 @@ async def test_a_slow_attempt_that_is_held_up_gives_its_token_back() -> None:
 
 @in_virtual_time
 @pytest.mark.parametrize(("limit", "burst"), [(100, 1), (10, 1), (10, 5), (5, 2)])
-async def test_a_ping_beside_a_queue_leaves_the_rate_as_it_is(limit: int, burst: int) -> None:
+async def test_a_ping_during_a_queue_leaves_the_rate_as_it_is(limit: int, burst: int) -> None:
     """When its record is confirmed, what waits is looked at first: pings take up room until they start."""
     world = strict(rate=Rate(limit=limit, burst=burst))
     actor = await world.host.residents.loaded(RECEIVER)
@@ -464,7 +464,7 @@ async def test_resume_is_on_record_when_it_returns() -> None:
 
 
 @in_virtual_time
-async def test_a_sender_that_breaks_leaves_nothing_on_its_way_for_ever(
+async def test_a_sender_that_breaks_leaves_nothing_in_flight(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     world = strict(retry=Retry(base_s=0.05, cap_s=0.05, max_attempts=2))

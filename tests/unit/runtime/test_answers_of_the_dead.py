@@ -65,7 +65,7 @@ async def test_an_attempt_without_an_answer_leaves_none() -> None:
 
 
 @in_virtual_time
-async def test_it_is_never_the_answer_to_another_event() -> None:
+async def test_a_letter_never_has_the_answer_to_another_event() -> None:
     world = strict()
     world.sender.answers(says(200, b"of the first event"), says(429, b"of the second"))
     world.publish(3)
@@ -76,7 +76,7 @@ async def test_it_is_never_the_answer_to_another_event() -> None:
 
 
 @in_virtual_time
-async def test_it_is_lost_with_the_memory_of_its_owner() -> None:
+async def test_an_answer_is_lost_with_the_memory_of_its_owner() -> None:
     world = strict()
     world.sender.answers(says(429, b"lost"))
     world.publish()

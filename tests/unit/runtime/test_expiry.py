@@ -421,7 +421,7 @@ async def test_the_gap_contains_all_that_a_vanished_owner_may_have_posted() -> N
 
 
 @in_virtual_time
-async def test_a_receiver_that_goes_on_beside_a_skip_gives_no_number_twice() -> None:
+async def test_a_receiver_that_continues_during_a_skip_gives_no_number_twice() -> None:
     world = strict(paused=True)
     world.publish(3)
     await world.until(lambda: world.state.parked and not world.host.bindings.bound)

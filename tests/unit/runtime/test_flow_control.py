@@ -28,7 +28,7 @@ def publish_to_each(world: ShardWorld, receivers: Iterable[int]) -> None:
 
 
 @in_virtual_time
-async def test_it_asks_on_while_little_waits() -> None:
+async def test_messages_are_requested_while_little_waits() -> None:
     world = strict()
     world.sender.latency_s = 10.0
     world.publish(UNSETTLED_PAUSE_AT)
@@ -37,7 +37,7 @@ async def test_it_asks_on_while_little_waits() -> None:
 
 
 @in_virtual_time
-async def test_it_asks_on_when_half_of_what_waited_is_done() -> None:
+async def test_messages_are_requested_when_half_of_what_waited_is_done() -> None:
     world = strict()
     world.saturated = True
     world.sender.latency_s = SATURATED_ASK_PAUSE_S / UNSETTLED_PAUSE_AT

@@ -90,7 +90,7 @@ async def test_disabled_and_resumed_are_told_once(outcome: Answered | Failed, wh
 
 
 @in_virtual_time
-async def test_another_url_ends_it_too() -> None:
+async def test_another_url_ends_the_trouble_too() -> None:
     world = failing(Offline(after_s=60, disable_after_s=120))
     await world.pass_time(200)
     assert told(world) == ["offline", "disabled"]

@@ -49,7 +49,7 @@ def test_the_receiver_is_not_failing(outcome: Failed) -> None:
     assert (actor.state.failing_since, actor.state.disabled) == (NOW + 600, "")
 
 
-def test_nor_is_it_well_if_it_failed_before() -> None:
+def test_the_receiver_stays_failing_if_it_failed_before() -> None:
     actor = Actor(policy(offline=SOON_DISABLED))
     actor.ends(event(5), answer(500), at=NOW)
     actor.ends(event(5), OVERLOADED, at=NOW + 200)

@@ -52,7 +52,7 @@ def test_a_derived_id_is_not_that_of_a_direct_send_at_the_same_place_and_time() 
         ("acme.angarium.ping", "types that begin with angarium. are Angarium's own"),
     ],
 )
-def test_a_subject_that_nobody_can_subscribe_to_is_malformed(address: str, why: str) -> None:
+def test_a_subject_that_no_receiver_can_subscribe_to_is_malformed(address: str, why: str) -> None:
     event = published_event(7, AT, address, None, b"")
     assert event.malformed.startswith(why)
     assert event.type == address.partition(".")[2]

@@ -29,7 +29,7 @@ def test_there_is_none_before_the_first_acknowledgement() -> None:
     assert not lease.over
 
 
-def test_it_lasts_for_the_ttl_less_the_margin() -> None:
+def test_a_lease_lasts_for_the_ttl_less_the_margin() -> None:
     clock = Clock()
     lease = renewed(clock)
     clock.now += SAFE_S - 0.001
@@ -39,7 +39,7 @@ def test_it_lasts_for_the_ttl_less_the_margin() -> None:
     assert lease.over
 
 
-def test_it_counts_from_the_sending_and_not_from_the_acknowledgement() -> None:
+def test_a_lease_counts_from_the_sending_and_not_from_the_acknowledgement() -> None:
     clock = Clock()
     lease = renewed(clock)
     sent_at = lease.sending()

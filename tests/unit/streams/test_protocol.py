@@ -126,11 +126,11 @@ def end(last: int, pending: int) -> Message:
 
 
 class TestPages:
-    def test_a_whole_one(self) -> None:
+    def test_a_whole_page_is_read(self) -> None:
         stored = [StoredMessage("s.a", n, 1795231239.0, {"Own": "header"}, b"x") for n in (3, 8)]
         assert page([part(3, 0), part(8, 3), end(8, 5)]) == Page(stored, 5)
 
-    def test_nothing(self) -> None:
+    def test_an_empty_page_is_read(self) -> None:
         assert page([Message("inbox", b"", "", {"Status": "404"})]) == Page([], 0)
 
     @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ class TestPages:
             [end(8, 0)],
         ],
     )
-    def test_a_hole_is_seen(self, parts: list[Message]) -> None:
+    def test_a_hole_in_a_page_is_seen(self, parts: list[Message]) -> None:
         answer = page(parts)
         assert isinstance(answer, Unanswered)
         assert "lost on the way" in answer.why
@@ -162,13 +162,13 @@ class TestReplySubjects:
             "$JS.ACK.hub.A1b2.S.c.2.17.5.1795231239755360726.3.rnd",
         ],
     )
-    def test_all_their_forms(self, reply: str) -> None:
+    def test_all_forms_of_reply_subjects_are_read(self, reply: str) -> None:
         told = delivery_info(reply)
         assert (told.position, told.number, told.pending) == (17, 5, 3)
         assert told.stored_at == 1795231239755360726 / 1e9
 
     @pytest.mark.parametrize("reply", ["", "orders.new", "a.b.c.d.e.f.g.h.i"])
-    def test_another_subject(self, reply: str) -> None:
+    def test_another_subject_is_no_reply_subject(self, reply: str) -> None:
         with pytest.raises(ValueError, match="not the reply subject"):
             delivery_info(reply)
 

@@ -36,7 +36,7 @@ def test_a_message_is_remembered_although_a_lower_one_comes_again() -> None:
     assert marks.highest(NO_MARK) == mark(5)
 
 
-def test_after_a_doubt_what_was_passed_on_is_compared_beside_what_was_read_in_other_ways() -> None:
+def test_after_a_doubt_all_that_was_passed_on_or_read_in_other_ways_is_compared() -> None:
     marks = trusted(3)
     marks.doubt(mark(7))
     assert not marks.compared

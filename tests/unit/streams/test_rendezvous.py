@@ -35,7 +35,7 @@ def test_a_node_counts_itself() -> None:
     assert wanted_shards(4, "a", ["a"]) == [0, 1, 2, 3]
 
 
-def test_it_is_the_same_in_every_version() -> None:
+def test_the_choice_is_the_same_in_every_version() -> None:
     """Nodes of two versions must agree, or they would fight over the shards between them."""
     assert wanted_shards(8, "a", "abc") == [1, 2, 6]
     assert wanted_shards(8, "b", "abc") == [3, 5]

@@ -191,7 +191,7 @@ async def test_a_receiver_that_was_put_again_unnoticed_gets_no_old_event(parked:
 
 
 @in_virtual_time
-async def test_it_is_noticed_when_an_event_comes_long_after_and_that_one_is_delivered() -> None:
+async def test_a_removal_is_noticed_when_an_event_comes_long_after_and_that_one_is_delivered() -> None:
     world = strict()
     world.publish(3)
     await world.until_settled(3)

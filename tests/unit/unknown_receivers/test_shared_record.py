@@ -11,7 +11,7 @@ from actors.ports import Invalid
 from actors.runtime.unknown_receivers import unknown_receivers
 from actors.runtime.unknown_receivers.unknown_receivers import LEFT_BEHIND_S, TURN_PAUSE_S, WAITING_MAX
 from tests.unit.worlds.shard import RECEIVER, ShardWorld, strict
-from tests.unit.worlds.unknown import NOBODY, all_buried, flood, hold_burials, names, record_of
+from tests.unit.worlds.unknown import UNKNOWN, all_buried, flood, hold_burials, names, record_of
 from tests.unit.worlds.values import policy
 from tests.unit.worlds.virtual_time import in_virtual_time
 
@@ -93,28 +93,28 @@ async def test_a_receiver_that_is_put_while_its_event_waits_gets_it() -> None:
     world = strict()
     world.sender.latency_s = 1.5
     world.publish()
-    world.publish(receiver=NOBODY)
+    world.publish(receiver=UNKNOWN)
     await world.pass_time(0.5)
-    world.put(policy(), NOBODY)
-    world.publish(receiver=NOBODY)
+    world.put(policy(), UNKNOWN)
+    world.publish(receiver=UNKNOWN)
     await world.until(lambda: len(world.sender.made) == 3)
     assert sorted(world.sender.positions) == [1, 2, 3]
-    assert [each.sequence for each in world.sender.made if each.receiver == NOBODY] == [1, 2]
+    assert [each.sequence for each in world.sender.made if each.receiver == UNKNOWN] == [1, 2]
     assert world.dead_letters.buried == []
 
 
 @in_virtual_time
-async def test_a_receiver_that_is_put_during_a_flood_waits_for_nobody() -> None:
+async def test_a_receiver_that_is_put_during_a_flood_does_not_wait() -> None:
     """It is told at once where its events lie, and gets them in their order while others go on to wait."""
     world = strict()
     release = await hold_burials(world)
     flood(world, 200)
-    world.publish(40, receiver=NOBODY)
+    world.publish(40, receiver=UNKNOWN)
     flood(world, 200)
-    world.publish(40, receiver=NOBODY)
+    world.publish(40, receiver=UNKNOWN)
     await world.until(lambda: world.journal.of(f.TurnedAway) != [])
-    world.put(policy(), NOBODY)
-    world.publish(40, receiver=NOBODY)
+    world.put(policy(), UNKNOWN)
+    world.publish(40, receiver=UNKNOWN)
     await world.until(lambda: len(world.sender.made) == 120, within_s=1.0)
     mine = [*range(201, 241), *range(441, 521)]
     assert world.sender.positions == mine
@@ -129,10 +129,10 @@ async def test_none_of_its_events_overtakes_another() -> None:
     """Also where it is known already, and the record was not told yet."""
     world = strict()
     world.policies.unavailable = True
-    world.publish(receiver=NOBODY)
+    world.publish(receiver=UNKNOWN)
     await world.pass_time(0.5)
-    world.policies.known[NOBODY] = world.policies.leader[NOBODY] = policy()
-    world.publish(receiver=NOBODY)
+    world.policies.known[UNKNOWN] = world.policies.leader[UNKNOWN] = policy()
+    world.publish(receiver=UNKNOWN)
     await world.pass_time(0.5)
     world.policies.unavailable = False
     await world.until(lambda: len(world.sender.made) == 2)
@@ -140,18 +140,18 @@ async def test_none_of_its_events_overtakes_another() -> None:
 
 
 @in_virtual_time
-async def test_so_does_one_of_whose_events_nobody_knows_but_the_stream() -> None:
+async def test_a_receiver_whose_events_only_the_stream_knows_does_not_wait() -> None:
     world = strict()
     release = await hold_burials(world)
     await world.host.residents.activate_unknown().ready
     flood(world, 2 * WAITING_MAX, size=1024)
-    world.publish(3, receiver=NOBODY)
+    world.publish(3, receiver=UNKNOWN)
     await world.until(lambda: world.journal.of(f.TurnedAway) != [])
     assert record_of(world).has_unread
-    world.put(policy(), NOBODY)
+    world.put(policy(), UNKNOWN)
     await world.until(lambda: len(world.sender.made) == 3, within_s=1.0)
     assert world.sender.positions == [2 * WAITING_MAX + each for each in (1, 2, 3)]
-    world.publish(2, receiver=NOBODY)
+    world.publish(2, receiver=UNKNOWN)
     await world.until(lambda: len(world.sender.made) == 5, within_s=1.0)
     release()
     await all_buried(world, 2 * WAITING_MAX)
@@ -162,30 +162,32 @@ async def test_an_event_that_was_turned_away_is_not_delivered_when_the_name_is_p
     """Not even where the burial was confirmed and nothing else, and the receiver reads from the stream."""
     world = strict()
     for _ in range(20):
-        world.publish(receiver=NOBODY)
+        world.publish(receiver=UNKNOWN)
     await all_buried(world, 20)
-    world.put(policy(paused=True), NOBODY)
+    world.put(policy(paused=True), UNKNOWN)
     for _ in range(200):
-        world.publish(receiver=NOBODY)
-    await world.until(lambda: NOBODY in world.host.parked)
+        world.publish(receiver=UNKNOWN)
+    await world.until(lambda: UNKNOWN in world.host.parked)
     world.crash()
-    world.put(policy(), NOBODY)
+    world.put(policy(), UNKNOWN)
     await world.until(lambda: len(world.sender.made) == 200)
     assert world.sender.positions == list(range(21, 221))
 
 
 @in_virtual_time
-async def test_nor_where_its_configuration_was_invalid_at_first() -> None:
+async def test_an_event_that_was_turned_away_is_not_delivered_if_the_configuration_was_invalid_at_first() -> (
+    None
+):
     world = ShardWorld()
     for _ in range(20):
-        world.publish(receiver=NOBODY)
+        world.publish(receiver=UNKNOWN)
     await all_buried(world, 20)
-    world.policies.leader[NOBODY] = Invalid(problems=("url: missing",))
+    world.policies.leader[UNKNOWN] = Invalid(problems=("url: missing",))
     for _ in range(5):
-        world.publish(receiver=NOBODY)
-    await world.until(lambda: NOBODY in world.host.parked and world.host.bindings.bound == 0)
+        world.publish(receiver=UNKNOWN)
+    await world.until(lambda: UNKNOWN in world.host.parked and world.host.bindings.bound == 0)
     world.crash()
-    world.put(policy(), NOBODY)
+    world.put(policy(), UNKNOWN)
     await world.until(lambda: len(world.sender.made) == 5)
     assert world.sender.positions == list(range(21, 26))
 
@@ -208,10 +210,10 @@ async def test_an_event_that_comes_again_while_it_waits_is_one_event() -> None:
     world = strict()
     world.policies.unavailable = True
     world.journal.hold_at = f.Parked
-    world.publish(receiver=NOBODY)
+    world.publish(receiver=UNKNOWN)
     await world.pass_time(3)
     for _ in range(2):
-        world.host.arrive(NOBODY, world.stream.messages[0][1])
+        world.host.arrive(UNKNOWN, world.stream.messages[0][1])
     world.journal.let_go()
     world.policies.unavailable = False
     await all_buried(world, 1)

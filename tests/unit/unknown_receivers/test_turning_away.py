@@ -9,7 +9,7 @@ from actors.machine.facts import Burial
 from actors.runtime.unknown_receivers import unknown_receivers
 from actors.runtime.unknown_receivers.unknown_receivers import LEFT_BEHIND_S, TURN_LANES, TURN_PAUSE_S
 from tests.unit.worlds.shard import ShardWorld, strict
-from tests.unit.worlds.unknown import NOBODY, all_buried, flood, hold_burials
+from tests.unit.worlds.unknown import UNKNOWN, all_buried, flood, hold_burials
 from tests.unit.worlds.values import policy
 from tests.unit.worlds.virtual_time import in_virtual_time
 
@@ -48,7 +48,7 @@ async def test_at_most_64_events_are_turned_away_at_once() -> None:
 
 
 @in_virtual_time
-async def test_so_many_are_discarded_at_once() -> None:
+async def test_a_limited_number_of_events_is_discarded_at_once() -> None:
     world = ShardWorld(policy(), unacked_max=100)
     await hold_burials(world)
     flood(world, 500)
@@ -65,7 +65,9 @@ async def test_many_are_turned_away_without_a_pause() -> None:
 
 
 @in_virtual_time
-async def test_so_are_few_of_which_the_stream_alone_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_few_that_only_the_stream_knows_are_turned_away_without_a_pause(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(unknown_receivers, "READS_A_TURN", 1)
     world = strict()
     world.policies.unavailable = True
@@ -84,8 +86,8 @@ async def test_so_are_few_of_which_the_stream_alone_knows(monkeypatch: pytest.Mo
 async def test_the_reason_is_its_own() -> None:
     world = ShardWorld()
     world.policies.unavailable = True
-    world.publish(5, receiver=NOBODY)
-    world.publish(receiver=NOBODY, malformed="no name")
+    world.publish(5, receiver=UNKNOWN)
+    world.publish(receiver=UNKNOWN, malformed="no name")
     await world.until(lambda: world.journal.floor == 6)
     world.journal.flush()
     world.host.evict(3)
@@ -107,7 +109,7 @@ async def test_a_slow_burial_after_the_other_discards_none() -> None:
 
 
 @in_virtual_time
-async def test_nor_does_a_long_silence_before_a_flood() -> None:
+async def test_a_long_silence_before_a_flood_discards_none() -> None:
     """Nothing was owed, so nothing could be buried."""
     world = ShardWorld(policy(), unacked_max=100)
     flood(world, 1)
@@ -122,7 +124,7 @@ async def test_nor_does_a_long_silence_before_a_flood() -> None:
 
 
 @in_virtual_time
-async def test_nor_do_configurations_of_which_nobody_could_tell() -> None:
+async def test_configurations_that_the_leader_did_not_confirm_discard_none() -> None:
     world = ShardWorld(policy(), unacked_max=100)
     world.policies.unavailable = True
     flood(world, 500)
@@ -133,7 +135,7 @@ async def test_nor_do_configurations_of_which_nobody_could_tell() -> None:
 
 
 @in_virtual_time
-async def test_nor_does_a_takeover() -> None:
+async def test_a_takeover_discards_none() -> None:
     """The next owner gives the dead letters as long as the one before."""
     world = ShardWorld(policy(), unacked_max=100)
     await hold_burials(world)

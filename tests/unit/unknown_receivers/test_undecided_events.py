@@ -8,7 +8,7 @@ from actors.retention import Needed
 from actors.runtime.unknown_receivers import unknown_receivers
 from actors.runtime.unknown_receivers.unknown_receivers import READ_AT_ONCE, WAITING_MAX
 from tests.unit.worlds.shard import ShardWorld, strict
-from tests.unit.worlds.unknown import NOBODY, all_buried, flood, hold_burials, record_of
+from tests.unit.worlds.unknown import UNKNOWN, all_buried, flood, hold_burials, record_of
 from tests.unit.worlds.values import answer, policy
 from tests.unit.worlds.virtual_time import in_virtual_time
 
@@ -18,7 +18,7 @@ async def test_an_event_that_cannot_be_decided_holds_no_receiver_up() -> None:
     """It lies in the stream until the leader of the configurations speaks again."""
     world = strict()
     world.policies.unavailable = True
-    world.publish(receiver=NOBODY)
+    world.publish(receiver=UNKNOWN)
     for _ in range(20):
         world.publish(5)
         await world.pass_time(0.5)
@@ -34,7 +34,7 @@ async def test_an_event_that_cannot_be_decided_holds_no_receiver_up() -> None:
 
 
 @in_virtual_time
-async def test_nor_does_it_keep_what_came_before_it() -> None:
+async def test_an_undecided_event_does_not_keep_what_came_before_it() -> None:
     world = strict()
     world.publish(100)
     await world.until_settled(100)
@@ -45,7 +45,7 @@ async def test_nor_does_it_keep_what_came_before_it() -> None:
 
 
 @in_virtual_time
-async def test_so_do_many() -> None:
+async def test_many_undecided_events_hold_no_receiver_up() -> None:
     """Of most of them only the stream knows; memory is bounded, and none is lost."""
     world = strict()
     world.policies.unavailable = True
@@ -69,14 +69,14 @@ async def test_the_next_owner_finds_those_that_were_not_decided(snapshots: bool)
     """Also one that is known by then, whose events lie on both sides of the floor."""
     world = strict()
     world.policies.unavailable = True
-    world.publish(3, receiver=NOBODY)
+    world.publish(3, receiver=UNKNOWN)
     flood(world, 5)
     world.publish(5)
     await world.until(lambda: world.journal.floor == 13)
     world.policies.unavailable = False
     world.host.stop()
-    world.policies.known[NOBODY] = world.policies.leader[NOBODY] = policy()
-    world.store(3, receiver=NOBODY)
+    world.policies.known[UNKNOWN] = world.policies.leader[UNKNOWN] = policy()
+    world.store(3, receiver=UNKNOWN)
     world.crash(snapshots=snapshots)
     await all_buried(world, 5)
     await world.until(lambda: len(world.sender.made) == 11)
@@ -85,39 +85,39 @@ async def test_the_next_owner_finds_those_that_were_not_decided(snapshots: bool)
 
 @pytest.mark.parametrize("valid", [False, True])
 @in_virtual_time
-async def test_one_that_is_put_gets_first_what_lies_in_the_stream(valid: bool) -> None:
+async def test_a_receiver_that_is_put_gets_first_what_is_in_the_stream(valid: bool) -> None:
     """It came when the name was unknown, and an owner that vanished left it there."""
     world = strict()
     world.policies.unavailable = True
-    world.publish(3, receiver=NOBODY)
+    world.publish(3, receiver=UNKNOWN)
     world.publish()
     await world.until(lambda: world.journal.floor == 4)
     world.crash(snapshots=True)
     await world.host.residents.activate_unknown().ready
     world.stream.unavailable = True
-    world.policies.invalid.add(NOBODY)
+    world.policies.invalid.add(UNKNOWN)
     if valid:
-        world.put(policy(), NOBODY)
-    world.publish(3, receiver=NOBODY)
+        world.put(policy(), UNKNOWN)
+    world.publish(3, receiver=UNKNOWN)
     await world.pass_time(3)
     world.stream.unavailable = False
-    world.put(policy(), NOBODY)
+    world.put(policy(), UNKNOWN)
     await world.until(lambda: len(world.sender.made) == 7)
     assert world.sender.positions[1:] == [1, 2, 3, 5, 6, 7]
 
 
 @in_virtual_time
-async def test_so_does_one_that_is_listed_as_parked_and_has_no_snapshot() -> None:
+async def test_a_parked_receiver_without_a_snapshot_gets_first_what_is_in_the_stream() -> None:
     """It comes back unasked, and the record is not read yet that says where it begins."""
     world = strict()
     world.policies.unavailable = True
-    world.publish(3, receiver=NOBODY)
+    world.publish(3, receiver=UNKNOWN)
     world.publish()
     await world.until(lambda: world.journal.floor == 4)
     world.policies.unavailable = False
-    world.policies.known[NOBODY] = world.policies.leader[NOBODY] = policy()
-    world.store(receiver=NOBODY)
-    world.crash(snapshots=True, parked=[NOBODY])
+    world.policies.known[UNKNOWN] = world.policies.leader[UNKNOWN] = policy()
+    world.store(receiver=UNKNOWN)
+    world.crash(snapshots=True, parked=[UNKNOWN])
     await world.until(lambda: len(world.sender.made) == 5)
     assert world.sender.positions[1:] == [1, 2, 3, 5]
 
@@ -126,18 +126,18 @@ async def test_so_does_one_that_is_listed_as_parked_and_has_no_snapshot() -> Non
 async def test_events_that_came_before_the_record_was_read_go_first() -> None:
     """Also where the record is parked, and the receiver is known by its snapshot alone."""
     world = strict()
-    world.put(policy(), NOBODY)
-    world.publish(receiver=NOBODY)
+    world.put(policy(), UNKNOWN)
+    world.publish(receiver=UNKNOWN)
     await world.until(lambda: len(world.sender.made) == 1)
     world.policies.unavailable = True
     flood(world, 1)
     await world.until(lambda: world.journal.floor == 2)
-    world.policies.known.pop(NOBODY)
+    world.policies.known.pop(UNKNOWN)
     world.crash(snapshots=True)
     world.stream.unavailable = True
-    world.publish(receiver=NOBODY)
+    world.publish(receiver=UNKNOWN)
     await world.host.residents.activate_unknown().ready
-    world.publish(receiver=NOBODY)
+    world.publish(receiver=UNKNOWN)
     world.policies.unavailable = False
     await world.pass_time(1)
     world.stream.unavailable = False
@@ -148,12 +148,12 @@ async def test_events_that_came_before_the_record_was_read_go_first() -> None:
 @in_virtual_time
 async def test_a_receiver_put_later_does_not_read_events_that_were_turned_away() -> None:
     world = strict()
-    world.publish(2, receiver=NOBODY)
+    world.publish(2, receiver=UNKNOWN)
     await all_buried(world, 2)
     world.policies.unavailable = True
-    world.publish(2, receiver=NOBODY)
+    world.publish(2, receiver=UNKNOWN)
     await world.pass_time(0.5)
-    world.put(policy(), NOBODY)
+    world.put(policy(), UNKNOWN)
     await world.until(lambda: len(world.sender.made) == 2)
     await world.pass_time(1)
     assert world.sender.positions == [3, 4]
@@ -164,11 +164,11 @@ async def test_a_receiver_put_later_does_not_read_events_that_were_turned_away()
 async def test_events_beyond_its_room_are_counted() -> None:
     world = strict()
     world.policies.unavailable = True
-    world.publish(300, receiver=NOBODY)
+    world.publish(300, receiver=UNKNOWN)
     await world.until(lambda: world.host.bindings.bound == 0)
     world.crash(snapshots=True)
     await world.host.residents.activate_unknown().ready
-    world.put(policy(paused=True, backlog_max=50), NOBODY)
+    world.put(policy(paused=True, backlog_max=50), UNKNOWN)
     await world.until(lambda: len(world.dead_letters.buried) == 250)
     assert {each.reason for each in world.dead_letters.buried} == {"overflow"}
 
@@ -178,10 +178,10 @@ async def test_a_receiver_that_was_only_asked_for_is_not_known() -> None:
     """What came before lies in the stream; another event must not overtake it."""
     world = ShardWorld()
     world.policies.unavailable = True
-    world.publish(receiver=NOBODY)
+    world.publish(receiver=UNKNOWN)
     await world.until(lambda: world.journal.floor == 1)
-    await world.host.residents.loaded(NOBODY)
-    world.publish(receiver=NOBODY)
+    await world.host.residents.loaded(UNKNOWN)
+    world.publish(receiver=UNKNOWN)
     world.policies.unavailable = False
     await all_buried(world, 2)
     assert [len(each.events) for each in world.journal.of(f.TurnedAway)] == [2]
@@ -278,9 +278,9 @@ async def test_the_record_does_not_read_events_that_are_about_to_come() -> None:
 async def test_the_leader_is_not_asked_if_nothing_is_undecided() -> None:
     world = strict()
     world.policies.unavailable = True
-    world.publish(receiver=NOBODY)
+    world.publish(receiver=UNKNOWN)
     await world.until(lambda: world.journal.floor == 1)
-    world.put(policy(), NOBODY)
+    world.put(policy(), UNKNOWN)
     await world.until(lambda: not world.journal.folded[UNKNOWN_RECEIVERS].parked)
     assert world.sender.positions == [1]
 
@@ -304,14 +304,14 @@ async def test_an_event_found_for_a_known_receiver_was_counted_when_it_came() ->
 
 
 @in_virtual_time
-async def test_nor_is_it_counted_again_where_the_receiver_has_read_it() -> None:
+async def test_an_event_that_its_receiver_has_read_is_not_counted_again() -> None:
     """One that is put reads by itself, and parks again; only then the record comes so far."""
     world = strict(backlog_max=100)
     release = await hold_burials(world)
     flood(world, 2 * WAITING_MAX)
-    world.publish(60, receiver=NOBODY)
+    world.publish(60, receiver=UNKNOWN)
     world.sender.reply = lambda _: answer(500)
-    world.put(policy(backlog_max=100), NOBODY)
+    world.put(policy(backlog_max=100), UNKNOWN)
     await world.pass_time(5)
     release()
     await all_buried(world, 2 * WAITING_MAX)

@@ -4,7 +4,7 @@ import pytest
 
 from actors.machine import facts as f
 from tests.unit.worlds.shard import RECEIVER, ShardWorld, strict
-from tests.unit.worlds.unknown import NOBODY, flood
+from tests.unit.worlds.unknown import UNKNOWN, flood
 from tests.unit.worlds.values import policy
 from tests.unit.worlds.virtual_time import in_virtual_time
 
@@ -30,7 +30,7 @@ async def test_a_receiver_that_the_journals_tail_names_is_known() -> None:
     world.crash()
     assert RECEIVER not in world.host.actors
     assert world.host.knows(RECEIVER)
-    assert not world.host.knows(NOBODY)
+    assert not world.host.knows(UNKNOWN)
 
 
 @in_virtual_time
@@ -83,9 +83,9 @@ async def test_a_receiver_whose_first_facts_are_not_confirmed_yet_is_known() -> 
 async def test_an_event_that_waited_here_is_acked_under_its_last_reply() -> None:
     world = strict()
     world.policies.unavailable = True
-    world.publish(receiver=NOBODY)
+    world.publish(receiver=UNKNOWN)
     await world.pass_time(0.5)
-    world.put(policy(), NOBODY)
+    world.put(policy(), UNKNOWN)
     await world.until(lambda: world.acked == [1], within_s=5)
 
 
@@ -95,10 +95,10 @@ async def test_events_that_waited_here_count_for_the_bound_of_the_backlog(in_mem
     world = strict()
     world.policies.unavailable = True
     if in_memory:
-        await world.host.residents.loaded(NOBODY)
-    world.publish(10, receiver=NOBODY)
+        await world.host.residents.loaded(UNKNOWN)
+    world.publish(10, receiver=UNKNOWN)
     await world.pass_time(0.5)
-    world.put(policy(paused=True, backlog_max=4), NOBODY)
+    world.put(policy(paused=True, backlog_max=4), UNKNOWN)
     await world.until(lambda: len(world.dead_letters.buried) == 6)
     assert {each.reason for each in world.dead_letters.buried} == {"overflow"}
 

@@ -7,7 +7,7 @@ from actors.machine.facts import Burial
 from actors.runtime.unknown_receivers.unknown_receivers import UnknownReceivers
 from tests.unit.worlds.shard import ShardWorld
 
-NOBODY = "acme.nobody"
+UNKNOWN = "acme.nobody"
 
 
 def names(count: int) -> list[str]:

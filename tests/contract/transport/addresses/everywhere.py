@@ -48,8 +48,8 @@ class One:
         self._address = address
 
     async def resolve(self, host: str) -> Resolved:
-        beside = ("8.8.8.8",) if host == "two" else ()
-        return Resolved((*beside, self._address), 60.0)
+        public = ("8.8.8.8",) if host == "two" else ()
+        return Resolved((*public, self._address), 60.0)
 
 
 async def tried(make: MakeTransport, addresses: Iterable[str], allowed: Iterable[str] = ()) -> Tried:

@@ -157,7 +157,7 @@ async def test_a_kept_connection_is_not_used_once_its_name_leads_elsewhere(
     assert (len(receiver.requests), len(elsewhere.requests)) == (2, 1)
 
 
-async def test_of_many_addresses_one_more_than_the_limit_is_returned(
+async def test_one_address_more_than_the_limit_is_returned_of_many(
     server: NameServer, resolver: DnsResolver, make_transport: MakeTransport, receiver: Receiver
 ) -> None:
     server.names["many.example"] = Records(*(f"127.0.1.{number}" for number in range(70)))
@@ -269,7 +269,7 @@ async def test_a_name_is_asked_for_in_the_turn_of_the_receivers_tenant(
     assert tenants == ["acme", "beta"]
 
 
-async def test_a_resolver_that_is_closed_leaves_nobody_waiting(
+async def test_a_resolver_that_is_closed_ends_all_waiting(
     server: NameServer, resolver: DnsResolver, make_transport: MakeTransport
 ) -> None:
     server.silent.add("silent.example")

@@ -42,7 +42,7 @@ async def test_no_name_that_is_none_leads_to_a_tenant(api: Api, tenant: str) -> 
     assert await api.stored(api.names.events) == []
 
 
-async def test_a_process_that_does_not_hear_of_revocations_lets_nobody_in(
+async def test_a_process_that_does_not_hear_of_revocations_refuses_all(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with await api.client() as client:
@@ -54,7 +54,7 @@ async def test_a_process_that_does_not_hear_of_revocations_lets_nobody_in(
         assert (await client.get("/healthz")).status_code == 200
 
 
-async def test_nor_does_one_without_nats(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_process_without_nats_refuses_all(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     async with await api.client() as client:
         monkeypatch.setattr(NatsWire, "connected", False)
         for answer in (await client.post(EVENTS), await client.get("/readyz")):

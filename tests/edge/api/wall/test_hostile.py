@@ -103,7 +103,7 @@ async def test_a_client_that_goes_away_is_no_defect(
     assert await api.stored(api.names.events) == []
 
 
-async def test_so_many_clients_are_connected_and_no_more(
+async def test_only_a_limited_number_of_clients_is_connected(
     api: Api, head: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connections, "CONNECTIONS_MAX", 2)
@@ -117,7 +117,7 @@ async def test_so_many_clients_are_connected_and_no_more(
         raw.writer.close()
 
 
-async def test_idle_connections_keep_out_nobody(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_idle_connections_keep_out_no_client(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     """The one that has been idle for longest gives way."""
     monkeypatch.setattr(connections, "CONNECTIONS_MAX", 2)
     request = b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n"
@@ -136,7 +136,7 @@ async def test_idle_connections_keep_out_nobody(api: Api, monkeypatch: pytest.Mo
         raw.writer.close()
 
 
-async def test_a_body_that_nobody_wants_is_not_read_for_ever(
+async def test_an_unwanted_body_is_read_up_to_a_limit(
     api: Api, head: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connections, "LINGER_BYTES_MAX", 1 << 20)
@@ -146,22 +146,24 @@ async def test_a_body_that_nobody_wants_is_not_read_for_ever(
     async with asyncio.timeout(PATIENCE_S):
         assert (await raw.reader.readline()).startswith(b"HTTP/1.1 413")
         with pytest.raises(ConnectionError):
-            await _send_for_ever(raw, size=1 << 16)
+            await _send_endlessly(raw, size=1 << 16)
     raw.writer.close()
 
 
-async def test_nor_for_long(api: Api, head: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_unwanted_body_is_read_for_a_short_time(
+    api: Api, head: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(connections, "LINGER_MAX_S", 0.2)
     raw = await connected(api)
     raw.writer.write(f"{head}content-length: {1 << 40}\r\n\r\n".encode())
     async with asyncio.timeout(PATIENCE_S):
         assert (await raw.reader.readline()).startswith(b"HTTP/1.1 413")
         with pytest.raises(ConnectionError):
-            await _send_for_ever(raw, size=1, pause_s=0.01)
+            await _send_endlessly(raw, size=1, pause_s=0.01)
     raw.writer.close()
 
 
-async def _send_for_ever(raw: Raw, *, size: int, pause_s: float = 0.0) -> None:
+async def _send_endlessly(raw: Raw, *, size: int, pause_s: float = 0.0) -> None:
     while True:
         raw.writer.write(b"x" * size)
         await raw.writer.drain()

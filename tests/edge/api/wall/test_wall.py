@@ -92,7 +92,7 @@ async def test_another_tenants_token_finds_nothing_anywhere(api: Api) -> None:
     assert isinstance(await begin_redrive(api.to, "acme", Selection(receivers="acme.*")), Begun)
     async with (
         await api.client("other", ["publish", "read", "manage"]) as stranger,
-        httpx.AsyncClient(base_url=api.url) as nobody,
+        httpx.AsyncClient(base_url=api.url) as anonymous,
     ):
         for method, path in gated:
             # What has no tenant in its path is the fleet's, but for the list of the token's own jobs.
@@ -101,7 +101,7 @@ async def test_another_tenants_token_finds_nothing_anywhere(api: Api) -> None:
                 assert answer.json() == {"jobs": [], "next_cursor": None}
             else:
                 assert problem(answer, 404, "not-found") == HIDDEN, (method, path)
-            problem(await nobody.request(method, path, json={}), 401, "unauthorized")
+            problem(await anonymous.request(method, path, json={}), 401, "unauthorized")
     assert await api.stored(api.names.events) == await api.stored(api.names.deliveries) == []
 
 
@@ -221,13 +221,13 @@ async def test_a_parameter_that_does_not_exist_is_named_with_what_was_meant(
     api: Api, path: str, unknown: str, hint: str
 ) -> None:
     await api.receiver("acme.billing")
-    async with await api.client("acme", ["read", "manage"]) as client, httpx.AsyncClient() as nobody:
+    async with await api.client("acme", ["read", "manage"]) as client, httpx.AsyncClient() as anonymous:
         refused = await client.get(path, params={unknown: "3"})
         assert problem(refused, 422, "invalid").endswith(hint)
         (fault,) = refused.json()["errors"]
         assert fault["parameter"].removesuffix("…") == unknown[:40]
         assert len(refused.content) < 1000
-        problem(await nobody.get(f"{api.url}{path}?{unknown}=3"), 401, "unauthorized")
+        problem(await anonymous.get(f"{api.url}{path}?{unknown}=3"), 401, "unauthorized")
 
 
 async def test_every_operation_refuses_a_parameter_that_it_does_not_have(api: Api) -> None:

@@ -71,7 +71,7 @@ def repair_is_cut_off() -> None:
         _accepted("events", node_dies=True, dies_at=tuple(range(first, first + 8, 3)))
 
 
-def lost_after_somebody_else_had_it() -> None:
+def lost_after_another_node_had_it() -> None:
     """The owner after the one that vanished took nothing up, and released the shard in order."""
     with staged(Plan(ttl_s=2.0)) as stage:
         stage.put()
@@ -135,7 +135,7 @@ def _lost_unseen(stage: Stage) -> Aftermath:
         stage.put(receiver)
     first = stage.node()
     stage.owner()
-    _publish_by_turns(stage, "old")
+    _publish_alternately(stage, "old")
     stage.until(
         lambda: all(len(stage.delivered(receiver)) == BEFORE // len(RECEIVERS) for receiver in RECEIVERS)
     )
@@ -150,7 +150,7 @@ def _lost_unseen(stage: Stage) -> Aftermath:
     return aftermath
 
 
-def _publish_by_turns(stage: Stage, name: str) -> None:
+def _publish_alternately(stage: Stage, name: str) -> None:
     for number in range(BEFORE):
         stage.publish(f"{name}{number}", receiver=RECEIVERS[number % len(RECEIVERS)])
 
@@ -167,7 +167,7 @@ def repair_is_cut_off_between_two_flushes() -> None:
         last = aftermath.flushes[-1]
         stage.expect(len(last.facts) == 1 and last.epoch > before.epoch, f"not in the middle: {last}")
         stage.expect(last.unclean == before.unclean, f"{before.unclean} is forgotten: {last.unclean}")
-        _publish_by_turns(stage, "new")
+        _publish_alternately(stage, "new")
         stage.wait(12.0)
         stage.expect(aftermath.repair(), "the repair did not end")
         stage.node()
@@ -183,7 +183,7 @@ def nodes_come_while_it_is_repaired() -> None:
         aftermath, numbers = _lost_unseen(stage), given(stage)
         command = aftermath.begin_repair(3, Process.freeze, stage.run.names.journal_of(0))
         stage.until(lambda: command.frozen)
-        _publish_by_turns(stage, "new")
+        _publish_alternately(stage, "new")
         stage.node()
         stage.wait(15.0)
         command.wake()
@@ -204,7 +204,7 @@ def _two_repairs(at: int) -> None:
         patch.object(acceptance, "FLUSH_FACTS_MAX", 1),
     ):
         aftermath, numbers = _lost_unseen(stage), given(stage)
-        _publish_by_turns(stage, "new")
+        _publish_alternately(stage, "new")
         first = aftermath.begin_repair(at, Process.freeze)
         stage.until(lambda: first.frozen)
         stage.expect(aftermath.repair(), "the second repair did not end")
@@ -216,7 +216,7 @@ def _two_repairs(at: int) -> None:
         accept(stage, aftermath, numbers)
 
 
-def the_owner_wakes_beside_a_repair() -> None:
+def the_owner_wakes_during_a_repair() -> None:
     """An owner of the shard that stood still when the tail was lost, and wakes."""
     ended_at_once = {_owner_wakes(at) for at in range(1, 60, 11)}
     if ended_at_once != {True, False}:
@@ -269,7 +269,7 @@ async def _delete(stream: str, sequence: int, js: JetStream) -> None:
     await js.delete(stream, sequence)
 
 
-def configurations_are_made_anew() -> None:
+def configurations_are_recreated() -> None:
     """Their revisions begin again below those of the removals that were obeyed."""
     with staged(Plan(ttl_s=2.0)) as stage:
         stage.put()
@@ -282,7 +282,7 @@ def configurations_are_made_anew() -> None:
         stage.wait(3.0)
         stage.stop(first)
         aftermath = Aftermath(stage)
-        aftermath.make_anew(stage.run.names.receivers)
+        aftermath.recreate(stage.run.names.receivers)
         stage.put(paused=True)
         stage.expect(aftermath.repair(), "the repair did not end")
         stage.node()

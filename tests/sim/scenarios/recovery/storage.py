@@ -11,7 +11,7 @@ HEALTHY = "acme.r1"
 EVENTS = 40
 
 
-def full_of_what_nobody_takes() -> None:
+def full_of_what_no_receiver_takes() -> None:
     """One receiver takes nothing and fills the stream; the other one's producers go on all the same."""
     plan = Plan(receivers=(R, HEALTHY), snapshot_every_s=1.0, maintenance_every_s=1.0, room=4 << 10)
     with staged(plan) as stage:

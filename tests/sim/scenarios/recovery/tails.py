@@ -192,7 +192,7 @@ async def _delete(stream: str, sequence: int, js: JetStream) -> None:
     await js.delete(stream, sequence)
 
 
-def the_new_tail_is_read_before_anybody_compares() -> None:
+def the_new_tail_is_read_before_any_node_compares() -> None:
     """A parked receiver may go on just when the server is back; what is on record then is of the new tail."""
     with staged(Plan(ttl_s=2.0)) as stage:
         deliveries = stage.run.names.deliveries
@@ -216,7 +216,7 @@ def the_new_tail_is_read_before_anybody_compares() -> None:
         aftermath.expect_refused(deliveries)
 
 
-def what_was_read_beside_the_inbox_is_lost() -> None:
+def what_was_read_outside_the_inbox_is_lost() -> None:
     """A parked receiver has read further than the inbox, which is on no record when the server dies."""
     with staged(Plan(ttl_s=2.0)) as stage:
         deliveries = stage.run.names.deliveries
