@@ -10,7 +10,7 @@ CREDENTIAL_MIN = 8
 """Characters of the shortest word that is looked for in a text: shorter ones would be found by chance."""
 
 FEW_CREDENTIALS = 64
-"""Up to this number, words are looked for one by one, which is quicker than taking the text to pieces."""
+"""Number of words up to which they are looked for one by one, which is quicker than splitting the text."""
 KEPT_MAX = 64
 """Configurations whose credentials are cached: finding 16 KiB of them takes a millisecond, and every failed
 attempt needs them. The cache takes a megabyte at most."""

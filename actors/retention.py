@@ -1,6 +1,6 @@
 """Retention: the lowest position that a shard still needs, so that only settled messages are purged.
 
-An actor whose events are only in the stream knows that they lie beyond its frontier, but not where. A
+An actor whose events are only in the stream knows that they are beyond its frontier, but not where. A
 receiver that got nothing for a week and is down today would seem to need all of that week. So the purge of
 the stream looks up the position of its oldest event, and this module remembers it.
 """
@@ -20,7 +20,7 @@ OUTDATED_MAX = 1024
 class Needed(Struct, frozen=True):
     """The lowest position that is needed, and its receiver (empty if messages are just not released yet).
 
-    If it is not `exact`, the receiver's oldest event lies there or anywhere beyond.
+    If it is not `exact`, the receiver's oldest event is there or anywhere beyond.
     """
 
     position: int

@@ -30,7 +30,7 @@ Phase = Literal[
     "idle", "active", "throttled", "backing_off", "offline", "paused", "disabled", "misconfigured"
 ]  # fmt: skip
 Remedy = Literal["resume", "put"]
-"""What ends a condition that does not end by itself: the receiver is resumed, or put with a valid
+"""The end of a condition that does not end by itself: the receiver is resumed, or put with a valid
 configuration."""
 
 
@@ -180,7 +180,7 @@ def phase(state: State, policy: Policy | None, view: View, now: float) -> Phase:
 
 
 def remedy(state: State, policy: Policy | None, now: float) -> Remedy | None:
-    """The act of an operator after which the receiver goes on; None if it goes on by itself."""
+    """The act of an operator after which the receiver continues; None if it continues by itself."""
     match held_back(state, policy, now):
         case "misconfigured":
             return "put"

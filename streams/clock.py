@@ -8,7 +8,7 @@ from functools import partial
 from typing import Protocol
 
 _BOOTTIME = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-"""A clock that goes on while the machine sleeps, as CLOCK_MONOTONIC does on macOS but not on Linux."""
+"""A clock that runs while the machine sleeps, as CLOCK_MONOTONIC does on macOS but not on Linux."""
 
 
 class Timekeeper(Protocol):
@@ -16,7 +16,7 @@ class Timekeeper(Protocol):
         """Seconds since the epoch; it may be set, and jump."""
 
     def boottime(self) -> float:
-        """Seconds since an arbitrary moment; it never jumps, and goes on while process or machine sleep."""
+        """Seconds since an arbitrary moment; it never jumps, and runs while process or machine sleep."""
 
 
 class SystemTime:

@@ -162,7 +162,7 @@ async def _first(js: JetStream, stream: str, subject: str, needed: int, settled_
 
     If the leader has none, nothing that was stored at that moment is needed. The leader does not say how far
     its stream reached then, and the next request may be answered by a deposed leader. So an older end is
-    used: older than the time for which a leader may go on without followers.
+    used: older than the time for which a leader may continue without followers.
     """
     message = await until_answered(lambda: js.next_message(stream, subject, needed))
     return max(needed, settled_end + 1) if message is None else message.sequence

@@ -125,6 +125,7 @@ BREACHES = [
     (modules_introduce_themselves, "tests.unit.policy", ""),
     (first_lines_say_what_it_is, "streams.purge", '"""What nobody needs any more."""'),
     (first_lines_say_what_it_is, "streams.purge", 'def f():\n    """Of all consumers."""'),
+    (first_lines_say_what_it_is, "streams.purge", 'TURN_S = 1.0\n"""How long a turn takes."""'),
     (first_lines_say_what_it_is, "streams.purge", 'def f():\n    """Tells whether it is."""'),
     (first_lines_say_what_it_is, "streams.purge", 'def f():\n    """Ask for it once more."""'),
     (first_lines_say_what_it_is, "tests.support.waiting", 'def until():\n    """Whether it holds."""'),

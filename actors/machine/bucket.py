@@ -17,7 +17,7 @@ GRANT_MAX_S = 5.0
 """Time within which an attempt that was recorded first must start; after it, it needs another token."""
 # A token that is short by less than this counts as a whole one: sums of fractions are not exact.
 _EPSILON = 1e-9
-# Seconds since the epoch are floats that lie a quarter of a microsecond apart today: a token promised for one
+# Seconds since the epoch are floats that are a quarter of a microsecond apart today: a token promised for one
 # of them might be short by the rounding, and an actor that waits for it would wake in vain.
 _TICK_S = 1e-6
 

@@ -140,7 +140,7 @@ class Unparked(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="unpark
 
 
 class Opened(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="opened"):
-    """The receiver exists (again) and gets the events beyond `position`; its numbers go on.
+    """The receiver exists (again) and gets the events beyond `position`; its numbers continue.
 
     `removal`: revision of the last removal of its configuration; a higher one is still to be carried out.
     """
@@ -169,7 +169,7 @@ class Removed(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="removed
 
 
 class Forgot(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="forgot"):
-    """An operator discarded the events that waited up to `position`; failures are forgotten, numbers go on.
+    """An operator discarded the events that waited up to `position`; failures are cleared, numbers continue.
 
     `source` and `keys` are as in `Removed`. `by`: who asked for it, as that client said.
     """
@@ -185,7 +185,7 @@ class Forgot(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="forgot")
 
 
 class Missing(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="missing"):
-    """Events that were certainly stored at `first` to `last` are gone; numbers go on after a gap.
+    """Events that were certainly stored at `first` to `last` are gone; numbers continue after a gap.
 
     `source` is their highest known source. Their ids are lost with them. `reason` is `erased` if an operator
     erased an open event, which is gone once this is confirmed.
@@ -204,7 +204,7 @@ class Repaired(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="repair
     """An operator accepted that the deliveries lost their tail; events beyond `position` are read again.
 
     Events beyond it that were open or had to be buried are `dropped`, by position: their messages are gone.
-    Numbers go on after a gap, above all that were ever given.
+    Numbers continue after a gap, above all that were ever given.
     """
 
     at: float

@@ -29,7 +29,7 @@ class Breach(Enum):
     FRONTIER = "the frontier goes back: events that had their turn would be sent again"
     NUMBER = "its number is neither the next one nor one that was already given"
     SETTLED = "it treats a settled event as an open one"
-    BEYOND = "an open event lies beyond the frontier"
+    BEYOND = "an open event is beyond the frontier"
     OPEN = f"more than {OPEN_MAX} events are open"
     BURIALS = f"more than {BURIALS_MAX} dead letters wait to be stored"
     TOKENS = "the bucket holds less than no tokens, or more than its burst"

@@ -91,7 +91,7 @@ def number(frontier: Frontier, event: Numbered) -> Frontier:
 def move_frontier(
     frontier: Frontier, position: int, next_sequence: int, source: int = 0, keys: bytes = b""
 ) -> Frontier:
-    """The frontier after everything up to `position` is given up; numbers go on with `next_sequence`.
+    """The frontier after everything up to `position` is given up; numbers continue with `next_sequence`.
 
     `source` is the highest source of the given-up events; `keys` enter the window, the newest last.
     """

@@ -1,8 +1,8 @@
 """Repairs of an actor: the facts that it records when an operator accepts a loss.
 
 If the deliveries lost their tail, everything beyond the last position that is known to be unchanged is read
-again. Numbers go on above all that were ever given, even by an owner that vanished and whose facts are lost.
-Nothing checks whether there was such an owner: a clean claim may hide an unclean one before it.
+again. Numbers continue above all that were ever given, even by an owner that vanished and whose facts are
+lost. Nothing checks whether there was such an owner: a clean claim may hide an unclean one before it.
 """
 
 from actors.machine.bucket import Bucket
@@ -32,7 +32,7 @@ def repair(state: State, *, position: int, gap: int, at: float, epoch: int) -> R
 
 
 def set_removal(state: State, *, restored: int, at: float) -> RemovalSet | None:
-    """The fact by which the actor goes on with another bucket of configurations; None if nothing changes.
+    """The fact by which the actor continues with another bucket of configurations; None if nothing changes.
 
     Removals up to the revision `restored` come from the old bucket. Later ones are still to be carried out.
     """

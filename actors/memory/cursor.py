@@ -2,10 +2,10 @@
 
 It is pure: positions come in, and nothing is awaited, decided or recorded. It keeps these rules:
 
-1. An event that arrived and is not settled is in memory, or lies beyond `read_to` and up to `seen`: then it
+1. An event that arrived and is not settled is in memory, or is beyond `read_to` and up to `seen`: then it
    is read from the stream when its turn comes, in order. So an event may go to memory only if no earlier one
    is left in the stream (`is_read_up`); otherwise it raises `seen`.
-2. An event that is dropped from memory lies beyond `read_to` again, and its release rests on the fact
+2. An event that is dropped from memory is beyond `read_to` again, and its release rests on the fact
    `Parked` with the index `parked_mark`.
 3. A read is complete if it got as far as it should, or if the leader says so. An event that was certainly
    stored (`known`) and is gone is reported, since it may have been posted; until that is recorded, the read
@@ -65,7 +65,7 @@ class Cursor:
         self.parked_mark = 0
 
     def restore(self, position: int, seen: int, *, counted: bool = True) -> None:
-        """Go on after `position`: all events up to there are settled, and none is in memory."""
+        """Continue after `position`: all events up to there are settled, and none is in memory."""
         self.read_to, self.seen, self.counted = position, max(position, seen), counted
 
     @property
@@ -121,7 +121,7 @@ class Cursor:
         self._go_to(position)
 
     def numbered(self, count: int, position: int) -> None:
-        """Pass over so many events up to `position`, which lay in the stream and have their numbers now."""
+        """Pass over `count` events up to `position`, which were only in the stream and now have numbers."""
         self.left = max(0, self.left - count)
         self.taken += count
         self._go_to(position)

@@ -24,7 +24,7 @@ class Tokens:
         self.set_aside = 0
 
     def restore(self, limit: Limit | None, bucket: Bucket | None) -> None:
-        """Go on with that limit and that bucket."""
+        """Continue with that limit and that bucket."""
         self.limit, self.bucket = limit, bucket
 
     def filled(self, now: float, epoch: int) -> Bucket | None:

@@ -1,7 +1,7 @@
 """The actor of one receiver: it holds its memory, asks the machine for the next step, and performs it.
 
 No decision is made here, and none is split by an await: `_advance` runs synchronously from step to step until
-an attempt has to be made or nothing is left to do. The task of an attempt goes on with the attempt that
+an attempt has to be made or nothing is left to do. The task of an attempt continues with the attempt that
 follows, so a busy receiver costs one task, and a resting one costs none.
 """
 
@@ -109,7 +109,7 @@ class Actor:
     # ---- coming into memory
 
     def restore(self, state: State, policy: Policy | None) -> None:
-        """Go on from the receiver's state, which is known now."""
+        """Continue from the receiver's state, which is known now."""
         host, live = self.host, self.live
         live.restore(state, policy)
         self.loaded = True

@@ -24,7 +24,7 @@ UNSETTLED_PAUSE_AT = 64
 ASK_PAUSE_S = 0.01
 """Pause before it asks for another batch although it still holds as many."""
 SATURATED_ASK_PAUSE_S = 1.0
-"""The same pause if the node has no time to spare."""
+"""Pause between requests if the node has no time to spare."""
 HOLDERS_MAX = 2500
 """Number of receivers of a node whose first messages do not count; each takes a connection."""
 

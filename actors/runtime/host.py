@@ -98,7 +98,7 @@ class Host:
             waiter.cancel()
 
     def continue_under(self, epoch: int, within_lease: Callable[[], bool]) -> None:
-        """Go on under another claim of this node, without a gap: memory and clock stay valid.
+        """Continue under another claim of this node, without a gap: memory and clock stay valid.
 
         What the first claim says about earlier owners stays valid, too: no other owner came since then, and
         this memory knows by itself what it has posted.

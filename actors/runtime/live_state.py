@@ -36,7 +36,7 @@ class LiveState:
         self.unconfirmed = 0
 
     def restore(self, state: State, policy: Policy | None) -> None:
-        """Go on from this state."""
+        """Continue from this state."""
         self.state = self.confirmed = state
         self.policy = policy
 

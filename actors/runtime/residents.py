@@ -19,11 +19,11 @@ from actors.runtime.live_state import LiveState
 from actors.runtime.unknown_receivers.unknown_receivers import UnknownReceiverEnvironment, UnknownReceivers
 
 LOADS_AT_ONCE = 32
-"""Parked receivers of one shard whose snapshots are read at a time, if others leave it so many turns."""
+"""Parked receivers of one shard whose snapshots are read at a time, if other shards leave room for them."""
 CHECKED_IN_TURN_MAX = 1000
 """Receivers that are checked, without work for them, before other tasks have a turn."""
 WOKEN_IN_TURN_MAX = 16
-"""Receivers that are parked, begun or woken before other tasks have a turn; so many take a millisecond."""
+"""Receivers that are parked, begun or woken before other tasks have a turn; that many take a millisecond."""
 
 
 class ResidentPorts(UnknownReceiverEnvironment, Protocol):
@@ -57,7 +57,7 @@ class Resident(Protocol):
     def state(self) -> State: ...
 
     def restore(self, state: State, policy: Policy | None) -> None:
-        """Go on from its state, which is known now."""
+        """Continue from its state, which is known now."""
         ...
 
     def wake(self) -> None:

@@ -226,7 +226,7 @@ _ALLOWED = {
     "status": "write a status, such as 503, or a class, such as 5xx",
     "cursor": "write the next_cursor of the page before",
 }
-"""What may be written in parameters whose pattern would tell people nothing."""
+"""Allowed values of parameters, in words, if their pattern would tell people nothing."""
 
 
 def _parameter(fault: Any) -> Fault:

@@ -2,7 +2,7 @@
 
 The node runs in this process, on one shard; the server and the sink have processes of their own. While
 events are published, by another thread, the node's event loop stands still, so that all of them wait when it
-goes on. So each run does the same work, and the counts differ by less than a hundredth.
+continues. So each run does the same work, and the counts differ by less than a hundredth.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ WAYS: tuple[Way, ...] = ("strict", "relaxed", "fanned out")
 
 
 class CallsPlan(Struct, frozen=True, kw_only=True):
-    """A plan: in each round, each receiver of a way gets so many events `in_a_row`.
+    """A plan: in each round, each receiver of a way gets `in_a_row` events at once.
 
     A round with more than 64 events would include the pauses of flow control (`actors.runtime.flow_control`).
     """

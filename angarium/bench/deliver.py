@@ -32,7 +32,7 @@ PUBLISH_TICK_S = 0.002
 class DeliverPlan(Struct, frozen=True, kw_only=True):
     """A plan: number of `deliveries` and receivers, bodies of `size` bytes, a steady `rate` and a gentle one.
 
-    With a `fan` above 1 events are published for a tenant, each for so many receivers, and routed. Every
+    With a `fan` above 1 events are published for a tenant, each for `fan` receivers, and routed. Every
     timed part (the steady one, the gentle one, each bare loop) takes `timed_s`. If `profile` is given, that
     file says where the node at full load spent its time.
     """
@@ -215,7 +215,7 @@ class DeliverBench(Bench[DeliverPlan]):
         return names.publish_to(f"{self._tenant(first)}.r{first}")
 
     async def _publish(self, deliveries: int) -> None:
-        """Publish events for so many deliveries, as fast as the server takes them."""
+        """Publish events for `deliveries` deliveries, as fast as the server takes them."""
 
         async def publish(number: int) -> None:
             headers = {MESSAGE_ID: f"bench-{number}", EVENT_TYPE: BENCH_EVENT_TYPE}
@@ -226,7 +226,7 @@ class DeliverBench(Bench[DeliverPlan]):
         await together(publish, range(first, first + count))
 
     async def _publish_steadily(self, count: int, rate: int) -> None:
-        """Publish so many at that rate."""
+        """Publish events for `count` deliveries at `rate` a second."""
         loop, sent = asyncio.get_running_loop(), 0
         began_at = loop.time()
         while sent < count:
@@ -236,13 +236,13 @@ class DeliverBench(Bench[DeliverPlan]):
             await asyncio.sleep(PUBLISH_TICK_S)
 
     async def _meanwhile(self, node: LocalNode, count: int, publishing: Awaitable[None]) -> Workload:
-        """Publish so many events and see how they are delivered."""
+        """Publish events and see how they are delivered."""
         await self._sink.forget()
         _, load = await asyncio.gather(publishing, self._arrived(node, count))
         return load
 
     async def _arrived(self, node: LocalNode, count: int) -> Workload:
-        """Wait until so many deliveries have come, or none for long, and return the result."""
+        """Wait until `count` deliveries have come, or none for long, and return the result."""
         moved_at, count_now = time.monotonic(), 0
         began: tuple[int, float, Usage | None, Usage | None] | None = None
         server_pid = self._harness.server_pid

@@ -42,7 +42,7 @@ GIVE_UP_AFTER_S = 30.0
 
 
 class FanoutPlan(Struct, frozen=True, kw_only=True):
-    """A plan: `copies` to so many `receivers` of a tenant, with bodies of `size` bytes.
+    """A plan: `copies` to a number of `receivers` of a tenant, with bodies of `size` bytes.
 
     Then one event for `wide` receivers, during the events of other tenants, which are timed for `timed_s`
     without it and with it.
@@ -57,7 +57,7 @@ class FanoutPlan(Struct, frozen=True, kw_only=True):
 
     @property
     def events(self) -> int:
-        """The number of events for so many copies, rounded up."""
+        """The number of events for all copies, rounded up."""
         return -(-self.copies // self.receivers)
 
 

@@ -93,7 +93,7 @@ class _Journal:
         self.at = time.time() - plan.attempts / FACTS_A_SECOND - 60
 
     async def write(self, count: int) -> None:
-        """Append so many facts, in flushes, shard after shard."""
+        """Append `count` facts, in flushes, shard after shard."""
         if not self._opened:
             self._opened = True
             await together(self._open, range(len(self._receivers)))

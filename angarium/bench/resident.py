@@ -89,7 +89,7 @@ class Nothing:
 
 
 async def bytes_each(count: int) -> float:
-    """Measures the memory of each of so many idle actors."""
+    """Measures the memory of one of `count` idle actors."""
     around = Nothing()
     reached = HostPorts(
         clock=around, recorder=around, sender=around, backlog=around, dead_letters=around, snapshots=around,

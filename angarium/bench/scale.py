@@ -34,8 +34,8 @@ PROBED_RECEIVERS = 64
 class ScalePlan(Struct, frozen=True, kw_only=True):
     """A plan: how many receivers there are, and how many of them get events, wait or are behind.
 
-    `receivers` are configured, `active` of them get events; `parked` wait when the node is killed; so many
-    events wait for the one that is `behind`. The idle node is watched for `timed_s`.
+    `receivers` are configured, `active` of them get events; `parked` wait when the node is killed; `behind`
+    events wait for one of them. The idle node is watched for `timed_s`.
     """
 
     receivers: int = 100_000
@@ -221,7 +221,7 @@ class ScaleBench(Bench[ScalePlan]):
         return await self._arrived(len(numbers))
 
     async def _arrived(self, count: int, look: Callable[[], None] = lambda: None) -> Report:
-        """Wait until so many deliveries have come, or none for long; `look` is called now and then."""
+        """Wait until `count` deliveries have come, or none for long; `look` is called now and then."""
         moved_at, count_now = time.monotonic(), 0
         while count_now < count and time.monotonic() - moved_at < GIVE_UP_AFTER_S:
             before, count_now = count_now, await self._sink.count()

@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 
 
 class DevError(AngariumError):
-    """`angarium dev` cannot go on."""
+    """`angarium dev` cannot continue."""
 
 
 class Starting(Struct, frozen=True):
@@ -171,7 +171,7 @@ async def _run_all(
 
 
 async def _follow(settings: Settings) -> None:
-    """Keep a ledger. If it fails, everything else goes on, since it can be rebuilt."""
+    """Keep a ledger. If it fails, everything else continues, since it can be rebuilt."""
     try:
         from angarium.ledger.follow import follow
 

@@ -76,7 +76,7 @@ def busiest(starts: Sequence[int], limits: Sequence[LimitPeriod], length_s: floa
 
 
 def _allowed_within(limit: LimitPeriod, length_ms: float) -> int | None:
-    """The allowance of a window that lies within one period, as most do; it is the same for all of them."""
+    """The allowance of a window that is within one period, as most do; it is the same for all of them."""
     return allowance([LimitPeriod(-CLOCK_TOLERANCE_MS, limit.per_second, limit.burst)], 0, length_ms)
 
 

@@ -94,7 +94,7 @@ class LedgerReader(Protocol):
     """The tables, as queries read them."""
 
     shares: int
-    """The number of shares in which the shards lie."""
+    """The number of shares in which the shards are."""
 
     async def rows(self, query: str, *values: Any) -> list[Any]:
         """The rows of a query. Raises LedgerError."""

@@ -53,8 +53,8 @@ FEW_FLUSHES = 64
 CONFIGURATIONS_EVERY_S = 1.0
 ERASURES_EVERY_S = 1.0
 ERASURES_SHARE = 10
-"""Nothing else is stored while a file is written again. So that takes a tenth of the time at most, however
-many events are erased; those that wait are erased together."""
+"""A tenth of the time at most is spent on rewriting a file, since nothing else is stored meanwhile. Events
+that wait for it are erased together."""
 ERASURES = "erasures"
 """The stream of requests to erase, as the ledger's places name it."""
 NOTE_NOTHING_NEW_EVERY_S = 5.0

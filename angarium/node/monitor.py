@@ -73,7 +73,7 @@ class Monitor(Collector):
         yield histogram("loop_lag_seconds", "How late the event loop runs what is due.", self._lag)
 
     async def sample_lag(self) -> None:
-        """Note how late the loop is, by a clock that goes on while the loop hangs, until cancelled."""
+        """Note how late the loop is, by a clock that runs while the loop hangs, until cancelled."""
         while True:
             due = time.monotonic() + LAG_SAMPLE_EVERY_S
             await asyncio.sleep(LAG_SAMPLE_EVERY_S)

@@ -236,7 +236,7 @@ class Shard:
         await self._inbox.stop()
 
     async def resume(self, lease: Lease, claimed: Claim) -> bool:
-        """Go on from memory under a new claim; False if that is not possible.
+        """Continue from memory under a new claim; False if that is not possible.
 
         Another node owned the shard in between, or the streams are not those of this memory.
         Raises `ApiError` if one does not exist.

@@ -1,6 +1,6 @@
 """Erases what an event held, from streams, dead letters, answers and ledgers; numbers and ids stay.
 
-The request is recorded, with who made it, and a node carries it out. So it goes on if the caller is gone.
+The request is recorded, with who made it, and a node carries it out. So it continues if the caller is gone.
 """
 
 import time

@@ -44,7 +44,7 @@ class WaitingDelivery(Struct, frozen=True, kw_only=True):
     """An event that waits for a receiver, at `place` of the `waiting` ones; the first has place 1.
 
     `why` says what holds the receiver up, `remedy` what an operator has to do. `due_s`: seconds until the
-    event's turn if everything goes on as it is. None stands for what is not known.
+    event's turn if everything continues as it is. None stands for what is not known.
     """
 
     receiver: str

@@ -1,6 +1,6 @@
 """Failures of operations: they are expected, and therefore values.
 
-Within an operation, a step that cannot go on raises; `operation` turns that into a `NotDone`, so that a
+Within an operation, a step that cannot continue raises; `operation` turns that into a `NotDone`, so that a
 caller sees in the type that the operation may fail, and how.
 """
 
@@ -56,7 +56,7 @@ class NotDone(Struct, frozen=True, kw_only=True):
 
 
 class OperationError(AngariumError):
-    """A step of an operation that cannot go on."""
+    """A step of an operation that cannot continue."""
 
     def __init__(
         self, kind: Kind, text: str, code: str = "", problems: tuple[str, ...] = (), *, remedy: str = ""

@@ -83,7 +83,7 @@ class JournalPages:
         return missed
 
     async def follow(self) -> AsyncGenerator[list[StoredMessage] | Missed, None]:
-        """Go on forever, even after NATS was away. Raises ApiError if the journal is gone."""
+        """Continue forever, even after NATS was away. Raises ApiError if the journal is gone."""
         reader = JournalReader(self._js, self._stream)
         try:
             while True:
@@ -109,7 +109,7 @@ class JournalPages:
             reader.stop()
 
     async def _place_after(self, lost: StreamPlace) -> StreamPlace:
-        """The place where to go on after a lost tail: what was stored since the last message that was read.
+        """The place to continue at after a lost tail: what was stored since the last message that was read.
 
         Another journal of the name is followed from its beginning.
         """

@@ -112,7 +112,7 @@ async def replay(
 ) -> ReplayReport:
     """Send the events again at a limited pace; without `wanted`, finish an earlier replay.
 
-    Without `per_second`, an earlier replay goes on at its own pace.
+    Without `per_second`, an earlier replay continues at its own pace.
     Fails as not_found, as invalid if an earlier replay has to be resumed first, and as a conflict if another
     one for the receiver is under way. `waiting` is called if an earlier one was interrupted.
     """
@@ -177,7 +177,7 @@ def _check(receiver: str, plan: ReplayPlan | None, *, resume: bool) -> None:
         raise OperationError(
             "invalid",
             f"a replay for {receiver} was cut off or stopped",
-            remedy=f": go on with angarium replay {receiver} --resume, or give it up with --abandon",
+            remedy=f": continue with angarium replay {receiver} --resume, or give it up with --abandon",
         )
     if resume and not unfinished:
         raise OperationError(

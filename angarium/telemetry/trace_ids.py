@@ -17,7 +17,7 @@ DELIVERY_ORDINAL = 0
 SAMPLED_FLAG = 1
 
 Sampler = Callable[[int], bool]
-"""Whether a trace is exported that no producer has decided on. It depends on the trace id alone."""
+"""A decision, by the trace id alone, whether a trace is exported that no producer has decided on."""
 
 
 class TraceContext(Struct, frozen=True, gc=False):

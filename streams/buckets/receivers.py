@@ -44,7 +44,7 @@ NEWEST_ONLY = {ROLLUP: "sub"}
 
 
 CLOCKS_DIFFER_S = 300.0
-"""How far the clocks of two stream leaders may differ, or one may be set back. Beyond it, a new receiver
+"""Largest difference between the clocks of two stream leaders, or step back of one. Beyond it, a new receiver
 misses events that were published after it was put."""
 
 

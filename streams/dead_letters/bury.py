@@ -143,7 +143,7 @@ class DeadLetterWriter:
         found: dict[int, StoredMessage | None] = {first: message}
         if len(left) > 1:
             subject = message.subject
-            if left[first].receiver:  # Messages for others in the shard may lie between them.
+            if left[first].receiver:  # Messages for others in the shard may be between them.
                 subject = f"{subject.removesuffix(receivers[first])}*.*"
             page = await self._js.read(stream, subject, first + 1, len(left) - 1, PAGE_BYTES_MAX)
             found |= {

@@ -21,7 +21,7 @@ from streams.routing.fanout import published_event
 
 PAGE_MESSAGES = 512
 PAGE_BYTES = 1 << 20
-"""Small enough that a node which searches goes on with its other work."""
+"""Small enough that a node which searches continues with its other work."""
 
 
 async def pages(

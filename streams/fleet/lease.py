@@ -2,7 +2,7 @@
 
 Others may claim when they have seen no heartbeat for the TTL plus half a second. They saw an acknowledged
 renewal no earlier than it was sent. So its holder is safe for the TTL minus half a second from *before* it
-sent the renewal, by a clock that goes on during sleep: whatever the network, the scheduler or SIGSTOP have
+sent the renewal, by a clock that runs during sleep: whatever the network, the scheduler or SIGSTOP have
 done to it since.
 """
 

@@ -146,7 +146,7 @@ async def count_waiting(
 
 
 async def count_since(js: JetStream, names: Names, snapshot: ReceiverSnapshot, since: int) -> int:
-    """Count the events of a receiver that lie in the stream at or above a position. Raises `Unavailable`."""
+    """Count the events of a receiver that are in the stream at or above a position. Raises `Unavailable`."""
     subject = names.delivery(snapshot.shard, snapshot.receiver)
     page = await js.read(names.deliveries, subject, since, batch=1, max_bytes=1)
     return len(page.messages) + page.pending

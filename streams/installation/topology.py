@@ -187,7 +187,7 @@ class Names(Struct, frozen=True):
         return f"$KV.{self.prefix}_actors._redrive"
 
     def redrive_job(self, tenant: str) -> str:
-        """The key of the plan of a tenant's redrive that goes on in the background; `*` means all of them."""
+        """The key of the plan of a tenant's redrive in the background; `*` means all of them."""
         return f"$KV.{self.prefix}_actors._redrive.{tenant}"
 
     def replay(self, receiver: str) -> str:

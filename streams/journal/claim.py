@@ -160,7 +160,7 @@ async def claim(
     resumes: int = 0,
     accepts_loss: bool = False,
 ) -> Claim | NotOwned:
-    """Claim the shard. This goes on until it is decided, however long NATS is away, and may be cancelled.
+    """Claim the shard. This continues until it is decided, however long NATS is away, and may be cancelled.
 
     `resumes` is the epoch of a claim of this process whose memory is complete (`Journal.reclaim`): if the
     journal still ends with it, everything that was posted is recorded or in memory.
@@ -248,7 +248,7 @@ async def deliveries_at_claim(js: JetStream, names: Names, attempt: ClaimAttempt
     """The deliveries, including everything that an earlier owner may have posted without a record.
 
     That owner had lost its lease before this claim began. A clean claim needs no proof: everything is
-    recorded, or lies below the last unclean claim.
+    recorded, or is below the last unclean claim.
     """
     if clean:
         return await stream_info(js, names.deliveries)

@@ -28,7 +28,7 @@ class Appended(Struct, frozen=True):
 class Overtaken(Struct, frozen=True):
     """A refused append: the subject's last message is this one (None: there is none) and not ours.
 
-    If the answer was lost, ours may lie before it; otherwise it can no longer be stored.
+    If the answer was lost, ours may be before it; otherwise it can no longer be stored.
     """
 
     last: StoredMessage | None

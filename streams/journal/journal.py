@@ -234,7 +234,7 @@ class Journal:
             await asyncio.wait({task})
 
     def reclaim(self, claim: Claim) -> bool:
-        """Go on under a new claim of this process, after `suspend`.
+        """Continue under a new claim of this process, after `suspend`.
 
         The claim names the last flush before it. If it is the flush that was under way, that flush is
         confirmed. If it is the one before, the flush under way was not stored, and cannot be stored any

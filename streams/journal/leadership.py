@@ -1,6 +1,6 @@
 """Leadership: which answers can be trusted if the leader that gives them may have been deposed.
 
-A server that is cut off from the others goes on answering for a stream, with its old knowledge, for some 12
+A server that is cut off from the others continues answering for a stream, with its old knowledge, for some 12
 seconds (nats-server 2.15.1). The messages that it returns exist. But a message that it does not return may
 exist, too: "no message" and "the end" count only with a proof that the server knows enough to say so. Writes
 need no proof: a deposed leader acknowledges nothing.

@@ -32,7 +32,7 @@ ENTRY_BYTES = 24
 WAKE_UP_TOLERANCE_S = 60.0
 """A wake-up that moves by less than this does not change a part: it only determines the order of turns."""
 PART_TIMEOUT_S = 15.0
-"""Time that a part may be missing: longer than a leader goes on without followers (10 s, nats-server
+"""Time that a part may be missing: longer than a leader continues without followers (10 s, nats-server
 2.15)."""
 READ_AT_ONCE = 16
 

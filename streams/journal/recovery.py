@@ -2,8 +2,8 @@
 
 The tail ends exactly with our own claim. If it seems to end before that, the replica lags; anything beyond
 it, the checkpoint included, belongs to another owner, and the shard is lost. If there is something that no
-owner can have written, a stream is not the one that the others refer to. The shard is then refused: going on
-would take new events for ones that were settled long ago, and assign their numbers a second time.
+owner can have written, a stream is not the one that the others refer to. The shard is then refused:
+continuing would take new events for ones that were settled long ago, and assign their numbers a second time.
 """
 
 import asyncio
@@ -76,7 +76,7 @@ async def recover(
     Snapshots are read in the `slots` of the node. With `accepts_loss`, the streams to which they refer may
     have lost messages.
 
-    Goes on however long NATS is away. Raises `StreamRemade`, `NewerVersion`, `NotOurs`, and `ApiError` if a
+    Continues however long NATS is away. Raises `StreamRemade`, `NewerVersion`, `NotOurs`, and `ApiError` if a
     stream does not exist.
     """
     infos = {name: await stream_info(js, name) for name in names.streams}
@@ -122,9 +122,9 @@ async def _newest_checkpoint(js: JetStream, names: Names, claim: Claim) -> Check
 
 
 async def _beyond(js: JetStream, names: Names, claim: Claim, what: str) -> NotOwned:
-    """The result if something lies beyond our claim. While `_owner` is ours, no other node put it there."""
+    """The result if something is beyond our claim. While `_owner` is ours, no other node put it there."""
     if not await holds(js, names, claim):
-        return NotOwned(f"another node owns it: {what} lies beyond our claim at {claim.sequence}")
+        return NotOwned(f"another node owns it: {what} is beyond our claim at {claim.sequence}")
     raise StreamRemade(
         f"{names.journal} was restored to an older state than {names.actors}: shard {claim.shard} "
         f"has {what}, but the journal ends at {claim.sequence}; see angarium doctor"
@@ -147,7 +147,7 @@ async def read_tail(
         for message in messages:
             if message.sequence > claim.sequence:
                 return NotOwned(
-                    f"another node owns it: its journal goes on after our claim at {claim.sequence}"
+                    f"another node owns it: its journal continues after our claim at {claim.sequence}"
                 )
             if follows(message) > at:
                 return await _broken(js, names, claim, at, message)

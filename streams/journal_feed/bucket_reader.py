@@ -35,7 +35,7 @@ class BucketReader:
         self._place: BucketPlace | None = None
 
     async def read(self, place: StreamPlace) -> tuple[StreamPlace, list[PutConfiguration]]:
-        """Read the values after the place; returns them and the place where to go on. Waits for NATS."""
+        """Read the values after the place; returns them and the place where to continue. Waits for NATS."""
         known = self._place = compared_place(self._js, self._stream, place, self._place)
         while True:
             await until_answered(known.compare)

@@ -48,7 +48,7 @@ class BucketPlace:
         return self.read_to.position
 
     def move(self, mark: Mark) -> None:
-        """Go on to a message that was read."""
+        """Continue to a message that was read."""
         self.read_to = StreamPlace(created=self.read_to.created, mark=mark)
 
     async def check_created(self) -> None:

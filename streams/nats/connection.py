@@ -321,7 +321,7 @@ async def _end(task: asyncio.Task[Any]) -> None:
     """Cancel the task until it has ended.
 
     `asyncio.wait_for` of Python 3.11 may swallow the cancellation and return a connection that was made at
-    that moment; nats-py, which did not notice the cancellation, would go on forever.
+    that moment; nats-py, which did not notice the cancellation, would continue forever.
     """
     while not task.done():
         task.cancel()

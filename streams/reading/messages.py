@@ -34,7 +34,7 @@ _NONE_GIVEN = dict.fromkeys(
 )
 _OUR_TYPES = "angarium."
 TYPE_LOOKED_AT_MAX = 256
-"""Characters of a type that are looked at. No valid type has so many, and results are cached."""
+"""Characters of a type that are looked at. No valid type has more, and results are cached."""
 RECEIVER_LOOKED_AT_MAX = 256
 """Characters of a receiver's id that are looked at; a valid one has at most 129."""
 _SOURCE = re.compile(r"[1-9][0-9]{0,18}\Z")

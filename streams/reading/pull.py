@@ -96,7 +96,7 @@ class Puller:
         await subscription.unsubscribe()
 
     def pause_requests(self, held: bool) -> None:
-        """Send no further request, or go on. Messages that were requested before still come."""
+        """Send no further request, or continue. Messages that were requested before still come."""
         self._held = held
         self._want()
 

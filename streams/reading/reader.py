@@ -31,7 +31,7 @@ CURSOR_TIMEOUT_MIN_S = 1.0
 CURSOR_TIMEOUT_MAX_S = 5.0
 """Time in which a server has to make a cursor, at first and at most; each failed attempt doubles it.
 
-A cursor lies on one server. For some time the others may still choose one that was killed, which never
+A cursor is on one server. For some time the others may still choose one that was killed, which never
 answers; for a new name they choose again.
 """
 
@@ -138,7 +138,7 @@ class Reader:
             self._puller.ack(position)
 
     def pause_requests(self, held: bool) -> None:
-        """Request no more messages, or go on. Messages that were requested before still come."""
+        """Request no more messages, or continue. Messages that were requested before still come."""
         self._held = held
         if self._puller is not None:
             self._puller.pause_requests(held)

@@ -2,9 +2,9 @@
 
 The shard is claimed like any other, so the fence stops its former owner. The marks in its journal show which
 is the last message that is unchanged. Actors beyond it go back to it, each by a fact
-(`actors.machine.repairing`); the router goes on after it, with sources above all earlier ones. The flush that
-completes the repair shows it by its marks, its floor and its `routed`, which fall here and nowhere else. The
-recorded refusal stays until the end, so the command may be interrupted anywhere, and run again.
+(`actors.machine.repairing`); the router continues after it, with sources above all earlier ones. The flush
+that completes the repair shows it by its marks, its floor and its `routed`, which fall here and nowhere else.
+The recorded refusal stays until the end, so the command may be interrupted anywhere, and run again.
 """
 
 import asyncio
@@ -53,7 +53,7 @@ async def accept_loss(
 ) -> tuple[Damage, int]:  # fmt: skip
     """Repair the shard so that nodes run it again; returns what was lost, and how many actors were set back.
 
-    `agreed` is the damage that the operator was shown. Goes on however long NATS is away. Raises
+    `agreed` is the damage that the operator was shown. Continues however long NATS is away. Raises
     `RepairError` if another node owns the shard, or more was lost than was agreed to; `StreamRemade` if
     journal and snapshots contradict each other; `NewerVersion` and `NotOurs`.
     """
@@ -160,7 +160,7 @@ class Repair:
         ))  # fmt: skip
 
     async def _set_removals(self, states: dict[str, State], created: str) -> list[Fact]:
-        """The facts by which actors go on with the bucket of configurations that was created then."""
+        """The facts by which actors continue with the bucket of configurations that was created then."""
         receivers, made_at, restored = Receivers(self._js, self._names), epoch_of(created), dict[str, int]()
         for receiver in [each for each, state in states.items() if state.removal]:
             removal = await until_answered(partial(receivers.last_removal, receiver))
@@ -170,7 +170,7 @@ class Repair:
         ))  # fmt: skip
 
     def route_again(self, after: FlushMembers, gap: LostTail) -> FlushMembers:
-        """The router goes on after what is left, with sources above all that were ever used."""
+        """The router continues after what is left, with sources above all that were ever used."""
         marks = replace(after.marks, events=gap.kept, source_offsets=source_offsets_after(after.marks, gap))
         return replace(after, routing=after.routing.limited_to(gap.kept.position), marks=marks)
 

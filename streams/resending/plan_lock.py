@@ -4,7 +4,7 @@ Work in several steps may be interrupted between two of them. So it is planned f
 also the lock: the next holder knows what may have been done, and where to look. All plans have one order. The
 holder works only for `LOCK_LEASE_S` from before the last plan was stored. Then it stores the plan once more,
 which fails if another holder came. A command that finds an unfinished plan waits until its holder cannot do
-anything any more before it takes the lock. The clock goes on during sleep, as with the nodes' leases
+anything any more before it takes the lock. The clock continues during sleep, as with the nodes' leases
 (`streams.fleet.lease`).
 """
 
@@ -85,9 +85,9 @@ class PlanLock(Generic[P]):
     async def acquire(self, waiting: Callable[[P, float], None] = lambda *_: None) -> None:
         """Take the lock; `plan` then contains the work that the previous plan has left undone.
 
-        If the previous holder did not release the lock, this waits until that holder certainly cannot go on,
-        or has released it; `waiting` gets its plan and the number of seconds. Raises `Busy` if the holder
-        goes on nevertheless.
+        If the previous holder did not release the lock, this waits until that holder certainly cannot
+        continue, or has released it; `waiting` gets its plan and the number of seconds. Raises `Busy` if the
+        holder continues nevertheless.
         """
         before = await self.read()
         if before is not None and before.held:
@@ -157,7 +157,7 @@ class PlanLock(Generic[P]):
 
         None: its source is gone, and no copy of it is wanted any more. A refusal decides nothing if an
         earlier attempt got no answer. It is not sent again when JetStream may have forgotten its message id,
-        by a clock that goes on during sleep.
+        by a clock that runs during sleep.
         """
         pauses, deadline = Pauses(), self.time.boottime() + COMMAND_PATIENCE_S
         in_doubt, why = False, ""

@@ -101,7 +101,7 @@ class Redrive:
     """The redrive of one command, under its lock. With `unsure_too`, unsure letters are sent, too.
 
     Raises `Busy` if another redrive came, and `Unavailable` if NATS is away for long. If it is run again, it
-    goes on: letters that had been sent are not sent again.
+    continues: letters that had been sent are not sent again.
     """
 
     def __init__(self, js: JetStream, names: Names, lock: RedriveLock, *, unsure_too: bool = False) -> None:
@@ -223,7 +223,7 @@ class Redrive:
         return sent
 
     async def _found(self, receiver: str, lane: list[Letter], after: int, end: int) -> set[int]:
-        """Which of these letters lie between two positions."""
+        """Which of these letters are between two positions."""
         subject, nonce = self._names.deliveries_to(receiver), self._lock.plan.nonce
         by_id: dict[str, list[Letter]] = {}
         for letter in lane:

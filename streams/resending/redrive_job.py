@@ -1,7 +1,7 @@
 """The plan of a redrive that is a job: the letters that a tenant wants, and how far the job has come.
 
 It says whose job it is, no more. That each letter is sent once is a matter of `streams.resending.redrive`,
-whose lock is taken for each page: so the jobs of many tenants go on in turns.
+whose lock is taken for each page: so the jobs of many tenants continue in turns.
 """
 
 from streams.clock import Timekeeper

@@ -3,7 +3,7 @@
 A letter is sent again in two steps, a publish and a deletion, in two streams. A command may die between them,
 and JetStream forgets message ids after two minutes. So the letters of a page are planned first, together with
 the end of the deliveries stream at that moment. Whatever happens to the command, a letter that was sent and
-still exists is one of the planned ones, and its copy lies after that position, where the next command looks
+still exists is one of the planned ones, and its copy is after that position, where the next command looks
 for it (docs/decisions/redrive-exactly-once.md).
 
 The plan is also the lock (`streams.resending.plan_lock`).
@@ -20,7 +20,7 @@ VERSION = 2
 class RedrivePlan(HeldPlan, frozen=True, kw_only=True):
     """The plan of a redrive: what the holder of the lock is about to do.
 
-    - `after`: copies that this plan has sent lie after this position of the deliveries.
+    - `after`: copies that this plan has sent are after this position of the deliveries.
     - `letters`: positions of the letters that are being sent.
     - `unsure`: positions of letters of which it can no longer be known whether they were sent.
     - `nonce`: part of the message ids, drawn once and then kept; version 1 had none.

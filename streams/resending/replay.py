@@ -65,7 +65,7 @@ class ReplayPlan(HeldPlan, frozen=True, kw_only=True):
     - `created`: when the deliveries stream was created.
     - `cursor`: all messages up to here are dealt with.
     - `left`: number of messages after it.
-    - `after`: the copies of these messages lie after this position.
+    - `after`: the copies of these messages are after this position.
     - `sent`: number of copies so far.
     - `mark`: the mark of the copies, which receivers see.
     - `nonce`: part of the message ids only.
@@ -118,7 +118,7 @@ class Replay:
     """The replay of one command, under the lock that it holds, with at least `pace_s` between two copies.
 
     Raises `Busy` if another replay came, and `Unavailable` if NATS is away for long. If it is resumed, it
-    goes on: events that had been sent are not sent again. It stops between two copies, or pages, once it is
+    continues: events that had been sent are not sent again. It stops between two copies, or pages, once it is
     `halted`, and if the next copy is not due for `patience_s`; the plan then says when it is due.
     """
 
@@ -244,7 +244,9 @@ class Replay:
                     self.done.stopped = f"the deliveries take no more: {text} (JetStream error {code})"
                     return
                 case Unanswered(why):
-                    raise Unavailable(f"a copy was sent and not confirmed ({why}); resume it, and it goes on")
+                    raise Unavailable(
+                        f"a copy was sent and not confirmed ({why}); resume it, and it continues"
+                    )
             self._record_progress(event.position, left - place - 1)
             tell(left - place - 1)
         self._record_progress(page[-1].sequence, left - len(page))

@@ -3,14 +3,14 @@
 This module is pure: it has no clock and no I/O. Events arrive in the order of the stream and stay in memory
 until all their copies are confirmed. A tenant with too many of them, or with one that has waited for too
 long, is *parked*: what arrives of it is dropped, and is read later from the stream by the tenant's subject,
-while others go on. The rules:
+while others continue. The rules:
 
 - An event is *routed* when all its copies are confirmed. `routed` is a position: all events up to there are
   routed, except those of parked tenants.
 - `passed_to`, of a parked tenant: `routed` has passed its events up to here, whatever has become of them.
 - `unrouted_from`, of a parked tenant: its lowest event that is not routed.
 
-1. `routed` goes past an event that is routed, or that belongs to a parked tenant and lies at or below
+1. `routed` goes past an event that is routed, or that belongs to a parked tenant and is at or below
    `passed_to`. What arrived later and is held stops `routed`. An event that is dropped raises `passed_to`.
 2. A new owner reads a parked tenant's events from `unrouted_from` up to the recorded `routed`, unprompted.
 3. A parked tenant's arrivals are held if everything of it before was read and there is room; if not, they

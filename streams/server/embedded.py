@@ -150,7 +150,7 @@ class EmbeddedServer:
             self._child = None
 
     async def kill(self) -> None:
-        """End the server with SIGKILL, like a crash; `start` then goes on with the contents of the store."""
+        """End the server with SIGKILL, like a crash; `start` then continues with its store."""
         if self._child is not None:
             await self._child.kill()
             self._child = None

@@ -32,7 +32,7 @@ def test_the_limit_is_raised_as_far_as_it_goes() -> None:
 def test_no_more_is_taken_than_is_needed() -> None:
     most = DEFAULT_LIMITS.connections_max
     if resource.getrlimit(resource.RLIMIT_NOFILE)[1] < most + SPARE_COUNT + 1:
-        pytest.skip("this machine does not allow so many open files")
+        pytest.skip("this machine does not allow that many open files")
     assert asked(500, most + SPARE_COUNT + 1) == [most, most + SPARE_COUNT]
 
 

@@ -19,7 +19,7 @@ from angarium.settings import Settings, SettingsError, flag_name
 from streams.nats.errors import ApiError, ConnectError, Disconnected, NotPermitted, ServerError, SetupError
 
 LOADED = [("click", "--help"), ("asyncio", "setup"), ("uvloop", "node")]
-"""What takes a while to load, and a command that does."""
+"""Modules that take a while to load, and a command that loads each."""
 
 ROOT = Path(__file__).parents[2]
 

@@ -5,10 +5,11 @@ import io
 import re
 import tokenize
 from collections.abc import Iterator
+from itertools import pairwise
 
 from tests.house.module import OURS, Module
 
-ROUNDABOUT = re.compile(r"(As|How|Of|That|Up to|What|Where|Whether|Who|Whoever|Whom)\b")
+ROUNDABOUT = re.compile(r"(As|How|Of|So|That|Up to|What|Whatever|Where|Whether|Who|Whoever|Whom)\b")
 PRONOUN = re.compile(
     r"(He|It|Its|Nobody|Nothing|Somebody|Tells whether|The same|They|Those|\w+ ((for|to) )?(it|its|them))\b"
 )  # Beginnings that say nothing, or whose object has no name: `Ask for it`.
@@ -35,13 +36,25 @@ def first_lines_say_what_it_is(module: Module) -> Iterator[str]:
 
     The title of a test says that, and its docstring gives the reason.
     """
+    for first in first_lines(module):
+        if ROUNDABOUT.match(first) or PRONOUN.match(first):
+            yield f"begins a docstring with: {first}"
+
+
+def first_lines(module: Module) -> Iterator[str]:
+    """Yields the first line of each docstring, of constants, too; those of tests give reasons."""
     for node in module.nodes:
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            if module.path[0] == "tests" and getattr(node, "name", "").startswith("test_"):
-                continue
-            first = (ast.get_docstring(node) or "").partition("\n")[0]
-            if ROUNDABOUT.match(first) or PRONOUN.match(first):
-                yield f"begins a docstring with: {first}"
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and not (
+            module.path[0] == "tests" and getattr(node, "name", "").startswith("test_")
+        ):
+            yield (ast.get_docstring(node) or "").partition("\n")[0]
+        if isinstance(node, ast.Module | ast.ClassDef):
+            for before, statement in pairwise(node.body):
+                match statement:
+                    case ast.Expr(ast.Constant(str(text))) if isinstance(before, ast.Assign | ast.AnnAssign):
+                        yield text.partition("\n")[0]
+                    case _:
+                        pass
 
 
 def first_lines_are_whole(module: Module) -> Iterator[str]:

@@ -18,7 +18,7 @@ LINE_MAX = 400
 WHAT_MAX = 160
 SEEDS_MAX = 2000
 SEEDS_AT_ONCE = 20
-"""Of a mutant: the first of them that fails convicts it."""
+"""Seeds of a mutant that run at a time: the first that fails convicts it."""
 
 
 def violation(seed: int, trace: bool = False, resending: bool = False) -> str:
@@ -64,7 +64,7 @@ def _finding(name: str, where: str, run: Callable[[], None]) -> Finding | None:
 
 
 def _failure(run: Callable[[], None]) -> str:
-    """One sentence is enough."""
+    """The violation of a run in one sentence; empty if there is none."""
     try:
         run()
     except RunFailed as failure:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tests.sim.run import Run
 
 SKEW_MAX_S = 150.0
-"""Of a machine's wall clock. Two may be twice as far apart: promise 4 allows for that."""
+"""Largest skew of a machine's wall clock. Two may be twice as far apart: promise 4 allows for that."""
 
 AWAY_MAX_S = 20.0
 

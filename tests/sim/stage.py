@@ -179,7 +179,7 @@ class Stage:
         self.until(lambda: not process.alive)
 
     def at_start(self, number: int, act: Callable[[Process], None]) -> None:
-        """When so many attempts have started in all, do something to who starts the last."""
+        """Do something to the node that starts the nth attempt of all."""
 
         def started(process: Process) -> None:
             if self.checkers.starts == number:
@@ -287,7 +287,7 @@ class Stage:
 
 
 def old(count: int) -> list[str]:
-    """So many ids."""
+    """`count` ids of old events."""
     return [f"old{number}" for number in range(count)]
 
 

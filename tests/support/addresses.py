@@ -40,7 +40,7 @@ _LOOPBACK_SPELLINGS = """
 NOT_PUBLIC = _NOT_PUBLIC.split()
 PUBLIC = _PUBLIC.split()
 LOOPBACK_SPELLINGS = _LOOPBACK_SPELLINGS.split()
-"""What stands for this machine in a URL, to one parser or resolver or another."""
+"""Spellings of this machine in a URL, to one parser or resolver or another."""
 
 
 def url_host(address: str) -> str:

@@ -15,5 +15,5 @@ _OURS = ("MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWV
 
 
 def told(text: str) -> list[str]:
-    """Whatever a text gives away: the values above, and what looks like a key to sign with."""
+    """The secrets that a text gives away: the values above, and what looks like a key to sign with."""
     return [*_KEY.findall(text), *(secret for secret in _OURS if secret in text)]

@@ -22,7 +22,7 @@ from tests.support.order import pieces
 
 NUMBER_BYTES = 4
 PIPE_BYTES = 1 << 16
-"""Linux keeps so many in a pipe that is not read."""
+"""Bytes that Linux keeps in a pipe that is not read."""
 CTRL_C = {signal.SIGINT}
 WORKER = "worker-"
 """Beginning of the names of the workers' directories for temporary files."""
@@ -34,7 +34,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> bool | None:
-    """Run what was collected in so many forks; leaves it to pytest where none are asked for."""
+    """Run what was collected in a number of forks; leaves it to pytest if none are requested."""
     options = session.config.option
     if not options.workers or options.collectonly or session.testsfailed:
         return None

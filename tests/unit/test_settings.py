@@ -75,7 +75,7 @@ OTHERS = {
     "ANGARIUM_NODE_PASSWORD": "hush", "_ANGARIUM_COMPLETE": "bash_source", "ANGARIUMS": "",
     "NATS_URL": "nats://a",
 }  # fmt: skip
-"""Those that Kubernetes makes for services of that name, that nats-permissions.conf names, and click's."""
+"""Variables that Kubernetes makes, that nats-permissions.conf names, and of click."""
 
 
 def test_variables_of_others_are_left_alone() -> None:

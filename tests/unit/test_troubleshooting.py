@@ -11,13 +11,13 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "troubleshooting.md").read_text()
 BETWEEN = re.compile(r"…|<\w+>|\d+|: |\b(?:ANGARIUM|KV)_\w+")
-"""What stands for a value in a message as it is explained, or joins two."""
+"""The sign for a value in a message as it is explained, or between two."""
 
 ASSEMBLED = {
     "the installation has 64 shards, the setting shards says 32: …",
     "… is missing, must be there: run angarium setup", "reader.broken", "router.broken", "snapshots.broken",
 }  # fmt: skip
-"""What the code puts together from several texts."""
+"""Messages that the code puts together from several texts."""
 
 LEAST = 8
 """Letters of a piece of a message that may be looked for: shorter ones are everywhere."""

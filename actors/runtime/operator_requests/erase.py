@@ -1,4 +1,4 @@
-"""Erasing an event: an operator wants its content gone from wherever it lies.
+"""Erasing an event: an operator wants its content gone from wherever it is.
 
 Numbers are given in the order of the stream, so a message may leave it only if that changes no number, given
 or to be given. The rules (`tests/unit/runtime/test_erase.py` tries a crash at each moment, and finds
@@ -118,7 +118,7 @@ async def settle_in_order(actor: Actor, position: int) -> bool:
 
 
 async def _read_to(actor: Actor, position: int) -> list[Event]:
-    """All events that lie in the stream alone, up to the position, or as many as show that they are many."""
+    """All events that are in the stream alone, up to the position, or as many as show that they are many."""
     receiver, backlog, found = actor.receiver, actor.host.backlog, list[Event]()
     frontier, after = actor.state.frontier, actor.pending.cursor.read_to
     while after < position and len(_fresh(frontier, found)) <= UNRECORDED_MAX:

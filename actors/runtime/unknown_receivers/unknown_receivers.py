@@ -65,7 +65,7 @@ A flood reaches all shards at once, and they share the question to the leader. I
 followed at once, they would delay the known receivers.
 """
 BUSY_TURN_PAUSE_S = 0.05
-"""The same pause if more than a page of events waits."""
+"""Pause between turns if more than a page of events waits."""
 LEFT_BEHIND_S = 60.0
 """If nothing could be buried for this long, the lowest events are discarded."""
 PASS_OVER_MIN = 10_000
@@ -89,7 +89,7 @@ class UnknownReceivers:
     """The events of one shard for unknown names.
 
     - `state`: the record.
-    - `undecided`: events that are not decided; all others of them lie, unread, beyond the cursor.
+    - `undecided`: events that are not decided; all others of them are, unread, beyond the cursor.
     - `remembered`: the receivers that ever had a snapshot.
 
     `activate` brings an actor into memory.

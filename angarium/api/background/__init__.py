@@ -1,1 +1,1 @@
-"""Work of a process that goes on outside its requests, such as one reading of the journal for all streams."""
+"""Work of a process outside its requests, such as one reading of the journal for all streams."""

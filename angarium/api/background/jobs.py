@@ -24,7 +24,7 @@ from streams.resending.replay import HALTED
 
 LOOK_EVERY_S = 2.0
 RETRY_AFTER_S = 15.0
-"""Time until a job is tried again that could not go on: the stream was full, or NATS was away."""
+"""Time until a job is tried again that could not continue: the stream was full, or NATS was away."""
 STOP_TIMEOUT_S = 4.0
 """Time for copies that are on their way; then the plan stays held, and another process waits for a lease."""
 
@@ -65,7 +65,7 @@ class Jobs:
         self._looking: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Take up what there is, and go on looking."""
+        """Take up what there is, and continue looking."""
         self._looking = asyncio.create_task(self._run())
 
     def wake(self) -> None:

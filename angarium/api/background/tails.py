@@ -1,9 +1,9 @@
 """Live attempts for the streams of one process: the journal is read once for all of them.
 
 It is read while there is a stream. What a stream gets next waits in a buffer of its own, and a stream whose
-buffer is full ends: its client goes on with the last id that it has. One that goes on from an earlier place
-is brought there first, by a reading of its own, at its own pace: a page at a time, in turns with the streams
-of other tenants, so that no client makes the others wait by going on from long ago.
+buffer is full ends: its client continues with the last id that it has. One that continues from an earlier
+place is brought there first, by a reading of its own, at its own pace: a page at a time, in turns with the
+streams of other tenants, so that no client makes the others wait by continuing from long ago.
 """
 
 import asyncio
@@ -47,8 +47,8 @@ TOKENS_EVERY_S = 0.2
 RECONNECT_AFTER_MS = 1000
 
 REVOKED = "the token is not valid any more"
-STOPPING = "this process is stopping; go on with another one"
-TOO_SLOW = "the client is slower than the attempts come; go on with the last id"
+STOPPING = "this process is stopping; continue with another one"
+TOO_SLOW = "the client is slower than the attempts come; continue with the last id"
 
 log = logging.getLogger(__name__)
 
@@ -242,7 +242,7 @@ class Tails:
                         piece = piece or _event("attempt", attempt, mark)
                         stream.give(piece)
 
-    # ---- a stream that goes on from an earlier place
+    # ---- a stream that continues from an earlier place
 
     async def _catch_up(self, stream: TailStream) -> None:
         pages = self._new_pages()

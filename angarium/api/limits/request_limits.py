@@ -15,7 +15,7 @@ IN_FLIGHT_MAX = 1024
 HELD_MAX = 64 << 20
 """Bytes of bodies that are held for them."""
 TENANTS_MIN = 4
-"""No tenant gets more than a quarter of either limit, so many slow connections of one keep out no other."""
+"""No tenant gets more than a quarter of either limit, so the slow connections of one keep out no other."""
 
 
 class TenantUsage(Struct):

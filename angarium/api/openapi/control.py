@@ -57,7 +57,7 @@ PAUSE_RECEIVER = _described(
 RESUME_RECEIVER = _described(
     "End a pause, a disablement, backoff and throttling",
     PauseState,
-    "It goes on, on record",
+    "It continues, on record",
     {"paused": False},
 )
 PING_RECEIVER = _described(

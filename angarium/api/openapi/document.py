@@ -97,7 +97,7 @@ def _state_schemas() -> dict[str, Any]:
     members["counters"] = {"$ref": REFERENCE.format(name=Counters.__name__)}
     members["remedy"] = {
         "anyOf": [{"type": "string"}, {"type": "null"}],
-        "description": "The operation after which the receiver goes on; null: it goes on by itself.",
+        "description": "The operation after which the receiver continues; null: it continues by itself.",
         "examples": ["POST /v1/tenants/acme/receivers/billing/resume"],
     }
     members["health"] = {

@@ -15,7 +15,7 @@ _BODY = body("The event: any bytes, passed on as they are.", {"application/json"
 _HEADERS = [
     header_parameter("Idempotency-Key", "A repeat with the same key within 2 minutes is dropped.", "order-7"),
     header_parameter(EVENT_ID, "The event's id; without it the key, or a new one.", "order-7"),
-    header_parameter("traceparent", "W3C Trace Context; goes on to the receiver.",
+    header_parameter("traceparent", "W3C Trace Context; passed on to the receiver.",
                      "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"),
     header_parameter("tracestate", "W3C Trace Context.", "vendor=value"),
 ]  # fmt: skip

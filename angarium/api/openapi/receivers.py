@@ -51,7 +51,7 @@ class ReceiverPage(Struct, frozen=True, kw_only=True):
 class RemovedReceiver(Struct, frozen=True, kw_only=True):
     """A receiver that is gone.
 
-    `discarded` of its events waited, or at most so many where it is not `certain`; `recorded` tells whether
+    `discarded` of its events waited, or at most this number if it is not `certain`; `recorded` tells whether
     the owner has said already that all of them are discarded.
     """
 

@@ -193,7 +193,7 @@ GET_AUDIT = _described(
 GET_AUDIT["responses"] |= problems(409)
 GET_TOP = _described(
     "List the worst receivers of a tenant: those that fail, and those whose events come late", WorstReceivers,
-    "So many of each",
+    "How many of each kind",
     {
         "failing": [{
             "receiver": "acme.billing", "failing_since": _AT, "failures": 3, "disabled": None,

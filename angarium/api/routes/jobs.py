@@ -1,4 +1,4 @@
-"""Replays, and jobs: the work that goes on after the request that began it."""
+"""Replays, and jobs: the work that continues after the request that began it."""
 
 from typing import Any
 

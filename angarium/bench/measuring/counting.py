@@ -71,7 +71,7 @@ class Calls(Struct, frozen=True):
 
 
 def calls_of(profile: Profile, deliveries: int) -> Calls:
-    """The calls that a profile has counted while there were so many deliveries."""
+    """The calls that a profile counted during a number of deliveries."""
     counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
     of_c: Counter[str] = Counter()
     for entry in profile.getstats():

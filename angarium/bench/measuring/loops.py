@@ -50,7 +50,7 @@ Post = Callable[[], Awaitable[bool]]
 
 
 async def loop(workers: int, seconds: float, post: Post) -> Speed:
-    """Measures the rate of so many workers."""
+    """Measures the rate of `workers` workers."""
     until = time.perf_counter() + seconds
     done = 0
 

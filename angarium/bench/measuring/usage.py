@@ -25,5 +25,5 @@ def usage(pid: int | None) -> Usage | None:
 
 
 def cpu_us_each(start: Usage | None, end: Usage | None, count: int) -> float | None:
-    """The CPU time of each of so many, in microseconds; None if the system does not tell."""
+    """The CPU time of one of them, in microseconds; None if the system does not tell."""
     return None if start is None or end is None else (end.cpu_s - start.cpu_s) / count * 1e6

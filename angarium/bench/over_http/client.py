@@ -25,8 +25,8 @@ LATE_MAX_S = 5.0
 class Order(Struct, frozen=True, kw_only=True):
     """Requests to make: `heads` in turn, each with the same body.
 
-    With a `rate`, so many a second, and a body begins with the time at which its request was due. The CPU
-    of the processes in `watch` is measured meanwhile.
+    With a `rate`, there are `rate` a second, and a body begins with the time at which its request was due.
+    The CPU of the processes in `watch` is measured meanwhile.
     """
 
     port: int
@@ -74,7 +74,7 @@ class Traffic:
         self.refusal = answer.decode(errors="replace")
 
     def next(self, connection: "ClientConnection") -> None:
-        """Let the connection go on, now that it was answered."""
+        """Let the connection continue, now that it was answered."""
         if self.rate:
             self.idle.put_nowait(connection)
         elif not self.over:
@@ -87,7 +87,7 @@ class Traffic:
         self._settle()
 
     def end(self) -> None:
-        """Let no connection go on."""
+        """Let no connection continue."""
         self.over = True
         self._settle()
 

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from angarium.operations.erase import ErasureStatus
 
 LOOK_EVERY_S = 0.5
-INTERRUPTED = "angarium: interrupted; what was requested goes on, and the same command shows how far it is\n"
+INTERRUPTED = (
+    "angarium: interrupted; what was requested continues, and the same command shows how far it is\n"
+)
 
 
 @click.command("erase", short_help="Erase what an event held, everywhere.")
@@ -31,7 +33,7 @@ def erase(event: str, tenant: str | None, wait: str, yes: bool, as_json: bool, *
     """Erase the body and headers of an event from streams, dead letters, recorded answers and ledgers.
 
     Deliveries that wait are discarded, on record, with the reason erased. Numbers, ids, times and counters
-    stay, and so does the record of who asked and when. Nodes do the work: it goes on if this command ends.
+    stay, and so does the record of who asked and when. Nodes do the work: it continues if this command ends.
     Asks for confirmation. An event that no stream has is erased from ledgers.
     """
     from angarium import quantities
@@ -57,7 +59,7 @@ def erase(event: str, tenant: str | None, wait: str, yes: bool, as_json: bool, *
     if not status.done:
         why = status.waits_for or "no node has begun"
         raise CommandFailed(
-            f"not done yet ({why}); nodes go on with it, and the same command shows how far it is"
+            f"not done yet ({why}); nodes continue with it, and the same command shows how far it is"
         )
 
 

@@ -27,7 +27,7 @@ RATE = "100/second"
     "--rate", help=f"How many go out at most: 300/minute, … [default: {RATE}; with --resume, that of before]"
 )
 @click.option("--dry-run", is_flag=True, help="Show what would be sent, and send nothing.")
-@click.option("--resume", is_flag=True, help="Go on with a replay that was cut off or has stopped.")
+@click.option("--resume", is_flag=True, help="Continue with a replay that was cut off or has stopped.")
 @click.option("--abandon", is_flag=True, help="Give such a replay up.")
 @click.option("--json", "as_json", is_flag=True, help="What was done, in JSON.")
 @options.settings_flags(*options.CONNECTION)
@@ -121,7 +121,7 @@ def _replay(
         output.note("note: some that were to be sent were purged meanwhile: the stream keeps them no more")
     if done.stopped:
         raise CommandFailed(
-            f"{done.stopped}; go on with angarium replay {receiver} --resume when events have been settled"
+            f"{done.stopped}; continue with angarium replay {receiver} --resume when events have been settled"
         )
 
 

@@ -30,7 +30,7 @@ def perform(
 ) -> T:
     """Run a short operation; returns its result. Raises CommandFailed.
 
-    `interrupted` says how to go on after Ctrl-C.
+    `interrupted` says how to continue after Ctrl-C.
     """
     from angarium.connecting import with_access
 

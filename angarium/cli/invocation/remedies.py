@@ -1,4 +1,4 @@
-"""Names the commands for what an operator has to do so that a receiver goes on."""
+"""Names the commands for what an operator has to do so that a receiver continues."""
 
 _COMMANDS = {
     "resume": "; to continue, run angarium receiver resume {}",
@@ -7,5 +7,5 @@ _COMMANDS = {
 
 
 def remedy_text(remedy: str | None, receiver: str) -> str:
-    """The end of a sentence that says why nothing moves; empty if the receiver goes on by itself."""
+    """The end of a sentence that says why nothing moves; empty if the receiver continues by itself."""
     return _COMMANDS.get(remedy or "", "").format(receiver)

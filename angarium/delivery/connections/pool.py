@@ -32,7 +32,7 @@ EXPIRED_AT_ONCE = 2
 class ConnectionLimits(Struct, frozen=True, kw_only=True):
     """Bounds of a pool. `per_host_max` is for a host at one address, all its receivers together.
 
-    If so many attempts hang at a host, its receivers wait for each other; all others go on.
+    If that many attempts hang at a host, its receivers wait for each other; all others continue.
     """
 
     connections_max: int = 16_384

@@ -9,7 +9,7 @@ The grammar is llhttp's, through httptools. What it leaves open is decided here:
 - It reports 1xx answers like any other. They are skipped, `INTERIM_MAX` of them; 101 ends the exchange, since
   no other protocol was requested.
 - It accepts the status lines of HTTP/0.9, HTTP/2 and RTSP. They are refused.
-- It would go on to a second answer. Bytes after the first do not change the outcome, but the connection is
+- It would continue to a second answer. Bytes after the first do not change the outcome, but the connection is
   not reused.
 
 This module uses no event loop: the connection feeds bytes and asks whether the answer is over.

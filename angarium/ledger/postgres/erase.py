@@ -42,7 +42,7 @@ SELECT EXISTS (
     WHERE database = current_database() AND age(transaction) >= age(?1::text::xid)
 ) OR EXISTS (SELECT 1 FROM pg_replication_slots WHERE age(xmin) >= age(?1::text::xid))
 """
-"""What keeps VACUUM from dropping the rows that a transaction has deleted."""
+"""Conditions that keep VACUUM from dropping the rows that a transaction has deleted."""
 SEEN_FOR_S = 2.0
 LOOK_EVERY_S = 0.1
 

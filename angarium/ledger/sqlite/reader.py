@@ -45,7 +45,7 @@ async def sqlite_reader(path: Path) -> AsyncIterator[SqliteReader]:
             )
         yield SqliteReader(db, path)
     finally:
-        # Otherwise a query that was given up would go on, and `close` would wait for it.
+        # Otherwise a query that was given up would continue, and `close` would wait for it.
         await db.interrupt()
         await db.close()
 

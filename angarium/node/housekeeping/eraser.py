@@ -247,7 +247,7 @@ class Eraser:
         found = await search.deliveries(
             self._js, self._names, progress.erasure.tenant, progress.erasure.event
         )
-        # The memory of the others may hold an answer that repeats the body, and their shards have to go on.
+        # The memory of the others may hold an answer that repeats the body, and their shards must continue.
         others = set(await self._receivers.names(progress.erasure.tenant)) - found.keys()
         turn = asyncio.Semaphore(OWNERS_ASKED_AT_ONCE)
         asked = (self._ask_owner(progress, each, [], turn) for each in sorted(others))

@@ -2,9 +2,9 @@
 
 The owner of shard 0 purges for all shards. Every node makes sure that its shards hold no more than they need:
 
-- A quiet shard would hold the journal by its last message. If the journal has gone on without it, it appends
-  an empty flush, which moves its checkpoint on. So quiet shards write only in proportion to the traffic of
-  the others, once for every `JOURNAL_LAG_MAX` messages; an idle installation writes nothing.
+- A quiet shard would hold the journal by its last message. If the journal has continued without it, it
+  appends an empty flush, which moves its checkpoint on. So quiet shards write only in proportion to the
+  traffic of the others, once for every `JOURNAL_LAG_MAX` messages; an idle installation writes nothing.
 - A receiver whose events are only in the stream would hold the deliveries from its last event on. So the
   position of its oldest waiting event is looked up.
 - If a stream was recreated, the shard ends: its next claim will be refused, with the reason.
@@ -36,7 +36,7 @@ LOOKED_UP_MAX = 16
 """Receivers of a shard that are looked up in one round."""
 LEFTOVERS_EVERY_S = 3600.0
 LEADER_SETTLED_S = 15.0
-"""Time that is longer than a leader goes on without followers (10 s, nats-server 2.15)."""
+"""Time that is longer than a leader continues without followers (10 s, nats-server 2.15)."""
 log = logging.getLogger(__name__)
 
 

@@ -47,7 +47,7 @@ class LettersBefore(Struct, frozen=True):
 
 @operation
 async def newest_before(access: Access, wanted: Selection, limit: int, before: int | None) -> LettersBefore:
-    """The newest letters before that position, at most `limit`; fewer if many others lie in between."""
+    """The newest letters before that position, at most `limit`; fewer if many others are in between."""
     letters = DeadLetters(access.js, access.names)
     end = await letters.end() if before is None else before - 1
     found: list[Letter] = []
@@ -64,7 +64,7 @@ async def newest_before(access: Access, wanted: Selection, limit: int, before: i
 
 @operation
 async def oldest_after(access: Access, wanted: Selection, limit: int, after: int) -> LetterNumbers:
-    """The oldest letters after that position, at most `limit`; fewer if many others lie in between."""
+    """The oldest letters after that position, at most `limit`; fewer if many others are in between."""
     letters = DeadLetters(access.js, access.names)
     found: list[int] = []
     looked = 0

@@ -13,7 +13,7 @@ from actors.ids import split_receiver
 
 RECEIVERS_MAX = 10_000
 DOCUMENT_MAX = 64 << 20
-"""Bytes: so many configurations at a tenth of their largest size."""
+"""Bytes: the largest number of configurations, at a tenth of their largest size."""
 PROBLEMS_SHOWN_MAX = 16
 
 _INDEX = re.compile(r"\[(\d+)\]")

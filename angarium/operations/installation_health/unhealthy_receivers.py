@@ -55,7 +55,7 @@ _REMEDIES: dict[Ailment, tuple[str, str]] = {
     "throttled": ("it asked for that; to end it, resume it", _RESUME),
     "behind": ("its rate may be too low; its state says more", _INSPECT),
 }
-"""What to do, and the command for it."""
+"""The remedy, and the command for it."""
 
 
 class UnhealthyReceiver(Struct, frozen=True):

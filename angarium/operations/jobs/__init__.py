@@ -1,1 +1,1 @@
-"""Jobs: replays and redrives that go on after the request that began them. Read `plans` first."""
+"""Jobs: replays and redrives that continue after the request that began them. Read `plans` first."""

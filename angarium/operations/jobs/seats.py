@@ -21,7 +21,7 @@ JobKey = tuple[JobKind, str]
 
 
 class WaitingJob(Struct, frozen=True):
-    """A job that could go on now, and since when it waits."""
+    """A job that could continue now, and since when it waits."""
 
     key: JobKey
     tenant: str

@@ -43,7 +43,7 @@ P = TypeVar("P", ReplayPlan, RedriveJobPlan)
 async def work_off(
     access: Access, kind: JobKind, owner: str, is_halted: Callable[[], bool], redrives_here: asyncio.Lock
 ) -> str:
-    """Take up a job, and go on until it has ended, or `is_halted`, or it cannot go on now: returns why.
+    """Take up a job, and continue until it has ended, or `is_halted`, or it cannot continue now: returns why.
 
     `redrives_here` lets the redrives of a process wait for each other. Raises `Busy` if another process has
     the job, and Unavailable if NATS is away for long.

@@ -21,7 +21,7 @@ from angarium.operations.ledger_queries.ledger_access import (
 ATTEMPTS_MAX = 200_000
 """Number of attempts in one audit; audit longer periods in parts."""
 COMPARISONS_PER_ATTEMPT = 8
-"""Windows times limits for each attempt: of many changes of the rate, only so many are judged at once."""
+"""Windows times limits for each attempt: of many changes of the rate, only a part is judged at once."""
 
 _JUDGES = ThreadPoolExecutor(1, "audit")
 """Audits run one after the other: each may occupy the interpreter for seconds, and other requests wait."""

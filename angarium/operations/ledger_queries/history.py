@@ -59,7 +59,7 @@ _DISABLED = {"gone": "disabled: it answered 410 (Gone)", "failing": "disabled: i
 
 
 class FoundHistory(Struct, frozen=True):
-    """Some of the history, the oldest first, and where it goes on; None if that is all."""
+    """Some of the history, the oldest first, and where it continues; None if that is all."""
 
     receiver: str
     entries: list[HistoryEntry]
@@ -135,7 +135,7 @@ class _Read(Struct, frozen=True):
 async def _changes(
     ledger: OpenLedger, number: int, since: int, until: int, limit: int
 ) -> list[RecordedChange]:
-    """The first changes that have an entry; at least so many, if there are."""
+    """The first changes that have an entry; at least `limit` of them, if there are."""
     before = await ledger.queries.changes_before(number, since, CHANGES_BEFORE)
     most = limit
     while True:

@@ -20,7 +20,7 @@ class Worst(Struct, frozen=True):
 
 @operation
 async def find_worst(ledger: OpenLedger, within_s: float, limit: int, tenant: str | None = None) -> Worst:
-    """Find so many of each, among a tenant's receivers or among all."""
+    """Find the `limit` worst of each kind, among a tenant's receivers or among all."""
     failing = [
         {
             "receiver": each.receiver,

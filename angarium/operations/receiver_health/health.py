@@ -15,7 +15,7 @@ from angarium.operations.receiver_health.pace import Limit
 class ReceiverHealth(Struct, frozen=True, kw_only=True):
     """The health of a receiver, a few seconds ago; None stands for what is not known.
 
-    `drain_s`: seconds until nothing waits, if everything goes on like this; null: never, or not known yet.
+    `drain_s`: seconds until nothing waits, if everything continues like this; null: never, or not known yet.
     `limited_by`: what keeps its backlog from going, null if nothing is held up; `unknown` for a backlog that
     is younger than the 15 s that are measured.
     """

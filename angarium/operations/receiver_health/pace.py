@@ -129,7 +129,7 @@ def pace(
 
 
 def drain_s(waiting: int, in_per_s: float, out_per_s: float | None) -> float | None:
-    """Seconds until nothing waits, if all goes on as it is; None: never, or not known yet."""
+    """Seconds until nothing waits, if all continues as it is; None: never, or not known yet."""
     if not waiting:
         return 0.0
     if out_per_s is None or out_per_s <= in_per_s:
@@ -157,7 +157,7 @@ def limit(
     if counts.failed * 2 > counts.attempts:
         return "failure"
     rate = policy.rate if policy is not None else None
-    # One attempt of a slow rate may lie just outside the span.
+    # One attempt of a slow rate may be just outside the span.
     if rate is not None and counts.attempts + 1 >= RATE_USED_FROM * rate.per_second * span_s:
         return "rate"
     at_once = policy.concurrency if policy is not None and policy.order == "relaxed" else 1

@@ -14,7 +14,7 @@ from tests.contract.support.servers import Server
 from tests.support.waiting import until
 
 NEVER_S = 3600.0
-"""So that only hints can wake it."""
+"""An interval after which only hints can wake a follower."""
 
 
 class Followed:

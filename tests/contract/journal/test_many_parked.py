@@ -42,7 +42,7 @@ URL = "https://example.com/a"
 AT_ONCE = 500
 READY_S = 20.0
 DUE = 500
-"""So many wake at once; the others in ten minutes at the earliest."""
+"""Receivers that are due at once; the others wake in ten minutes at the earliest."""
 
 
 async def test_more_than_one_message_holds_are_stored_and_found(js: JetStream, prefix: str) -> None:
@@ -71,7 +71,7 @@ class Sender:
 
 
 class Crowd(Struct):
-    """An installation whose last owner has left so many parked receivers behind."""
+    """An installation whose last owner left many parked receivers behind."""
 
     url: str
     js: JetStream

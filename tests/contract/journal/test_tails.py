@@ -40,7 +40,7 @@ async def begun(js: JetStream, names: Names, listening: Listening) -> Journal:
 
 
 async def remake(js: JetStream, names: Names, count: int) -> None:
-    """Another stream takes the place of the deliveries, and has so many messages."""
+    """Another stream takes the place of the deliveries, with `count` messages."""
     info = await js.stream_info(names.deliveries)
     assert info is not None
     await js.request(f"$JS.API.STREAM.DELETE.{names.deliveries}", b"")

@@ -49,7 +49,7 @@ class Writers:
 
     @asynccontextmanager
     async def one(self, share_count: int) -> AsyncIterator[Forked]:
-        """One more process, once it holds so many shares."""
+        """One more process, once it holds a number of shares."""
         others = {name for (name,) in await self._ledger.rows("SELECT holder FROM writers")}
         process = await FORKS.start_quiet(
             self._arguments, self._directory / "said", self._directory, self._environment

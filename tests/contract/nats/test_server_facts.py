@@ -22,10 +22,10 @@ from tests.sim.server import FakeServer
 from tests.support.waiting import until
 
 GRACE_S = 0.003
-"""How long an answer too many may take; one that comes later makes the next comparison fail."""
+"""Time that an answer too many may take; one that comes later makes the next comparison fail."""
 
 TURNS = 50
-"""Of the event loop, within which the server in memory has answered, however busy the machine is."""
+"""Turns of the event loop within which the server in memory has answered, however busy the machine is."""
 
 STEPS = 120
 SECOND = 1_000_000_000

@@ -33,7 +33,7 @@ from tests.support.waiting import until_true
 
 ONE, OTHER = "acme.billing", "acme.mail"
 LONG_LEASE_S = 1.0
-"""Where something has to happen while it is waited for, on however busy a machine."""
+"""A lease within which something has to happen, on however busy a machine."""
 
 STORE_FULL = 10077
 

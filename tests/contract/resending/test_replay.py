@@ -33,7 +33,7 @@ from tests.support.installation import publish
 
 OTHER = "acme.mail"
 LONG_LEASE_S = 2.0
-"""Where something has to happen within it, on however busy a machine."""
+"""A lease within which something has to happen, on however busy a machine."""
 STORE_FULL = 10077
 NOTHING_TOLD = lambda *_: None  # noqa: E731
 
@@ -218,7 +218,7 @@ async def test_a_copy_is_found_among_others_on_a_lagging_replica(
         await work.begin(choice, "m", "n")
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr("streams.resending.plan_lock.COMMAND_PATIENCE_S", 1.0)
-            with pytest.raises(Unavailable, match="resume it, and it goes on"):
+            with pytest.raises(Unavailable, match="resume it, and it continues"):
                 await work.send_rest(NOTHING_TOLD)
     before = await end(js, names)
     await published(js, names, *range(300))

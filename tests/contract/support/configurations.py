@@ -39,7 +39,7 @@ class Configurations:
 
     @contextmanager
     def overtaken(self, monkeypatch: pytest.MonkeyPatch, theirs: Any) -> Iterator[None]:
-        """Whatever is read in the block is replaced by another user right after that."""
+        """Another user replaces each configuration right after it is read in the block."""
         get = Receivers.get
 
         async def get_and_be_overtaken(receivers: Receivers, receiver: str) -> Any:

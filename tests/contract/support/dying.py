@@ -13,7 +13,7 @@ from streams.nats.wire import Message, Wire
 from tests.contract.support.servers import Server, opened
 
 SOME = 7
-"""Every so many requests `make test` lets a process die; `make soak` at each."""
+"""Requests between two at which `make test` lets a process die; `make soak` does at each."""
 
 WHEREVER_IT_DIES = pytest.mark.parametrize(
     ("every", "heard"),
@@ -101,7 +101,7 @@ async def dying(server: Server, at: int, *, heard: bool) -> AsyncIterator[DyingJ
 
 
 class Life:
-    """A process that dies at its request number `step`; `died` says whether it had so many to make."""
+    """A process that dies at its request number `step`; `died` says whether it made that many."""
 
     def __init__(self, server: Server, step: int, *, heard: bool) -> None:
         self.step = step

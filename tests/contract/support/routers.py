@@ -187,7 +187,7 @@ async def cursor_of(js: JetStream, names: Names) -> ConsumerInfo | None:
 
 
 async def settled(js: JetStream, names: Names, floor: int, unacked: int = 0) -> None:
-    """Return when the events partition is acked up to `floor`, and so many beyond it are not."""
+    """Return when the events partition is acked up to `floor`, and a number of events beyond it is not."""
 
     async def acked() -> bool:
         info = await cursor_of(js, names)

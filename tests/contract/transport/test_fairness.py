@@ -64,7 +64,7 @@ class Till:
                 self._news.clear()
 
     async def answer(self, count: int) -> None:
-        """So many answer one by one, and each time the next one is asked, if there is any."""
+        """A number of them answer one by one, and each time the next one is asked, if there is any."""
         for _ in range(count):
             self._held.pop(0).set()
             await self.asked(min(len(self.came) + 1, len(self.posting)))

@@ -129,7 +129,7 @@ async def test_without_a_descriptor_kept_connections_serve_and_the_rest_waits(fl
 
 
 def may_open(descriptors: int) -> None:
-    """Let this process, and the node that it starts, open so many."""
+    """Limit the files that this process, and the node that it starts, may open."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if resource.RLIM_INFINITY != hard < descriptors:
         pytest.skip(f"this machine does not allow {descriptors} open files")

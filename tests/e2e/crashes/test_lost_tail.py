@@ -38,7 +38,7 @@ def came(fleet: Fleet, ids: list[str]) -> bool:
 
 
 async def on_record(fleet: Fleet, count: int) -> bool:
-    """True if the journal has so many events, and those that were sent directly."""
+    """True if the journal has this number of events, and those that were sent directly."""
     marks = []
     for number in (shard(DIRECT), partition_of("u", SHARDS)):
         message = await fleet.js.last_message(names.journal, names.journal_of(number))

@@ -49,7 +49,7 @@ async def test_the_rate_holds_over_a_kill_and_a_handover(fleet: Fleet) -> None:
 
 
 async def part(fleet: Fleet, brisk: Load) -> tuple[float, float]:
-    """Wait until each brisk receiver got so many attempts more; returns from when to when these came.
+    """Wait until each brisk receiver got `count` attempts more; returns from when to when these came.
 
     Some events are left over, so that whatever comes next happens while they wait.
     """

@@ -41,7 +41,7 @@ async def buried(js: JetStream) -> int:
 
 
 async def redrive_and_kill(fleet: Fleet, terminal: Terminal, after: int) -> int:
-    """Kill a redrive as soon as so many letters were sent again; returns how it ended."""
+    """Kill a redrive as soon as a number of letters was sent again; returns how it ended."""
     sent = asyncio.Event()
     numbers = count(1)
     heard = await fleet.js.wire.subscribe(

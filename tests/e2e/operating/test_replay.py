@@ -21,7 +21,7 @@ async def publish(fleet: Fleet, number: int) -> None:
 
 
 async def settled(fleet: Fleet, terminal: Terminal, events: int) -> None:
-    """So many are settled, and nodes have told it."""
+    """True if `count` events are settled, and nodes have told it."""
 
     async def told() -> bool:
         looked = await asyncio.to_thread(terminal.json, "replay", BILLING, "--since", "1h", "--dry-run")

@@ -41,7 +41,7 @@ def record(published: str, *arrivals: tuple[int, str] | tuple[int, str, int | No
 def wide(
     count: int, published: str, *arrivals: tuple[int, str] | tuple[int, str, int | None], in_flight: int = 0
 ) -> Record:
-    """A record of a relaxed receiver, with so many unanswered attempts at each arrival."""
+    """A record of a relaxed receiver, with a number of unanswered attempts at each arrival."""
     seen = record(published, *arrivals).arrivals
     arrived = [replace(each, in_flight=in_flight) for each in seen]
     return Record(receiver="t.r", wide=count, published=list(published), arrivals=arrived)

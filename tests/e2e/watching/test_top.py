@@ -20,7 +20,7 @@ LIMITS = {
 }  # fmt: skip
 WAITING = 40
 RECENT = {"RECENT_SPAN_S": 5.0}
-"""What `top` looks back on, so that the arrivals of the beginning are soon over."""
+"""Period that `top` looks back on, so that the arrivals of the beginning are soon over."""
 
 
 @pytest.fixture

@@ -73,14 +73,14 @@ class Aftermath:
         restored.replicas = Telling(restored, self.stage.checkers)
 
     def repair(self, dies_at: int = 0, subject: str = "") -> bool:
-        """An operator accepts the loss. Whether it ended; the command dies as it sends so many messages, on
+        """Accept the loss, as an operator does. Whether it ended; the command dies at its nth message, on
         that subject where one is given."""
         process = self.begin_repair(dies_at, Process.kill, subject)
         self.stage.until(lambda: not process.alive)
         return process in self.repaired
 
     def begin_repair(self, at: int, act: Callable[[Process], None], subject: str = "") -> Process:
-        """Begins a repair; something is done to the command as it sends so many messages."""
+        """Begins a repair; something is done to the command at its nth message."""
         stage, sent = self.stage, 0
         names = stage.run.names
 

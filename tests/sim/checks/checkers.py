@@ -40,7 +40,7 @@ _snapshot = msgspec.json.Decoder(Snapshot)
 _EVER = 1 << 60
 
 REPEATS_MAX = 256
-"""What a receiver may see again after a crash."""
+"""Attempts that a receiver may see again after a crash."""
 
 
 class Checkers:

@@ -18,7 +18,7 @@ from tests.sim.server.subjects import covers
 from tests.sim.world.world import World
 
 CHANGE_MAX_S = 1.0
-"""How long a change of subscriptions may take."""
+"""Time that a change of subscriptions may take."""
 
 TYPES = ("order", "order.created", "order.paid", "user.created")
 PATTERNS = (">", "order", "order.>", "*.created", "user.*", "order.paid")

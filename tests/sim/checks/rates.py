@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from actors.machine.bucket import Limit
 
 EXCESS = 1e-5
-"""What rounding may add up to: an instant since the epoch is exact to 2.4e-7 s, and ten come in one."""
+"""Tokens that rounding may add up to: instants since the epoch are exact to 2.4e-7 s, and ten come in one."""
 
 
 class Rates:

@@ -44,7 +44,7 @@ class Widths:
                 self._down_since = now
 
     def let_go(self, now: float) -> None:
-        """Whatever held the receiver back is over."""
+        """Take the receiver as no longer held back."""
         self._in_a_row, self._down_since, self._let_go_at = 0, NEVER, now
 
 

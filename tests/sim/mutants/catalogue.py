@@ -239,7 +239,7 @@ def _add_no_acceptance(log: Journal, fact: facts.Fact, state: State, urgent: boo
 
 
 def _oldest_or_next(state: State, policy: Policy, view: View) -> Iterator[Open | None]:
-    """Whatever waits for its next attempt goes before what is new."""
+    """The oldest event that waits for its next attempt goes before new ones."""
     yield next((each for each in state.open if each.position not in view.in_flight), None)
 
 

@@ -49,7 +49,7 @@ async def _compare_positions(js: JetStream, stream: str, mark: Mark, since: floa
 
 
 async def _as_recorded(*_: Any) -> int:
-    """Whatever the records say was of this stream."""
+    """Take every recorded position for one of this stream."""
     return purge.ANY_POSITION
 
 

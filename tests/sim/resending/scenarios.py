@@ -36,7 +36,7 @@ class ResendingStage(Stage):
         return self.run.checkers.copies
 
     def at_copy(self, number: int, act: Callable[[Process], None]) -> None:
-        """When so many copies have reached the server, do something to the API that sends them."""
+        """Do something to the API that sends copies, once a number of them has reached the server."""
 
         def judge(message: Message, deal: Deal) -> None:
             deal()

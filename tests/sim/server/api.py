@@ -25,7 +25,7 @@ Answer = dict[str, Any]
 
 NEVER = "0001-01-01T00:00:00Z"
 SUBJECTS_MAX = 100_000
-"""How many subjects one answer of STREAM.INFO lists."""
+"""Subjects that one answer of STREAM.INFO lists."""
 
 
 class Api:

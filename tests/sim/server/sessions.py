@@ -17,7 +17,7 @@ class Unsubscribe(Struct, frozen=True):
 
 
 Frame = Message | Subscribe | Unsubscribe
-"""What a client sends."""
+"""A frame that a client sends."""
 
 
 class Session:

@@ -10,7 +10,7 @@ from tests.sim.world.process import EPOCH_S
 from tests.sim.world.world import World
 
 GOROUTINE_S = 50e-6
-"""How long, on average, what the server does on the side lags behind what it was told."""
+"""Average delay of the work that the server does in the background."""
 
 
 class Timing(Protocol):

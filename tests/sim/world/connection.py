@@ -85,7 +85,7 @@ class Connection:
         self._session = around.server.open(self._from_server, self._closed_by_server, name)
         self.broken = False
         self.ended = False
-        """Whether the client's end has found out."""
+        """True once the client's end has noticed."""
 
     def send(self, frame: Frame) -> None:
         """From the client; into the void when it is broken."""

@@ -46,7 +46,7 @@ class Faults(Struct, frozen=True, kw_only=True):
 CALM = Faults()
 
 DEPOSED_MAX_S = 12.0
-"""So long nats-server 2.15.1 answers for a stream that it leads no more."""
+"""Time for which nats-server 2.15.1 answers for a stream that it leads no more."""
 
 
 def draw(chance: Random, *, clustered: bool) -> Faults:

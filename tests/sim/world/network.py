@@ -25,7 +25,7 @@ DEPOSED = ("_DELIVERIES", "_JOURNAL", "_actors", "_nodes")
 """The streams whose old leaders are not believed: numbers, and what counts as lost, rest on these."""
 
 OUTBOX_BYTES_MAX = 2 << 20
-"""What nats-py keeps for the next connection while there is none; beyond it, it drops."""
+"""Bytes that nats-py keeps for the next connection while there is none; it drops the rest."""
 
 
 class SimWire(ClientWire):

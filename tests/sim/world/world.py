@@ -22,7 +22,7 @@ from typing import Any, Self
 from tests.sim.world.process import Process
 
 TURN_S = 20e-6
-"""How long a turn of a process takes on average."""
+"""Average time that a turn of a process takes."""
 
 HISTORY_MAX = 4000
 

@@ -21,7 +21,7 @@ WANTED = {
     "user.new": ("user.new",),
     "user.>": ("user.new", "user.new.again"),
 }
-"""What each pattern stands for, of all the types that there are."""
+"""The types that each pattern matches."""
 
 TYPES = WANTED[">"]
 TENANT = "f"
@@ -32,7 +32,7 @@ PRODUCERS = 4
 EVERY_S = 0.05
 
 COPY_BYTES = 180
-"""What the stream takes for a copy, near enough."""
+"""Approximate bytes that a copy takes in the stream."""
 
 
 class Fanout(Load):

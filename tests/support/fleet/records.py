@@ -11,7 +11,7 @@ from typing import TypeVar
 from msgspec import Struct, field
 
 REPEATS_MAX = 256 + 1
-"""What one crash may repeat in strict order: 256 settlements not yet recorded, and what is in flight."""
+"""Attempts that one crash may repeat in strict order: 256 unrecorded settlements, and what is in flight."""
 
 CLOCKS_S = 0.001
 """By what the sender's clock and the receiver's may differ in what they take for a second."""
@@ -66,7 +66,7 @@ class Record(Struct, kw_only=True):
 
 
 def breaches(records: Iterable[Record]) -> list[str]:
-    """Whatever breaks a rule that holds always, over every crash."""
+    """The breaches of the rules that hold always, over every crash."""
     return [f"{record.receiver}: {breach}" for record in records for rule in RULES for breach in rule(record)]
 
 

@@ -54,7 +54,7 @@ class Request(Struct, frozen=True):
 
 Answer = Reply | Held | Hang | Reset
 Manner = Callable[[int], Answer]
-"""What a receiver does with its nth request, from 1 on."""
+"""A receiver's behaviour: its answer to the nth request, from 1 on."""
 
 
 class Sink:

@@ -40,11 +40,11 @@ _LOOKS = re.compile(
     r"|nats (kv (ls|get)|stream (get|subjects)|consumer|micro|req angarium\.ctl)\b"
     r"|curl (?!.* (-X|-d|--data|--json))"
 )
-"""What only looks is typed in again until it shows what it should."""
+"""Commands that only look: they are typed in again until they show what they should."""
 
 
 RECENT = {"RECENT_SPAN_S": 4.0}
-"""What forked commands look back on, so that the arrivals of a page's beginning are soon over."""
+"""Period that forked commands look back on, so that the arrivals of a page's beginning are soon over."""
 
 
 class _Staying(Struct):

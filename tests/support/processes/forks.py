@@ -107,7 +107,7 @@ while said.count(b"\\n") < 2:
         os.kill(int(said), signal.SIGKILL)
 os._exit(int(said.split()[1]) & 255)
 """
-"""It imports little: a shell starts it for each command."""
+"""The client. It imports little: a shell starts it for each command."""
 
 
 class Forks:

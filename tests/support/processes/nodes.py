@@ -25,10 +25,10 @@ LONG_TTL_S = 20
 """For tests without a death: a node that gets no processor for seconds must not be taken for dead."""
 
 RETRIES = {"RETRY_REFUSED_AFTER_S": 2.0}
-"""How soon a node tries a refused shard again: tests need not wait for half a minute."""
+"""Time after which a node tries a refused shard again: tests need not wait for half a minute."""
 
 DRAIN_S = 5
-"""How long a node that leaves waits for attempts in flight; a busy machine keeps it waiting for a second."""
+"""Time that a node that leaves waits for attempts in flight; a busy machine keeps it waiting for a second."""
 
 HAS_PROC = Path("/proc/self/status").exists()
 needs_proc = pytest.mark.skipif(

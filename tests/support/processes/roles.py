@@ -37,7 +37,7 @@ class User:
         return (await self.client.request(subject, data, timeout=STEP_S)).data
 
     async def ask_all(self, subject: str, answers: int, timeout_s: float = STEP_S) -> list[bytes]:
-        """The first answers to one request: so many, or those that come in time."""
+        """The first `count` answers to one request, or those that come in time."""
         inbox = self.client.new_inbox()
         heard = await self.client.subscribe(inbox)
         await self.client.publish(subject, b"", reply=inbox)

@@ -1,4 +1,4 @@
-"""Whatever producers, receivers' owners and operators write: one request leaves, and its headers are ours.
+"""One request leaves, with our headers, whatever producers, receivers' owners and operators write.
 
 Everything goes the way that it goes in a node (the readers of messages and configurations, the sender, the
 head of the request), and what leaves is read by a parser that is not ours.

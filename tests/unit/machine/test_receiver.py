@@ -20,7 +20,7 @@ from actors.policy import Offline, Policy, Rate, Retry
 from tests.unit.worlds.values import NO_ANSWER, NOW, Actor, answer, event, given_up, policy, retrying
 
 FLOAT = 1e-6
-"""What a sum with an instant of our days may be off."""
+"""Largest error of a sum with an instant of our days."""
 
 
 def only(facts: list[f.Fact]) -> Any:

@@ -237,7 +237,7 @@ def test_a_read_finds_new_events_and_missing_ones(
 
 
 def counting(left: int) -> Cursor:
-    """A cursor after a takeover, with so many uncounted ones to be read."""
+    """A cursor after a takeover, with uncounted events to be read."""
     cursor = Cursor()
     cursor.restore(0, left, counted=False)
     return cursor

@@ -22,7 +22,7 @@ MADE_FOR_CLIENTS = frozenset({
 FOR_THE_COMMAND_LINE = ("remedy", "with_flags", "command")
 """Their arguments that it does not read."""
 FINDINGS = ("problem", "warning")
-"""Those whose remedy it reads, but not their fourth argument, the command."""
+"""Functions whose remedy the test reads, but not their fourth argument, the command."""
 
 
 def texts_for_clients(source: str) -> Iterator[str]:

@@ -149,7 +149,7 @@ def test_the_wildcards_that_a_configuration_may_have_bound_what_a_type_costs(vis
 
 
 def policy_takes(count: int) -> bool:
-    """True if a pattern may have so many wildcards."""
+    """True if a pattern may have this number of wildcards."""
     try:
         parse(json.dumps({"url": "https://a.example", "events": ["*." * count + "a"]}).encode(), strict=True)
     except InvalidPolicy:

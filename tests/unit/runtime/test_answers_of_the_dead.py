@@ -23,7 +23,7 @@ def says(status: int, body: bytes) -> Answered:
 
 
 async def buried(world: ShardWorld, count: int) -> dict[int, str]:
-    """The answers in so many letters, by position."""
+    """The answers in the dead letters, by position."""
     await world.until(lambda: len(world.dead_letters.buried) == count, within_s=100_000)
     return world.dead_letters.answers
 

@@ -27,7 +27,7 @@ def _more_than(count: int, buried: list[f.Burial]) -> bool:
 
 
 async def parked(world: ShardWorld, count: int) -> None:
-    """So many events wait in the stream alone."""
+    """A world in which events wait in the stream alone."""
     world.publish(count)
     await world.until(lambda: len(world.acked) == count)
 

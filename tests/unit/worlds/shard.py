@@ -362,7 +362,7 @@ class ShardWorld:
     def crash(self, *, snapshots: bool = False, parked: Sequence[str] = (), stored: int = 0) -> None:
         """The owner is gone with its memory; the next one claims at once.
 
-        So many of the facts that it did not see confirmed are in the journal all the same.
+        A number of the facts that it did not see confirmed are in the journal all the same.
         """
         self.host.stop()
         self.journal.store(stored)
@@ -448,7 +448,7 @@ class ShardWorld:
         await asyncio.sleep(seconds)
 
     async def until_settled(self, count: int) -> None:
-        """Until so many events were delivered, on record, and everything is acked."""
+        """Wait until `count` events were delivered, on record, and everything is acked."""
         folded = self.journal.folded
         await self.until(lambda: RECEIVER in folded and folded[RECEIVER].counters.delivered >= count)
         await self.until(lambda: self.host.bindings.bound == 0)

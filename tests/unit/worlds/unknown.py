@@ -15,7 +15,7 @@ def names(count: int) -> list[str]:
 
 
 def flood(world: ShardWorld, count: int, *, size: int = 2) -> None:
-    """An event for each of so many names."""
+    """Publish an event for each of `count` names."""
     for name in names(count):
         world.publish(receiver=name, body=b"x" * size)
 

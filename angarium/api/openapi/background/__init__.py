@@ -1,1 +1,1 @@
-"""Descriptions of what goes on after a request: live attempts, replays and jobs."""
+"""Descriptions of what continues after a request: live attempts, replays and jobs."""

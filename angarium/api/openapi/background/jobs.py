@@ -44,7 +44,7 @@ _SHOWN = {
     "oldest_at": "2026-11-22T19:00:00.000Z", "newest_at": "2026-11-22T20:00:00.000Z", "kept_since": None,
 }  # fmt: skip
 KEY = header_parameter("Idempotency-Key", "The same key gets the same job, and begins no other.", "order-7")
-ACCEPTED = result(JobDocument, "It goes on in the background; Location names it", _JOB)
+ACCEPTED = result(JobDocument, "It continues in the background; Location names it", _JOB)
 REPLAY_EVENTS: dict[str, Any] = {
     "summary": "Send a receiver again what it was sent",
     "description": "Each event is a new delivery, once, under a new number, with its old id; also if a "

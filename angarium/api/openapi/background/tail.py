@@ -27,7 +27,7 @@ TAIL_ATTEMPTS: dict[str, Any] = {
     "operation_class": operation(
         parameters=[
             header_parameter(
-                "Last-Event-ID", "The last id that you have seen; the stream goes on after it.", "4711-1"
+                "Last-Event-ID", "The last id that you have seen; the stream continues after it.", "4711-1"
             )
         ]
     ),

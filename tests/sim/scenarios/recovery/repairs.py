@@ -18,7 +18,7 @@ Numbers = dict[tuple[str, int], str]
 
 
 def accept(stage: Stage, aftermath: Aftermath, numbers: Numbers, *, deleted: str = "") -> None:
-    """Whatever was published after the loss is delivered, and no number names two events."""
+    """Expect that what was published after the loss is delivered, and no number names two events."""
     new = {f"new{number}" for number in range(BEFORE)} - {deleted}
     stage.wait(AGAIN_S + 20.0)
     stage.expect(aftermath.owned and not aftermath.refused, f"still refused: {aftermath.refused}")

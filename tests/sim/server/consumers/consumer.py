@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tests.sim.server.streams.stream import Stream
 
 FLUSH_S = 0.1
-"""What changed within this before a crash may not have been written to disk."""
+"""Time before a crash in which changes may not have been written to disk."""
 
 Floor = tuple[int, int]
 """A consumer sequence and the stream sequence that belongs to it."""

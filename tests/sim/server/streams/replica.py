@@ -37,7 +37,7 @@ class Replicas:
         self._replicas: list[Replica] = []
 
     def one(self, chance: Random, behind_max: int) -> Store:
-        """The store of some replica, at most so many changes behind."""
+        """The store of some replica, a limited number of changes behind."""
         if not self._replicas:
             self._replicas = [Replica(self._leader) for _ in range(REPLICAS)]
         replica = chance.choice(self._replicas)

@@ -10,7 +10,7 @@ from tests.sim.server.subjects import covers, is_literal
 Headers = dict[str, str]
 
 RECORD_BYTES = 30
-"""What nats-server's file store adds to subject and data; 4 more where there are headers."""
+"""Bytes that nats-server's file store adds to subject and data; 4 more if there are headers."""
 
 
 class Stored(Struct, frozen=True, gc=False):

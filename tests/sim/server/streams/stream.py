@@ -35,7 +35,7 @@ Answer = dict[str, Any]
 
 HEARTBEAT_S = 1.0
 LOST_QUORUM_S = 10.0
-"""So long a leader believes in a replica that it does not hear of."""
+"""Time for which a leader believes in a replica that is silent."""
 HEADERS_MAX = 65_535
 
 
