@@ -1,4 +1,4 @@
-"""`angarium bench calls`: the calls of functions that a node makes for one delivery, by room and by function.
+"""`angarium bench calls`: the calls of functions that a node makes for one delivery, by folder and function.
 
 The node runs in this process, on one shard; the server and the sink have processes of their own. While
 events are published, by another thread, the node's event loop stands still, so that all of them wait when it

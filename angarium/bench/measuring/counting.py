@@ -1,4 +1,4 @@
-"""A count of calls: all functions that this thread calls while a profile is enabled, by room.
+"""A count of calls: all functions that this thread calls while a profile is enabled, by folder.
 
 On a shared machine rates and CPU differ by a tenth from one run to the next, and calls a delivery by a
 hundredth: so the cost of a change is visible at once, and where it arises. How long the calls take is not
@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from angarium.bench.measuring.sampling import source_of
 
-ROOMS = {
+FOLDERS = {
     "actors/machine/": "machine",
     "actors/subscriptions": "routing",
     "actors/": "shell",
@@ -31,32 +31,32 @@ ROOMS = {
 """Rooms by the beginnings of their files, the first that fits; the calls of the bench itself do not count."""
 
 LOOP = "event loop"
-"""The room of everything else: the loop, and what it calls in C."""
+"""The folder of everything else: the loop, and what it calls in C."""
 
 
 class Calls(Struct, frozen=True):
-    """Calls per delivery, by room and by qualified name of the function; calls into C count for the caller.
+    """Calls per delivery, by folder and by qualified name of the function; calls into C count for the caller.
 
-    Names without their module: moving a function within its room changes nothing here.
+    Names without their module: moving a function within its folder changes nothing here.
     """
 
-    by_room: dict[str, dict[str, float]]
+    by_folder: dict[str, dict[str, float]]
 
     @property
     def whole(self) -> float:
         """All calls for one delivery."""
-        return sum(self.rooms.values())
+        return sum(self.folders.values())
 
     @property
-    def rooms(self) -> Counter[str]:
-        """All calls of each room."""
-        return Counter({room: sum(functions.values()) for room, functions in self.by_room.items()})
+    def folders(self) -> Counter[str]:
+        """All calls of each folder."""
+        return Counter({folder: sum(functions.values()) for folder, functions in self.by_folder.items()})
 
     @property
     def functions(self) -> Counter[str]:
-        """The calls of each function, whatever its room."""
+        """The calls of each function, whatever its folder."""
         counts = Counter[str]()
-        for functions in self.by_room.values():
+        for functions in self.by_folder.values():
             counts.update(functions)
         return counts
 
@@ -78,21 +78,21 @@ def calls_of(profile: Profile, deliveries: int) -> Calls:
         if isinstance(entry.code, CodeType):
             made = [each for each in entry.calls or () if not isinstance(each.code, CodeType)]
             calls = entry.callcount + sum(each.callcount for each in made)
-            counts[_room(entry.code)][entry.code.co_qualname] += calls
+            counts[_folder(entry.code)][entry.code.co_qualname] += calls
             of_c.subtract({str(each.code): each.callcount for each in made})
         else:
             of_c[str(entry.code)] += entry.callcount
     counts[LOOP] += of_c
-    counts.pop(ROOMS["angarium/bench/"], None)
+    counts.pop(FOLDERS["angarium/bench/"], None)
     return Calls(
         {
-            room: {name: count / deliveries for name, count in functions.items() if count > 0}
-            for room, functions in counts.items()
+            folder: {name: count / deliveries for name, count in functions.items() if count > 0}
+            for folder, functions in counts.items()
         }
     )
 
 
 @cache
-def _room(code: CodeType) -> str:
+def _folder(code: CodeType) -> str:
     source = source_of(code)
-    return next((room for beginning, room in ROOMS.items() if source.startswith(beginning)), LOOP)
+    return next((folder for beginning, folder in FOLDERS.items() if source.startswith(beginning)), LOOP)

@@ -24,7 +24,11 @@ def _filters(command: Command) -> Command:
             "--since", metavar="TIME", help="Only letters since this time: 2h, 3d, 2026-01-31T12:00:00Z."
         ),
         click.option(
-            "--reason", "reasons", multiple=True, metavar="REASON", help="Only this one (repeatable)."
+            "--reason",
+            "reasons",
+            multiple=True,
+            metavar="REASON",
+            help="Only letters with this reason (repeatable).",
         ),
     ):
         command = option(command)

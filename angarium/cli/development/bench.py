@@ -80,7 +80,7 @@ def deliver(
               help="Leave out functions with fewer calls a delivery.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print only the figures, in JSON.")
 def calls(least: float, as_json: bool, **plan: int) -> None:
-    """Count calls in strict and in relaxed order, and with the router, by room and by function.
+    """Count calls in strict and in relaxed order, and with the router, by folder and by function.
 
     The counts hardly depend on the machine or its load, so they show what a change costs. They do not show
     how long the calls take. The exit status is 1 if an event was lost, repeated or came out of order.
@@ -255,14 +255,14 @@ def whole(as_json: bool) -> None:
 
 
 def calls_rows(ways: Sequence[Any], least: float = 0.5) -> Iterator[tuple[str, ...]]:
-    """The rooms, the greatest of the first way first, each with its functions in the same order."""
+    """The folders, the greatest of the first way first, each with its functions in the same order."""
     yield ("all", *(f"{each.calls.whole:.1f}" for each in ways))
-    rooms = [each.calls.rooms for each in ways]
-    for room in sorted({*chain(*rooms)}, key=lambda name: [-counts[name] for counts in rooms]):
-        functions = [each.calls.by_room.get(room, {}) for each in ways]
+    folders = [each.calls.folders for each in ways]
+    for folder in sorted({*chain(*folders)}, key=lambda name: [-counts[name] for counts in folders]):
+        functions = [each.calls.by_folder.get(folder, {}) for each in ways]
         names = {name for counts in functions for name, count in counts.items() if count >= least}
         if names:
-            yield (room, *(f"{counts[room]:.1f}" for counts in rooms))
+            yield (folder, *(f"{counts[folder]:.1f}" for counts in folders))
         for name in sorted(names, key=lambda name: [-counts.get(name, 0.0) for counts in functions]):
             yield (f"  {name}", *(f"{counts.get(name, 0.0):.1f}" for counts in functions))
 

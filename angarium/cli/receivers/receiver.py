@@ -114,7 +114,11 @@ def get(name: str, **given: Any) -> None:
 @receiver.command("list", short_help="List receivers: phase, waiting events, configuration.")
 @names.tenant("tenant")
 @click.option(
-    "--phase", "phases", multiple=True, type=click.Choice(PHASES), help="Only this one (repeatable)."
+    "--phase",
+    "phases",
+    multiple=True,
+    type=click.Choice(PHASES),
+    help="Only receivers in this phase (repeatable).",
 )
 @click.option("--wide", is_flag=True, help="Show all columns uncut, as in a pipe.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")

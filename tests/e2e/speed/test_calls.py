@@ -63,15 +63,15 @@ def test_each_call_belongs_to_the_room_that_makes_it() -> None:
     ways = msgspec.convert(json.loads(done.stdout), list[CallsFigures])
     assert [each.way for each in ways] == ["strict", "relaxed", "fanned out"]
     for each in ways:
-        rooms = each.calls.by_room
+        folders = each.calls.by_folder
         assert (each.deliveries, each.lost, each.repeats, each.disordered) == (6, 0, 0, 0)
-        assert rooms["machine"]["evolve"] >= 1
-        assert rooms["transport"]["HttpSender.send"] >= 1
-        assert rooms["journal"]["Journal.add"] >= 1
-        assert rooms["reading"]["Inbox._on_message"] >= 1
-        assert rooms["NATS client"]["NatsClient.hand_over"] >= 1
-        assert rooms["shell"]["Actor.arrive"] >= 1
-        assert ("Router._on_message" in rooms.get("routing", {})) == (each.way == "fanned out")
+        assert folders["machine"]["evolve"] >= 1
+        assert folders["transport"]["HttpSender.send"] >= 1
+        assert folders["journal"]["Journal.add"] >= 1
+        assert folders["reading"]["Inbox._on_message"] >= 1
+        assert folders["NATS client"]["NatsClient.hand_over"] >= 1
+        assert folders["shell"]["Actor.arrive"] >= 1
+        assert ("Router._on_message" in folders.get("routing", {})) == (each.way == "fanned out")
         assert not any("Bench" in name for name in each.calls.functions)
 
 
@@ -79,8 +79,8 @@ def told(fewest: dict[Way, Calls]) -> bytes:
     """The text of `RECORDED`."""
     many = {
         way: Calls({
-            room: {name: round(count, 2) for name, count in sorted(functions.items()) if count >= 0.1}
-            for room, functions in sorted(calls.by_room.items())
+            folder: {name: round(count, 2) for name, count in sorted(functions.items()) if count >= 0.1}
+            for folder, functions in sorted(calls.by_folder.items())
         })
         for way, calls in fewest.items()
     }  # fmt: skip

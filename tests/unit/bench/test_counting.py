@@ -18,7 +18,7 @@ def test_calls_into_c_count_for_who_makes_them() -> None:
     called(2)
     profile.disable()
     calls = calls_of(profile, 2)
-    mine = {name: count for name, count in calls.by_room[LOOP].items() if name.startswith("called")}
+    mine = {name: count for name, count in calls.by_folder[LOOP].items() if name.startswith("called")}
     assert sum(mine.values()) >= (2 + 5) / 2  # Python 3.11 calls a comprehension, too, and 3.12 does not.
     assert not any("len" in name for name in calls.functions)
 
@@ -39,8 +39,8 @@ def test_functions_with_more_calls_are_listed_the_worst_first() -> None:
 
 
 def test_the_greatest_room_and_function_come_first() -> None:
-    def figures(way: Way, rooms: dict[str, dict[str, float]]) -> CallsFigures:
-        return CallsFigures(way=way, deliveries=1, calls=Calls(rooms), lost=0, repeats=0, disordered=0)
+    def figures(way: Way, folders: dict[str, dict[str, float]]) -> CallsFigures:
+        return CallsFigures(way=way, deliveries=1, calls=Calls(folders), lost=0, repeats=0, disordered=0)
 
     ways = [
         figures("strict", {"journal": {"Journal.add": 3.0}, "shell": {"Host.arrive": 1.0, "wake": 4.0}}),
