@@ -116,7 +116,7 @@ class Writer:
 
     @asynccontextmanager
     async def _reading(self) -> AsyncIterator[tuple[JournalReader, BucketReader]]:
-        journal, bucket = JournalReader(self._js, self._names.journal), BucketReader(self._js, self._names)
+        journal, bucket = JournalReader(self._js, self._names), BucketReader(self._js, self._names)
         try:
             yield journal, bucket
         finally:

@@ -11,6 +11,7 @@ from collections.abc import AsyncGenerator
 from msgspec import Struct
 
 from actors.errors import BadInput
+from streams.installation.topology import Names
 from streams.journal.leadership import ALL_SUBJECTS
 from streams.journal_feed.journal_reader import READ_BYTES_MAX, Gap, JournalReader
 from streams.lost_tails.marks import Mark
@@ -60,10 +61,11 @@ class JournalPages:
     `start` finds where to begin; `place` is how far it has come. One read is of `bytes_max` at most.
     """
 
-    def __init__(self, js: JetStream, stream: str, *, bytes_max: int = READ_BYTES_MAX) -> None:
+    def __init__(self, js: JetStream, names: Names, *, bytes_max: int = READ_BYTES_MAX) -> None:
         self.place = BEGINNING
         self._js = js
-        self._stream = stream
+        self._names = names
+        self._stream = names.journal
         self._bytes_max = bytes_max
 
     async def start(
@@ -84,7 +86,7 @@ class JournalPages:
 
     async def follow(self) -> AsyncGenerator[list[StoredMessage] | Missed, None]:
         """Continue forever, even after NATS was away. Raises ApiError if the journal is gone."""
-        reader = JournalReader(self._js, self._stream)
+        reader = JournalReader(self._js, self._names)
         try:
             while True:
                 try:

@@ -94,7 +94,7 @@ class Tail:
         self, access: Access, wanted: TailFilter, *, since: float | None = None, after: str | None = None
     ) -> None:
         wanted.check()
-        self._pages = JournalPages(access.js, access.names.journal)
+        self._pages = JournalPages(access.js, access.names)
         self._wanted = wanted
         self._since = since
         self._after = None if after is None else parse_attempt_position(after)

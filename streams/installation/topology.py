@@ -203,6 +203,15 @@ class Names(Struct, frozen=True):
         """All requests to erase an event."""
         return f"$KV.{self.prefix}_actors._erased.*"
 
+    def redacted_flush(self, position: int) -> str:
+        """The key, of no shard, of the copy of an erased message of the journal."""
+        return f"$KV.{self.prefix}_actors._redacted.{position}"
+
+    @property
+    def redacted_flushes(self) -> str:
+        """All copies of erased messages of the journal."""
+        return f"$KV.{self.prefix}_actors._redacted.*"
+
     def node(self, node: str) -> str:
         return f"$KV.{self.prefix}_nodes.{node}"
 

@@ -114,6 +114,11 @@ def encode_flush(
     )
 
 
+def reencode_flush(flush: Flush) -> bytes:
+    """The message of a flush that was decoded, with the facts that it has now."""
+    return _encoder.encode(flush)
+
+
 def message_id(shard: int, epoch: int, flush: int) -> str:
     """The message id by which JetStream recognises a flush that comes twice."""
     return f"{shard}-{epoch}-{flush}"

@@ -1,13 +1,15 @@
 """Reads the journal of all shards in the order of its stream, each message once, and names what is missing.
 
 Positions are passed strictly in order: if a replica does not show a message, the leader is asked, and if the
-leader does not have it either, it was purged. That is certain if the leader has a later message, since
-nothing is ever stored below another message.
+leader does not have it either, it was purged or erased. That is certain if the leader has a later message,
+since nothing is ever stored below another message. An erased message is read from its redacted copy.
 """
 
 from msgspec import Struct
 
+from streams.installation.topology import Names
 from streams.journal.leadership import ALL_SUBJECTS
+from streams.journal_feed.redacted_flushes import first_redacted
 from streams.lost_tails.comparison import find_loss
 from streams.lost_tails.places import StreamPlace
 from streams.nats.answers import StoredMessage
@@ -34,9 +36,11 @@ class JournalReader:
     `doubtful`: the connection was lost since then, so the stream may be another one.
     """
 
-    def __init__(self, js: JetStream, stream: str) -> None:
+    def __init__(self, js: JetStream, names: Names) -> None:
         self._js = js
-        self._stream = stream
+        self._names = names
+        self._stream = names.journal
+        self._created = ""
         self.doubtful = True
         js.add_listener(self._on_change)
 
@@ -64,6 +68,7 @@ class JournalReader:
         loss = await find_loss(self._js, self._stream, place.mark)
         if loss is not None:
             raise StreamRemade(loss.why)
+        self._created = info.created
         return StreamPlace(created=info.created, mark=place.mark)
 
     async def read(self, after: int, bytes_max: int = READ_BYTES_MAX) -> list[StoredMessage] | Gap:
@@ -79,7 +84,14 @@ class JournalReader:
             return []
         if following.sequence == after + 1:
             return [following]  # The replica that was read lags.
+        copy = await self._first_copy(after + 1, following.sequence - 1)
+        if copy is not None and copy.sequence == after + 1:
+            return [copy]
+        following = copy or following
         return Gap(after + 1, following.sequence - 1, following.stored_at)
+
+    async def _first_copy(self, first: int, last: int) -> StoredMessage | None:
+        return await first_redacted(self._js, self._names, self._created, first, last)
 
 
 def _unbroken(messages: list[StoredMessage], after: int) -> list[StoredMessage]:

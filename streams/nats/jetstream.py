@@ -332,6 +332,10 @@ class JetStream:
             return 0
         return (await self._api(f"STREAM.PURGE.{stream}", {"seq": up_to}, PurgeReply)).purged
 
+    async def purge_subject(self, stream: str, subject: str) -> int:
+        """Delete all messages of one subject; returns how many."""
+        return (await self._api(f"STREAM.PURGE.{stream}", {"filter": subject}, PurgeReply)).purged
+
     async def consumer_info(self, stream: str, consumer: str) -> ConsumerInfo | None:
         operation = f"CONSUMER.INFO.{stream}.{consumer}"
         reply = await self._find(operation, None, ConsumerReply, CONSUMER_NOT_FOUND)

@@ -32,12 +32,14 @@ from streams.journal.leadership import info_since
 from streams.journal.recovery import LOADS_AT_ONCE, Recovery, recover
 from streams.journal.refusal import RecordedLoss, lift, read_recorded_loss, refuse
 from streams.journal.snapshots import Snapshots
+from streams.journal_feed.redacted_flushes import drop_redacted
 from streams.lost_tails.comparison import Loss
 from streams.lost_tails.marks import Marks, SourceOffset
 from streams.nats.errors import RepairError
 from streams.nats.jetstream import JetStream
 from streams.nats.protocol import epoch_of
 from streams.nats.retry import until_answered
+from streams.purge import ANY_POSITION
 from streams.repair.damage import NOT_COMPLETE, Damage, LostTail, check_agreed, examine, examine_with_history
 from streams.routing_progress import RoutingProgress
 
@@ -115,6 +117,8 @@ class Repair:
             facts += await self._set_removals(states, recovery.created[names.receivers])
         if (gap := gaps.get(names.events)) is not None:
             after = self.route_again(after, gap)
+        # Messages of a new tail may have the positions of erased ones.
+        await until_answered(lambda: drop_redacted(js, names, ANY_POSITION))
         await self.record(facts, after)
         await self._write(recovery, states, after)
         self._hold(await lift(js, names, claimed.shard, claimed.epoch))

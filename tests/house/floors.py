@@ -18,7 +18,8 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "buckets dead_letters",
         "resending routing fleet",
         "control_requests erasing producer purge server",
-        "journal_feed repair",
+        "journal_feed",
+        "repair",
     ),
     "angarium": (
         "escaping quantities rate_limited_log http_server package_check",

@@ -210,7 +210,7 @@ class Tails:
             return self._pages
 
     def _new_pages(self) -> JournalPages:
-        return JournalPages(self._to.js, self._to.names.journal, bytes_max=READ_BYTES)
+        return JournalPages(self._to.js, self._to.names, bytes_max=READ_BYTES)
 
     async def _read(self, pages: JournalPages) -> None:
         async with aclosing(pages.follow()) as found:

@@ -35,6 +35,7 @@ from streams.installation.partitions import shard_of
 from streams.installation.topology import Names
 from streams.journal.checkpoint import read_checkpoint
 from streams.journal.claim import read_past
+from streams.journal_feed.redacted_flushes import store_redacted
 from streams.nats.answers import StoredMessage
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import Complaint, stream_info
@@ -298,7 +299,10 @@ class Eraser:
         return ""
 
     async def _erase_answers(self, progress: _ErasureProgress) -> str:
-        """Erase each flush that no recovery reads any more, and that is not its shard's last message."""
+        """Erase each flush that no recovery reads any more, and that is not its shard's last message.
+
+        A copy without answers takes its place for readers: the flush has facts of other receivers, too.
+        """
         js, names = self._js, self._names
         while found := await search.answers(js, names, progress.erasure.tenant, progress.erasure.event):
             for position, shard in found.items():
@@ -308,8 +312,11 @@ class Eraser:
                     return f"no checkpoint of shard {shard} is after an answer in the journal"
                 if last.sequence <= position:
                     return f"shard {shard} has recorded nothing after an answer in the journal"
-                await js.delete(names.journal, position)
-                progress.count(flushes=1)
+                message = await js.message(names.journal, position)
+                if message is not None:
+                    await store_redacted(js, names, message)
+                    await js.delete(names.journal, position)
+                    progress.count(flushes=1)
         return ""
 
 

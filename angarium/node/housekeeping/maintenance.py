@@ -21,6 +21,7 @@ from itertools import count
 
 from actors.errors import AngariumError
 from angarium.node.shard import NodeContext, Shard
+from streams.journal_feed.redacted_flushes import drop_redacted
 from streams.nats.answers import StreamInfo
 from streams.nats.retry import Complaint, stream_info
 from streams.purge import eviction_end, is_short, purge_deliveries, purge_events, purge_journal
@@ -146,3 +147,4 @@ class Maintenance:
         events = await stream_info(js, names.events)
         settled_end = self._events.settled(now, events.last)
         await purge_events(js, names, self._shards, events, keep_since, settled_end)
+        await drop_redacted(js, names, (await stream_info(js, names.journal)).first)

@@ -301,7 +301,7 @@ async def test_an_erasure_waits_for_a_drop_that_waits_for_a_reader(
     await pen.flush(delivered(2), delivered(3))
     await fill(js, names, in_database, monkeypatch)
     await erase(js, names, "e1")
-    journal, bucket = JournalReader(js, names.journal), BucketReader(js, names)
+    journal, bucket = JournalReader(js, names), BucketReader(js, names)
     async with (
         in_database.store() as store,
         opened(Database(in_database.location), "reader") as reader,

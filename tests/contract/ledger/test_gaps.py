@@ -108,7 +108,7 @@ async def test_a_delivery_whose_row_was_dropped_while_it_was_known_gets_another(
         await following.catch_up()
         await ledger.execute("DELETE FROM deliveries WHERE sequence = 1")
         await pen.flush(delivered(1, NOW + 4, attempt=3))
-        journal = JournalReader(js, names.journal)
+        journal = JournalReader(js, names)
         while (await ledger.rows("SELECT max(attempt) FROM attempts"))[0][0] < 3:
             await following.turn(journal, BucketReader(js, names))
         journal.stop()

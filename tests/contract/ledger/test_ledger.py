@@ -175,7 +175,7 @@ async def test_nothing_is_stored_that_was_read_of_a_journal_recreated_after_the_
     async with ledger.store() as store:
         following = writer(js, names, store)
         await following.renew()
-        journal = journal_reader.JournalReader(js, names.journal)
+        journal = journal_reader.JournalReader(js, names)
         read = journal.read
 
         async def read_of_another(after: int) -> list[StoredMessage] | journal_reader.Gap:
@@ -233,7 +233,7 @@ async def test_two_writers_of_one_file_are_one_too_many(
         first, second = writer(js, names, one), writer(js, names, other)
         await second.renew()
         await first.catch_up()
-        reader = journal_reader.JournalReader(js, names.journal)
+        reader = journal_reader.JournalReader(js, names)
         with pytest.raises(LedgerError, match="another process writes"):
             await second.store_next(reader)
         reader.stop()

@@ -40,7 +40,7 @@ class Process:
     def __init__(self, js: JetStream, names: Names, store: PostgresStore) -> None:
         self.store = store
         self.writer = writer(js, names, store)
-        self.journal = JournalReader(js, names.journal)
+        self.journal = JournalReader(js, names)
 
     async def hold(self) -> set[int]:
         await self.writer.renew()

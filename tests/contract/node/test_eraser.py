@@ -3,7 +3,7 @@
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -15,14 +15,17 @@ from streams.erasing import search
 from streams.erasing.erasures import Erasure, Erasures, finished
 from streams.installation.topology import Names
 from streams.journal.checkpoint import Checkpoint, encode_checkpoint
-from streams.journal.envelope import encode_flush
-from streams.nats.answers import Put
+from streams.journal.envelope import decode_flush, encode_flush
+from streams.journal_feed.journal_reader import JournalReader
+from streams.journal_feed.redacted_flushes import store_redacted
+from streams.lost_tails.places import BEGINNING
+from streams.nats.answers import Put, StoredMessage
 from streams.nats.jetstream import JetStream
 from streams.nats.wire import Message
 from streams.routing_progress import RoutingProgress
 from tests.contract.support.routers import PARTITION, OpenOwner, announce, settled
 from tests.support.installation import SHARDS, publish, shard
-from tests.support.ledgers import RECEIVER, Pen, failed, opens
+from tests.support.ledgers import RECEIVER, Pen, delivered, failed, opens
 from tests.support.waiting import until_true
 
 NAMES = {"long": "x" * 4000, "reserved": "_a", "escape": "\x1b[31m"}
@@ -232,6 +235,29 @@ async def test_no_flush_is_erased_that_a_recovery_may_read(js: JetStream, names:
     done = await status(js, names)
     assert (done.done_at is not None, done.flushes, done.journal_end) == (True, 1, last)
     assert await js.message(names.journal, position) is None
+
+
+async def test_the_facts_of_other_tenants_in_an_erased_flush_stay_readable(
+    js: JetStream, names: Names
+) -> None:
+    """Also if the eraser dies between the copy and the deletion."""
+    pen, number = Pen(js, names), shard(RECEIVER)
+    theirs = delivered(7, receiver="other.orders")
+    position = await pen.flush(failed(1, answer="secret"), theirs)
+    await pen.flush(opens())
+    await js.publish(names.checkpoint(number), encode_checkpoint(Checkpoint(sequence=position)))
+    message = await js.message(names.journal, position)
+    assert message is not None
+    await store_redacted(js, names, message)
+    await Erasures(js, names).request("acme", "e1", "ops@host", time.time())
+    await looked(eraser(js, names))
+    assert (await status(js, names)).flushes == 1
+    assert await js.message(names.journal, position) is None
+    reader = JournalReader(js, names)
+    await reader.check(BEGINNING)
+    [copy, *_] = cast(list[StoredMessage], await reader.read(0))
+    assert decode_flush(copy.data, "a copy").facts == (failed(1), theirs)
+    reader.stop()
 
 
 async def test_an_owner_that_has_not_decided_about_it_is_asked_again(js: JetStream, names: Names) -> None:

@@ -25,6 +25,7 @@ from streams.journal.checkpoint import read_checkpoint
 from streams.journal.claim import Claim, NotOwned, release
 from streams.journal.envelope import encode_flush
 from streams.journal.snapshots import Snapshot
+from streams.journal_feed.redacted_flushes import store_redacted
 from streams.nats.answers import Stored, StreamInfo
 from streams.nats.errors import ApiError, NotOurs, NotPermitted, StreamRemade
 from streams.nats.jetstream import JetStream
@@ -368,6 +369,25 @@ async def test_unneeded_snapshots_are_forgotten_even_if_another_cannot_be_read(
     assert kept is not None
     assert kept.data == b"nobody knows"
     assert "snapshot.unreadable" in caplog.text
+
+
+async def test_copies_of_erased_flushes_go_with_the_journal(
+    wire: Wire, js: JetStream, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("angarium.node.housekeeping.maintenance.ROUND_EVERY_S", 0.01)
+    names = await install(js, prefix)
+    async with member(wire, node_settings(names), SystemTime(), NobodySends()) as node:
+        await node.until_ready()
+        flush = await js.message(names.journal, 2)
+        assert flush is not None
+        for position in (1, 2):
+            await store_redacted(js, names, replace(flush, sequence=position))
+        await js.purge(names.journal, 2)
+
+        async def left() -> bool:
+            return list(await js.subjects(names.actors, names.redacted_flushes)) == [names.redacted_flush(2)]
+
+        await until_true(left)
 
 
 async def test_a_defect_in_the_maintenance_ends_one_round_and_not_all(

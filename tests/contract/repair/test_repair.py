@@ -23,6 +23,7 @@ from streams.journal.leadership import info_since
 from streams.journal.refusal import RecordedLoss, read_recorded_loss, refuse
 from streams.journal.snapshots import Snapshots
 from streams.journal.stream_history import StreamHistory, last_same, read_history
+from streams.journal_feed.redacted_flushes import store_redacted
 from streams.lost_tails.comparison import Loss
 from streams.lost_tails.marks import UNKNOWN_MARKS as UNMARKED
 from streams.lost_tails.marks import Mark, Marks, SourceOffset
@@ -167,6 +168,17 @@ async def test_a_repair_reads_recreated_streams_from_their_beginning(
 
 def _unmarked(encode: Callable[..., bytes], **flush: Any) -> bytes:
     return encode(**{**flush, "marks": UNMARKED})
+
+
+async def test_a_repair_drops_copies_of_erased_flushes(js: JetStream, names: Names) -> None:
+    """Their positions may be those of other messages, which were purged unread."""
+    await grown_again(js, names)
+    flush = await js.last_message(names.journal, names.journal_of(SHARD))
+    assert flush is not None
+    await store_redacted(js, names, flush)
+    assert await js.subjects(names.actors, names.redacted_flushes)
+    await repaired(js, names)
+    assert not await js.subjects(names.actors, names.redacted_flushes)
 
 
 async def test_accepts_no_more_than_was_agreed_to(js: JetStream, names: Names) -> None:

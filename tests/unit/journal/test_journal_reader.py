@@ -2,8 +2,9 @@
 
 from typing import Any, cast
 
+from streams.installation.topology import Names
 from streams.journal_feed.journal_reader import Gap, JournalReader
-from streams.nats.answers import Page, StoredMessage
+from streams.nats.answers import Page, StoredMessage, StreamInfo
 from streams.nats.jetstream import JetStream
 
 
@@ -23,12 +24,18 @@ class Replicated:
     async def read(self, _: str, __: str, sequence: int, *bounds: int) -> Page:
         return Page([message(each) for each in self.replica if each >= sequence], 0)
 
+    async def last_message(self, _: str, __: str) -> None:
+        """No message has a redacted copy."""
+
+    async def subjects_and_info(self, _: str, __: str) -> tuple[list[str], StreamInfo]:
+        return [], StreamInfo("KV", "", 1, 0, 0, 0, -1, {})
+
     async def next_message(self, _: str, __: str, sequence: int) -> StoredMessage | None:
         return next((message(each) for each in self.leader if each >= sequence), None)
 
 
 def reader(replica: list[int], leader: list[int]) -> JournalReader:
-    return JournalReader(cast(JetStream, Replicated(replica, leader)), "J")
+    return JournalReader(cast(JetStream, Replicated(replica, leader)), Names())
 
 
 async def test_the_messages_before_a_hole_are_taken_first() -> None:

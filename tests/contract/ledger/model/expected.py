@@ -5,6 +5,7 @@ from collections.abc import Collection
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from actors.machine import facts as f
 from angarium.ledger import schema
@@ -23,10 +24,11 @@ _CHANGES = {
 class Expected:
     """The rows, each with the time of the flush that it was written or changed by.
 
-    `missed`: by shard, the positions that were gone before the ledger had read them.
+    - `missed`: by shard, the positions that were gone before the ledger had read them.
+    - `redacted`: the positions that had no answers any more when it read them.
     """
 
-    def __init__(self, story: Story, missed: dict[int, set[int]]) -> None:
+    def __init__(self, story: Story, missed: dict[int, set[int]], redacted: set[int]) -> None:
         self.attempts: dict[Row, int] = {}
         self.deliveries: dict[Row, tuple[Row, int]] = {}
         self.facts: dict[Row, int] = {}
@@ -38,7 +40,7 @@ class Expected:
                 if position in gone:
                     self._interrupt(of)
                 elif (flush := read.get(position)) is not None and flush.shard == of:
-                    self._read(flush)
+                    self._read(_without_answers(flush) if position in redacted else flush)
 
     def _interrupt(self, of: int) -> None:
         """End the open deliveries of a shard: how they go on is not known, unless they are seen again."""
@@ -143,6 +145,11 @@ def _compare(table: str, expected: dict[Any, int], found: list[Any], kept_since:
         for row, at in expected.items()
         if at >= kept_since and row not in counted
     ]
+
+
+def _without_answers(flush: WrittenFlush) -> WrittenFlush:
+    facts = (replace(each, answer="") if isinstance(each, f.AttemptFailed) else each for each in flush.facts)
+    return replace(flush, facts=tuple(facts))
 
 
 def without(facts: Collection[f.Fact], erased: Collection[str]) -> bytes:

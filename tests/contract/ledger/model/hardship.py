@@ -9,9 +9,10 @@ from streams.erasing.erasures import Erasures, finished
 from streams.installation.topology import Names
 from streams.journal_feed.bucket_reader import BucketReader
 from streams.journal_feed.journal_reader import JournalReader
+from streams.journal_feed.redacted_flushes import drop_redacted, store_redacted
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import stream_info
-from tests.contract.ledger.model.story import RECEIVERS, Story
+from tests.contract.ledger.model.story import RECEIVERS, Story, WrittenFlush
 from tests.support.installation import shard
 from tests.support.ledgers import Dies, InFile, Kept, snapshot
 
@@ -36,7 +37,7 @@ class Process:
         )
         self.store = store
         self.writer = Writer(self._js, self._names, store, keep_s=KEEP_S, wall=lambda: self._story.now)
-        self._journal = JournalReader(self._js, self._names.journal)
+        self._journal = JournalReader(self._js, self._names)
         self._bucket = BucketReader(self._js, self._names)
 
     async def turn(self, renew: bool) -> None:
@@ -52,7 +53,7 @@ class Process:
 
 
 class Hardship:
-    """Everything that happens to the ledger of a story, `missed` as in `Expected`."""
+    """Everything that happens to the ledger of a story; `missed` and `redacted` as in `Expected`."""
 
     def __init__(
         self, chance: Random, js: JetStream, names: Names, ledger: Kept, story: Story, writers: int
@@ -60,18 +61,22 @@ class Hardship:
         self.missed: dict[int, set[int]] = {
             each: set() for each in sorted({shard(name) for name in RECEIVERS})
         }
+        self.redacted = set[int]()
         self.deaths = 0
         self._chance, self._js, self._names, self._ledger, self._story = chance, js, names, ledger, story
         self._processes: list[Process | None] = [None] * writers
         self._gone = set[int]()
+        self._copied = set[int]()
 
     async def step(self) -> None:
         """One thing of all that may happen."""
-        match self._chance.randrange(40):
+        match self._chance.randrange(42):
             case 0:
                 await self.purge()
             case 1:
                 await self.delete()
+            case 40 | 41:
+                await self.redact()
             case 2 | 3:
                 await self.erase()
             case 4:
@@ -123,15 +128,29 @@ class Hardship:
         end = self._chance.randint(1, len(self._story.flushes))
         await self._lose(set(range(1, end)))
         await self._js.purge(self._names.journal, end)
+        await drop_redacted(self._js, self._names, end)
 
     async def delete(self) -> None:
-        """Drop one message, as an erasure does, which a snapshot of its shard covers."""
-        there = [each for each in self._story.flushes if each.position not in self._gone]
-        if there:
-            flush = self._chance.choice(there)
+        """Drop one message by hand, which a snapshot of its shard covers."""
+        if (flush := self._some_flush()) is not None:
             await self.checkpoint(flush.shard)
             await self._lose({flush.position})
             await self._js.delete(self._names.journal, flush.position)
+
+    async def redact(self) -> None:
+        """Put a copy without answers in place of one message, as an erasure does."""
+        if (flush := self._some_flush()) is not None:
+            message = await self._js.message(self._names.journal, flush.position)
+            assert message is not None
+            await store_redacted(self._js, self._names, message)
+            self.redacted |= (await self._unread({flush.position}))[flush.shard]
+            self._copied.add(flush.position)
+            await self._js.delete(self._names.journal, flush.position)
+
+    def _some_flush(self) -> WrittenFlush | None:
+        gone = self._gone | self._copied
+        there = [each for each in self._story.flushes if each.position not in gone]
+        return self._chance.choice(there) if there else None
 
     async def erase(self) -> None:
         """Put a finished erasure on record."""
@@ -145,13 +164,19 @@ class Hardship:
 
     async def _lose(self, positions: set[int]) -> None:
         """Note which shards had not read these positions."""
+        for of, unread in (await self._unread(positions - self._gone)).items():
+            self.missed[of] |= unread
+        self._gone |= positions
+
+    async def _unread(self, positions: set[int]) -> dict[int, set[int]]:
+        """By shard, those positions that the ledger has not read."""
         in_file = isinstance(self._ledger, InFile)
         query = f"SELECT {0 if in_file else 'share'}, position FROM positions WHERE stream = ?"
         places = dict(await self._ledger.rows(query, self._names.journal))
-        for of, missed in self.missed.items():
-            read_to = places.get(0 if in_file else of, 0)
-            missed |= {each for each in positions - self._gone if each > read_to}
-        self._gone |= positions
+        return {
+            of: {each for each in positions if each > places.get(0 if in_file else of, 0)}
+            for of in self.missed
+        }
 
     async def stop(self) -> None:
         """End all writers."""
