@@ -223,7 +223,7 @@ class TestBeyondOurClaim:
         assert await Snapshots(js, names, rival).write([], [], rival.sequence, checkpoint)
         lost = await recover(js, names, claimed, "b")
         assert isinstance(lost, NotOwned)
-        assert f"its checkpoint at {rival.sequence} lies beyond" in lost.why
+        assert f"its checkpoint at {rival.sequence} is beyond" in lost.why
 
     async def test_a_snapshot_beyond_our_claim_is_another_owners(
         self, js: JetStream, names: Names, shard: Recording, faulty: FaultyJetStream
@@ -238,7 +238,7 @@ class TestBeyondOurClaim:
         faulty.shown[names.journal_of(SHARD)].append(claimed.sequence)
         lost = await recover(faulty, names, claimed, "b")
         assert isinstance(lost, NotOwned)
-        assert f"the snapshot of {RECEIVER} at {rival.sequence} lies beyond" in lost.why
+        assert f"the snapshot of {RECEIVER} at {rival.sequence} is beyond" in lost.why
 
     async def test_a_checkpoint_beyond_our_claim_while_the_shard_is_ours_means_an_older_stream(
         self, js: JetStream, names: Names

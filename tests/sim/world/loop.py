@@ -172,6 +172,10 @@ class SimLoop(asyncio.BaseEventLoop):
 CLOSES_MAX = 100
 
 
+class ProcessDied(BaseException):
+    """The end of a dead process's coroutine, which may await meanwhile: after `GeneratorExit` it may not."""
+
+
 def close(coroutine: Coroutine[Any, Any, Any]) -> None:
     """End a coroutine where it stands, as often as it awaits something while it is being ended.
 
@@ -179,9 +183,7 @@ def close(coroutine: Coroutine[Any, Any, Any]) -> None:
     """
     for _ in range(CLOSES_MAX):
         try:
-            coroutine.close()
-        except BaseException as error:
-            if isinstance(error, RuntimeError) and str(error) == "coroutine ignored GeneratorExit":
-                continue
-        return
-    raise RuntimeError(f"{coroutine!r} cannot be ended: it goes on awaiting whatever is thrown into it")
+            coroutine.throw(ProcessDied())
+        except BaseException:
+            return
+    raise RuntimeError(f"{coroutine!r} cannot be ended: it awaits whatever is thrown into it")
