@@ -9,6 +9,7 @@ import msgspec
 from actors.machine.event import Event
 from actors.ports import Attempt
 from streams.erasing.erasures import Erasure
+from streams.resending.redrive import UNSURE
 from streams.resending.redrive_job import RedriveJobPlan
 from streams.resending.replay import ReplayPlan
 from tests.sim.checks.checkers import Checkers
@@ -141,13 +142,19 @@ class ResendingCheckers(Checkers):
     def _check_redrive(self, tenant: str, plan: RedriveJobPlan) -> None:
         assert plan.job is not None
         what = f"the redrive {plan.job.id} of {tenant}"
-        if plan.job.left:
+        letters = [
+            (position, *letter)
+            for position, letter in self._letters.items()
+            if letter[0].startswith(f"{tenant}.") and position <= plan.end
+        ]
+        # A copy that was erased before its letter is found neither as sent nor as not sent.
+        erased = sum(self._is_erased(receiver, event) for _, receiver, _, event in letters)
+        if set(plan.job.left) - {UNSURE} or plan.job.left.get(UNSURE, 0) > erased:
             self.world.fail(f"{what} leaves {plan.job.left}")
-        for position, (receiver, mark, event) in self._letters.items():
-            if receiver.startswith(f"{tenant}.") and position <= plan.end:
-                self._check_copy(what, receiver, mark, event)
-                if position in self.streams[self.names.dead_letters].store.messages:
-                    self.world.fail(f"{what} sent the letter {position}, which is still there")
+        for position, receiver, mark, event in letters:
+            self._check_copy(what, receiver, mark, event)
+            if position in self.streams[self.names.dead_letters].store.messages:
+                self.world.fail(f"{what} sent the letter {position}, which is still there")
 
     def _check_copy(self, what: str, receiver: str, mark: str, event: str) -> int:
         """Check that there is one copy, on record as delivered; there may be none of what is erased."""
