@@ -16,11 +16,13 @@ from angarium.api.background.tails import Tails
 from angarium.api.examination import Examination
 from angarium.api.limits.request_limits import RequestLimits
 from angarium.api.limits.token_rates import TokenRates
+from angarium.api.limits.unfinished_erasures import UnfinishedErasures
 from angarium.connecting import Access, open_jetstream
 from angarium.rate_limited_log import RateLimitedLog
 from angarium.settings import Settings
 from streams.buckets.receivers import Receivers, subscriptions_of
 from streams.buckets.tokens import Token, TokenStore
+from streams.erasing.erasures import Erasures
 from streams.nats.codes import STREAM_NOT_FOUND
 from streams.nats.errors import ApiError
 
@@ -46,6 +48,7 @@ class ApiState:
         self.tokens = TokenStore(access.js, access.names)
         self.rates = TokenRates()
         self.erasure_rates = TokenRates()
+        self.erasures = UnfinishedErasures(Erasures(access.js, access.names))
         self.limits = RequestLimits()
         self.control_limits = RequestLimits(CONTROL_REQUESTS_MAX)
         self.question_limits = RequestLimits(QUESTIONS_MAX)

@@ -7,6 +7,7 @@ from litestar.params import FromPath
 
 from angarium.api.api_state import InjectedAccess, InjectedApi
 from angarium.api.gate import needs
+from angarium.api.limits.unfinished_erasures import UNFINISHED_MAX
 from angarium.api.openapi.erasures import ERASE_EVENT, GET_ERASURE
 from angarium.api.problems import Refusal, result_of
 from angarium.operations.erase import ErasureStatus, get_erasure, request_erasure
@@ -14,6 +15,9 @@ from angarium.operations.erase import ErasureStatus, get_erasure, request_erasur
 PATH = "/v1/tenants/{tenant:str}/events/{event:str}"
 REQUESTS_PER_S = 10.0
 """Requests of a tenant that a process accepts: each stays on record, and a node searches for its event."""
+
+UNFINISHED_RETRY_S = 10
+"""The `Retry-After` for a tenant that has too many unfinished ones: an erasure takes some seconds."""
 
 
 @delete(PATH, status_code=202, opt=needs("manage"), **ERASE_EVENT)
@@ -25,6 +29,9 @@ async def erase_event(
     if not standing.admitted:
         detail = f"a tenant may have {REQUESTS_PER_S:g} events a second erased"
         raise Refusal(429, "rate", detail, retry_after=str(standing.wait_s))
+    if not await api.erasures.admit(tenant, event):
+        detail = f"{UNFINISHED_MAX} events of the tenant are still being erased; send it again when some are"
+        raise Refusal(429, "rate", detail, retry_after=str(UNFINISHED_RETRY_S))
     return result_of(await request_erasure(access, tenant, event))
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from angarium.api.limits import unfinished_erasures
 from angarium.api.routes import erasures
 from streams.erasing.erasures import Erasures, finished
 from tests.edge.api.conftest import Api, problem
@@ -52,3 +53,24 @@ async def test_a_tenant_has_a_rate_of_its_own(api: Api, monkeypatch: pytest.Monk
         problem(refused, 429, "rate")
         assert 900 < int(refused.headers["retry-after"]) <= 1000
         assert (await other.delete("/v1/tenants/other/events/e1")).status_code == 202
+
+
+async def test_a_tenant_with_many_unfinished_ones_has_to_wait(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unfinished_erasures, "UNFINISHED_MAX", 2)
+    events = "/v1/tenants/acme/events"
+    async with await api.client("acme", ["manage"]) as many, await api.client("other", ["manage"]) as other:
+        for event in "e1", "e2", "e1":
+            assert (await many.delete(f"{events}/{event}")).status_code == 202
+        refused = await many.delete(f"{events}/e3")
+        problem(refused, 429, "rate")
+        assert int(refused.headers["retry-after"]) > 1
+        assert (await other.delete("/v1/tenants/other/events/e3")).status_code == 202
+
+        requests = Erasures(api.js, api.names)
+        async for request, revision in requests.pending():
+            if request.event == "e2":
+                await requests.store_progress(finished(request, request.at + 1, 1), revision)
+        assert (await many.delete(f"{events}/e3")).status_code == 202
+        problem(await many.delete(f"{events}/e4"), 429, "rate")
