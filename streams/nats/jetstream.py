@@ -332,9 +332,10 @@ class JetStream:
             return 0
         return (await self._api(f"STREAM.PURGE.{stream}", {"seq": up_to}, PurgeReply)).purged
 
-    async def purge_subject(self, stream: str, subject: str) -> int:
-        """Delete all messages of one subject; returns how many."""
-        return (await self._api(f"STREAM.PURGE.{stream}", {"filter": subject}, PurgeReply)).purged
+    async def purge_subject(self, stream: str, subject: str, last: int | None = None) -> int:
+        """Delete the messages of one subject, all or those up to `last`; returns how many."""
+        body: dict[str, Any] = {"filter": subject} | ({} if last is None else {"seq": last + 1})
+        return (await self._api(f"STREAM.PURGE.{stream}", body, PurgeReply)).purged
 
     async def consumer_info(self, stream: str, consumer: str) -> ConsumerInfo | None:
         operation = f"CONSUMER.INFO.{stream}.{consumer}"

@@ -11,6 +11,7 @@ The owner of shard 0 purges for all shards. Every node makes sure that its shard
 - If the deliveries are full and nothing is left to purge, the oldest waiting events are given up, and that is
   recorded.
 - The state of a removed receiver is forgotten as soon as none of its events can be left.
+- The plans of replays are dropped that ended long ago.
 """
 
 import asyncio
@@ -25,6 +26,7 @@ from streams.journal_feed.redacted_flushes import drop_redacted
 from streams.nats.answers import StreamInfo
 from streams.nats.retry import Complaint, stream_info
 from streams.purge import eviction_end, is_short, purge_deliveries, purge_events, purge_journal
+from streams.resending.ended_replays import drop_ended_replays
 
 ROUND_EVERY_S = 10.0
 HURRIED_ROUND_EVERY_S = 2.0
@@ -36,6 +38,7 @@ JOURNAL_LAG_MAX = 16
 LOOKED_UP_MAX = 16
 """Receivers of a shard that are looked up in one round."""
 LEFTOVERS_EVERY_S = 3600.0
+"""Time between two looks at what was removed or ended long ago."""
 LEADER_SETTLED_S = 15.0
 """Time that is longer than a leader continues without followers (10 s, nats-server 2.15)."""
 log = logging.getLogger(__name__)
@@ -67,6 +70,8 @@ class Maintenance:
         self._events = StreamEnd()
         self._short = False
         self._leftovers_at = 0.0
+        self._replays_at = 0.0
+        self._replays_after = 0
 
     async def run(self) -> None:
         """Run until it is cancelled."""
@@ -79,6 +84,7 @@ class Maintenance:
                 self._short = is_short(deliveries)
                 if self.owns_shard_0():
                     await self._purge(deliveries)
+                    await self._drop_ended_replays()
                 await self._find_leftovers()
             except AngariumError as error:
                 Complaint(self._context.js, log, "maintenance.failed").tell(str(error))
@@ -91,6 +97,15 @@ class Maintenance:
             self._leftovers_at = now + LEFTOVERS_EVERY_S
             for shard in self._working():
                 await shard.snapshots.find_leftovers()
+
+    async def _drop_ended_replays(self) -> None:
+        now, context = asyncio.get_running_loop().time(), self._context
+        if now >= self._replays_at:
+            wall = context.time.wall()
+            after = await drop_ended_replays(context.js, context.names, wall, self._replays_after)
+            self._replays_after = after or 0
+            if after is None:
+                self._replays_at = now + LEFTOVERS_EVERY_S
 
     def _working(self) -> list[Shard]:
         return [each for each in self._owned.values() if not (each.ended.is_set() or each.suspended)]

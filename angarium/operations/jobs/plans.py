@@ -12,7 +12,7 @@ from angarium.operations.failures import OperationError
 from streams.clock import SystemTime
 from streams.nats.answers import StoredMessage
 from streams.nats.retry import patiently
-from streams.resending import redrive_job, replay
+from streams.resending import ended_replays, redrive_job, replay
 from streams.resending.job import Job
 from streams.resending.plan_lock import LEASES_WAITED, LOCK_LEASE_S
 from streams.resending.redrive_job import RedriveJobPlan
@@ -20,8 +20,6 @@ from streams.resending.replay import ReplayPlan
 from streams.versions import read_versioned
 
 LEASE_S = LOCK_LEASE_S
-SHOWN_FOR_S = 7 * 86_400.0
-"""Time for which a job is shown that has ended, if no other one took its place."""
 
 JobKind = Literal["replay", "redrive"]
 JobState = Literal["running", "waiting", "stopping", "done", "stopped", "failed"]
@@ -136,7 +134,7 @@ async def plan_of_job(access: Access, job: str) -> StoredPlan:
 
 def is_over(stored: StoredPlan) -> bool:
     """True if it ended so long ago that it is not shown any more."""
-    return not stored.plan.unfinished and SystemTime().wall() - stored.stored_at > SHOWN_FOR_S
+    return not stored.plan.unfinished and SystemTime().wall() - stored.stored_at > ended_replays.SHOWN_FOR_S
 
 
 def document(stored: StoredPlan, seat: str = "") -> JobDocument:

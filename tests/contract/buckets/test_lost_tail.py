@@ -24,7 +24,7 @@ from streams.lost_tails.marks import Mark
 from streams.lost_tails.places import BEGINNING, BucketPlace
 from streams.nats.answers import Page, Stored, StreamInfo
 from streams.nats.jetstream import JetStream
-from tests.contract.resending.jobs import events, replay_job, shown
+from tests.contract.jobs.jobs import events, replay_job, shown
 from tests.contract.resending.settled_events import ONE
 from tests.sim.server import FakeServer
 from tests.sim.server.client import LoopWire

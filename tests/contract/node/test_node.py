@@ -30,6 +30,8 @@ from streams.nats.answers import Stored, StreamInfo
 from streams.nats.errors import ApiError, NotOurs, NotPermitted, StreamRemade
 from streams.nats.jetstream import JetStream
 from streams.nats.wire import Wire
+from streams.resending import replay
+from streams.resending.replay import ReplayPlan
 from streams.routing_progress import NOTHING_ROUTED
 from tests.contract.node.senders import NobodySends
 from tests.contract.support.shards import RECEIVER, SHARD
@@ -369,6 +371,23 @@ async def test_unneeded_snapshots_are_forgotten_even_if_another_cannot_be_read(
     assert kept is not None
     assert kept.data == b"nobody knows"
     assert "snapshot.unreadable" in caplog.text
+
+
+async def test_plans_of_jobs_that_ended_long_ago_go(
+    wire: Wire, js: JetStream, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("angarium.node.housekeeping.maintenance.ROUND_EVERY_S", 0.01)
+    monkeypatch.setattr("streams.resending.ended_replays.SHOWN_FOR_S", -1.0)
+    names = await install(js, prefix)
+    plan = ReplayPlan(v=replay.VERSION, run="r", step=1, at=0.0, held=False)
+    subject = names.replay("acme.a")
+    await js.publish(subject, msgspec.json.encode(plan))
+    async with member(wire, node_settings(names), SystemTime(), NobodySends()):
+
+        async def gone() -> bool:
+            return await js.last_message(names.actors, subject) is None
+
+        await until_true(gone)
 
 
 async def test_copies_of_erased_flushes_go_with_the_journal(

@@ -26,6 +26,7 @@ from streams.dead_letters.letters import Selection
 from streams.installation.partitions import shard_of
 from streams.journal.snapshots import Snapshot
 from streams.nats.headers import EVENT_ID
+from streams.resending import ended_replays
 from tests.edge.api.conftest import LETTERS, Api, manager, problem
 from tests.support.installation import publish
 from tests.support.processes.commands import Terminal
@@ -251,7 +252,7 @@ async def test_the_jobs_of_a_tenant_are_listed_the_newest_first(
         for each in begun["acme"]:
             await ended(client, f"/v1/jobs/{each}")
         assert await listed(client, 50) == begun["acme"]
-        monkeypatch.setattr(plans, "SHOWN_FOR_S", -1.0)
+        monkeypatch.setattr(ended_replays, "SHOWN_FOR_S", -1.0)
         assert await listed(client, 50) == []
 
 

@@ -18,7 +18,7 @@ from streams.nats.jetstream import JetStream
 from streams.resending.plan_lock import Busy
 from streams.resending.redrive_job import RedriveJobLock
 from streams.resending.replay import HALTED
-from tests.contract.resending.jobs import access, again, buried, events, redrive_job, replay_job, shown
+from tests.contract.jobs.jobs import access, again, buried, events, redrive_job, replay_job, shown
 from tests.contract.resending.settled_events import ONE
 from tests.contract.resending.windows import LEASE_S
 from tests.support.waiting import until_true

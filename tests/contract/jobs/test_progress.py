@@ -23,7 +23,7 @@ from streams.resending.plan_lock import Busy, PlanLock
 from streams.resending.redrive import Redrive
 from streams.resending.redrive_lock import RedriveLock
 from streams.resending.replay import HALTED, Choice, Replay, ReplayLock
-from tests.contract.resending.jobs import (
+from tests.contract.jobs.jobs import (
     FAST,
     access,
     again,
@@ -34,7 +34,7 @@ from tests.contract.resending.jobs import (
     redrive_job,
     replay_job,
 )
-from tests.contract.resending.jobs import shown as shown_job
+from tests.contract.jobs.jobs import shown as shown_job
 from tests.contract.resending.settled_events import ONE, end
 from tests.contract.resending.windows import LEASE_S, install_with_receiver
 from tests.contract.support.dying import WHEREVER_IT_DIES, Died, dying, lives

@@ -22,7 +22,7 @@ from streams.nats.jetstream import JetStream
 from streams.resending.plan_lock import Busy
 from streams.resending.redrive_lock import RedriveLock
 from streams.resending.replay import ReplayLock
-from tests.contract.resending.jobs import (
+from tests.contract.jobs.jobs import (
     FAST,
     access,
     again,

@@ -1,0 +1,42 @@
+"""Drops the plans of replays that ended long ago: there is one for each receiver, also for those removed."""
+
+import msgspec
+
+from actors.errors import Unusable
+from streams.installation.topology import Names
+from streams.nats.answers import StoredMessage
+from streams.nats.jetstream import JetStream
+from streams.resending.replay import VERSION, ReplayPlan
+from streams.versions import read_versioned
+
+SHOWN_FOR_S = 7 * 86_400.0
+"""Time for which a job is shown that has ended, if no other one took its place."""
+LOOKED_AT_MAX = 256
+"""Plans of one call: the node has other work."""
+
+_plan = msgspec.json.Decoder(ReplayPlan)
+
+
+async def drop_ended_replays(js: JetStream, names: Names, wall: float, after: int = 0) -> int | None:
+    """Drop those of the next plans that ended more than `SHOWN_FOR_S` before `wall`.
+
+    Returns the position to continue after, and None at the end. A plan that is stored meanwhile stays, and
+    the one who stores it expects the plan that was there before. Raises `Unavailable` and `ApiError`.
+    """
+    for _ in range(LOOKED_AT_MAX):
+        message = await js.next_message(names.actors, names.replay("*"), after + 1)
+        if message is None:
+            return None
+        after = message.sequence
+        if wall - message.stored_at > SHOWN_FOR_S and _has_ended(message):
+            await js.purge_subject(names.actors, message.subject, after)
+    return after
+
+
+def _has_ended(message: StoredMessage) -> bool:
+    """True if nothing is left to do; False if it cannot be read, of which `angarium job list` tells."""
+    try:
+        plan = read_versioned(_plan, message.data, VERSION, message.subject)
+    except Unusable:
+        return False
+    return not plan.unfinished and not plan.held
