@@ -5,9 +5,10 @@ import io
 import re
 import tokenize
 from collections.abc import Iterator
+from functools import cache
 from itertools import pairwise
 
-from tests.house.module import OURS, Module
+from tests.house.module import OURS, Module, modules
 
 ROUNDABOUT = re.compile(r"(As|How|Of|So|That|Up to|What|Whatever|Where|Whether|Who|Whoever|Whom)\b")
 PRONOUN = re.compile(
@@ -22,6 +23,7 @@ ARCHAIC = re.compile(
     r"speaks? of|thereby|whichever|who(?:s?)ever|(?:none|false|empty|raises \S+) where)\b",
     re.IGNORECASE,
 )
+NAMED = re.compile(r"`([A-Za-z_][\w.]*)`")
 
 _INTRODUCED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
@@ -29,6 +31,32 @@ _INTRODUCED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 def modules_introduce_themselves(module: Module) -> Iterator[str]:
     if not ast.get_docstring(module.tree):
         yield "has no docstring"
+
+
+def introductions_name_what_exists(module: Module) -> Iterator[str]:
+    """Names in the docstring of a folder are files, folders, or what a file defines."""
+    if module.path[-1] == "__init__":
+        for name in NAMED.findall(ast.get_docstring(module.tree) or ""):
+            if name.removesuffix(".py").split(".")[-1] not in existing_names():
+                yield f"names `{name}`, which does not exist"
+
+
+@cache
+def existing_names() -> frozenset[str]:
+    """The names of all files and folders, and of what they define."""
+    paths = {part for module in modules() for part in module.path}
+    return frozenset(paths | {name for module in modules() for name in _defined(module)})
+
+
+def _defined(module: Module) -> Iterator[str]:
+    for statement in module.tree.body:
+        match statement:
+            case ast.ClassDef(name=name) | ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                yield name
+            case ast.Assign(targets=[ast.Name(name)]) | ast.AnnAssign(target=ast.Name(name)):
+                yield name
+            case _:
+                pass
 
 
 def first_lines_say_what_it_is(module: Module) -> Iterator[str]:
