@@ -46,6 +46,11 @@ def size(text: str) -> int:
     return int(match[1]) * int(base ** _POWERS[match[2].upper()])
 
 
+def count_text(count: int, noun: str) -> str:
+    """A number of things for people: `1 letter`, `2 letters`."""
+    return f"1 {noun}" if count == 1 else f"{count} {noun}s"
+
+
 def bytes_text(count: int) -> str:
     """A number of bytes for people: `256 KiB`."""
     amount = float(count)

@@ -76,6 +76,7 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (["receiver", "put", "acme"], "receiver 'acme': write it as <tenant>.<name>"),
         (["receiver", "put", "acme.x", "{}", "--url", "https://x"], "as JSON or with flags, not both"),
         (["receiver", "put", "acme.x", "[1]"], "configuration: must be a JSON object"),
+        (["receiver", "put", "acme.x", "-"], "to read the JSON from stdin, give --file -"),
         (["receiver", "put", "acme.x", "{"], "configuration: not valid JSON"),
         (["receiver", "put", "acme.x", "--url", "https://x", "--burst", "3"], "--burst needs --rate"),
         (["receiver", "put", "acme.x", "--url", "https://x", "--rate", "3"], "'3' is not a rate; write it"),

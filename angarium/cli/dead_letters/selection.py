@@ -58,4 +58,4 @@ def missing_text(positions: Sequence[int]) -> str:
 
 
 def counted(count: int) -> str:
-    return "1 letter" if count == 1 else f"{count} letters"
+    return quantities.count_text(count, "letter")

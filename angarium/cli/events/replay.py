@@ -84,8 +84,9 @@ def _preview(
     if as_json:
         output.say_json(found)
         return
+    what = quantities.count_text(found.events, "event")
     lasts = quantities.age_text(found.events / (per_second or PER_SECOND_DEFAULT))
-    output.say(f"would send {_counted(found.events)} ({quantities.bytes_text(found.bytes)}), in {lasts}")
+    output.say(f"would send {what} ({quantities.bytes_text(found.bytes)}), in {lasts}")
     if found.oldest_at is not None:
         output.say(f"published {found.oldest_at} to {found.newest_at}")
     for event_type, count in sorted(found.types.items()):
@@ -98,6 +99,7 @@ def _replay(
 ) -> None:
     from angarium.logs import instant
     from angarium.operations.replay import replay
+    from angarium.quantities import count_text
 
     def waiting(began_at: float, wait_s: float) -> None:
         began = instant(began_at)
@@ -113,9 +115,11 @@ def _replay(
     if as_json:
         output.say_json(done)
     else:
-        output.say(f"sent {_counted(done.sent)} again (angarium-again: {done.mark})")
+        sent = count_text(done.sent, "event")
+        output.say(f"sent {sent} again (angarium-again: {done.mark})")
         if done.too_large:
-            output.say(f"left out {_counted(len(done.too_large))} that the stream takes no more: too large")
+            left = count_text(len(done.too_large), "event")
+            output.say(f"left out {left} that the stream takes no more: too large")
     _kept(done)
     if done.purged:
         output.note("note: some that were to be sent were purged meanwhile: the stream keeps them no more")
@@ -128,7 +132,3 @@ def _replay(
 def _kept(found: "Preview | ReplayReport") -> None:
     if found.kept_since is not None:
         output.note(f"note: what was published before {found.kept_since} is not kept any more")
-
-
-def _counted(count: int) -> str:
-    return f"{count} event{'s' * (count != 1)}"

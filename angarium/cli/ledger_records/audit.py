@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from angarium.cli.invocation import names, options
+from angarium.quantities import count_text
 from angarium.terminal import output
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def lines(found: "Audit") -> list[str]:
     """The audit for people: the verdict, the busiest windows, and a chart."""
     from angarium.operations.ledger_queries.ledger_access import text
 
-    said = [f"{found.receiver}: {VERDICTS[found.verdict]}", f"  {_counted(found.attempts)}"]
+    said = [f"{found.receiver}: {VERDICTS[found.verdict]}", f"  {count_text(found.attempts, 'attempt')}"]
     said += [f"  {_limit(each)}{f', from {text(each.at)} on' if each.at else ''}" for each in found.limits]
     for window in found.windows:
         if window.at is not None:
@@ -82,10 +83,6 @@ def lines(found: "Audit") -> list[str]:
                 f"from {text(window.at)}{more}"
             )
     return said + [_bar(bar, found.chart) for bar in found.chart]
-
-
-def _counted(attempts: int) -> str:
-    return "1 attempt" if attempts == 1 else f"{attempts} attempts"
 
 
 def _limit(limit: "LimitPeriod") -> str:

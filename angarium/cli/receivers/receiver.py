@@ -81,6 +81,8 @@ def put(name: str, policy: str | None, file: BinaryIO | None, as_json: bool, **g
     settings = options.settings_of(given)
     if policy is not None and file is not None:
         raise click.UsageError("the JSON was given twice; give the argument or --file")
+    if policy == "-":
+        raise click.UsageError("to read the JSON from stdin, give --file -")
     text = file.read() if file is not None else policy.encode() if policy is not None else None
     new = draft.draft(text, given)
     done = perform(settings, lambda access: put_configuration(access, name, new))

@@ -132,7 +132,8 @@ async def _room(js: JetStream, installation: Installation, name: str, needed_by:
 async def _letters(js: JetStream, installation: Installation) -> Finding:
     """Check the room for dead letters: only operators drop them, and without room none can be stored."""
     info = await stream_info(js, installation.names.dead_letters)
-    text = f"{info.name} holds {info.messages} letters, {quantities.bytes_text(info.bytes)}"
+    letters = quantities.count_text(info.messages, "letter")
+    text = f"{info.name} holds {letters}, {quantities.bytes_text(info.bytes)}"
     if is_short(info):
         return problem(
             "storage", text, "redrive or drop some, or raise max_bytes of the stream", "angarium dead"

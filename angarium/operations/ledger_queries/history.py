@@ -21,6 +21,7 @@ from angarium.operations.ledger_queries.ledger_access import (
     text,
 )
 from angarium.operations.ledger_queries.pages import PageStart, next_start
+from angarium.quantities import count_text
 
 _Entry = tuple[int, str, str, dict[str, Any]]
 
@@ -117,9 +118,8 @@ async def _entries_and_condition(
         condition = "paused"
     elif now.failing_since:
         error = now.last_error or (f"HTTP {now.last_status}" if now.last_status else "no answer")
-        condition = (
-            f"failing since {text(now.failing_since)}, {_counted(now.failures, 'attempt')}, the last: {error}"
-        )
+        attempts = count_text(now.failures, "attempt")
+        condition = f"failing since {text(now.failing_since)}, {attempts}, the last: {error}"
     return entries, condition
 
 
@@ -197,9 +197,9 @@ def _entry(change: RecordedChange, configurations: list[Configured]) -> _Entry:
         case "disabled", {"reason": reason}:
             what = _DISABLED.get(reason, f"disabled: {reason}")
         case "removed", {"discarded": count}:
-            what = f"removed: {_counted(count, 'waiting event')} discarded"
+            what = f"removed: {count_text(count, 'waiting event')} discarded"
         case "forgot", {"discarded": count}:
-            what = f"told to forget: {_counted(count, 'waiting event')} discarded"
+            what = f"told to forget: {count_text(count, 'waiting event')} discarded"
         case "dead_lettered", {"sequence": sequence, "event_id": event}:
             what = f"told to skip event {sequence} ({event})"
         case "missing", {"first": first, "last": last}:
@@ -214,7 +214,7 @@ def _entry(change: RecordedChange, configurations: list[Configured]) -> _Entry:
             lasted_s = (change.at - since) / 1000
             offline_s = _offline(configurations, change.at).after_s
             state = "was offline" if lasted_s >= offline_s else "failed"
-            duration = f"{duration_text(lasted_s)} without a success, {_counted(failures, 'failure')}"
+            duration = f"{duration_text(lasted_s)} without a success, {count_text(failures, 'failure')}"
             what = f"accepts events again; it {state}: {duration}"
             detail = detail | {"since": text(since)}
         case kind, _:
@@ -241,7 +241,3 @@ def _configured(put: Configured, before: str | None) -> str:
         return f"configuration put (revision {put.revision})"
     members = ", ".join(changed(before, put.document)) or "nothing"
     return f"configuration changed (revision {put.revision}): {members}"
-
-
-def _counted(count: int, what: str) -> str:
-    return f"1 {what}" if count == 1 else f"{count} {what}s"
