@@ -1,5 +1,6 @@
 """Wrong usage: status 2 and one line that says what to do, before anything is connected to."""
 
+import re
 import shutil
 import signal
 import socket
@@ -15,7 +16,7 @@ import pytest
 from actors.errors import AngariumError, BadInput, Unavailable
 from angarium import __version__, package_check
 from angarium.cli import main
-from angarium.settings import Settings, SettingsError, flag_name
+from angarium.settings import VARIABLE_PREFIX, Settings, SettingsError, flag_name
 from streams.nats.errors import ApiError, ConnectError, Disconnected, NotPermitted, ServerError, SetupError
 
 LOADED = [("click", "--help"), ("asyncio", "setup"), ("uvloop", "node")]
@@ -161,6 +162,18 @@ def test_help_names_the_variable_of_each_setting(command: str, capsys: pytest.Ca
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="a disk that is full is a file of Linux")
+@pytest.mark.parametrize("command", ["node", "event", "api", "ledger"])
+def test_help_breaks_no_variable_over_two_lines(
+    command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main.run([command, "--help"]) == 0
+    shown = capsys.readouterr().out
+    named = "|".join(f"{VARIABLE_PREFIX}{each.upper()}" for each in Settings.__struct_fields__)
+    whole = len(re.findall(rf"\[({named})\b", shown))
+    assert whole == len(re.findall(rf"\[({named})\b", "".join(shown.split()))) > 1
+
+
 def test_an_output_that_cannot_be_written_is_one_line() -> None:
     with open("/dev/full", "w") as full:
         done = subprocess.run(

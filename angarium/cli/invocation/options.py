@@ -34,6 +34,8 @@ NODE = (
 _METAVARS = {
     "nats": "URL[,URL]", "allow_networks": "NETWORK", "deny_networks": "NETWORK", "answer_inboxes": "PREFIX",
 }  # fmt: skip
+VARIABLE_MAX = 43
+"""Columns in which help shows a variable and its default; in a longer text it could only break a word."""
 
 
 def settings_flags(*names: str) -> Callable[[Command], Command]:
@@ -82,7 +84,8 @@ def _option(name: str) -> Callable[[Command], Command]:
     many = settings.is_list(field.type)
     default = field.default
     if default not in (None, (), msgspec.NODEFAULT):
-        variable += f"={','.join(default) if many else default}"
+        shown = f"{variable}={','.join(default) if many else default}"
+        variable = shown if len(shown) <= VARIABLE_MAX else shown.replace("=", ", by default ", 1)
     text += f" [{variable}]"
     return click.option(flag, name, multiple=many, metavar=_metavar(name, field.type), help=f"{text}.")
 
