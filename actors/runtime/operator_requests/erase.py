@@ -36,7 +36,7 @@ class Erased(Struct, frozen=True):
 async def erase(actor: Actor, event_id: str, positions: Collection[int]) -> Erased:
     """Erase the event's messages at these positions, and return once they are gone.
 
-    Raises ControlRefused and Unavailable; to ask again finishes what was begun.
+    Raises ControlRefused and Unavailable; asking again finishes what was begun.
     """
     host, waiting, gone = actor.host, 0, list[int]()
     async with standing_still(actor):
@@ -53,7 +53,7 @@ async def erase(actor: Actor, event_id: str, positions: Collection[int]) -> Eras
 
 
 async def _is_at(actor: Actor, event_id: str, position: int) -> bool:
-    """True if the receiver has that event at the position, be it only in its state."""
+    """True if the receiver has that event at the position, in the stream or in its state."""
     entry = open_entry(actor.state, position)
     if entry is not None:
         return entry.id == event_id
