@@ -159,6 +159,38 @@ async def test_a_stream_that_catches_up_takes_part_in_the_one_reading_without_a_
             await until(lambda: len(api.state.tails._live) == 2)
 
 
+async def test_a_stream_that_is_ahead_of_the_one_reading_gets_nothing_twice(
+    api: Api, pen: Pen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    readers: list[JournalReader] = []
+    may_read, waits = asyncio.Event(), asyncio.Event()
+    may_read.set()
+    read = JournalReader.read
+
+    async def read_late(self: JournalReader, *which: Any) -> Any:
+        readers.append(self)
+        if self is readers[0] and not may_read.is_set():
+            waits.set()
+            await may_read.wait()
+        return await read(self, *which)
+
+    monkeypatch.setattr(JournalReader, "read", read_late)
+    async with await api.client("acme", ["read"]) as client, tailing(client) as live:
+        place = live.last_id
+        await pen.flush(delivered(1))
+        assert await live.numbers(1) == [("acme.billing", 1)]
+        may_read.clear()
+        await waits.wait()
+        await pen.flush(delivered(2))
+        async with tailing(client, place) as ahead:
+            assert await ahead.numbers(2) == [("acme.billing", 1), ("acme.billing", 2)]
+            await until(lambda: len(api.state.tails._live) == 2)
+            may_read.set()
+            await pen.flush(delivered(3))
+            assert await ahead.numbers(1) == [("acme.billing", 3)]
+        assert await live.numbers(2) == [("acme.billing", 2), ("acme.billing", 3)]
+
+
 async def test_streams_that_go_on_from_long_ago_take_turns(
     api: Api, pen: Pen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
