@@ -1,12 +1,14 @@
 """The seats for jobs in one process: a job that waits for its pace leaves its seat to others."""
 
 import asyncio
+import uuid
 
 import pytest
 from msgspec.structs import replace
 
 from angarium.api.background import jobs
 from angarium.api.background.jobs import Jobs
+from angarium.connecting import Access
 from angarium.operations.jobs import plans, seats, work
 from angarium.operations.jobs.plans import JobDocument, plan_of_job
 from angarium.operations.jobs.show import show
@@ -17,11 +19,11 @@ from streams.installation.topology import Names
 from streams.nats.jetstream import JetStream
 from streams.resending.plan_lock import Busy
 from streams.resending.redrive_job import RedriveJobLock
-from streams.resending.replay import HALTED
+from streams.resending.replay import HALTED, ReplayLock
 from tests.contract.jobs.jobs import access, again, buried, events, redrive_job, replay_job, shown
 from tests.contract.resending.settled_events import ONE
 from tests.contract.resending.windows import LEASE_S
-from tests.support.waiting import until_true
+from tests.support.waiting import until, until_true
 
 
 async def test_a_slow_replay_does_not_keep_others_waiting(
@@ -53,6 +55,30 @@ async def test_a_slow_replay_does_not_keep_others_waiting(
     assert waiting.state == "waiting"
     assert "not due yet" in (waiting.why or "")
     await working.stop()
+
+
+async def test_a_job_that_another_process_works_off_takes_no_seat(
+    js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jobs, "LOOK_EVERY_S", 0.02)
+    await Receivers(js, names).put(ONE, b'{"url": "https://example.com/"}')
+    to, taken = access(js, names), list[str]()
+
+    async def take_up(_to: Access, kind: plans.JobKind, *_: object) -> str:
+        taken.append(kind)
+        return ""
+
+    monkeypatch.setattr(jobs, "work_off", take_up)
+    await replay_job(to, await events(js, names, "a", 3))
+    holder = ReplayLock(js, names, ONE, uuid.uuid4().hex, SystemTime())
+    await holder.acquire()
+    await buried(js, names, 7)
+    await redrive_job(to)
+    working = Jobs(to)
+    working.start()
+    await until(lambda: bool(taken))
+    await working.stop()
+    assert set(taken) == {"redrive"}
 
 
 async def test_a_replay_with_a_quick_pace_leaves_its_seat_after_its_turn_and_goes_on_later(

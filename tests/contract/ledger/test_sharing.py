@@ -11,6 +11,7 @@ from actors.machine.facts import AnyFact
 from angarium.ledger.address import Database
 from angarium.ledger.postgres import leases, partitions
 from angarium.ledger.postgres.session import opened
+from angarium.ledger.postgres.share_plan import Exchange
 from angarium.ledger.postgres.store import PostgresStore
 from angarium.ledger.postgres.tables import SHARE_COUNT, period_of
 from angarium.ledger.store import Block, LeaseLost, LedgerAway
@@ -89,6 +90,18 @@ async def test_the_shares_are_parted_among_those_who_live(
     await three.store.close()
     await one.hold()
     assert await one.hold() | await two.hold() == set(range(SHARE_COUNT))
+
+
+async def test_a_share_that_another_took_meanwhile_is_left_to_it(
+    js: JetStream, names: Names, in_database: InDatabase, stores: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two processes may see the same free share; the second is too late."""
+    one, two = [Process(js, names, await stores()) for _ in range(2)]
+    every = set(range(SHARE_COUNT))
+    assert await one.hold() == every
+    monkeypatch.setattr(leases, "exchange", lambda *_: Exchange((), tuple(every)))
+    assert await two.hold() == set()
+    assert await one.hold() == every
 
 
 async def test_each_stores_what_is_its_own(

@@ -1,0 +1,18 @@
+"""Conditions: a change that another client made first fails the condition of a client that stated one."""
+
+import pytest
+
+from angarium.api.problems import Refusal
+from angarium.api.requests.conditions import Condition, met
+from angarium.operations.failures import NotDone
+
+CHANGED = NotDone(kind="conflict", text="acme.billing has changed meanwhile")
+
+
+@pytest.mark.parametrize(
+    ("asked", "status"), [(Condition(), 409), (Condition(7), 412), (Condition(exists=True), 412)]
+)
+def test_only_a_stated_condition_can_fail(asked: Condition, status: int) -> None:
+    with pytest.raises(Refusal) as raised:
+        met(CHANGED, asked)
+    assert raised.value.problem.status == status
