@@ -36,6 +36,8 @@ def test_across_a_change_each_rate_counts_for_its_time_and_the_higher_burst() ->
     tolerance = CLOCK_TOLERANCE_MS / 1000
     assert allowance(limits, 9_000, 10_000) == int(5 + 10 * (1 + tolerance) + 100 * tolerance)
     assert allowance(limits, 9_500, 10_500) == int(5 + 10 * (0.5 + tolerance) + 100 * (0.5 + tolerance))
+    lowered = [LimitPeriod(0, 10.0, 5), LimitPeriod(10_000, 10.0, 1)]
+    assert allowance(lowered, 9_500, 10_500) == int(5 + 10 * (1 + 2 * tolerance))
     assert allowance([LimitPeriod(0, 10.0, 1), LimitPeriod(10_000)], 9_500, 10_500) is None
     assert lengths(limits) == [0.05, 0.1, 1.0]
 
