@@ -15,7 +15,6 @@ from angarium.api.background.paced_work import PacedWork
 from angarium.api.background.tails import Tails
 from angarium.api.examination import Examination
 from angarium.api.limits.request_limits import RequestLimits
-from angarium.api.limits.tenant_rate import TenantRate
 from angarium.api.limits.token_rates import TokenRates
 from angarium.api.limits.unfinished_erasures import UnfinishedErasures
 from angarium.connecting import Access, open_jetstream
@@ -35,10 +34,6 @@ CONTROL_REQUESTS_MAX = 64
 """Requests to the owners of receivers in flight at a time; a ping may take a minute."""
 REDRIVE_PAUSE_S = 0.05
 """Pause after each redrive of a request: all redrives of an installation share one lock."""
-ERASURES_PER_S = 10.0
-"""Requests of a tenant to erase: each stays on record, and a node searches for its event."""
-CHANGES_PER_S = 50.0
-"""Configurations of a tenant that are stored or removed: each node reads each of them."""
 QUESTIONS_MAX = 16
 """Questions to the ledger at a time; for SQLite, each reads in a thread of its own."""
 
@@ -52,8 +47,7 @@ class ApiState:
         self.access = access
         self.tokens = TokenStore(access.js, access.names)
         self.rates = TokenRates()
-        self.erasure_rate = TenantRate(ERASURES_PER_S, "erasures")
-        self.change_rate = TenantRate(CHANGES_PER_S, "changes of receivers")
+        self.erasure_rates = TokenRates()
         self.erasures = UnfinishedErasures(Erasures(access.js, access.names))
         self.limits = RequestLimits()
         self.control_limits = RequestLimits(CONTROL_REQUESTS_MAX)

@@ -85,4 +85,4 @@ ROTATE_RECEIVER_SECRET = _described(
         )
     ),
 )  # fmt: skip
-ROTATE_RECEIVER_SECRET["responses"] |= problems(400, 408, 412, 413, 415, 429)
+ROTATE_RECEIVER_SECRET["responses"] |= problems(400, 408, 412, 413, 415)

@@ -123,7 +123,7 @@ PUT_RECEIVER: dict[str, Any] = {
     "responses": {
         200: result(StoredReceiver, _DONE, _PUT),
         201: result(StoredReceiver, "The receiver is new; " + _DONE[0].lower() + _DONE[1:], _MADE),
-        **problems(400, 408, 409, 412, 413, 415, 422, 428, 429),
+        **problems(400, 408, 409, 412, 413, 415, 422, 428),
     },
 }  # fmt: skip
 PATCH_RECEIVER: dict[str, Any] = {
@@ -136,7 +136,7 @@ PATCH_RECEIVER: dict[str, Any] = {
     ),
     "responses": {
         200: result(StoredReceiver, _DONE, _PUT),
-        **problems(400, 408, 409, 412, 413, 415, 422, 429),
+        **problems(400, 408, 409, 412, 413, 415, 422),
     },
 }  # fmt: skip
 DELETE_RECEIVER: dict[str, Any] = {
@@ -147,6 +147,6 @@ DELETE_RECEIVER: dict[str, Any] = {
         200: result(RemovedReceiver, "It is gone", {
             "receiver": "acme.billing", "discarded": 12, "certain": True, "recorded": True,
         }),
-        **problems(400, 409, 412, 422, 429),
+        **problems(400, 409, 412, 422),
     },
 }  # fmt: skip

@@ -1,5 +1,7 @@
 """Erasing events of a tenant: asked for here, carried out by a node."""
 
+import asyncio
+
 from litestar import delete, get
 from litestar.params import FromPath
 
@@ -11,6 +13,9 @@ from angarium.api.problems import Refusal, result_of
 from angarium.operations.erase import ErasureStatus, get_erasure, request_erasure
 
 PATH = "/v1/tenants/{tenant:str}/events/{event:str}"
+REQUESTS_PER_S = 10.0
+"""Requests of a tenant that a process accepts: each stays on record, and a node searches for its event."""
+
 UNFINISHED_RETRY_S = 10
 """The `Retry-After` for a tenant that has too many unfinished ones: an erasure takes some seconds."""
 
@@ -20,7 +25,10 @@ async def erase_event(
     tenant: FromPath[str], event: FromPath[str], api: InjectedApi, access: InjectedAccess
 ) -> ErasureStatus:
     """Request that an event be erased, on record, in the name of the token."""
-    api.erasure_rate.admit(tenant)
+    standing = api.erasure_rates.take(tenant, REQUESTS_PER_S, 1, asyncio.get_running_loop().time())
+    if not standing.admitted:
+        detail = f"a tenant may have {REQUESTS_PER_S:g} events a second erased"
+        raise Refusal(429, "rate", detail, retry_after=str(standing.wait_s))
     if not await api.erasures.admit(tenant, event):
         detail = f"{UNFINISHED_MAX} events of the tenant are still being erased; send it again when some are"
         raise Refusal(429, "rate", detail, retry_after=str(UNFINISHED_RETRY_S))

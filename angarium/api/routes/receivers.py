@@ -84,7 +84,6 @@ async def put_receiver(
     request: Asked, tenant: FromPath[str], name: FromPath[str], api: InjectedApi, access: InjectedAccess
 ) -> Response[StoredReceiver]:
     """Store the whole configuration of a receiver."""
-    api.change_rate.admit(tenant)
     receiver, members, asked = f"{tenant}.{name}", await _members(request, api), _condition(request)
     revision = await _revision(access, receiver, asked)
     new = NewConfiguration(members=members, replace=asked.given, revision=revision)
@@ -100,7 +99,6 @@ async def patch_receiver(
     request: Asked, tenant: FromPath[str], name: FromPath[str], api: InjectedApi, access: InjectedAccess
 ) -> Response[StoredReceiver]:
     """Change members of a configuration, and leave the others as they are."""
-    api.change_rate.admit(tenant)
     receiver, members, asked = f"{tenant}.{name}", await _members(request, api), _condition(request)
     if asked.revision == conditions.NO_REVISION:
         raise Refusal(400, "not-http", "PATCH changes what is there; send If-Match")
@@ -110,10 +108,9 @@ async def patch_receiver(
 
 @delete(PATH, status_code=200, opt=needs("manage"), **DELETE_RECEIVER)
 async def delete_receiver(
-    request: Asked, tenant: FromPath[str], name: FromPath[str], api: InjectedApi, access: InjectedAccess
+    request: Asked, tenant: FromPath[str], name: FromPath[str], access: InjectedAccess
 ) -> RemovedReceiver:
     """Remove a receiver, and discard what waits for it."""
-    api.change_rate.admit(tenant)
     receiver, asked = f"{tenant}.{name}", _condition(request)
     done = met(await remove_receiver(access, receiver, revision=asked.revision), asked)
     return RemovedReceiver(
@@ -126,7 +123,6 @@ async def rotate_receiver_secret(
     request: Asked, tenant: FromPath[str], name: FromPath[str], api: InjectedApi, access: InjectedAccess
 ) -> Response[Rotated]:
     """Give a receiver a new signing secret."""
-    api.change_rate.admit(tenant)
     asked = _condition(request)
     given = decoded(await json_body(request, api) or b"{}", RotationRequest)
     revision = await _revision(access, f"{tenant}.{name}", asked)

@@ -3,6 +3,7 @@
 import pytest
 
 from angarium.api.limits import unfinished_erasures
+from angarium.api.routes import erasures
 from streams.erasing.erasures import Erasures, finished
 from tests.edge.api.conftest import Api, problem
 
@@ -41,8 +42,8 @@ async def test_only_who_may_manage_may_erase(api: Api) -> None:
             problem(await client.get(f"{EVENT}/erasure"), 404, "not-found")
 
 
-async def test_a_tenant_has_a_rate_of_its_own(api: Api) -> None:
-    api.state.erasure_rate.per_s = 0.001
+async def test_a_tenant_has_a_rate_of_its_own(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(erasures, "REQUESTS_PER_S", 0.001)
     async with (
         await api.client("acme", ["manage"]) as flooding,
         await api.client("other", ["manage"]) as other,

@@ -229,25 +229,6 @@ async def test_receivers_are_listed_page_by_page(api: Api) -> None:
     assert SECRET not in whole.text
 
 
-async def test_a_tenant_changes_no_more_receivers_than_its_rate(api: Api) -> None:
-    api.state.change_rate.per_s = 0.001
-    path = "/v1/tenants/{}/receivers/billing"
-    async with await manager(api) as client, await manager(api, "other") as other:
-        mine, others = path.format("acme"), path.format("other")
-        stored = await client.put(mine, json={"url": "https://example.com/"})
-        assert stored.status_code == 201
-        for refused in (
-            await client.put(mine, json={"url": "https://example.com/2"}),
-            await client.patch(mine, json={"rate": "5/second"}),
-            await client.post(f"{mine}/rotate-secret"),
-            await client.delete(mine),
-        ):
-            problem(refused, 429, "rate")
-            assert 900 < int(refused.headers["retry-after"]) <= 1000
-        assert (await client.get(mine)).headers["etag"] == stored.headers["etag"]
-        assert (await other.put(others, json={"url": "https://example.com/"})).status_code == 201
-
-
 async def test_another_tenants_token_finds_no_receiver(api: Api) -> None:
     await api.receiver("acme.billing")
     async with await manager(api, "other") as stranger, await api.client("acme", ["read"]) as reader:
