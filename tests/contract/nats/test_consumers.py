@@ -1,5 +1,7 @@
 """Promises of a consumer: to those who pull, and how long one in memory exists."""
 
+import json
+
 import pytest
 
 from streams.nats.errors import ApiError
@@ -164,6 +166,11 @@ class TestTheServer:
     ) -> None:
         await make_consumer()
         await raw.ask()
-        await facts(js, stream)
+
+        async def has_request() -> bool:
+            told = await js.request(f"$JS.API.CONSUMER.INFO.{stream}.c", b"")
+            return bool(json.loads(told.data)["num_waiting"])
+
+        await until_true(has_request)  # The server takes it in its own time.
         await js.request(f"$JS.API.CONSUMER.DELETE.{stream}.c", b"")
         assert (await raw.status())[:2] == ("409", "Consumer Deleted")
