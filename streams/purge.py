@@ -28,8 +28,7 @@ WINDOW_SHARE = 0.8
 """Part of the room up to which settled deliveries and events are kept, for replays."""
 
 SPARE_SHARE = 0.05
-"""If less than this part of the room is free, the oldest waiting events are given up until twice as much
-is."""
+"""If less than this part of the room is free, waiting events give way until twice as much is."""
 
 PURGED_PART = 100
 """A purge removes at least this fraction (1/n) of the stream."""
@@ -182,15 +181,11 @@ async def _purge(js: JetStream, info: StreamInfo, below: int) -> None:
         await js.purge(info.name, below)
 
 
-def eviction_end(deliveries: StreamInfo) -> int:
-    """The position below which no event may wait any more, since the stream is full; 0 if it is not.
-
-    Every node computes the same position until something is purged, so nodes need not tell each other. If
-    more than that is below the horizon, no receiver waits there, and no event is given up.
-    """
+def surplus(deliveries: StreamInfo) -> float:
+    """The bytes that have to go from a stream that is full, so that it has room for a while; else 0."""
     spare = _spare(deliveries)
     full = 0 < deliveries.max_bytes < deliveries.bytes + spare
-    return surplus_end(deliveries, deliveries.max_bytes - 2 * spare) if full else 0
+    return deliveries.bytes - (deliveries.max_bytes - 2 * spare) if full else 0.0
 
 
 def is_short(info: StreamInfo) -> bool:

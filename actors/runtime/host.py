@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 from actors.beats import next_beat
+from actors.ids import UNKNOWN_RECEIVERS
 from actors.machine.event import Event
 from actors.machine.state import UNCONFIRMED_MAX, State, is_left_over
 from actors.memory.unacked import Bindings
@@ -328,10 +329,15 @@ class Host:
         for state in noted.values():
             self.retention.update(state)
 
-    def evict(self, below: int) -> None:
-        """Make the events that wait below that position dead letters: the stream has no room for them."""
+    def evict(self, tenant: str, below: int) -> None:
+        """Make the events of a tenant ("": of all) that wait below that position dead letters.
+
+        The stream has no room for them. Events of unknown names have one record for all tenants.
+        """
         self._note_retention()
         for receiver in self.retention.below(below):
+            if tenant and receiver != UNKNOWN_RECEIVERS and receiver.partition(".")[0] != tenant:
+                continue
             actor = self.residents.bring_in(receiver)
             needed = actor.state.needed_position if actor.loaded else None
             if needed is not None and needed < below:

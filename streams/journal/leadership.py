@@ -13,7 +13,7 @@ from streams.nats.answers import Page, Refused, Stored, StoredMessage, StreamInf
 from streams.nats.codes import WRONG_LAST_SEQUENCE
 from streams.nats.headers import EXPECTED, EXPECTED_SUBJECT
 from streams.nats.jetstream import JetStream
-from streams.nats.retry import Pauses, stream_info
+from streams.nats.retry import Pauses, stream_info, until_answered
 
 ALL_SUBJECTS = ">"
 SUBJECTS_MAX = 512
@@ -39,6 +39,20 @@ async def info_since(js: JetStream, stream: str, since: float) -> StreamInfo:
         info = await stream_info(js, stream)
         if asked_at - info.heard_s >= since:
             return info
+        await pauses.wait()
+
+
+async def subjects_since(js: JetStream, stream: str, subject: str, since: float) -> list[str]:
+    """The subjects that match, with all that were stored before `since`, by this event loop's clock.
+
+    The proof is that of `info_since`. Waits for NATS; raises `ApiError` if there is no such stream.
+    """
+    loop, pauses = asyncio.get_running_loop(), Pauses()
+    while True:
+        asked_at = loop.time()
+        subjects, info = await until_answered(lambda: js.subjects_and_info(stream, subject))
+        if asked_at - info.heard_s >= since:
+            return subjects
         await pauses.wait()
 
 

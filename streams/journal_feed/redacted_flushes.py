@@ -18,9 +18,10 @@ from actors.errors import Unavailable
 from actors.machine.facts import AnyFact, AttemptFailed
 from streams.installation.topology import Names
 from streams.journal.envelope import decode_flush, reencode_flush
+from streams.journal.leadership import subjects_since
 from streams.nats.answers import Refused, Stored, StoredMessage, Unanswered
 from streams.nats.jetstream import JetStream
-from streams.nats.retry import Pauses, until_answered
+from streams.nats.retry import until_answered
 from streams.versions import read_versioned
 
 VERSION = 1
@@ -74,7 +75,8 @@ async def first_redacted(
     since = asyncio.get_running_loop().time()
     if (copy := await _copy(js, names, created, first)) is not None:
         return copy
-    for position in await _all_positions(js, names, since):
+    subjects = await subjects_since(js, names.actors, names.redacted_flushes, since)
+    for position in _positions(subjects):
         if first <= position <= last and (copy := await _copy(js, names, created, position)) is not None:
             return copy
     return None
@@ -89,22 +91,6 @@ async def _copy(js: JetStream, names: Names, created: str, position: int) -> Sto
     if copy.created != created:
         return None
     return StoredMessage(copy.subject, position, copy.stored_at, {}, bytes(copy.flush))
-
-
-async def _all_positions(js: JetStream, names: Names, since: float) -> list[int]:
-    """The positions of all messages whose copies were stored before `since`, by this event loop's clock.
-
-    The proof is that of `streams.journal.leadership.info_since`.
-    """
-    loop, pauses = asyncio.get_running_loop(), Pauses()
-    while True:
-        asked_at = loop.time()
-        subjects, info = await until_answered(
-            lambda: js.subjects_and_info(names.actors, names.redacted_flushes)
-        )
-        if asked_at - info.heard_s >= since:
-            return _positions(subjects)
-        await pauses.wait()
 
 
 async def drop_redacted(js: JetStream, names: Names, below: int) -> None:

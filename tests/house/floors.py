@@ -17,8 +17,8 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "reading",
         "buckets dead_letters",
         "resending routing fleet",
-        "control_requests erasing producer purge server",
-        "journal_feed",
+        "control_requests erasing producer purge sampling server",
+        "eviction journal_feed",
         "repair",
     ),
     "angarium": (

@@ -39,7 +39,7 @@ from tests.sim.mishaps import Mishaps
 from tests.sim.plan import Plan, drawn
 from tests.sim.server import FakeServer
 from tests.sim.server.sessions import Frame, Session
-from tests.sim.server.streams.replica import Change, Replicas
+from tests.sim.server.streams.replica import Change, PurgedMessage, Replicas
 from tests.sim.server.streams.store import Stored
 from tests.sim.server.streams.stream import Stream
 from tests.sim.workload import Workload
@@ -66,6 +66,8 @@ class Telling(Replicas):
             self._checkers.stored(self._stream.name, change)
         elif isinstance(change, tuple):
             self._checkers.purged(self._stream.name, *change)
+        elif isinstance(change, PurgedMessage):
+            self._checkers.purged_one(self._stream.name, change.sequence)
         else:
             self._checkers.deleted(self._stream.name, change)
 

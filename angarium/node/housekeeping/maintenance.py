@@ -8,8 +8,8 @@ The owner of shard 0 purges for all shards. Every node makes sure that its shard
 - A receiver whose events are only in the stream would hold the deliveries from its last event on. So the
   position of its oldest waiting event is looked up.
 - If a stream was recreated, the shard ends: its next claim will be refused, with the reason.
-- If the deliveries are full and nothing is left to purge, the oldest waiting events are given up, and that is
-  recorded.
+- If the deliveries are full and nothing is left to purge, the tenant that has most waiting gives its oldest
+  events up, and that is recorded.
 - The state of a removed receiver is forgotten as soon as none of its events can be left.
 - The plans of replays are dropped that ended long ago.
 """
@@ -22,10 +22,11 @@ from itertools import count
 
 from actors.errors import AngariumError
 from angarium.node.shard import NodeContext, Shard
+from streams.eviction import EvictionOrders, Sample, purge_settled, samples_of
 from streams.journal_feed.redacted_flushes import drop_redacted
 from streams.nats.answers import StreamInfo
 from streams.nats.retry import Complaint, stream_info
-from streams.purge import eviction_end, is_short, purge_deliveries, purge_events, purge_journal
+from streams.purge import is_short, purge_deliveries, purge_events, purge_journal, surplus
 from streams.resending.ended_replays import drop_ended_replays
 
 ROUND_EVERY_S = 10.0
@@ -69,6 +70,8 @@ class Maintenance:
         self._deliveries = StreamEnd()
         self._events = StreamEnd()
         self._short = False
+        self._samples: list[Sample] = []
+        self._orders = EvictionOrders()
         self._leftovers_at = 0.0
         self._replays_at = 0.0
         self._replays_after = 0
@@ -117,15 +120,16 @@ class Maintenance:
     async def _maintain_shards(self) -> StreamInfo:
         js, names = self._context.js, self._context.names
         journal, deliveries = await stream_info(js, names.journal), await stream_info(js, names.deliveries)
-        evicted_end = eviction_end(deliveries)
-        if evicted_end:
-            full = {"stream": deliveries.name, "below": evicted_end}
+        self._samples = await samples_of(js, names, deliveries) if surplus(deliveries) else []
+        order = self._orders.next_order(self._samples, deliveries)
+        if order is not None:
+            full = {"stream": deliveries.name, "tenant": order.tenant, "below": order.below}
             log.warning("storage.full", extra=full)
         for shard in self._working():
             if journal.last - shard.journal.sequence > JOURNAL_LAG_MAX * self._shards:
                 shard.journal.flush_soon()
-            if evicted_end:
-                shard.host.evict(evicted_end)
+            if order is not None:
+                shard.host.evict(order.tenant, order.below)
             await self._find_oldest(shard)
         return deliveries
 
@@ -159,6 +163,9 @@ class Maintenance:
         await purge_journal(js, names, self._shards)
         settled_end = self._deliveries.settled(now, deliveries.last)
         await purge_deliveries(js, names, self._shards, deliveries, keep_since, settled_end)
+        if self._samples:
+            still = surplus(await stream_info(js, names.deliveries))
+            await purge_settled(js, names, self._samples, still)
         events = await stream_info(js, names.events)
         settled_end = self._events.settled(now, events.last)
         await purge_events(js, names, self._shards, events, keep_since, settled_end)

@@ -10,12 +10,15 @@ from actors.machine.outcome import Answered, Failed, Outcome
 from actors.ports import Attempt
 from angarium.node.app import member
 from streams.clock import SystemTime
+from streams.eviction import samples_of
 from streams.installation.topology import Names
+from streams.journal.claim import read_past
 from streams.nats.answers import Refused, Stored
 from streams.nats.headers import DEAD_REASON, EVENT_ID
 from streams.nats.jetstream import JetStream
+from streams.nats.retry import stream_info
 from streams.nats.wire import Wire
-from tests.support.installation import install, node_settings
+from tests.support.installation import install, node_settings, shard
 from tests.support.waiting import until
 
 ROOM = 192 << 10
@@ -107,3 +110,31 @@ async def test_events_of_a_receiver_that_accepts_nothing_are_evicted_on_record(
         assert 10 < len(evicted) < len(published)
         assert evicted == published[: len(evicted)]
         assert set(published[len(evicted) :]) <= set(waiting)
+
+
+async def test_the_backlog_of_a_tenant_costs_another_no_event(
+    wire: Wire, js: JetStream, names: Names
+) -> None:
+    """The other one has the oldest events: they keep what is behind them from being purged by sequence."""
+    quiet = "umbra.paused"
+    await js.publish(names.receiver(quiet), msgspec.json.encode(CONFIGURATIONS[PAUSED]))
+    sender = Sender()
+    async with member(wire, node_settings(names), SystemTime(), sender) as node:
+        await node.until_ready()
+        for number in range(5):
+            await publish(js, names, quiet, f"q{number}")
+        refused = 0
+        for number in range(EVENTS):
+            async with asyncio.timeout(60):
+                refused += await publish(js, names, (PAUSED, HEALTHY)[number % 2], f"e{number}")
+        await until(lambda: len(sender.delivered) == EVENTS // 2)
+    assert refused
+    assert await ids(js, names.dead_letters, names.dead(quiet)) == []
+    assert await ids(js, names.deliveries, names.deliveries_to(quiet)) == [f"q{each}" for each in range(5)]
+    evicted = await ids(js, names.dead_letters, names.dead(PAUSED))
+    assert evicted == [f"e{each}" for each in range(0, 2 * len(evicted), 2)]
+    assert len(evicted) > 10
+    samples = await samples_of(js, names, await stream_info(js, names.deliveries))
+    settled = {each.settled_to for each in samples if each.subject == names.delivery(shard(HEALTHY), HEALTHY)}
+    marked = (await read_past(js, names, shard(HEALTHY))).marks.deliveries.position
+    assert settled == {marked - 1}, "the message of the mark tells whether the stream lost its tail"

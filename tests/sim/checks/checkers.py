@@ -215,6 +215,13 @@ class Checkers:
         elif stream == self.names.events:
             self.fanout.purged(first)
 
+    def purged_one(self, stream: str, sequence: int) -> None:
+        """A purge by subject has taken a message."""
+        if stream == self.names.deliveries:
+            self.world.say("purged %d", sequence)
+            self.deliveries_kept.purged_one(sequence)
+            self.deliveries.delete(sequence)
+
     def deleted(self, stream: str, sequence: int) -> None:
         """An operator has deleted a message; streams of keys replace theirs in the same way."""
         if stream == self.names.deliveries:

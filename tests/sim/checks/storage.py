@@ -89,12 +89,15 @@ class JournalKept:
 
 
 class DeliveriesKept:
-    """The deliveries that the stored journals have not settled. `purges` counts the purges that took some."""
+    """The deliveries that the stored journals have not settled.
+
+    `purges` counts the purges that took some, `purges_by_subject` the messages that went in another way.
+    """
 
     def __init__(
         self, deliveries: Deliveries, ledger: Callable[[str], ShardLedger], fail: Callable[[str], None]
     ) -> None:
-        self.purges = 0
+        self.purges = self.purges_by_subject = 0
         self._deliveries = deliveries
         self._ledger = ledger
         self._fail = fail
@@ -118,10 +121,18 @@ class DeliveriesKept:
             gone = positions[bisect_left(positions, before) : bisect_left(positions, first)]
             gone = [each for each in gone if each not in self._deliveries.deleted]
             self.purges += bool(gone)
-            ledger = self._ledger(receiver)
-            state = ledger.states.get(receiver) or State(receiver=receiver)
-            unknown = ledger.states.get(UNKNOWN_RECEIVERS) or State(receiver=UNKNOWN_RECEIVERS)
-            owed = {each.position for each in (*state.burials, *unknown.burials)}
-            for position in gone:
-                if position in owed or not ledger.is_settled(receiver, position, state):
-                    self._fail(f"{receiver}: the event at {position} is purged and not settled: {state}")
+            self._check_settled(receiver, gone)
+
+    def purged_one(self, position: int) -> None:
+        """The deliveries do not have the message at `position` any more."""
+        self.purges_by_subject += 1
+        self._check_settled(self._deliveries.events[position][0], [position])
+
+    def _check_settled(self, receiver: str, gone: list[int]) -> None:
+        ledger = self._ledger(receiver)
+        state = ledger.states.get(receiver) or State(receiver=receiver)
+        unknown = ledger.states.get(UNKNOWN_RECEIVERS) or State(receiver=UNKNOWN_RECEIVERS)
+        owed = {each.position for each in (*state.burials, *unknown.burials)}
+        for position in gone:
+            if position in owed or not ledger.is_settled(receiver, position, state):
+                self._fail(f"{receiver}: the event at {position} is purged and not settled: {state}")

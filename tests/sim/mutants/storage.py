@@ -9,7 +9,7 @@ from actors.machine.state import State
 from actors.retention import Needed, Retention
 from actors.runtime.host import Host
 from angarium.node.housekeeping import maintenance
-from streams import purge
+from streams import eviction, purge
 from streams.installation.topology import Names
 from streams.journal import snapshots
 from streams.journal.checkpoint import Checkpoint, read_checkpoint
@@ -17,7 +17,7 @@ from streams.journal.load_slots import LoadSlots
 from streams.journal.snapshots import fenced
 from streams.nats.answers import Put, StreamInfo
 from streams.nats.jetstream import JetStream
-from streams.purge import NeededFrom, deliveries_held, eviction_end
+from streams.purge import NeededFrom, deliveries_held, surplus, surplus_end
 from tests.sim.mutants.mutant import Mutant
 from tests.sim.scenarios.recovery import snapshots as states
 from tests.sim.scenarios.recovery import storage
@@ -58,7 +58,9 @@ async def _held_up_to_eviction(
     js: JetStream, names: Names, shards: int, deliveries: StreamInfo, settled_end: int = 0
 ) -> NeededFrom:
     held = await deliveries_held(js, names, shards, deliveries, settled_end)
-    return replace(held, position=max(held.position, eviction_end(deliveries)))
+    over = surplus(deliveries)
+    end = surplus_end(deliveries, deliveries.bytes - over) if over else 0
+    return replace(held, position=max(held.position, end))
 
 
 async def _no_events_held(js: JetStream, names: Names, partitions: int, settled_end: int = 0) -> NeededFrom:
@@ -96,8 +98,12 @@ async def _unbounded(slots: LoadSlots, due: float) -> AsyncIterator[None]:
     yield
 
 
-def _never_full(deliveries: StreamInfo) -> int:
-    return 0
+def _never_full(deliveries: StreamInfo) -> float:
+    return 0.0
+
+
+def _settled_to_the_frontier(state: State) -> int:
+    return state.frontier.position
 
 
 STORAGE_MUTANTS = [
@@ -117,8 +123,10 @@ STORAGE_MUTANTS = [
     Mutant("evicted-by-the-purge", "what gives way to others is recorded before it is purged",
            ((purge, "deliveries_held", _held_up_to_eviction),)),
     Mutant("none-evicted", "producers are refused only while nothing can be freed",
-           ((maintenance, "eviction_end", _never_full),),
+           ((maintenance, "surplus", _never_full),),
            storage.full_of_what_no_receiver_takes),
+    Mutant("open-purged", "of a receiver nothing is purged that is open, or owed a burial",
+           ((eviction, "settled_to", _settled_to_the_frontier),)),
     Mutant("unrouted-purged", "events are kept until they are routed",
            ((purge, "events_held", _no_events_held),)),
     Mutant("sent-again-as-built", "what is sent again after a look is rebuilt from what the look found",

@@ -211,7 +211,7 @@ async def test_no_event_below_the_horizon_stays_if_there_is_no_room() -> None:
         world.publish(receiver=receiver)
     await world.pass_time(10)
     assert world.host.needed().position == 1
-    world.host.evict(151)
+    world.host.evict("", 151)
     await world.until(lambda: len(world.dead_letters.buried) == 100)
     await world.pass_time(10)
     assert {each.reason for each in world.dead_letters.buried} == {"evicted"}
@@ -230,7 +230,7 @@ async def test_a_receiver_that_lost_its_configuration_gives_way_with_its_numbers
     del world.policies.known[RECEIVER]
     world.host.configured(RECEIVER, None)
     await world.pass_time(1)
-    world.host.evict(11)
+    world.host.evict("acme", 11)
     await world.until(lambda: len(world.dead_letters.buried) == 10)
     assert letters(world) == [(number, "evicted") for number in range(1, 11)]
     world.put(policy())

@@ -90,7 +90,7 @@ async def test_the_reason_is_its_own() -> None:
     world.publish(receiver=UNKNOWN, malformed="no name")
     await world.until(lambda: world.journal.floor == 6)
     world.journal.flush()
-    world.host.evict(3)
+    world.host.evict("", 3)
     await world.until(lambda: len(world.dead_letters.buried) == 2)
     world.policies.unavailable = False
     await all_buried(world, 6)

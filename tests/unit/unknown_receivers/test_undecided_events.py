@@ -195,7 +195,7 @@ async def test_undecided_events_are_given_up_if_the_stream_is_full() -> None:
     await world.until(lambda: world.journal.floor == 10)
     world.journal.flush()
     assert world.host.needed() == Needed(1, UNKNOWN_RECEIVERS)
-    world.host.evict(7)
+    world.host.evict("", 7)
     await all_buried(world, 6)
     assert {each.reason for each in world.dead_letters.buried} == {"evicted"}
     await world.until(lambda: world.host.needed() == Needed(7, UNKNOWN_RECEIVERS))
@@ -215,7 +215,7 @@ async def test_positions_without_undecided_events_are_passed_over(
     flood(world, 1)
     await world.until(lambda: world.host.bindings.bound == 0)
     assert world.host.needed() == Needed(1, UNKNOWN_RECEIVERS)
-    world.host.evict(2)
+    world.host.evict("", 2)
     await all_buried(world, 1)
     await world.until(lambda: world.host.needed() == Needed(202, UNKNOWN_RECEIVERS))
     world.policies.unavailable = False
@@ -235,7 +235,7 @@ async def test_an_unread_event_is_not_passed_over(monkeypatch: pytest.MonkeyPatc
     world.publish(200)
     flood(world, 1)
     await world.until(lambda: world.host.bindings.bound == 0)
-    world.host.evict(2)
+    world.host.evict("", 2)
     await world.until(lambda: world.journal.of(f.Buried) != [])
     world.crash()
     await world.until(lambda: world.journal.folded[UNKNOWN_RECEIVERS].frontier.position > 1)

@@ -4,12 +4,22 @@ from collections import deque
 from copy import copy
 from random import Random
 
+from msgspec import Struct
+
 from tests.sim.server.streams.store import Store, Stored
 
 REPLICAS = 2
 
-Change = Stored | int | tuple[int]
-"""A message that was added; the sequence of one that was removed; (the first that is left,) of a purge."""
+
+class PurgedMessage(Struct, frozen=True):
+    """A message that a purge of its subject took."""
+
+    sequence: int
+
+
+Change = Stored | PurgedMessage | int | tuple[int]
+"""A message that was added, or purged by subject; the sequence of one that was removed; (the first that is
+left,) of a purge by sequence."""
 
 
 class Replica:
@@ -25,7 +35,7 @@ class Replica:
                     self.store.add(message)
                 case (first,):
                     self.store.compact(first)
-                case int(sequence):
+                case PurgedMessage(sequence=sequence) | int(sequence):
                     self.store.remove(sequence)
 
 

@@ -25,7 +25,7 @@ from tests.sim.server.streams.drafts import (
     Draft,
     Staged,
 )
-from tests.sim.server.streams.replica import Replica, Replicas
+from tests.sim.server.streams.replica import PurgedMessage, Replica, Replicas
 from tests.sim.server.streams.store import Headers, Store, Stored, header_block, size_of
 from tests.sim.server.streams.stream_config import SECOND, ttl_s
 from tests.sim.server.subjects import Transform, covers, overlap, transform
@@ -238,7 +238,7 @@ class Stream:
         dropped = sequences[: len(sequences) - keep]
         for sequence in dropped:
             self.store.remove(sequence)
-            self.replicas.changed(sequence)
+            self.replicas.changed(PurgedMessage(sequence))
         for consumer in self.consumers.values():
             if overlap(consumer.filter, pattern):
                 consumer.purged(self.store.first)

@@ -1,0 +1,227 @@
+"""Chooses what goes when the deliveries are full, so that the backlog of a tenant costs no other an event.
+
+Settled messages go first, wherever they are: an old event that waits keeps those after it from being purged
+by sequence. Then the tenant gives way that has most waiting, with its oldest events.
+
+How much that is, is estimated from some messages, each of which stands for the ones that follow it
+(`streams/sampling.py`). All nodes look at nearly the same ones, and so choose alike without telling each
+other.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Sequence
+from operator import itemgetter
+
+import msgspec
+from msgspec import Struct
+
+from actors.errors import Unusable
+from actors.ids import UNKNOWN_RECEIVERS
+from actors.machine.state import State
+from streams.installation.topology import Names
+from streams.journal import snapshots
+from streams.journal.checkpoint import Checkpoint, read_checkpoint
+from streams.journal.leadership import subjects_since
+from streams.journal.snapshots import Snapshot
+from streams.nats.answers import StreamInfo
+from streams.nats.jetstream import JetStream
+from streams.nats.retry import until_answered
+from streams.purge import same_end_of, surplus
+from streams.sampling import sample_stream
+from streams.versions import read_versioned
+
+SAMPLES_MAX = 64
+"""Messages that are looked at; each may be as large as an event may be."""
+LOOKS_WITHOUT_EFFECT = 15
+"""Looks, two seconds apart, after which an order counts as one without effect."""
+
+_snapshot = msgspec.json.Decoder(Snapshot)
+
+
+class Sample(Struct, frozen=True):
+    """A message that was looked at; `stands_for` bytes of the stream are taken to be like it.
+
+    `settled_to`: all messages of its receiver up to this position are settled, on confirmed record.
+    """
+
+    position: int
+    subject: str
+    stands_for: float
+    settled_to: int
+
+    @property
+    def tenant(self) -> str:
+        return self.subject.split(".")[3]
+
+    @property
+    def settled(self) -> bool:
+        return self.position <= self.settled_to
+
+
+class GivingWay(Struct, frozen=True):
+    """The order that a tenant's events which wait below the position give way; all tenants' if it is ""."""
+
+    tenant: str
+    below: int
+
+
+async def samples_of(js: JetStream, names: Names, deliveries: StreamInfo) -> list[Sample]:
+    """Look at some messages of the deliveries. Waits for NATS; raises `ApiError` and NotOurs."""
+    parts = await sample_stream(js, deliveries, SAMPLES_MAX)
+    size = sum(each.size for each in parts)
+    settled = _Settled(js, names, deliveries)
+    return [
+        Sample(
+            each.message.sequence,
+            each.message.subject,
+            deliveries.bytes * each.size / size,
+            await settled.up_to(each.message.subject),
+        )
+        for each in parts
+    ]
+
+
+class _Settled:
+    """The positions up to which receivers have settled everything, as their last snapshots say."""
+
+    def __init__(self, js: JetStream, names: Names, deliveries: StreamInfo) -> None:
+        self._js = js
+        self._names = names
+        self._deliveries = deliveries
+        self._of_subjects: dict[str, int] = {}
+        self._floors: dict[int, int] = {}
+
+    async def up_to(self, subject: str) -> int:
+        """The position for the receiver of the subject; 0 if it is not known."""
+        if subject not in self._of_subjects:
+            _, _, shard, receiver = subject.split(".", 3)
+            self._of_subjects[subject] = await self._settled_to(int(shard), receiver)
+        return self._of_subjects[subject]
+
+    async def _settled_to(self, shard: int, receiver: str) -> int:
+        # This is read first: the snapshots are at least as new as the checkpoint.
+        if shard not in self._floors:
+            self._floors[shard] = await self._floor(shard)
+        floor = self._floors[shard]
+        if not floor:
+            return 0
+        try:
+            state = await self._state(shard, receiver)
+            if state is not None:
+                return min(floor, settled_to(state))
+            # Up to the floor, its events were turned away, if the record of unknown receivers says so.
+            record = await self._state(shard, UNKNOWN_RECEIVERS) or State(receiver=UNKNOWN_RECEIVERS)
+        except Unusable:
+            return 0
+        needed = record.needed_position
+        return floor if needed is None else min(floor, needed - 1)
+
+    async def _floor(self, shard: int) -> int:
+        """The floor of the shard; 0 if its records are not about this stream."""
+        js, names, stream = self._js, self._names, self._deliveries
+        same_end = await same_end_of(js, names, shard, stream.name)
+        checkpoint = await read_checkpoint(js, names, shard) or Checkpoint()
+        known = checkpoint.created.get(stream.name) == stream.created
+        # The last message that was received stays: by its time, a lost tail is noticed.
+        return min(checkpoint.floor, same_end - 2) if known and same_end else 0
+
+    async def _state(self, shard: int, receiver: str) -> State | None:
+        """The state in the last snapshot; None if there certainly is none. Raises Unusable."""
+        since, stream = asyncio.get_running_loop().time(), self._names.actors
+        subject = self._names.actor(shard, receiver)
+        while True:
+            message = await until_answered(lambda: self._js.last_message(stream, subject))
+            if message is not None:
+                break
+            if not await subjects_since(self._js, stream, subject, since):
+                return None
+        if not message.data:
+            return None
+        return read_versioned(_snapshot, message.data, snapshots.VERSION, subject).state
+
+
+def settled_to(state: State) -> int:
+    """The position up to which a receiver in this state needs no message any more."""
+    needed = state.needed_position
+    return state.frontier.position if needed is None else min(state.frontier.position, needed - 1)
+
+
+def settled_surplus(samples: Sequence[Sample], missing: float) -> dict[str, int]:
+    """The subjects whose settled messages make enough room, with the position up to which they are settled.
+
+    Those with most settled bytes come first; all of them if they are too few.
+    """
+    held, settled_up_to = defaultdict[str, float](float), dict[str, int]()
+    for each in samples:
+        if each.settled:
+            held[each.subject] += each.stands_for
+            settled_up_to[each.subject] = each.settled_to
+    chosen = dict[str, int]()
+    for subject, size in sorted(held.items(), key=itemgetter(1), reverse=True):
+        if missing <= 0:
+            break
+        chosen[subject] = settled_up_to[subject]
+        missing -= size
+    return chosen
+
+
+def giving_way(samples: Sequence[Sample], missing: float) -> GivingWay | None:
+    """The tenant that gives way, and with which events; None if settled messages are enough."""
+    waiting, missing = _waiting(samples, missing)
+    if missing <= 0 or not waiting:
+        return None
+    held = defaultdict[str, float](float)
+    for each in waiting:
+        held[each.tenant] += each.stands_for
+    # By name if they hold the same, so that all nodes choose the same one.
+    tenant = max(sorted(held), key=held.__getitem__)
+    return GivingWay(tenant, _below([each for each in waiting if each.tenant == tenant], missing))
+
+
+def _waiting(samples: Sequence[Sample], missing: float) -> tuple[list[Sample], float]:
+    """The samples that are not settled, in their order, and the bytes missing without those that are."""
+    settled = sum(each.stands_for for each in samples if each.settled)
+    waiting = sorted((each for each in samples if not each.settled), key=lambda each: each.position)
+    return waiting, missing - settled
+
+
+def _below(waiting: Sequence[Sample], missing: float) -> int:
+    """The position below which there is as much as is missing."""
+    below = 0
+    for each in waiting:
+        if missing > 0:
+            below, missing = each.position + 1, missing - each.stands_for
+    return below
+
+
+class EvictionOrders:
+    """The orders that one node follows, look by look.
+
+    If nothing is removed for long, all tenants give way. What the chosen one has waiting may be of shards
+    that no node runs, or its dead letters may have no room.
+    """
+
+    def __init__(self) -> None:
+        self._removed = -1
+        self._without_effect = 0
+
+    def next_order(self, samples: Sequence[Sample], deliveries: StreamInfo) -> GivingWay | None:
+        """The order for the stream as it is now; None if no event has to give way."""
+        order = giving_way(samples, surplus(deliveries))
+        removed = deliveries.last - deliveries.messages
+        stands_still = order is not None and removed == self._removed
+        self._without_effect = self._without_effect + 1 if stands_still else 0
+        self._removed = removed
+        if order is None or self._without_effect < LOOKS_WITHOUT_EFFECT:
+            return order
+        return GivingWay("", _below(*_waiting(samples, surplus(deliveries))))
+
+
+async def purge_settled(js: JetStream, names: Names, samples: Sequence[Sample], missing: float) -> None:
+    """Purge settled messages by subject, as many as make enough room. Raises `Unavailable` and `ApiError`.
+
+    That holds up the stream for 4 µs a message, so it is done only if nothing can be purged by sequence.
+    """
+    for subject, last in settled_surplus(samples, missing).items():
+        await js.purge_subject(names.deliveries, subject, last)

@@ -1,0 +1,89 @@
+"""Looks at some messages of a stream that may have gaps, each with the number of messages it stands for.
+
+The range of positions is cut in two, and again the part with most messages, until there are enough parts. A
+part is known by its first message. nats-server tells how many messages come after one, so two looks tell how
+many a part has. Drawing positions would not do: most may be in gaps, and a message after a gap would be found
+too often.
+"""
+
+from heapq import heappop, heappush
+from zlib import crc32
+
+from msgspec import Struct
+
+from streams.nats.answers import StoredMessage, StreamInfo
+from streams.nats.jetstream import JetStream
+
+ALL_SUBJECTS = ">"
+
+
+class StreamPart(Struct, frozen=True):
+    """The `count` messages from `low` to below `high`, of which `message` is the first one.
+
+    `after`: number of messages from `high` on.
+    """
+
+    low: int
+    high: int
+    message: StoredMessage
+    count: int
+    after: int
+
+    @property
+    def size(self) -> int:
+        """The bytes that the part would have if all its messages were like the first one."""
+        headers = self.message.headers.items()
+        return self.count * (len(self.message.data) + sum(len(name) + len(value) for name, value in headers))
+
+
+async def sample_stream(js: JetStream, stream: StreamInfo, parts_max: int) -> list[StreamPart]:
+    """Cut the stream into parts, in their order. Raises `Unavailable`.
+
+    Two nodes that look at about the same time cut at the same positions, though the stream may have grown.
+    """
+    found = await _first(js, stream.name, 1)
+    if found is None:
+        return []
+    message, count = found
+    parts = [(-count, 1, StreamPart(1, 1 << stream.last.bit_length(), message, count, 0))]
+    single = list[StreamPart]()
+    while parts and len(parts) + len(single) < parts_max:
+        _, _, largest = heappop(parts)
+        for part in await _cut(js, stream.name, largest):
+            if part.count > 1 and part.high - part.low > 1:
+                heappush(parts, (-part.count, part.low, part))
+            else:
+                single.append(part)
+    return sorted([*single, *(part for _, _, part in parts)], key=lambda each: each.low)
+
+
+async def _cut(js: JetStream, stream: str, part: StreamPart) -> list[StreamPart]:
+    """Cut a part in two; returns one smaller part if all its messages are on one side."""
+    cut = _cut_position(part.low, part.high)
+    if part.message.sequence >= cut:
+        return [StreamPart(cut, part.high, part.message, part.count, part.after)]
+    found = await _first(js, stream, cut)
+    if found is None or found[0].sequence >= part.high:
+        return [StreamPart(part.low, cut, part.message, part.count, part.after)]
+    message, from_cut = found
+    upper = min(max(from_cut - part.after, 1), part.count - 1)
+    return [
+        StreamPart(part.low, cut, part.message, part.count - upper, part.after + upper),
+        StreamPart(cut, part.high, message, upper, part.after),
+    ]
+
+
+def _cut_position(low: int, high: int) -> int:
+    """A position near the middle, the same for all nodes.
+
+    It is not the middle itself: of events that alternate between two tenants, multiples of powers of two
+    would show one tenant only.
+    """
+    width = high - low
+    return low + max(width // 4 + crc32(b"%d %d" % (low, high)) % max(width // 2, 1), 1)
+
+
+async def _first(js: JetStream, stream: str, position: int) -> tuple[StoredMessage, int] | None:
+    """The first message from the position on, and the number of messages from it on; None without any."""
+    page = await js.read(stream, ALL_SUBJECTS, position, batch=1)
+    return (page.messages[0], page.pending + 1) if page.messages else None

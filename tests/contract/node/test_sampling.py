@@ -1,0 +1,69 @@
+"""Samples of a stream with gaps: what they stand for is what is there."""
+
+from collections import Counter
+
+import pytest
+
+from streams.installation.topology import Names
+from streams.nats.jetstream import JetStream
+from streams.nats.retry import stream_info
+from streams.sampling import StreamPart, sample_stream
+from tests.support.installation import install, publish, shard
+
+PARTS_MAX = 64
+
+
+@pytest.fixture
+async def names(js: JetStream, prefix: str) -> Names:
+    return await install(js, prefix)
+
+
+async def sampled(js: JetStream, names: Names) -> list[StreamPart]:
+    return await sample_stream(js, await stream_info(js, names.deliveries), PARTS_MAX)
+
+
+def counted(parts: list[StreamPart]) -> Counter[str]:
+    found = Counter[str]()
+    for each in parts:
+        found[each.message.subject.rpartition(".")[2]] += each.count
+    return found
+
+
+async def test_an_empty_stream_has_no_samples(js: JetStream, names: Names) -> None:
+    assert await sampled(js, names) == []
+
+
+async def test_a_small_stream_is_sampled_whole(js: JetStream, names: Names) -> None:
+    for _ in range(20):
+        await publish(js, names, "acme.billing")
+    await js.delete(names.deliveries, 7)
+    parts = await sampled(js, names)
+    assert [each.message.sequence for each in parts] == [*range(1, 7), *range(8, 21)]
+    assert {each.count for each in parts} == {1}
+
+
+async def test_samples_stand_for_all_messages_in_fair_shares_over_gaps(js: JetStream, names: Names) -> None:
+    """Two receivers alternate, and a third one has a third of the stream's end only, after a long gap."""
+    for number in range(400):
+        await publish(js, names, ("acme.even", "acme.odd")[number % 2])
+    for _ in range(1500):
+        await publish(js, names, "acme.gone")
+    for _ in range(200):
+        await publish(js, names, "acme.late")
+    await js.purge_subject(names.deliveries, names.delivery(shard("acme.gone"), "acme.gone"))
+    parts = await sampled(js, names)
+    found = counted(parts)
+    assert len(parts) == PARTS_MAX
+    assert found.total() == 600
+    assert all(150 <= found[each] <= 250 for each in ("even", "odd", "late")), found
+
+
+async def test_a_node_that_sees_a_longer_stream_looks_at_nearly_the_same_messages(
+    js: JetStream, names: Names
+) -> None:
+    for _ in range(300):
+        await publish(js, names, "acme.billing")
+    before = {each.message.sequence for each in await sampled(js, names)}
+    await publish(js, names, "acme.billing")
+    after = {each.message.sequence for each in await sampled(js, names)}
+    assert len(before & after) > PARTS_MAX - 8
