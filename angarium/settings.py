@@ -20,9 +20,11 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 import msgspec
 from msgspec import Meta, Struct, field, inspect
 
-from actors.allowed_values import allowed
-from actors.errors import BadInput
+from actors.allowed_values import allowed, problem
+from actors.errors import BadInput, InvalidName
+from actors.ids import check_tenant
 from actors.policy import Rate
+from actors.tenant_settings import ALL_OTHERS, TenantSettings
 from angarium import quantities
 
 USUAL_FILE = "angarium.toml"
@@ -39,6 +41,9 @@ _SINGULAR = {
     "cors_origins": "cors-origin",
 }  # fmt: skip
 _SIZES = frozenset({"max_body", "max_bytes"})
+TABLES = frozenset({"tenants"})
+"""Settings that only a file can have."""
+_SIZES_OF_TENANT = ("backlog_max_bytes", "dead_letters_max_bytes")
 _PREFIX = re.compile(r"[a-z][a-z0-9_-]{0,31}\Z")
 _INBOX_PREFIX = re.compile(r"(?!_G?R_(\.|\Z))_[A-Za-z0-9_-]{1,63}(\.[A-Za-z0-9_-]{1,64}){0,3}\Z")
 """No stream of an installation and no API of NATS begins with `_`; `_R_` and `_GR_` are nats-server's own."""
@@ -131,6 +136,11 @@ class Settings(Struct, frozen=True, kw_only=True):
         Meta(description="let pages of this origin use the HTTP API, such as https://ops.example.com"),
     ] = ()
 
+    tenants: Annotated[
+        dict[str, TenantSettings],
+        Meta(description="weight, rate and quotas of tenants, by name; * is all others"),
+    ] = field(default_factory=dict)
+
     ledger: Annotated[
         str, Meta(description="where the ledger is, sqlite:///a/file or postgresql://user@host/database")
     ] = "sqlite:///.angarium/ledger.db"
@@ -178,6 +188,10 @@ def load(
     values: dict[str, Any] = dict(usual or {})
     for each in fields:
         if (found := overrides.get(each.name)) is not None:
+            if each.name in TABLES:
+                values[each.name], wrong = _tenants(found.value)
+                problems += [f"{name} ({found.source}): {why}" for name, why in wrong]
+                continue
             try:
                 values[each.name] = _convert(each.name, each.type, found.value)
             except msgspec.ValidationError:
@@ -211,7 +225,7 @@ class UnknownVariable(Struct, frozen=True):
 
 def unknown_variables(environ: Mapping[str, str] = os.environ) -> list[UnknownVariable]:
     """The variables that look like settings of Angarium and are not."""
-    known = {each.upper() for each in Settings.__struct_fields__} | {"CONFIG"}
+    known = {each.upper() for each in Settings.__struct_fields__ if each not in TABLES} | {"CONFIG"}
     found = []
     for name in sorted(environ.keys() - {VARIABLE_PREFIX + each for each in known}):
         if _VARIABLE.match(name) and not _OTHERS_VARIABLE.match(name):
@@ -257,7 +271,7 @@ def _override(
     if flag is not None and flag != ():
         return Given(flag, flag_name(name))
     variable = VARIABLE_PREFIX + name.upper()
-    if environ.get(variable):
+    if name not in TABLES and environ.get(variable):
         return Given(environ[variable], variable)
     return Given(file[name], where) if name in file else None
 
@@ -284,6 +298,39 @@ def _convert(name: str, kind: Any, value: Any) -> Any:
     if is_list(kind) and isinstance(value, str):
         value = [part.strip() for part in value.split(",") if part.strip()]
     return msgspec.convert(value, kind, strict=not isinstance(value, str))
+
+
+def _tenants(value: Any) -> tuple[dict[str, TenantSettings], list[tuple[str, str]]]:
+    """The settings of tenants, and what is wrong: the member, and a sentence."""
+    if not isinstance(value, dict) or not all(isinstance(each, dict) for each in value.values()):
+        return {}, [("tenants", "must have a table for each tenant, such as [tenants.acme]")]
+    found, problems = dict[str, TenantSettings](), list[tuple[str, str]]()
+    for tenant, members in value.items():
+        try:
+            if tenant != ALL_OTHERS:
+                check_tenant(tenant)
+            found[tenant] = _tenant(members)
+        except InvalidName as error:
+            problems.append((f"tenants.{tenant}", f"{error}; or write * for all tenants without a table"))
+        except quantities.BadQuantity as error:
+            problems.append((f"tenants.{tenant}", str(error)))
+        except msgspec.ValidationError as error:
+            path, why = problem(error, TenantSettings)
+            problems.append((f"tenants.{tenant}{path}", why))
+    if any(getattr(found.get(ALL_OTHERS), each, None) is not None for each in _SIZES_OF_TENANT):
+        problems.append((f"tenants.{ALL_OTHERS}", "has no quotas; give them to single tenants"))
+    return found, problems
+
+
+def _tenant(members: dict[str, Any]) -> TenantSettings:
+    """Raises `BadQuantity` and `msgspec.ValidationError`."""
+    read = dict(members)
+    if isinstance(rate := members.get("rate"), str):
+        read["rate"] = msgspec.to_builtins(quantities.rate(rate))
+    for name in _SIZES_OF_TENANT:
+        if isinstance(size := members.get(name), str):
+            read[name] = quantities.size(size)
+    return msgspec.convert(read, TenantSettings)
 
 
 def _contradictions(settings: Settings) -> list[tuple[str, str]]:

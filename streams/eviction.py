@@ -28,7 +28,7 @@ from streams.nats.answers import StreamInfo
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import until_answered
 from streams.purge import same_end_of, surplus
-from streams.sampling import sample_stream
+from streams.sampling import StreamPart, sample_stream
 from streams.versions import read_versioned
 
 SAMPLES_MAX = 64
@@ -69,17 +69,54 @@ class GivingWay(Struct, frozen=True):
 async def samples_of(js: JetStream, names: Names, deliveries: StreamInfo) -> list[Sample]:
     """Look at some messages of the deliveries. Waits for NATS; raises `ApiError` and NotOurs."""
     parts = await sample_stream(js, deliveries, SAMPLES_MAX)
-    size = sum(each.size for each in parts)
+    return await _judged(js, names, deliveries, parts)
+
+
+async def _judged(
+    js: JetStream, names: Names, deliveries: StreamInfo, parts: Sequence[StreamPart]
+) -> list[Sample]:
+    """The first messages of the parts, with what is settled of their receivers."""
     settled = _Settled(js, names, deliveries)
+    messages = [(each.message.sequence, each.message.subject, each.size) for each in parts]
     return [
-        Sample(
-            each.message.sequence,
-            each.message.subject,
-            deliveries.bytes * each.size / size,
-            await settled.up_to(each.message.subject),
-        )
-        for each in parts
+        Sample(position, subject, size, await settled.up_to(subject)) for position, subject, size in messages
     ]
+
+
+async def beyond_quota(
+    js: JetStream, names: Names, deliveries: StreamInfo, tenant: str, quota: int
+) -> GivingWay | None:
+    """The order that what a tenant has waiting beyond its quota gives way; None if it is within it.
+
+    Waits for NATS; raises like `samples_of`.
+    """
+    if deliveries.bytes <= quota:
+        return None
+    parts = await sample_stream(js, deliveries, SAMPLES_MAX, names.deliveries_to_all_of(tenant))
+    if sum(each.size for each in parts) <= quota:
+        return None
+    waiting = _waiting(await _judged(js, names, deliveries, parts))
+    missing = sum(each.stands_for for each in waiting) - quota
+    return GivingWay(tenant, _below(waiting, missing)) if missing > 0 else None
+
+
+async def drop_letters_beyond(
+    js: JetStream, names: Names, letters: StreamInfo, tenant: str, quota: int
+) -> int:
+    """Drop the oldest dead letters of a tenant beyond its quota; returns how many.
+
+    Raises like `samples_of`.
+    """
+    if letters.bytes <= quota:
+        return 0
+    subject = names.dead_of(tenant)
+    parts = await sample_stream(js, letters, SAMPLES_MAX, subject)
+    missing = float(sum(each.size for each in parts) - quota)
+    below = 0
+    for part in parts:
+        if missing > 0:
+            below, missing = part.message.sequence + 1, missing - part.size
+    return await js.purge_subject(letters.name, subject, below - 1) if below else 0
 
 
 class _Settled:
@@ -168,7 +205,7 @@ def settled_surplus(samples: Sequence[Sample], missing: float) -> dict[str, int]
 
 def giving_way(samples: Sequence[Sample], missing: float) -> GivingWay | None:
     """The tenant that gives way, and with which events; None if settled messages are enough."""
-    waiting, missing = _waiting(samples, missing)
+    waiting, missing = _waiting(samples), missing - _settled_bytes(samples)
     if missing <= 0 or not waiting:
         return None
     held = defaultdict[str, float](float)
@@ -179,11 +216,13 @@ def giving_way(samples: Sequence[Sample], missing: float) -> GivingWay | None:
     return GivingWay(tenant, _below([each for each in waiting if each.tenant == tenant], missing))
 
 
-def _waiting(samples: Sequence[Sample], missing: float) -> tuple[list[Sample], float]:
-    """The samples that are not settled, in their order, and the bytes missing without those that are."""
-    settled = sum(each.stands_for for each in samples if each.settled)
-    waiting = sorted((each for each in samples if not each.settled), key=lambda each: each.position)
-    return waiting, missing - settled
+def _waiting(samples: Sequence[Sample]) -> list[Sample]:
+    """The samples that are not settled, in their order."""
+    return sorted((each for each in samples if not each.settled), key=lambda each: each.position)
+
+
+def _settled_bytes(samples: Sequence[Sample]) -> float:
+    return sum(each.stands_for for each in samples if each.settled)
 
 
 def _below(waiting: Sequence[Sample], missing: float) -> int:
@@ -215,7 +254,7 @@ class EvictionOrders:
         self._removed = removed
         if order is None or self._without_effect < LOOKS_WITHOUT_EFFECT:
             return order
-        return GivingWay("", _below(*_waiting(samples, surplus(deliveries))))
+        return GivingWay("", _below(_waiting(samples), surplus(deliveries) - _settled_bytes(samples)))
 
 
 async def purge_settled(js: JetStream, names: Names, samples: Sequence[Sample], missing: float) -> None:

@@ -15,6 +15,11 @@ from streams.nats.answers import StoredMessage, StreamInfo
 from streams.nats.jetstream import JetStream
 
 ALL_SUBJECTS = ">"
+HEADER_BYTES = 4
+"""Bytes of a header in addition to its name and value: `: ` and the end of the line."""
+RECORD_BYTES = 46
+"""Bytes that a message takes in a file of nats-server in addition to subject, headers and body: 30, and 16 if
+it has headers, which every event has."""
 
 
 class StreamPart(Struct, frozen=True):
@@ -32,16 +37,21 @@ class StreamPart(Struct, frozen=True):
     @property
     def size(self) -> int:
         """The bytes that the part would have if all its messages were like the first one."""
-        headers = self.message.headers.items()
-        return self.count * (len(self.message.data) + sum(len(name) + len(value) for name, value in headers))
+        message = self.message
+        headers = sum(len(name) + len(value) + HEADER_BYTES for name, value in message.headers.items())
+        return self.count * (len(message.data) + headers + len(message.subject) + RECORD_BYTES)
 
 
-async def sample_stream(js: JetStream, stream: StreamInfo, parts_max: int) -> list[StreamPart]:
-    """Cut the stream into parts, in their order. Raises `Unavailable`.
+async def sample_stream(
+    js: JetStream, stream: StreamInfo, parts_max: int, subject: str = ALL_SUBJECTS
+) -> list[StreamPart]:
+    """Cut the stream's messages of the subject (may be a wildcard) into parts, in their order.
+
+    Raises `Unavailable`.
 
     Two nodes that look at about the same time cut at the same positions, though the stream may have grown.
     """
-    found = await _first(js, stream.name, 1)
+    found = await _first(js, stream.name, subject, 1)
     if found is None:
         return []
     message, count = found
@@ -49,7 +59,7 @@ async def sample_stream(js: JetStream, stream: StreamInfo, parts_max: int) -> li
     single = list[StreamPart]()
     while parts and len(parts) + len(single) < parts_max:
         _, _, largest = heappop(parts)
-        for part in await _cut(js, stream.name, largest):
+        for part in await _cut(js, stream.name, subject, largest):
             if part.count > 1 and part.high - part.low > 1:
                 heappush(parts, (-part.count, part.low, part))
             else:
@@ -57,12 +67,12 @@ async def sample_stream(js: JetStream, stream: StreamInfo, parts_max: int) -> li
     return sorted([*single, *(part for _, _, part in parts)], key=lambda each: each.low)
 
 
-async def _cut(js: JetStream, stream: str, part: StreamPart) -> list[StreamPart]:
+async def _cut(js: JetStream, stream: str, subject: str, part: StreamPart) -> list[StreamPart]:
     """Cut a part in two; returns one smaller part if all its messages are on one side."""
     cut = _cut_position(part.low, part.high)
     if part.message.sequence >= cut:
         return [StreamPart(cut, part.high, part.message, part.count, part.after)]
-    found = await _first(js, stream, cut)
+    found = await _first(js, stream, subject, cut)
     if found is None or found[0].sequence >= part.high:
         return [StreamPart(part.low, cut, part.message, part.count, part.after)]
     message, from_cut = found
@@ -83,7 +93,7 @@ def _cut_position(low: int, high: int) -> int:
     return low + max(width // 4 + crc32(b"%d %d" % (low, high)) % max(width // 2, 1), 1)
 
 
-async def _first(js: JetStream, stream: str, position: int) -> tuple[StoredMessage, int] | None:
+async def _first(js: JetStream, stream: str, subject: str, position: int) -> tuple[StoredMessage, int] | None:
     """The first message from the position on, and the number of messages from it on; None without any."""
-    page = await js.read(stream, ALL_SUBJECTS, position, batch=1)
+    page = await js.read(stream, subject, position, batch=1)
     return (page.messages[0], page.pending + 1) if page.messages else None

@@ -15,10 +15,10 @@ from actors.beats import next_beat
 from actors.ids import UNKNOWN_RECEIVERS
 from actors.machine.event import Event
 from actors.machine.state import UNCONFIRMED_MAX, State, is_left_over
+from actors.memory.retention import Needed, Retention
 from actors.memory.unacked import Bindings
 from actors.policy import Policy
 from actors.ports import Recorded
-from actors.retention import Needed, Retention
 from actors.runtime.environment import HostPorts, ShardClaim
 from actors.runtime.flow_control import FlowControl
 from actors.runtime.residents import Resident, Residents

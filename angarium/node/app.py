@@ -15,6 +15,7 @@ import msgspec
 import angarium
 from actors.memory.unacked import NodeHolders
 from actors.ports import Sender
+from actors.tenant_settings import SettingsByTenant
 from angarium.connecting import connect_options
 from angarium.delivery.connections.bounded_turns import BoundedTurns
 from angarium.delivery.connections.guard import Guard
@@ -166,7 +167,8 @@ async def member(
     freshness = Freshness(js, receivers.catch_up, time)
     copies = asyncio.Semaphore(COPIES_AT_ONCE)
     readers = asyncio.Semaphore(READERS_MAX)
-    routing = Routing(matching(receivers), freshness, copies, readers, RoutingTotals())
+    by_tenant = SettingsByTenant(settings.tenants)
+    routing = Routing(matching(receivers), freshness, copies, readers, RoutingTotals(), by_tenant)
     context = NodeContext(
         js=js, names=names, node=settings.node, time=time, members=members, receivers=receivers,
         sender=sender, readers=readers, loads=LoadSlots(begin=BoundedTurns().begin),

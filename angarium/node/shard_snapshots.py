@@ -6,7 +6,7 @@ from typing import Protocol
 
 from actors.errors import Unavailable, Unusable
 from actors.machine.state import State
-from actors.retention import Needed
+from actors.memory.retention import Needed
 from actors.runtime.host import Host
 from streams.buckets.receivers import Receivers
 from streams.journal.checkpoint import Checkpoint

@@ -141,6 +141,10 @@ class Names(Struct, frozen=True):
         """The subjects of all deliveries to a receiver, for callers that do not know the number of shards."""
         return f"{self.prefix}.deliver.*.{receiver}"
 
+    def deliveries_to_all_of(self, tenant: str) -> str:
+        """The subjects of all deliveries to receivers of a tenant."""
+        return self.deliveries_to(f"{tenant}.*")
+
     def deliveries_of(self, shard: int) -> str:
         """The subjects of all deliveries of a shard."""
         return f"{self.prefix}.deliver.{shard}.*.*"
@@ -155,6 +159,10 @@ class Names(Struct, frozen=True):
 
     def journal_of(self, shard: int) -> str:
         return f"{self.prefix}.journal.{shard}"
+
+    def dead_of(self, tenant: str) -> str:
+        """The subjects of all dead letters of a tenant."""
+        return self.dead(f"{tenant}.*")
 
     def dead(self, receiver: str) -> str:
         return f"{self.prefix}.dead.{receiver}"

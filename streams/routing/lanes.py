@@ -3,7 +3,8 @@
 They keep the order whatever is lost on the way. The head of a lane is sent again until it has arrived. Lanes
 do not wait for each other: if a head is refused, other lanes are served, and its turn comes again.
 
-Tenants take turns, one item each: a tenant with an event for 20,000 receivers delays others by one copy.
+Tenants take turns, one item each, or as many as their weight says: a tenant with an event for 20,000
+receivers delays others by one copy.
 """
 
 import asyncio
@@ -31,6 +32,7 @@ class Lanes(Generic[T]):
     - `send(lane, item)`: returns an empty text when the item has arrived, otherwise why that is not known.
     - `arrived(item)`: called once for each item of each lane.
     - `on_broken`: called if a defect leaves items unsent.
+    - `weight`: the number of items in one turn of a tenant.
     """
 
     def __init__(
@@ -39,13 +41,14 @@ class Lanes(Generic[T]):
         send: Callable[[str, T], Awaitable[str]],
         arrived: Callable[[T], None],
         on_broken: Callable[[str], None],
+        weight: Callable[[str], int] = lambda _: 1,
     ) -> None:
         self._js = js
         self._send = send
         self._arrived = arrived
         self._on_broken = on_broken
         self._lanes: dict[str, list[T]] = {}
-        self._ready = _Turns()
+        self._ready = _Turns(weight)
         self._failing: set[str] = set()
         self._complaint = Complaint(js, log, "routing.waiting")
         self._serving = 0
@@ -113,9 +116,11 @@ class Lanes(Generic[T]):
 class _Turns:
     """The lanes whose heads are ready to be sent: tenants take turns, and the lanes of each tenant do."""
 
-    def __init__(self) -> None:
+    def __init__(self, weight: Callable[[str], int]) -> None:
+        self._weight = weight
         self._lanes: dict[str, deque[str]] = {}
         self._tenants: deque[str] = deque()
+        self._taken = 0
 
     def __bool__(self) -> bool:
         return bool(self._tenants)
@@ -131,11 +136,14 @@ class _Turns:
 
     def next(self) -> str:
         """Take the lane whose turn it is."""
-        tenant = self._tenants.popleft()
+        tenant = self._tenants[0]
         lanes = self._lanes[tenant]
         lane = lanes.popleft()
-        if lanes:
-            self._tenants.append(tenant)
-        else:
-            del self._lanes[tenant]
+        self._taken += 1
+        if not lanes:
+            self._taken = 0
+            del self._lanes[self._tenants.popleft()]
+        elif self._taken >= self._weight(tenant):
+            self._taken = 0
+            self._tenants.rotate(-1)
         return lane

@@ -22,6 +22,7 @@ from msgspec import Struct
 from actors.errors import InvalidName
 from actors.ids import check_tenant
 from actors.machine.event import Event
+from actors.tenant_settings import SettingsByTenant
 from streams.dead_letters.malformed import MALFORMED_RECEIVER, bury_malformed
 from streams.installation.topology import Names
 from streams.lost_tails.marks import UNKNOWN_MARKS, Mark, Marks
@@ -35,6 +36,7 @@ from streams.routing.fanout import copy_headers, published_event
 from streams.routing.freshness import Freshness
 from streams.routing.lanes import Lanes
 from streams.routing.parked_tenants_reader import ParkedTenantsReader
+from streams.routing.tenant_rates import TenantRates
 from streams.routing.tenants import ReadRequest, Tenants
 from streams.routing_progress import RoutingProgress
 from streams.task_callbacks import on_defect
@@ -74,7 +76,8 @@ class RoutingTotals(Struct):
 class Routing(Struct, frozen=True):
     """State that a node's routers share.
 
-    `match` returns the tenant's receivers that subscribe to a type, and existed when the event was stored.
+    - `match`: returns the tenant's receivers that subscribe to a type, and existed when the event was stored.
+    - `by_tenant`: weights and rates.
     """
 
     match: Callable[[str, str, float], tuple[str, ...]]
@@ -82,6 +85,7 @@ class Routing(Struct, frozen=True):
     copies: asyncio.Semaphore
     readers: asyncio.Semaphore
     totals: RoutingTotals
+    by_tenant: SettingsByTenant = SettingsByTenant()
 
 
 class _EventInMemory:
@@ -129,14 +133,15 @@ class Router:
         self._routing = routing
         self._within_lease = terms.may_read
         self._prefix = len(names.event(partition, "", "")) - 1
-        self._tenants: Tenants[_EventInMemory] = Tenants(recorded())
+        self._tenants: Tenants[_EventInMemory] = Tenants(recorded(), TenantRates(routing.by_tenant.limit))
         self._matchable = asyncio.Event()
         self._parking_timer: asyncio.TimerHandle | None = None
+        self._token_timer: asyncio.TimerHandle | None = None
         self._bytes = 0
         self._on_broken = terms.on_broken
         self._on_progress = on_progress
         self._known = known
-        self._lanes = Lanes(js, self._send, self._confirmed, terms.on_broken)
+        self._lanes = Lanes(js, self._send, self._confirmed, terms.on_broken, routing.by_tenant.weight)
         self._matching: asyncio.Task[None] | None = None
         self._reader = Reader(
             js,
@@ -178,8 +183,9 @@ class Router:
         if matching is not None:
             matching.cancel()
             await asyncio.wait({matching})
-        if self._parking_timer is not None:
-            self._parking_timer.cancel()
+        for timer in (self._parking_timer, self._token_timer):
+            if timer is not None:
+                timer.cancel()
         await self._parked_reader.stop()
         await self._lanes.stop()
         await self._reader.stop()
@@ -222,10 +228,21 @@ class Router:
         while True:
             await self._matchable.wait()
             self._matchable.clear()
-            while (opened := self._tenants.next_to_match()) is not None:
-                await self._routing.freshness.cover(opened.came_at)
+            freshness = self._routing.freshness
+            while (opened := self._tenants.next_to_match(freshness.now())) is not None:
+                await freshness.cover(opened.came_at)
                 await self._distribute(opened)
                 await asyncio.sleep(0)
+            self._plan_token()
+
+    def _plan_token(self) -> None:
+        """Match again when the first tenant that is above its rate has a token."""
+        if self._token_timer is not None:
+            self._token_timer.cancel()
+            self._token_timer = None
+        if (token_at := self._tenants.next_token_at) is not None:
+            delay_s = token_at - self._routing.freshness.now()
+            self._token_timer = asyncio.get_running_loop().call_later(delay_s, self._matchable.set)
 
     async def _distribute(self, opened: _EventInMemory) -> None:
         event, totals = opened.event, self._routing.totals

@@ -16,6 +16,8 @@ while others continue. The rules:
 3. A parked tenant's arrivals are held if everything of it before was read and there is room; if not, they
    are dropped. Nothing above `passed_to` is read by subject, so nothing comes twice.
 4. A tenant is no longer parked when everything up to `passed_to` was read and is routed.
+5. An event above its tenant's rate waits for its token, like one that has no turn. Nothing else depends on
+   that: an event that waits for long is parked with its tenant.
 
 `routed` and `unrouted_from` of each parked tenant are recorded together, in each flush of the
 shard's journal, as of one moment (`RoutingProgress`).
@@ -23,10 +25,12 @@ shard's journal, as of one moment (`RoutingProgress`).
 
 from collections import deque
 from collections.abc import Sequence
+from heapq import heappop, heappush
 from typing import Generic, Protocol, TypeVar
 
 from msgspec import Struct
 
+from streams.routing.tenant_rates import TenantRates
 from streams.routing_progress import RoutingProgress
 
 EVENTS_MAX = 256
@@ -115,12 +119,14 @@ class Tenants(Generic[T]):
     - `holding_back`: the events that stop `routed`, by position, in order.
     """
 
-    def __init__(self, recorded: RoutingProgress) -> None:
+    def __init__(self, recorded: RoutingProgress, rates: TenantRates) -> None:
         self.highest = recorded.routed
         self.by_name: dict[str, TenantInMemory[T]] = {}
         self.holding_back: dict[int, T] = {}
         self.parked: dict[str, TenantInMemory[T]] = {}
         self._to_match: deque[str] = deque()
+        self._rates = rates
+        self._without_token: list[tuple[float, str]] = []
         for name, position in recorded.parked_tenants.items():
             tenant = self.by_name[name] = TenantInMemory()
             self._park(name, tenant, passed_to=recorded.routed, read_to=position - 1)
@@ -230,13 +236,24 @@ class Tenants(Generic[T]):
 
     # ---- matching and copies
 
-    def next_to_match(self) -> T | None:
-        """The next event to be matched: tenants take turns, as far as their copies have room."""
-        if not self._to_match:
-            return None
-        tenant = self.by_name[self._to_match.popleft()]
-        tenant.in_turn = False
-        return tenant.unmatched.popleft()
+    def next_to_match(self, now: float) -> T | None:
+        """The next event to be matched: tenants take turns, as far as their copies and rates have room."""
+        while self._without_token and self._without_token[0][0] <= now:
+            self._to_match.append(heappop(self._without_token)[1])
+        while self._to_match:
+            name = self._to_match.popleft()
+            if token_at := self._rates.take(name, now):
+                heappush(self._without_token, (token_at, name))
+                continue
+            tenant = self.by_name[name]
+            tenant.in_turn = False
+            return tenant.unmatched.popleft()
+        return None
+
+    @property
+    def next_token_at(self) -> float | None:
+        """The time at which the first tenant that is above its rate has a token; None if none is."""
+        return self._without_token[0][0] if self._without_token else None
 
     def matched(self, event: T, copies: int) -> None:
         """Take note of the number of copies of an event, as `next_to_match` returned it."""

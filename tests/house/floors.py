@@ -5,7 +5,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "allowed_values beats errors",
         "ids policy",
         "machine credentials",
-        "memory ports totals news retention status subscriptions",
+        "memory ports totals news status subscriptions tenant_settings",
         "runtime",
     ),
     "streams": (

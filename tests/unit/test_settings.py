@@ -8,9 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from actors.machine.bucket import Limit
 from actors.policy import Rate
+from actors.tenant_settings import SettingsByTenant, TenantSettings
 from angarium import settings
-from angarium.settings import FILE_SETTINGS, Settings, SettingsError, load, unknown_variables
+from angarium.settings import FILE_SETTINGS, TABLES, Settings, SettingsError, load, unknown_variables
 
 
 @pytest.fixture(autouse=True)
@@ -84,7 +86,8 @@ def test_variables_of_others_are_left_alone() -> None:
 
 
 def test_every_variable_of_ours_is_known() -> None:
-    ours = {f"ANGARIUM_{each.name.upper()}": "x" for each in msgspec.structs.fields(Settings)}
+    names = {each.name for each in msgspec.structs.fields(Settings)} - TABLES
+    ours = {f"ANGARIUM_{name.upper()}": "x" for name in names}
     assert unknown_variables(ours | {"ANGARIUM_CONFIG": "x"}) == []
 
 
@@ -216,6 +219,50 @@ def test_a_file_that_was_named_must_be_there() -> None:
         load({"config": "none.toml"}, {})
 
 
+TENANTS = """
+[tenants.acme]
+weight = 4
+rate = "500/second"
+backlog_max_bytes = "2GiB"
+[tenants."*"]
+rate = {limit = 10, per = "minute", burst = 5}
+"""
+
+
+def test_tenants_have_tables_in_the_file() -> None:
+    by_tenant = SettingsByTenant(load({"config": _file(TENANTS)}, {}).tenants)
+    acme = TenantSettings(weight=4, rate=Rate(limit=500), backlog_max_bytes=2 << 30)
+    assert by_tenant.of("acme") == acme
+    assert by_tenant.limit("other") == Limit(10 / 60, 5)
+    assert (by_tenant.weight("acme"), by_tenant.weight("other")) == (4, 1)
+    assert by_tenant.with_quota == ["acme"]
+    assert SettingsByTenant().limit("acme") is None
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ("tenants = 7", "tenants .*: must have a table for each tenant"),
+        ("[tenants]\nacme = 7", "tenants .*: must have a table for each tenant"),
+        ("[tenants.'a.b']", r"tenants.a.b .*: .*; or write \* for all tenants without a table"),
+        ("[tenants.acme]\nwieght = 2", "tenants.acme.wieght .*: unknown member; check the spelling"),
+        ("[tenants.acme]\nweight = 0", "tenants.acme.weight .*: must be a whole number from 1 to 100"),
+        ("[tenants.acme]\nrate = 'fast'", "tenants.acme .*: 'fast' is not a rate; write it as"),
+        ("[tenants.acme]\nbacklog_max_bytes = 'much'", "tenants.acme .*: 'much' is not a size"),
+        ("[tenants.acme]\nbacklog_max_bytes = 7", "tenants.acme.backlog_max_bytes .*: must be"),
+        ("[tenants.'*']\ndead_letters_max_bytes = '1GiB'", r"tenants.\* .*: has no quotas"),
+    ],
+)
+def test_a_wrong_table_is_told_with_its_member(given: str, told: str) -> None:
+    with pytest.raises(SettingsError, match=told):
+        load({"config": _file(given)}, {})
+
+
+def test_a_variable_sets_no_table() -> None:
+    assert load({}, {"ANGARIUM_TENANTS": "acme"}).tenants == {}
+    assert [each.name for each in unknown_variables({"ANGARIUM_TENANTS": "acme"})] == ["ANGARIUM_TENANTS"]
+
+
 def test_every_setting_says_what_it_is() -> None:
     for each in msgspec.structs.fields(Settings):
         assert any(meta.description for meta in each.type.__metadata__), each.name
@@ -228,7 +275,7 @@ def test_the_commented_file_names_every_setting_with_its_default() -> None:
     assert shown.keys() == fields.keys()
     settings = load({"config": _file(text.replace("\n#allow_http =", "\nallow_http ="))}, {})
     for name in shown.keys() - {"node", *FILE_SETTINGS}:
-        default = fields[name].default
+        default = getattr(Settings(), name)
         if default is not None:
             assert getattr(load({name: shown[name]}, {}), name) == default == getattr(settings, name), name
 

@@ -10,6 +10,7 @@ The owner of shard 0 purges for all shards. Every node makes sure that its shard
 - If a stream was recreated, the shard ends: its next claim will be refused, with the reason.
 - If the deliveries are full and nothing is left to purge, the tenant that has most waiting gives its oldest
   events up, and that is recorded.
+- A tenant with a quota gives up its oldest events and dead letters beyond it.
 - The state of a removed receiver is forgotten as soon as none of its events can be left.
 - The plans of replays are dropped that ended long ago.
 """
@@ -18,11 +19,19 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Mapping
-from itertools import count
+from itertools import count, cycle, islice
 
 from actors.errors import AngariumError
 from angarium.node.shard import NodeContext, Shard
-from streams.eviction import EvictionOrders, Sample, purge_settled, samples_of
+from streams.eviction import (
+    EvictionOrders,
+    GivingWay,
+    Sample,
+    beyond_quota,
+    drop_letters_beyond,
+    purge_settled,
+    samples_of,
+)
 from streams.journal_feed.redacted_flushes import drop_redacted
 from streams.nats.answers import StreamInfo
 from streams.nats.retry import Complaint, stream_info
@@ -40,6 +49,8 @@ LOOKED_UP_MAX = 16
 """Receivers of a shard that are looked up in one round."""
 LEFTOVERS_EVERY_S = 3600.0
 """Time between two looks at what was removed or ended long ago."""
+QUOTAS_A_ROUND = 16
+"""Tenants with a quota that are looked at in one round: each takes some 70 requests if it is near it."""
 LEADER_SETTLED_S = 15.0
 """Time that is longer than a leader continues without followers (10 s, nats-server 2.15)."""
 log = logging.getLogger(__name__)
@@ -72,6 +83,7 @@ class Maintenance:
         self._short = False
         self._samples: list[Sample] = []
         self._orders = EvictionOrders()
+        self._quotas = cycle(context.routing.by_tenant.with_quota)
         self._leftovers_at = 0.0
         self._replays_at = 0.0
         self._replays_after = 0
@@ -125,13 +137,32 @@ class Maintenance:
         if order is not None:
             full = {"stream": deliveries.name, "tenant": order.tenant, "below": order.below}
             log.warning("storage.full", extra=full)
+        orders = [*([order] if order else ()), *await self._orders_of_quotas(deliveries)]
         for shard in self._working():
             if journal.last - shard.journal.sequence > JOURNAL_LAG_MAX * self._shards:
                 shard.journal.flush_soon()
-            if order is not None:
-                shard.host.evict(order.tenant, order.below)
+            for each in orders:
+                shard.host.evict(each.tenant, each.below)
             await self._find_oldest(shard)
         return deliveries
+
+    async def _orders_of_quotas(self, deliveries: StreamInfo) -> list[GivingWay]:
+        """Look at some tenants with a quota, in turns: what they have beyond it gives way."""
+        js, names, found = self._context.js, self._context.names, list[GivingWay]()
+        by_tenant = self._context.routing.by_tenant
+        for tenant in islice(self._quotas, min(QUOTAS_A_ROUND, len(by_tenant.with_quota))):
+            settings = by_tenant.of(tenant)
+            if settings.backlog_max_bytes is not None:
+                order = await beyond_quota(js, names, deliveries, tenant, settings.backlog_max_bytes)
+                if order is not None:
+                    log.warning("backlog.over_quota", extra={"tenant": tenant, "below": order.below})
+                    found.append(order)
+            if settings.dead_letters_max_bytes is not None and self.owns_shard_0():
+                letters = await stream_info(js, names.dead_letters)
+                quota = settings.dead_letters_max_bytes
+                if dropped := await drop_letters_beyond(js, names, letters, tenant, quota):
+                    log.warning("dead_letters.over_quota", extra={"tenant": tenant, "dropped": dropped})
+        return found
 
     async def _stop_recreated(self) -> None:
         """End the shards whose stream has been recreated since their recovery; they are claimed again."""

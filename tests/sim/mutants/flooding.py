@@ -12,6 +12,7 @@ from streams.journal.claim import JournalPast
 from streams.nats.answers import StoredMessage
 from streams.nats.jetstream import JetStream
 from streams.routing import parked_tenants_reader
+from streams.routing.tenant_rates import TenantRates
 from streams.routing.tenants import TenantInMemory, Tenants
 from streams.routing_progress import RoutingProgress
 from tests.sim.mutants.mutant import Mutant
@@ -63,8 +64,8 @@ def _passed_to_stays(of: Tenants[Any], name: str, position: int) -> None:
     of.by_name[name].passed_to = before or position
 
 
-def _passed_to_from_the_position(of: Tenants[Any], recorded: RoutingProgress) -> None:
-    _init(of, recorded)
+def _passed_to_from_the_position(of: Tenants[Any], recorded: RoutingProgress, rates: TenantRates) -> None:
+    _init(of, recorded, rates)
     for tenant in of.parked.values():
         tenant.passed_to = tenant.read_to
 

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from msgspec.structs import replace
 
 from actors.machine.state import State
-from actors.retention import Needed, Retention
+from actors.memory.retention import Needed, Retention
 from actors.runtime.host import Host
 from angarium.node.housekeeping import maintenance
 from streams import eviction, purge

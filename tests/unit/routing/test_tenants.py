@@ -8,13 +8,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Struct
 
+from actors.machine.bucket import Limit
 from streams.routing import tenants as module
+from streams.routing.tenant_rates import TenantRates
 from streams.routing.tenants import ReadRequest, Tenants
 from streams.routing_progress import NOTHING_ROUTED, RoutingProgress
 
 TENANTS = ("acme", "beta", "cora")
 
 Act = tuple[Any, ...]
+
+
+def limited(**limits: Limit) -> TenantRates:
+    """The rates of a router that has just started: `cora` has one, unless others are given."""
+    return TenantRates((limits or {"cora": Limit(0.5, 2)}).get)
 
 
 class Waiting(Struct, frozen=True):
@@ -34,7 +41,8 @@ class World:
         self.matched: dict[int, Waiting] = {}
         self.kept: dict[int, str] = {}
         self.request: ReadRequest | None = None
-        self.tenants = Tenants[Waiting](NOTHING_ROUTED)
+        self.tenants = Tenants[Waiting](NOTHING_ROUTED, limited())
+        self.now = 0.0
 
     def publish(self, tenant: str) -> None:
         self.stream.append(tenant)
@@ -50,7 +58,8 @@ class World:
                 self.tenants.drop(tenant, position)
 
     def match(self) -> None:
-        event = self.tenants.next_to_match()
+        self.now += 0.25
+        event = self.tenants.next_to_match(self.now)
         if event is not None:
             assert event.position not in self.matched, "an event is matched twice"
             self.matched[event.position] = event
@@ -107,7 +116,7 @@ class World:
 
     def take_over(self) -> None:
         """Another router takes over, which routes again what was not recorded."""
-        self.tenants, self.matched, self.kept = Tenants[Waiting](self.recorded), {}, {}
+        self.tenants, self.matched, self.kept = Tenants[Waiting](self.recorded, limited()), {}, {}
         self.request = None
 
     def rest(self) -> None:
@@ -176,8 +185,25 @@ def test_events_in_memory_of_a_parked_tenant_are_not_read_again() -> None:
 
 def test_tenants_take_turns_to_be_matched() -> None:
     world = flooded("beta", "cora")
-    matched = [event.tenant for _ in range(3) if (event := world.tenants.next_to_match()) is not None]
+    matched = [event.tenant for _ in range(3) if (event := world.tenants.next_to_match(0.0)) is not None]
     assert matched == ["acme", "beta", "cora"]
+
+
+def test_a_tenant_above_its_rate_waits_for_a_token_and_holds_no_other_up() -> None:
+    world = World()
+    world.tenants = Tenants(NOTHING_ROUTED, limited(acme=Limit(2.0, 1)))
+    for tenant in ("acme", "acme", "beta"):
+        world.publish(tenant)
+        world.arrive()
+    first = world.tenants.next_to_match(10.0)
+    assert first == Waiting("acme", 1)
+    assert world.tenants.next_token_at is None
+    world.tenants.matched(first, 1)
+    assert world.tenants.next_to_match(10.0) == Waiting("beta", 3)
+    assert world.tenants.next_to_match(10.0) is None
+    assert world.tenants.next_token_at == pytest.approx(10.5)
+    assert world.tenants.next_to_match(10.4) is None
+    assert world.tenants.next_to_match(10.6) == Waiting("acme", 2)
 
 
 def test_a_tenant_whose_copies_are_not_confirmed_waits_with_the_next_event() -> None:
@@ -185,13 +211,13 @@ def test_a_tenant_whose_copies_are_not_confirmed_waits_with_the_next_event() -> 
     for tenant in ("acme", "acme", "beta"):
         world.publish(tenant)
         world.arrive()
-    event = world.tenants.next_to_match()
+    event = world.tenants.next_to_match(0.0)
     assert event is not None
     world.tenants.matched(event, 2)
-    assert world.tenants.next_to_match() == Waiting("beta", 3)
-    assert world.tenants.next_to_match() is None
+    assert world.tenants.next_to_match(0.0) == Waiting("beta", 3)
+    assert world.tenants.next_to_match(0.0) is None
     world.tenants.confirmed(event)
-    assert world.tenants.next_to_match() == Waiting("acme", 2)
+    assert world.tenants.next_to_match(0.0) == Waiting("acme", 2)
 
 
 def test_an_event_that_waits_too_long_keeps_others_back_no_more() -> None:
@@ -219,7 +245,7 @@ def test_only_so_many_tenants_are_parked() -> None:
 
 
 def test_a_tenant_that_cannot_be_read_by_its_subject_is_never_parked() -> None:
-    tenants = Tenants[Waiting](NOTHING_ROUTED)
+    tenants = Tenants[Waiting](NOTHING_ROUTED, limited())
     for position in range(1, module.EVENTS_MAX + 5):
         assert tenants.admits("a$b", may_park=False)
         tenants.add(Waiting("a$b", position))
@@ -228,7 +254,7 @@ def test_a_tenant_that_cannot_be_read_by_its_subject_is_never_parked() -> None:
 
 
 def test_large_events_fill_a_tenant_sooner() -> None:
-    tenants = Tenants[Waiting](NOTHING_ROUTED)
+    tenants = Tenants[Waiting](NOTHING_ROUTED, limited())
     tenants.add(Waiting("acme", 1, size=module.BYTES_MAX))
     assert not tenants.admits("acme", may_park=True)
     tenants.drop("acme", 2)

@@ -4,7 +4,7 @@ import pytest
 
 from actors.ids import UNKNOWN_RECEIVERS
 from actors.machine import facts as f
-from actors.retention import Needed
+from actors.memory.retention import Needed
 from actors.runtime.unknown_receivers import unknown_receivers
 from actors.runtime.unknown_receivers.unknown_receivers import READ_AT_ONCE, WAITING_MAX
 from tests.unit.worlds.shard import ShardWorld, strict

@@ -3,7 +3,7 @@
 from actors.machine.facts import Burial
 from actors.machine.numbering import Frontier
 from actors.machine.state import Open, State
-from actors.retention import OUTDATED_MAX, Needed, Retention
+from actors.memory.retention import OUTDATED_MAX, Needed, Retention
 
 
 def state(frontier: int, receiver: str = "acme.a", **more: object) -> State:

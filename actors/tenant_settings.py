@@ -1,0 +1,59 @@
+"""Settings of single tenants: weight and rate in the router, and how much of the streams they may fill."""
+
+from collections.abc import Mapping
+from typing import Annotated
+
+from msgspec import Meta, Struct, field
+
+from actors.machine.bucket import Limit
+from actors.policy import Rate
+
+ALL_OTHERS = "*"
+"""Name of the settings for the tenants that have none of their own."""
+
+
+class TenantSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The settings of one tenant.
+
+    - `weight`: number of copies that are sent in each turn of the tenant.
+    - `rate`: the most events a second that are routed; None: no limit.
+    - `backlog_max_bytes`, `dead_letters_max_bytes`: what may wait for its receivers, and what may lie among
+      the dead letters; None: as much as there is room for.
+    """
+
+    weight: Annotated[int, Meta(ge=1, le=100)] = 1
+    rate: Rate | None = None
+    backlog_max_bytes: Annotated[int, Meta(ge=1 << 20)] | None = None
+    dead_letters_max_bytes: Annotated[int, Meta(ge=1 << 20)] | None = None
+
+
+USUAL = TenantSettings()
+
+
+class SettingsByTenant(Struct, frozen=True):
+    """The settings of each tenant, by its name; under `*` those of all others."""
+
+    by_name: Mapping[str, TenantSettings] = field(default_factory=dict)
+
+    def of(self, tenant: str) -> TenantSettings:
+        """The settings of a tenant."""
+        return self.by_name.get(tenant) or self.by_name.get(ALL_OTHERS) or USUAL
+
+    def weight(self, tenant: str) -> int:
+        """The number of copies in a turn of the tenant."""
+        return self.of(tenant).weight
+
+    def limit(self, tenant: str) -> Limit | None:
+        """The limit of the tenant's events in the router; None if it has none."""
+        rate = self.of(tenant).rate
+        return None if rate is None else Limit(rate.per_second, rate.burst_max)
+
+    @property
+    def with_quota(self) -> list[str]:
+        """The names of tenants that may fill a part of the streams only, in order."""
+        return sorted(name for name, each in self.by_name.items() if name != ALL_OTHERS and has_quota(each))
+
+
+def has_quota(settings: TenantSettings) -> bool:
+    """True if a tenant may fill a part of the streams only."""
+    return settings.backlog_max_bytes is not None or settings.dead_letters_max_bytes is not None
