@@ -1,13 +1,15 @@
-"""A full stream: receivers that accept nothing hold it, and give way on record; no other one suffers."""
+"""A full stream, and quotas: receivers that accept nothing give way on record; no other one suffers."""
 
 import asyncio
 from itertools import cycle
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from actors.machine.outcome import Answered, Failed, Outcome
 from actors.ports import Attempt
+from actors.tenant_settings import TenantSettings
 from angarium.node.app import member
 from streams.clock import SystemTime
 from streams.eviction import samples_of
@@ -19,7 +21,7 @@ from streams.nats.jetstream import JetStream
 from streams.nats.retry import stream_info
 from streams.nats.wire import Wire
 from tests.support.installation import install, node_settings, shard
-from tests.support.waiting import until
+from tests.support.waiting import until, until_true
 
 ROOM = 192 << 10
 """Some 90 events."""
@@ -138,3 +140,52 @@ async def test_the_backlog_of_a_tenant_costs_another_no_event(
     settled = {each.settled_to for each in samples if each.subject == names.delivery(shard(HEALTHY), HEALTHY)}
     marked = (await read_past(js, names, shard(HEALTHY))).marks.deliveries.position
     assert settled == {marked - 1}, "the message of the mark tells whether the stream lost its tail"
+
+
+async def test_events_of_a_tenant_beyond_its_quota_give_way(
+    wire: Wire, js: JetStream, names: Names
+) -> None:
+    quiet = "umbra.paused"
+    await js.publish(names.receiver(quiet), msgspec.json.encode(CONFIGURATIONS[PAUSED]))
+    settings = replace(node_settings(names), tenants={"acme": TenantSettings(backlog_max_bytes=40_000)})
+    async with member(wire, settings, SystemTime(), Sender()) as node:
+        await node.until_ready()
+        for number in range(25):
+            await publish(js, names, PAUSED, f"e{number}")
+            await publish(js, names, quiet, f"q{number}")
+
+        async def few_wait() -> bool:
+            return len(await ids(js, names.dead_letters, names.dead(PAUSED))) >= 5
+
+        await until_true(few_wait)
+    evicted = await ids(js, names.dead_letters, names.dead(PAUSED))
+    assert evicted == [f"e{number}" for number in range(len(evicted))]
+    assert 30_000 <= (25 - len(evicted)) * 2_000 <= 40_000
+    assert await ids(js, names.dead_letters, names.dead(quiet)) == []
+
+
+async def test_the_oldest_dead_letters_of_a_tenant_beyond_its_quota_are_dropped(
+    wire: Wire, js: JetStream, names: Names, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = replace(node_settings(names), tenants={"acme": TenantSettings(dead_letters_max_bytes=20_000)})
+    async with member(wire, settings, SystemTime(), Sender()) as node:
+        await node.until_ready()
+        for number in range(20):
+            await publish(js, names, "acme.unknown", f"e{number}")
+            await publish(js, names, "umbra.unknown", f"u{number}")
+
+        async def all_turned_away() -> bool:
+            last = [await letters(js, names, f"{each}.unknown") for each in ("acme", "umbra")]
+            return "e19" in last[0] and len(last[0]) < 11 and "u19" in last[1]
+
+        await until_true(all_turned_away)
+    assert "dead_letters.over_quota" in caplog.messages
+    kept = await letters(js, names, "acme.unknown")
+    assert kept == [f"e{number}" for number in range(20 - len(kept), 20)]
+    assert 6 <= len(kept) <= 10
+    assert len(await letters(js, names, "umbra.unknown")) == 20
+
+
+async def letters(js: JetStream, names: Names, receiver: str) -> list[str]:
+    found = (await js.read(names.dead_letters, names.dead(receiver), 1, batch=EVENTS)).messages
+    return [each.headers[EVENT_ID] for each in found]

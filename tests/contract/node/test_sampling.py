@@ -67,3 +67,20 @@ async def test_a_node_that_sees_a_longer_stream_looks_at_nearly_the_same_message
     await publish(js, names, "acme.billing")
     after = {each.message.sequence for each in await sampled(js, names)}
     assert len(before & after) > PARTS_MAX - 8
+
+
+async def test_the_sizes_of_the_parts_add_up_to_the_stream(js: JetStream, names: Names) -> None:
+    for number in range(120):
+        await publish(
+            js, names, f"acme.r{number % 3}", b"x" * (50 * number), {"Angarium-Type": "order.created"}
+        )
+    size = sum(each.size for each in await sampled(js, names))
+    assert size == pytest.approx((await stream_info(js, names.deliveries)).bytes, rel=0.1)
+
+
+async def test_a_tenant_is_sampled_alone(js: JetStream, names: Names) -> None:
+    for number in range(60):
+        await publish(js, names, ("acme.few", "umbra.many", "umbra.others")[min(number % 10, 2)])
+    stream = await stream_info(js, names.deliveries)
+    parts = await sample_stream(js, stream, PARTS_MAX, names.deliveries_to_all_of("acme"))
+    assert [each.message.subject.rpartition(".")[2] for each in parts] == ["few"] * 6

@@ -139,3 +139,28 @@ async def test_a_sender_that_fails_is_not_silent(caplog: pytest.LogCaptureFixtur
     await until(lambda: bool(broken))
     assert broken == ["its router broke"]
     assert "the sender broke" in caplog.text
+
+
+async def test_a_tenant_of_weight_three_sends_three_items_in_its_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(lanes, "SENDERS_MAX", 1)
+    sent, all_sent = list[str](), asyncio.Event()
+
+    async def send(lane: str, _: int) -> str:
+        sent.append(lane.partition(".")[0])
+        await asyncio.sleep(0)
+        return ""
+
+    def arrived(item: int) -> None:
+        if len(sent) == 16:
+            all_sent.set()
+
+    weights = {"large": 3, "small": 1}
+    turns = Lanes(connected(), send, arrived, pytest.fail, weights.__getitem__)
+    for number in range(8):
+        for tenant in weights:
+            turns.add(f"{tenant}.r{number}", number)
+    async with asyncio.timeout(PATIENCE_S):
+        await all_sent.wait()
+    assert sent[:12] == ["large", "large", "large", "small"] * 2 + ["large", "large", "small", "small"]
