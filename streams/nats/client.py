@@ -65,7 +65,7 @@ class NatsClient(Client):
         return int(self._pending_data_size + waiting)
 
     def send(self, puts: Sequence[Put], replies: Sequence[str]) -> None:
-        """Publish several messages in one piece: 2.2 µs for each, where `publish` takes 9 and may wait.
+        """Publish several messages in one piece: 2.2 µs for each, where `publish` takes 3.8 and may wait.
 
         It takes what `publish` takes, and raises the same.
         """
@@ -83,7 +83,7 @@ class NatsClient(Client):
     async def publish(
         self, subject: str, payload: bytes = b"", reply: str = "", headers: dict[str, str] | None = None
     ) -> None:
-        """Publish a message: 1.5 µs with four headers, where nats-py takes 8 and makes 40 calls.
+        """Publish a message: 3.8 µs with four headers, where nats-py takes 9 and makes 40 calls.
 
         Leaves to nats-py what it does seldom: it keeps messages while there is no connection, refuses what
         cannot be sent, and replaces ends of lines in headers.

@@ -76,17 +76,20 @@ class TenantInMemory(Generic[T]):
 
     - `events`: those that are not routed, by position, in order; `unmatched`: the last of them.
     - `copies`: unconfirmed copies; `bytes`: of the events in memory; `in_turn`: waits to be matched.
+    - `holds_back`: some of its events may keep `routed` back.
     - `read_to`: everything of the tenant up to here was in memory. Only for a parked one, like `passed_to`.
     """
 
-    __slots__ = ("bytes", "copies", "events", "in_turn", "parked", "passed_to", "read_to", "unmatched")
+    __slots__ = (
+        "bytes", "copies", "events", "holds_back", "in_turn", "parked", "passed_to", "read_to", "unmatched",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.events: dict[int, T] = {}
         self.unmatched: deque[T] = deque()
         self.copies = 0
         self.bytes = 0
-        self.parked = self.in_turn = False
+        self.parked = self.in_turn = self.holds_back = False
         self.passed_to = self.read_to = 0
 
     @property
@@ -177,6 +180,7 @@ class Tenants(Generic[T]):
         if tenant.parked:
             tenant.read_to = event.position
         self.holding_back[event.position] = event
+        tenant.holds_back = True
         self._keep(tenant, event)
 
     @property
@@ -203,8 +207,10 @@ class Tenants(Generic[T]):
     def _pass(self, tenant: TenantInMemory[T], passed_to: int) -> None:
         """Let `routed` pass all events of a parked tenant up to `passed_to`."""
         tenant.passed_to = passed_to
-        for position in tenant.events:
-            self.holding_back.pop(position, None)
+        if tenant.holds_back:  # Not for each event of a flood that is dropped.
+            tenant.holds_back = False
+            for position in tenant.events:
+                self.holding_back.pop(position, None)
 
     def _tidy(self, name: str, tenant: TenantInMemory[T]) -> None:
         """End the parking of a tenant that has caught up, and forget a tenant without events."""
