@@ -17,7 +17,6 @@ time to time.
 import asyncio
 import logging
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Protocol
 
 from msgspec import Struct, field
@@ -290,9 +289,11 @@ class Journal:
     async def _until_due(self) -> None:
         while (wait_s := self._due_at() - self._loop.time()) > 0:
             self._wake.clear()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(wait_s):
-                    await self._wake.wait()
+            timer = self._loop.call_later(wait_s, self._wake.set)
+            try:
+                await self._wake.wait()
+            finally:
+                timer.cancel()
 
     def _due_at(self) -> float:
         """The time at which the next flush is cut."""
