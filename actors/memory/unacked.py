@@ -1,6 +1,6 @@
 """The messages that are handed out and not released, and how far the floor has come.
 
-Every message that the cursor hands out is bound until a fact releases it: the fact that settles it, or the
+Every message that the consumer hands out is bound until a fact releases it: the fact that settles it, or the
 `Parked` under which it is dropped from memory. A release carries a mark, the index of the last fact that it
 depends on. The floor is the end of the unbroken run of released messages. A takeover begins to read there,
 and everything up to the floor of the confirmed facts is acked.

@@ -126,7 +126,7 @@ class Actor:
         self.wake()
 
     def arrive(self, event: Event) -> None:
-        """Take a message of this receiver that the cursor handed out."""
+        """Take a message of this receiver that the consumer handed out."""
         pending, now = self.pending, self.host.clock.now()
         if not pending.unacked.bind(event.position, now):
             return

@@ -276,7 +276,7 @@ class Host:
         """Ack everything up to the floor of the confirmed facts.
 
         The next flush may be hours away if all receivers are parked. So the floor may be above the recorded
-        one, from which every other cursor begins.
+        one, from which every other consumer begins.
         """
         index = self.recorder.confirmed_index
         self.bindings.forget(index)

@@ -22,7 +22,7 @@ from angarium.bench.publishing import body, stored, together
 from angarium.bench.sink import Report
 from angarium.node.child import LocalNode
 from streams.installation.partitions import partition_of
-from streams.installation.topology import cursor
+from streams.installation.topology import consumer_for_claim
 from streams.nats.answers import StoredMessage
 from streams.nats.headers import EVENT_SOURCE
 from streams.nats.protocol import publish_answer
@@ -177,7 +177,7 @@ class FanoutBench(Bench[FanoutPlan]):
         deliveries, name = self._names.deliveries, f"bench-{tenant}-{time.monotonic_ns()}"
         start = (await self._js.existing_stream(deliveries)).last + 1
         await self._js.consumer_create(
-            deliveries, cursor(name, self._names.deliveries_to(f"{tenant}.*"), start)
+            deliveries, consumer_for_claim(name, self._names.deliveries_to(f"{tenant}.*"), start)
         )
         return name
 

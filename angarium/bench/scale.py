@@ -237,8 +237,8 @@ class ScaleBench(Bench[ScalePlan]):
         before: list[int] = []
         while True:
             journal = await js.stream_info(names.journal)
-            cursors = await js.consumers(names.deliveries)
-            now = [journal.last if journal else 0, *sorted(each.ack_floor for each in cursors)]
+            consumers = await js.consumers(names.deliveries)
+            now = [journal.last if journal else 0, *sorted(each.ack_floor for each in consumers)]
             if now == before:
                 return
             before = now

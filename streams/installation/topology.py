@@ -1,4 +1,4 @@
-"""The topology of an installation as data: names from its prefix, streams, buckets and cursors.
+"""The topology of an installation as data: names from its prefix, streams, buckets and consumers.
 
 The configurations have the form of the JetStream API, since nats-py lacks some of its fields. Durations in
 them are nanoseconds. `streams.installation.requirements` says which settings must hold and why, and
@@ -18,11 +18,11 @@ Version 1 had durable consumers; what was routed was known to them alone."""
 STAMP_VERSION = "angarium.topology"
 STAMP_SHARDS = "angarium.shards"
 
-CURSOR_GONE_AFTER_S = 60.0
-"""Time after which a cursor without a reader vanishes."""
+CONSUMER_GONE_AFTER_S = 60.0
+"""Time after which a consumer without a reader vanishes."""
 
 ACK_WAIT_S = 86_400.0
-"""Ack timeout of a cursor. Nothing relies on messages that come again."""
+"""Ack timeout of a consumer. Nothing relies on messages that come again."""
 
 MAX_ACK_PENDING = 20_000
 
@@ -113,12 +113,12 @@ class Names(Struct, frozen=True):
         """
         return (self.events, self.deliveries, self.journal, self.receivers, self.actors)
 
-    def shard_cursor(self, shard: int, epoch: int) -> str:
-        """The name of a claim's first cursor of the deliveries."""
+    def shard_consumer(self, shard: int, epoch: int) -> str:
+        """The name of a claim's first consumer of the deliveries."""
         return f"shard-{shard}-{epoch}"
 
-    def route_cursor(self, partition: int, epoch: int) -> str:
-        """The name of a claim's first cursor of the events."""
+    def route_consumer(self, partition: int, epoch: int) -> str:
+        """The name of a claim's first consumer of the events."""
         return f"route-{partition}-{epoch}"
 
     def publish_event(self, tenant: str, type_: str) -> str:
@@ -263,7 +263,7 @@ def streams(installation: Installation) -> list[dict[str, Any]]:
     ]
 
 
-def cursor(name: str, subjects: str, start: int) -> dict[str, Any]:
+def consumer_for_claim(name: str, subjects: str, start: int) -> dict[str, Any]:
     """A consumer for one claim, from the position `start` on.
 
     In memory, with one replica and one ack for everything up to a position it costs the server a third of a
@@ -280,7 +280,7 @@ def cursor(name: str, subjects: str, start: int) -> dict[str, Any]:
         "max_ack_pending": MAX_ACK_PENDING,
         "mem_storage": True,
         "num_replicas": 1,
-        "inactive_threshold": _nanoseconds(CURSOR_GONE_AFTER_S),
+        "inactive_threshold": _nanoseconds(CONSUMER_GONE_AFTER_S),
     }
 
 

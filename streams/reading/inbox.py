@@ -49,7 +49,7 @@ class Inbox:
         self._reader = Reader(
             js,
             names.deliveries,
-            names.shard_cursor(shard, epoch),
+            names.shard_consumer(shard, epoch),
             names.deliveries_of(shard),
             terms,
             on_message=self._on_message,
@@ -64,7 +64,7 @@ class Inbox:
 
     @property
     def received(self) -> int:
-        """The highest position that the present cursor passed on; the floor if there was none."""
+        """The highest position that the present consumer passed on; the floor if there was none."""
         return self._reader.received
 
     @property
@@ -78,9 +78,9 @@ class Inbox:
         return self._reader.compared
 
     @property
-    def cursors(self) -> int:
-        """The number of cursors so far."""
-        return self._reader.cursors
+    def consumers(self) -> int:
+        """The number of consumers so far."""
+        return self._reader.consumers
 
     def _on_message(self, message: Message, told: DeliveryInfo) -> None:
         receiver = message.subject[self._prefix :]

@@ -1,16 +1,16 @@
-"""The pull loop of one cursor, from its first request to the first doubt about it.
+"""The pull loop of one consumer, from its first request to the first doubt about it.
 
 A loop of our own handles three times as many messages as nats-py's `fetch`, since it is a plain subscription
 that is refilled at half its batch.
 
-A cursor is a consumer that only its owner knows, and the server numbers what it hands out from 1 on.
-Everything that could have broken this sequence is a *gap*: a number that is not the next, a heartbeat that
-knows a higher one, no heartbeat, a consumer that is gone, a lost connection. Then the puller stays quiet for
-good, and its owner makes another cursor (`streams.reading.reader`). Each cursor has its own inbox, so nothing
-that an older one still sends is taken for a message of this one.
+Only its owner knows the consumer, and the server numbers what it hands out from 1 on. Everything that could
+have broken this sequence is a *gap*: a number that is not the next, a heartbeat that knows a higher one, no
+heartbeat, a consumer that is gone, a lost connection. Then the puller stays quiet for good, and its owner
+makes another consumer (`streams.reading.reader`). Each consumer has its own inbox, so nothing that an older
+one still sends is taken for a message of this one.
 
-A cursor acks everything up to a position with one ack: that of its highest message there. It is repeated with
-each heartbeat: if the last one were lost, the consumer could stay full forever.
+A consumer acks everything up to a position with one ack: that of its highest message there. It is repeated
+with each heartbeat: if the last one were lost, the consumer could stay full forever.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ REQUEST_EXPIRES_S = 30.0
 """Lifetime of a request. A request that was lost is missed with the next heartbeats."""
 
 IDLE_HEARTBEAT_S = 1.5
-"""Interval of heartbeats: each of 128 cursors wakes an idle node with them."""
+"""Interval of heartbeats: each of 128 consumers wakes an idle node with them."""
 SILENT_HEARTBEATS_MAX = 2
 
 RETRY_PAUSE_MIN_S = 0.05

@@ -1,10 +1,10 @@
 """The marks of one reader: the highest messages that it knows, and those that have to be compared. Pure.
 
-A reader trusts its cursor as long as nothing puts the order in doubt. After that, messages may be of another
-stream: even those that were read in other ways at that time. The server of a stream may restart without its
-tail while our connection to another server stays, and the consumer's silence is noticed only after 3 s. So
-two messages are compared before the next cursor begins: the highest that is known, and the highest that a
-trusted cursor itself has passed on.
+A reader trusts its consumer as long as nothing puts the order in doubt. After that, messages may be of
+another stream: even those that were read in other ways at that time. The server of a stream may restart
+without its tail while our connection to another server stays, and the consumer's silence is noticed only
+after 3 s. So two messages are compared before the next consumer begins: the highest that is known, and the
+highest that a trusted consumer itself has passed on.
 """
 
 from streams.lost_tails.marks import NO_MARK, Mark, higher
@@ -14,8 +14,8 @@ from streams.reading.reply_subject import DeliveryInfo
 class ReadMarks:
     """The marks of one reader.
 
-    - `newest`: the highest message of the present cursor. The reader sets it for each message, which costs no
-      call.
+    - `newest`: the highest message of the present consumer. The reader sets it for each message, which costs
+      no call.
     - `compared`: the stream was compared with the known messages, and nothing has put the order in doubt
       since.
     """

@@ -1,6 +1,6 @@
-"""Reads a part of a stream in its order, with one cursor after the other.
+"""Reads a part of a stream in its order, with one consumer after the other.
 
-A cursor is a consumer in the memory of one server, made for one claim: `shard-<n>-<epoch>`, and, after each
+A consumer is in the memory of one server, made for one claim: `shard-<n>-<epoch>`, and, after each
 gap (`streams.reading.pull`), `shard-<n>-<epoch>-<k>`. Only its owner knows its name, and nothing is recovered
 from it: each begins where the journal says. A message may come any number of times; the handler recognises by
 its position whether it has seen it (docs/decisions/a-cursor-for-each-claim.md).
@@ -13,7 +13,7 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from actors.errors import Unavailable
-from streams.installation.topology import cursor
+from streams.installation.topology import consumer_for_claim
 from streams.lost_tails.comparison import Loss, find_loss
 from streams.lost_tails.marks import NO_MARK, Mark
 from streams.nats.errors import ApiError
@@ -27,11 +27,11 @@ from streams.task_callbacks import on_defect
 
 log = logging.getLogger(__name__)
 
-CURSOR_TIMEOUT_MIN_S = 1.0
-CURSOR_TIMEOUT_MAX_S = 5.0
-"""Time in which a server has to make a cursor, at first and at most; each failed attempt doubles it.
+CONSUMER_TIMEOUT_MIN_S = 1.0
+CONSUMER_TIMEOUT_MAX_S = 5.0
+"""Time in which a server has to make a consumer, at first and at most; each failed attempt doubles it.
 
-A cursor is on one server. For some time the others may still choose one that was killed, which never
+A consumer is on one server. For some time the others may still choose one that was killed, which never
 answers; for a new name they choose again.
 """
 
@@ -39,7 +39,7 @@ answers; for a new name they choose again.
 class ReadingTerms(Struct, frozen=True, kw_only=True):
     """The terms on which the owner of a shard has a stream read.
 
-    - `may_read`: asked before each cursor is made.
+    - `may_read`: asked before each consumer is made.
     - `on_broken`: called with the reason why nothing will come any more.
     - `on_lost`: called if a known message is gone from the stream; nothing will come any more.
     - `created`: when the stream with the known positions was created; empty to accept the one that is found
@@ -55,23 +55,23 @@ class ReadingTerms(Struct, frozen=True, kw_only=True):
 class Reader:
     """A reader under one claim of a shard.
 
-    - `cursor_name`: the name of its first cursor, which contains the claim's epoch.
+    - `consumer_name`: the name of its first consumer, which contains the claim's epoch.
     - `subjects`: what it reads of the stream.
 
     - `on_message`: takes a message, and what its reply subject says; if it raises, the message is read again.
-    - `after`: returns the position after which a new cursor begins; the journal must hold that nothing up to
-      there is needed.
+    - `after`: returns the position after which a new consumer begins; the journal must hold that nothing up
+      to there is needed.
     - `known`: returns the highest message that was read from the stream before, or in other ways.
     - `batch`: number of messages that are requested at a time.
-    - `received`: the highest position that the present cursor passed on, or the one where it began.
-    - `cursors`: the number of cursors so far.
+    - `received`: the highest position that the present consumer passed on, or the one where it began.
+    - `consumers`: the number of consumers so far.
     """
 
     def __init__(
         self,
         js: JetStream,
         stream: str,
-        cursor_name: str,
+        consumer_name: str,
         subjects: str,
         terms: ReadingTerms,
         *,
@@ -81,12 +81,12 @@ class Reader:
         batch: int = 1000,
     ) -> None:
         self.received = 0
-        self.cursors = 0
+        self.consumers = 0
         self._js = js
         self._stream = stream
-        self._cursor_name = cursor_name
+        self._consumer_name = consumer_name
         self._subjects = subjects
-        self._cursor = ""
+        self._consumer = ""
         self._made = 0
         self._on_message = on_message
         self._terms = terms
@@ -112,17 +112,17 @@ class Reader:
         return self._marks.compared
 
     @property
-    def trusted_cursor(self) -> int | None:
-        """The number of the present cursor, or None if the stream has to be compared first."""
-        return self.cursors if self.compared else None
+    def trusted_consumer(self) -> int | None:
+        """The number of the present consumer, or None if the stream has to be compared first."""
+        return self.consumers if self.compared else None
 
     async def start(self) -> None:
-        """Begin. The first message comes when there is a cursor, which waits for the server and the lease."""
+        """Begin. The first message comes once a consumer is made, which waits for server and lease."""
         self._reading = asyncio.ensure_future(self._read())
         self._reading.add_done_callback(on_defect("reader", self._terms.on_broken))
 
     async def stop(self) -> None:
-        """Pass on nothing more, and delete the cursor. A second call does nothing."""
+        """Pass on nothing more, and delete the consumer. A second call does nothing."""
         reading, self._reading = self._reading, None
         self._doubt()
         if reading is not None:
@@ -144,21 +144,21 @@ class Reader:
             self._puller.pause_requests(held)
 
     async def _read(self) -> None:
-        """Read with one cursor after the other; pause after one that got no further than earlier ones."""
+        """Read with one consumer after the other; pause after one that got no further than earlier ones."""
         pauses = Pauses(self._js)
         while True:
             self._gapped.clear()
-            begins = await self._new_cursor()
+            begins = await self._new_consumer()
             if isinstance(begins, Loss):
                 self._terms.on_lost(begins)
                 return
             self.received = begins
-            self.cursors += 1
+            self.consumers += 1
             self._marks.compared = True
             self._puller = Puller(
                 self._js,
                 self._stream,
-                self._cursor,
+                self._consumer,
                 batch=self._batch,
                 on_message=self._pass_on,
                 on_gap=self._on_gap,
@@ -173,23 +173,23 @@ class Reader:
             else:
                 await pauses.wait()
 
-    async def _new_cursor(self) -> int | Loss:
-        """Make a cursor, however long it takes. Returns the position after which it begins."""
+    async def _new_consumer(self) -> int | Loss:
+        """Make a consumer, however long it takes. Returns the position after which it begins."""
         pauses = Pauses(self._js)
-        complaint = Complaint(self._js, log, "reader.waiting", consumer=self._cursor_name)
-        timeout_s = CURSOR_TIMEOUT_MIN_S
+        complaint = Complaint(self._js, log, "reader.waiting", consumer=self._consumer_name)
+        timeout_s = CONSUMER_TIMEOUT_MIN_S
         while True:
             begins = (
-                await self._try_a_cursor(timeout_s) if self._terms.may_read() else "the lease has expired"
+                await self._try_a_consumer(timeout_s) if self._terms.may_read() else "the lease has expired"
             )
             if not isinstance(begins, str):
                 return begins
-            timeout_s = min(2 * timeout_s, CURSOR_TIMEOUT_MAX_S)
+            timeout_s = min(2 * timeout_s, CONSUMER_TIMEOUT_MAX_S)
             complaint.tell(begins)
             await pauses.wait()
 
-    async def _try_a_cursor(self, timeout_s: float) -> int | Loss | str:
-        """Make a cursor; returns the position after which it begins, or why that failed."""
+    async def _try_a_consumer(self, timeout_s: float) -> int | Loss | str:
+        """Make a consumer; returns the position after which it begins, or why that failed."""
         stream, after = self._stream, self._after()
         try:
             info = await self._js.stream_info(stream)
@@ -209,8 +209,8 @@ class Reader:
                     return loss
             if not self._terms.may_read():
                 return "the lease has expired"
-            self._cursor = self._next_name()
-            wanted = cursor(self._cursor, self._subjects, after + 1)
+            self._consumer = self._next_name()
+            wanted = consumer_for_claim(self._consumer, self._subjects, after + 1)
             await self._js.consumer_create(stream, wanted, timeout_s)
         except (Unavailable, ApiError) as error:
             self._delete()  # It may have been made all the same.
@@ -218,13 +218,13 @@ class Reader:
         return after
 
     def _next_name(self) -> str:
-        """A name that was never used: an attempt to make a cursor may be carried out later than answered."""
+        """A name that was never used: an attempt to make a consumer may succeed later than answered."""
         self._made += 1
-        return self._cursor_name if self._made == 1 else f"{self._cursor_name}-{self._made - 1}"
+        return self._consumer_name if self._made == 1 else f"{self._consumer_name}-{self._made - 1}"
 
     def _delete(self) -> None:
-        """Delete the cursor, without waiting: if the server does not hear it, the cursor goes by itself."""
-        name, self._cursor = self._cursor, ""
+        """Delete the consumer without waiting: if the server does not hear it, it goes by itself."""
+        name, self._consumer = self._consumer, ""
         if name and self._js.wire.connected:
             self._js.consumer_delete(self._stream, name)
 
@@ -245,7 +245,7 @@ class Reader:
 
     def _on_gap(self, reason: str) -> None:
         level = logging.DEBUG if self._js.unsettled else logging.INFO
-        log.log(level, "reader.gap", extra={"consumer": self._cursor, "why": reason})
+        log.log(level, "reader.gap", extra={"consumer": self._consumer, "why": reason})
         self._doubt()
         self._gapped.set()
 

@@ -4,6 +4,8 @@ It says whose job it is, no more. That each letter is sent once is a matter of `
 whose lock is taken for each page: so the jobs of many tenants continue in turns.
 """
 
+from msgspec import field
+
 from streams.clock import Timekeeper
 from streams.installation.topology import Names
 from streams.nats.jetstream import JetStream
@@ -18,9 +20,9 @@ class RedriveJobPlan(HeldPlan, frozen=True, kw_only=True):
 
     - `unfinished`: True until all letters were looked at, or it was stopped.
     - `receivers`, `reasons`, `since`, `until`: the letters that are wanted, as in a `Selection`.
-    - `cursor`: all letters up to here are dealt with, of those up to `end`.
-    - `seen`: the number of letters up to the cursor.
-    - `page`: letters after it that are being sent; those that are gone by now were sent.
+    - `done_to`: all letters up to here are dealt with, of those up to `end`.
+    - `seen`: the number of letters up to there.
+    - `page`: letters after `done_to` that are being sent; those that are gone by now were sent.
     - `sent`: letters that were sent, without those of the page.
     """
 
@@ -30,7 +32,7 @@ class RedriveJobPlan(HeldPlan, frozen=True, kw_only=True):
     reasons: tuple[str, ...] = ()
     since: float | None = None
     until: float | None = None
-    cursor: int = 0
+    done_to: int = field(default=0, name="cursor")
     end: int = 0
     seen: int = 0
     page: tuple[int, ...] = ()

@@ -4,9 +4,9 @@ The stream keeps settled events for a while. A replay goes through the receiver'
 positions, and publishes a copy of each wanted event, one after the other, each confirmed before the next. A
 copy is a new delivery: it keeps the event's id, gets a new number, and has a mark of its own.
 
-Before the copies of a page, a plan is stored: the position up to which all is done (`cursor`), and the end of
-the stream at that moment (`after`). As copies are sent one by one, those after `after` belong to the first
-events after `cursor`, and the last of them shows how far the replay got
+Before the copies of a page, a plan is stored: the position up to which all is done (`done_to`), and the end
+of the stream at that moment (`after`). As copies are sent one by one, those after `after` belong to the first
+events after `done_to`, and the last of them shows how far the replay got
 (docs/decisions/a-replay-is-a-row.md). Between pages, each renewal of the lock stores how far it has come.
 """
 
@@ -63,7 +63,7 @@ class ReplayPlan(HeldPlan, frozen=True, kw_only=True):
 
     - `unfinished`: True until everything is sent, or the replay was given up.
     - `created`: when the deliveries stream was created.
-    - `cursor`: all messages up to here are dealt with.
+    - `done_to`: all messages up to here are dealt with.
     - `left`: number of messages after it.
     - `after`: the copies of these messages are after this position.
     - `sent`: number of copies so far.
@@ -77,7 +77,7 @@ class ReplayPlan(HeldPlan, frozen=True, kw_only=True):
     unfinished: bool = False
     created: str = ""
     choice: Choice = Choice(begin=0, until=0)
-    cursor: int = 0
+    done_to: int = field(default=0, name="cursor")
     left: int = 0
     after: int = 0
     sent: int = 0
@@ -144,7 +144,7 @@ class Replay:
         info = await deliveries_info(self._js, self._names)
         left = await self._count(choice.begin, choice.until)
         await self._lock.store(
-            unfinished=True, created=info.created, choice=choice, cursor=choice.begin, left=left,
+            unfinished=True, created=info.created, choice=choice, done_to=choice.begin, left=left,
             after=info.last, sent=0, mark=mark, nonce=nonce, pace_s=self._pace_s,
             job=job and replace(job, total=left),
         )  # fmt: skip
@@ -155,18 +155,18 @@ class Replay:
         info = await deliveries_info(self._js, self._names)
         if info.created != plan.created:
             self.done = Replayed(sent=plan.sent, purged=True)
-            await self._store(cursor=plan.choice.until)
+            await self._store(done_to=plan.choice.until)
             return
-        cursor, sent = plan.cursor, plan.sent
+        done_to, sent = plan.done_to, plan.sent
         self._too_large_before = plan.job.left.get(TOO_LARGE, 0) if plan.job else 0
-        self.done.purged = await self._count(cursor, plan.choice.until) < plan.left
+        self.done.purged = await self._count(done_to, plan.choice.until) < plan.left
         async for page in pages_between(self._js, self._names, self._subject, plan.after, info.last):
             for message in page:
-                if (position := self._source_of(message)) is not None and position > cursor:
-                    cursor, sent = position, sent + 1
+                if (position := self._source_of(message)) is not None and position > done_to:
+                    done_to, sent = position, sent + 1
             await self._renew()
-        left = await self._count(cursor, plan.choice.until)
-        await self._lock.store(cursor=cursor, left=left, sent=sent, after=info.last)
+        left = await self._count(done_to, plan.choice.until)
+        await self._lock.store(done_to=done_to, left=left, sent=sent, after=info.last)
         self.done.sent = sent
         if plan.due_at:
             wait_s = min(plan.due_at - self._lock.time.wall(), self._pace_s)
@@ -180,7 +180,7 @@ class Replay:
         plan = self._lock.plan
         until, left = plan.choice.until, plan.left
         tell(0, plan.left)
-        async for page in pages_between(self._js, self._names, self._subject, plan.cursor, until):
+        async for page in pages_between(self._js, self._names, self._subject, plan.done_to, until):
             await self._send(page, left, lambda now: tell(plan.left - now, plan.left))
             if self.done.stopped:
                 return
@@ -201,9 +201,9 @@ class Replay:
         """Store how far it has come."""
         await self._lock.store(**changes, job=self._job())
 
-    def _record_progress(self, cursor: int, left: int) -> None:
+    def _record_progress(self, done_to: int, left: int) -> None:
         """Let the next plan that is stored say that all messages up to there are dealt with."""
-        self._lock.change(cursor=cursor, left=left, sent=self.done.sent, job=self._job())
+        self._lock.change(done_to=done_to, left=left, sent=self.done.sent, job=self._job())
 
     def _job(self) -> Job | None:
         """The job with what is not sent, which commands tell at their end."""
@@ -224,8 +224,8 @@ class Replay:
         if wanted:
             info = await deliveries_info(self._js, self._names)
             # Everything before the page is dealt with.
-            cursor = max(self._lock.plan.cursor, page[0].sequence - 1)
-            await self._store(cursor=cursor, left=left, after=info.last, sent=self.done.sent)
+            done_to = max(self._lock.plan.done_to, page[0].sequence - 1)
+            await self._store(done_to=done_to, left=left, after=info.last, sent=self.done.sent)
         for number, event in enumerate(wanted):
             await self._wait()
             if self.done.stopped:

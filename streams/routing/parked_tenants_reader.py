@@ -89,8 +89,8 @@ class ParkedTenantsReader:
     async def _read(self, request: ReadRequest) -> bool:
         """Read one page; False if it cannot be used. Raises `Unavailable`."""
         js, names, reader = self._js, self._names, self._reader
-        cursor = reader.trusted_cursor
-        if cursor is None:
+        consumer = reader.trusted_consumer
+        if consumer is None:
             return False
         async with self._at_once:
             found = await next_messages(
@@ -103,7 +103,7 @@ class ParkedTenantsReader:
                 PAGE_BYTES_MAX,
                 replicated=self._replicated,
             )
-        if reader.trusted_cursor != cursor:
+        if reader.trusted_consumer != consumer:
             return False
         complete = not found or found[-1].sequence >= request.up_to
         self._take_read(request, [each for each in found if each.sequence <= request.up_to], complete)

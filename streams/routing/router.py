@@ -55,7 +55,7 @@ MATCHED_IN_A_ROW = 1000
 
 WAITING_MAX_S = 2.0
 """Time for which an event may keep `routed` back; beyond it, its tenant parks. Only what is routed is acked,
-and the cursor of the partition stops if too much is not acked."""
+and the consumer of the partition stops if too much is not acked."""
 
 PULL_BATCH = 256
 """Events requested at a time. All of them arrive, even when the reader is held. With 64, others wait five
@@ -146,7 +146,7 @@ class Router:
         self._reader = Reader(
             js,
             names.events,
-            names.route_cursor(partition, epoch),
+            names.route_consumer(partition, epoch),
             names.events_of(partition),
             terms,
             on_message=self._on_message,

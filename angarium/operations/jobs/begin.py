@@ -63,7 +63,7 @@ async def begin_redrive(access: Access, tenant: str, wanted: Selection, key: str
         changes = {
             "unfinished": True, "job": Job(id=job_id, began_at=time.wall()), "receivers": wanted.receivers,
             "reasons": tuple(sorted(wanted.reasons)), "since": wanted.since, "until": wanted.until,
-            "cursor": 0, "end": await DeadLetters(access.js, access.names).end(),
+            "done_to": 0, "end": await DeadLetters(access.js, access.names).end(),
             "seen": 0, "page": (), "sent": 0,
         }  # fmt: skip
     await lock.store(**changes, held=False)

@@ -217,7 +217,7 @@ async def _send_page(access: Access, lock: RedriveJobLock, redrive_lock: Redrive
     left = Counter(plan.job.left) + Counter({why: len(each) for why, each in work.done.left.items()})
     seen = plan.seen + page.seen
     changes = {
-        "sent": sent + work.done.redriven, "page": (), "cursor": page.up_to, "seen": seen,
+        "sent": sent + work.done.redriven, "page": (), "done_to": page.up_to, "seen": seen,
         "unfinished": page.unseen > 0,
         "job": replace(plan.job, total=seen + page.unseen, left=dict(left), why=""),
     }  # fmt: skip
@@ -234,7 +234,7 @@ async def _next_page(letters: DeadLetters, plan: RedriveJobPlan) -> LetterPage:
         receivers=plan.receivers, reasons=frozenset(plan.reasons), since=plan.since, until=plan.until
     )
     seen = 0
-    async for page in letters.pages(selection, plan.end, plan.cursor):
+    async for page in letters.pages(selection, plan.end, plan.done_to):
         seen += page.seen
         if page.letters:
             unseen = 0 if selection.is_past(page.letters[-1]) else page.unseen

@@ -5,7 +5,7 @@ import math
 import pytest
 from msgspec.structs import replace
 
-from streams.installation.topology import Names, cursor
+from streams.installation.topology import Names, consumer_for_claim
 from streams.journal.journal import Journal
 from streams.journal.refusal import RecordedLoss, compare_or_refuse, lift, read_recorded_loss, refuse
 from streams.lost_tails.comparison import Loss, find_loss
@@ -51,7 +51,9 @@ async def remake(js: JetStream, names: Names, count: int) -> None:
 
 async def test_a_message_has_one_time_in_every_answer(js: JetStream, names: Names) -> None:
     """The stream's state, the leader, and the reply subject of what is handed out."""
-    await js.consumer_create(names.deliveries, cursor("c", names.deliveries_of(shard(RECEIVER)), 1))
+    await js.consumer_create(
+        names.deliveries, consumer_for_claim("c", names.deliveries_of(shard(RECEIVER)), 1)
+    )
     seen, inbox = KeptMessages(), js.wire.new_inbox()
     await js.wire.subscribe(inbox, seen)
     for position in range(1, 8):

@@ -72,12 +72,12 @@ class Owner:
     async def has(self, count: int) -> None:
         await until(lambda: len(self.events) + len(self.malformed) >= count)
 
-    async def reading(self, cursors: int = 1) -> None:
-        await until(lambda: self.inbox.cursors >= cursors)
+    async def reading(self, consumers: int = 1) -> None:
+        await until(lambda: self.inbox.consumers >= consumers)
 
 
-async def cursors(js: JetStream, names: Names) -> list[ConsumerInfo]:
-    """The cursors of all shards, as the server sees them."""
+async def consumers(js: JetStream, names: Names) -> list[ConsumerInfo]:
+    """The consumers of all shards, as the server sees them."""
     return sorted(await js.consumers(names.deliveries), key=lambda each: each.name)
 
 
@@ -261,18 +261,18 @@ async def test_released_messages_are_acked(js: JetStream, names: Names, owner: O
     owner.inbox.ack(3)
 
     async def acked() -> bool:
-        return [(each.ack_floor, each.unacked) for each in await cursors(js, names)] == [(3, 2)]
+        return [(each.ack_floor, each.unacked) for each in await consumers(js, names)] == [(3, 2)]
 
     await until_true(acked)
 
 
-async def test_no_cursor_is_left_when_it_stops(js: JetStream, names: Names, owner: Owner) -> None:
+async def test_no_consumer_is_left_when_it_stops(js: JetStream, names: Names, owner: Owner) -> None:
     await owner.reading()
-    assert [each.name for each in await cursors(js, names)] == [f"shard-{SHARD}-1"]
+    assert [each.name for each in await consumers(js, names)] == [f"shard-{SHARD}-1"]
     await owner.inbox.stop()
 
     async def gone() -> bool:
-        return not await cursors(js, names)
+        return not await consumers(js, names)
 
     await until_true(gone)
 
@@ -280,7 +280,7 @@ async def test_no_cursor_is_left_when_it_stops(js: JetStream, names: Names, owne
 async def test_a_new_owner_gets_all_above_its_floor_whatever_the_old_one_does(
     server: Server, js: JetStream, names: Names, owner: Owner
 ) -> None:
-    """Each has a cursor of its own."""
+    """Each has a consumer of its own."""
     for _ in range(6):
         await publish(js, names, RECEIVER)
     await owner.has(6)
@@ -297,7 +297,7 @@ async def test_a_new_owner_gets_all_above_its_floor_whatever_the_old_one_does(
     await new.has(24)
     owner.inbox.ack(26)
     assert new.positions == list(range(3, 27))
-    assert (await cursors(js, names))[1].ack_floor == 2
+    assert (await consumers(js, names))[1].ack_floor == 2
     await new.inbox.stop()
     await new_js.stop()
     await wire.close()
@@ -308,8 +308,8 @@ async def test_without_a_lease_nothing_is_read(js: JetStream, names: Names, pref
     owner.within_lease = False
     await publish(js, names, RECEIVER)
     await owner.inbox.start()
-    assert await cursors(js, names) == []
-    assert owner.inbox.cursors == 0
+    assert await consumers(js, names) == []
+    assert owner.inbox.consumers == 0
     owner.within_lease = True
     await owner.has(1)
     await owner.inbox.stop()
@@ -327,7 +327,7 @@ async def test_a_message_that_could_not_be_taken_comes_again_before_any_later_on
     await until(lambda: owner.positions[-1:] == [5])
     assert owner.positions == [1, 2, 1, 2, 1, 2, 3, 4, 5]
     assert [str(report["exception"]) for report in reports] == ["refused"] * 2
-    assert owner.inbox.cursors == 3
+    assert owner.inbox.consumers == 3
 
 
 async def test_after_a_gap_it_goes_on_from_the_floor_of_now(
@@ -338,15 +338,15 @@ async def test_after_a_gap_it_goes_on_from_the_floor_of_now(
     await owner.has(4)
     owner.floor = 3
     await js.consumer_deleted(names.deliveries, f"shard-{SHARD}-1")
-    await owner.reading(cursors=2)
-    assert [each.name for each in await cursors(js, names)] == [f"shard-{SHARD}-1-1"]
+    await owner.reading(consumers=2)
+    assert [each.name for each in await consumers(js, names)] == [f"shard-{SHARD}-1-1"]
     await publish(js, names, RECEIVER)
     await until(lambda: owner.positions[-1] == 5)
     assert owner.positions[4:][-2:] == [4, 5]
     assert owner.inbox.received == 5
 
 
-async def test_a_cursor_that_vanished_unnoticed_is_replaced(
+async def test_a_consumer_that_vanished_unnoticed_is_replaced(
     js: JetStream, names: Names, owner: Owner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its server may have died without a word."""
@@ -359,10 +359,10 @@ async def test_a_cursor_that_vanished_unnoticed_is_replaced(
     owner.inbox.pause_requests(False)
     await publish(js, names, RECEIVER)
     await until(lambda: owner.positions[-1:] == [2])
-    assert owner.inbox.cursors >= 2
+    assert owner.inbox.consumers >= 2
 
 
-async def test_an_attempt_to_make_a_cursor_takes_a_new_name(
+async def test_an_attempt_to_make_a_consumer_takes_a_new_name(
     js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One whose answer was lost may have been carried out, or may still be."""
@@ -382,7 +382,7 @@ async def test_an_attempt_to_make_a_cursor_takes_a_new_name(
     assert asked == [f"shard-{SHARD}-1", f"shard-{SHARD}-1-1"]
 
     async def alone() -> bool:
-        return [each.name for each in await cursors(js, names)] == asked[1:]
+        return [each.name for each in await consumers(js, names)] == asked[1:]
 
     await until_true(alone)
     await owner.inbox.stop()
@@ -391,9 +391,9 @@ async def test_an_attempt_to_make_a_cursor_takes_a_new_name(
 async def test_a_server_has_more_time_for_each_further_attempt(
     js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A short one first: the cursor may lie on a server that was killed."""
-    monkeypatch.setattr(reader, "CURSOR_TIMEOUT_MIN_S", 0.1)
-    monkeypatch.setattr(reader, "CURSOR_TIMEOUT_MAX_S", 0.3)
+    """A short one first: the consumer may lie on a server that was killed."""
+    monkeypatch.setattr(reader, "CONSUMER_TIMEOUT_MIN_S", 0.1)
+    monkeypatch.setattr(reader, "CONSUMER_TIMEOUT_MAX_S", 0.3)
     create, given = js.consumer_create, list[float]()
 
     async def unanswered(stream: str, config: dict[str, Any], timeout_s: float) -> ConsumerInfo:
@@ -422,7 +422,7 @@ async def test_a_recreated_stream_is_not_read(
     await publish(js, names, RECEIVER)
     await until(lambda: any("recreated" in getattr(record, "why", "") for record in caplog.records))
     assert owner.positions == [1, 2, 3]
-    assert owner.inbox.cursors == 1
+    assert owner.inbox.consumers == 1
 
 
 async def test_an_inbox_that_breaks_says_so(

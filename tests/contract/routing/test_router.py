@@ -34,8 +34,8 @@ from tests.contract.support.routers import (
     accepted,
     announce,
     announce_many,
+    consumer_of,
     copies,
-    cursor_of,
     has_stored,
     settled,
     stored,
@@ -248,7 +248,7 @@ async def test_a_new_ownership_begins_behind_what_is_recorded_and_remembers_noth
 async def test_a_zombie_that_still_reads_takes_nothing_from_the_owner(
     js: JetStream, names: Names, open_owner: OpenOwner
 ) -> None:
-    """It has a cursor of its own."""
+    """It has a consumer of its own."""
     await subscribe(js, names, A)
     zombie = await open_owner()
     bodies = await announce_many(js, names, 3)
@@ -260,7 +260,7 @@ async def test_a_zombie_that_still_reads_takes_nothing_from_the_owner(
     assert await accepted(js, names, A) == bodies
 
 
-# ---- the cursor
+# ---- the consumer
 
 
 async def test_a_gap_repeats_nothing_that_is_still_in_memory(
@@ -271,9 +271,9 @@ async def test_a_gap_repeats_nothing_that_is_still_in_memory(
     owner.js.faults[names.publish_to(A)].append(after(gate.wait))
     bodies = await announce_many(js, names, 5)
     await settled(js, names, 0, unacked=5)
-    cursor = await cursor_of(js, names)
-    assert cursor is not None
-    await js.consumer_deleted(names.events, cursor.name)
+    consumer = await consumer_of(js, names)
+    assert consumer is not None
+    await js.consumer_deleted(names.events, consumer.name)
     bodies += await announce_many(js, names, 5)
     gate.set()
     await settled(js, names, 10)
@@ -321,7 +321,7 @@ async def test_without_a_lease_nothing_is_routed(
     await until(
         lambda: [getattr(record, "why", "") for record in caplog.records] == ["the lease has expired"]
     )
-    assert await cursor_of(js, names) is None
+    assert await consumer_of(js, names) is None
     owner.within_lease = True
     await settled(js, names, 1)
 
@@ -355,7 +355,7 @@ async def test_while_memory_is_full_no_more_is_asked_for(
     least, most = (8 << 10) // (512 + 2 + 96), (8 << 10) // 512 + 1 + 4
     await until(lambda: owner.totals.events >= least)
     for _ in range(50):
-        info = await cursor_of(js, names)
+        info = await consumer_of(js, names)
         assert info is not None
         assert info.unacked <= most
     gate.set()

@@ -178,9 +178,9 @@ async def accepted(js: JetStream, names: Names, receiver: str) -> list[bytes]:
     return bodies
 
 
-async def cursor_of(js: JetStream, names: Names) -> ConsumerInfo | None:
-    """The newest cursor of the events partition."""
-    prefix = names.route_cursor(PARTITION, 0).removesuffix("0")
+async def consumer_of(js: JetStream, names: Names) -> ConsumerInfo | None:
+    """The newest consumer of the events partition."""
+    prefix = names.route_consumer(PARTITION, 0).removesuffix("0")
     found = {each.name: each for each in await js.consumers(names.events) if each.name.startswith(prefix)}
     newest = max(found, key=lambda name: [int(part) for part in name.split("-")[2:]], default="")
     return found.get(newest)
@@ -190,7 +190,7 @@ async def settled(js: JetStream, names: Names, floor: int, unacked: int = 0) -> 
     """Return when the events partition is acked up to `floor`, and a number of events beyond it is not."""
 
     async def acked() -> bool:
-        info = await cursor_of(js, names)
+        info = await consumer_of(js, names)
         return info is not None and (info.ack_floor, info.unacked) == (floor, unacked)
 
     await until_true(acked)

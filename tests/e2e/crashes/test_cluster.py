@@ -1,6 +1,6 @@
 """Three nats-servers, of which those that matter are killed with kill -9 under load.
 
-Each stream has a replica on each server, so none of them holds anything alone; nodes and cursors do hang on
+Each stream has a replica on each server, so none of them holds anything alone; nodes and consumers do hang on
 one server at a time.
 """
 

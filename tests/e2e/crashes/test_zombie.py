@@ -60,13 +60,13 @@ async def test_acks_of_another_client_lose_nothing(fleet: Fleet) -> None:
     await wire.subscribe("_INBOX.>", overhear)
     await load.publish(50)
     node.sleep()
-    asleep = await cursors(fleet)
+    asleep = await consumers(fleet)
     assert not load.complete
 
     async def all_acked() -> bool:
         for reply in handed_out:
             await wire.publish(reply, b"+ACK")
-        acked = zip(asleep, await cursors(fleet), strict=True)
+        acked = zip(asleep, await consumers(fleet), strict=True)
         return all(now.ack_floor_consumer >= then.delivered_consumer for then, now in acked)
 
     await fleet.until_true(all_acked, "all that was handed out is acked")
@@ -77,6 +77,6 @@ async def test_acks_of_another_client_lose_nothing(fleet: Fleet) -> None:
     load.check([killed_at])
 
 
-async def cursors(fleet: Fleet) -> list[ConsumerInfo]:
-    """The cursor of each shard, as the server sees it."""
+async def consumers(fleet: Fleet) -> list[ConsumerInfo]:
+    """The consumer of each shard, as the server sees it."""
     return sorted(await fleet.js.consumers(names.deliveries), key=lambda each: each.name)

@@ -18,7 +18,7 @@ import pytest
 import trustme
 
 from streams.buckets.follower import Follower
-from streams.installation.topology import Names, cursor
+from streams.installation.topology import Names, consumer_for_claim
 from streams.nats.answers import Stored, Unanswered
 from streams.nats.client import NatsClient
 from streams.nats.connection import ConnectOptions, NatsWire, connect
@@ -141,7 +141,7 @@ async def test_a_puller_sees_the_gap_and_a_follower_catches_up(
     server: EmbeddedServer, wire: NatsWire, js: JetStream
 ) -> None:
     names = Names()
-    await js.consumer_create("S", cursor("c", names.deliveries_of(7), 1))
+    await js.consumer_create("S", consumer_for_claim("c", names.deliveries_of(7), 1))
     taken, gaps, followed = KeptMessages(), list[str](), list[bytes]()
 
     puller = Puller(js, "S", "c", on_message=lambda message, _: taken(message), on_gap=gaps.append)

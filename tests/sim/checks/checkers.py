@@ -327,7 +327,7 @@ class Checkers:
             self.world.fail(f"{actor.receiver}: in memory is {found}, by the journal it is {state}")
 
     def acked(self, node: str, shard: int, epoch: int, position: int) -> None:
-        """The server has got an ack for all up to there, by the cursor of a claim."""
+        """The server has got an ack for all up to there, by the consumer of a claim."""
         if self._is_owner(node, shard, epoch):
             ledger = self.ledgers[shard]
             for each in ledger.newly_acked(position):

@@ -48,8 +48,8 @@ from streams.nats.jetstream import JetStream
 from streams.nats.retry import until_answered
 from streams.reading import backlog
 from tests.sim.mutants.backlogs import BACKLOG_MUTANTS
+from tests.sim.mutants.consumers import CONSUMER_MUTANTS
 from tests.sim.mutants.copies import COPY_MUTANTS
-from tests.sim.mutants.cursors import CURSOR_MUTANTS
 from tests.sim.mutants.erasing import ERASE_MUTANTS
 from tests.sim.mutants.flooding import FLOODING_MUTANTS
 from tests.sim.mutants.leaders import LEADER_MUTANTS
@@ -437,7 +437,7 @@ ALL = [
 ALL += [
     *BACKLOG_MUTANTS,
     *COPY_MUTANTS,
-    *CURSOR_MUTANTS,
+    *CONSUMER_MUTANTS,
     *FLOODING_MUTANTS,
     *ERASE_MUTANTS,
     *RESENDING_MUTANTS,

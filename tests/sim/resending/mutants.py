@@ -26,7 +26,7 @@ _publish, _store_plan, _read_past = ReplayLock.publish, RedriveLock.store, claim
 async def _ahead(
     lock: ReplayLock, subject: str, data: bytes, headers: dict[str, str], sources: Sources, position: int
 ) -> Answer | None:
-    await lock.store(cursor=position, left=lock.plan.left - 1)
+    await lock.store(done_to=position, left=lock.plan.left - 1)
     return await _publish(lock, subject, data, headers, sources, position)
 
 
@@ -63,7 +63,7 @@ def _run(seed: int) -> None:
 
 
 RESENDING_MUTANTS = [
-    Mutant("replay-cursor-ahead", "the position is recorded after the copies up to it",
+    Mutant("replay-position-ahead", "the position is recorded after the copies up to it",
            ((ReplayLock, "publish", _ahead),), run=_run),
     Mutant("redrive-unplanned", "the letters of a page are on record before they are sent",
            ((RedriveLock, "store", _unplanned),),

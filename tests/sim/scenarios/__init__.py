@@ -28,7 +28,7 @@ ALL = (
     ownership.burial_owed_at_a_takeover, ownership.tail_of_a_lagging_replica,
     leaders.position_of_a_deposed_leader, leaders.snapshots_of_a_deposed_leader,
     leaders.backlog_of_a_deposed_leader, leaders.end_of_a_deposed_leader,
-    reading.last_ack_is_lost, reading.last_ack_of_the_events_is_lost, reading.cursor_vanishes_unnoticed,
+    reading.last_ack_is_lost, reading.last_ack_of_the_events_is_lost, reading.consumer_vanishes_unnoticed,
     reading.last_message_is_lost,
     reading.backlog_of_a_lagging_replica, routing.last_event_is_routed_and_nothing_else_happens,
     numbering.window_shrinks_between_owners, numbering.window_set_is_lost, numbering.opening_is_lost,

@@ -12,7 +12,7 @@ from tests.sim.stage import old, staged
 
 
 def last_ack_is_lost() -> None:
-    """The cursor has handed out all that it may, everything is settled, and the ack of it never arrives."""
+    """The consumer has handed out all that it may, everything is settled, and the ack of it never arrives."""
     with patch.object(topology, "MAX_ACK_PENDING", 8), staged() as stage:
         stage.put()
         stage.node()
@@ -33,12 +33,12 @@ def last_ack_is_lost() -> None:
         stage.expect(bool(lost), "no ack was lost")
         stage.publish("one more")
         stage.wait(5.0)
-        stage.expect(stage.checkers.starts == 9, "the cursor hands out nothing more")
+        stage.expect(stage.checkers.starts == 9, "the consumer hands out nothing more")
         stage.settle()
 
 
 def last_ack_of_the_events_is_lost() -> None:
-    """The cursor of the events is full, and its last ack is lost."""
+    """The consumer of the events is full, and its last ack is lost."""
     with patch.object(topology, "MAX_ACK_PENDING", 8), staged() as stage:
         stage.put(events=[])
         stage.node()
@@ -74,7 +74,7 @@ def last_message_is_lost() -> None:
         stage.settle()
 
 
-def cursor_vanishes_unnoticed() -> None:
+def consumer_vanishes_unnoticed() -> None:
     """The server in whose memory it was is gone, and says nothing; events are stored all the same."""
     with staged() as stage:
         stage.put()

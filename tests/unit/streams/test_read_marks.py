@@ -1,4 +1,4 @@
-"""The marks of a reader: which messages the stream must still have before the next cursor begins."""
+"""The marks of a reader: which messages the stream must still have before the next consumer begins."""
 
 from streams.lost_tails.marks import NO_MARK, Mark
 from streams.reading.read_marks import ReadMarks
@@ -14,7 +14,7 @@ def mark(position: int) -> Mark:
 
 
 def trusted(*positions: int) -> ReadMarks:
-    """Marks of a reader whose cursor was compared, and has passed on these messages."""
+    """Marks of a reader whose consumer was compared, and has passed on these messages."""
     marks = ReadMarks()
     marks.compared = True
     for position in positions:
@@ -50,14 +50,14 @@ def test_each_message_is_compared_once() -> None:
 
 
 def test_a_second_doubt_does_not_take_for_passed_on_what_nothing_was_compared_with() -> None:
-    """Between two doubts no cursor was trusted, so what is known since then may be of another stream."""
+    """Between two doubts no consumer was trusted, so what is known since then may be of another stream."""
     marks = trusted(3)
     marks.doubt(mark(7))
     marks.doubt(mark(9))
     assert marks.to_compare(mark(9), 0) == (mark(3), mark(9))
 
 
-def test_the_message_after_which_a_cursor_begins_is_compared_and_with_its_time_if_that_is_known() -> None:
+def test_the_message_after_which_a_consumer_begins_is_compared_and_with_its_time_if_that_is_known() -> None:
     assert ReadMarks().to_compare(NO_MARK, 4) == (NO_MARK, Mark(position=4))
     assert trusted(4).to_compare(NO_MARK, 4) == (NO_MARK, mark(4))
     assert trusted().to_compare(mark(4), 4) == (NO_MARK, mark(4))

@@ -1,7 +1,7 @@
 """The installation as the contract names it, and that its figures fit one another."""
 
 from actors.policy import DOCUMENT_MAX
-from streams.installation.topology import JOURNAL_AGE_S, Installation, Names, cursor, streams
+from streams.installation.topology import JOURNAL_AGE_S, Installation, Names, consumer_for_claim, streams
 
 SECOND = 1_000_000_000
 
@@ -32,7 +32,7 @@ def test_the_names_of_the_contract() -> None:
     assert names.token("k3f") == "$KV.angarium_tokens.k3f"
     assert names.token_use("k3f") == "$KV.angarium_tokens.k3f.used"
     assert names.control("inspect", "acme", "billing") == "angarium.ctl.inspect.acme.billing"
-    assert (names.shard_cursor(7, 31), names.route_cursor(7, 31)) == ("shard-7-31", "route-7-31")
+    assert (names.shard_consumer(7, 31), names.route_consumer(7, 31)) == ("shard-7-31", "route-7-31")
 
 
 def test_another_prefix_shares_nothing() -> None:
@@ -81,8 +81,8 @@ def test_the_journal() -> None:
     assert journal["num_replicas"] == 3
 
 
-def test_a_cursor_is_in_the_memory_of_one_server_and_vanishes_by_itself() -> None:
-    config = cursor("shard-7-31", "angarium.deliver.7.*.*", 12)
+def test_a_consumer_is_in_the_memory_of_one_server_and_vanishes_by_itself() -> None:
+    config = consumer_for_claim("shard-7-31", "angarium.deliver.7.*.*", 12)
     assert "durable_name" not in config
     assert (config["mem_storage"], config["num_replicas"]) == (True, 1)
     assert (config["ack_policy"], config["max_deliver"]) == ("all", -1)

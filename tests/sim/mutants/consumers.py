@@ -1,4 +1,4 @@
-"""The rules of reading cursors and of `routed`, each taken out by itself."""
+"""The rules of reading consumers and of `routed`, each taken out by itself."""
 
 from contextvars import ContextVar
 from typing import Any
@@ -20,7 +20,7 @@ from streams.routing_progress import NOTHING_ROUTED, RoutingProgress
 from tests.sim.mutants.mutant import Mutant
 from tests.sim.scenarios import reading, routing
 
-_read_past, _cursor = claim.read_past, topology.cursor
+_read_past, _consumer = claim.read_past, topology.consumer_for_claim
 _ack, _repeat_ack = Puller.ack, Puller.repeat_ack
 
 
@@ -77,11 +77,11 @@ def _sent_once(puller: Puller) -> None:
 
 
 def _from_the_next(name: str, subjects: str, start: int) -> dict[str, Any]:
-    """A cursor begins with what is stored from now on."""
-    return {**_cursor(name, subjects, start), "deliver_policy": "new", "opt_start_seq": 0}
+    """A consumer begins with what is stored from now on."""
+    return {**_consumer(name, subjects, start), "deliver_policy": "new", "opt_start_seq": 0}
 
 
-CURSOR_MUTANTS = [
+CONSUMER_MUTANTS = [
     Mutant("routed-unconfirmed", "`routed` passes an event when all its copies are confirmed",
            ((Tenants, "routed", property(_beyond_the_unconfirmed)),),
            routing.one_of_two_copies_is_stored),
@@ -92,17 +92,17 @@ CURSOR_MUTANTS = [
            routing.last_event_is_routed_and_nothing_else_happens),
     Mutant("purged-beyond-routed", "events are purged up to what is recorded as routed",
            ((purge, "read_past", _routed_to_the_end),)),
-    Mutant("cursor-from-now", "a cursor begins behind what is recorded",
-           ((reader, "cursor", _from_the_next),),
-           reading.cursor_vanishes_unnoticed),
+    Mutant("consumer-from-now", "a consumer begins behind what is recorded",
+           ((reader, "consumer_for_claim", _from_the_next),),
+           reading.consumer_vanishes_unnoticed),
     Mutant("gap-in-the-numbers", "a number that is not the next is a gap",
            ((pull, "delivery_info", _whatever_the_number),)),
     Mutant("heartbeats-unheeded", "a heartbeat that knows of more is a gap",
            ((pull, "gap_told", _deaf_to_heartbeats),),
            reading.last_message_is_lost),
-    Mutant("gone-unnoticed", "a cursor that is gone is replaced",
+    Mutant("gone-unnoticed", "a consumer that is gone is replaced",
            ((pull, "gap_told", _unheard_of_its_end), (pull, "SILENT_HEARTBEATS_MAX", 1 << 30)),
-           reading.cursor_vanishes_unnoticed),
+           reading.consumer_vanishes_unnoticed),
     Mutant("ack-sent-once", "the last ack is repeated with each heartbeat",
            ((Puller, "ack", _ack_once), (Puller, "repeat_ack", _sent_once)),
            reading.last_ack_is_lost),
