@@ -8,7 +8,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from actors.errors import BadInput
 from actors.ids import split_receiver
@@ -57,10 +57,10 @@ class Preview(Struct, frozen=True, kw_only=True):
 
 
 class ReplayReport(Struct, frozen=True, kw_only=True):
-    """The result of a replay, as in `streams.resending.replay`; `mark` is the value of `angarium-again`."""
+    """The result of a replay, as in `streams.resending.replay`; `again` is the value of `angarium-again`."""
 
     receiver: str
-    mark: str
+    again: str = field(name="mark")
     sent: int
     finished: bool
     purged: bool
@@ -131,7 +131,7 @@ async def replay(
     done, finished = work.done, not work.done.stopped
     await work.leave(unfinished=not finished)
     return ReplayReport(
-        receiver=receiver, mark=lock.plan.mark, sent=done.sent, finished=finished, purged=done.purged,
+        receiver=receiver, again=lock.plan.again, sent=done.sent, finished=finished, purged=done.purged,
         too_large=done.too_large, stopped=done.stopped or None,
         kept_since=chosen.kept_since_text if chosen else None,
     )  # fmt: skip

@@ -25,10 +25,10 @@ PAGE_BYTES_MAX = 1 << 20
 _KEPT = (EVENT_ID, EVENT_TYPE, CONTENT_TYPE, TRACEPARENT, TRACESTATE)
 
 
-def copied_headers(headers: Mapping[str, str], mark: str, message_id: str) -> dict[str, str]:
-    """The headers of an event that is sent again, which receivers recognise by its mark."""
+def copied_headers(headers: Mapping[str, str], again: str, message_id: str) -> dict[str, str]:
+    """The headers of an event that is sent again, which receivers recognise by `angarium-again`."""
     kept = {name: headers[name] for name in _KEPT if name in headers}
-    return kept | {EVENT_AGAIN: mark, MESSAGE_ID: message_id}
+    return kept | {EVENT_AGAIN: again, MESSAGE_ID: message_id}
 
 
 async def pages_between(

@@ -1,10 +1,10 @@
 """Sends dead letters again: each exactly once, even if the command is interrupted.
 
 A letter that is sent again is a new event for its receiver: it keeps its id and gets a new number. It has a
-mark, `dead-<number>`, with the number that it had when it was given up, and a message id made from receiver,
-id, mark and the installation's nonce. So a copy that is sent twice is dropped, by JetStream within its
-duplicate window and by the actor within its own. Beyond both, the plan makes sure that nothing is sent twice
-(`streams.resending.redrive_lock`):
+value of `angarium-again`, `dead-<number>`, with the number that it had when it was given up, and a message id
+made from receiver, id, that value and the installation's nonce. So a copy that is sent twice is dropped, by
+JetStream within its duplicate window and by the actor within its own. Beyond both, the plan makes sure that
+nothing is sent twice (`streams.resending.redrive_lock`):
 
     begin   finish the plan of an interrupted redrive: letters that were sent are deleted, the others stay
     send    plan a page; ask the leader for its letters; send them; delete those that were stored
@@ -41,10 +41,10 @@ TOO_LARGE = "too_large"
 UNSURE = "unsure"
 
 
-def mark(letter: Letter) -> str:
-    """The mark of its event when it is sent again.
+def again_value(letter: Letter) -> str:
+    """The value of `angarium-again` when its event is sent again.
 
-    A letter's message id ends in the event's number, or in its position if it has no number, so the mark is
+    A letter's message id ends in the event's number, or in its position if it has no number, so the value is
     the same for a letter that was buried twice.
     """
     number = letter.headers.get(MESSAGE_ID, "").rpartition(":")[2]
@@ -53,13 +53,13 @@ def mark(letter: Letter) -> str:
 
 def message_id(letter: Letter, nonce: str) -> str:
     """The message id under which it is sent again, always the same; older versions had no nonce."""
-    known = f"{letter.receiver}:{letter.event_id}:{mark(letter)}"
+    known = f"{letter.receiver}:{letter.event_id}:{again_value(letter)}"
     return f"{known}:{nonce}" if nonce else known
 
 
 def _headers_again(letter: Letter, nonce: str) -> dict[str, str]:
     """The headers under which it is sent again."""
-    return copied_headers(letter.headers, mark(letter), message_id(letter, nonce))
+    return copied_headers(letter.headers, again_value(letter), message_id(letter, nonce))
 
 
 def _is_copy(message: StoredMessage, letter: Letter, nonce: str) -> bool:

@@ -2,7 +2,7 @@
 
 The stream keeps settled events for a while. A replay goes through the receiver's subject between two
 positions, and publishes a copy of each wanted event, one after the other, each confirmed before the next. A
-copy is a new delivery: it keeps the event's id, gets a new number, and has a mark of its own.
+copy is a new delivery: it keeps the event's id, gets a new number, and has an `angarium-again` of its own.
 
 Before the copies of a page, a plan is stored: the position up to which all is done (`done_to`), and the end
 of the stream at that moment (`after`). As copies are sent one by one, those after `after` belong to the first
@@ -67,7 +67,7 @@ class ReplayPlan(HeldPlan, frozen=True, kw_only=True):
     - `left`: number of messages after it.
     - `after`: the copies of these messages are after this position.
     - `sent`: number of copies so far.
-    - `mark`: the mark of the copies, which receivers see.
+    - `again`: the value of `angarium-again` of the copies, which receivers see.
     - `nonce`: part of the message ids only.
     - `pace_s`: the time between two copies; 0 if an older Angarium began it, which did not record that.
     - `due_at`: when the next copy is due, if the job was released until then, in seconds since the epoch.
@@ -81,7 +81,7 @@ class ReplayPlan(HeldPlan, frozen=True, kw_only=True):
     left: int = 0
     after: int = 0
     sent: int = 0
-    mark: str = ""
+    again: str = field(default="", name="mark")
     nonce: str = ""
     pace_s: float = 0.0
     due_at: float = 0.0
@@ -139,13 +139,13 @@ class Replay:
         self._subject = names.deliveries_to(receiver)
         self._sources = lock.sources(names.deliveries)
 
-    async def begin(self, choice: Choice, mark: str, nonce: str, job: Job | None = None) -> None:
+    async def begin(self, choice: Choice, again: str, nonce: str, job: Job | None = None) -> None:
         """Begin a replay if none is unfinished."""
         info = await deliveries_info(self._js, self._names)
         left = await self._count(choice.begin, choice.until)
         await self._lock.store(
             unfinished=True, created=info.created, choice=choice, done_to=choice.begin, left=left,
-            after=info.last, sent=0, mark=mark, nonce=nonce, pace_s=self._pace_s,
+            after=info.last, sent=0, again=again, nonce=nonce, pace_s=self._pace_s,
             job=job and replace(job, total=left),
         )  # fmt: skip
 
@@ -287,7 +287,7 @@ class Replay:
 
     def _headers(self, message: StoredMessage, event: Event) -> dict[str, str]:
         message_id = f"{self._prefix}{event.position}"
-        return copied_headers(message.headers, self._lock.plan.mark, message_id) | {EVENT_ID: event.id}
+        return copied_headers(message.headers, self._lock.plan.again, message_id) | {EVENT_ID: event.id}
 
     async def _count(self, after: int, until: int) -> int:
         """The number of the receiver's messages between two positions, as far as a replica knows."""

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from litestar.params import QueryParameter
 
-from angarium.operations.jobs.listing import JobMark
+from angarium.operations.jobs.listing import JobPlace
 from angarium.operations.ledger_queries.pages import PageStart
 
 PAGE_MAX = 200
@@ -42,17 +42,17 @@ def cursor_after(name: str) -> str:
     return f"after:{name}"
 
 
-def mark_of(cursor: str | None) -> JobMark | None:
+def job_place_of(cursor: str | None) -> JobPlace | None:
     """The place that a cursor names in the list of jobs."""
     if cursor is None:
         return None
     began_us, _, job = cursor.partition("-")
-    return JobMark(int(began_us), job)
+    return JobPlace(int(began_us), job)
 
 
-def cursor_of_mark(mark: JobMark | None) -> str | None:
+def cursor_of_job(place: JobPlace | None) -> str | None:
     """The cursor that names a place in the list of jobs."""
-    return None if mark is None else f"{mark.began_us}-{mark.id}"
+    return None if place is None else f"{place.began_us}-{place.id}"
 
 
 def start_of(cursor: str | None) -> PageStart | None:

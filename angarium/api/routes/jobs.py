@@ -17,7 +17,7 @@ from angarium.api.openapi.background.jobs import (
     ReplayRequest,
 )
 from angarium.api.problems import Fault, Refusal, hidden, invalid, result_of
-from angarium.api.queries.cursors import JobCursor, Limit, cursor_of_mark, mark_of
+from angarium.api.queries.cursors import JobCursor, Limit, cursor_of_job, job_place_of
 from angarium.api.queries.times import seconds
 from angarium.api.requests.bodies import decoded, json_body
 from angarium.api.requests.headers import headers_by_name
@@ -60,10 +60,10 @@ async def list_jobs(
     with api.control_limits.admit(tenant):
         found = result_of(
             await listing.list_jobs(
-                api.access, None if tenant == ALL_TENANTS else tenant, limit, mark_of(cursor)
+                api.access, None if tenant == ALL_TENANTS else tenant, limit, job_place_of(cursor)
             )
         )
-    return JobPage(jobs=found.jobs, next_cursor=cursor_of_mark(found.next))
+    return JobPage(jobs=found.jobs, next_cursor=cursor_of_job(found.next))
 
 
 @get("/v1/jobs/{job:str}", opt=needs("read"), **GET_JOB)

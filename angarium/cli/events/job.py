@@ -70,8 +70,8 @@ def _say(found: "JobDocument", *, as_json: bool) -> None:
     output.say(f"  began {found.began_at}" + (f", ended {found.ended_at}" if found.ended_at else ""))
     for reason, count in sorted(found.left.items()):
         output.say(f"  {count} not sent: {reason}")
-    if found.mark is not None:
-        output.say(f"  angarium-again: {found.mark}")
+    if found.again is not None:
+        output.say(f"  angarium-again: {found.again}")
     if found.why is not None:
         output.say(f"  {output.visible(found.why)}")
     if found.kept_since is not None:

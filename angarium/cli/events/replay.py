@@ -116,7 +116,7 @@ def _replay(
         output.say_json(done)
     else:
         sent = count_text(done.sent, "event")
-        output.say(f"sent {sent} again (angarium-again: {done.mark})")
+        output.say(f"sent {sent} again (angarium-again: {done.again})")
         if done.too_large:
             left = count_text(len(done.too_large), "event")
             output.say(f"left out {left} that the stream takes no more: too large")

@@ -42,9 +42,9 @@ async def begin_replay(
     await lock.acquire()
     if not lock.plan.unfinished:
         work = Replay(access.js, access.names, receiver, lock, 1 / per_second)
-        mark, nonce = f"replay-{secrets.token_hex(6)}", secrets.token_hex(16)
+        again, nonce = f"replay-{secrets.token_hex(6)}", secrets.token_hex(16)
         job = Job(id=job_id, began_at=time.wall(), kept_since=chosen.kept_since)
-        await work.begin(chosen.choice, mark, nonce, job)
+        await work.begin(chosen.choice, again, nonce, job)
     await lock.store(held=False)
     return await _begun(access, "replay", receiver, job_id)
 

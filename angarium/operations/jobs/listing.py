@@ -9,7 +9,7 @@ from angarium.operations.jobs.plans import JobDocument, document, is_over
 from angarium.operations.jobs.waiting import all_plans, why_no_seat
 
 
-class JobMark(Struct, frozen=True, order=True):
+class JobPlace(Struct, frozen=True, order=True):
     """The place of a job in the list: when it began, in microseconds since the epoch, and its id."""
 
     began_us: int
@@ -17,32 +17,32 @@ class JobMark(Struct, frozen=True, order=True):
 
 
 class JobPage(Struct, frozen=True):
-    """Jobs, the newest first; `next` is the mark of the last one if there are others.
+    """Jobs, the newest first; `next` is the place of the last one if there are others.
 
     `unreadable`: why plans could not be read, for example because a newer version stored them.
     """
 
     jobs: list[JobDocument]
-    next: JobMark | None
+    next: JobPlace | None
     unreadable: list[str]
 
 
 @operation
 async def list_jobs(
-    access: Access, tenant: str | None, limit: int | None = None, after: JobMark | None = None
+    access: Access, tenant: str | None, limit: int | None = None, after: JobPlace | None = None
 ) -> JobPage:
-    """The jobs of a tenant, or of all, the newest first: those after a mark. Fails as invalid."""
+    """The jobs of a tenant, or of all, the newest first: those after a place. Fails as invalid."""
     if tenant is not None:
         check_tenant(tenant)
     plans, failures = await all_plans(access)
     found = {
-        JobMark(round(stored.job.began_at * 1e6), stored.id): stored
+        JobPlace(round(stored.job.began_at * 1e6), stored.id): stored
         for stored in plans
         if tenant in (None, stored.tenant) and stored.job is not None and not is_over(stored)
     }
-    marks = sorted((each for each in found if after is None or each < after), reverse=True)
-    page = marks[:limit]
-    following = page[-1] if len(marks) > len(page) else None
+    places = sorted((each for each in found if after is None or each < after), reverse=True)
+    page = places[:limit]
+    following = page[-1] if len(places) > len(page) else None
     jobs = [document(found[each], why_no_seat(found[each], plans)) for each in page]
     return JobPage(
         jobs, following, [why for subject, why in failures if tenant in (None, _tenant_of(subject))]

@@ -4,7 +4,7 @@ import re
 from typing import Literal
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 
 from angarium import logs
 from angarium.connecting import Access
@@ -34,7 +34,7 @@ class JobDocument(Struct, frozen=True, kw_only=True):
     """A job. `looked_at` of `total` messages are dealt with, `sent` of them were sent again.
 
     `left` counts those that were not sent, by reason. `kept_since`: earlier events were wanted, and are not
-    kept any more; `purged`: nor are some that were to be sent. `mark` is the value of `angarium-again` of a
+    kept any more; `purged`: nor are some that were to be sent. `again` is the value of `angarium-again` of a
     replay. `why` says what a job waits for, or why it has failed. Instants are RFC 3339.
     """
 
@@ -51,7 +51,7 @@ class JobDocument(Struct, frozen=True, kw_only=True):
     left: dict[str, int]
     kept_since: str | None
     purged: bool
-    mark: str | None
+    again: str | None = field(name="mark")
     why: str | None
 
 
@@ -142,16 +142,16 @@ def document(stored: StoredPlan, seat: str = "") -> JobDocument:
     plan, job = stored.plan, stored.plan.job
     assert job is not None, "only jobs have a document"
     if isinstance(plan, ReplayPlan):
-        looked_at, receiver, mark = job.total - plan.left, _one(stored.owner), plan.mark
+        looked_at, receiver, again = job.total - plan.left, _one(stored.owner), plan.again
     else:
-        looked_at, receiver, mark = plan.seen, _one(plan.receivers), ""
+        looked_at, receiver, again = plan.seen, _one(plan.receivers), ""
     return JobDocument(
         id=stored.id, kind=stored.kind, tenant=stored.tenant, receiver=receiver, state=state_of(stored, job),
         began_at=logs.instant(job.began_at),
         ended_at=None if plan.unfinished else logs.instant(stored.stored_at),
         looked_at=max(0, looked_at), total=job.total, sent=plan.sent, left=job.left,
         kept_since=None if job.kept_since is None else logs.instant(job.kept_since), purged=job.purged,
-        mark=mark or None, why=seat or job.why or None,
+        again=again or None, why=seat or job.why or None,
     )  # fmt: skip
 
 

@@ -57,7 +57,7 @@ async def replayed(
     lock = locked(js, names)
     await lock.acquire()
     work = Replay(js, names, ONE, lock, pace_s)
-    if lock.plan.mark == mark and not lock.plan.unfinished:
+    if lock.plan.again == mark and not lock.plan.unfinished:
         await work.leave(unfinished=False)
         return Replayed(sent=lock.plan.sent)
     if lock.plan.unfinished:
@@ -383,13 +383,13 @@ async def test_settled_events_are_replayed_and_waiting_ones_are_left_out(js: Jet
     done = await operation.replay(to, ONE, ReplayRange(since=0.0), 1000.0)
     assert isinstance(done, ReplayReport)
     assert (done.sent, done.finished, done.purged, done.stopped) == (2, True, False, None)
-    assert re.fullmatch("replay-[0-9a-f]{12}", done.mark)
+    assert re.fullmatch("replay-[0-9a-f]{12}", done.again)
     await js.purge(names.deliveries, positions[1])
     looked = await operation.preview(to, ONE, ReplayRange(since=0.0))
     assert isinstance(looked, Preview)
     assert looked.events == 1
     assert looked.kept_since is not None
-    assert bodies(await sent_again(js, names, done.mark)) == [1, 3]
+    assert bodies(await sent_again(js, names, done.again)) == [1, 3]
     wrong = await operation.replay(to, ONE, ReplayRange(since=0.0, types=("a..b",)), 1.0)
     assert isinstance(wrong, NotDone)
     assert "'a..b' is no type" in wrong.text
@@ -415,7 +415,7 @@ async def test_a_stopped_replay_is_resumed_or_given_up(js: JetStream, names: Nam
     await js.stream_update(info.config | {"max_msgs": -1})
     done = await operation.replay(to, ONE, None, 1000.0)
     assert isinstance(done, ReplayReport)
-    assert (done.sent, done.finished, done.mark) == (4, True, stopped.mark)
+    assert (done.sent, done.finished, done.again) == (4, True, stopped.again)
     assert bodies(await sent_again(js, names)) == [0, 1, 2, 3]
 
     await js.stream_update(info.config | {"max_msgs": 9})

@@ -129,11 +129,11 @@ class ResendingCheckers(Checkers):
             self._check_redrive(tenant, redrive)
 
     def _check_replay(self, receiver: str, plan: ReplayPlan) -> None:
-        choice, sent, erased, what = plan.choice, 0, 0, f"{receiver}: the replay {plan.mark}"
+        choice, sent, erased, what = plan.choice, 0, 0, f"{receiver}: the replay {plan.again}"
         for position in self.deliveries.stored_between(receiver, choice.begin, choice.until):
             event = self.deliveries.event(position)
             if choice.takes(event):
-                copies = self._check_copy(what, receiver, plan.mark, event.id)
+                copies = self._check_copy(what, receiver, plan.again, event.id)
                 sent += copies
                 erased += copies if self._is_erased(receiver, event.id) else 0
         if not sent - erased <= plan.sent <= sent:  # A successor does not find copies that are erased.
