@@ -82,20 +82,20 @@ async def journal_held(js: JetStream, names: Names, shards: int, journal: Stream
 
 
 async def purge_deliveries(
-    js: JetStream, names: Names, shards: int, deliveries: StreamInfo, keep_since: float, settled_end: int
+    js: JetStream, names: Names, shards: int, deliveries: StreamInfo, keep_since: float, certain_end: int
 ) -> None:
     """Purge settled deliveries that were stored before the time `keep_since`, and more if room is short.
 
-    `settled_end` is an end that the stream had some time ago; see `_first`.
+    `certain_end` is an end that the stream had some time ago; see `_first`.
     """
     enough = await _dispensable_end(js, deliveries, keep_since)
     if enough > deliveries.first:
-        held = await deliveries_held(js, names, shards, deliveries, settled_end)
+        held = await deliveries_held(js, names, shards, deliveries, certain_end)
         await _purge(js, deliveries, min(held.position, enough))
 
 
 async def purge_events(
-    js: JetStream, names: Names, shards: int, events: StreamInfo, keep_since: float, settled_end: int
+    js: JetStream, names: Names, shards: int, events: StreamInfo, keep_since: float, certain_end: int
 ) -> None:
     """Purge the routed events that are not needed any more.
 
@@ -104,11 +104,11 @@ async def purge_events(
     """
     enough = await _dispensable_end(js, events, keep_since)
     if enough > events.first:
-        held = await events_held(js, names, shards, settled_end)
+        held = await events_held(js, names, shards, certain_end)
         await _purge(js, events, min(held.position, enough))
 
 
-async def events_held(js: JetStream, names: Names, partitions: int, settled_end: int = 0) -> NeededFrom:
+async def events_held(js: JetStream, names: Names, partitions: int, certain_end: int = 0) -> NeededFrom:
     """Find the last event that no router needs any more; `shard` is the partition that needs the next."""
 
     async def needs(partition: int) -> NeededFrom:
@@ -118,13 +118,13 @@ async def events_held(js: JetStream, names: Names, partitions: int, settled_end:
             return NeededFrom(0, partition)
         needed = min(past.routing.needed_from, same_end)
         subject = names.events_of(partition)
-        return NeededFrom(await _first(js, names.events, subject, needed, settled_end), partition)
+        return NeededFrom(await _first(js, names.events, subject, needed, certain_end), partition)
 
     return await lowest(partitions, needs)
 
 
 async def deliveries_held(
-    js: JetStream, names: Names, shards: int, deliveries: StreamInfo, settled_end: int = 0
+    js: JetStream, names: Names, shards: int, deliveries: StreamInfo, certain_end: int = 0
 ) -> NeededFrom:
     """Find the last delivery that no shard needs any more, by the checkpoints."""
 
@@ -134,7 +134,7 @@ async def deliveries_held(
         if not same_end or checkpoint.created.get(deliveries.name) != deliveries.created:
             return NeededFrom(0, shard)
         subject, needed = names.deliveries_of(shard), min(checkpoint.needed, same_end)
-        first = await _first(js, deliveries.name, subject, needed, settled_end)
+        first = await _first(js, deliveries.name, subject, needed, certain_end)
         return NeededFrom(first, shard, checkpoint.holder)
 
     return await lowest(shards, needs)
@@ -156,7 +156,7 @@ async def same_end_of(js: JetStream, names: Names, shard: int, stream: str) -> i
     return mark.position + 1 if mark.position else ANY_POSITION
 
 
-async def _first(js: JetStream, stream: str, subject: str, needed: int, settled_end: int) -> int:
+async def _first(js: JetStream, stream: str, subject: str, needed: int, certain_end: int) -> int:
     """Find the first message of the subject that may be needed, at or above `needed`.
 
     If the leader has none, nothing that was stored at that moment is needed. The leader does not say how far
@@ -164,7 +164,7 @@ async def _first(js: JetStream, stream: str, subject: str, needed: int, settled_
     used: older than the time for which a leader may continue without followers.
     """
     message = await until_answered(lambda: js.next_message(stream, subject, needed))
-    return max(needed, settled_end + 1) if message is None else message.sequence
+    return max(needed, certain_end + 1) if message is None else message.sequence
 
 
 async def _dispensable_end(js: JetStream, info: StreamInfo, keep_since: float) -> int:

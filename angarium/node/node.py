@@ -166,7 +166,7 @@ class Node:
     def _log_moves(self) -> None:
         """Log one line for all shards that moved together, and none after a mere outage of NATS."""
         if self._moves:
-            outlived = self._moves.keys() == {"resumed"} and self.context.js.unsettled
+            outlived = self._moves.keys() == {"resumed"} and self.context.js.disturbed
             counts = {"owned": len(self.owned), **self._moves}
             log.log(logging.DEBUG if outlived else logging.INFO, "node.shards", extra=counts)
             self._moves.clear()

@@ -178,7 +178,7 @@ class NatsWire:
     def on_change(self, listener: Callable[[bool], None]) -> None:
         self._listeners.append(listener)
 
-    def on_refusal(self, listener: Callable[[str], None]) -> None:
+    def on_forbidden(self, listener: Callable[[str], None]) -> None:
         self._told_of_refusals.append(listener)
 
     async def close(self) -> None:

@@ -61,7 +61,7 @@ _REPEATABLE = (
 )
 """Requests that do no more when they come twice."""
 
-UNSETTLED_FOR_S = 5.0
+DISTURBED_FOR_S = 5.0
 """Time after a new connection in which failures may still come from the lost one."""
 
 R = TypeVar("R", bound=ApiReply)
@@ -79,7 +79,7 @@ class JetStream:
         self._batches = count(1)
         self._listeners: list[Callable[[bool], None]] = []
         self._back = asyncio.Event()
-        self._settled_at = 0.0
+        self._calm_from = 0.0
         wire.on_change(self._on_change)
 
     async def start(self) -> None:
@@ -124,9 +124,9 @@ class JetStream:
         return task.result()
 
     @property
-    def unsettled(self) -> bool:
+    def disturbed(self) -> bool:
         """True if NATS is away or has just come back, which explains failures."""
-        return not self.wire.connected or asyncio.get_running_loop().time() < self._settled_at
+        return not self.wire.connected or asyncio.get_running_loop().time() < self._calm_from
 
     async def reconnected(self, within_s: float) -> bool:
         """Wait up to `within_s` for a new connection; returns True as soon as there is one."""
@@ -140,7 +140,7 @@ class JetStream:
     def _on_change(self, connected: bool) -> None:
         self.connection_changes += 1
         if connected:
-            self._settled_at = asyncio.get_running_loop().time() + UNSETTLED_FOR_S
+            self._calm_from = asyncio.get_running_loop().time() + DISTURBED_FOR_S
             self._back.set()
             self._back = asyncio.Event()
         else:

@@ -92,7 +92,7 @@ class PurgeReply(ApiReply):
     purged: int = 0
 
 
-class Position(Struct):
+class SequencePair(Struct):
     consumer_seq: int = 0
     stream_seq: int = 0
 
@@ -101,8 +101,8 @@ class ConsumerReply(ApiReply):
     name: str = ""
     created: str = ""
     config: dict[str, Any] = field(default_factory=dict)
-    delivered: Position = field(default_factory=Position)
-    ack_floor: Position = field(default_factory=Position)
+    delivered: SequencePair = field(default_factory=SequencePair)
+    ack_floor: SequencePair = field(default_factory=SequencePair)
     num_pending: int = 0
     num_ack_pending: int = 0
 

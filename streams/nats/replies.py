@@ -21,7 +21,7 @@ Without this, what is asked while a stream elects its leader waits for its deadl
 """
 
 
-class _Question:
+class _Request:
     """`again_at`: when it is sent once more; None if it may not be."""
 
     __slots__ = ("again_at", "asked_at", "deadline", "future", "is_part", "parts", "put")
@@ -43,8 +43,8 @@ class _Question:
         self.again_at: float | None = None
 
 
-class _Row:
-    """Questions that are asked at once. The token of each is the row's and its place."""
+class _RequestGroup:
+    """Questions that are asked at once. The token of each is the group's and its place."""
 
     __slots__ = ("answers", "deadline", "future", "left", "subjects")
 
@@ -61,7 +61,7 @@ class _Row:
         self.left = len(subjects)
 
     def answer(self, place: int, answer: Message | Unanswered) -> None:
-        """Take the first answer of a question; the row ends with its last one."""
+        """Take the first answer of a request; the group ends with its last one."""
         if self.answers[place] is None:
             self.answers[place] = answer
             self.left -= 1
@@ -79,8 +79,8 @@ class Replies:
 
     def __init__(self, wire: Wire) -> None:
         self._wire = wire
-        self._questions: dict[str, _Question] = {}
-        self._rows: dict[str, _Row] = {}
+        self._requests: dict[str, _Request] = {}
+        self._groups: dict[str, _RequestGroup] = {}
         self._request_count = 0
         self._prefix = ""
         self._subscription: Subscription | None = None
@@ -91,7 +91,7 @@ class Replies:
     async def start(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._prefix = self._wire.new_inbox() + "."
-        self._wire.on_refusal(self._refused)
+        self._wire.on_forbidden(self._refused)
         self._subscription = await self._wire.subscribe(self._prefix + "*", self._on_message)
 
     async def stop(self) -> None:
@@ -125,17 +125,17 @@ class Replies:
             return [why] * len(puts)
         self._request_count += 1
         token, subjects = str(self._request_count), [put.subject for put in puts]
-        row = _Row(subjects, self._loop.create_future(), self._loop.time() + timeout_s)
-        self._rows[token] = row
+        group = _RequestGroup(subjects, self._loop.create_future(), self._loop.time() + timeout_s)
+        self._groups[token] = group
         if self._sweeper is None:
             self._sweep_later()
         try:
             self._wire.send(puts, [f"{self._prefix}{token}-{place}" for place in range(len(puts))])
-            answers = await row.future
+            answers = await group.future
         except Disconnected as error:
             return [Unanswered(str(error))] * len(puts)
         finally:
-            del self._rows[token]
+            del self._groups[token]
         return [
             each if isinstance(each, Unanswered) else _answer_in(each, subject)
             for subject, each in zip(subjects, answers, strict=True)
@@ -157,18 +157,18 @@ class Replies:
         self._request_count += 1
         token = str(self._request_count)
         put, now = Put(subject, data, headers), self._loop.time()
-        question = _Question(put, self._loop.create_future(), now, timeout_s, is_part)
+        request = _Request(put, self._loop.create_future(), now, timeout_s, is_part)
         if repeat:
-            question.again_at = now + AGAIN_AFTER_S
-        self._questions[token] = question
+            request.again_at = now + AGAIN_AFTER_S
+        self._requests[token] = request
         if self._sweeper is None:
             self._sweep_later()
         try:
             await self._wire.publish(subject, data, self._prefix + token, headers)
         except Disconnected as error:
-            del self._questions[token]
+            del self._requests[token]
             return Unanswered(str(error))
-        return await question.future
+        return await request.future
 
     def _closed(self) -> Unanswered | None:
         """Why nothing can be asked at the moment."""
@@ -180,41 +180,41 @@ class Replies:
 
     def _on_message(self, message: Message) -> None:
         token = message.subject[len(self._prefix) :]
-        question = self._questions.get(token)
-        if question is None:
-            self._in_row(token, message)
+        request = self._requests.get(token)
+        if request is None:
+            self._in_group(token, message)
             return
-        question.parts.append(message)
-        if question.is_part is None or not question.is_part(message):
-            del self._questions[token]
-            self._end(question, question.parts)
+        request.parts.append(message)
+        if request.is_part is None or not request.is_part(message):
+            del self._requests[token]
+            self._end(request, request.parts)
 
-    def _in_row(self, token: str, message: Message) -> None:
+    def _in_group(self, token: str, message: Message) -> None:
         name, _, place = token.partition("-")
-        row = self._rows.get(name)
-        if row is not None and place.isdecimal() and int(place) < len(row.answers):
-            row.answer(int(place), message)
+        group = self._groups.get(name)
+        if group is not None and place.isdecimal() and int(place) < len(group.answers):
+            group.answer(int(place), message)
 
     def _sweep_later(self) -> None:
         self._sweeper = self._loop.call_later(SWEEP_EVERY_S, self._sweep)
 
     def _sweep(self) -> None:
         now = self._loop.time()
-        late = [token for token, question in self._questions.items() if question.deadline <= now]
+        late = [token for token, request in self._requests.items() if request.deadline <= now]
         self._end_each(late, Unanswered("no answer in time"))
-        for row in self._rows.values():
-            if row.deadline <= now:
-                row.end(Unanswered("no answer in time"))
+        for group in self._groups.values():
+            if group.deadline <= now:
+                group.end(Unanswered("no answer in time"))
         self._ask_again(now)
         self._sweeper = None
-        if self._questions or self._rows:
+        if self._requests or self._groups:
             self._sweep_later()
 
     def _ask_again(self, now: float) -> None:
-        for token, question in self._questions.items():
-            if question.again_at is not None and question.again_at <= now and self._wire.connected:
-                question.again_at = now + 2 * (now - question.asked_at)
-                self._wire.send((question.put,), (self._prefix + token,))
+        for token, request in self._requests.items():
+            if request.again_at is not None and request.again_at <= now and self._wire.connected:
+                request.again_at = now + 2 * (now - request.asked_at)
+                self._wire.send((request.put,), (self._prefix + token,))
 
     def end_all(self, why: str) -> None:
         """End every open request. The next connection may have other permissions."""
@@ -228,20 +228,20 @@ class Replies:
             self._end_everything(self._deaf)
             self._tell_forbidden(self._deaf)
             return
-        tokens = [token for token, each in self._questions.items() if each.put.subject.lower() == subject]
-        in_rows = [
-            (row, place)
-            for row in self._rows.values()
-            for place, each in enumerate(row.subjects)
+        tokens = [token for token, each in self._requests.items() if each.put.subject.lower() == subject]
+        in_groups = [
+            (group, place)
+            for group in self._groups.values()
+            for place, each in enumerate(group.subjects)
             if each.lower() == subject
         ]
-        if tokens or in_rows:
-            row, place = in_rows[0] if in_rows else (None, 0)
-            named = row.subjects[place] if row else self._questions[tokens[0]].put.subject
+        if tokens or in_groups:
+            group, place = in_groups[0] if in_groups else (None, 0)
+            named = group.subjects[place] if group else self._requests[tokens[0]].put.subject
             refusal = Forbidden(_forbidden("publish", named))
             self._end_each(tokens, refusal)
-            for row, place in in_rows:
-                row.answer(place, refusal)
+            for group, place in in_groups:
+                group.answer(place, refusal)
             self._tell_forbidden(refusal)
 
     def _tell_forbidden(self, answer: Forbidden) -> None:
@@ -249,19 +249,19 @@ class Replies:
             self.on_forbidden(answer)
 
     def _end_everything(self, answer: Unanswered) -> None:
-        self._end_each(list(self._questions), answer)
-        for row in self._rows.values():
-            row.end(answer)
+        self._end_each(list(self._requests), answer)
+        for group in self._groups.values():
+            group.end(answer)
 
     def _end_each(self, tokens: list[str], answer: Unanswered) -> None:
         for token in tokens:
-            self._end(self._questions.pop(token), answer)
+            self._end(self._requests.pop(token), answer)
 
     @staticmethod
-    def _end(question: _Question, answer: list[Message] | Unanswered) -> None:
+    def _end(request: _Request, answer: list[Message] | Unanswered) -> None:
         # It is done already if the caller was cancelled.
-        if not question.future.done():
-            question.future.set_result(answer)
+        if not request.future.done():
+            request.future.set_result(answer)
 
 
 def _answer_in(message: Message, subject: str) -> Message | Unanswered:

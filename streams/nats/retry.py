@@ -54,7 +54,7 @@ class Complaint:
 
     def tell(self, why: str, **fields: Any) -> None:
         """Log the reason, unless that was done before; `fields` belong to this occurrence."""
-        level = logging.DEBUG if self._js.unsettled else logging.WARNING
+        level = logging.DEBUG if self._js.disturbed else logging.WARNING
         if (level, why) != self._logged:
             self._logged = level, why
             self._log.log(level, self._event, extra=self._fields | fields | {"why": why})

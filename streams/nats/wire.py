@@ -85,7 +85,7 @@ class Wire(Protocol):
     def on_change(self, listener: Callable[[bool], None]) -> None:
         """Call `listener` with False when the connection is lost, with True when there is a new one."""
 
-    def on_refusal(self, listener: Callable[[str], None]) -> None:
+    def on_forbidden(self, listener: Callable[[str], None]) -> None:
         """Call `listener` with a subject, in lower case, that our user may not publish or subscribe to."""
 
     async def close(self) -> None:

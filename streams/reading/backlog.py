@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from actors.errors import ControlRefused, Unavailable
+from actors.errors import ControlDenied, Unavailable
 from actors.machine.event import Event
 from actors.ports import Batch, ShardBatch
 from streams.installation.topology import Names
@@ -101,7 +101,7 @@ class Backlog:
             try:
                 await self._js.delete(self._stream, position)
             except (NotPermitted, ApiError) as error:
-                raise ControlRefused("not_allowed", f"it cannot be erased: {error}") from error
+                raise ControlDenied("not_allowed", f"it cannot be erased: {error}") from error
             except Unavailable:
                 await pauses.wait()
             else:

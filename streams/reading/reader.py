@@ -244,7 +244,7 @@ class Reader:
             self.received, self._marks.newest = told.position, told
 
     def _on_gap(self, reason: str) -> None:
-        level = logging.DEBUG if self._js.unsettled else logging.INFO
+        level = logging.DEBUG if self._js.disturbed else logging.INFO
         log.log(level, "reader.gap", extra={"consumer": self._consumer, "why": reason})
         self._doubt()
         self._gapped.set()

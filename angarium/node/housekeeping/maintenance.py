@@ -57,12 +57,12 @@ log = logging.getLogger(__name__)
 
 
 class StreamEnd:
-    """The end of a stream when it was looked at; `settled` is an end that every leader knows by now."""
+    """The end of a stream when it was looked at; `certain_end` is one that every leader knows by now."""
 
     def __init__(self) -> None:
         self._seen: deque[tuple[float, int]] = deque()
 
-    def settled(self, now: float, last: int) -> int:
+    def certain_end(self, now: float, last: int) -> int:
         """Note the present end of the stream; returns one that it certainly reached, or 0."""
         self._seen.append((now, last))
         while len(self._seen) > 1 and self._seen[1][0] <= now - LEADER_SETTLED_S:
@@ -192,12 +192,12 @@ class Maintenance:
         context, now = self._context, asyncio.get_running_loop().time()
         js, names, keep_since = context.js, context.names, context.time.wall() - context.replay_keep_s
         await purge_journal(js, names, self._shards)
-        settled_end = self._deliveries.settled(now, deliveries.last)
-        await purge_deliveries(js, names, self._shards, deliveries, keep_since, settled_end)
+        certain_end = self._deliveries.certain_end(now, deliveries.last)
+        await purge_deliveries(js, names, self._shards, deliveries, keep_since, certain_end)
         if self._samples:
             still = surplus(await stream_info(js, names.deliveries))
             await purge_settled(js, names, self._samples, still)
         events = await stream_info(js, names.events)
-        settled_end = self._events.settled(now, events.last)
-        await purge_events(js, names, self._shards, events, keep_since, settled_end)
+        certain_end = self._events.certain_end(now, events.last)
+        await purge_events(js, names, self._shards, events, keep_since, certain_end)
         await drop_redacted(js, names, (await stream_info(js, names.journal)).first)

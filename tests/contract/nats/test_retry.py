@@ -90,7 +90,7 @@ async def test_a_failure_while_nats_is_away_is_logged_only_if_it_lasts(
     away.come_back()
     complaint.tell("no answer")
     assert _told(caplog) == []
-    monkeypatch.setattr(jetstream, "UNSETTLED_FOR_S", 0.0)
+    monkeypatch.setattr(jetstream, "DISTURBED_FOR_S", 0.0)
     away.lose()
     away.come_back()
     complaint.tell("no answer")

@@ -211,9 +211,9 @@ class TestTheDeliveries:
                 found[shard_of(receiver)].append(await publish(js, names, receiver))
         return found
 
-    async def purge(self, js: JetStream, names: Names, since: float = EVER, settled_end: int = 0) -> int:
+    async def purge(self, js: JetStream, names: Names, since: float = EVER, certain_end: int = 0) -> int:
         info = await stream_info(js, names.deliveries)
-        await purge_deliveries(js, names, SHARDS, info, since, settled_end)
+        await purge_deliveries(js, names, SHARDS, info, since, certain_end)
         return (await stream_info(js, names.deliveries)).first
 
     async def test_the_deliveries_keep_what_a_shard_needs(
@@ -241,24 +241,24 @@ class TestTheDeliveries:
             await shard.checkpoint(positions[shard.number][-1] + 1)
         first = min(each[-1] for each in positions.values()) + 1
         assert await self.purge(js, names) == first
-        assert await self.purge(js, names, settled_end=first + 1) == first + 2
+        assert await self.purge(js, names, certain_end=first + 1) == first + 2
 
     async def test_the_deliveries_stay_whole_while_a_shard_has_no_checkpoint(
         self, js: JetStream, names: Names, shards: list[Shard], positions: dict[int, list[int]]
     ) -> None:
         for shard in shards[1:]:
             await shard.checkpoint(100)
-        assert await self.purge(js, names, settled_end=100) == 1
+        assert await self.purge(js, names, certain_end=100) == 1
 
     async def test_the_deliveries_are_kept_for_replays_while_there_is_room(
         self, js: JetStream, names: Names, shards: list[Shard], positions: dict[int, list[int]]
     ) -> None:
         for shard in shards:
             await shard.checkpoint(100)
-        assert await self.purge(js, names, since=0.0, settled_end=100) == 1
+        assert await self.purge(js, names, since=0.0, certain_end=100) == 1
         third = await js.message(names.deliveries, 3)
         assert third is not None
-        assert await self.purge(js, names, since=third.stored_at, settled_end=100) == 3
+        assert await self.purge(js, names, since=third.stored_at, certain_end=100) == 3
 
     async def test_the_window_for_replays_shrinks_if_room_is_short(
         self, js: JetStream, names: Names, shards: list[Shard], positions: dict[int, list[int]],
@@ -268,7 +268,7 @@ class TestTheDeliveries:
             await shard.checkpoint(100)
         info = await stream_info(js, names.deliveries)
         monkeypatch.setattr(purge, "WINDOW_SHARE", info.bytes / info.max_bytes / 2)
-        assert await self.purge(js, names, since=0.0, settled_end=100) == 1 + info.last // 2
+        assert await self.purge(js, names, since=0.0, certain_end=100) == 1 + info.last // 2
 
 
 class TestTheEvents:
@@ -277,9 +277,9 @@ class TestTheEvents:
         for tenant in tenants * 2:
             await js.publish(names.publish_event(tenant, "x"), b"{}")
 
-        async def purge(settled_end: int) -> int:
+        async def purge(certain_end: int) -> int:
             events = await stream_info(js, names.events)
-            await purge_events(js, names, SHARDS, events, EVER, settled_end)
+            await purge_events(js, names, SHARDS, events, EVER, certain_end)
             return (await stream_info(js, names.events)).first
 
         assert await purge(100) == 1

@@ -51,7 +51,7 @@ class ScriptedWire:
         self.handlers[subject] = handler
         return ScriptedSubscription(self, subject)
 
-    def on_refusal(self, listener: Callable[[str], None]) -> None:
+    def on_forbidden(self, listener: Callable[[str], None]) -> None:
         """All is permitted."""
 
     def on_change(self, listener: Callable[[bool], None]) -> None:

@@ -55,15 +55,15 @@ def _needed_live(host: Host) -> Needed:
 
 
 async def _held_up_to_eviction(
-    js: JetStream, names: Names, shards: int, deliveries: StreamInfo, settled_end: int = 0
+    js: JetStream, names: Names, shards: int, deliveries: StreamInfo, certain_end: int = 0
 ) -> NeededFrom:
-    held = await deliveries_held(js, names, shards, deliveries, settled_end)
+    held = await deliveries_held(js, names, shards, deliveries, certain_end)
     over = surplus(deliveries)
     end = surplus_end(deliveries, deliveries.bytes - over) if over else 0
     return replace(held, position=max(held.position, end))
 
 
-async def _no_events_held(js: JetStream, names: Names, partitions: int, settled_end: int = 0) -> NeededFrom:
+async def _no_events_held(js: JetStream, names: Names, partitions: int, certain_end: int = 0) -> NeededFrom:
     return NeededFrom(_FAR)
 
 

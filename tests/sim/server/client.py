@@ -92,7 +92,7 @@ class ClientWire:
     def on_change(self, listener: Callable[[bool], None]) -> None:
         self._watchers.append(listener)
 
-    def on_refusal(self, listener: Callable[[str], None]) -> None:
+    def on_forbidden(self, listener: Callable[[str], None]) -> None:
         """This server permits everything to everybody."""
 
     def receive(self, number: int, message: Message) -> None:
