@@ -37,7 +37,7 @@ class NewerVersion(Unusable):
     """An entry of the journal or a bucket was written by a newer Angarium; this one must not guess at it."""
 
 
-class ControlRefused(AngariumError):
+class ControlDenied(AngariumError):
     """A control request that cannot be granted; `code` is one token, the text says why."""
 
     def __init__(self, code: str, message: str) -> None:

@@ -91,7 +91,7 @@ class Backlog(Protocol):
     async def erase(self, position: int) -> None:
         """Overwrite and drop the message at `position`; that it is gone is certain on return.
 
-        Raises ControlRefused if the stream refuses that: then it is certainly there.
+        Raises ControlDenied if the stream refuses that: then it is certainly there.
         """
         ...
 

@@ -15,7 +15,7 @@ from actors.machine import facts as f
 from actors.machine.evolve import evolve
 from actors.machine.state import BURIALS_MAX, OPEN_MAX, State
 
-NUMBERING = (f.Delivered, f.AttemptFailed, f.Throttled, f.EventAccepted, f.DeadLettered, f.Started)
+NAMES_EVENTS = (f.Delivered, f.AttemptFailed, f.Throttled, f.EventAccepted, f.DeadLettered, f.Started)
 """The facts that name events with their numbers."""
 _SETTLING = (f.Delivered, f.DeadLettered)
 # Sums of fractions are not exact.
@@ -68,7 +68,7 @@ def check(before: State, fact: f.Fact, after: State) -> Breach | None:
         fell = new.position < old.position or new.source < old.source
         if fell and not isinstance(fact, f.Repaired):
             return Breach.FRONTIER
-    if isinstance(fact, NUMBERING) and (breach := _check_numbers(before, fact, after)):
+    if isinstance(fact, NAMES_EVENTS) and (breach := _check_numbers(before, fact, after)):
         return breach
     if after.open is not before.open and (breach := _check_open(before, after)):
         return breach

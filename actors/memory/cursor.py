@@ -6,7 +6,7 @@ It is pure: positions come in, and nothing is awaited, decided or recorded. It k
    is read from the stream when its turn comes, in order. So an event may go to memory only if no earlier one
    is left in the stream (`is_read_up`); otherwise it raises `seen`.
 2. An event that is dropped from memory is beyond `read_to` again, and its release rests on the fact
-   `Parked` with the index `parked_mark`.
+   `Parked` with the index `parked_index`.
 3. A read is complete if it got as far as it should, or if the leader says so. An event that was certainly
    stored (`known`) and is gone is reported, since it may have been posted; until that is recorded, the read
    ends in front of it.
@@ -46,14 +46,14 @@ class Cursor:
     - `left`: the least number of events that are only in the stream.
     - `counted`: `left` is exact, except for events that came during the count.
     - `counted_to`: events up to here were counted before they arrived.
-    - `sweeps`: how often everything known about the events in the stream was dropped.
-    - `taken`: how many of them were read and not dropped again.
-    - `parked_mark`: index of the fact under which the last events were dropped from memory.
+    - `forgets`: how often the count of what is left was begun again.
+    - `read_count`: how many events were read from the stream and not dropped again.
+    - `parked_index`: index of the fact under which the last events were dropped from memory.
     - `counting`, `reading`: a count or a read is under way.
     """
 
-    __slots__ = ("counted", "counted_to", "counting", "known", "left", "parked_mark", "read_to", "reading",
-                 "seen", "sweeps", "taken")  # fmt: skip
+    __slots__ = ("counted", "counted_to", "counting", "forgets", "known", "left", "parked_index",
+                 "read_count", "read_to", "reading", "seen")  # fmt: skip
 
     def __init__(self) -> None:
         self.read_to = self.seen = 0
@@ -61,8 +61,8 @@ class Cursor:
         self.left = 0
         self.counted = True
         self.counting = self.reading = False
-        self.counted_to = self.sweeps = self.taken = 0
-        self.parked_mark = 0
+        self.counted_to = self.forgets = self.read_count = 0
+        self.parked_index = 0
 
     def restore(self, position: int, seen: int, *, counted: bool = True) -> None:
         """Continue after `position`: all events up to there are settled, and none is in memory."""
@@ -72,6 +72,15 @@ class Cursor:
     def is_read_up(self) -> bool:
         """True if an arriving event is the next one, with no earlier one left in the stream."""
         return self.read_to >= self.seen and not self.reading
+
+    @property
+    def has_unread(self) -> bool:
+        """True if an event was seen that is not read yet."""
+        return self.read_to < self.seen
+
+    def has_seen_beyond(self, position: int) -> bool:
+        """True if an event was seen beyond `position`, whether it is read or not."""
+        return self.seen > position
 
     # ---- what comes
 
@@ -96,7 +105,7 @@ class Cursor:
         """Go back to `position`: `dropped` events beyond it left memory, and all of them have been seen."""
         self.read_to = position
         self.left += dropped
-        self.taken -= dropped
+        self.read_count -= dropped
 
     def parked_undecided(self, position: int, seen: int, dropped: int) -> None:
         """Go back as `parked` does; any number of further events up to `seen` may be this receiver's."""
@@ -105,14 +114,14 @@ class Cursor:
 
     # ---- what comes from the stream to memory
 
-    def read(self, events: Sequence[Event], *, complete: bool, up_to: int, known: int) -> Found:
+    def was_read(self, events: Sequence[Event], *, complete: bool, up_to: int, known: int) -> Found:
         """Take the result of a read from `read_to` to `up_to`; an event was certainly stored at `known`.
 
         The result need not contain events that were seen after the read began.
         """
         found, end = _sift(events, complete=complete, up_to=up_to, read_to=self.read_to, known=known)
         self.left = max(0, self.left - len(found.events))
-        self.taken += len(found.events)
+        self.read_count += len(found.events)
         self._go_to(end)
         return found
 
@@ -123,7 +132,7 @@ class Cursor:
     def numbered(self, count: int, position: int) -> None:
         """Pass over `count` events up to `position`, which were only in the stream and now have numbers."""
         self.left = max(0, self.left - count)
-        self.taken += count
+        self.read_count += count
         self._go_to(position)
 
     def _go_to(self, position: int) -> None:
@@ -133,33 +142,32 @@ class Cursor:
 
     def unparked(self) -> None:
         """Forget what was left, since no event is only in the stream any more."""
-        self._sweep()
+        self._forget_left()
         self.counted = True
 
-    def discarded(self, position: int) -> bool:
-        """Pass over all events up to `position`, which are discarded; return whether later ones were seen."""
+    def discarded(self, position: int) -> None:
+        """Pass over all events up to `position`, which are discarded; later ones have to be counted."""
         self.read_to = max(self.read_to, position)
-        self._sweep()
+        self._forget_left()
         if self.seen > position:
             self.counted = False
-            return True
-        self.seen = position
-        return False
+        else:
+            self.seen = position
 
-    def _sweep(self) -> None:
+    def _forget_left(self) -> None:
         self.left = self.counted_to = 0
-        self.sweeps += 1
+        self.forgets += 1
 
     # ---- how many are left
 
-    def count(self, counted: int, end: int, *, sweeps: int, taken: int) -> None:
-        """Take the result of a count up to `end`; `sweeps` and `taken` are those of its beginning.
+    def was_counted(self, counted: int, end: int, *, forgets: int, read_count: int) -> None:
+        """Take the result of a count up to `end`; `forgets` and `read_count` are those of its beginning.
 
         It is better to give up too little than too much: events that were read meanwhile are no longer left,
         and events that arrive up to the end may have been counted.
         """
-        if self.sweeps == sweeps:
-            self.left = max(self.left, counted - (self.taken - taken))
+        if self.forgets == forgets:
+            self.left = max(self.left, counted - (self.read_count - read_count))
             self.counted, self.counted_to = True, end
 
 

@@ -1,9 +1,9 @@
 """The messages that are handed out and not released, and how far the floor has come.
 
 Every message that the consumer hands out is bound until a fact releases it: the fact that settles it, or the
-`Parked` under which it is dropped from memory. A release carries a mark, the index of the last fact that it
-depends on. The floor is the end of the unbroken run of released messages. A takeover begins to read there,
-and everything up to the floor of the confirmed facts is acked.
+`Parked` under which it is dropped from memory. A release carries `fact_index`, the index of the last fact
+that it depends on. The floor is the end of the unbroken run of released messages. A takeover begins to read
+there, and everything up to the floor of the confirmed facts is acked.
 """
 
 from collections import deque
@@ -14,12 +14,12 @@ from msgspec import Struct
 
 
 class Binding(Struct, gc=False, eq=False):
-    """One message that was handed out; `mark` is None until it is released."""
+    """One message that was handed out; `released_by` is the index of the fact that releases it."""
 
     position: int
     receiver: str
     since: float
-    mark: int | None = None
+    released_by: int | None = None
 
     def __lt__(self, other: "Binding") -> bool:
         return self.since < other.since
@@ -63,20 +63,22 @@ class Bindings:
             self.received = position
         return binding
 
-    def release(self, binding: Binding, mark: int) -> None:
-        """Let the floor pass the message with the fact of index `mark`; 0: it is about to be bound again."""
-        binding.mark = mark
+    def release(self, binding: Binding, fact_index: int) -> None:
+        """Let the floor pass the message with that fact; 0: it is about to be bound again."""
+        binding.released_by = fact_index
         self.bound -= 1
 
     def lowest_but(self, receiver: str) -> float:
         """The lowest position that is held for any other receiver; infinite if none is."""
-        held = (each.position for each in self._by_age if each.mark is None and each.receiver != receiver)
+        held = (
+            each.position for each in self._by_age if each.released_by is None and each.receiver != receiver
+        )
         return min(held, default=float("inf"))
 
     def floor(self, index: int) -> int:
         """The end of the unbroken run of messages released by the facts up to `index`. It never falls."""
         heap = self._by_position
-        while heap and (mark := heap[0][1].mark) is not None and mark <= index:
+        while heap and (fact_index := heap[0][1].released_by) is not None and fact_index <= index:
             heappop(heap)
         self._floor = max(self._floor, heap[0][0] - 1 if heap else self.received)
         return self._floor
@@ -89,21 +91,23 @@ class Bindings:
         enough = self.spare_max + 2 * self.bound
         if len(self._by_position) > enough:
             self._by_position = [
-                each for each in self._by_position if (mark := each[1].mark) is None or mark > index
+                each
+                for each in self._by_position
+                if (fact_index := each[1].released_by) is None or fact_index > index
             ]
             heapify(self._by_position)
         if len(self._by_age) > enough:
-            self._by_age = deque(each for each in self._by_age if each.mark is None)
+            self._by_age = deque(each for each in self._by_age if each.released_by is None)
 
     def overdue(self, before: float) -> Iterator[str]:
         """Yield the receivers that hold a message which came before the time `before`."""
         ages = self._by_age
-        while ages and ages[0].mark is not None:
+        while ages and ages[0].released_by is not None:
             ages.popleft()
         for binding in ages:
             if binding.since >= before:
                 return
-            if binding.mark is None:
+            if binding.released_by is None:
                 yield binding.receiver
 
 
@@ -131,18 +135,18 @@ class Unacked:
         self.bound[position] = self._bindings.bind(position, self.receiver, now)
         return True
 
-    def release(self, position: int, mark: int) -> None:
-        """Let the floor pass the message, if it is bound, with the fact of index `mark`."""
+    def release(self, position: int, fact_index: int) -> None:
+        """Let the floor pass the message, if it is bound, with that fact."""
         binding = self.bound.pop(position, None)
         if binding is not None:
-            self._bindings.release(binding, mark)
+            self._bindings.release(binding, fact_index)
             if not self.bound:
                 self._bindings.holders -= 1
 
-    def release_all(self, mark: int) -> None:
+    def release_all(self, fact_index: int) -> None:
         """Let the floor pass all of them with that fact."""
         bound, self.bound = self.bound, {}
         if bound:
             self._bindings.holders -= 1
         for binding in bound.values():
-            self._bindings.release(binding, mark)
+            self._bindings.release(binding, fact_index)

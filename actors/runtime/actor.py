@@ -40,33 +40,33 @@ class Actor:
     - `hold_count`: while it is not 0, nothing begins.
     - `adopted`: the configuration that the facts name.
     - `removal`: revision of the last known removal of the configuration.
-    - `asking`: the leader is being asked whether the receiver exists.
-    - `absent_to`: when the leader last said that it does not, events had arrived up to this position.
+    - `confirming`: the leader is being asked whether the receiver exists.
+    - `absent_up_to`: when the leader last said that it does not, events had arrived up to this position.
     - `cutoff`: the order to give up everything up to a position.
-    - `trimmed_at`: when events were last given up for `overflow`.
+    - `overflowed_at`: when events were last given up for `overflow`.
     """
 
     __slots__ = (
         "_alarm",
-        "_next_end",
-        "absent_to",
+        "_attempt_end",
+        "absent_up_to",
+        "active_at",
         "adopted",
-        "asking",
         "burials",
+        "confirming",
         "cutoff",
         "hold_count",
         "host",
         "last_answer",
         "live",
         "loaded",
+        "overflowed_at",
         "pending",
         "pinging",
         "reading",
         "ready",
         "receiver",
         "removal",
-        "touched_at",
-        "trimmed_at",
     )  # fmt: skip
 
     def __init__(self, receiver: str, host: ActorEnvironment) -> None:
@@ -81,15 +81,15 @@ class Actor:
         self.removal = 0
         self.hold_count = 0
         self.cutoff: Cutoff | None = None
-        self.trimmed_at = 0.0
+        self.overflowed_at = 0.0
         self.pinging = 0
-        self.asking = False
-        self.absent_to = 0
+        self.confirming = False
+        self.absent_up_to = 0
         self.last_answer: Answered | None = None
-        self.touched_at = host.clock.now()
+        self.active_at = host.clock.now()
         self._alarm = Alarm(self.wake)
         self.reading = BacklogReading(self.pending, self.wake, self._try_later)
-        self._next_end: asyncio.Future[None] | None = None
+        self._attempt_end: asyncio.Future[None] | None = None
 
     @property
     def state(self) -> State:
@@ -130,9 +130,9 @@ class Actor:
         pending, now = self.pending, self.host.clock.now()
         if not pending.unacked.bind(event.position, now):
             return
-        self.touched_at = now
+        self.active_at = now
         if self.loaded:
-            pending.take(event)
+            pending.queue_or_leave(event)
             if not (pending.in_flight and self._busy):
                 self.wake(now)
         elif pending.mailbox.fits(event):
@@ -143,7 +143,7 @@ class Actor:
         pending, now = self.pending, self.host.clock.now()
         if not pending.unacked.bind(position, now):
             return
-        self.touched_at = now
+        self.active_at = now
         if self.loaded:
             pending.note_in_stream(position, source)
             if not self._busy:
@@ -180,15 +180,15 @@ class Actor:
             in_flight=pending.in_flight,
             cursor=pending.cursor,
             cutoff=self.cutoff,
-            trimmed_at=self.trimmed_at,
+            overflowed_at=self.overflowed_at,
             has_bound=bool(pending.unacked.bound),
             unconfirmed=live.barrier > host.recorder.confirmed_index,
             burying=self.burials.under_way,
             granted=tokens.granted,
             adopted=self.adopted is live.policy,
-            asking=self.asking,
+            confirming=self.confirming,
             invalid=live.invalid,
-            absent_to=self.absent_to,
+            absent_up_to=self.absent_up_to,
             removal=self.removal,
             bucket=tokens.bucket,
             set_aside=tokens.set_aside,
@@ -224,8 +224,8 @@ class Actor:
                 case s.CountBacklog(after):
                     self.reading.start_count(after)
                 case s.ConfirmReceiver():
-                    self.asking = True
-                    host.spawn(self._ask())
+                    self.confirming = True
+                    host.spawn(self._confirm_receiver())
                 case s.Park():
                     self.park()
                 case _:
@@ -290,7 +290,7 @@ class Actor:
             tokens.end_grant(now, self.host.epoch, used=False)
         self.live.record(command, now)
         if command.reason == "overflow":
-            self.trimmed_at = now
+            self.overflowed_at = now
         for each in command.events:
             self.pending.give_up(each.position)
 
@@ -329,13 +329,13 @@ class Actor:
 
     def _attempt_ended(self, event: Event, outcome: Outcome, policy: Policy, now: float) -> None:
         host, live, pending, position = self.host, self.live, self.pending, event.position
-        self.touched_at = now
+        self.active_at = now
         del pending.in_flight[position]
         host.totals.attempt_ended(outcome, now - event.stored_at)
         host.attempt_ended()
-        if self._next_end is not None:
-            self._next_end.set_result(None)
-            self._next_end = None
+        if self._attempt_end is not None:
+            self._attempt_end.set_result(None)
+            self._attempt_end = None
         if isinstance(outcome, NotSent):
             if open_entry(live.state, position) is not None:
                 pending.open_in_memory[position] = event
@@ -357,9 +357,9 @@ class Actor:
 
     async def until_attempt_ends(self) -> None:
         """Return when an attempt is over. The wait is cancelled if the shard stops before."""
-        if self._next_end is None:
-            self._next_end = asyncio.get_running_loop().create_future()
-        await asyncio.shield(self._next_end)
+        if self._attempt_end is None:
+            self._attempt_end = asyncio.get_running_loop().create_future()
+        await asyncio.shield(self._attempt_end)
 
     # ---- burials
 
@@ -381,7 +381,7 @@ class Actor:
         removal = self.host.policies.removal(self.receiver)
         return 0 if removal is None else removal.revision
 
-    async def _ask(self) -> None:
+    async def _confirm_receiver(self) -> None:
         """Ask the leader whether the receiver exists: only the leader decides if none is known."""
         host, live, read_to = self.host, self.live, self.pending.cursor.read_to
         try:
@@ -391,10 +391,10 @@ class Actor:
             if removed:
                 await remove(self)
         except Unavailable:
-            self.asking = False
+            self.confirming = False
             self._try_later()
             return
-        self.asking = False
+        self.confirming = False
         if host.stopped:
             return
         match answer:
@@ -405,7 +405,7 @@ class Actor:
             case Invalid():
                 live.invalid = True
             case Absent() if not removed:
-                self.absent_to = read_to
+                self.absent_up_to = read_to
             case Absent():
                 pass
             case _:
@@ -434,7 +434,7 @@ class Actor:
             self.loaded
             and live.state is live.confirmed
             and not (pending.mailbox or pending.open_in_memory or pending.unacked.bound or pending.in_flight)
-            and not (self.pinging or pending.cursor.reading or self.asking or self.burials.under_way)
+            and not (self.pinging or pending.cursor.reading or self.confirming or self.burials.under_way)
             and not (self.hold_count or live.state.burials or live.state.parked)
             and not self._alarm.is_set
         )
@@ -443,5 +443,5 @@ class Actor:
         """Stop waiting, and end every wait for this actor; the host forgets it."""
         self.ready.cancel()
         self._alarm.cancel()
-        if self._next_end is not None:
-            self._next_end.cancel()
+        if self._attempt_end is not None:
+            self._attempt_end.cancel()

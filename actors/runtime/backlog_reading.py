@@ -54,7 +54,7 @@ class BacklogReading:
             return
         cursor.reading = False
         if isinstance(found, Batch):
-            pending.read(found, up_to, known)
+            pending.was_read(found, up_to, known)
         elif isinstance(step, s.ReadOpenEvent):
             pending.fetched(step.position, found)
         self._wake()
@@ -62,7 +62,7 @@ class BacklogReading:
     async def _count(self, after: int) -> None:
         """Find out how many events are only in the stream, up to which position; one replica counts them."""
         backlog, cursor = self._host.backlog, self._pending.cursor
-        sweeps, taken = cursor.sweeps, cursor.taken
+        forgets, read_count = cursor.forgets, cursor.read_count
         try:
             counted = await backlog.count(self._receiver, after)
             end = await backlog.end()
@@ -72,5 +72,5 @@ class BacklogReading:
             return
         cursor.counting = False
         if not self._host.stopped:
-            cursor.count(counted, end, sweeps=sweeps, taken=taken)
+            cursor.was_counted(counted, end, forgets=forgets, read_count=read_count)
             self._wake()

@@ -73,7 +73,7 @@ async def forget(actor: BusyActor, by: str = "") -> int:
     Raises Unavailable.
     """
     async with standing_still(actor):
-        position = actor.pending.bounds.taken_to
+        position = actor.pending.bounds.posted_to_max
         passed = await _passed(actor, position)
         discarded = passed.count + len(actor.state.open)
         actor.pending.discard(c.ForgetBacklog(position, passed.count, passed.source, passed.keys, by))
@@ -87,7 +87,7 @@ async def remove(actor: BusyActor) -> None:
     async with standing_still(actor):
         known = actor.host.policies.removal(actor.receiver)
         removal = known if known is not None and known.revision > actor.state.removal else None
-        position = await removed_to(actor, removal.at) if removal else actor.pending.bounds.taken_to
+        position = await removed_to(actor, removal.at) if removal else actor.pending.bounds.posted_to_max
         passed = await _passed(actor, position)
         revision = removal.revision if removal else 0
         actor.pending.discard(c.RemoveReceiver(position, passed.count, revision, passed.source, passed.keys))
@@ -113,11 +113,11 @@ async def removed_to(actor: BusyActor, removed_at: float) -> int:
 
     Events that an owner that vanished may have posted belong to the removed receiver in any case.
     """
-    taken_to = actor.pending.bounds.taken_to
+    posted_to_max = actor.pending.bounds.posted_to_max
     first = await actor.host.backlog.first_since(actor.receiver, removed_at)
     if first is None:
-        return taken_to
-    return max(actor.state.frontier.position, actor.pending.bounds.posted_to, min(taken_to, first - 1))
+        return posted_to_max
+    return max(actor.state.frontier.position, actor.pending.bounds.posted_to, min(posted_to_max, first - 1))
 
 
 async def _passed(actor: BusyActor, up_to: int) -> Passed:

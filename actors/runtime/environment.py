@@ -89,7 +89,7 @@ class ActorEnvironment(Protocol):
         ...
 
     def may_start(self) -> bool:
-        """True if an attempt may take its token now."""
+        """True if an attempt may take its token now; if not, all actors are woken once it may."""
         ...
 
     def within_lease(self) -> bool:

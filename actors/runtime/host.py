@@ -63,7 +63,7 @@ class Host:
         self.changed: dict[str, State] = {}
         self.writing: dict[str, State] = {}
         self.parked: dict[str, float | None] = {}
-        self.stopped = self.draining = self._starts_refused = False
+        self.stopped = self.draining = self._wake_all_later = False
         self.in_flight = 0
         self._within_lease = ports.within_lease
         self._tasks: set[asyncio.Task[None]] = set()
@@ -142,11 +142,11 @@ class Host:
         actor, unknown = self.actors.get(receiver), self.residents.unknown
         # Earlier messages for the same name go first.
         if unknown is not None and receiver in unknown.undecided.receivers:
-            unknown.take(receiver, event)
+            unknown.note(receiver, event)
         elif (actor is not None and actor.live.state.opened) or self.knows(receiver):
             (actor or self.residents.activate(receiver)).arrive(event)
         else:
-            self.residents.activate_unknown().take(receiver, event)
+            self.residents.activate_unknown().note(receiver, event)
         self.flow_control.message_arrived(self.bindings.bound, self.bindings.holders)
         if self.bindings.bound > self.unacked_max // 2:
             self.residents.park_largest()
@@ -206,9 +206,9 @@ class Host:
         return not self.stopped and self._within_lease()
 
     def may_start(self) -> bool:
-        """True if an attempt may take its token now."""
+        """True if an attempt may take its token now; if not, all actors are woken once it may."""
         if self.recorder.stalled or not self.within_lease():
-            self._starts_refused = True
+            self._wake_all_later = True
             return False
         return not self.draining
 
@@ -262,8 +262,8 @@ class Host:
         self._waiters = [(each, waiter) for each, waiter in self._waiters if each > index]
         for waiter in due:
             waiter.set_result(None)
-        if self._starts_refused:
-            self._starts_refused = False
+        if self._wake_all_later:
+            self._wake_all_later = False
             self.residents.wake_all()
 
     def _note_parked(self, receiver: str, state: State) -> None:
@@ -285,7 +285,7 @@ class Host:
 
     # ---- snapshots and memory
 
-    def take_changed(self) -> dict[str, State]:
+    def changed_for_snapshot(self) -> dict[str, State]:
         """The confirmed states that no snapshot holds yet; `written` or `give_back` must follow."""
         self.changed, self.writing = {}, self.changed
         return self.writing
@@ -304,7 +304,7 @@ class Host:
         return [receiver for receiver, state in states.items() if is_left_over(state, floor, now)]
 
     def written(self) -> None:
-        """Forget the states that were taken, since the snapshots hold them."""
+        """Forget the states that were given, since the snapshots hold them."""
         if self.residents.unknown is not None:
             self.residents.unknown.remembered.update(self.writing)
         self.writing = {}
@@ -351,7 +351,7 @@ class Host:
             now = self.clock.now()
             await self.residents.park(dict.fromkeys(self.bindings.overdue(now - UNACKED_MAX_S)))
             self.acknowledge()
-            if self._starts_refused and self.may_start():
-                self._starts_refused = False
+            if self._wake_all_later and self.may_start():
+                self._wake_all_later = False
                 self.residents.wake_all()
             await self.residents.passivate(now - PASSIVATE_AFTER_S)

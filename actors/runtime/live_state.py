@@ -51,9 +51,9 @@ class LiveState:
                 host.refuse(str(broken))
                 raise
             host.totals.decided(fact)
-            hurried = not isinstance(fact, NEEDS_NO_CONFIRMATION)
-            index = host.recorder.add(fact, self.state, hurried)
-            if hurried:
+            urgent = not isinstance(fact, NEEDS_NO_CONFIRMATION)
+            index = host.recorder.add(fact, self.state, urgent)
+            if urgent:
                 self.barrier = index
             elif type(fact) is Delivered:
                 self.unconfirmed += 1

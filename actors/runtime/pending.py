@@ -1,7 +1,7 @@
 """The events of one receiver that arrived and are not settled: in memory, or only in the stream.
 
 Messages come in, are queued or left in the stream, and go out again. They are bounded in number and bytes,
-and each is released with the mark of the fact on which its release rests. Parking is recorded here;
+and each is released with the index of the fact on which its release rests. Parking is recorded here;
 everything else that happens here follows what was recorded.
 """
 
@@ -48,7 +48,7 @@ class Pending:
         late = [] if unread is None else sorted(position for position in bound if position >= unread)
         for event in early:
             if unread is None or event.position < unread:
-                self.take(event)
+                self.queue_or_leave(event)
         for position in [each for each in late if is_settled(state, each)]:
             late.remove(position)
             self.settle(position)
@@ -59,7 +59,7 @@ class Pending:
 
     # ---- what comes
 
-    def take(self, event: Event) -> None:
+    def queue_or_leave(self, event: Event) -> None:
         """Queue the event, or leave it in the stream; it may already be known, or be a duplicate."""
         position, state, cursor = event.position, self.live.state, self.cursor
         if position <= state.frontier.position:
@@ -84,7 +84,7 @@ class Pending:
         elif not self.has(position):
             if state.parked:
                 self.cursor.saw(position, event.source)
-                self.unacked.release(position, self.cursor.parked_mark)
+                self.unacked.release(position, self.cursor.parked_index)
             else:
                 self.open_in_memory[position] = event
 
@@ -113,7 +113,7 @@ class Pending:
         """Leave the event in the stream, from which it is read when its turn comes."""
         self.cursor.left_behind(position, source)
         if self.live.state.parked:
-            self.unacked.release(position, self.cursor.parked_mark)
+            self.unacked.release(position, self.cursor.parked_index)
         else:
             self.park()
 
@@ -145,9 +145,10 @@ class Pending:
             self.settle(bound)
         self.mailbox.drop_to(position)
         self.open_in_memory.clear()
-        if self.cursor.discarded(position):
+        self.cursor.discarded(position)
+        if self.cursor.has_seen_beyond(position):
             live.record(c.ParkReceiver(now), now)
-            self.cursor.parked_mark = live.host.recorder.index
+            self.cursor.parked_index = live.host.recorder.index
 
     # ---- what is only in the stream
 
@@ -160,12 +161,12 @@ class Pending:
         waiting += [each.stored_at for each in (*self.in_flight.values(), *mailbox.events[:1])]
         live.record(c.ParkReceiver(min(waiting, default=None), host.released_to), host.clock.now())
         if not parked:
-            cursor.parked_mark = host.recorder.index
+            cursor.parked_index = host.recorder.index
         events = (*mailbox.events, *self.open_in_memory.values(), *self.in_flight.values())
         sources = {each.position: each.source for each in events}
         for position in self.unacked.bound:
             cursor.saw(position, sources.get(position, 0))
-        self.unacked.release_all(cursor.parked_mark)
+        self.unacked.release_all(cursor.parked_index)
         frontier, dropped = live.state.frontier.position, mailbox.clear()
         self.open_in_memory.clear()
         if undecided_to:
@@ -174,9 +175,9 @@ class Pending:
             kept_to = dropped[0].position - 1 if dropped else cursor.read_to
             cursor.parked(max(frontier, kept_to), len(dropped))
 
-    def read(self, batch: Batch, up_to: int, known: LastLeft) -> None:
+    def was_read(self, batch: Batch, up_to: int, known: LastLeft) -> None:
         """Queue the events that were found, up to one that was there and is gone: that is recorded first."""
-        found = self.cursor.read(batch.events, complete=batch.complete, up_to=up_to, known=known.position)
+        found = self.cursor.was_read(batch.events, complete=batch.complete, up_to=up_to, known=known.position)
         for event in found.events:
             self.mailbox.append(event)
         if found.gone and not self.mailbox:

@@ -33,8 +33,8 @@ class PostingBounds:
         return self._live.host.released_to
 
     @property
-    def taken_to(self) -> int:
-        """The position beyond which no owner can have posted an event."""
+    def posted_to_max(self) -> int:
+        """The highest position that an owner can have posted: none can have posted beyond it."""
         host, cursor = self._live.host, self._cursor
         return max(host.claim_position, host.bindings.received, cursor.read_to, cursor.seen)
 

@@ -43,13 +43,13 @@ class Resident(Protocol):
 
     - `loaded`: its state is known.
     - `bound_count`: number of messages that are held for it.
-    - `touched_at`: when it last had something to do.
+    - `active_at`: when it last had something to do.
     """
 
     receiver: str
     live: LiveState
     loaded: bool
-    touched_at: float
+    active_at: float
 
     @property
     def bound_count(self) -> int: ...
@@ -137,7 +137,7 @@ class Residents:
         """The actor, once it is in memory with its state. It is cancelled if the shard stops before."""
         while True:
             actor = self.activate(receiver)
-            actor.touched_at = self._host.clock.now()
+            actor.active_at = self._host.clock.now()
             await asyncio.shield(actor.ready)
             if self.actors.get(receiver) is actor:  # It may have left memory before this task was woken.
                 return actor
@@ -162,7 +162,7 @@ class Residents:
     def _begin(self, resident: Resident, state: State) -> None:
         self.away.pop(resident.receiver, None)
         self._host.note_state(state)
-        resident.touched_at = self._host.clock.now()
+        resident.active_at = self._host.clock.now()
         resident.restore(state, self._host.policies.policy(resident.receiver))
 
     async def _load(self, resident: Resident) -> None:
@@ -251,7 +251,7 @@ class Residents:
     async def passivate(self, before: float) -> None:
         """Remove resting actors that had nothing to do since then and whose states are in snapshots."""
         for number, (receiver, actor) in enumerate(list(self.actors.items()), 1):
-            if actor.touched_at < before and actor.resting and self._host.unsaved(receiver) is None:
+            if actor.active_at < before and actor.resting and self._host.unsaved(receiver) is None:
                 actor.close()
                 del self.actors[receiver]
             if number % CHECKED_IN_TURN_MAX == 0:

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from actors.errors import ControlRefused, Unavailable
+from actors.errors import ControlDenied, Unavailable
 from actors.ids import shown_name
 from actors.machine.outcome import Answered
 from actors.policy import Policy
@@ -82,7 +82,7 @@ class ReceiverControl:
             if erased is not None:
                 return await self._erase(actor, erased)
             return await self._handle(request, host, actor)
-        except ControlRefused as refusal:
+        except ControlDenied as refusal:
             return Denied(refusal.code, str(refusal))
         except (Unavailable, TimeoutError):
             return Denied("unavailable", "NATS does not answer at the moment; try again")
@@ -162,22 +162,22 @@ class ReceiverControl:
 
 
 def _erase_request(body: bytes) -> "_EraseRequest":
-    """Raises ControlRefused."""
+    """Raises ControlDenied."""
     try:
         return msgspec.json.decode(body, type=_EraseRequest)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise ControlRefused("invalid", f"write the event and its positions as JSON ({error})") from error
+        raise ControlDenied("invalid", f"write the event and its positions as JSON ({error})") from error
 
 
 def _requested_by(body: bytes) -> str:
-    """The author of a request, or nothing if its body is empty. Raises ControlRefused."""
+    """The author of a request, or nothing if its body is empty. Raises ControlDenied."""
     if not body:
         return ""
     try:
         return shown_name(msgspec.json.decode(body, type=_Requester).by)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         sample = '{"by": "you"}'
-        raise ControlRefused("invalid", f"leave the body empty, or send {sample} ({error})") from error
+        raise ControlDenied("invalid", f"leave the body empty, or send {sample} ({error})") from error
 
 
 async def _head(host: Host, actor: Actor, waiting: int) -> Head | None:

@@ -112,7 +112,7 @@ class ShardSnapshots:
         needed = host.needed()
         if (journal.sequence, needed) == self._written:
             return
-        states = host.take_changed()
+        states = host.changed_for_snapshot()
         forget = set(host.forgettable(states | self._absent_leftovers()))
         kept = [state for receiver, state in states.items() if receiver not in forget]
         parked.update(states.values())

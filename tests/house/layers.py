@@ -10,7 +10,7 @@ AWAITING = frozenset({
     "host", "actor", "ping", "alarm", "burials", "flow_control", "live_state", "pending", "posting_bounds",
     "skip", "unknown_receivers", "discard", "erase", "backlog_reading", "residents",
 })  # fmt: skip
-"""The modules of `actors.runtime` that await. Every other one is pure, unless it is listed here."""
+"""The modules of `actors.runtime` that may await. All others are held to be pure."""
 SEAMS = frozenset({"ports", "environment"})
 """The modules of `actors` that only declare what others await: Protocols, as pure as the rest."""
 PURE_IMPORTS = frozenset({

@@ -57,7 +57,7 @@ def give_up_due(
     beyond = overflow_count(state, policy, view)
     if beyond <= 0:
         return expires
-    overflows_at = DUE_ALREADY if beyond >= OVERFLOW_AT_ONCE else view.trimmed_at + OVERFLOW_EVERY_S
+    overflows_at = DUE_ALREADY if beyond >= OVERFLOW_AT_ONCE else view.overflowed_at + OVERFLOW_EVERY_S
     return min(expires, (overflows_at, "overflow"))
 
 

@@ -17,8 +17,8 @@ from actors.policy import Policy
 
 PARK_AFTER_S = 2.0
 """A receiver that is held back for longer than this drops its waiting events from memory."""
-_NEEDS_NO_CONFIRMATION = c.GiveUpEvents | s.ReadBacklog
-_REMOVED, _ADOPTING, _IN_FLIGHT, _UNCONFIRMED, _RESTING, _BURIALS_FULL, _UNREADY = map(
+_NEED_NOT_WAIT_FOR_FACTS = c.GiveUpEvents | s.ReadBacklog
+_REMOVING, _ADOPTING, _IN_FLIGHT, _UNCONFIRMED, _RESTING, _BURIALS_FULL, _UNREADY = map(
     s.Rest,
     (
         Rule.REMOVAL, Rule.ADOPTION, Rule.IN_FLIGHT, Rule.UNCONFIRMED, Rule.RESTING, Rule.BURIALS_FULL,
@@ -39,9 +39,9 @@ def next_step(state: State, policy: Policy | None, view: View, now: float) -> s.
         # A removal that was not carried out yet comes next, however new the receiver seems.
         return c.OpenReceiver(position, policy.dedup_window, state.removal)
     if view.removal > state.removal:
-        return _REMOVED if view.in_flight or view.asking else s.ConfirmReceiver()
+        return _REMOVING if view.in_flight or view.confirming else s.ConfirmReceiver()
     if not view.adopted or _window_differs(state, policy):
-        return _ADOPTING if view.in_flight else c.Adopt(view.bounds.taken_to, view.bounds.epoch)
+        return _ADOPTING if view.in_flight else c.Adopt(view.bounds.posted_to_max, view.bounds.epoch)
     cursor = view.cursor
     if not (cursor.counted or cursor.counting) and cursor.seen - cursor.read_to > policy.backlog_max:
         return s.CountBacklog(cursor.read_to)
@@ -57,7 +57,7 @@ def next_step(state: State, policy: Policy | None, view: View, now: float) -> s.
         step = _step_for(state, policy, view, now, state.open[0] if state.open else None)
     else:
         step = _first(_step_for(state, policy, view, now, each) for each in candidates(state, policy, view))
-    return _UNCONFIRMED if view.unconfirmed and not isinstance(step, _NEEDS_NO_CONFIRMATION) else step
+    return _UNCONFIRMED if view.unconfirmed and not isinstance(step, _NEED_NOT_WAIT_FOR_FACTS) else step
 
 
 def concurrency_of(state: State, policy: Policy) -> int:

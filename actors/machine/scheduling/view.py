@@ -16,13 +16,13 @@ class Cutoff(Struct, frozen=True, gc=False):
     reason: str
 
 
-class ShardBounds(Protocol):
+class BoundsView(Protocol):
     """Bounds that the shard sets: whether an attempt may start, and which events an owner may have posted.
 
     - `may_start`: nothing in the shard forbids an attempt.
     - `epoch`: of the present owner.
     - `released_to`: no event up to here belongs to a new receiver.
-    - `taken_to`: no event beyond this position can have been posted.
+    - `posted_to_max`: no owner can have posted beyond this position.
     """
 
     @property
@@ -35,20 +35,20 @@ class ShardBounds(Protocol):
     def released_to(self) -> int: ...
 
     @property
-    def taken_to(self) -> int: ...
+    def posted_to_max(self) -> int: ...
 
 
-class UnusedShard(Struct, frozen=True):
-    """The bounds of an unused shard."""
+class NoBounds(Struct, frozen=True):
+    """The bounds if the shard sets none."""
 
     may_start: bool = True
     epoch: int = 1
     released_to: int = 0
-    taken_to: int = 0
+    posted_to_max: int = 0
 
 
-class ReadingProgress(Protocol):
-    """The read-only cursor: how far the stream is read for this receiver, and how many events are left in it.
+class CursorView(Protocol):
+    """The part of the cursor that decisions depend on: how far the stream is read, and what is left in it.
 
     - `read_to`: all events up to here are in memory or settled.
     - `seen`: the last position at which an event was certainly stored.
@@ -73,8 +73,8 @@ class ReadingProgress(Protocol):
     def counting(self) -> bool: ...
 
 
-class NothingRead(Struct, frozen=True):
-    """The progress if there was never anything to read."""
+class UnreadCursor(Struct, frozen=True):
+    """The cursor if there was never anything to read."""
 
     read_to: int = 0
     seen: int = 0
@@ -91,15 +91,15 @@ class View(Struct, frozen=True, gc=False, kw_only=True):
     - `in_flight`: positions of the events that are being sent.
     - `cursor`: how far the stream is read.
     - `cutoff`: the order to give up everything up to a position, if there is one.
-    - `trimmed_at`: when events were last given up for `overflow`.
+    - `overflowed_at`: when events were last given up for `overflow`.
     - `has_bound`: the receiver holds messages that the consumer handed out.
     - `unconfirmed`: a fact that must be confirmed before anything starts is not confirmed yet.
     - `burying`: dead letters are being stored.
     - `granted`: position of the event whose attempt is recorded and not made yet; 0 if there is none.
     - `adopted`: the configuration in memory is the one that the facts name.
-    - `asking`: the leader is being asked whether the receiver exists.
+    - `confirming`: the leader is being asked whether the receiver exists.
     - `invalid`: it has a configuration, but never had a valid one.
-    - `absent_to`: when the event at this position had arrived, the receiver did not exist.
+    - `absent_up_to`: when the event at this position had arrived, the receiver did not exist.
     - `removal`: revision of the last removal of its configuration.
     - `bucket`: its tokens now; None if it has no rate limit.
     - `set_aside`: tokens of attempts that are recorded and not made yet, pings included.
@@ -109,21 +109,21 @@ class View(Struct, frozen=True, gc=False, kw_only=True):
     waiting: Sequence[Event] = ()
     open_in_memory: Mapping[int, Event] = field(default_factory=dict)
     in_flight: Collection[int] = ()
-    cursor: ReadingProgress = NothingRead()
+    cursor: CursorView = UnreadCursor()
     cutoff: Cutoff | None = None
-    trimmed_at: float = 0.0
+    overflowed_at: float = 0.0
     has_bound: bool = False
     unconfirmed: bool = False
     burying: bool = False
     granted: int = 0
     adopted: bool = True
-    asking: bool = False
+    confirming: bool = False
     invalid: bool = False
-    absent_to: int = 0
+    absent_up_to: int = 0
     removal: int = 0
     bucket: Bucket | None = None
     set_aside: int = 0
-    bounds: ShardBounds = UnusedShard()
+    bounds: BoundsView = NoBounds()
 
     @property
     def head(self) -> Event | None:

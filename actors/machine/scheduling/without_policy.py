@@ -22,7 +22,7 @@ def step_without_policy(state: State, view: View, now: float) -> s.Step:
     """
     if view.cutoff and not view.in_flight and _waits_up_to(view.cutoff.to, state, view):
         return _give_up_oldest(state, view, view.cutoff.reason)
-    if view.in_flight or view.asking:
+    if view.in_flight or view.confirming:
         return _REST
     if view.invalid:
         return _step_while_invalid(state, view, now)
@@ -37,7 +37,7 @@ def step_without_policy(state: State, view: View, now: float) -> s.Step:
             if view.cursor.read_to >= view.cursor.seen
             else s.ReadBacklog(view.cursor.read_to)
         )
-    if head.position > view.absent_to and not head.malformed:
+    if head.position > view.absent_up_to and not head.malformed:
         return s.ConfirmReceiver()
     reason = "malformed" if head.malformed else "unknown_receiver"
     return _REST if len(state.burials) >= BURIALS_MAX else c.RefuseEvent(head, reason)

@@ -16,7 +16,7 @@ from collections.abc import Collection
 
 from msgspec import Struct
 
-from actors.errors import ControlRefused
+from actors.errors import ControlDenied
 from actors.machine import commands as c
 from actors.machine.event import Event
 from actors.machine.numbering import Frontier, is_repeat, number, with_number
@@ -36,7 +36,7 @@ class Erased(Struct, frozen=True):
 async def erase(actor: Actor, event_id: str, positions: Collection[int]) -> Erased:
     """Erase the event's messages at these positions, and return once they are gone.
 
-    Raises ControlRefused and Unavailable; asking again finishes what was begun.
+    Raises ControlDenied and Unavailable; asking again finishes what was begun.
     """
     host, waiting, gone = actor.host, 0, list[int]()
     async with standing_still(actor):
@@ -65,7 +65,7 @@ async def _end(actor: Actor, event_id: str, position: int) -> bool:
     """Record the end of the event; False if it had ended before."""
     live, pending, host = actor.live, actor.pending, actor.host
     if any(each.position == position for each in actor.state.burials):
-        raise ControlRefused("unavailable", f"{actor.receiver}: its dead letter is being stored; try again")
+        raise ControlDenied("unavailable", f"{actor.receiver}: its dead letter is being stored; try again")
     if not await settle_in_order(actor, position):
         if pending.has(position):
             pending.park()  # Memory drops it, and reads on when it is gone.
@@ -94,7 +94,7 @@ async def settle_in_order(actor: Actor, position: int) -> bool:
     if not live.state.opened:
         return False
     if pending.cursor.reading or live.policy is None or actor.removal > live.state.removal:
-        raise ControlRefused("unavailable", f"{actor.receiver} is working at this moment; try again")
+        raise ControlDenied("unavailable", f"{actor.receiver} is working at this moment; try again")
     pending.park()
     if position <= pending.cursor.read_to:
         return True  # It was a repeat, and took no number; nothing of the receiver is in memory now.
@@ -103,7 +103,7 @@ async def settle_in_order(actor: Actor, position: int) -> bool:
     ahead = _fresh(frontier, found)
     if len(ahead) > room:
         if position <= pending.bounds.posted_to and len(ahead) <= UNRECORDED_MAX:
-            raise ControlRefused(
+            raise ControlDenied(
                 "unavailable",
                 f"{actor.receiver}: an owner that vanished may have sent it, and too many events are open",
             )
@@ -128,7 +128,7 @@ async def _read_to(actor: Actor, position: int) -> list[Event]:
     if actor.state.frontier is not frontier or (
         len(found) <= UNRECORDED_MAX and not any(each.position == position for each in found)
     ):
-        raise ControlRefused("unavailable", f"{receiver}: the stream is not all there; try again")
+        raise ControlDenied("unavailable", f"{receiver}: the stream is not all there; try again")
     return found
 
 

@@ -1,6 +1,6 @@
 """A ping: a POST of type `angarium.ping` that has no number, takes a token, and works while paused."""
 
-from actors.errors import ControlRefused
+from actors.errors import ControlDenied
 from actors.machine import commands as c
 from actors.machine.bucket import GRANT_MAX_S, take
 from actors.machine.event import Event
@@ -11,7 +11,7 @@ from actors.runtime.actor import Actor
 
 
 async def ping(actor: Actor) -> Answered | Failed:
-    """Ping a receiver; raises ControlRefused if nothing may be sent to it.
+    """Ping a receiver; raises ControlDenied if nothing may be sent to it.
 
     The ping is recorded before it is made: it leaves no unsettled event from which a later owner could tell
     that a token was taken.
@@ -19,18 +19,18 @@ async def ping(actor: Actor) -> Answered | Failed:
     host, policy = actor.host, actor.policy
     now = host.clock.now()
     if policy is None:
-        raise ControlRefused("misconfigured", f"{actor.receiver} has no valid configuration; put one")
+        raise ControlDenied("misconfigured", f"{actor.receiver} has no valid configuration; put one")
     if actor.state.throttled_until > now:
         wait_s = actor.state.throttled_until - now
-        raise ControlRefused("throttled", f"{actor.receiver} is throttled for {wait_s:.0f} s more")
+        raise ControlDenied("throttled", f"{actor.receiver} is throttled for {wait_s:.0f} s more")
     if not host.may_start():
-        raise ControlRefused("unavailable", "the shard is not ready at the moment; try again")
+        raise ControlDenied("unavailable", "the shard is not ready at the moment; try again")
     tokens, bucket = actor.live.tokens, actor.live.bucket_at(now)
     limited = bucket is not None
     if bucket is not None:
         left = take(bucket)
         if left is None:
-            raise ControlRefused("rate_limited", f"{actor.receiver} has no token left; try again later")
+            raise ControlDenied("rate_limited", f"{actor.receiver} has no token left; try again later")
         tokens.bucket = left
     tokens.set_aside += limited
     actor.pinging += 1
@@ -51,7 +51,7 @@ async def _record_and_send(actor: Actor, policy: Policy, now: float, limited: bo
         actor.live.tokens.start_or_give_back(now, host.epoch, used=not late)
     if late:
         actor.wake()
-        raise ControlRefused("unavailable", "it took too long to record the ping; try again")
+        raise ControlDenied("unavailable", "it took too long to record the ping; try again")
     event = Event(
         position=0, id=f"ping_{host.epoch}_{index}", stored_at=now, type="angarium.ping",
         body=b'{"type":"angarium.ping"}',
@@ -65,7 +65,7 @@ async def _record_and_send(actor: Actor, policy: Policy, now: float, limited: bo
     except Exception as error:
         outcome = actor.internal_failure(attempt, error)
     if isinstance(outcome, NotSent):
-        raise ControlRefused("unavailable", outcome.why)
+        raise ControlDenied("unavailable", outcome.why)
     if not host.stopped:
         actor.live.record(c.RecordOutcome(None, outcome), host.clock.now())
         actor.wake()

@@ -4,7 +4,7 @@ If the event is just being sent, that attempt is awaited; if it succeeds, there 
 the event is given up like any other, even if its receiver is paused, parked or disabled.
 """
 
-from actors.errors import ControlRefused
+from actors.errors import ControlDenied
 from actors.machine.commands import DropRepeat, GiveUpEvents
 from actors.machine.event import Event
 from actors.machine.numbering import Numbered, is_repeat, with_number
@@ -14,7 +14,7 @@ from actors.runtime.actor import Actor
 
 
 async def skip(actor: Actor, by: str = "") -> Numbered:
-    """Give the oldest event up, and return once that is recorded. Raises ControlRefused if none waits.
+    """Give the oldest event up, and return once that is recorded. Raises ControlDenied if none waits.
 
     `by`: who asked for it.
     """
@@ -25,11 +25,11 @@ async def skip(actor: Actor, by: str = "") -> Numbered:
     try:
         found = _known(actor) or await _read(actor)
         if pinned and (found is None or found.position != pinned):
-            raise ControlRefused(
+            raise ControlDenied(
                 "nothing_waits", f"{actor.receiver}: the event was settled by the attempt under way"
             )
         if found is None:
-            raise ControlRefused("nothing_waits", f"{actor.receiver} has nothing waiting")
+            raise ControlDenied("nothing_waits", f"{actor.receiver} has nothing waiting")
         actor.give_up(GiveUpEvents((found,), "skipped", by), actor.host.clock.now())
         index = actor.host.recorder.index
     finally:
@@ -61,11 +61,11 @@ async def _read(actor: Actor) -> Numbered | None:
     """The oldest of the events that are only in the stream, which is read as the actor itself reads it.
 
     So what is missing there is recorded before the next event gets its number, and nothing that is passed
-    here is read again. Raises ControlRefused if the actor is reading or sending.
+    here is read again. Raises ControlDenied if the actor is reading or sending.
     """
     pending = actor.pending
     cursor = pending.cursor
-    while actor.state.parked and cursor.read_to < cursor.seen:
+    while actor.state.parked and cursor.has_unread:
         if cursor.reading:
             raise _at_work(actor)
         frontier, up_to, known = actor.state.frontier, cursor.seen, cursor.known
@@ -76,7 +76,7 @@ async def _read(actor: Actor) -> Numbered | None:
             cursor.reading = False
         if actor.state.frontier is not frontier or pending.in_flight:
             raise _at_work(actor)
-        pending.read(batch, up_to, known)
+        pending.was_read(batch, up_to, known)
         _drop_repeats(actor)
         if found := _known(actor):
             return found
@@ -90,8 +90,8 @@ def _drop_repeats(actor: Actor) -> None:
         actor.pending.take_out(event)
 
 
-def _at_work(actor: Actor) -> ControlRefused:
-    return ControlRefused("unavailable", f"{actor.receiver} is working at this moment; try again")
+def _at_work(actor: Actor) -> ControlDenied:
+    return ControlDenied("unavailable", f"{actor.receiver} is working at this moment; try again")
 
 
 def _is_fresh(actor: Actor, event: Event) -> bool:

@@ -89,15 +89,32 @@ class UnknownReceivers:
     """The events of one shard for unknown names.
 
     - `state`: the record.
-    - `undecided`: events that are not decided; all others of them are, unread, beyond the cursor.
+    - `undecided`: events that are not decided; all others are in the stream, beyond the cursor.
     - `remembered`: the receivers that ever had a snapshot.
 
     `activate` brings an actor into memory.
     """
 
-    __slots__ = ("_activate", "_beat_at", "_buried_at", "_coming", "_turned_at", "_turning", "burials",
-                 "cursor", "cutoff", "host", "live", "loaded", "ready", "receiver", "remembered",
-                 "touched_at", "unacked", "undecided")  # fmt: skip
+    __slots__ = (
+        "_activate",
+        "_beat_at",
+        "_buried_at",
+        "_coming",
+        "_turned_at",
+        "_turning",
+        "active_at",
+        "burials",
+        "cursor",
+        "cutoff",
+        "host",
+        "live",
+        "loaded",
+        "ready",
+        "receiver",
+        "remembered",
+        "unacked",
+        "undecided",
+    )  # fmt: skip
 
     def __init__(self, host: UnknownReceiverEnvironment, activate: Callable[[str], Actor]) -> None:
         self.receiver = UNKNOWN_RECEIVERS
@@ -112,7 +129,7 @@ class UnknownReceivers:
         self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.undecided = UndecidedEvents()
         self.remembered: set[str] = set()
-        self.touched_at = self._buried_at = host.clock.now()
+        self.active_at = self._buried_at = host.clock.now()
         self._coming: list[Actor] = []
         self._turning = False
         self._turned_at = self._beat_at = float("-inf")
@@ -128,13 +145,13 @@ class UnknownReceivers:
         return len(self.unacked.bound)
 
     @property
-    def refused_to(self) -> int:
+    def turned_away_to(self) -> int:
         """The position up to which all were turned away. Nothing is held for any receiver up to there."""
         return self.state.frontier.position
 
     def opens_above(self, floor: int) -> int:
         """The position above which a receiver without a state begins; `floor` is the confirmed one."""
-        return self.refused_to if self.state.parked else max(floor, self.refused_to)
+        return self.turned_away_to if self.state.parked else max(floor, self.turned_away_to)
 
     def has_recorded(self, positions: Collection[int], floor: int) -> bool:
         """True if these were turned away, by the confirmed record, and do not wait for their burials."""
@@ -147,7 +164,7 @@ class UnknownReceivers:
     @property
     def has_unread(self) -> bool:
         """True if the stream has some of these events, and nothing else is known about them."""
-        return self.cursor.read_to < self.cursor.seen
+        return self.cursor.has_unread
 
     # ---- what an actor would do
 
@@ -165,19 +182,19 @@ class UnknownReceivers:
                 continue
             break
         self.loaded = True
-        self.cursor.restore(self.refused_to, 0)
-        for position in self.undecided.up_to(self.refused_to):
+        self.cursor.restore(self.turned_away_to, 0)
+        for position in self.undecided.up_to(self.turned_away_to):
             self.undecided.drop(position)  # It was turned away before the record was read.
             self.unacked.release(position, self.host.recorder.index)
         self.give_to_known(
             *filter(self.host.knows, self.undecided.receivers)
         )  # Their next events must not overtake.
         if self.state.parked or len(self.undecided) > WAITING_MAX:
-            self.cursor.restore(self.refused_to, self.host.bindings.received)
+            self.cursor.restore(self.turned_away_to, self.host.bindings.received)
             self.undecided.clear()
             self.park()
         else:
-            self.cursor.restore(self.undecided.highest or self.refused_to, 0)
+            self.cursor.restore(self.undecided.highest or self.turned_away_to, 0)
         if not self.ready.done():
             self.ready.set_result(None)
         self.wake()
@@ -186,9 +203,9 @@ class UnknownReceivers:
         """Hold no message any longer, and record that; the events stay in the stream."""
         if not self.state.parked:
             self.live.record(c.ParkReceiver(None, self.host.released_to), self.host.clock.now())
-            self.cursor.parked_mark = self.host.recorder.index
-            self.cursor.restore(max(self.cursor.read_to, self.refused_to), self.cursor.seen)
-        self.unacked.release_all(self.cursor.parked_mark)
+            self.cursor.parked_index = self.host.recorder.index
+            self.cursor.restore(max(self.cursor.read_to, self.turned_away_to), self.cursor.seen)
+        self.unacked.release_all(self.cursor.parked_index)
 
     def give_up_to(self, position: int, reason: str) -> None:
         """Make all events that are not decided up to `position` dead letters, even if the name is known."""
@@ -209,13 +226,13 @@ class UnknownReceivers:
 
     # ---- messages
 
-    def take(self, receiver: str, event: Event) -> None:
-        """Take a message for a name that is still unknown, or that has an earlier message here."""
+    def note(self, receiver: str, event: Event) -> None:
+        """Note a message for a name that is still unknown, or that has an earlier message here."""
         host, position = self.host, event.position
-        now = self.touched_at = host.clock.now()
+        now = self.active_at = host.clock.now()
         if not self.unacked.bind(position, now):
             return
-        if self.loaded and position <= self.refused_to:
+        if self.loaded and position <= self.turned_away_to:
             self.unacked.release(position, host.recorder.index)
         elif not self.loaded or not (self.has_unread or len(self.undecided) >= WAITING_MAX):
             self._wait_for(receiver, event)
@@ -307,7 +324,7 @@ class UnknownReceivers:
         """Let receivers that were told about events, and have nothing to do, leave memory."""
         for actor in self._coming:
             if actor.resting:
-                actor.touched_at = float("-inf")
+                actor.active_at = float("-inf")
         self._coming = [each for each in self._coming if not each.loaded]
 
     def _turn_away(self, covered: list[int]) -> None:
@@ -362,7 +379,7 @@ class UnknownReceivers:
         held = self.host.bindings.lowest_but(UNKNOWN_RECEIVERS)
         if not (self.undecided or self.has_unread) and held > clear_to:
             self.live.record(c.UnparkReceiver(), self.host.clock.now())
-        elif (clear_to := int(min(clear_to, held - 1))) >= self.refused_to + PASS_OVER_MIN:
+        elif (clear_to := int(min(clear_to, held - 1))) >= self.turned_away_to + PASS_OVER_MIN:
             self.live.record(c.PassOver(clear_to), self.host.clock.now())
 
     # ---- burials

@@ -92,18 +92,12 @@ async def _going_on(actor: Actor) -> AsyncIterator[None]:
     actor.wake()
 
 
-_discarded = Cursor.discarded
-
-
-def _discard_unparked(cursor: Cursor, position: int) -> bool:
-    _discarded(cursor, position)
-    return False
-
-
 async def _removed_to_first(actor: Actor, removed_at: float) -> int:
     first = await actor.host.backlog.first_since(actor.receiver, removed_at)
-    taken_to = actor.pending.bounds.taken_to
-    return taken_to if first is None else max(actor.state.frontier.position, min(taken_to, first - 1))
+    posted_to_max = actor.pending.bounds.posted_to_max
+    return (
+        posted_to_max if first is None else max(actor.state.frontier.position, min(posted_to_max, first - 1))
+    )
 
 
 _may_have_posted = Host.may_have_posted
@@ -170,7 +164,7 @@ BACKLOG_MUTANTS = [
            ((discard, "standing_still", _going_on),),
            discarding.forgotten_while_it_would_go_on),
     Mutant("discarded-unparked", "what comes while all is discarded waits on record",
-           ((Cursor, "discarded", _discard_unparked),),
+           ((Cursor, "has_seen_beyond", lambda cursor, position: False),),
            discarding.forgotten_while_more_comes),
     Mutant("discarded-without-ids", "what is discarded enters the window",
            ((discard, "read_passed", _read_no_keys),),

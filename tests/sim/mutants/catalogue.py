@@ -76,7 +76,7 @@ def _floor_of_memory(bindings: Bindings, index: int) -> int:
     return _floor(bindings, _FAR)
 
 
-_take = Pending.take
+_queue_or_leave = Pending.queue_or_leave
 
 
 def _drop_repeats_at_once(pending: Pending, event: Event) -> None:
@@ -84,7 +84,7 @@ def _drop_repeats_at_once(pending: Pending, event: Event) -> None:
     if event.position > frontier.position and is_repeat(frontier, event):
         pending.settle(event.position)
     else:
-        _take(pending, event)
+        _queue_or_leave(pending, event)
 
 
 # ---- the journal and the claim
@@ -175,11 +175,11 @@ def _renewed(lease: Lease, sent_at: float) -> bool:
 
 # ---- snapshots
 
-_take_changed = Host.take_changed
+_changed_for_snapshot = Host.changed_for_snapshot
 
 
 def _take_live(host: Host) -> dict[str, State]:
-    taken = _take_changed(host)
+    taken = _changed_for_snapshot(host)
     for name in taken:
         if name in host.actors:
             taken[name] = host.actors[name].state
@@ -324,7 +324,7 @@ def _next_as_if_all_had_started(state: State, policy: Policy | None, view: View,
     return next_step(state, policy, replace(view, set_aside=0), now)
 
 
-def _unhurried(*kinds: type) -> tuple[tuple[Any, str, Any], ...]:
+def _not_urgent(*kinds: type) -> tuple[tuple[Any, str, Any], ...]:
     return ((live_state, "NEEDS_NO_CONFIRMATION", (*decide.NEEDS_NO_CONFIRMATION, *kinds)),)
 
 
@@ -334,9 +334,9 @@ ALL = [
     Mutant("floor-of-memory", "the floor goes as far as the facts of its flush release",
            ((Bindings, "floor", _floor_of_memory),)),
     Mutant("left-before-parked", "what parking drops is released by the confirmed Parked",
-           ((Cursor, "parked_mark", property(lambda cursor: 0, lambda cursor, mark: None)),)),
+           ((Cursor, "parked_index", property(lambda cursor: 0, lambda cursor, index: None)),)),
     Mutant("repeat-at-once", "a repeat is released when nothing unsettled lies before it",
-           ((Pending, "take", _drop_repeats_at_once),)),
+           ((Pending, "queue_or_leave", _drop_repeats_at_once),)),
     Mutant("rebase", "on 10071 nobody rebases on the number in the error",
            ((journal, "append", _append_after_anything),),
            ownership.flush_of_a_sleeper),
@@ -366,7 +366,8 @@ ALL = [
     Mutant("heartbeats-of-any-replica", "a look counts as of our own heartbeat, if it shows that",
            ((members, "read_heartbeats", _heartbeats_of_any_replica),),
            ownership.heartbeats_that_no_replica_shows),
-    Mutant("live-snapshots", "a snapshot holds confirmed facts only", ((Host, "take_changed", _take_live),)),
+    Mutant("live-snapshots", "a snapshot holds confirmed facts only",
+           ((Host, "changed_for_snapshot", _take_live),)),
     Mutant("unfenced-snapshots", "snapshots are fenced by _owner", ((snapshots, "fenced", _unfenced),),
            ownership.late_snapshot_of_a_sleeper),
     Mutant("two-writes", "one write of snapshots at a time", ((asyncio, "Lock", _Unlocked),),
@@ -379,7 +380,7 @@ ALL = [
     Mutant("window-of-config", "the window's size is state",
            ((actor, "next_step", _step_by_configured_window),)),
     Mutant("window-from-here", "a window changes above all that may have been posted",
-           ((PostingBounds, "taken_to", property(lambda bounds: 0)),),
+           ((PostingBounds, "posted_to_max", property(lambda bounds: 0)),),
            numbers.window_shrinks_between_owners),
     Mutant("key-without-again", "what is sent again has another key",
            ((event, "dedup_key", _key_without_again), (numbering, "dedup_key", _key_without_again))),
@@ -404,14 +405,14 @@ ALL = [
            ((backlog, "next_messages", _page_of_any_replica),),
            reading.backlog_of_a_lagging_replica),
     Mutant("dead-letter-unconfirmed", "a dead letter is confirmed before the next event starts",
-           _unhurried(facts.DeadLettered)),
+           _not_urgent(facts.DeadLettered)),
     Mutant("opened-unconfirmed", "Opened is confirmed before the first attempt",
-           _unhurried(facts.Opened, facts.Retargeted),
+           _not_urgent(facts.Opened, facts.Retargeted),
            numbers.opening_is_lost),
     Mutant("window-unconfirmed", "WindowSet is confirmed before anything is posted under it",
-           _unhurried(facts.WindowSet),
+           _not_urgent(facts.WindowSet),
            numbers.window_set_is_lost),
-    Mutant("rate-unconfirmed", "RateSet is confirmed before an attempt under it", _unhurried(facts.RateSet)),
+    Mutant("rate-unconfirmed", "RateSet is confirmed before an attempt under it", _not_urgent(facts.RateSet)),
     Mutant("full-bucket", "the bucket is inherited", ((actor, "inherit", _full),)),
     Mutant("bucket-as-recorded", "after an unclean takeover the bucket is empty",
            ((actor, "inherit", _inherited),),

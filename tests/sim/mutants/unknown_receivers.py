@@ -48,7 +48,7 @@ UNKNOWN_MUTANTS = [
            ((UnknownReceivers, "park", lambda record: None),),
            unknown_receivers.undecided),
     Mutant("unknown-left-behind", "a name that is put begins where the record says, while one is undecided",
-           ((UnknownReceivers, "opens_above", lambda record, floor: max(floor, record.refused_to)),),
+           ((UnknownReceivers, "opens_above", lambda record, floor: max(floor, record.turned_away_to)),),
            unknown_receivers.put_while_undecided),
     Mutant("unknown-overtaken", "a name that is put begins with what lies in the stream undecided",
            ((Pending, "behind_unknown", False),),

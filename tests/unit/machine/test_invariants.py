@@ -10,7 +10,7 @@ from actors.machine import commands as c
 from actors.machine import facts as f
 from actors.machine.bucket import Bucket, Limit
 from actors.machine.evolve import evolve
-from actors.machine.invariants import NUMBERING, Breach, InvariantBroken, check, evolve_checked
+from actors.machine.invariants import NAMES_EVENTS, Breach, InvariantBroken, check, evolve_checked
 from actors.machine.numbering import Frontier, Numbered
 from actors.machine.state import BURIALS_MAX, OPEN_MAX, Open, State
 from tests.unit.worlds.values import NOW, Actor, answer, event, policy, retrying
@@ -165,6 +165,6 @@ def test_the_life_of_a_receiver_breaks_none() -> None:
 
 def test_every_fact_that_names_numbers_is_asked_for_them() -> None:
     kinds = get_args(f.Fact)
-    assert set(NUMBERING) == {
+    assert set(NAMES_EVENTS) == {
         kind for kind in kinds if get_type_hints(kind).get("events") == tuple[Numbered, ...]
     }

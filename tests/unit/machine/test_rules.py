@@ -18,7 +18,7 @@ from actors.machine.numbering import Frontier
 from actors.machine.scheduling import steps as s
 from actors.machine.scheduling.next_step import next_step
 from actors.machine.scheduling.rules import Rule
-from actors.machine.scheduling.view import NothingRead, UnusedShard, View
+from actors.machine.scheduling.view import NoBounds, UnreadCursor, View
 from actors.machine.scheduling.without_policy import step_without_policy
 from actors.machine.state import BURIALS_MAX, Open, State
 from actors.policy import Policy, Rate, Retry
@@ -252,7 +252,7 @@ def drawn(random: Random) -> Case:
         consecutive_failures=9 if some() else 0, disabled="gone" if some(0.05) else "", paused=policy.paused,
         parked=some(0.4), waiting_since=NOW - age(positions[0] if positions else 50) if some(0.7) else None,
     )  # fmt: skip
-    cursor = NothingRead(
+    cursor = UnreadCursor(
         read_to=read_to, seen=random.choice((0, read_to, read_to + 5, read_to + 2000)), counted=some(0.5),
         counting=some(0.3),
     )  # fmt: skip
@@ -261,9 +261,9 @@ def drawn(random: Random) -> Case:
         open_in_memory={
             each.position: each for each in opened if some(0.6) and each.position not in in_flight
         },
-        unconfirmed=some(), burying=some(0.7), bounds=UnusedShard(may_start=not some()),
+        unconfirmed=some(), burying=some(0.7), bounds=NoBounds(may_start=not some()),
         granted=random.choice((0, 0, *positions, head.position if head else 0)), adopted=not some(0.05),
-        asking=some(0.5), removal=1 if some(0.05) else 0,
+        confirming=some(0.5), removal=1 if some(0.05) else 0,
         bucket=Bucket(random.choice((0.0, 1.0)), NOW, 1) if limit else None,
     )  # fmt: skip
     return Case(state, None if some(0.05) else policy, view)

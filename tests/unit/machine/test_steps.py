@@ -12,7 +12,7 @@ from actors.machine.numbering import with_number
 from actors.machine.scheduling import steps as s
 from actors.machine.scheduling.next_step import PARK_AFTER_S
 from actors.machine.scheduling.rules import Rule
-from actors.machine.scheduling.view import UnusedShard
+from actors.machine.scheduling.view import NoBounds
 from actors.machine.state import BURIALS_MAX
 from actors.policy import Policy, Rate
 from tests.unit.worlds.values import NOW, URL, Actor, answer, event, given_up, policy, retrying
@@ -70,8 +70,8 @@ def test_a_fact_that_must_be_confirmed_first_holds_everything_up() -> None:
 
 def test_a_shard_out_of_order_starts_nothing_but_gives_up_what_is_too_old() -> None:
     actor = Actor(retrying(max_age_s=60))
-    assert actor.step(head=EVENT, bounds=UnusedShard(may_start=False)) == s.Rest(Rule.UNREADY)
-    assert actor.step(NOW + 60, head=EVENT, bounds=UnusedShard(may_start=False)) == given_up("expired", EVENT)
+    assert actor.step(head=EVENT, bounds=NoBounds(may_start=False)) == s.Rest(Rule.UNREADY)
+    assert actor.step(NOW + 60, head=EVENT, bounds=NoBounds(may_start=False)) == given_up("expired", EVENT)
 
 
 def test_repeats_are_dropped_by_id_by_source_and_where_they_are_settled() -> None:
@@ -248,9 +248,9 @@ def test_without_a_configuration_the_leader_is_asked_about_what_waits() -> None:
     actor.policy = None
     assert actor.step() == s.Rest(Rule.UNCONFIGURED)
     assert actor.step(head=EVENT) == s.ConfirmReceiver()
-    assert actor.step(head=EVENT, asking=True) == s.Rest(Rule.UNCONFIGURED)
-    assert actor.step(head=EVENT, absent_to=4) == s.ConfirmReceiver()
-    assert actor.step(head=EVENT, absent_to=5) == c.RefuseEvent(EVENT, "unknown_receiver")
+    assert actor.step(head=EVENT, confirming=True) == s.Rest(Rule.UNCONFIGURED)
+    assert actor.step(head=EVENT, absent_up_to=4) == s.ConfirmReceiver()
+    assert actor.step(head=EVENT, absent_up_to=5) == c.RefuseEvent(EVENT, "unknown_receiver")
     broken = event(5, malformed="no such name")
     assert actor.step(head=broken) == c.RefuseEvent(broken, "malformed")
 
@@ -261,7 +261,7 @@ def test_events_of_an_unknown_receiver_in_the_stream_are_read_and_refused() -> N
     assert actor.step(read_to=5, seen=9) == s.ReadBacklog(5)
     assert actor.step(read_to=9, seen=9) == c.UnparkReceiver()
     changed(actor, burials=tuple(f.Burial(position=n, reason="x") for n in range(BURIALS_MAX)))
-    assert actor.step(head=EVENT, absent_to=5, burying=True) == s.Rest(Rule.UNCONFIGURED)
+    assert actor.step(head=EVENT, absent_up_to=5, burying=True) == s.Rest(Rule.UNCONFIGURED)
 
 
 def test_a_receiver_whose_configuration_is_gone_starts_nothing_more() -> None:
@@ -269,7 +269,7 @@ def test_a_receiver_whose_configuration_is_gone_starts_nothing_more() -> None:
     actor.policy = None
     assert actor.step(head=EVENT) == s.ConfirmReceiver()
     assert actor.step(head=EVENT, in_flight=(5,)) == s.Rest(Rule.UNCONFIGURED)
-    assert actor.step(head=EVENT, absent_to=5) == s.ConfirmReceiver()
+    assert actor.step(head=EVENT, absent_up_to=5) == s.ConfirmReceiver()
 
 
 def test_another_url_takes_effect_at_the_next_step() -> None:

@@ -109,7 +109,9 @@ class Receiver(RuleBasedStateMachine):
         page = there[: 0 if lagging else size]
         complete = not lagging and (len(page) == len(there) or page[-1] >= up_to)
         before = self.cursor.read_to
-        found = self.cursor.read([event(each) for each in page], complete=complete, up_to=up_to, known=known)
+        found = self.cursor.was_read(
+            [event(each) for each in page], complete=complete, up_to=up_to, known=known
+        )
         for each in found.events:
             assert each.position > max([before, *self.of(MEMORY)]), "it overtakes"
             self.place[each.position] = MEMORY
@@ -143,10 +145,10 @@ class Receiver(RuleBasedStateMachine):
     def discarded(self, data: st.DataObject) -> None:
         """All that can have been posted, or what came before the receiver was put again."""
         position = data.draw(st.integers(0, max(self.cursor.read_to, self.cursor.seen)))
-        more = self.cursor.discarded(position)
+        self.cursor.discarded(position)
+        more = self.cursor.has_seen_beyond(position)
         for each in [each for each in self.place if each <= position]:
             self.place[each] = OVER
-        assert more == (self.cursor.seen > position)
         self.parked = self.parked or more
 
     # ---- how many are left
@@ -156,14 +158,14 @@ class Receiver(RuleBasedStateMachine):
     def count_begins(self) -> None:
         """A backlog is counted only if something is known to be left (`next_step`)."""
         left = [each for each in self.of(STREAM) if each > self.cursor.read_to]
-        self.count = (len(left), self.end, self.cursor.sweeps, self.cursor.taken)
+        self.count = (len(left), self.end, self.cursor.forgets, self.cursor.read_count)
 
     @precondition(lambda self: self.count is not None)
     @rule()
     def count_ends(self) -> None:
         assert self.count is not None
-        (counted, end, sweeps, taken), self.count = self.count, None
-        self.cursor.count(counted, end, sweeps=sweeps, taken=taken)
+        (counted, end, forgets, read_count), self.count = self.count, None
+        self.cursor.was_counted(counted, end, forgets=forgets, read_count=read_count)
 
     # ---- what must hold
 
@@ -229,7 +231,7 @@ def test_a_read_finds_new_events_and_missing_ones(
     cursor = Cursor()
     cursor.restore(3, 20)
     events: list[Event] = [event(position) for position in positions]
-    assert cursor.read(events, complete=complete, up_to=9, known=known) == expected
+    assert cursor.was_read(events, complete=complete, up_to=9, known=known) == expected
     assert cursor.read_to == read_to
 
 
@@ -245,22 +247,22 @@ def counting(left: int) -> Cursor:
 
 def test_events_read_during_a_count_are_no_longer_left() -> None:
     cursor = counting(5)
-    cursor.read([event(1), event(2)], complete=False, up_to=5, known=0)
-    cursor.count(5, 5, sweeps=0, taken=0)
+    cursor.was_read([event(1), event(2)], complete=False, up_to=5, known=0)
+    cursor.was_counted(5, 5, forgets=0, read_count=0)
     assert (cursor.left, cursor.counted) == (3, True)
 
 
 def test_a_count_that_was_overtaken_by_a_whole_read_says_nothing() -> None:
     cursor = counting(2)
-    sweeps, taken = cursor.sweeps, cursor.taken
-    cursor.read([event(1), event(2)], complete=True, up_to=2, known=0)
-    cursor.count(2, 2, sweeps=sweeps, taken=taken)
+    forgets, read_count = cursor.forgets, cursor.read_count
+    cursor.was_read([event(1), event(2)], complete=True, up_to=2, known=0)
+    cursor.was_counted(2, 2, forgets=forgets, read_count=read_count)
     assert cursor.left == 0
 
 
 def test_events_up_to_the_end_of_a_count_may_be_in_it() -> None:
     cursor = counting(5)
-    cursor.count(7, 9, sweeps=0, taken=0)
+    cursor.was_counted(7, 9, forgets=0, read_count=0)
     cursor.left_behind(8, 0)
     assert cursor.left == 7
     cursor.left_behind(10, 0)
@@ -276,8 +278,10 @@ def test_while_a_read_is_under_way_nothing_overtakes_what_it_may_find() -> None:
 
 def test_events_beyond_the_discarded_ones_are_uncounted_and_reported() -> None:
     cursor = counting(9)
-    cursor.count(4, 9, sweeps=0, taken=0)
-    assert cursor.discarded(5)
+    cursor.was_counted(4, 9, forgets=0, read_count=0)
+    cursor.discarded(5)
+    assert cursor.has_seen_beyond(5)
     assert (cursor.read_to, cursor.seen, cursor.left, cursor.counted) == (5, 9, 0, False)
-    assert not cursor.discarded(9)
+    cursor.discarded(9)
+    assert not cursor.has_seen_beyond(9)
     assert (cursor.read_to, cursor.seen) == (9, 9)

@@ -28,12 +28,16 @@ class Shard(RuleBasedStateMachine):
 
     def floor(self, index: int) -> int:
         """The floor that is right."""
-        held = [each.position for each, _ in self.handed_out if each.mark is None or each.mark > index]
+        held = [
+            each.position
+            for each, _ in self.handed_out
+            if each.released_by is None or each.released_by > index
+        ]
         return max(self.highest_floor, min(held, default=self.received + 1) - 1)
 
     @property
     def bound(self) -> list[Binding]:
-        return [each for each, _ in self.handed_out if each.mark is None]
+        return [each for each, _ in self.handed_out if each.released_by is None]
 
     def bind(self, position: int) -> None:
         binding = self.bindings.bind(position, "a.b", float(len(self.handed_out)))
@@ -67,7 +71,7 @@ class Shard(RuleBasedStateMachine):
         assert floor == self.floor(self.cut_at)
         first_time = [
             each.position for each, floor_then in self.handed_out
-            if each.position > floor_then and (each.mark is None or each.mark > self.cut_at)
+            if each.position > floor_then and (each.released_by is None or each.released_by > self.cut_at)
         ]  # fmt: skip
         assert floor < min(first_time, default=self.received + 1)
         self.highest_floor = floor

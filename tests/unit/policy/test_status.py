@@ -15,7 +15,7 @@ from actors.machine.event import Event
 from actors.machine.facts import AttemptFailed, Burial, Delivered, Throttled
 from actors.machine.numbering import Frontier, Numbered, number, with_number
 from actors.machine.outcome import Answered
-from actors.machine.scheduling.view import UnusedShard, View
+from actors.machine.scheduling.view import NoBounds, View
 from actors.machine.state import BURIALS_MAX, Open, State
 from actors.policy import Policy, Rate, Retry
 from actors.status import Head, Phase, duration_text, inspect, known_head, phase, read_head, remedy, why
@@ -33,7 +33,7 @@ POLICY = Policy(
 RELAXED = Policy(url="https://a.example", order="relaxed")
 ENTRY = Open(sequence=3, position=9, id="e3", stored_at=NOW - 10, attempts=1, next_at=NOW + 1.5)
 HEAD = Event(position=9, id="e3", stored_at=NOW - 10, body=b"{}")
-UNREADY = View(waiting=(HEAD,), bounds=UnusedShard(may_start=False))
+UNREADY = View(waiting=(HEAD,), bounds=NoBounds(may_start=False))
 
 
 def shown(
@@ -102,7 +102,7 @@ BURIALS = tuple(Burial(position=n, reason="expired") for n in range(BURIALS_MAX)
             View(waiting=(HEAD,), burying=True), "waiting for NATS to store its dead letters",
         ),
         (
-            {}, POLICY, View(waiting=(HEAD,), removal=7, asking=True),
+            {}, POLICY, View(waiting=(HEAD,), removal=7, confirming=True),
             "waiting for NATS to say whether the receiver was removed",
         ),
         (

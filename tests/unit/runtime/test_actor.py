@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from actors.errors import ControlRefused
+from actors.errors import ControlDenied
 from actors.machine import facts as f
 from actors.machine.bucket import GRANT_MAX_S
 from actors.machine.outcome import Outcome
@@ -146,7 +146,7 @@ async def test_a_ping_whose_record_takes_long_is_not_made() -> None:
     await world.until(lambda: world.journal.held)
     await world.pass_time(10)
     world.journal.let_go()
-    with pytest.raises(ControlRefused, match="took too long"):
+    with pytest.raises(ControlDenied, match="took too long"):
         await pinged
     made = len(world.sender.made)
     await ping(world.actor)
@@ -202,7 +202,7 @@ async def test_a_ping_that_is_not_made_lets_what_waits_have_its_token() -> None:
     world.publish()
     await world.pass_time(GRANT_MAX_S + 1)
     world.journal.let_go()
-    with pytest.raises(ControlRefused):
+    with pytest.raises(ControlDenied):
         await pinged
     await world.until(lambda: bool(world.sender.made), within_s=5)
 

@@ -106,7 +106,7 @@ async def test_a_snapshot_that_was_read_too_slowly_is_not_used() -> None:
     world.publish()
     await world.until(lambda: world.state.frontier.position == 1 and not world.state.parked)
     await world.pass_time(1.0)
-    world.host.take_changed()
+    world.host.changed_for_snapshot()
     world.host.written()
     await world.until(lambda: RECEIVER not in world.host.actors, within_s=2 * PASSIVATE_AFTER_S)
     going_on.set()
@@ -165,7 +165,7 @@ async def test_an_actor_whose_snapshot_takes_long_is_not_idle_when_it_comes() ->
 
     world.snapshots.load = load  # type: ignore[method-assign]
     actor = await world.host.residents.loaded(RECEIVER)
-    assert actor.touched_at == world.clock.now()
+    assert actor.active_at == world.clock.now()
 
 
 @in_virtual_time
@@ -178,7 +178,7 @@ async def test_a_caller_never_gets_an_actor_that_has_left_memory() -> None:
     left = world.host.residents.activate(RECEIVER)
     asking = asyncio.get_running_loop().create_task(world.host.residents.loaded(RECEIVER))
     await left.ready
-    left.touched_at = float(
+    left.active_at = float(
         "-inf"
     )  # The record of unknown receivers lets go of those that it only told of events.
     await world.host.residents.passivate(world.clock.now())

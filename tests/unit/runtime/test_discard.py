@@ -124,7 +124,7 @@ async def test_an_actor_that_stands_still_stays_in_memory() -> None:
     actor = world.actor
     asked = asyncio.ensure_future(forget(actor))
     await world.pass_time(PASSIVATE_AFTER_S + 2 * SWEEP_EVERY_S)
-    world.host.take_changed()
+    world.host.changed_for_snapshot()
     world.host.written()
     await asked
     assert world.actor is actor
@@ -182,4 +182,4 @@ async def test_events_after_the_discarded_ones_are_left_in_the_stream_once_that_
     world.journal.held = True
     world.actor.pending.discard(c.ForgetBacklog(1, 0))
     assert world.state.parked
-    assert world.actor.pending.cursor.parked_mark == world.journal.index
+    assert world.actor.pending.cursor.parked_index == world.journal.index

@@ -6,7 +6,7 @@ from contextlib import suppress
 
 import pytest
 
-from actors.errors import ControlRefused
+from actors.errors import ControlDenied
 from actors.machine import facts as f
 from actors.machine.facts import Burial
 from actors.machine.state import OPEN_MAX, UNRECORDED_MAX
@@ -137,7 +137,7 @@ async def test_a_dead_letter_that_is_owed_is_awaited_by_asking_again(monkeypatch
     monkeypatch.setattr(world.dead_letters, "bury", late)
     world.publish()
     await world.until(lambda: bool(world.state.burials))
-    with pytest.raises(ControlRefused, match="dead letter is being stored"):
+    with pytest.raises(ControlDenied, match="dead letter is being stored"):
         await erased(world, 1)
     assert world.stream.lost == set()
     stored.set()
@@ -165,7 +165,7 @@ async def test_posts_of_an_owner_far_back_are_not_guessed_at() -> None:
     await world.until(lambda: world.state.parked)
     world.crash()
     await world.until(lambda: world.actor.loaded)
-    with pytest.raises(ControlRefused, match="may have sent it"):
+    with pytest.raises(ControlDenied, match="may have sent it"):
         await erased(world, OPEN_MAX + 5)
     assert await erased(world, UNRECORDED_MAX + 5) == Erased(messages=1, waiting=1)
 
@@ -199,7 +199,7 @@ def crashes(at_s: float, stored: int, *, paused: bool = False) -> None:
         task = asyncio.ensure_future(erased(world, 2))
         await world.pass_time(at_s)
         task.cancel()
-        with suppress(asyncio.CancelledError, ControlRefused):
+        with suppress(asyncio.CancelledError, ControlDenied):
             await task
         world.crash(stored=stored)
         world.put(policy())
@@ -207,7 +207,7 @@ def crashes(at_s: float, stored: int, *, paused: bool = False) -> None:
         for _ in range(100):
             try:
                 await erased(world, 2)
-            except ControlRefused:
+            except ControlDenied:
                 await world.pass_time(0.1)
             else:
                 break

@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 
-from actors.errors import ControlRefused
+from actors.errors import ControlDenied
 from actors.machine import facts as f
 from actors.policy import Policy, Retry
 from actors.ports import Invalid
@@ -264,7 +264,7 @@ async def test_a_skip_awaits_the_attempt_under_way() -> None:
     await world.until(lambda: len(world.sender.made) == 1)
     assert (await skip(world.actor)).sequence == 1
     await world.until(lambda: len(world.sender.made) == 2)
-    with pytest.raises(ControlRefused, match="settled by the attempt"):
+    with pytest.raises(ControlDenied, match="settled by the attempt"):
         await skip(world.actor)
     await world.until_settled(2)
     assert letters(world) == [(1, "skipped")]
@@ -337,7 +337,7 @@ async def test_a_skip_records_what_is_missing_in_front_of_the_next_event() -> No
     await parked(world, 2)
     world.stream.lost = {2}
     assert (await skip(world.actor)).sequence == 1
-    with pytest.raises(ControlRefused, match="nothing waiting"):
+    with pytest.raises(ControlDenied, match="nothing waiting"):
         await skip(world.actor)
     world.publish()
     assert (await skip(world.actor)).sequence == 3
@@ -348,7 +348,7 @@ async def test_there_may_be_nothing_to_skip() -> None:
     world = strict()
     world.publish()
     await world.until_settled(1)
-    with pytest.raises(ControlRefused, match="nothing waiting"):
+    with pytest.raises(ControlDenied, match="nothing waiting"):
         await skip(world.actor)
 
 
@@ -429,7 +429,7 @@ async def test_a_receiver_that_continues_during_a_skip_gives_no_number_twice() -
     world.put(policy())
     assert world.actor.pending.cursor.reading
     await world.pass_time(0.001)  # The skip reads later than the receiver does.
-    with pytest.raises(ControlRefused, match="working at this moment"):
+    with pytest.raises(ControlDenied, match="working at this moment"):
         await skip(world.actor)
     await world.until_settled(3)
     assert world.sender.numbers == [1, 2, 3]

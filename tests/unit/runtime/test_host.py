@@ -6,7 +6,7 @@ from unittest.mock import AsyncMock, Mock
 import pytest
 from msgspec.structs import replace
 
-from actors.errors import ControlRefused, NewerVersion, Unavailable
+from actors.errors import ControlDenied, NewerVersion, Unavailable
 from actors.machine import decide
 from actors.machine import facts as f
 from actors.machine.numbering import with_number
@@ -307,7 +307,7 @@ async def test_an_idle_actor_leaves_memory_and_comes_back_with_its_numbers() -> 
     await world.until_settled(2)
     await world.pass_time(2 * PASSIVATE_AFTER_S)
     assert RECEIVER in world.host.actors
-    world.snapshots.held = world.host.take_changed()
+    world.snapshots.held = world.host.changed_for_snapshot()
     await world.pass_time(1)
     assert RECEIVER in world.host.actors
     world.host.written()
@@ -323,11 +323,11 @@ async def test_a_snapshot_that_was_not_written_is_taken_again() -> None:
     world = strict()
     world.publish()
     await world.until_settled(1)
-    taken = world.host.take_changed()
+    taken = world.host.changed_for_snapshot()
     world.publish()
     await world.until_settled(2)
     world.host.give_back()
-    again = world.host.take_changed()
+    again = world.host.changed_for_snapshot()
     assert (taken[RECEIVER].frontier.sequence, again[RECEIVER].frontier.sequence) == (1, 2)
 
 
@@ -336,7 +336,7 @@ async def test_a_waiting_actor_stays_in_memory() -> None:
     world = strict(paused=True)
     world.publish()
     await world.until(lambda: world.acked == [1])
-    world.host.take_changed()
+    world.host.changed_for_snapshot()
     world.host.written()
     await world.pass_time(3 * PASSIVATE_AFTER_S)
     assert RECEIVER in world.host.actors
@@ -412,7 +412,7 @@ async def test_a_ping_is_recorded_before_it_is_made_and_has_no_number() -> None:
     await world.until(lambda: bool(world.journal.of(f.Delivered)))
     assert world.journal.of(f.Delivered)[0].kind == "ping"
     assert world.state.frontier.sequence == 0
-    with pytest.raises(ControlRefused, match="no token left"):
+    with pytest.raises(ControlDenied, match="no token left"):
         await ping(actor)
 
 
@@ -421,15 +421,15 @@ async def test_pings_are_refused_where_nothing_may_go_to_the_receiver() -> None:
     world = strict()
     actor = await world.host.residents.loaded(RECEIVER)
     world.within_lease = False
-    with pytest.raises(ControlRefused, match="not ready"):
+    with pytest.raises(ControlDenied, match="not ready"):
         await ping(actor)
     world.within_lease = True
     world.sender.answers(answer(429, retry_after="60"))
     assert (await ping(actor)).status == 429
-    with pytest.raises(ControlRefused, match="throttled for 60 s more"):
+    with pytest.raises(ControlDenied, match="throttled for 60 s more"):
         await ping(actor)
     world.put(None)
-    with pytest.raises(ControlRefused, match="no valid configuration"):
+    with pytest.raises(ControlDenied, match="no valid configuration"):
         await ping(actor)
 
 
@@ -458,7 +458,7 @@ async def test_an_actor_that_pings_stays_in_memory() -> None:
     world.sender.latency_s = 3 * PASSIVATE_AFTER_S
     pinging = asyncio.get_running_loop().create_task(ping(actor))
     await world.until(lambda: bool(world.sender.made))
-    world.host.take_changed()
+    world.host.changed_for_snapshot()
     world.host.written()
     await world.pass_time(2 * PASSIVATE_AFTER_S)
     assert world.host.actors[RECEIVER] is actor

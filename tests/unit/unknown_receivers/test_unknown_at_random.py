@@ -101,7 +101,7 @@ class Story:
         self.world.host.residents.activate(self.chance.choice(LATE + NEVER))
 
     def write_snapshots(self) -> None:
-        self.world.snapshots.held.update(self.world.host.take_changed())
+        self.world.snapshots.held.update(self.world.host.changed_for_snapshot())
         self.world.host.written()
 
     def reset(self) -> None:
@@ -130,7 +130,9 @@ class Story:
     def check_held(self) -> None:
         """Checks that nothing is held for long, even if much cannot be decided."""
         bindings, now = self.world.host.bindings, self.world.clock.now()
-        held = [each for each in bindings._by_age if each.mark is None and each.since < now - HELD_MAX_S]
+        held = [
+            each for each in bindings._by_age if each.released_by is None and each.since < now - HELD_MAX_S
+        ]
         assert not held, [(each.receiver, each.position) for each in held]
 
     def is_quiet(self) -> bool:

@@ -19,14 +19,14 @@ from unittest.mock import patch
 import msgspec
 from msgspec.structs import replace
 
-from actors.errors import ControlRefused, Unavailable
+from actors.errors import ControlDenied, Unavailable
 from actors.machine import commands as c
 from actors.machine import facts as f
 from actors.machine.decide import NEEDS_NO_CONFIRMATION, decide
 from actors.machine.outcome import Outcome
 from actors.machine.scheduling import steps as s
 from actors.machine.scheduling.next_step import next_step
-from actors.machine.scheduling.view import NothingRead, View
+from actors.machine.scheduling.view import UnreadCursor, View
 from actors.machine.state import State
 from actors.policy import Policy, Rate, Retry
 from actors.ports import Attempt
@@ -57,27 +57,27 @@ def _decide_without_gap(state: State, given: Policy | None, command: c.Command, 
 
 
 def _step_unseen(state: State, given: Policy | None, view: View, now: float) -> s.Step:
-    cursor = NothingRead(read_to=view.cursor.read_to, counted=view.cursor.counted)
+    cursor = UnreadCursor(read_to=view.cursor.read_to, counted=view.cursor.counted)
     return next_step(state, given, replace(view, cursor=cursor), now)
 
 
-def _unhurried(*kinds: type) -> tuple[Any, str, Any]:
+def _not_urgent(*kinds: type) -> tuple[Any, str, Any]:
     return live_state, "NEEDS_NO_CONFIRMATION", (*NEEDS_NO_CONFIRMATION, *kinds)
 
 
 RULES: dict[str, tuple[str, tuple[Any, str, Any]]] = {
     "above": (
         "another window holds only beyond whatever anybody can have posted",
-        (PostingBounds, "taken_to", property(lambda bounds: 0)),
+        (PostingBounds, "posted_to_max", property(lambda bounds: 0)),
     ),
     "dead_first": (
-        "a dead letter is confirmed before anything that follows it", _unhurried(f.DeadLettered)
+        "a dead letter is confirmed before anything that follows it", _not_urgent(f.DeadLettered)
     ),
     "removal_first": (
         "a removal is confirmed before anything that follows it",
-        _unhurried(f.Removed, f.Opened, f.Retargeted, f.RateSet),
+        _not_urgent(f.Removed, f.Opened, f.Retargeted, f.RateSet),
     ),
-    "forgot_first": ("a discard is confirmed before anything that follows it", _unhurried(f.Forgot)),
+    "forgot_first": ("a discard is confirmed before anything that follows it", _not_urgent(f.Forgot)),
     "gap": (
         "what is discarded leaves room for its numbers", (live_state, "decide", _decide_without_gap)
     ),
@@ -202,7 +202,7 @@ class ReceiverWorld:
         async def asked() -> None:
             try:
                 await request
-            except (ControlRefused, Unavailable, asyncio.CancelledError):
+            except (ControlDenied, Unavailable, asyncio.CancelledError):
                 return
 
         if request is not None:

@@ -12,7 +12,7 @@ from actors.machine.numbering import with_number
 from actors.machine.outcome import Answered, Failed
 from actors.machine.scheduling import steps as s
 from actors.machine.scheduling.next_step import next_step
-from actors.machine.scheduling.view import NothingRead, View
+from actors.machine.scheduling.view import UnreadCursor, View
 from actors.machine.state import State, open_entry
 from actors.policy import Policy, Rate, Retry
 
@@ -92,6 +92,6 @@ class Actor:
             head = None
         if head is not None:
             view.setdefault("waiting", (head,))
-        read = {name: view.pop(name) for name in NothingRead.__struct_fields__ if name in view}
-        view["cursor"] = NothingRead(**read)
+        read = {name: view.pop(name) for name in UnreadCursor.__struct_fields__ if name in view}
+        view["cursor"] = UnreadCursor(**read)
         return next_step(self.state, self.policy, View(**view), now)
