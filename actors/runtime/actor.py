@@ -55,8 +55,8 @@ class Actor:
         "burials",
         "confirming",
         "cutoff",
+        "environment",
         "hold_count",
-        "host",
         "last_answer",
         "live",
         "loaded",
@@ -69,10 +69,10 @@ class Actor:
         "removal",
     )  # fmt: skip
 
-    def __init__(self, receiver: str, host: ActorEnvironment) -> None:
+    def __init__(self, receiver: str, environment: ActorEnvironment) -> None:
         self.receiver = receiver
-        self.host = host
-        self.live = LiveState(receiver, host)
+        self.environment = environment
+        self.live = LiveState(receiver, environment)
         self.pending = Pending(self.live)
         self.burials = Burials()
         self.loaded = False
@@ -86,7 +86,7 @@ class Actor:
         self.confirming = False
         self.absent_up_to = 0
         self.last_answer: Answered | None = None
-        self.active_at = host.clock.now()
+        self.active_at = environment.clock.now()
         self._alarm = Alarm(self.wake)
         self.reading = BacklogReading(self.pending, self.wake, self._try_later)
         self._attempt_end: asyncio.Future[None] | None = None
@@ -110,14 +110,15 @@ class Actor:
 
     def restore(self, state: State, policy: Policy | None) -> None:
         """Continue from the receiver's state, which is known now."""
-        host, live = self.host, self.live
+        environment, live = self.environment, self.live
         live.restore(state, policy)
         self.loaded = True
         self.removal = self._last_removal()
         if state.limit and state.bucket:
             bucket = inherit(
-                state.bucket, state.limit, epoch=host.epoch, claimed_at=host.claimed_at, unclean=host.unclean,
-                unsettled=host.may_have_posted(state, self.pending.unacked.first),
+                state.bucket, state.limit, epoch=environment.epoch, claimed_at=environment.claimed_at,
+                unclean=environment.unclean,
+                unsettled=environment.may_have_posted(state, self.pending.unacked.first),
             )  # fmt: skip
             live.tokens.restore(state.limit, bucket)
         self.pending.restore(state)
@@ -127,7 +128,7 @@ class Actor:
 
     def arrive(self, event: Event) -> None:
         """Take a message of this receiver that the consumer handed out."""
-        pending, now = self.pending, self.host.clock.now()
+        pending, now = self.pending, self.environment.clock.now()
         if not pending.unacked.bind(event.position, now):
             return
         self.active_at = now
@@ -140,7 +141,7 @@ class Actor:
 
     def note_in_stream(self, position: int, source: int) -> None:
         """Take an event in the stream: it came when the receiver was unknown, or is known already."""
-        pending, now = self.pending, self.host.clock.now()
+        pending, now = self.pending, self.environment.clock.now()
         if not pending.unacked.bind(position, now):
             return
         self.active_at = now
@@ -158,9 +159,9 @@ class Actor:
 
     def wake(self, now: float | None = None) -> None:
         """Do the next steps, because something happened; `now` is given by a caller that knows the time."""
-        now = self.host.clock.now() if now is None else now
+        now = self.environment.clock.now() if now is None else now
         while (post := self._advance(now)) is not None and self.live.policy is not None:
-            self.host.spawn(self._attempt(post, self.live.policy))
+            self.environment.spawn(self._attempt(post, self.live.policy))
             if self._busy:
                 return
 
@@ -172,7 +173,7 @@ class Actor:
 
     def view(self) -> View:
         """This memory as the machine sees it."""
-        host, live, pending = self.host, self.live, self.pending
+        environment, live, pending = self.environment, self.live, self.pending
         tokens = live.tokens
         return View(
             waiting=pending.mailbox.events,
@@ -182,7 +183,7 @@ class Actor:
             cutoff=self.cutoff,
             overflowed_at=self.overflowed_at,
             has_bound=bool(pending.unacked.bound),
-            unconfirmed=live.barrier > host.recorder.confirmed_index,
+            unconfirmed=live.barrier > environment.recorder.confirmed_index,
             burying=self.burials.under_way,
             granted=tokens.granted,
             adopted=self.adopted is live.policy,
@@ -197,12 +198,12 @@ class Actor:
 
     def _advance(self, now: float) -> s.Post | None:
         """Perform steps until nothing is left to do, or an attempt has to be made, which is returned."""
-        host, live, tokens = self.host, self.live, self.live.tokens
-        if not self.loaded or host.stopped or self.hold_count:
+        environment, live, tokens = self.environment, self.live, self.live.tokens
+        if not self.loaded or environment.stopped or self.hold_count:
             return None
         while True:
             if tokens.granted and now > tokens.lapsed_at:
-                tokens.end_grant(now, host.epoch, used=False)
+                tokens.end_grant(now, environment.epoch, used=False)
             view = self.view()
             step = next_step(live.state, live.policy, view, now)
             match step:
@@ -211,7 +212,9 @@ class Actor:
                     return step
                 case s.Rest() | s.WaitUntil():
                     if tokens.granted and not view.unconfirmed:
-                        tokens.end_grant(now, host.epoch, used=False)  # The attempt does not start after all.
+                        tokens.end_grant(
+                            now, environment.epoch, used=False
+                        )  # The attempt does not start after all.
                     if isinstance(step, s.WaitUntil):
                         self._alarm.set(step.at, now)
                     return None
@@ -220,12 +223,12 @@ class Actor:
                     return None
                 case s.Bury(burials):
                     self.burials.under_way = True
-                    host.spawn(self._bury(burials))
+                    environment.spawn(self._bury(burials))
                 case s.CountBacklog(after):
                     self.reading.start_count(after)
                 case s.ConfirmReceiver():
                     self.confirming = True
-                    host.spawn(self._confirm_receiver())
+                    environment.spawn(self._confirm_receiver())
                 case s.Park():
                     self.park()
                 case _:
@@ -235,18 +238,18 @@ class Actor:
         """Take the token and the event; the attempt is made at once."""
         live, pending = self.live, self.pending
         if not post.free:
-            live.tokens.take(now, self.host.epoch)
+            live.tokens.take(now, self.environment.epoch)
         elif live.tokens.granted:
-            live.tokens.end_grant(now, self.host.epoch, used=True)
+            live.tokens.end_grant(now, self.environment.epoch, used=True)
         if post.accepted:
             live.record(c.AcceptEvent(post.event), now)
         pending.take_out(post.event)
         pending.in_flight[post.event.position] = post.event
-        self.host.in_flight += 1
+        self.environment.attempt_started()
 
     def _perform(self, step: s.RecordedStep, now: float) -> None:
         """Record the step, and update the memory accordingly."""
-        live, pending, epoch = self.live, self.pending, self.host.epoch
+        live, pending, epoch = self.live, self.pending, self.environment.epoch
         match step:
             case c.GiveUpEvents():
                 self.give_up(step, now)
@@ -287,7 +290,7 @@ class Actor:
         """Make these events dead letters, whether they are in memory or not."""
         tokens = self.live.tokens
         if any(each.position == tokens.granted for each in command.events):
-            tokens.end_grant(now, self.host.epoch, used=False)
+            tokens.end_grant(now, self.environment.epoch, used=False)
         self.live.record(command, now)
         if command.reason == "overflow":
             self.overflowed_at = now
@@ -304,19 +307,19 @@ class Actor:
 
     async def _attempt(self, post: s.Post | None, policy: Policy | None) -> None:
         """Make an attempt with the configuration at its decision, and the attempts that follow at once."""
-        host = self.host
+        environment = self.environment
         while post is not None and policy is not None:
             attempt = Attempt(
                 receiver=self.receiver, policy=policy, event=post.event, sequence=post.sequence,
-                ordinal=post.attempt, may_start=host.within_lease,
+                ordinal=post.attempt, may_start=environment.within_lease,
             )  # fmt: skip
             try:
-                outcome = await host.sender.send(attempt)
+                outcome = await environment.sender.send(attempt)
             except Exception as error:
                 outcome = self.internal_failure(attempt, error)
-            if host.stopped:
+            if environment.stopped:
                 return
-            now = host.clock.now()
+            now = environment.clock.now()
             self._attempt_ended(post.event, outcome, policy, now)
             post, policy = self._advance(now), self.live.policy
             if post is not None and not self._busy:
@@ -328,11 +331,11 @@ class Actor:
         return Failed(error=INTERNAL, detail=type(error).__name__, latency_ms=0.0)
 
     def _attempt_ended(self, event: Event, outcome: Outcome, policy: Policy, now: float) -> None:
-        host, live, pending, position = self.host, self.live, self.pending, event.position
+        environment, live, pending, position = self.environment, self.live, self.pending, event.position
         self.active_at = now
         del pending.in_flight[position]
-        host.totals.attempt_ended(outcome, now - event.stored_at)
-        host.attempt_ended()
+        environment.totals.attempt_ended(outcome, now - event.stored_at)
+        environment.attempt_ended()
         if self._attempt_end is not None:
             self._attempt_end.set_result(None)
             self._attempt_end = None
@@ -378,14 +381,14 @@ class Actor:
 
     def _last_removal(self) -> int:
         """Revision of the last removal of the configuration that the node knows."""
-        removal = self.host.policies.removal(self.receiver)
+        removal = self.environment.policies.removal(self.receiver)
         return 0 if removal is None else removal.revision
 
     async def _confirm_receiver(self) -> None:
         """Ask the leader whether the receiver exists: only the leader decides if none is known."""
-        host, live, read_to = self.host, self.live, self.pending.cursor.read_to
+        environment, live, read_to = self.environment, self.live, self.pending.cursor.read_to
         try:
-            answer = await host.policies.confirm(self.receiver)
+            answer = await environment.policies.confirm(self.receiver)
             self.removal = self._last_removal()
             removed = live.state.opened and (isinstance(answer, Absent) or self.removal > live.state.removal)
             if removed:
@@ -395,7 +398,7 @@ class Actor:
             self._try_later()
             return
         self.confirming = False
-        if host.stopped:
+        if environment.stopped:
             return
         match answer:
             case _ if live.policy is not None:
@@ -413,16 +416,16 @@ class Actor:
         self.wake()
 
     def _try_later(self) -> None:
-        if not self.host.stopped:
-            now = self.host.clock.now()
+        if not self.environment.stopped:
+            now = self.environment.clock.now()
             self._alarm.set(now + ASK_AGAIN_S, now)
 
     async def resume(self, by: str = "") -> None:
         """End disablement, backoff and throttling for `by`; return once that is recorded."""
-        self.live.record(c.ResumeReceiver(by), self.host.clock.now())
-        index = self.host.recorder.index
+        self.live.record(c.ResumeReceiver(by), self.environment.clock.now())
+        index = self.environment.recorder.index
         self.wake()
-        await self.host.confirmed_to(index)
+        await self.environment.confirmed_to(index)
 
     # ---- leaving memory
 

@@ -16,11 +16,11 @@ class BacklogReading:
     Then `wake` is called; if NATS did not answer, `try_later` is.
     """
 
-    __slots__ = ("_host", "_pending", "_receiver", "_try_later", "_wake")
+    __slots__ = ("_environment", "_pending", "_receiver", "_try_later", "_wake")
 
     def __init__(self, pending: Pending, wake: Callable[[], None], try_later: Callable[[], None]) -> None:
         self._receiver = pending.live.receiver
-        self._host = pending.live.host
+        self._environment = pending.live.environment
         self._pending = pending
         self._wake = wake
         self._try_later = try_later
@@ -29,16 +29,16 @@ class BacklogReading:
         """Begin to read, unless a read is under way."""
         if not self._pending.cursor.reading:
             self._pending.cursor.reading = True
-            self._host.spawn(self._read(step))
+            self._environment.spawn(self._read(step))
 
     def start_count(self, after: int) -> None:
         """Begin to count the events after that position."""
         self._pending.cursor.counting = True
-        self._host.spawn(self._count(after))
+        self._environment.spawn(self._count(after))
 
     async def _read(self, step: s.ReadBacklog | s.ReadOpenEvent) -> None:
         """Read the events that have been seen up to now; later ones need not be in the answer."""
-        backlog, pending, cursor = self._host.backlog, self._pending, self._pending.cursor
+        backlog, pending, cursor = self._environment.backlog, self._pending, self._pending.cursor
         up_to, known = cursor.seen, cursor.known
         found: Event | Batch | None
         try:
@@ -50,7 +50,7 @@ class BacklogReading:
             cursor.reading = False
             self._try_later()
             return
-        if self._host.stopped:
+        if self._environment.stopped:
             return
         cursor.reading = False
         if isinstance(found, Batch):
@@ -61,7 +61,7 @@ class BacklogReading:
 
     async def _count(self, after: int) -> None:
         """Find out how many events are only in the stream, up to which position; one replica counts them."""
-        backlog, cursor = self._host.backlog, self._pending.cursor
+        backlog, cursor = self._environment.backlog, self._pending.cursor
         forgets, read_count = cursor.forgets, cursor.read_count
         try:
             counted = await backlog.count(self._receiver, after)
@@ -71,6 +71,6 @@ class BacklogReading:
             self._try_later()
             return
         cursor.counting = False
-        if not self._host.stopped:
+        if not self._environment.stopped:
             cursor.was_counted(counted, end, forgets=forgets, read_count=read_count)
             self._wake()

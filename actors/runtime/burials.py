@@ -19,8 +19,8 @@ class Burials:
         """Publish these dead letters, and record that they are stored."""
         positions = [each.position for each in burials]
         answers = self.answers.texts_of(positions)
-        await live.host.dead_letters.bury(live.receiver, burials, answers)
+        await live.environment.dead_letters.bury(live.receiver, burials, answers)
         self.under_way = False
         self.answers.forget(positions)
-        if not live.host.stopped:
-            live.record(c.MarkBuried(tuple(positions)), live.host.clock.now())
+        if not live.environment.stopped:
+            live.record(c.MarkBuried(tuple(positions)), live.environment.clock.now())

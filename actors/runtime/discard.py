@@ -34,7 +34,7 @@ class BusyActor(Protocol):
     """The actor whose events are discarded; while `hold_count` is not 0, it begins nothing."""
 
     receiver: str
-    host: ActorEnvironment
+    environment: ActorEnvironment
     live: LiveState
     pending: Pending
     hold_count: int
@@ -77,15 +77,15 @@ async def forget(actor: BusyActor, by: str = "") -> int:
         passed = await _passed(actor, position)
         discarded = passed.count + len(actor.state.open)
         actor.pending.discard(c.ForgetBacklog(position, passed.count, passed.source, passed.keys, by))
-        index = actor.host.recorder.index
-    await actor.host.confirmed_to(index)
+        index = actor.environment.recorder.index
+    await actor.environment.confirmed_to(index)
     return discarded
 
 
 async def remove(actor: BusyActor) -> None:
     """Discard the waiting events of a receiver without a configuration. Raises Unavailable."""
     async with standing_still(actor):
-        known = actor.host.policies.removal(actor.receiver)
+        known = actor.environment.policies.removal(actor.receiver)
         removal = known if known is not None and known.revision > actor.state.removal else None
         position = await removed_to(actor, removal.at) if removal else actor.pending.bounds.posted_to_max
         passed = await _passed(actor, position)
@@ -101,7 +101,7 @@ async def standing_still(actor: BusyActor) -> AsyncIterator[None]:
         while actor.pending.in_flight:
             await actor.until_attempt_ends()
         # An attempt that was recorded and not made does not start any more, or is recorded again.
-        actor.live.tokens.end_grant(actor.host.clock.now(), actor.host.epoch, used=False)
+        actor.live.tokens.end_grant(actor.environment.clock.now(), actor.environment.epoch, used=False)
         yield
     finally:
         actor.hold_count -= 1
@@ -114,7 +114,7 @@ async def removed_to(actor: BusyActor, removed_at: float) -> int:
     Events that an owner that vanished may have posted belong to the removed receiver in any case.
     """
     posted_to_max = actor.pending.bounds.posted_to_max
-    first = await actor.host.backlog.first_since(actor.receiver, removed_at)
+    first = await actor.environment.backlog.first_since(actor.receiver, removed_at)
     if first is None:
         return posted_to_max
     return max(actor.state.frontier.position, actor.pending.bounds.posted_to, min(posted_to_max, first - 1))
@@ -125,7 +125,7 @@ async def _passed(actor: BusyActor, up_to: int) -> Passed:
     while True:
         frontier = actor.state.frontier
         found = await read_passed(actor, frontier, up_to)
-        if actor.host.stopped:
+        if actor.environment.stopped:
             raise asyncio.CancelledError
         if actor.state.frontier is frontier:
             # Events that are gone from the stream cannot be read, but may have been posted.
@@ -134,7 +134,7 @@ async def _passed(actor: BusyActor, up_to: int) -> Passed:
 
 async def read_passed(actor: BusyActor, frontier: Frontier, up_to: int) -> Passed:
     """Number all stored events as if they were delivered; of very many, only the last."""
-    backlog, receiver, at = actor.host.backlog, actor.receiver, frontier
+    backlog, receiver, at = actor.environment.backlog, actor.receiver, frontier
     many = max(READ_EVENTS_MAX, 2 * frontier.size_at(up_to))
     counted = await count_between(actor, at.position, up_to)
     if counted > many:
@@ -142,7 +142,7 @@ async def read_passed(actor: BusyActor, frontier: Frontier, up_to: int) -> Passe
         # Nothing is known about the events in between, and the last ones fill the whole window.
         at = Frontier(position=start, source=frontier.source, size=frontier.size_at(up_to))
     before, end, keys = at.sequence, at.position, list[bytes]()
-    while end < up_to and not actor.host.stopped:
+    while end < up_to and not actor.environment.stopped:
         batch = await backlog.read(receiver, end, up_to, READ_PAGE_EVENTS)
         for event in batch.events:
             if event.position <= up_to and not is_repeat(at, event):
@@ -157,7 +157,7 @@ async def read_passed(actor: BusyActor, frontier: Frontier, up_to: int) -> Passe
 
 async def count_between(actor: BusyActor, after: int, up_to: int) -> int:
     """Count the messages above `after` and up to `up_to`, as far as the answering replica knows."""
-    backlog, receiver = actor.host.backlog, actor.receiver
+    backlog, receiver = actor.environment.backlog, actor.receiver
     beyond = await backlog.count(receiver, up_to)
     return await backlog.count(receiver, after) - beyond
 

@@ -75,7 +75,6 @@ class ActorEnvironment(Protocol):
     claimed_at: float
     claim_position: int
     unclean: Unclean | None
-    in_flight: int
     stopped: bool
 
     @property
@@ -102,6 +101,10 @@ class ActorEnvironment(Protocol):
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Run a task that ends with the shard."""
+        ...
+
+    def attempt_started(self) -> None:
+        """Count an attempt that is in flight now."""
         ...
 
     def attempt_ended(self) -> None:

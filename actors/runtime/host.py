@@ -117,6 +117,10 @@ class Host:
                     self._attempt_ended.clear()
                     await self._attempt_ended.wait()
 
+    def attempt_started(self) -> None:
+        """Count an attempt that is in flight now."""
+        self.in_flight += 1
+
     def attempt_ended(self) -> None:
         """Count an attempt that is over."""
         self.in_flight -= 1

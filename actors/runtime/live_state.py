@@ -22,12 +22,12 @@ class LiveState:
     - `invalid`: the receiver has a configuration, but never had a valid one.
     """
 
-    __slots__ = ("barrier", "confirmed", "host", "invalid", "policy", "receiver", "state", "tokens",
+    __slots__ = ("barrier", "confirmed", "environment", "invalid", "policy", "receiver", "state", "tokens",
                  "unconfirmed")  # fmt: skip
 
-    def __init__(self, receiver: str, host: ActorEnvironment) -> None:
+    def __init__(self, receiver: str, environment: ActorEnvironment) -> None:
         self.receiver = receiver
-        self.host = host
+        self.environment = environment
         self.state = self.confirmed = State(receiver=receiver)
         self.policy: Policy | None = None
         self.invalid = False
@@ -42,17 +42,17 @@ class LiveState:
 
     def record(self, command: c.Command, now: float) -> None:
         """Decide, fold the facts at once, and give them to the journal, which confirms them later."""
-        host = self.host
-        bucket = self.tokens.filled(now, host.epoch)
+        environment = self.environment
+        bucket = self.tokens.filled(now, environment.epoch)
         for fact in decide(self.state, self.policy, command, now, bucket):
             try:
                 self.state = evolve_checked(self.state, fact)
             except InvariantBroken as broken:  # The fact must not be recorded, and nothing may follow it.
-                host.refuse(str(broken))
+                environment.refuse(str(broken))
                 raise
-            host.totals.decided(fact)
+            environment.totals.decided(fact)
             urgent = not isinstance(fact, NEEDS_NO_CONFIRMATION)
-            index = host.recorder.add(fact, self.state, urgent)
+            index = environment.recorder.add(fact, self.state, urgent)
             if urgent:
                 self.barrier = index
             elif type(fact) is Delivered:
@@ -64,11 +64,11 @@ class LiveState:
         if kind in NEWSWORTHY_FACTS or (kind is Delivered and self.confirmed.failing_since is not None):
             report = news(self.confirmed, fact, state, self.policy, invalid=self.invalid)
             if report is not None:
-                self.host.on_news(report)
+                self.environment.on_news(report)
         self.confirmed = state
         if kind is Delivered:
             self.unconfirmed -= 1
 
     def bucket_at(self, now: float) -> Bucket | None:
         """The bucket, filled up to now; None if there is no limit."""
-        return self.tokens.filled(now, self.host.epoch)
+        return self.tokens.filled(now, self.environment.epoch)

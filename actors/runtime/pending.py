@@ -35,13 +35,13 @@ class Pending:
         self.open_in_memory: dict[int, Event] = {}
         self.in_flight: dict[int, Event] = {}
         self.cursor = Cursor()
-        self.unacked = Unacked(live.receiver, live.host.bindings)
-        self.bounds = PostingBounds(live, self.cursor, self.unacked)
+        self.unacked = Unacked(live.receiver, live.environment.bindings)
+        self.bounds = PostingBounds(live.environment, live, self.cursor, self.unacked)
 
     def restore(self, state: State) -> None:
         """Take the events that came before the state was known, and leave the others in the stream."""
         frontier, cursor, bound = state.frontier.position, self.cursor, self.unacked.bound
-        seen = self.live.host.bindings.received if state.parked else 0
+        seen = self.live.environment.bindings.received if state.parked else 0
         cursor.restore(frontier, seen, counted=not state.parked)
         early = self.mailbox.clear()
         unread = min(bound.keys() - {each.position for each in early}, default=None)
@@ -92,7 +92,10 @@ class Pending:
     def behind_unknown(self) -> bool:
         """True if the stream may contain events that came when the receiver was unknown."""
         state = self.live.state
-        return not (state.opened or state.parked) and state.frontier.position < self.live.host.undecided_to
+        return (
+            not (state.opened or state.parked)
+            and state.frontier.position < self.live.environment.undecided_to
+        )
 
     def note_in_stream(self, position: int, source: int) -> None:
         """Take an event in the stream that no actor was given, or that this one was given before."""
@@ -121,7 +124,7 @@ class Pending:
 
     def settle(self, position: int) -> None:
         """Release the message, since the facts recorded so far settle the event."""
-        self.unacked.release(position, self.live.host.recorder.index)
+        self.unacked.release(position, self.live.environment.recorder.index)
 
     def take_out(self, event: Event) -> None:
         """Take the event out of memory, since it no longer waits."""
@@ -139,7 +142,7 @@ class Pending:
     def discard(self, command: c.RemoveReceiver | c.ForgetBacklog) -> None:
         """Record the command, and drop all events up to its position."""
         live, position = self.live, command.position
-        now = live.host.clock.now()
+        now = live.environment.clock.now()
         live.record(command, now)
         for bound in [each for each in self.unacked.bound if each <= position]:
             self.settle(bound)
@@ -148,20 +151,22 @@ class Pending:
         self.cursor.discarded(position)
         if self.cursor.has_seen_beyond(position):
             live.record(c.ParkReceiver(now), now)
-            self.cursor.parked_index = live.host.recorder.index
+            self.cursor.parked_index = live.environment.recorder.index
 
     # ---- what is only in the stream
 
     def park(self) -> None:
         """Drop the waiting events from memory, and record that; they stay in the stream."""
         live, cursor, mailbox = self.live, self.cursor, self.mailbox
-        host, parked = live.host, live.state.parked
-        undecided_to = host.undecided_to if self.behind_unknown else 0
+        environment, parked = live.environment, live.state.parked
+        undecided_to = environment.undecided_to if self.behind_unknown else 0
         waiting = [each.stored_at for each in live.state.open]
         waiting += [each.stored_at for each in (*self.in_flight.values(), *mailbox.events[:1])]
-        live.record(c.ParkReceiver(min(waiting, default=None), host.released_to), host.clock.now())
+        live.record(
+            c.ParkReceiver(min(waiting, default=None), environment.released_to), environment.clock.now()
+        )
         if not parked:
-            cursor.parked_index = host.recorder.index
+            cursor.parked_index = environment.recorder.index
         events = (*mailbox.events, *self.open_in_memory.values(), *self.in_flight.values())
         sources = {each.position: each.source for each in events}
         for position in self.unacked.bound:
@@ -183,7 +188,7 @@ class Pending:
         if found.gone and not self.mailbox:
             first, last = found.gone
             missing = c.MissEvents(first, last, posted=self.bounds.unrecorded, source=known.source)
-            self.live.record(missing, self.live.host.clock.now())
+            self.live.record(missing, self.live.environment.clock.now())
             self.cursor.missed(last)
 
     def fetched(self, position: int, event: Event | None) -> None:
@@ -194,5 +199,5 @@ class Pending:
         if event is not None:
             self.open_in_memory[position] = event
         else:
-            live.record(c.MissEvents(position, position), live.host.clock.now())
+            live.record(c.MissEvents(position, position), live.environment.clock.now())
             self.settle(position)

@@ -3,15 +3,19 @@
 from actors.machine.state import UNCONFIRMED_MAX, UNRECORDED_MAX
 from actors.memory.cursor import Cursor
 from actors.memory.unacked import Unacked
+from actors.runtime.environment import ActorEnvironment
 from actors.runtime.live_state import LiveState
 
 
 class PostingBounds:
     """The bounds that the shard, and the owners before this one, set to one receiver."""
 
-    __slots__ = ("_cursor", "_live", "_unacked")
+    __slots__ = ("_cursor", "_environment", "_live", "_unacked")
 
-    def __init__(self, live: LiveState, cursor: Cursor, unacked: Unacked) -> None:
+    def __init__(
+        self, environment: ActorEnvironment, live: LiveState, cursor: Cursor, unacked: Unacked
+    ) -> None:
+        self._environment = environment
         self._live = live
         self._cursor = cursor
         self._unacked = unacked
@@ -19,30 +23,29 @@ class PostingBounds:
     @property
     def may_start(self) -> bool:
         """True if nothing in the shard forbids an attempt."""
-        live = self._live
-        return live.unconfirmed < UNCONFIRMED_MAX and live.host.may_start()
+        return self._live.unconfirmed < UNCONFIRMED_MAX and self._environment.may_start()
 
     @property
     def epoch(self) -> int:
         """The epoch of the shard's present owner."""
-        return self._live.host.epoch
+        return self._environment.epoch
 
     @property
     def released_to(self) -> int:
         """The position up to which no event belongs to a new receiver."""
-        return self._live.host.released_to
+        return self._environment.released_to
 
     @property
     def posted_to_max(self) -> int:
-        """The highest position that an owner can have posted: none can have posted beyond it."""
-        host, cursor = self._live.host, self._cursor
-        return max(host.claim_position, host.bindings.received, cursor.read_to, cursor.seen)
+        """The position beyond which no owner can have posted an event."""
+        environment, cursor = self._environment, self._cursor
+        return max(environment.claim_position, environment.bindings.received, cursor.read_to, cursor.seen)
 
     @property
     def posted_to(self) -> int:
         """The last position that an owner that vanished may have posted unrecorded; 0 if there is none."""
-        host, unclean = self._live.host, self._live.host.unclean
-        may_have = host.may_have_posted(self._live.state, self._unacked.first)
+        environment, unclean = self._environment, self._environment.unclean
+        may_have = environment.may_have_posted(self._live.state, self._unacked.first)
         return unclean.position if unclean and may_have else 0
 
     @property

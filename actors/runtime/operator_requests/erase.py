@@ -38,7 +38,7 @@ async def erase(actor: Actor, event_id: str, positions: Collection[int]) -> Eras
 
     Raises ControlDenied and Unavailable; asking again finishes what was begun.
     """
-    host, waiting, gone = actor.host, 0, list[int]()
+    environment, waiting, gone = actor.environment, 0, list[int]()
     async with standing_still(actor):
         for position in sorted(set(positions)):
             if await _is_at(actor, event_id, position):
@@ -46,9 +46,9 @@ async def erase(actor: Actor, event_id: str, positions: Collection[int]) -> Eras
                 gone.append(position)
         actor.last_answer = None  # It may repeat the body, and does not say of which event.
         actor.burials.answers.forget(gone)
-        await host.confirmed_to(host.recorder.index)
+        await environment.confirmed_to(environment.recorder.index)
         for position in gone:
-            await host.backlog.erase(position)
+            await environment.backlog.erase(position)
     return Erased(messages=len(gone), waiting=waiting)
 
 
@@ -57,26 +57,26 @@ async def _is_at(actor: Actor, event_id: str, position: int) -> bool:
     entry = open_entry(actor.state, position)
     if entry is not None:
         return entry.id == event_id
-    event = await actor.host.backlog.event(actor.receiver, position)
+    event = await actor.environment.backlog.event(actor.receiver, position)
     return event is not None and event.id == event_id
 
 
 async def _end(actor: Actor, event_id: str, position: int) -> bool:
     """Record the end of the event; False if it had ended before."""
-    live, pending, host = actor.live, actor.pending, actor.host
+    live, pending, environment = actor.live, actor.pending, actor.environment
     if any(each.position == position for each in actor.state.burials):
         raise ControlDenied("unavailable", f"{actor.receiver}: its dead letter is being stored; try again")
     if not await settle_in_order(actor, position):
         if pending.has(position):
             pending.park()  # Memory drops it, and reads on when it is gone.
-        live.record(c.EraseWaitingEvent(position, event_id), host.clock.now())
+        live.record(c.EraseWaitingEvent(position, event_id), environment.clock.now())
         pending.settle(position)
         return True
     if open_entry(live.state, position) is None:
         return False
     if live.tokens.granted == position:
-        live.tokens.end_grant(host.clock.now(), host.epoch, used=False)
-    live.record(c.EraseOpenEvent(position), host.clock.now())
+        live.tokens.end_grant(environment.clock.now(), environment.epoch, used=False)
+    live.record(c.EraseOpenEvent(position), environment.clock.now())
     pending.open_in_memory.pop(position, None)
     pending.settle(position)
     return True
@@ -87,7 +87,7 @@ async def settle_in_order(actor: Actor, position: int) -> bool:
 
     What is numbered is open after that, and waits in the stream.
     """
-    live, pending, host = actor.live, actor.pending, actor.host
+    live, pending, environment = actor.live, actor.pending, actor.environment
     frontier = live.state.frontier
     if position <= frontier.position:
         return True
@@ -110,16 +110,16 @@ async def settle_in_order(actor: Actor, position: int) -> bool:
         return False
     for event in found:
         if is_repeat(live.state.frontier, event):
-            live.record(c.DropRepeat(event), host.clock.now())
+            live.record(c.DropRepeat(event), environment.clock.now())
         else:
-            live.record(c.AcceptEvent(event), host.clock.now())
+            live.record(c.AcceptEvent(event), environment.clock.now())
     pending.cursor.numbered(len(found), position)
     return True
 
 
 async def _read_to(actor: Actor, position: int) -> list[Event]:
     """All events that are in the stream alone, up to the position, or as many as show that they are many."""
-    receiver, backlog, found = actor.receiver, actor.host.backlog, list[Event]()
+    receiver, backlog, found = actor.receiver, actor.environment.backlog, list[Event]()
     frontier, after = actor.state.frontier, actor.pending.cursor.read_to
     while after < position and len(_fresh(frontier, found)) <= UNRECORDED_MAX:
         batch = await backlog.read(receiver, after, position, MAILBOX_MAX)

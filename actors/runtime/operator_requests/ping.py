@@ -16,14 +16,14 @@ async def ping(actor: Actor) -> Answered | Failed:
     The ping is recorded before it is made: it leaves no unsettled event from which a later owner could tell
     that a token was taken.
     """
-    host, policy = actor.host, actor.policy
-    now = host.clock.now()
+    environment, policy = actor.environment, actor.policy
+    now = environment.clock.now()
     if policy is None:
         raise ControlDenied("misconfigured", f"{actor.receiver} has no valid configuration; put one")
     if actor.state.throttled_until > now:
         wait_s = actor.state.throttled_until - now
         raise ControlDenied("throttled", f"{actor.receiver} is throttled for {wait_s:.0f} s more")
-    if not host.may_start():
+    if not environment.may_start():
         raise ControlDenied("unavailable", "the shard is not ready at the moment; try again")
     tokens, bucket = actor.live.tokens, actor.live.bucket_at(now)
     limited = bucket is not None
@@ -41,32 +41,32 @@ async def ping(actor: Actor) -> Answered | Failed:
 
 
 async def _record_and_send(actor: Actor, policy: Policy, now: float, limited: bool) -> Answered | Failed:
-    host = actor.host
+    environment = actor.environment
     actor.live.record(c.StartPing(), now)
-    index = host.recorder.index
-    await host.confirmed_to(index)
-    recorded_at, now = now, host.clock.now()
+    index = environment.recorder.index
+    await environment.confirmed_to(index)
+    recorded_at, now = now, environment.clock.now()
     late = now > recorded_at + GRANT_MAX_S
     if limited:
-        actor.live.tokens.start_or_give_back(now, host.epoch, used=not late)
+        actor.live.tokens.start_or_give_back(now, environment.epoch, used=not late)
     if late:
         actor.wake()
         raise ControlDenied("unavailable", "it took too long to record the ping; try again")
     event = Event(
-        position=0, id=f"ping_{host.epoch}_{index}", stored_at=now, type="angarium.ping",
+        position=0, id=f"ping_{environment.epoch}_{index}", stored_at=now, type="angarium.ping",
         body=b'{"type":"angarium.ping"}',
     )  # fmt: skip
     attempt = Attempt(
         receiver=actor.receiver, policy=policy, event=event, sequence=None, ordinal=1,
-        may_start=host.within_lease,
+        may_start=environment.within_lease,
     )  # fmt: skip
     try:
-        outcome = await host.sender.send(attempt)
+        outcome = await environment.sender.send(attempt)
     except Exception as error:
         outcome = actor.internal_failure(attempt, error)
     if isinstance(outcome, NotSent):
         raise ControlDenied("unavailable", outcome.why)
-    if not host.stopped:
-        actor.live.record(c.RecordOutcome(None, outcome), host.clock.now())
+    if not environment.stopped:
+        actor.live.record(c.RecordOutcome(None, outcome), environment.clock.now())
         actor.wake()
     return outcome

@@ -30,11 +30,11 @@ async def skip(actor: Actor, by: str = "") -> Numbered:
             )
         if found is None:
             raise ControlDenied("nothing_waits", f"{actor.receiver} has nothing waiting")
-        actor.give_up(GiveUpEvents((found,), "skipped", by), actor.host.clock.now())
-        index = actor.host.recorder.index
+        actor.give_up(GiveUpEvents((found,), "skipped", by), actor.environment.clock.now())
+        index = actor.environment.recorder.index
     finally:
         actor.wake()  # It does not read by itself while the oldest event is read here.
-    await actor.host.confirmed_to(index)
+    await actor.environment.confirmed_to(index)
     return found
 
 
@@ -71,7 +71,7 @@ async def _read(actor: Actor) -> Numbered | None:
         frontier, up_to, known = actor.state.frontier, cursor.seen, cursor.known
         cursor.reading = True
         try:
-            batch = await actor.host.backlog.read(actor.receiver, cursor.read_to, up_to, MAILBOX_MAX)
+            batch = await actor.environment.backlog.read(actor.receiver, cursor.read_to, up_to, MAILBOX_MAX)
         finally:
             cursor.reading = False
         if actor.state.frontier is not frontier or pending.in_flight:
@@ -86,7 +86,7 @@ async def _read(actor: Actor) -> Numbered | None:
 def _drop_repeats(actor: Actor) -> None:
     """Record the duplicates at the head of the events in memory."""
     while (event := actor.pending.mailbox.head) is not None and is_repeat(actor.state.frontier, event):
-        actor.live.record(DropRepeat(event), actor.host.clock.now())
+        actor.live.record(DropRepeat(event), actor.environment.clock.now())
         actor.pending.take_out(event)
 
 

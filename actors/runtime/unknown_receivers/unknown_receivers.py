@@ -106,7 +106,7 @@ class UnknownReceivers:
         "burials",
         "cursor",
         "cutoff",
-        "host",
+        "environment",
         "live",
         "loaded",
         "ready",
@@ -116,12 +116,12 @@ class UnknownReceivers:
         "undecided",
     )  # fmt: skip
 
-    def __init__(self, host: UnknownReceiverEnvironment, activate: Callable[[str], Actor]) -> None:
+    def __init__(self, environment: UnknownReceiverEnvironment, activate: Callable[[str], Actor]) -> None:
         self.receiver = UNKNOWN_RECEIVERS
-        self.host = host
+        self.environment = environment
         self._activate = activate
-        self.live = LiveState(UNKNOWN_RECEIVERS, host)
-        self.unacked = Unacked(UNKNOWN_RECEIVERS, host.bindings)
+        self.live = LiveState(UNKNOWN_RECEIVERS, environment)
+        self.unacked = Unacked(UNKNOWN_RECEIVERS, environment.bindings)
         self.cursor = Cursor()
         self.burials = Burials()
         self.cutoff: Cutoff | None = None
@@ -129,7 +129,7 @@ class UnknownReceivers:
         self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.undecided = UndecidedEvents()
         self.remembered: set[str] = set()
-        self.active_at = self._buried_at = host.clock.now()
+        self.active_at = self._buried_at = environment.clock.now()
         self._coming: list[Actor] = []
         self._turning = False
         self._turned_at = self._beat_at = float("-inf")
@@ -171,12 +171,12 @@ class UnknownReceivers:
     def restore(self, state: State, policy: Policy | None) -> None:
         """Take the record, which is used once the receivers with a snapshot are known, too."""
         self.live.restore(state, None)
-        self.host.spawn(self._begin())
+        self.environment.spawn(self._begin())
 
     async def _begin(self) -> None:
-        while not self.host.stopped:
+        while not self.environment.stopped:
             try:
-                self.remembered.update(await self.host.snapshots.receivers())
+                self.remembered.update(await self.environment.snapshots.receivers())
             except Unavailable:
                 await asyncio.sleep(ASK_AGAIN_S)
                 continue
@@ -185,12 +185,12 @@ class UnknownReceivers:
         self.cursor.restore(self.turned_away_to, 0)
         for position in self.undecided.up_to(self.turned_away_to):
             self.undecided.drop(position)  # It was turned away before the record was read.
-            self.unacked.release(position, self.host.recorder.index)
+            self.unacked.release(position, self.environment.recorder.index)
         self.give_to_known(
-            *filter(self.host.knows, self.undecided.receivers)
+            *filter(self.environment.knows, self.undecided.receivers)
         )  # Their next events must not overtake.
         if self.state.parked or len(self.undecided) > WAITING_MAX:
-            self.cursor.restore(self.turned_away_to, self.host.bindings.received)
+            self.cursor.restore(self.turned_away_to, self.environment.bindings.received)
             self.undecided.clear()
             self.park()
         else:
@@ -202,8 +202,8 @@ class UnknownReceivers:
     def park(self) -> None:
         """Hold no message any longer, and record that; the events stay in the stream."""
         if not self.state.parked:
-            self.live.record(c.ParkReceiver(None, self.host.released_to), self.host.clock.now())
-            self.cursor.parked_index = self.host.recorder.index
+            self.live.record(c.ParkReceiver(None, self.environment.released_to), self.environment.clock.now())
+            self.cursor.parked_index = self.environment.recorder.index
             self.cursor.restore(max(self.cursor.read_to, self.turned_away_to), self.cursor.seen)
         self.unacked.release_all(self.cursor.parked_index)
 
@@ -218,22 +218,22 @@ class UnknownReceivers:
 
     def wake(self) -> None:
         """Do what there is to do, because something happened."""
-        if self.loaded and not self.host.stopped:
+        if self.loaded and not self.environment.stopped:
             self._bury_next()
             if (self.undecided or self.state.parked) and not self._turning:
                 self._turning = True
-                self.host.spawn(self._turns())
+                self.environment.spawn(self._turns())
 
     # ---- messages
 
     def note(self, receiver: str, event: Event) -> None:
         """Note a message for a name that is still unknown, or that has an earlier message here."""
-        host, position = self.host, event.position
-        now = self.active_at = host.clock.now()
+        environment, position = self.environment, event.position
+        now = self.active_at = environment.clock.now()
         if not self.unacked.bind(position, now):
             return
         if self.loaded and position <= self.turned_away_to:
-            self.unacked.release(position, host.recorder.index)
+            self.unacked.release(position, environment.recorder.index)
         elif not self.loaded or not (self.has_unread or len(self.undecided) >= WAITING_MAX):
             self._wait_for(receiver, event)
             self.wake()
@@ -262,7 +262,7 @@ class UnknownReceivers:
         while self.undecided or self.state.parked:
             busy = len(self.undecided) > DECIDED_AT_ONCE or self.has_unread
             due_at = self._turned_at + BUSY_TURN_PAUSE_S if busy else self._beat_at
-            await asyncio.sleep(max(0.0, due_at - self.host.clock.now()))
+            await asyncio.sleep(max(0.0, due_at - self.environment.clock.now()))
             try:
                 await self._turn()
             except Unavailable:
@@ -271,21 +271,21 @@ class UnknownReceivers:
 
     async def _turn(self) -> None:
         """Turn away the events that have come so far, or give them to receivers that are known after all."""
-        self._turned_at = now = self.host.clock.now()
-        self._beat_at = next_beat(now, TURN_PAUSE_S, lane=self.host.epoch, lanes=TURN_LANES)
+        self._turned_at = now = self.environment.clock.now()
+        self._beat_at = next_beat(now, TURN_PAUSE_S, lane=self.environment.epoch, lanes=TURN_LANES)
         self._release_resting()
         await self._read_on()
         covered = self.undecided.positions
         try:
             if covered:
-                await self.host.policies.catch_up()
+                await self.environment.policies.catch_up()
         except Unavailable:
             if self.cutoff is None:
                 raise
             covered = [each for each in covered if each <= self.cutoff.to]
-        if self.host.stopped:
+        if self.environment.stopped:
             return
-        self.give_to_known(*filter(self.host.knows, self.undecided.receivers))
+        self.give_to_known(*filter(self.environment.knows, self.undecided.receivers))
         self._turn_away(covered)
         self._pass_over()
 
@@ -297,8 +297,8 @@ class UnknownReceivers:
             if len(self._coming) >= COMING_MAX:
                 return
             cursor, up_to = self.cursor, self.cursor.seen
-            found = await self.host.backlog.read_all(cursor.read_to, up_to, READ_AT_ONCE)
-            if self.host.stopped:
+            found = await self.environment.backlog.read_all(cursor.read_to, up_to, READ_AT_ONCE)
+            if self.environment.stopped:
                 return
             self._accept_found([each for each in found.events if each[1].position <= up_to])
             if found.complete:
@@ -307,7 +307,7 @@ class UnknownReceivers:
     def _accept_found(self, found: Iterable[tuple[str, Event]]) -> None:
         """Take events beyond those read before: no event of these names waits behind them."""
         for receiver, event in found:
-            if receiver in self.undecided.receivers or not self.host.knows(receiver):
+            if receiver in self.undecided.receivers or not self.environment.knows(receiver):
                 self._wait_for(receiver, event)
             else:
                 self._pass_on(receiver, event)
@@ -329,11 +329,11 @@ class UnknownReceivers:
 
     def _turn_away(self, covered: list[int]) -> None:
         """Turn away the lowest events, if nothing below is held and there is room for their burials."""
-        now = self.host.clock.now()
+        now = self.environment.clock.now()
         if not self.state.burials:
             self._buried_at = now  # Nothing had to be buried until now.
         stuck = now - self._buried_at > LEFT_BEHIND_S
-        far = self.host.bindings.received - self.host.unacked_max // 2
+        far = self.environment.bindings.received - self.environment.unacked_max // 2
         behind = [each for each in covered if each < far] if stuck else []
         new = [
             Burial(position=event.position, reason=self._reason(event), receiver=event.receiver)
@@ -348,7 +348,7 @@ class UnknownReceivers:
             )
         for burial in new:
             self.undecided.drop(burial.position)
-            self.unacked.release(burial.position, self.host.recorder.index)
+            self.unacked.release(burial.position, self.environment.recorder.index)
 
     def _reason(self, event: UndecidedEvent) -> str:
         if self.cutoff is not None and event.position <= self.cutoff.to:
@@ -357,7 +357,7 @@ class UnknownReceivers:
 
     def _next(self, covered: list[int], *, discard: bool) -> Iterable[UndecidedEvent]:
         """The events that may be turned away now."""
-        lowest_held = self.host.bindings.lowest_but(UNKNOWN_RECEIVERS)
+        lowest_held = self.environment.bindings.lowest_but(UNKNOWN_RECEIVERS)
         burials = () if discard else self.state.burials
         return self.undecided.next(
             covered,
@@ -376,17 +376,17 @@ class UnknownReceivers:
             return
         read_to = self.cursor.read_to
         clear_to = min(read_to, (self.undecided.lowest or read_to + 1) - 1)
-        held = self.host.bindings.lowest_but(UNKNOWN_RECEIVERS)
+        held = self.environment.bindings.lowest_but(UNKNOWN_RECEIVERS)
         if not (self.undecided or self.has_unread) and held > clear_to:
-            self.live.record(c.UnparkReceiver(), self.host.clock.now())
+            self.live.record(c.UnparkReceiver(), self.environment.clock.now())
         elif (clear_to := int(min(clear_to, held - 1))) >= self.turned_away_to + PASS_OVER_MIN:
-            self.live.record(c.PassOver(clear_to), self.host.clock.now())
+            self.live.record(c.PassOver(clear_to), self.environment.clock.now())
 
     # ---- burials
 
     def _bury_next(self) -> None:
         """Bury the next events that, according to the confirmed journal, were turned away."""
-        if self.burials.under_way or self.host.stopped or not self.state.burials:
+        if self.burials.under_way or self.environment.stopped or not self.state.burials:
             return
         confirmed = {each.position for each in self.live.confirmed.burials}
         due = tuple(each for each in self.state.burials if each.position in confirmed)[:DECIDED_AT_ONCE]
@@ -396,9 +396,9 @@ class UnknownReceivers:
     def bury(self, burials: tuple[Burial, ...]) -> None:
         """Bury these dead letters, and then those that follow."""
         self.burials.under_way = True
-        self.host.spawn(self._bury(burials))
+        self.environment.spawn(self._bury(burials))
 
     async def _bury(self, burials: tuple[Burial, ...]) -> None:
         await self.burials.bury(self.live, burials)
         self.wake()
-        self._buried_at = self.host.clock.now()
+        self._buried_at = self.environment.clock.now()

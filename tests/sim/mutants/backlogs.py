@@ -93,7 +93,7 @@ async def _going_on(actor: Actor) -> AsyncIterator[None]:
 
 
 async def _removed_to_first(actor: Actor, removed_at: float) -> int:
-    first = await actor.host.backlog.first_since(actor.receiver, removed_at)
+    first = await actor.environment.backlog.first_since(actor.receiver, removed_at)
     posted_to_max = actor.pending.bounds.posted_to_max
     return (
         posted_to_max if first is None else max(actor.state.frontier.position, min(posted_to_max, first - 1))
@@ -132,7 +132,7 @@ _record = LiveState.record
 
 
 def _record_newest_removal(live: LiveState, command: c.Command, now: float) -> None:
-    newest = live.host.policies.removal(live.receiver)
+    newest = live.environment.policies.removal(live.receiver)
     if isinstance(command, c.OpenReceiver) and newest is not None:
         command = replace(command, removal=newest.revision)
     _record(live, command, now)

@@ -15,7 +15,7 @@ _park, _record = UnknownReceivers.park, LiveState.record
 
 def _record_and_bury(live: LiveState, command: c.Command, now: float) -> None:
     _record(live, command, now)
-    record = live.host.residents.unknown if isinstance(live.host, Host) else None
+    record = live.environment.residents.unknown if isinstance(live.environment, Host) else None
     if isinstance(command, c.TurnAway) and record and not record.burials.under_way and live.state.burials:
         record.bury(live.state.burials[:DECIDED_AT_ONCE])
 
@@ -23,7 +23,7 @@ def _record_and_bury(live: LiveState, command: c.Command, now: float) -> None:
 def _park_beyond(record: UnknownReceivers) -> None:
     """On record as if all that came until now had been decided."""
     if not record.state.parked:
-        record.live.record(c.PassOver(record.host.bindings.received), record.host.clock.now())
+        record.live.record(c.PassOver(record.environment.bindings.received), record.environment.clock.now())
     _park(record)
 
 
