@@ -16,7 +16,8 @@ from actors.machine.state import State
 from actors.policy import Policy
 from actors.runtime.actor import ASK_AGAIN_S, Actor
 from actors.runtime.live_state import LiveState
-from actors.runtime.unknown_receivers.unknown_receivers import UnknownReceiverEnvironment, UnknownReceivers
+from actors.runtime.unknown_receivers.record import UnknownReceiversRecord
+from actors.runtime.unknown_receivers.turns import UnknownReceiverEnvironment
 
 LOADS_AT_ONCE = 32
 """Parked receivers of one shard whose snapshots are read at a time, if other shards leave room for them."""
@@ -87,7 +88,7 @@ class Residents:
 
     def __init__(self, host: ResidentPorts) -> None:
         self.actors: dict[str, Actor] = {}
-        self.unknown: UnknownReceivers | None = None
+        self.unknown: UnknownReceiversRecord | None = None
         self.away: dict[str, float | None] = {}
         self._host = host
 
@@ -121,7 +122,7 @@ class Residents:
             self._begin_or_load(actor)
         return actor
 
-    def activate_unknown(self) -> UnknownReceivers:
+    def activate_unknown(self) -> UnknownReceiversRecord:
         """The record of unknown names; if it was not in memory, it is being read."""
         record = self.unknown
         if record is None:
@@ -146,8 +147,8 @@ class Residents:
         actor = self.actors[receiver] = Actor(receiver, self._host)
         return actor
 
-    def _new_unknown(self) -> UnknownReceivers:
-        record = self.unknown = UnknownReceivers(self._host, self.activate)
+    def _new_unknown(self) -> UnknownReceiversRecord:
+        record = self.unknown = UnknownReceiversRecord(self._host, self.activate)
         return record
 
     def _new(self, receiver: str) -> Resident:

@@ -1,4 +1,4 @@
 """Events for receivers that do not exist: one bounded record per shard turns them away together.
 
-Read `unknown_receivers` first.
+Read `record` first (which events wait), then `turns` (how they are decided).
 """

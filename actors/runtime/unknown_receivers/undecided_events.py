@@ -7,6 +7,9 @@ from msgspec import Struct
 
 from actors.machine.event import Event
 
+WAITING_MAX = 1024
+"""Events whose position and name are held; of further ones only the last position is known."""
+
 
 class UndecidedEvent(Struct, frozen=True, gc=False):
     """An event to be decided, without its body."""
@@ -28,6 +31,10 @@ class UndecidedEvents:
 
     def __len__(self) -> int:
         return len(self._by_position)
+
+    def has_room(self, count: int) -> bool:
+        """True if `count` further events may wait."""
+        return len(self._by_position) + count <= WAITING_MAX
 
     @property
     def positions(self) -> list[int]:

@@ -15,7 +15,7 @@ from actors.machine.state import UNCONFIRMED_MAX, State
 from actors.memory.mailbox import MAILBOX_BYTES_MAX, MAILBOX_MAX
 from actors.ports import Attempt
 from actors.runtime.actor import Actor
-from actors.runtime.unknown_receivers.unknown_receivers import UnknownReceivers
+from actors.runtime.unknown_receivers.record import UnknownReceiversRecord
 from angarium.node.node import Node
 from streams.fleet.lease import LEASE_MARGIN_S
 from streams.installation.partitions import shard_of
@@ -315,12 +315,12 @@ class Checkers:
             return
         for fact in flush.facts:
             if not isinstance(fact, f.Claimed):
-                known: Actor | UnknownReceivers | None = shard.host.actors.get(fact.receiver)
+                known: Actor | UnknownReceiversRecord | None = shard.host.actors.get(fact.receiver)
                 actor = shard.host.residents.unknown if fact.receiver == UNKNOWN_RECEIVERS else known
                 if actor is not None and actor.loaded:
                     self._check_actor(actor, ledger)
 
-    def _check_actor(self, actor: Actor | UnknownReceivers, ledger: ShardLedger) -> None:
+    def _check_actor(self, actor: Actor | UnknownReceiversRecord, ledger: ShardLedger) -> None:
         state = ledger.states[actor.receiver]
         found = actor.live.confirmed
         if found != state:

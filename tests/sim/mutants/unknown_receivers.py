@@ -5,22 +5,22 @@ from actors.memory.unacked import Bindings
 from actors.runtime.host import Host
 from actors.runtime.live_state import LiveState
 from actors.runtime.pending import Pending
-from actors.runtime.unknown_receivers.unknown_receivers import DECIDED_AT_ONCE, UnknownReceivers
+from actors.runtime.unknown_receivers.record import BURIED_AT_ONCE, UnknownReceiversRecord
 from streams.buckets.receivers import Receivers
 from tests.sim.mutants.mutant import Mutant
 from tests.sim.scenarios import unknown_receivers
 
-_park, _record = UnknownReceivers.park, LiveState.record
+_park, _record = UnknownReceiversRecord.park, LiveState.record
 
 
 def _record_and_bury(live: LiveState, command: c.Command, now: float) -> None:
     _record(live, command, now)
     record = live.environment.residents.unknown if isinstance(live.environment, Host) else None
     if isinstance(command, c.TurnAway) and record and not record.burials.under_way and live.state.burials:
-        record.bury(live.state.burials[:DECIDED_AT_ONCE])
+        record.bury(live.state.burials[:BURIED_AT_ONCE])
 
 
-def _park_beyond(record: UnknownReceivers) -> None:
+def _park_beyond(record: UnknownReceiversRecord) -> None:
     """On record as if all that came until now had been decided."""
     if not record.state.parked:
         record.live.record(c.PassOver(record.environment.bindings.received), record.environment.clock.now())
@@ -39,24 +39,25 @@ UNKNOWN_MUTANTS = [
            ((Bindings, "lowest_but", lambda bindings, receiver: float("inf")),),
            unknown_receivers.behind_one_that_is_slow),
     Mutant("unknown-delivered-later", "a name that is put is opened above all that was turned away",
-           ((UnknownReceivers, "opens_above", lambda record, floor: floor),),
+           ((UnknownReceiversRecord, "opens_above", lambda record, floor: floor),),
            unknown_receivers.put_before_the_refusal_is_on_record),
     Mutant("unknown-unasked", "nobody is turned away before the leader has spoken",
            ((Receivers, "catch_up", _know_enough),),
            unknown_receivers.put_unheard),
     Mutant("unknown-hold-the-floor", "who cannot be decided is left to the stream, on record",
-           ((UnknownReceivers, "park", lambda record: None),),
+           ((UnknownReceiversRecord, "park", lambda record: None),),
            unknown_receivers.undecided),
     Mutant("unknown-left-behind", "a name that is put begins where the record says, while one is undecided",
-           ((UnknownReceivers, "opens_above", lambda record, floor: max(floor, record.turned_away_to)),),
+           ((UnknownReceiversRecord, "opens_above",
+             lambda record, floor: max(floor, record.turned_away_to)),),
            unknown_receivers.put_while_undecided),
     Mutant("unknown-overtaken", "a name that is put begins with what lies in the stream undecided",
            ((Pending, "behind_unknown", False),),
            unknown_receivers.put_while_undecided),
     Mutant("unknown-unread", "after a takeover all that lies beyond the record's position is decided",
-           ((UnknownReceivers, "has_unread", False),),
+           ((UnknownReceiversRecord, "has_unread", False),),
            unknown_receivers.undecided_by_two_owners),
     Mutant("unknown-not-needed", "what is not decided stays in the stream",
-           ((UnknownReceivers, "park", _park_beyond),),
+           ((UnknownReceiversRecord, "park", _park_beyond),),
            unknown_receivers.undecided_by_two_owners),
 ]  # fmt: skip

@@ -8,8 +8,9 @@ from actors.ids import UNKNOWN_RECEIVERS
 from actors.machine import facts as f
 from actors.machine.facts import Burial
 from actors.ports import Invalid
-from actors.runtime.unknown_receivers import unknown_receivers
-from actors.runtime.unknown_receivers.unknown_receivers import LEFT_BEHIND_S, TURN_PAUSE_S, WAITING_MAX
+from actors.runtime.unknown_receivers import turns
+from actors.runtime.unknown_receivers.turns import DISCARD_AFTER_S, TURN_PAUSE_S
+from actors.runtime.unknown_receivers.undecided_events import WAITING_MAX
 from tests.unit.worlds.shard import RECEIVER, ShardWorld, strict
 from tests.unit.worlds.unknown import UNKNOWN, all_buried, flood, hold_burials, names, record_of
 from tests.unit.worlds.values import policy
@@ -57,7 +58,7 @@ async def test_events_that_wait_for_a_burial_are_bounded_in_number_and_character
         world.publish(receiver=f"acme.{'y' * 500}{number}")
     await world.until(lambda: world.host.bindings.bound == 0)
     assert max(number for number, _ in sizes) <= 128
-    assert max(length for _, length in sizes) <= unknown_receivers.NAMES_LENGTH_MAX
+    assert max(length for _, length in sizes) <= turns.NAMES_LENGTH_MAX
 
 
 @in_virtual_time
@@ -254,14 +255,14 @@ async def test_events_far_behind_are_discarded_if_nothing_can_be_buried() -> Non
     world = ShardWorld(policy(), unacked_max=400)
     await hold_burials(world)
     flood(world, 150)
-    await world.pass_time(LEFT_BEHIND_S / 2)
+    await world.pass_time(DISCARD_AFTER_S / 2)
     for _ in range(30):
         world.publish(10)
         await world.pass_time(0.5)
     assert world.journal.floor == 450
     assert not any(each.discarded for each in world.journal.of(f.TurnedAway))
     flood(world, 1)
-    await world.pass_time(LEFT_BEHIND_S)
+    await world.pass_time(DISCARD_AFTER_S)
     discarded = [each for each in world.journal.of(f.TurnedAway) if each.discarded]
     assert [len(each.events) for each in discarded] == [22]
     assert world.totals.dead_letters["discarded"] == 22

@@ -6,8 +6,8 @@ import pytest
 
 from actors.machine import facts as f
 from actors.machine.facts import Burial
-from actors.runtime.unknown_receivers import unknown_receivers
-from actors.runtime.unknown_receivers.unknown_receivers import LEFT_BEHIND_S, TURN_LANES, TURN_PAUSE_S
+from actors.runtime.unknown_receivers import turns
+from actors.runtime.unknown_receivers.turns import DISCARD_AFTER_S, TURN_LANES, TURN_PAUSE_S
 from tests.unit.worlds.shard import ShardWorld, strict
 from tests.unit.worlds.unknown import UNKNOWN, all_buried, flood, hold_burials
 from tests.unit.worlds.values import policy
@@ -52,7 +52,7 @@ async def test_a_limited_number_of_events_is_discarded_at_once() -> None:
     world = ShardWorld(policy(), unacked_max=100)
     await hold_burials(world)
     flood(world, 500)
-    await world.pass_time(LEFT_BEHIND_S + 10)
+    await world.pass_time(DISCARD_AFTER_S + 10)
     assert sum(discarded(world)) == 500 - 128 - 50 - 1
     assert max(discarded(world)) == 64
 
@@ -68,7 +68,7 @@ async def test_many_are_turned_away_without_a_pause() -> None:
 async def test_a_few_that_only_the_stream_knows_are_turned_away_without_a_pause(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(unknown_receivers, "READS_A_TURN", 1)
+    monkeypatch.setattr(turns, "READS_A_TURN", 1)
     world = strict()
     world.policies.unavailable = True
     flood(world, 1)
@@ -102,7 +102,7 @@ async def test_the_reason_is_its_own() -> None:
 @in_virtual_time
 async def test_a_slow_burial_after_the_other_discards_none() -> None:
     world = ShardWorld(policy(), unacked_max=100)
-    delay_burials(world, LEFT_BEHIND_S / 2)
+    delay_burials(world, DISCARD_AFTER_S / 2)
     flood(world, 500)
     await all_buried(world, 500)
     assert discarded(world) == []
@@ -115,7 +115,7 @@ async def test_a_long_silence_before_a_flood_discards_none() -> None:
     flood(world, 1)
     await all_buried(world, 1)
     world.journal.hold_at = f.TurnedAway
-    await world.pass_time(2 * LEFT_BEHIND_S)
+    await world.pass_time(2 * DISCARD_AFTER_S)
     flood(world, 500)
     await world.pass_time(1)
     world.journal.let_go()
@@ -128,7 +128,7 @@ async def test_configurations_that_the_leader_did_not_confirm_discard_none() -> 
     world = ShardWorld(policy(), unacked_max=100)
     world.policies.unavailable = True
     flood(world, 500)
-    await world.pass_time(2 * LEFT_BEHIND_S)
+    await world.pass_time(2 * DISCARD_AFTER_S)
     world.policies.unavailable = False
     await all_buried(world, 500)
     assert discarded(world) == []
@@ -140,9 +140,9 @@ async def test_a_takeover_discards_none() -> None:
     world = ShardWorld(policy(), unacked_max=100)
     await hold_burials(world)
     flood(world, 500)
-    await world.pass_time(LEFT_BEHIND_S / 2)
+    await world.pass_time(DISCARD_AFTER_S / 2)
     world.crash()
-    await world.pass_time(LEFT_BEHIND_S * 0.8)
+    await world.pass_time(DISCARD_AFTER_S * 0.8)
     assert discarded(world) == []
 
 

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
 from actors.machine.facts import Burial
-from actors.runtime.unknown_receivers.unknown_receivers import UnknownReceivers
+from actors.runtime.unknown_receivers.record import UnknownReceiversRecord
 from tests.unit.worlds.shard import ShardWorld
 
 UNKNOWN = "acme.nobody"
@@ -20,7 +20,7 @@ def flood(world: ShardWorld, count: int, *, size: int = 2) -> None:
         world.publish(receiver=name, body=b"x" * size)
 
 
-def record_of(world: ShardWorld) -> UnknownReceivers:
+def record_of(world: ShardWorld) -> UnknownReceiversRecord:
     """The record of the shard."""
     assert world.host.residents.unknown is not None
     return world.host.residents.unknown
