@@ -21,7 +21,7 @@ from angarium.demo.receivers import TENANT, DemoReceiver
 from angarium.demo.records import PublishedEvent
 from angarium.node.child import LocalNode
 from angarium.settings import Settings
-from streams.buckets.receivers import Receivers
+from streams.buckets.stored_configurations import StoredConfigurations
 from streams.installation.setup import setup
 from streams.nats.answers import Stored
 from streams.producer import Producer, producer
@@ -94,7 +94,7 @@ class Scenario:
         async with open_jetstream(settings) as js:
             of = installation(settings)
             await setup(js, of)
-            store = Receivers(js, of.names)
+            store = StoredConfigurations(js, of.names)
             for receiver in self.receivers:
                 if not receiver.role.late:
                     await receiver.open()

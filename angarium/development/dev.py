@@ -20,7 +20,7 @@ from angarium.settings import Settings
 from streams.fleet.lease import LEASE_MARGIN_S
 from streams.installation.setup import setup
 from streams.nats.errors import ConnectError
-from streams.nats.retry import patiently
+from streams.nats.retry import ask_for_command
 from streams.repair.upgrade import upgrade
 from streams.server.cluster import SERVER_COUNT, EmbeddedCluster, has_cluster
 from streams.server.embedded import EmbeddedServer
@@ -94,8 +94,8 @@ async def develop(
             settings = replace(settings, nats=tuple(each.url for each in servers), **WITHOUT_ANOTHER_SERVER)
         settings = replace(settings, allow_http=True, allow_networks=(*settings.allow_networks, *LOOPBACK))
         async with open_jetstream(settings) as js:
-            await patiently(upgrade, js, installation(settings))
-            await patiently(setup, js, installation(settings))
+            await ask_for_command(upgrade, js, installation(settings))
+            await ask_for_command(setup, js, installation(settings))
             if kept is not None:
                 api = await http_api.prepared(Access(js, settings), kept, api_port)
         tell(Claiming(settings.shards, settings.ttl_s + LEASE_MARGIN_S))

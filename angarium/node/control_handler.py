@@ -145,13 +145,14 @@ class ReceiverControl:
 
     async def _pause(self, actor: Actor, by: str, *, paused: bool) -> Granted | Denied:
         """Edit the configuration and apply it at once; a resume also ends all else that held it back."""
-        answer = await self._receivers.set_paused(actor.receiver, paused, by)
+        receivers, receiver = self._receivers, actor.receiver
+        answer = await receivers.stored.set_paused(receiver, paused, by) or await receivers.confirm(receiver)
         match answer:
             case Absent():
-                return _unknown(actor.receiver)
+                return _unknown(receiver)
             case Invalid(problems):
                 why = "; ".join(problems)
-                return Denied("misconfigured", f"{actor.receiver}: put a valid configuration first: {why}")
+                return Denied("misconfigured", f"{receiver}: put a valid configuration first: {why}")
             case Policy():
                 actor.configure(answer)
                 if not paused:

@@ -72,7 +72,7 @@ class Node:
         maintenance = Maintenance(context, self.shards, self.owned)
         self._spawn(maintenance.run())
         eraser = Eraser(
-            context.js, context.names, context.receivers, context.time.wall,
+            context.js, context.names, context.receivers.stored, context.time.wall,
             self.shards, maintenance.owns_shard_0,
         )  # fmt: skip
         self._spawn(eraser.run())

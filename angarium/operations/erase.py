@@ -10,7 +10,7 @@ from msgspec import Struct
 from angarium.connecting import Access
 from angarium.logs import instant
 from angarium.operations.failures import OperationError, operation
-from streams.buckets.receivers import Receivers
+from streams.buckets.stored_configurations import StoredConfigurations
 from streams.erasing.erasures import Erasure, Erasures
 
 
@@ -53,7 +53,7 @@ async def get_erasure(access: Access, tenant: str, event: str) -> ErasureStatus:
 @operation
 async def only_tenant(access: Access) -> str:
     """The one tenant that there is. Fails as invalid where there are several."""
-    found = {each.partition(".")[0] for each in await Receivers(access.js, access.names).all()}
+    found = {each.partition(".")[0] for each in await StoredConfigurations(access.js, access.names).all()}
     if len(found) != 1:
         text = "there are several tenants" if found else "there is no receiver, so no tenant is known"
         raise OperationError("invalid", text, remedy=": choose one with --tenant")

@@ -20,7 +20,7 @@ from angarium.operations.failures import NotDone, operation
 from angarium.operations.live_receivers.state import StateDocument, state
 from angarium.operations.receiver_health.health import ReceiverHealth, get_health
 from angarium.operations.receiver_health.pace import UNMEASURED
-from streams.buckets.receivers import Receivers
+from streams.buckets.stored_configurations import StoredConfigurations
 from streams.dead_letters.letters import DeadLetters, Selection
 from streams.fleet.receivers_seen import receiver_snapshots
 from streams.nats.answers import StoredMessage
@@ -79,7 +79,7 @@ async def search_event(
     if tenant is not None:
         check_tenant(tenant)
     js, names, among = access.js, access.names, tenant or "*"
-    receivers = [each for each in await Receivers(js, names).all(among) if each not in recorded]
+    receivers = [each for each in await StoredConfigurations(js, names).all(among) if each not in recorded]
     notes = list[str]()
     if len(receivers) > RECEIVERS_MAX:
         notes.append(f"{len(receivers)} receivers are too many to search what waits for them")

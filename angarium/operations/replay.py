@@ -19,10 +19,10 @@ from angarium.connecting import Access
 from angarium.operations.dead_letters.pages import Progress, no_progress
 from angarium.operations.failures import OperationError, operation
 from angarium.operations.receivers.stored import not_found
-from streams.buckets.receivers import Receivers
+from streams.buckets.stored_configurations import StoredConfigurations
 from streams.clock import SystemTime
 from streams.fleet.receivers_seen import last_snapshot
-from streams.nats.retry import patiently
+from streams.nats.retry import ask_for_command
 from streams.reading.messages import stored_event
 from streams.resending.copies import deliveries_info, pages_between
 from streams.resending.replay import Choice, Replay, ReplayLock, ReplayPlan
@@ -190,19 +190,21 @@ async def choose(access: Access, receiver: str, wanted: ReplayRange) -> Chosen:
     split_receiver(receiver)
     if wrong := [each for each in wanted.types if not is_pattern(each)]:
         raise BadInput(f"{wrong[0][:60]!r} is no type; write a NATS wildcard, such as order.* or order.>")
-    if await Receivers(access.js, access.names).get(receiver) is None:
+    if await StoredConfigurations(access.js, access.names).get(receiver) is None:
         raise not_found(receiver)
     js, stream, subject = access.js, access.names.deliveries, access.names.deliveries_to(receiver)
     info = await deliveries_info(js, access.names)
     state = await _state(access, receiver)
     end = min(info.last, state.frontier.position)
-    first = await patiently(js.first_since, stream, subject, wanted.since)
+    first = await ask_for_command(js.first_since, stream, subject, wanted.since)
     begin = end if first is None else first.sequence - 1
     if wanted.until is not None:
-        after = await patiently(js.first_since, stream, subject, wanted.until)
+        after = await ask_for_command(js.first_since, stream, subject, wanted.until)
         end = end if after is None else min(end, after.sequence - 1)
     # In a stream that begins with its first message nothing is gone.
-    oldest = await patiently(js.message, stream, info.first) if info.messages and info.first > 1 else None
+    oldest = (
+        await ask_for_command(js.message, stream, info.first) if info.messages and info.first > 1 else None
+    )
     stream_begins_at = oldest.stored_at if oldest is not None else None
     return Chosen(
         Choice(
@@ -215,7 +217,7 @@ async def choose(access: Access, receiver: str, wanted: ReplayRange) -> Chosen:
 
 async def _state(access: Access, receiver: str) -> State:
     """The receiver's state from its last snapshot, a few seconds old; without an event it has none."""
-    found = await patiently(last_snapshot, access.js, access.names, receiver)
+    found = await ask_for_command(last_snapshot, access.js, access.names, receiver)
     if found is None:
         return State(receiver=receiver)
     if found.state is None:

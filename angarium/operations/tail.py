@@ -16,7 +16,7 @@ from angarium import logs
 from angarium.connecting import Access
 from angarium.operations.failures import operation
 from angarium.operations.journal_pages import AttemptPosition, JournalPages, Missed, parse_attempt_position
-from streams.buckets.receivers import Receivers
+from streams.buckets.stored_configurations import StoredConfigurations
 from streams.journal.envelope import decode_flush
 from streams.nats.answers import StoredMessage
 
@@ -80,8 +80,8 @@ class TailedAttempt(Struct, frozen=True, kw_only=True):
 @operation
 async def is_known(access: Access, about: str) -> bool:
     """True if there is a receiver of that name, or one of that tenant."""
-    receivers = Receivers(access.js, access.names)
-    return bool(await receivers.get(about) if "." in about else await receivers.all(about))
+    configurations = StoredConfigurations(access.js, access.names)
+    return bool(await configurations.get(about) if "." in about else await configurations.all(about))
 
 
 class Tail:
@@ -113,8 +113,8 @@ class Tail:
                     yield page
                     continue
                 for message in page:
-                    for mark, attempt in attempts(message, self._wanted.follows):
-                        if mark > last and self._wanted.takes(attempt):
+                    for position, attempt in attempts(message, self._wanted.follows):
+                        if position > last and self._wanted.takes(attempt):
                             yield attempt
 
 
@@ -129,8 +129,8 @@ def attempts(
                 events = fact.events or ((None,) if not isinstance(fact, f.DeadLettered) else ())
                 if follows(fact.receiver):
                     for number, event in enumerate(events, ordinal + 1):
-                        mark = AttemptPosition(message.sequence, number)
-                        yield mark, _attempt_of(fact, event, str(mark))
+                        position = AttemptPosition(message.sequence, number)
+                        yield position, _attempt_of(fact, event, str(position))
                 ordinal += len(events)
 
 

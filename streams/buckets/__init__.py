@@ -1,4 +1,4 @@
 """The KV buckets that operators fill: the configurations of receivers, and the tokens of the HTTP API.
 
-Read `receivers` first.
+Read `stored_configurations` first (read and put), then `receivers` (which configuration is in force).
 """

@@ -9,50 +9,28 @@ newest revision that is known, and older ones change nothing.
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from actors.errors import InvalidPolicy, Unavailable
-from actors.ids import shown_name, split_receiver
 from actors.policy import Policy, Rate, parse
 from actors.ports import Absent, Invalid, Removal
 from actors.subscriptions import Subscriptions
 from streams.buckets.follower import Follower, is_removal
+from streams.buckets.stored_configurations import StoredConfigurations, created_at, removal_in
 from streams.installation.topology import Names
-from streams.nats.answers import Answer, Refused, StoredMessage, Unanswered
-from streams.nats.codes import WRONG_LAST_SEQUENCE
+from streams.nats.answers import StoredMessage
 from streams.nats.errors import ApiError
-from streams.nats.headers import (
-    CHANGED_BY,
-    EXPECTED,
-    KV_OPERATION,
-    REMOVED,
-    ROLLUP,
-    SINCE,
-    SINCE_ITSELF,
-)
 from streams.nats.jetstream import JetStream
 from streams.reading.messages import RECEIVER_LOOKED_AT_MAX, receiver_problem
 
 log = logging.getLogger(__name__)
 
-NEWEST_ONLY = {ROLLUP: "sub"}
-"""Header that drops the key's older values: a valid one does not need them, and they may hold old secrets."""
-
-
 CLOCKS_DIFFER_S = 300.0
 """Largest difference between the clocks of two stream leaders, or step back of one. Beyond it, a new receiver
 misses events that were published after it was put."""
-
-
-class Configuration(Struct, frozen=True):
-    """A configuration as stored in the bucket; `revision` is the one that a conditional put expects."""
-
-    raw: bytes
-    revision: int
 
 
 class _KnownReceiver(Struct):
@@ -61,7 +39,7 @@ class _KnownReceiver(Struct):
     - `revision`: the newest one seen, of `stored_at`; `exists`: whether it is a configuration or a removal.
     - `problems`: those of this revision, if it is invalid.
     - `policy`: of the newest valid revision (`policy_revision`), which may be an older one.
-    - `since`: when it was created, that is, put first or first after a removal; 0.0 if that is not known.
+    - `created_at`: when it was created, put first, or first after a removal; 0.0 if that is not known.
     """
 
     revision: int = 0
@@ -70,25 +48,23 @@ class _KnownReceiver(Struct):
     problems: tuple[str, ...] = ()
     policy: Policy | None = None
     policy_revision: int = 0
-    since: float = 0.0
+    created_at: float = 0.0
 
 
 class Receivers:
-    """The configurations of all receivers; implements `actors.ports.Policies`.
+    """The configurations that are known, of all receivers; implements `actors.ports.Policies`.
 
-    Without `start` nothing is followed, but the methods that are awaited work. `by` names who changes
-    configurations, for the record.
+    - `stored`: the same configurations in their bucket.
     """
 
-    def __init__(self, js: JetStream, names: Names, default_rate: Rate | None = None, by: str = "") -> None:
-        self._js = js
+    def __init__(self, js: JetStream, names: Names, default_rate: Rate | None = None) -> None:
+        self.stored = StoredConfigurations(js, names)
         self._stream = names.receivers
         self._prefix = names.receiver("")
         self._default_rate = default_rate
-        self._by = by
         self._known: dict[str, _KnownReceiver] = {}
         self._removals: dict[str, Removal] = {}
-        self._newest_since = 0.0
+        self._newest_created_at = 0.0
         self._listeners: list[Callable[[str], None]] = []
         self._asking: asyncio.Task[None] | None = None
         self._next: asyncio.Task[None] | None = None
@@ -165,13 +141,13 @@ class Receivers:
         Each stream has the time of its own leader, so a receiver counts as a little older than it is.
         """
         until = at + CLOCKS_DIFFER_S
-        if until >= self._newest_since:
+        if until >= self._newest_created_at:
             return receivers
-        return tuple(each for each in receivers if self._since(each) <= until)
+        return tuple(each for each in receivers if self._created_at(each) <= until)
 
-    def _since(self, receiver: str) -> float:
+    def _created_at(self, receiver: str) -> float:
         known = self._known.get(receiver)
-        return known.since if known else 0.0
+        return known.created_at if known else 0.0
 
     def problems(self, receiver: str) -> tuple[str, ...]:
         """The reasons why the newest configuration is not in force, a sentence per field; empty if it is."""
@@ -187,7 +163,7 @@ class Receivers:
         before = self._known.get(receiver)
         revision = before.revision if before else 0
         stored_at = before.stored_at if before else 0.0
-        message = await self._last(receiver)
+        message = await self.stored.last(receiver)
         if message is not None:
             other = message.sequence == revision and message.stored_at != stored_at
             if other or message.sequence < revision:
@@ -196,7 +172,9 @@ class Receivers:
                 revision = 0
             removal_is_new = False
             if message.sequence != revision:
-                removal_is_new = self._learn_removal(receiver, await self._removal_before(receiver, message))
+                removal_is_new = self._learn_removal(
+                    receiver, await self.stored.removal_before(receiver, message)
+                )
             self._learn(receiver, message, noted=removal_is_new)
         elif before and before.exists and before.revision == revision:
             # The key was deleted together with its marker.
@@ -207,138 +185,6 @@ class Receivers:
         if known is None or not known.exists:
             return Absent()
         return known.policy or Invalid(known.problems)
-
-    async def last_removal(self, receiver: str) -> Removal | None:
-        """The last removal that the bucket knows, from its leader. Raises `Unavailable`."""
-        return await self._removal_before(receiver, await self._last(receiver))
-
-    async def get(self, receiver: str) -> Configuration | None:
-        """Read the configuration from the bucket's leader. Raises `Unavailable`."""
-        message = await self._last(receiver)
-        if message is None or is_removal(message):
-            return None
-        return Configuration(message.data, message.sequence)
-
-    async def put(self, receiver: str, raw: bytes, revision: int | None = None) -> Answer:
-        """Store a configuration; if `revision` is given, only if it replaces that one (0: none).
-
-        Raises InvalidName, and InvalidPolicy with a sentence for each field, unknown ones included.
-        """
-        split_receiver(receiver)
-        parse(raw, strict=True)
-        return await self._store(receiver, raw, revision, self._by)
-
-    async def delete(self, receiver: str, revision: int | None = None) -> Answer:
-        """Remove the configuration; if `revision` is given, only that one. Raises InvalidName."""
-        split_receiver(receiver)
-        headers = NEWEST_ONLY | {KV_OPERATION: "PURGE"} | _changed_by(self._by)
-        if revision is not None:
-            headers |= {EXPECTED: str(revision)}
-        return await self._js.publish(self._prefix + receiver, b"", headers)
-
-    async def keys(self) -> list[str]:
-        """All existing receivers in alphabetical order. Raises `Unavailable`."""
-        return list(await self.all())
-
-    async def all(self, tenant: str = "*") -> dict[str, Configuration]:
-        """Read the configurations of all receivers, or of one tenant's, in alphabetical order.
-
-        Raises `Unavailable`.
-        """
-        there: dict[str, Configuration] = {}
-        after, pending = 0, 1
-        while pending:
-            page = await self._js.read(self._stream, f"{self._prefix}{tenant}.>", after + 1)
-            for message in page.messages:
-                receiver, after = message.subject.removeprefix(self._prefix), message.sequence
-                there.pop(receiver, None)
-                if not is_removal(message):
-                    there[receiver] = Configuration(message.data, message.sequence)
-            pending = page.pending
-        return dict(sorted(there.items()))
-
-    async def names(self, tenant: str) -> list[str]:
-        """The receivers of a tenant, and removed ones that the bucket still remembers, in alphabetical order.
-
-        Raises `Unavailable`.
-        """
-        try:
-            subjects = await self._js.subjects(self._stream, f"{self._prefix}{tenant}.*")
-        except ApiError as error:
-            raise Unavailable(f"cannot read {self._stream}: {error}") from error
-        return sorted(each.removeprefix(self._prefix) for each in subjects)
-
-    async def some(self, receivers: Sequence[str]) -> dict[str, Configuration]:
-        """Read the configurations of those receivers that exist, in that order. Raises `Unavailable`."""
-        page = await self._js.last_of(self._stream, [self._prefix + each for each in receivers])
-        found = {each.subject.removeprefix(self._prefix): each for each in page.messages}
-        there = [(each, found[each]) for each in receivers if each in found and not is_removal(found[each])]
-        return {name: Configuration(message.data, message.sequence) for name, message in there}
-
-    async def set_paused(self, receiver: str, paused: bool, by: str = "") -> Policy | Absent | Invalid:
-        """Change the member `paused` only, for `by`; all others stay, even unknown ones.
-
-        Raises `Unavailable`.
-        """
-        while (found := await self.get(receiver)) is not None:
-            try:
-                policy, _ = parse(found.raw, strict=False)
-            except InvalidPolicy as error:
-                return Invalid(tuple(error.problems))
-            if policy.paused is not paused:
-                raw = msgspec.json.encode(msgspec.json.decode(found.raw) | {"paused": paused})
-                match await self._store(receiver, raw, found.revision, by):
-                    case Refused(code, _) if code == WRONG_LAST_SEQUENCE:
-                        continue
-                    case Refused(code, text):
-                        raise Unavailable(f"cannot edit {receiver}: {text} (JetStream error {code})")
-                    case Unanswered(why):
-                        raise Unavailable(f"cannot edit {receiver}: {why}")
-            return await self.confirm(receiver)
-        return Absent()
-
-    async def _last(self, receiver: str) -> StoredMessage | None:
-        try:
-            return await self._js.last_message(self._stream, self._prefix + receiver)
-        except ApiError as error:
-            raise Unavailable(f"cannot ask for {receiver}: {error}") from error
-
-    async def _store(self, receiver: str, raw: bytes, revision: int | None, by: str) -> Answer:
-        """Store a value with headers that mention the last removal, so that it is not overlooked."""
-        while True:
-            try:
-                last = await self._last(receiver)
-                removal = await self._removal_before(receiver, last)
-            except Unavailable as error:
-                return Unanswered(str(error))
-            expected = revision
-            if revision is None or (revision == 0 and last is not None and is_removal(last)):
-                expected = last.sequence if last else 0
-            headers = NEWEST_ONLY | {EXPECTED: str(expected)} | _changed_by(by) | _since_after(last)
-            if removal is not None:
-                headers |= {REMOVED: f"{removal.revision} {removal.at:.6f}"}
-            answer = await self._js.publish(self._prefix + receiver, raw, headers)
-            taken = isinstance(answer, Refused) and answer.code == WRONG_LAST_SEQUENCE
-            if revision is not None or not taken:
-                return answer
-
-    async def _removal_before(self, receiver: str, newest: StoredMessage | None) -> Removal | None:
-        """The last removal before the newest revision: from its header, or else from its history."""
-        if newest is None:
-            return None
-        if (found := _removal_in(newest)) is not None:
-            return found
-        older = await self._at(receiver, 1)
-        while older is not None and older.sequence < newest.sequence:
-            found = _removal_in(older) or found
-            older = await self._at(receiver, older.sequence + 1)
-        return found
-
-    async def _at(self, receiver: str, revision: int) -> StoredMessage | None:
-        try:
-            return await self._js.next_message(self._stream, self._prefix + receiver, revision)
-        except ApiError as error:
-            raise Unavailable(f"cannot ask for {receiver}: {error}") from error
 
     def _follow(self, message: StoredMessage) -> None:
         receiver = message.subject.removeprefix(self._prefix)
@@ -351,7 +197,7 @@ class Receivers:
 
     def _learn(self, receiver: str, message: StoredMessage, *, noted: bool = False) -> None:
         """Take a revision unless a newer one is known; `noted`: it mentions a removal that was not known."""
-        changed = self._learn_removal(receiver, _removal_in(message)) or noted
+        changed = self._learn_removal(receiver, removal_in(message)) or noted
         known = self._known.setdefault(receiver, _KnownReceiver())
         revision = message.sequence
         if revision <= known.policy_revision or revision == known.revision:
@@ -367,18 +213,20 @@ class Receivers:
             # force.
             known.policy = known.policy if policy == known.policy else policy
         if revision > known.revision:
-            known.since = self._since_in(receiver, message, known.since if known.exists else 0.0)
+            known.created_at = self._created_at_after(
+                receiver, message, known.created_at if known.exists else 0.0
+            )
             known.revision, known.exists, known.problems = revision, exists, problems
             known.stored_at = message.stored_at
         if changed or (known.exists, known.policy, known.problems) != before:
             self._notify(receiver)
 
-    def _since_in(self, receiver: str, message: StoredMessage, before: float) -> float:
-        """Since when the receiver exists, after a revision; other clients than ours do not say it."""
+    def _created_at_after(self, receiver: str, message: StoredMessage, before: float) -> float:
+        """When the receiver was created, as known after a revision; only our clients say it."""
         removal = self._removals.get(receiver)
-        since = _said_since(message) or max(before, removal.at if removal else 0.0)
-        self._newest_since = max(self._newest_since, since)
-        return since
+        created = created_at(message) or max(before, removal.at if removal else 0.0)
+        self._newest_created_at = max(self._newest_created_at, created)
+        return created
 
     def _learn_removal(self, receiver: str, removal: Removal | None) -> bool:
         """Note a removal; returns True if it was not known."""
@@ -436,42 +284,3 @@ def subscriptions_of(receivers: Receivers) -> Subscriptions:
 
     receivers.on_change(keep)
     return subscriptions
-
-
-def _removal_in(message: StoredMessage) -> Removal | None:
-    """The last removal that this revision mentions by itself."""
-    if is_removal(message):
-        return Removal(message.sequence, message.stored_at)
-    revision, _, at = message.headers.get(REMOVED, "").partition(" ")
-    try:
-        return Removal(int(revision), float(at))
-    except ValueError:
-        return None
-
-
-def _said_since(message: StoredMessage) -> float:
-    """Since when the receiver exists, as the configuration says; 0.0 if it does not."""
-    said = message.headers.get(SINCE, "")
-    if said == SINCE_ITSELF:
-        return message.stored_at
-    try:
-        return float(said)
-    except ValueError:
-        return 0.0
-
-
-def _since_after(last: StoredMessage | None) -> dict[str, str]:
-    """The header of a configuration that is stored after that revision."""
-    if last is None or is_removal(last):
-        return {SINCE: SINCE_ITSELF}
-    since = _said_since(last)
-    return {SINCE: f"{since:.6f}"} if since else {}
-
-
-def _changed_by(by: str) -> dict[str, str]:
-    return {CHANGED_BY: by} if by else {}
-
-
-def changed_by(message: StoredMessage) -> str:
-    """The author of a change, as the client named itself: any text, so it is cut and made printable."""
-    return shown_name(message.headers.get(CHANGED_BY, ""))

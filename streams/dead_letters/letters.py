@@ -27,7 +27,7 @@ from streams.nats.headers import (
     EVENT_TYPE,
 )
 from streams.nats.jetstream import JetStream
-from streams.nats.retry import patiently
+from streams.nats.retry import ask_for_command
 from streams.reading import messages
 
 REASONS = (
@@ -139,22 +139,22 @@ class DeadLetters:
 
     async def end(self) -> int:
         """The position of the newest letter. Raises `Unavailable`, and `ApiError` without a stream."""
-        newest = await patiently(self._js.last_message, self._stream, self._names.dead("*.*"))
+        newest = await ask_for_command(self._js.last_message, self._stream, self._names.dead("*.*"))
         return newest.sequence if newest else 0
 
     async def pages(self, selection: Selection, end: int, after: int = 0) -> AsyncIterator[LetterPage]:
         """The letters after `after`, up to and including `end`, the oldest first; none is missing."""
         subject, position = self._names.dead(selection.receivers), after + 1
         if selection.since is not None:
-            first = await patiently(self._js.first_since, self._stream, subject, selection.since)
+            first = await ask_for_command(self._js.first_since, self._stream, subject, selection.since)
             position = max(position, first.sequence if first else end + 1)
         while position <= end:
-            found = await patiently(self._js.read, self._stream, subject, position)
+            found = await ask_for_command(self._js.read, self._stream, subject, position)
             messages, unseen = found.messages, found.pending
             position = messages[-1].sequence + 1 if messages else position
             if not unseen and position <= end:
                 # A replica that lags has no more; the leader knows.
-                newer = await patiently(self._js.next_message, self._stream, subject, position)
+                newer = await ask_for_command(self._js.next_message, self._stream, subject, position)
                 if newer is not None and newer.sequence <= end:
                     messages, position = [*messages, newer], newer.sequence + 1
                     unseen = int(position <= end)
@@ -169,7 +169,7 @@ class DeadLetters:
         """The letters, the newest first, for callers that want only some of them."""
         subject, oldest, span = self._names.dead(selection.receivers), 1, SPAN_MIN
         if selection.since is not None:
-            first = await patiently(self._js.first_since, self._stream, subject, selection.since)
+            first = await ask_for_command(self._js.first_since, self._stream, subject, selection.since)
             oldest = first.sequence if first else end + 1
         while end >= oldest:
             start = max(oldest, end - span + 1)
@@ -184,7 +184,7 @@ class DeadLetters:
         letters: list[Letter] = []
         while start <= end:
             batch = min(SPAN_MIN, end - start + 1)
-            found = await patiently(self._js.read, self._stream, subject, start, batch)
+            found = await ask_for_command(self._js.read, self._stream, subject, start, batch)
             letters += [self._letter(each) for each in found.messages if each.sequence <= end]
             if not found.pending:
                 break
@@ -193,7 +193,7 @@ class DeadLetters:
 
     async def letter(self, position: int) -> Letter | None:
         """The letter at `position`, from the leader."""
-        found = await patiently(self._js.message, self._stream, position)
+        found = await ask_for_command(self._js.message, self._stream, position)
         return self._letter(found) if found else None
 
     async def letters(self, positions: Iterable[int]) -> list[Letter]:
@@ -213,7 +213,7 @@ class DeadLetters:
 
         async def drop(position: int) -> None:
             nonlocal dropped
-            if await patiently(self._js.delete, self._stream, position):
+            if await ask_for_command(self._js.delete, self._stream, position):
                 dropped += 1
             on_dropped(position)
 

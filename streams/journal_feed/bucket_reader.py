@@ -7,7 +7,7 @@ here.
 from msgspec import Struct
 
 from streams.buckets.follower import is_removal
-from streams.buckets.receivers import changed_by
+from streams.buckets.stored_configurations import changed_by
 from streams.installation.topology import Names
 from streams.lost_tails.marks import Mark
 from streams.lost_tails.places import BucketPlace, StreamPlace

@@ -79,7 +79,7 @@ async def stream_info(js: JetStream, stream: str) -> StreamInfo:
     return await until_answered(lambda: js.existing_stream(stream))
 
 
-async def patiently(ask: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
+async def ask_for_command(ask: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
     """Ask for a command; raises the last `Unavailable` after `COMMAND_PATIENCE_S`, `NotPermitted` at once."""
     pauses, loop = Pauses(), asyncio.get_running_loop()
     deadline = loop.time() + COMMAND_PATIENCE_S

@@ -21,7 +21,7 @@ from actors.machine.facts import Fact
 from actors.machine.repairing import repair, set_removal
 from actors.machine.state import UNRECORDED_MAX, State
 from actors.ports import Removal
-from streams.buckets.receivers import Receivers
+from streams.buckets.stored_configurations import StoredConfigurations
 from streams.clock import Timekeeper
 from streams.installation.topology import Names
 from streams.journal.checkpoint import Checkpoint
@@ -165,9 +165,13 @@ class Repair:
 
     async def _set_removals(self, states: dict[str, State], created: str) -> list[Fact]:
         """The facts by which actors continue with the bucket of configurations that was created then."""
-        receivers, made_at, restored = Receivers(self._js, self._names), epoch_of(created), dict[str, int]()
+        configurations, made_at, restored = (
+            StoredConfigurations(self._js, self._names),
+            epoch_of(created),
+            dict[str, int](),
+        )
         for receiver in [each for each, state in states.items() if state.removal]:
-            removal = await until_answered(partial(receivers.last_removal, receiver))
+            removal = await until_answered(partial(configurations.last_removal, receiver))
             restored[receiver] = restored_revision(removal, made_at)
         return _decide(states, lambda state: set_removal(
             state, restored=restored.get(state.receiver, 0), at=self.claim.at

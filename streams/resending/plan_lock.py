@@ -22,7 +22,7 @@ from streams.journal.fence import Appended, Overtaken, append
 from streams.nats.answers import Answer, Refused, Stored, Unanswered
 from streams.nats.codes import IN_FLIGHT
 from streams.nats.jetstream import JetStream
-from streams.nats.retry import COMMAND_PATIENCE_S, Pauses, patiently
+from streams.nats.retry import COMMAND_PATIENCE_S, Pauses, ask_for_command
 from streams.resending.sources import Sources
 from streams.versions import read_versioned
 
@@ -190,7 +190,7 @@ class PlanLock(Generic[P]):
 
     async def read(self) -> P | None:
         """The plan in force; its revision is the one that the next `store` replaces."""
-        message = await patiently(self._js.last_message, self._stream, self._subject)
+        message = await ask_for_command(self._js.last_message, self._stream, self._subject)
         self._revision = message.sequence if message else 0
         if message is None:
             return None

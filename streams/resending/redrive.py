@@ -30,7 +30,7 @@ from streams.installation.topology import Names
 from streams.nats.answers import Answer, Refused, Stored, StoredMessage, Unanswered
 from streams.nats.headers import EVENT_AGAIN, EVENT_ID, MESSAGE_ID
 from streams.nats.jetstream import JetStream
-from streams.nats.retry import patiently
+from streams.nats.retry import ask_for_command
 from streams.resending.copies import TOO_LARGE_CODES, copied_headers, deliveries_info, pages_between
 from streams.resending.redrive_lock import RedriveLock
 
@@ -203,7 +203,7 @@ class Redrive:
 
     async def _judge_duplicate(self, letter: Letter, position: int, sent: set[int]) -> None:
         """Find out whose message has the letter's id: an earlier attempt's, or another publisher's."""
-        message = await patiently(self._js.message, self._names.deliveries, position)
+        message = await ask_for_command(self._js.message, self._names.deliveries, position)
         if message is None:
             self._unsure.add(letter.position)
             self._leave(letter, UNSURE)

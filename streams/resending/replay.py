@@ -26,7 +26,7 @@ from streams.installation.topology import Names
 from streams.nats.answers import Answer, Refused, Stored, StoredMessage, Unanswered
 from streams.nats.headers import EVENT_ID, MESSAGE_ID
 from streams.nats.jetstream import JetStream
-from streams.nats.retry import patiently
+from streams.nats.retry import ask_for_command
 from streams.reading.messages import stored_event
 from streams.resending.copies import TOO_LARGE_CODES, copied_headers, deliveries_info, pages_between
 from streams.resending.job import Job
@@ -292,7 +292,7 @@ class Replay:
     async def _count(self, after: int, until: int) -> int:
         """The number of the receiver's messages between two positions, as far as a replica knows."""
         beyond = [
-            await patiently(self._js.read, self._names.deliveries, self._subject, position + 1, 1, 1)
+            await ask_for_command(self._js.read, self._names.deliveries, self._subject, position + 1, 1, 1)
             for position in (after, until)
         ]
         counts = [len(page.messages) + page.pending for page in beyond]

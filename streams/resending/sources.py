@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from streams.clock import Timekeeper
 from streams.nats.jetstream import JetStream
-from streams.nats.retry import patiently
+from streams.nats.retry import ask_for_command
 
 ASKED_AT_ONCE = 16
 
@@ -35,9 +35,11 @@ class Sources:
         return self.now() < self._until.get(position, -math.inf)
 
     async def ask(self, *positions: int) -> bool:
-        """Ask the leader for these messages; False if the first is gone. Raises like `patiently`."""
+        """Ask the leader for these messages; False if the first is gone. Raises like `ask_for_command`."""
         asked_at = self.now()
-        found = await asyncio.gather(*(patiently(self._js.message, self._stream, each) for each in positions))
+        found = await asyncio.gather(
+            *(ask_for_command(self._js.message, self._stream, each) for each in positions)
+        )
         for position in positions:
             self._until.pop(position, None)
         self.remember((each.sequence for each in found if each is not None), asked_at)

@@ -13,7 +13,7 @@ import msgspec
 
 from actors.errors import Unavailable
 from actors.runtime.actor import Actor
-from streams.buckets.receivers import Receivers
+from streams.buckets.stored_configurations import StoredConfigurations
 from streams.nats.answers import Stored
 from streams.nats.jetstream import JetStream
 from streams.nats.wire import Wire
@@ -120,43 +120,43 @@ class Workload:
         wire = await self.run.network.connect(process)
         js = JetStream(wire)
         await js.start()
-        receivers = Receivers(js, self.run.names)
+        configurations = StoredConfigurations(js, self.run.names)
         for receiver in self.receivers:
             if receiver not in self._late:
-                await self._put(receivers, receiver, self._policy())
+                await self._put(configurations, receiver, self._policy())
         while not self._calm.is_set():
             try:
                 async with asyncio.timeout(self.chance.expovariate(1 / self._change_s)):
                     await self._woken.wait()
             except TimeoutError:
-                await self._change(js, receivers, self.chance.choice(self.receivers))
+                await self._change(js, configurations, self.chance.choice(self.receivers))
             else:
                 self._woken.clear()
                 if not self._calm.is_set():
-                    await self._give_up(js, receivers, self._gaps.choice(self.receivers))
+                    await self._give_up(js, configurations, self._gaps.choice(self.receivers))
         await asyncio.sleep(LATE_S)
         if self._ages:
             for receiver in self.receivers:
-                await self._put(receivers, receiver, self._policy() | {"paused": True})
+                await self._put(configurations, receiver, self._policy() | {"paused": True})
             await asyncio.sleep(AGE_S)
         for receiver in self.receivers:
-            await self._put(receivers, receiver, self._good())
+            await self._put(configurations, receiver, self._good())
             await _until(partial(self._control, js, "resume", receiver))
         self.done = True
         await js.stop()
         await wire.close()
 
-    async def _change(self, js: JetStream, receivers: Receivers, receiver: str) -> None:
+    async def _change(self, js: JetStream, configurations: StoredConfigurations, receiver: str) -> None:
         chance = self.chance
         if self._given_up and self._backlogs.random() < 0.4:
-            await self._give_up(js, receivers, receiver)
+            await self._give_up(js, configurations, receiver)
             return
         match chance.random():
             case draw if draw < 0.5:
-                await self._put(receivers, receiver, self._policy())
+                await self._put(configurations, receiver, self._policy())
             case draw if draw < 0.6 and self._removes:
                 self.run.world.say("the operator removes %s", receiver)
-                await receivers.delete(receiver)
+                await configurations.delete(receiver)
             case draw if draw < 0.8 and self._pings:
                 await self._control(js, "ping", receiver)
             case draw if draw < 0.9:
@@ -164,13 +164,13 @@ class Workload:
             case _:
                 self.run.receivers.change(receiver)
 
-    async def _give_up(self, js: JetStream, receivers: Receivers, receiver: str) -> None:
+    async def _give_up(self, js: JetStream, configurations: StoredConfigurations, receiver: str) -> None:
         """Discards a backlog, or replaces its receiver at once."""
         match self._backlogs.choice(("skip", "skip", "forget", "put again")):
             case "put again":
                 self.run.world.say("the operator removes %s", receiver)
-                await receivers.delete(receiver)
-                await self._put(receivers, receiver, self._policy())
+                await configurations.delete(receiver)
+                await self._put(configurations, receiver, self._policy())
             case verb:
                 await self._control(js, verb, receiver)
 
@@ -189,12 +189,12 @@ class Workload:
                             if not posted(actor.receiver, position) and self._gaps.random() < 0.1:
                                 stream.remove(position)
 
-    async def _put(self, receivers: Receivers, receiver: str, policy: dict[str, Any]) -> None:
+    async def _put(self, configurations: StoredConfigurations, receiver: str, policy: dict[str, Any]) -> None:
         self.run.world.say("the operator puts %s: %s", receiver, policy)
         raw = msgspec.json.encode(policy)
 
         async def stored() -> bool:
-            return isinstance(await receivers.put(receiver, raw), Stored)
+            return isinstance(await configurations.put(receiver, raw), Stored)
 
         await _until(stored)
 

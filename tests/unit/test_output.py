@@ -12,7 +12,7 @@ from angarium.cli.live.inspection import lines
 from angarium.cli.receivers import receiver
 from angarium.operations.receivers.get import ShownConfiguration, shown
 from angarium.terminal import output
-from streams.buckets.receivers import Configuration
+from streams.buckets.stored_configurations import Configuration
 from streams.dead_letters.letters import Letter
 
 STATE: dict[str, Any] = {

@@ -138,7 +138,7 @@ class Tails:
         Raises BadInput, and `Refusal` if there are too many.
         """
         wanted.check()
-        mark = None if after is None else parse_attempt_position(after)
+        position = None if after is None else parse_attempt_position(after)
         if len(self._streams) >= STREAMS_MAX:
             raise unavailable(f"{STREAMS_MAX} clients follow here already; ask another process, or again")
         for who, count, most in (
@@ -148,7 +148,7 @@ class Tails:
             if count >= most:
                 detail = f"{who} may follow {most} times at once in a process; end one first"
                 raise Refusal(429, "rate", detail, retry_after="1")
-        stream = TailStream(token_id, token, wanted, mark or AttemptPosition())
+        stream = TailStream(token_id, token, wanted, position or AttemptPosition())
         self._streams.add(stream)
         self._of_token[token_id] += 1
         self._of_tenant[token.tenant] += 1
@@ -161,7 +161,7 @@ class Tails:
         except BaseException:
             self.close(stream)
             raise
-        if mark is None:
+        if position is None:
             stream.after = pages.next_attempt
             self._live.add(stream)
         else:
@@ -235,11 +235,11 @@ class Tails:
         for stream in self._live:
             of_tenant.setdefault(stream.tenant, []).append(stream)
         for message in messages:
-            for mark, attempt in attempts(message, lambda receiver: _tenant_of(receiver) in of_tenant):
+            for position, attempt in attempts(message, lambda receiver: _tenant_of(receiver) in of_tenant):
                 piece = b""
                 for stream in of_tenant[_tenant_of(attempt.receiver)]:
-                    if mark > stream.after and stream.wanted.takes(attempt):
-                        piece = piece or _event("attempt", attempt, mark)
+                    if position > stream.after and stream.wanted.takes(attempt):
+                        piece = piece or _event("attempt", attempt, position)
                         stream.give(piece)
 
     # ---- a stream that continues from an earlier place
@@ -263,10 +263,10 @@ class Tails:
 
     async def _give_all(self, stream: TailStream, messages: list[StoredMessage]) -> None:
         for message in messages:
-            for mark, attempt in attempts(message, stream.wanted.follows):
-                if mark > stream.after and stream.wanted.takes(attempt):
+            for position, attempt in attempts(message, stream.wanted.follows):
+                if position > stream.after and stream.wanted.takes(attempt):
                     await stream.has_room()
-                    stream.give(_event("attempt", attempt, mark))
+                    stream.give(_event("attempt", attempt, position))
 
     def _joins(self, stream: TailStream, place: StreamPlace) -> bool:
         """Let the stream join the live streams, if it has read as far as they have."""
@@ -304,10 +304,10 @@ def _tenant_of(receiver: str) -> str:
     return receiver.partition(".")[0]
 
 
-def _id(mark: AttemptPosition) -> bytes:
-    return b"id: %b\n" % str(mark).encode()
+def _id(position: AttemptPosition) -> bytes:
+    return b"id: %b\n" % str(position).encode()
 
 
-def _event(kind: str, told: Struct, mark: AttemptPosition | None = None) -> bytes:
-    id_line = b"" if mark is None else _id(mark)
+def _event(kind: str, told: Struct, position: AttemptPosition | None = None) -> bytes:
+    id_line = b"" if position is None else _id(position)
     return b"event: %b\n%bdata: %b\n\n" % (kind.encode(), id_line, msgspec.json.encode(told))

@@ -31,12 +31,12 @@ async def _matching(given: dict[str, Any], incomplete: str) -> list[str]:
 
     from angarium import settings
     from angarium.connecting import installation, open_jetstream
-    from streams.buckets.receivers import Receivers
+    from streams.buckets.stored_configurations import StoredConfigurations
 
     loaded = settings.load(
         {name: given.get(name) for name in ("config", *settings.Settings.__struct_fields__)}
     )
     tenant, dot, _ = incomplete.partition(".")
     async with asyncio.timeout(LOOK_TIMEOUT_S), open_jetstream(loaded) as js:
-        found = await Receivers(js, installation(loaded).names).all(tenant if dot else "*")
+        found = await StoredConfigurations(js, installation(loaded).names).all(tenant if dot else "*")
     return [name for name in found if name.startswith(incomplete)]

@@ -28,7 +28,7 @@ from msgspec.structs import replace
 from actors.errors import AngariumError, InvalidName, Unavailable
 from actors.ids import split_receiver
 from angarium.node.housekeeping.erasure_turns import ErasureTurns
-from streams.buckets.receivers import Receivers
+from streams.buckets.stored_configurations import StoredConfigurations
 from streams.erasing import search
 from streams.erasing.erasures import Erasure, Erasures, finished
 from streams.installation.partitions import shard_of
@@ -83,7 +83,7 @@ class Eraser:
         self,
         js: JetStream,
         names: Names,
-        receivers: Receivers,
+        configurations: StoredConfigurations,
         wall: Callable[[], float],
         shards: int,
         owns_shard_0: Callable[[], bool],
@@ -91,7 +91,7 @@ class Eraser:
         self._js = js
         self._names = names
         self._wall = wall
-        self._receivers = receivers
+        self._configurations = configurations
         self._shards = shards
         self._owns_shard_0 = owns_shard_0
         self._erasures = Erasures(js, names)
@@ -249,7 +249,7 @@ class Eraser:
             self._js, self._names, progress.erasure.tenant, progress.erasure.event
         )
         # The memory of the others may hold an answer that repeats the body, and their shards must continue.
-        others = set(await self._receivers.names(progress.erasure.tenant)) - found.keys()
+        others = set(await self._configurations.names(progress.erasure.tenant)) - found.keys()
         turn = asyncio.Semaphore(OWNERS_ASKED_AT_ONCE)
         asked = (self._ask_owner(progress, each, [], turn) for each in sorted(others))
         if waits_for := next(filter(None, await asyncio.gather(*asked)), ""):

@@ -21,7 +21,7 @@ from angarium.operations.receivers.proposal import Proposal, PutResult, store
 from angarium.operations.receivers.put import NewConfiguration, proposed
 from angarium.operations.receivers.stored import confirmed, readable_members
 from angarium.settings import Settings
-from streams.buckets.receivers import Configuration, Receivers
+from streams.buckets.stored_configurations import Configuration, StoredConfigurations
 
 Action = Literal["create", "change", "keep", "remove"]
 
@@ -66,10 +66,10 @@ async def apply(
     with a pointer for each problem, before anything is stored.
     """
     tenants = _tenants(declared, tenant)
-    receivers = Receivers(access.js, access.names, by=access.by)
+    configurations = StoredConfigurations(access.js, access.names, by=access.by)
     found: dict[str, Configuration] = {}
     for one in sorted(tenants):
-        found |= await receivers.all(one)
+        found |= await configurations.all(one)
     proposals = _proposals(declared, found, access.settings)
     gone = sorted(found.keys() - declared.keys()) if prune else []
     plan = [_step(each) for each in proposals] + [Step(action="remove", receiver=each) for each in gone]
@@ -81,7 +81,7 @@ async def apply(
         name = each if isinstance(each, str) else each.receiver
         try:
             if isinstance(each, str):
-                confirmed(name, await receivers.delete(name, found[name].revision))
+                confirmed(name, await configurations.delete(name, found[name].revision))
                 done.removed.append(name)
             else:
                 done.stored.append(await store(access, each))

@@ -10,7 +10,7 @@ from actors.policy import members_of
 from angarium.connecting import Access
 from angarium.operations.failures import operation
 from angarium.operations.receivers.masks import masked
-from streams.buckets.receivers import Receivers
+from streams.buckets.stored_configurations import StoredConfigurations
 
 
 class Exported(Struct, frozen=True, kw_only=True):
@@ -27,7 +27,7 @@ async def export(access: Access, tenant: str | None = None) -> Exported:
         check_tenant(tenant)
     receivers: dict[str, dict[str, Any]] = {}
     unreadable: list[str] = []
-    for name, found in (await Receivers(access.js, access.names).all(tenant or "*")).items():
+    for name, found in (await StoredConfigurations(access.js, access.names).all(tenant or "*")).items():
         try:
             receivers[name] = masked(members_of(found.raw))
         except InvalidPolicy:

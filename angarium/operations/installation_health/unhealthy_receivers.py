@@ -21,7 +21,7 @@ from actors.status import Phase
 from angarium.operations.installation_health.finding import Finding, ok, problem, warning
 from angarium.operations.receiver_health.listing import phase_of, policy_of
 from angarium.quantities import age_text
-from streams.buckets.receivers import Configuration, Receivers
+from streams.buckets.stored_configurations import Configuration, StoredConfigurations
 from streams.fleet.receivers_seen import (
     ReceiverSnapshot,
     ShardProgress,
@@ -69,7 +69,7 @@ class UnhealthyReceiver(Struct, frozen=True):
 
 async def examine(js: JetStream, installation: Installation) -> list[Finding]:
     """Examine the receivers. Raises `Unavailable` and `ApiError`."""
-    configurations = await Receivers(js, installation.names).all()
+    configurations = await StoredConfigurations(js, installation.names).all()
     findings = await _invalid(configurations)
     total = f"{len(configurations)} configured"
     try:

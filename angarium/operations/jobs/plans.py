@@ -11,7 +11,7 @@ from angarium.connecting import Access
 from angarium.operations.failures import OperationError
 from streams.clock import SystemTime
 from streams.nats.answers import StoredMessage
-from streams.nats.retry import patiently
+from streams.nats.retry import ask_for_command
 from streams.resending import ended_replays, redrive_job, replay
 from streams.resending.job import Job
 from streams.resending.plan_lock import LEASES_WAITED, LOCK_LEASE_S
@@ -101,7 +101,7 @@ def key_of(access: Access, kind: JobKind, owner: str) -> str:
 
 async def plan_of(access: Access, kind: JobKind, owner: str) -> StoredPlan | None:
     """The plan of a receiver's replays, or of a tenant's redrives. Raises Unavailable and Unusable."""
-    message = await patiently(access.js.last_message, access.names.actors, key_of(access, kind, owner))
+    message = await ask_for_command(access.js.last_message, access.names.actors, key_of(access, kind, owner))
     return None if message is None else plan_in(access, message)
 
 

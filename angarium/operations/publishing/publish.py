@@ -12,7 +12,7 @@ from actors.subscriptions import Subscriptions
 from angarium.connecting import Access
 from angarium.operations.failures import OperationError, operation
 from angarium.operations.publishing.message import EventMessage, NewEvent, message_of
-from streams.buckets.receivers import Receivers
+from streams.buckets.stored_configurations import StoredConfigurations
 from streams.nats.answers import Forbidden, Refused, Stored, Unanswered
 from streams.nats.codes import MESSAGE_TOO_LARGE
 from streams.nats.errors import ApiError
@@ -64,16 +64,16 @@ class Publisher:
         return ""
 
     async def _why_no_receiver(self) -> str:
-        receivers, template = Receivers(self._js, self._names), self._template
+        configurations, template = StoredConfigurations(self._js, self._names), self._template
         if template.name:
-            if await receivers.get(template.target) is not None:
+            if await configurations.get(template.target) is not None:
                 return ""
             return (
                 f"there is no receiver {template.target}; its events become dead letters (unknown_receiver), "
                 f"see angarium dead list {template.target}"
             )
         subscriptions = Subscriptions()
-        for receiver, configuration in (await receivers.all(template.target)).items():
+        for receiver, configuration in (await configurations.all(template.target)).items():
             with contextlib.suppress(InvalidPolicy):
                 subscriptions.put(receiver, parse(configuration.raw, strict=False)[0].events)
         if subscriptions.match(template.target, template.type):

@@ -21,7 +21,7 @@ from angarium.connecting import Access
 from angarium.delivery.http_exchange.target import InvalidTarget, parse_target
 from angarium.operations.failures import operation
 from angarium.operations.receiver_health.pace import BacklogPace, Counts, Limit, Recently, pace
-from streams.buckets.receivers import Configuration, Receivers
+from streams.buckets.stored_configurations import Configuration, StoredConfigurations
 from streams.fleet.receivers_seen import (
     ReceiverSnapshot,
     ShardProgress,
@@ -112,8 +112,10 @@ async def overview(
     if tenant is not None:
         check_tenant(tenant)
     js, names = access.js, access.names
-    receivers = Receivers(js, names)
-    found = await receivers.all(tenant or "*") if only is None else await receivers.some(list(only))
+    configurations = StoredConfigurations(js, names)
+    found = (
+        await configurations.all(tenant or "*") if only is None else await configurations.get_many(list(only))
+    )
     try:
         shards = await shard_progress(js, names, await shard_count(js, names))
         known = await _snapshots(js, names, tenant, only)

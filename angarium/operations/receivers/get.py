@@ -14,7 +14,7 @@ from angarium.connecting import Access
 from angarium.operations.failures import operation
 from angarium.operations.receivers.masks import masked
 from angarium.operations.receivers.stored import not_found
-from streams.buckets.receivers import Configuration, Receivers
+from streams.buckets.stored_configurations import Configuration, StoredConfigurations
 
 
 class ShownConfiguration(Struct, frozen=True, kw_only=True):
@@ -30,7 +30,7 @@ class ShownConfiguration(Struct, frozen=True, kw_only=True):
 async def get_configuration(access: Access, name: str) -> ShownConfiguration:
     """The configuration of a receiver. Fails as not_found."""
     split_receiver(name)
-    found = await Receivers(access.js, access.names).get(name)
+    found = await StoredConfigurations(access.js, access.names).get(name)
     if found is None:
         raise not_found(name)
     return shown(found)
@@ -60,11 +60,11 @@ class ConfigurationPage(Struct, frozen=True, kw_only=True):
 async def list_configurations(access: Access, tenant: str, after: str, limit: int) -> ConfigurationPage:
     """The first receivers of the tenant after the name `after`, at most `limit`."""
     check_tenant(tenant)
-    receivers = Receivers(access.js, access.names)
-    names = [each for each in await receivers.names(tenant) if each > f"{tenant}.{after}"]
+    configurations = StoredConfigurations(access.js, access.names)
+    names = [each for each in await configurations.names(tenant) if each > f"{tenant}.{after}"]
     found: dict[str, ShownConfiguration] = {}
     while names and len(found) <= limit:
         # Some may be removed: for these the bucket contains the removal.
         some, names = names[: limit + 1], names[limit + 1 :]
-        found |= {name: shown(each) for name, each in (await receivers.some(some)).items()}
+        found |= {name: shown(each) for name, each in (await configurations.get_many(some)).items()}
     return ConfigurationPage(receivers=dict(list(found.items())[:limit]), more=len(found) > limit)

@@ -12,7 +12,7 @@ from angarium.operations.failures import operation
 from angarium.operations.receivers.masks import unmasked
 from angarium.operations.receivers.proposal import PutResult, check_revision, propose, store
 from angarium.operations.receivers.stored import not_found
-from streams.buckets.receivers import Receivers
+from streams.buckets.stored_configurations import StoredConfigurations
 
 _KNOWN = frozenset(each.encode_name for each in msgspec.structs.fields(Policy))
 
@@ -27,7 +27,7 @@ async def patch_configuration(
     without effect: its result has the present revision. Fails as not_found, invalid and a conflict.
     """
     split_receiver(name)
-    before = await Receivers(access.js, access.names).get(name)
+    before = await StoredConfigurations(access.js, access.names).get(name)
     if before is None:
         raise not_found(name)
     check_revision(name, before, revision)

@@ -20,7 +20,7 @@ from angarium.operations.receivers.changes import MemberChange, between, secrets
 from angarium.operations.receivers.stored import confirmed
 from angarium.operations.receivers.url_check import Note, objections
 from angarium.settings import Settings
-from streams.buckets.receivers import Configuration, Receivers
+from streams.buckets.stored_configurations import Configuration, StoredConfigurations
 
 SECRET_BYTES = 32
 CLOCK_SKEW_MAX_S = 60.0
@@ -110,7 +110,9 @@ async def store(access: Access, proposal: Proposal) -> PutResult:
     """Store the proposal if the stored configuration is still the compared one. Raises `OperationError`."""
     raw = msgspec.json.encode(proposal.members)
     expected = 0 if proposal.before is None else proposal.before.revision
-    answer = await Receivers(access.js, access.names, by=access.by).put(proposal.receiver, raw, expected)
+    answer = await StoredConfigurations(access.js, access.names, by=access.by).put(
+        proposal.receiver, raw, expected
+    )
     return proposal.result(confirmed(proposal.receiver, answer).sequence)
 
 

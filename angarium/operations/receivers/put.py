@@ -24,7 +24,7 @@ from angarium.operations.receivers.proposal import (
 )
 from angarium.operations.receivers.stored import readable_members
 from angarium.settings import Settings
-from streams.buckets.receivers import Configuration, Receivers
+from streams.buckets.stored_configurations import Configuration, StoredConfigurations
 
 WOULD_LOSE_CODE = "would_lose"
 """The code of the failure if the put would drop members without the caller's consent."""
@@ -54,7 +54,7 @@ async def put_configuration(access: Access, name: str, new: NewConfiguration) ->
     Fails as invalid if members would be dropped without consent, as not_found, and as a conflict.
     """
     split_receiver(name)
-    before = await Receivers(access.js, access.names).get(name)
+    before = await StoredConfigurations(access.js, access.names).get(name)
     check_revision(name, before, new.revision)
     return await store(access, proposed(name, new, before, access.settings))
 

@@ -10,7 +10,7 @@ from angarium.operations.failures import operation
 from angarium.operations.live_receivers.ask import WaitingEvents, backlog, until_gone
 from angarium.operations.receivers.proposal import check_revision
 from angarium.operations.receivers.stored import confirmed, not_found
-from streams.buckets.receivers import Receivers
+from streams.buckets.stored_configurations import StoredConfigurations
 
 
 class RemoveResult(Struct, frozen=True, kw_only=True):
@@ -39,14 +39,14 @@ async def remove_receiver(
     Fails as not_found and as a conflict.
     """
     split_receiver(name)
-    receivers = Receivers(access.js, access.names, by=access.by)
-    found = await receivers.get(name)
+    configurations = StoredConfigurations(access.js, access.names, by=access.by)
+    found = await configurations.get(name)
     if found is None:
         raise not_found(name)
     check_revision(name, found, revision)
     waiting = await backlog(access, name)
     if waiting.count and not agreed(waiting):
         return RemoveResult(removed=False, waiting=waiting)
-    confirmed(name, await receivers.delete(name, revision))
+    confirmed(name, await configurations.delete(name, revision))
     gone = not waiting.count or await until_gone(access, name)
     return RemoveResult(removed=True, discarded=gone, waiting=waiting)

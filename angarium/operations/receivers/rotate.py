@@ -17,7 +17,7 @@ from angarium.operations.failures import OperationError, operation
 from angarium.operations.receivers.changes import secrets_of
 from angarium.operations.receivers.proposal import check_revision, new_secret_text, propose, store
 from angarium.operations.receivers.stored import not_found
-from streams.buckets.receivers import Receivers
+from streams.buckets.stored_configurations import StoredConfigurations
 
 OVERLAP_MAX_S = 90 * 86_400.0
 
@@ -44,7 +44,7 @@ async def rotate_secret(
     split_receiver(name)
     if not 0 <= overlap_s <= OVERLAP_MAX_S:
         raise OperationError("invalid", f"overlap: must be from 0s to {OVERLAP_MAX_S / 86_400:g}d")
-    before = await Receivers(access.js, access.names).get(name)
+    before = await StoredConfigurations(access.js, access.names).get(name)
     if before is None:
         raise not_found(name)
     check_revision(name, before, revision)

@@ -3,6 +3,7 @@
 import pytest
 
 from streams.buckets.receivers import CLOCKS_DIFFER_S, Receivers
+from streams.buckets.stored_configurations import StoredConfigurations
 from streams.installation.topology import Names
 from streams.nats.answers import Stored
 from streams.nats.jetstream import JetStream
@@ -23,7 +24,7 @@ async def test_the_time_since_which_a_receiver_exists_is_known(
     js: JetStream, names: Names, following: bool
 ) -> None:
     """Since it was put first, or first after a removal, however often it is edited after that."""
-    node, tool = Receivers(js, names), Receivers(js, names)
+    node, tool = Receivers(js, names), StoredConfigurations(js, names)
     if following:
         await node.start()
     await tool.put(RECEIVER, RAW)

@@ -16,6 +16,7 @@ from angarium.connecting import Access
 from angarium.operations.jobs import plans
 from angarium.settings import Settings
 from streams.buckets.receivers import Receivers
+from streams.buckets.stored_configurations import StoredConfigurations
 from streams.buckets.tokens import Token, TokenStore
 from streams.erasing.erasures import Erasures, finished
 from streams.installation.topology import Names
@@ -111,10 +112,10 @@ async def test_a_connection_that_was_lost_alone_changes_no_token(nats: Powerless
 
 async def test_a_configuration_at_a_lost_revision_is_in_force(nats: Powerless, names: Names) -> None:
     receivers = Receivers(nats.js, names)
-    await receivers.put("acme.a", b'{"url":"https://a.example/"}')
+    await receivers.stored.put("acme.a", b'{"url":"https://a.example/"}')
     kept = nats.end_of(names.receivers)
-    await receivers.put("acme.b", b'{"url":"https://b.example/"}')
-    await receivers.put("acme.c", b'{"url":"https://c.example/"}')
+    await receivers.stored.put("acme.b", b'{"url":"https://b.example/"}')
+    await receivers.stored.put("acme.c", b'{"url":"https://c.example/"}')
     await receivers.start()
     policy = receivers.policy("acme.a")
     notified: list[str] = []
@@ -126,7 +127,7 @@ async def test_a_configuration_at_a_lost_revision_is_in_force(nats: Powerless, n
     assert receivers.policy("acme.c") is None
     assert sorted(notified) == ["acme.b", "acme.c"]
     nats.lose_tail(names.receivers, kept)
-    await receivers.put("acme.a", CHANGED)
+    await receivers.stored.put("acme.a", CHANGED)
     await receivers.catch_up()
     changed = receivers.policy("acme.a")
     assert changed is not None
@@ -138,13 +139,13 @@ async def test_a_pause_at_a_lost_revision_is_seen_by_who_asks_the_leader(
     nats: Powerless, names: Names
 ) -> None:
     receivers = Receivers(nats.js, names)
-    await receivers.put("acme.z", b'{"url":"https://z.example/"}')
+    await receivers.stored.put("acme.z", b'{"url":"https://z.example/"}')
     kept = nats.end_of(names.receivers)
-    await receivers.put("acme.a", b'{"url":"https://a.example/"}')
+    await receivers.stored.put("acme.a", b'{"url":"https://a.example/"}')
     await receivers.catch_up()
     assert receivers.policy("acme.a") is not None
     nats.lose_tail(names.receivers, kept)
-    await receivers.put("acme.a", b'{"url":"https://a.example/","paused":true}')
+    await receivers.stored.put("acme.a", b'{"url":"https://a.example/","paused":true}')
     assert nats.end_of(names.receivers) == kept + 1
     paused = await receivers.confirm("acme.a")
     assert getattr(paused, "paused", None) is True
@@ -177,7 +178,7 @@ async def test_a_job_accepted_at_a_lost_position_is_worked_off(
     monkeypatch.setattr(plans, "LEASE_S", 0.3)
     monkeypatch.setattr(jobs, "LOOK_EVERY_S", 0.02)
     to = Access(nats.js, Settings(prefix=names.prefix))
-    await Receivers(nats.js, names).put(ONE, CHANGED)
+    await StoredConfigurations(nats.js, names).put(ONE, CHANGED)
     wanted = await events(nats.js, names, "a", 3)
     kept = nats.end_of(names.actors)
     working = Jobs(to)
@@ -195,15 +196,15 @@ async def test_a_job_accepted_at_a_lost_position_is_worked_off(
 
 
 async def test_a_ledger_reads_configurations_at_lost_revisions(nats: Powerless, names: Names) -> None:
-    receivers, reader = Receivers(nats.js, names), BucketReader(nats.js, names)
-    await receivers.put("acme.a", b'{"url":"https://a.example/"}')
+    configurations, reader = StoredConfigurations(nats.js, names), BucketReader(nats.js, names)
+    await configurations.put("acme.a", b'{"url":"https://a.example/"}')
     kept = nats.end_of(names.receivers)
-    await receivers.put("acme.b", b'{"url":"https://b.example/"}')
+    await configurations.put("acme.b", b'{"url":"https://b.example/"}')
     place, puts = await reader.read(BEGINNING)
     assert [each.receiver for each in puts] == ["acme.a", "acme.b"]
     assert await reader.read(place) == (place, [])
     nats.lose_tail(names.receivers, kept)
-    await receivers.put("acme.a", CHANGED)
+    await configurations.put("acme.a", CHANGED)
     _, puts = await reader.read(place)
     assert [(each.receiver, each.raw) for each in puts] == [("acme.a", CHANGED)]
     # The place is stored, and so it is compared by a ledger that was away, too.

@@ -9,18 +9,17 @@ from typing import Any
 
 import pytest
 
-from actors.errors import InvalidName, InvalidPolicy, Unavailable
+from actors.errors import InvalidPolicy, Unavailable
 from actors.policy import DOCUMENT_MAX, Policy, Rate
 from actors.ports import Absent, Invalid, Removal
-from streams.buckets.receivers import Configuration, Receivers
+from streams.buckets.receivers import Receivers
+from streams.buckets.stored_configurations import StoredConfigurations
 from streams.installation.topology import HEADER_ROOM, Names
-from streams.nats.answers import Answer, Refused, Stored
+from streams.nats.answers import Refused
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import stream_info
+from tests.contract.buckets.configurations import RECEIVER, URL, put, raw, remove, stored
 from tests.support.waiting import until
-
-RECEIVER = "acme.billing"
-URL = "https://example.com/hook"
 
 
 @pytest.fixture
@@ -29,24 +28,6 @@ async def receivers(js: JetStream, names: Names) -> AsyncIterator[Receivers]:
     await receivers.start()
     yield receivers
     await receivers.stop()
-
-
-def raw(**members: Any) -> bytes:
-    return json.dumps({"url": URL} | members).encode()
-
-
-def stored(answer: Answer) -> int:
-    assert isinstance(answer, Stored)
-    return answer.sequence
-
-
-async def put(js: JetStream, names: Names, value: bytes, receiver: str = RECEIVER, **headers: str) -> int:
-    """Straight into the bucket, as with `nats kv put`."""
-    return stored(await js.publish(names.receiver(receiver), value, headers or None))
-
-
-async def remove(js: JetStream, names: Names, operation: str = "DEL") -> int:
-    return stored(await js.publish(names.receiver(RECEIVER), b"", {"KV-Operation": operation}))
 
 
 async def test_existing_configurations_are_known_at_the_start(js: JetStream, names: Names) -> None:
@@ -168,7 +149,7 @@ async def test_an_older_bucket_takes_an_invalid_configuration_and_the_last_valid
     assert policy.url == URL
     assert isinstance(await receivers.confirm("acme.never"), Invalid)
     with pytest.raises(InvalidPolicy, match="at most 65536; shorten it"):
-        await receivers.put(RECEIVER, large)
+        await receivers.stored.put(RECEIVER, large)
 
 
 @pytest.mark.parametrize("value", [b"", b"null", b"[]", b"\xff", b"{}", b"[" * 60_000, b'{"url": 1}'])
@@ -206,7 +187,7 @@ async def test_a_rate_in_words_is_in_force_wherever_it_was_put(
     js: JetStream, names: Names, receivers: Receivers
 ) -> None:
     await put(js, names, raw(rate="300/min"))
-    await receivers.put("acme.checked", raw(rate="10/s"))
+    await receivers.stored.put("acme.checked", raw(rate="10/s"))
     for name, rate in ((RECEIVER, Rate(limit=300, per="minute")), ("acme.checked", Rate(limit=10))):
         policy = await receivers.confirm(name)
         assert isinstance(policy, Policy)
@@ -238,7 +219,7 @@ async def test_a_removal_is_known_however_soon_it_was_put_again(
     if following:
         receivers = Receivers(js, names)
         await receivers.start()
-    tool = Receivers(js, names)
+    tool = StoredConfigurations(js, names)
     stored(await tool.put(RECEIVER, raw()))
     removal = stored(await tool.delete(RECEIVER))
     stored(await tool.put(RECEIVER, raw()))
@@ -252,7 +233,7 @@ async def test_a_removal_is_known_however_soon_it_was_put_again(
     assert found is not None
     assert found.revision == removal
     assert found.at == pytest.approx(time.time(), abs=60)
-    assert tool.removal(RECEIVER) is not None
+    assert await tool.last_removal(RECEIVER) is not None
     await receivers.stop()
 
 
@@ -274,7 +255,7 @@ async def test_a_removal_by_other_clients_is_known_from_what_they_left(
         assert found is not None
         assert found.revision == removal
         await receivers.stop()
-    assert isinstance(await receivers.set_paused(RECEIVER, True), Policy)
+    assert await receivers.stored.set_paused(RECEIVER, True) is None
     (message,) = (await js.read(names.receivers, names.receiver(RECEIVER), last + 1)).messages
     assert message.headers["Angarium-Removed"].split()[0] == str(removal)
 
@@ -297,10 +278,10 @@ async def test_news_of_a_removal_that_come_late_are_told(
 ) -> None:
     told: list[Removal | None] = []
     receivers.on_change(lambda receiver: told.append(receivers.removal(receiver)))
-    stored(await receivers.put(RECEIVER, raw()))
+    stored(await receivers.stored.put(RECEIVER, raw()))
     await until(lambda: len(told) == 1)
-    removal = stored(await receivers.delete(RECEIVER))
-    stored(await receivers.put(RECEIVER, raw()))
+    removal = stored(await receivers.stored.delete(RECEIVER))
+    stored(await receivers.stored.put(RECEIVER, raw()))
     await until(lambda: bool(told[-1]))
     assert told[0] is None
     found = receivers.removal(RECEIVER)
@@ -375,91 +356,25 @@ async def test_a_key_that_was_wiped_out_is_absent_once_the_leader_is_asked(
     assert (receivers.known(RECEIVER), told) == (False, [RECEIVER])
 
 
-async def test_a_configuration_that_is_put_is_checked_strictly(js: JetStream, names: Names) -> None:
-    receivers = Receivers(js, names)
-    with pytest.raises(InvalidPolicy, match="later: unknown member"):
-        await receivers.put(RECEIVER, raw(later=1))
-    with pytest.raises(InvalidName):
-        await receivers.put("billing", raw())
-    with pytest.raises(InvalidName):
-        await receivers.delete("acme._x")
-    assert await receivers.keys() == []
-
-
-async def test_a_put_may_expect_a_revision(js: JetStream, names: Names) -> None:
-    receivers = Receivers(js, names)
-    first = stored(await receivers.put(RECEIVER, raw(), 0))
-    assert await receivers.get(RECEIVER) == Configuration(raw(), first)
-    assert isinstance(await receivers.put(RECEIVER, raw(), 0), Refused)
-    second = stored(await receivers.put(RECEIVER, raw(paused=True), first))
-    assert await receivers.get(RECEIVER) == Configuration(raw(paused=True), second)
-    stored(await receivers.delete(RECEIVER))
-    assert await receivers.get(RECEIVER) is None
-
-
-async def test_no_old_secret_is_left_behind(js: JetStream, names: Names) -> None:
-    receivers = Receivers(js, names)
-    await put(js, names, raw(secrets=["whsec_" + "A" * 32]))
-    stored(await receivers.put(RECEIVER, raw(secrets=["whsec_" + "B" * 32])))
-    (message,) = (await js.read(names.receivers, names.receiver(RECEIVER), 1)).messages
-    assert b"BBB" in message.data
-    stored(await receivers.delete(RECEIVER))
-    (message,) = (await js.read(names.receivers, names.receiver(RECEIVER), 1)).messages
-    assert message.data == b""
-
-
-async def test_all_that_there_are_are_listed(js: JetStream, names: Names) -> None:
-    receivers = Receivers(js, names)
-    for name in ("c", "a", "b"):
-        stored(await receivers.put(f"acme.{name}", raw()))
-    stored(await receivers.put("other.a", raw()))
-    stored(await receivers.delete("acme.a"))
-    assert await receivers.keys() == ["acme.b", "acme.c", "other.a"]
-    assert list(await receivers.all("acme")) == ["acme.b", "acme.c"]
-
-
 async def test_pausing_edits_one_member_and_keeps_the_rest(
     js: JetStream, names: Names, receivers: Receivers
 ) -> None:
     await put(js, names, raw(later={"a": [1, 2.5]}, rate={"limit": 3}))
-    policy = await receivers.set_paused(RECEIVER, True)
+    assert await receivers.stored.set_paused(RECEIVER, True) is None
+    policy = await receivers.confirm(RECEIVER)
     assert isinstance(policy, Policy)
     assert policy.paused
     assert receivers.policy(RECEIVER) is policy
-    found = await receivers.get(RECEIVER)
+    found = await receivers.stored.get(RECEIVER)
     assert found is not None
     assert json.loads(found.raw) == json.loads(raw(later={"a": [1, 2.5]}, rate={"limit": 3}, paused=True))
-    await receivers.set_paused(RECEIVER, True)
-    again = await receivers.get(RECEIVER)
+    await receivers.stored.set_paused(RECEIVER, True)
+    again = await receivers.stored.get(RECEIVER)
     assert again == found
-    policy = await receivers.set_paused(RECEIVER, False)
-    assert isinstance(policy, Policy)
-    assert not policy.paused
-
-
-async def test_two_who_edit_at_once_lose_nothing(js: JetStream, names: Names) -> None:
-    receivers = Receivers(js, names)
-    stored(await receivers.put(RECEIVER, raw()))
-
-    async def edit(member: str) -> None:
-        while True:
-            found = await receivers.get(RECEIVER)
-            assert found is not None
-            new = json.dumps(json.loads(found.raw) | {member: 5}).encode()
-            if isinstance(await receivers.put(RECEIVER, new, found.revision), Stored):
-                return
-
-    await asyncio.gather(receivers.set_paused(RECEIVER, True), edit("timeout_s"), edit("concurrency"))
+    assert await receivers.stored.set_paused(RECEIVER, False) is None
     policy = await receivers.confirm(RECEIVER)
     assert isinstance(policy, Policy)
-    assert (policy.paused, policy.timeout_s, policy.concurrency) == (True, 5, 5)
-
-
-async def test_an_edit_that_is_not_possible_says_why(js: JetStream, names: Names) -> None:
-    receivers = Receivers(js, names)
-    assert await receivers.set_paused(RECEIVER, True) == Absent()
-    await put(js, names, b"[1]")
-    assert await receivers.set_paused(RECEIVER, True) == Invalid(("configuration: must be a JSON object",))
+    assert not policy.paused
 
 
 async def test_without_a_bucket_the_answer_is_unavailable(js: JetStream, prefix: str) -> None:
@@ -467,7 +382,7 @@ async def test_without_a_bucket_the_answer_is_unavailable(js: JetStream, prefix:
     with pytest.raises(Unavailable):
         await receivers.confirm(RECEIVER)
     with pytest.raises(Unavailable):
-        await receivers.get(RECEIVER)
+        await receivers.stored.get(RECEIVER)
 
 
 async def test_a_question_that_fails_when_its_callers_have_given_up_is_no_defect(

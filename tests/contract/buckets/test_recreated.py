@@ -7,7 +7,7 @@ import pytest
 from angarium.api.background import jobs
 from angarium.api.background.jobs import Jobs
 from angarium.operations.jobs import plans
-from streams.buckets.receivers import Receivers
+from streams.buckets.stored_configurations import StoredConfigurations
 from streams.buckets.tokens import Token, TokenStore
 from streams.erasing.erasures import Erasures, finished
 from streams.installation.topology import Names
@@ -71,7 +71,7 @@ async def test_a_job_that_is_accepted_in_a_new_bucket_is_worked_off(
     monkeypatch.setattr(plans, "LEASE_S", LEASE_S)
     monkeypatch.setattr(jobs, "LOOK_EVERY_S", 0.02)
     to = access(js, names)
-    await Receivers(js, names).put(ONE, b'{"url": "https://example.com/"}')
+    await StoredConfigurations(js, names).put(ONE, b'{"url": "https://example.com/"}')
     wanted = await events(js, names, "a", 3)
     working = Jobs(to)
     working.start()

@@ -13,7 +13,7 @@ from angarium.operations.jobs import begin, plans, work
 from angarium.operations.jobs.begin import Begun, begin_redrive, begin_replay
 from angarium.operations.jobs.plans import plan_of
 from angarium.operations.jobs.stop import stop
-from streams.buckets.receivers import Receivers
+from streams.buckets.stored_configurations import StoredConfigurations
 from streams.clock import SystemTime
 from streams.dead_letters.letters import LetterPage, Selection
 from streams.installation.topology import Names
@@ -41,7 +41,7 @@ from tests.contract.resending.windows import LEASE_S
 async def receiver(js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plans, "LEASE_S", LEASE_S)
     monkeypatch.setattr(work, "PAGE_PAUSE_S", 0.0)
-    await Receivers(js, names).put(ONE, b'{"url": "https://example.com/"}')
+    await StoredConfigurations(js, names).put(ONE, b'{"url": "https://example.com/"}')
 
 
 @pytest.fixture

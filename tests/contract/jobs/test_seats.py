@@ -13,7 +13,7 @@ from angarium.operations.jobs import plans, seats, work
 from angarium.operations.jobs.plans import JobDocument, plan_of_job
 from angarium.operations.jobs.show import show
 from angarium.operations.jobs.work import work_off
-from streams.buckets.receivers import Receivers
+from streams.buckets.stored_configurations import StoredConfigurations
 from streams.clock import SystemTime
 from streams.installation.topology import Names
 from streams.nats.jetstream import JetStream
@@ -33,7 +33,7 @@ async def test_a_slow_replay_does_not_keep_others_waiting(
     monkeypatch.setattr(work, "COPY_PATIENCE_S", 0.05)
     monkeypatch.setattr(jobs, "LOOK_EVERY_S", 0.02)
     monkeypatch.setattr(seats, "SEATS_MAX", 1)
-    await Receivers(js, names).put(ONE, b'{"url": "https://example.com/"}')
+    await StoredConfigurations(js, names).put(ONE, b'{"url": "https://example.com/"}')
     to, working = access(js, names), Jobs(access(js, names))
     slow = await replay_job(to, await events(js, names, "a", 3), per_second=1 / 3600)
     working.start()
@@ -61,7 +61,7 @@ async def test_a_job_that_another_process_works_off_takes_no_seat(
     js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(jobs, "LOOK_EVERY_S", 0.02)
-    await Receivers(js, names).put(ONE, b'{"url": "https://example.com/"}')
+    await StoredConfigurations(js, names).put(ONE, b'{"url": "https://example.com/"}')
     to, taken = access(js, names), list[str]()
 
     async def take_up(_to: Access, kind: plans.JobKind, *_: object) -> str:
@@ -88,7 +88,7 @@ async def test_a_replay_with_a_quick_pace_leaves_its_seat_after_its_turn_and_goe
     monkeypatch.setattr(jobs, "LOOK_EVERY_S", 0.02)
     monkeypatch.setattr(seats, "SEATS_MAX", 1)
     monkeypatch.setattr(seats, "SEAT_TURN_S", 0.1)
-    await Receivers(js, names).put(ONE, b'{"url": "https://example.com/"}')
+    await StoredConfigurations(js, names).put(ONE, b'{"url": "https://example.com/"}')
     to, working = access(js, names), Jobs(access(js, names))
     steady = await replay_job(to, await events(js, names, "a", 12), per_second=25)
     working.start()
@@ -111,7 +111,7 @@ async def test_a_replay_with_a_quick_pace_leaves_its_seat_after_its_turn_and_goe
 
 
 async def test_a_job_that_waits_for_a_seat_says_so(js: JetStream, names: Names) -> None:
-    await Receivers(js, names).put(ONE, b'{"url": "https://example.com/"}')
+    await StoredConfigurations(js, names).put(ONE, b'{"url": "https://example.com/"}')
     to = access(js, names)
     one = await replay_job(to, await events(js, names, "a", 1))
     assert "no job runs" in ((await shown(to, one.id)).why or "")

@@ -21,7 +21,7 @@ from angarium.ledger.sqlite.store import SqliteStore, sqlite_store
 from angarium.ledger.sqlite.writer_lock import writer_lock
 from angarium.ledger.store import LedgerError
 from angarium.ledger.writer import Writer
-from streams.buckets.receivers import Receivers
+from streams.buckets.stored_configurations import StoredConfigurations
 from streams.installation.topology import Names
 from streams.journal_feed import journal_reader
 from streams.nats.answers import StoredMessage
@@ -130,7 +130,7 @@ async def test_a_crash_between_any_two_statements_repeats_nothing_and_loses_noth
 ) -> None:
     monkeypatch.setattr(journal_reader, "READ_MESSAGES_MAX", 4)
     await tell(pen)
-    await Receivers(js, names).put(RECEIVER, b'{"url": "https://example.com/"}')
+    await StoredConfigurations(js, names).put(RECEIVER, b'{"url": "https://example.com/"}')
     await catch_up(js, names, ledger)
     expected, deaths = await ledger.contents(), 0
     for after in range(0, 1000, every):
@@ -354,7 +354,7 @@ async def test_nothing_secret_is_stored(js: JetStream, names: Names, pen: Pen, l
         b'{"url": "https://example.com/T0PSECRET", "secrets": ["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"], '
         b'"headers": {"x-key": "K3YVALUE"}, "order": "relaxed"}'
     )
-    await Receivers(js, names).put(RECEIVER, raw)
+    await StoredConfigurations(js, names).put(RECEIVER, raw)
     await pen.flush(opens(), failed(1, status=None, error="connect: https://u:passw0rd@example.com/ failed"))
     await catch_up(js, names, ledger)
     stored = await ledger.dump()

@@ -33,7 +33,7 @@ from angarium.operations.ledger_queries.minutes import find_minutes
 from angarium.operations.ledger_queries.state_at import MEMORY_MEMBERS, state_at
 from angarium.operations.ledger_queries.worst_receivers import find_worst
 from angarium.settings import Settings
-from streams.buckets.receivers import Receivers
+from streams.buckets.stored_configurations import StoredConfigurations
 from streams.installation.topology import Names
 from streams.journal_feed import journal_reader
 from streams.nats.jetstream import JetStream
@@ -142,10 +142,10 @@ async def test_an_event_is_followed_over_all_receivers(
 async def test_the_history_is_told_in_words(
     js: JetStream, names: Names, pen: Pen, ledger: Kept, settings: Settings
 ) -> None:
-    receivers = Receivers(js, names, by="token k3f6\x1b")
-    await receivers.put(RECEIVER, CONFIGURATION)
+    configurations = StoredConfigurations(js, names, by="token k3f6\x1b")
+    await configurations.put(RECEIVER, CONFIGURATION)
     await catch_up(js, names, ledger)  # The bucket keeps the last one alone.
-    await receivers.put(RECEIVER, b'{"url": "https://example.com/2", "order": "relaxed"}')
+    await configurations.put(RECEIVER, b'{"url": "https://example.com/2", "order": "relaxed"}')
     target = f.Retargeted(receiver=RECEIVER, target="url")
     await pen.flush(opens(), target, f.RateSet(receiver=RECEIVER, limit=Limit(5.0, 2)))
     await pen.flush(failed(1, NOW + 10))
@@ -201,10 +201,10 @@ async def test_only_the_page_of_a_long_history_is_put_into_words(
         return changed(before, after)
 
     monkeypatch.setattr(history, "changed", counted)
-    receivers = Receivers(js, names)
+    configurations = StoredConfigurations(js, names)
     await pen.flush(opens())
     for number in range(1, 9):
-        await receivers.put(RECEIVER, b'{"url": "https://example.com/", "rate": "%d/second"}' % number)
+        await configurations.put(RECEIVER, b'{"url": "https://example.com/", "rate": "%d/second"}' % number)
         await catch_up(js, names, ledger)
     page = await ask(settings, lambda ledger: history_page(ledger, RECEIVER, 0, schema.END_OF_TIME, None, 3))
     assert len(page.entries) == 3
@@ -337,7 +337,7 @@ async def test_a_look_back_folds_to_what_inspect_said(
     monkeypatch.setattr("angarium.ledger.fold.BASE_EVERY_FACTS", 4)
     monkeypatch.setattr(schema, "BLOCK_FACTS", 5)
     monkeypatch.setattr(journal_reader, "READ_MESSAGES_MAX", 2)
-    await Receivers(js, names).put(RECEIVER, CONFIGURATION)
+    await StoredConfigurations(js, names).put(RECEIVER, CONFIGURATION)
     bucket = Bucket(1.5, NOW, 1)
     first: list[f.Fact] = [opens(), f.RateSet(receiver=RECEIVER, limit=Limit(5.0, 2), bucket=bucket)]
     await pen.flush(*first)

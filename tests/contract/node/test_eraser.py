@@ -10,7 +10,7 @@ import pytest
 
 from angarium.node.housekeeping import eraser as eraser_room
 from angarium.node.housekeeping.eraser import Eraser
-from streams.buckets.receivers import Receivers
+from streams.buckets.stored_configurations import StoredConfigurations
 from streams.erasing import search
 from streams.erasing.erasures import Erasure, Erasures, finished
 from streams.installation.topology import Names
@@ -38,7 +38,7 @@ def no_late_copies(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def eraser(js: JetStream, names: Names) -> Eraser:
-    return Eraser(js, names, Receivers(js, names), time.time, SHARDS, lambda: True)
+    return Eraser(js, names, StoredConfigurations(js, names), time.time, SHARDS, lambda: True)
 
 
 async def looked(working: Eraser) -> bool:
@@ -136,7 +136,9 @@ async def test_a_copy_that_comes_when_the_erasure_is_done_is_found_by_a_second_l
 ) -> None:
     """A router that was suspended had given it to its connection before."""
     ahead_s = 0.0
-    working = Eraser(js, names, Receivers(js, names), lambda: time.time() + ahead_s, SHARDS, lambda: True)
+    working = Eraser(
+        js, names, StoredConfigurations(js, names), lambda: time.time() + ahead_s, SHARDS, lambda: True
+    )
     source = await announce(js, names, b"secret", headers={"Angarium-Id": "e1"})
     await js.delete(names.events, source)
     await copy(js, names, "e1", source)

@@ -10,7 +10,7 @@ from angarium.operations.declarations.apply import Applied, Step, apply
 from angarium.operations.declarations.declared import RECEIVERS_MAX, read_declared
 from angarium.operations.declarations.export import Exported, export
 from angarium.operations.failures import NotDone
-from streams.buckets.receivers import Receivers
+from streams.buckets.stored_configurations import StoredConfigurations
 from streams.nats.jetstream import JetStream
 from tests.contract.support.configurations import URL, Configurations
 from tests.support.installation import install
@@ -22,11 +22,11 @@ class Applying(Configurations):
     """`apply` and `export`, as the commands call them."""
 
     async def all(self, tenant: str = "*") -> dict[str, Any]:
-        found = await Receivers(self.js, self.names).all(tenant)
+        found = await StoredConfigurations(self.js, self.names).all(tenant)
         return {name: msgspec.json.decode(each.raw) for name, each in found.items()}
 
     async def revisions(self) -> dict[str, int]:
-        found = await Receivers(self.js, self.names).all()
+        found = await StoredConfigurations(self.js, self.names).all()
         return {name: each.revision for name, each in found.items()}
 
     async def applied(self, declared: dict[str, Any], **said: Any) -> Applied:
@@ -155,16 +155,16 @@ async def test_a_receiver_that_another_user_changes_meanwhile_is_left_alone_and_
     declared = {name: {"url": URL, "order": "relaxed"} for name in ("acme.a", "acme.b", "acme.c")}
     plan = await bench.applied(declared, prune=True, agreed=lambda _: False)
     assert len(plan.plan) == 4
-    all_of = Receivers.all
+    all_of = StoredConfigurations.all
 
-    async def all_and_be_overtaken(self: Receivers, tenant: str = "*") -> Any:
+    async def all_and_be_overtaken(self: StoredConfigurations, tenant: str = "*") -> Any:
         found = await all_of(self, tenant)
         await bench.store(theirs, "acme.b")
         await bench.store(theirs, "acme.gone")
         return found
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(Receivers, "all", all_and_be_overtaken)
+        patched.setattr(StoredConfigurations, "all", all_and_be_overtaken)
         done = await bench.applied(declared, prune=True)
     assert sorted(done.failed) == ["acme.b", "acme.gone"]
     assert all("changed at the same moment" in each for each in done.failed.values())

@@ -26,7 +26,7 @@ from angarium.operations.receivers.proposal import PutResult
 from angarium.operations.receivers.put import NewConfiguration, put_configuration
 from angarium.operations.receivers.remove import RemoveResult, remove_receiver
 from angarium.settings import Settings
-from streams.buckets.receivers import Receivers
+from streams.buckets.stored_configurations import StoredConfigurations
 from streams.dead_letters.letters import Selection
 from streams.nats.connection import ConnectOptions, connect
 from streams.nats.jetstream import JetStream
@@ -128,11 +128,13 @@ async def test_only_the_revision_that_was_looked_at_is_removed(
     assert isinstance(put, PutResult), put
 
     async def changed_meanwhile(*_: object) -> ask.WaitingEvents:
-        await Receivers(access.js, access.names).put(NAME, b'{"url": "https://other.example.com/"}')
+        await StoredConfigurations(access.js, access.names).put(
+            NAME, b'{"url": "https://other.example.com/"}'
+        )
         return ask.WaitingEvents(0, certain=True)
 
-    found = await Receivers(access.js, access.names).get(NAME)
+    found = await StoredConfigurations(access.js, access.names).get(NAME)
     assert found is not None
     monkeypatch.setattr(remove, "backlog", changed_meanwhile)
     failed(await remove_receiver(access, NAME, revision=found.revision), "conflict")
-    assert await Receivers(access.js, access.names).get(NAME) is not None
+    assert await StoredConfigurations(access.js, access.names).get(NAME) is not None

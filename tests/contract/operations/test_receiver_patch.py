@@ -12,7 +12,7 @@ from angarium.operations.receivers.patch import patch_configuration
 from angarium.operations.receivers.proposal import PutResult
 from angarium.operations.receivers.put import NewConfiguration, put_configuration
 from angarium.operations.receivers.rotate import OVERLAP_MAX_S, Rotated, rotate_secret
-from streams.buckets.receivers import Receivers
+from streams.buckets.stored_configurations import StoredConfigurations
 from streams.nats.jetstream import JetStream
 from tests.contract.support.configurations import NAME, URL, Configurations
 from tests.support.installation import install
@@ -102,7 +102,7 @@ async def test_a_change_without_effect_is_not_stored(bench: Patching) -> None:
     done = await patch_configuration(bench.to, NAME, {"order": "relaxed"})
     assert isinstance(done, PutResult)
     assert (done.revision, done.changes) == (revision, [])
-    found = await Receivers(bench.js, bench.names).get(NAME)
+    found = await StoredConfigurations(bench.js, bench.names).get(NAME)
     assert found is not None
     assert found.revision == revision
 

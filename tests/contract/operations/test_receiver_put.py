@@ -8,7 +8,7 @@ from angarium.operations.failures import NotDone
 from angarium.operations.receivers.get import ShownConfiguration, get_configuration
 from angarium.operations.receivers.proposal import PutResult
 from angarium.operations.receivers.put import NewConfiguration, put_configuration
-from streams.buckets.receivers import Receivers
+from streams.buckets.stored_configurations import StoredConfigurations
 from streams.nats.jetstream import JetStream
 from tests.contract.support.configurations import NAME, URL, Configurations
 from tests.support.installation import install
@@ -73,7 +73,7 @@ async def test_each_loss_is_named_and_refused(bench: Putting) -> None:
     assert "--replace" in text
     assert OLD not in text
     assert "hush" not in text
-    found = await Receivers(bench.js, bench.names).get(NAME)
+    found = await StoredConfigurations(bench.js, bench.names).get(NAME)
     assert found is not None
     assert found.revision == before
 
@@ -163,7 +163,7 @@ async def test_a_configuration_that_another_user_put_meanwhile_is_not_overwritte
 ) -> None:
     if before == "removed":
         await bench.store(FULL)
-        await Receivers(bench.js, bench.names).delete(NAME)
+        await StoredConfigurations(bench.js, bench.names).delete(NAME)
     elif before is not None:
         await bench.store(before)
     theirs = {"url": "https://example.com/theirs"}
@@ -176,6 +176,6 @@ async def test_a_configuration_that_another_user_put_meanwhile_is_not_overwritte
 
 async def test_a_removed_receiver_can_be_put_again(bench: Putting) -> None:
     await bench.store(FULL)
-    await Receivers(bench.js, bench.names).delete(NAME)
+    await StoredConfigurations(bench.js, bench.names).delete(NAME)
     done = await bench.put({"url": URL})
     assert (done.replaced, done.changes) == (False, [])

@@ -15,7 +15,7 @@ from angarium.operations import replay as operation
 from angarium.operations.failures import NotDone
 from angarium.operations.replay import Preview, ReplayRange, ReplayReport
 from angarium.settings import Settings
-from streams.buckets.receivers import Receivers
+from streams.buckets.stored_configurations import StoredConfigurations
 from streams.clock import SystemTime
 from streams.installation.topology import Names
 from streams.nats.answers import StoredMessage
@@ -360,7 +360,7 @@ async def test_settled_events_are_replayed_and_waiting_ones_are_left_out(js: Jet
     to, now = Access(js, Settings(prefix=names.prefix)), time.time()
     assert isinstance(missing := await operation.preview(to, ONE, ReplayRange(since=0.0)), NotDone)
     assert missing.kind == "not_found"
-    await Receivers(js, names).put(ONE, b'{"url": "https://example.com/"}')
+    await StoredConfigurations(js, names).put(ONE, b'{"url": "https://example.com/"}')
     positions = await published(js, names, 1, 2, 3, 4)
     looked = await operation.preview(to, ONE, ReplayRange(since=0.0))
     assert isinstance(looked, Preview)
@@ -397,7 +397,7 @@ async def test_settled_events_are_replayed_and_waiting_ones_are_left_out(js: Jet
 
 async def test_a_stopped_replay_is_resumed_or_given_up(js: JetStream, names: Names) -> None:
     to = Access(js, Settings(prefix=names.prefix))
-    await Receivers(js, names).put(ONE, b'{"url": "https://example.com/"}')
+    await StoredConfigurations(js, names).put(ONE, b'{"url": "https://example.com/"}')
     positions = await published(js, names, *range(4))
     await settled(js, names, positions[-1])
     nothing = await operation.replay(to, ONE, None, 1000.0)

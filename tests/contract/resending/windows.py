@@ -1,6 +1,6 @@
 """The window in which JetStream drops repeats, cut to nearly nothing, so that nothing rests on it."""
 
-from streams.buckets.receivers import Receivers
+from streams.buckets.stored_configurations import StoredConfigurations
 from streams.installation.topology import Names
 from streams.nats.jetstream import JetStream
 from tests.contract.resending.settled_events import ONE
@@ -28,5 +28,5 @@ async def install_with_short_window(js: JetStream, prefix: str) -> Names:
 async def install_with_receiver(js: JetStream, prefix: str) -> Names:
     """An installation with such a window, and the receiver ONE."""
     names = await install_with_short_window(js, prefix)
-    await Receivers(js, names).put(ONE, b'{"url": "https://example.com/"}')
+    await StoredConfigurations(js, names).put(ONE, b'{"url": "https://example.com/"}')
     return names

@@ -9,7 +9,7 @@ import pytest
 
 from angarium.connecting import Access
 from angarium.settings import Settings
-from streams.buckets.receivers import Receivers
+from streams.buckets.stored_configurations import StoredConfigurations
 from streams.installation.topology import Names
 from streams.nats.answers import Stored
 from streams.nats.jetstream import JetStream
@@ -34,19 +34,19 @@ class Configurations:
 
     async def stored(self, name: str = NAME) -> Any:
         """The members that are stored; None: there are none."""
-        found = await Receivers(self.js, self.names).get(name)
+        found = await StoredConfigurations(self.js, self.names).get(name)
         return None if found is None else msgspec.json.decode(found.raw)
 
     @contextmanager
     def overtaken(self, monkeypatch: pytest.MonkeyPatch, theirs: Any) -> Iterator[None]:
         """Another user replaces each configuration right after it is read in the block."""
-        get = Receivers.get
+        get = StoredConfigurations.get
 
-        async def get_and_be_overtaken(receivers: Receivers, receiver: str) -> Any:
-            found = await get(receivers, receiver)
+        async def get_and_be_overtaken(configurations: StoredConfigurations, receiver: str) -> Any:
+            found = await get(configurations, receiver)
             await self.store(theirs)
             return found
 
         with monkeypatch.context() as patched:
-            patched.setattr(Receivers, "get", get_and_be_overtaken)
+            patched.setattr(StoredConfigurations, "get", get_and_be_overtaken)
             yield

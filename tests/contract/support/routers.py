@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from actors.machine.numbering import Frontier, Numbered, is_repeat, number
 from streams.buckets.receivers import Receivers, matching
+from streams.buckets.stored_configurations import StoredConfigurations
 from streams.installation.partitions import partition_of
 from streams.installation.topology import Names
 from streams.lost_tails.comparison import Loss
@@ -124,7 +125,9 @@ async def owners(server: Server, names: Names) -> AsyncIterator[OpenOwner]:
 
 async def subscribe(js: JetStream, names: Names, receiver: str, *patterns: str) -> None:
     config = {"url": "https://example.com/hook", "events": patterns or (">",)}
-    assert isinstance(await Receivers(js, names).put(receiver, msgspec.json.encode(config)), Stored)
+    assert isinstance(
+        await StoredConfigurations(js, names).put(receiver, msgspec.json.encode(config)), Stored
+    )
 
 
 async def announce(

@@ -107,14 +107,14 @@ async def test_nats_kv_puts_shows_and_removes_a_configuration(cli: NatsCli, rece
     policy = receivers.policy("acme.billing")
     assert policy is not None
     assert policy.timeout_s == 3
-    await receivers.put("acme.other", b'{"url": "https://example.com/other"}')
+    await receivers.stored.put("acme.other", b'{"url": "https://example.com/other"}')
     keys = (await cli("kv", "ls", "angarium_receivers")).split()
-    assert sorted(keys) == await receivers.keys() == ["acme.billing", "acme.other"]
+    assert sorted(keys) == await receivers.stored.keys() == ["acme.billing", "acme.other"]
     shown = await cli("kv", "get", "angarium_receivers", "acme.other", "--raw")
     assert json.loads(shown) == {"url": "https://example.com/other"}
     await cli("kv", "del", "angarium_receivers", "acme.billing", "-f")
     await until(lambda: not receivers.known("acme.billing"))
-    await receivers.delete("acme.other")
+    await receivers.stored.delete("acme.other")
     assert "acme" not in await cli("kv", "ls", "angarium_receivers")
 
 

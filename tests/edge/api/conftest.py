@@ -16,7 +16,7 @@ from angarium.api.api_state import ApiState
 from angarium.connecting import Access, open_jetstream
 from angarium.operations.tokens.create import CreatedToken, NewToken, create
 from angarium.settings import Settings
-from streams.buckets.receivers import Receivers
+from streams.buckets.stored_configurations import StoredConfigurations
 from streams.buckets.tokens import Scope
 from streams.dead_letters.bury import DeadLetterWriter
 from streams.installation.setup import setup
@@ -74,11 +74,11 @@ class Api:
     async def receiver(self, receiver: str, **members: Any) -> None:
         """Put a receiver."""
         raw = msgspec.json.encode({"url": "https://example.com/"} | members)
-        assert isinstance(await Receivers(self.js, self.names).put(receiver, raw), Stored)
+        assert isinstance(await StoredConfigurations(self.js, self.names).put(receiver, raw), Stored)
 
     async def in_bucket(self, receiver: str = "acme.billing") -> dict[str, Any]:
         """The configuration of a receiver, as it is stored."""
-        found = await Receivers(self.js, self.names).get(receiver)
+        found = await StoredConfigurations(self.js, self.names).get(receiver)
         assert found is not None
         members: dict[str, Any] = msgspec.json.decode(found.raw)
         return members

@@ -17,7 +17,7 @@ from angarium.api.routes import records
 from angarium.ledger.queries import LedgerQueries
 from angarium.logs import instant
 from angarium.settings import Settings
-from streams.buckets.receivers import Receivers
+from streams.buckets.stored_configurations import StoredConfigurations
 from tests.edge.api.conftest import Api, problem
 from tests.support.ledgers import (
     NOW,
@@ -165,7 +165,7 @@ async def test_an_events_journey_has_no_receiver_of_another_tenant(
 async def test_the_history_comes_in_pages(
     api: Api, pen: Pen, ledger: InFile, reader: httpx.AsyncClient
 ) -> None:
-    await Receivers(api.js, api.names).put(RECEIVER, b'{"url": "https://example.com/"}')
+    await StoredConfigurations(api.js, api.names).put(RECEIVER, b'{"url": "https://example.com/"}')
     for minute in range(3):
         at = NOW + 60 * minute
         await pen.flush(f.Paused(receiver=RECEIVER, at=at), f.Resumed(receiver=RECEIVER, at=at))

@@ -1,6 +1,6 @@
 """Backlogs that are not wanted any more: skipped, forgotten, or their receiver replaced at once."""
 
-from streams.buckets.receivers import Receivers
+from streams.buckets.stored_configurations import StoredConfigurations
 from streams.nats.answers import Stored
 from streams.nats.jetstream import JetStream
 from tests.sim.plan import Plan
@@ -12,9 +12,9 @@ def put_again(stage: Stage) -> None:
     """By our own tools, which leave nothing of what was there before."""
 
     async def put_again(js: JetStream) -> None:
-        receivers = Receivers(js, stage.run.names)
-        assert isinstance(await receivers.delete(R), Stored)
-        assert isinstance(await receivers.put(R, b'{"url": "https://example.com/a"}'), Stored)
+        configurations = StoredConfigurations(js, stage.run.names)
+        assert isinstance(await configurations.delete(R), Stored)
+        assert isinstance(await configurations.put(R, b'{"url": "https://example.com/a"}'), Stored)
 
     stage.do(put_again)
 

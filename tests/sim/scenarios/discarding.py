@@ -1,6 +1,6 @@
 """Discarded and missing events during attempts, with vanished owners and lagging replicas."""
 
-from streams.buckets.receivers import Receivers
+from streams.buckets.stored_configurations import StoredConfigurations
 from streams.nats.jetstream import JetStream
 from streams.nats.wire import Message
 from tests.sim.plan import Plan
@@ -260,7 +260,7 @@ def refused_and_copied_again() -> None:
         stage.settle()
 
         async def remove(js: JetStream) -> None:
-            await Receivers(js, stage.run.names).delete(R)
+            await StoredConfigurations(js, stage.run.names).delete(R)
 
         stage.do(remove)
         stage.wait(1.0)

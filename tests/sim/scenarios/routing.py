@@ -4,7 +4,8 @@ from collections.abc import Callable
 
 import msgspec
 
-from streams.buckets.receivers import CLOCKS_DIFFER_S, Receivers
+from streams.buckets.receivers import CLOCKS_DIFFER_S
+from streams.buckets.stored_configurations import StoredConfigurations
 from streams.installation.topology import Names
 from streams.nats.answers import Stored
 from streams.nats.jetstream import JetStream
@@ -120,8 +121,8 @@ def clock_of_the_server_is_set_back() -> None:
 
 async def _put(js: JetStream) -> None:
     raw = msgspec.json.encode({"url": URL})
-    assert isinstance(await Receivers(js, Names()).put(R, raw), Stored)
+    assert isinstance(await StoredConfigurations(js, Names()).put(R, raw), Stored)
 
 
 async def _remove(js: JetStream) -> None:
-    assert isinstance(await Receivers(js, Names()).delete(R), Stored)
+    assert isinstance(await StoredConfigurations(js, Names()).delete(R), Stored)

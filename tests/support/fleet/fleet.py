@@ -15,7 +15,7 @@ import msgspec
 
 from actors.errors import Unavailable
 from angarium.settings import REPLICATED_TTL_S
-from streams.buckets.receivers import Receivers
+from streams.buckets.stored_configurations import StoredConfigurations
 from streams.installation.partitions import shard_of
 from streams.installation.setup import setup
 from streams.installation.topology import Installation, Names
@@ -49,7 +49,7 @@ class Fleet:
         self.nodes: dict[str, Node] = {}
         self._directory = directory
         self._ttl_s = ttl_s
-        self._receivers = Receivers(js, names)
+        self._receivers = StoredConfigurations(js, names)
 
     @property
     def server(self) -> EmbeddedServer:

@@ -1,0 +1,225 @@
+"""The receivers' configurations as they are stored: read from the leader of their bucket, put, and removed.
+
+Each configuration says in its headers when its receiver was created, and which removal came before it, so
+that no removal is overlooked, however soon the receiver is put again.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+from msgspec import Struct
+
+from actors.errors import InvalidPolicy, Unavailable
+from actors.ids import shown_name, split_receiver
+from actors.policy import parse
+from actors.ports import Absent, Invalid, Removal
+from streams.buckets.follower import is_removal
+from streams.installation.topology import Names
+from streams.nats.answers import Answer, Refused, StoredMessage, Unanswered
+from streams.nats.codes import WRONG_LAST_SEQUENCE
+from streams.nats.errors import ApiError
+from streams.nats.headers import (
+    CHANGED_BY,
+    EXPECTED,
+    KV_OPERATION,
+    REMOVED,
+    ROLLUP,
+    SINCE,
+    SINCE_ITSELF,
+)
+from streams.nats.jetstream import JetStream
+
+NEWEST_ONLY = {ROLLUP: "sub"}
+"""Header that drops the key's older values: a valid one does not need them, and they may hold old secrets."""
+
+
+class Configuration(Struct, frozen=True):
+    """A configuration as stored in the bucket; `revision` is the one that a conditional put expects."""
+
+    raw: bytes
+    revision: int
+
+
+class StoredConfigurations:
+    """The configurations of all receivers in their bucket; `by` names who changes them, for the record."""
+
+    def __init__(self, js: JetStream, names: Names, by: str = "") -> None:
+        self._js = js
+        self._stream = names.receivers
+        self._prefix = names.receiver("")
+        self._by = by
+
+    async def get(self, receiver: str) -> Configuration | None:
+        """Read the configuration from the bucket's leader. Raises `Unavailable`."""
+        message = await self.last(receiver)
+        if message is None or is_removal(message):
+            return None
+        return Configuration(message.data, message.sequence)
+
+    async def put(self, receiver: str, raw: bytes, revision: int | None = None) -> Answer:
+        """Store a configuration; if `revision` is given, only if it replaces that one (0: none).
+
+        Raises InvalidName, and InvalidPolicy with a sentence for each field, unknown ones included.
+        """
+        split_receiver(receiver)
+        parse(raw, strict=True)
+        return await self._store(receiver, raw, revision, self._by)
+
+    async def delete(self, receiver: str, revision: int | None = None) -> Answer:
+        """Remove the configuration; if `revision` is given, only that one. Raises InvalidName."""
+        split_receiver(receiver)
+        headers = NEWEST_ONLY | {KV_OPERATION: "PURGE"} | _changed_by(self._by)
+        if revision is not None:
+            headers |= {EXPECTED: str(revision)}
+        return await self._js.publish(self._prefix + receiver, b"", headers)
+
+    async def keys(self) -> list[str]:
+        """All existing receivers in alphabetical order. Raises `Unavailable`."""
+        return list(await self.all())
+
+    async def all(self, tenant: str = "*") -> dict[str, Configuration]:
+        """Read the configurations of all receivers, or of one tenant's, in alphabetical order.
+
+        Raises `Unavailable`.
+        """
+        there: dict[str, Configuration] = {}
+        after, pending = 0, 1
+        while pending:
+            page = await self._js.read(self._stream, f"{self._prefix}{tenant}.>", after + 1)
+            for message in page.messages:
+                receiver, after = message.subject.removeprefix(self._prefix), message.sequence
+                there.pop(receiver, None)
+                if not is_removal(message):
+                    there[receiver] = Configuration(message.data, message.sequence)
+            pending = page.pending
+        return dict(sorted(there.items()))
+
+    async def names(self, tenant: str) -> list[str]:
+        """The receivers of a tenant, and removed ones that the bucket still remembers, in alphabetical order.
+
+        Raises `Unavailable`.
+        """
+        try:
+            subjects = await self._js.subjects(self._stream, f"{self._prefix}{tenant}.*")
+        except ApiError as error:
+            raise Unavailable(f"cannot read {self._stream}: {error}") from error
+        return sorted(each.removeprefix(self._prefix) for each in subjects)
+
+    async def get_many(self, receivers: Sequence[str]) -> dict[str, Configuration]:
+        """Read the configurations of those receivers that exist, in that order. Raises `Unavailable`."""
+        page = await self._js.last_of(self._stream, [self._prefix + each for each in receivers])
+        found = {each.subject.removeprefix(self._prefix): each for each in page.messages}
+        there = [(each, found[each]) for each in receivers if each in found and not is_removal(found[each])]
+        return {name: Configuration(message.data, message.sequence) for name, message in there}
+
+    async def set_paused(self, receiver: str, paused: bool, by: str = "") -> Absent | Invalid | None:
+        """Change the member `paused` only, for `by`; all others stay, even unknown ones.
+
+        Returns None once it is so, or why it cannot be. Raises `Unavailable`.
+        """
+        while (found := await self.get(receiver)) is not None:
+            try:
+                policy, _ = parse(found.raw, strict=False)
+            except InvalidPolicy as error:
+                return Invalid(tuple(error.problems))
+            if policy.paused is not paused:
+                raw = msgspec.json.encode(msgspec.json.decode(found.raw) | {"paused": paused})
+                match await self._store(receiver, raw, found.revision, by):
+                    case Refused(code, _) if code == WRONG_LAST_SEQUENCE:
+                        continue
+                    case Refused(code, text):
+                        raise Unavailable(f"cannot edit {receiver}: {text} (JetStream error {code})")
+                    case Unanswered(why):
+                        raise Unavailable(f"cannot edit {receiver}: {why}")
+            return None
+        return Absent()
+
+    async def last(self, receiver: str) -> StoredMessage | None:
+        """The newest revision, from the leader: a configuration or a removal. Raises `Unavailable`."""
+        try:
+            return await self._js.last_message(self._stream, self._prefix + receiver)
+        except ApiError as error:
+            raise Unavailable(f"cannot ask for {receiver}: {error}") from error
+
+    async def _store(self, receiver: str, raw: bytes, revision: int | None, by: str) -> Answer:
+        """Store a value with headers that mention the last removal, so that it is not overlooked."""
+        while True:
+            try:
+                last = await self.last(receiver)
+                removal = await self.removal_before(receiver, last)
+            except Unavailable as error:
+                return Unanswered(str(error))
+            expected = revision
+            if revision is None or (revision == 0 and last is not None and is_removal(last)):
+                expected = last.sequence if last else 0
+            headers = NEWEST_ONLY | {EXPECTED: str(expected)} | _changed_by(by) | created_header(last)
+            if removal is not None:
+                headers |= {REMOVED: f"{removal.revision} {removal.at:.6f}"}
+            answer = await self._js.publish(self._prefix + receiver, raw, headers)
+            taken = isinstance(answer, Refused) and answer.code == WRONG_LAST_SEQUENCE
+            if revision is not None or not taken:
+                return answer
+
+    async def removal_before(self, receiver: str, newest: StoredMessage | None) -> Removal | None:
+        """The last removal before the newest revision: from its header, or else from its history.
+
+        Raises `Unavailable`.
+        """
+        if newest is None:
+            return None
+        if (found := removal_in(newest)) is not None:
+            return found
+        older = await self._at(receiver, 1)
+        while older is not None and older.sequence < newest.sequence:
+            found = removal_in(older) or found
+            older = await self._at(receiver, older.sequence + 1)
+        return found
+
+    async def _at(self, receiver: str, revision: int) -> StoredMessage | None:
+        try:
+            return await self._js.next_message(self._stream, self._prefix + receiver, revision)
+        except ApiError as error:
+            raise Unavailable(f"cannot ask for {receiver}: {error}") from error
+
+    async def last_removal(self, receiver: str) -> Removal | None:
+        """The last removal that the bucket knows, from its leader. Raises `Unavailable`."""
+        return await self.removal_before(receiver, await self.last(receiver))
+
+
+def removal_in(message: StoredMessage) -> Removal | None:
+    """The last removal that this revision mentions by itself."""
+    if is_removal(message):
+        return Removal(message.sequence, message.stored_at)
+    revision, _, at = message.headers.get(REMOVED, "").partition(" ")
+    try:
+        return Removal(int(revision), float(at))
+    except ValueError:
+        return None
+
+
+def created_at(message: StoredMessage) -> float:
+    """When the receiver was created, as the configuration says; 0.0 if it does not say it."""
+    said = message.headers.get(SINCE, "")
+    if said == SINCE_ITSELF:
+        return message.stored_at
+    try:
+        return float(said)
+    except ValueError:
+        return 0.0
+
+
+def created_header(last: StoredMessage | None) -> dict[str, str]:
+    """The header of a configuration that is stored after that revision: when the receiver was created."""
+    if last is None or is_removal(last):
+        return {SINCE: SINCE_ITSELF}
+    created = created_at(last)
+    return {SINCE: f"{created:.6f}"} if created else {}
+
+
+def _changed_by(by: str) -> dict[str, str]:
+    return {CHANGED_BY: by} if by else {}
+
+
+def changed_by(message: StoredMessage) -> str:
+    """The author of a change, as the client named itself: any text, so it is cut and made printable."""
+    return shown_name(message.headers.get(CHANGED_BY, ""))
