@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 OWN_PACKAGES = ("actors", "streams")
-_OWN_MARK = b"Angarium"
+_OWN_WORD = b"Angarium"
 """A word in the first line of each of our packages."""
 _REMEDY = "install angarium in its own environment (pipx or a venv)"
 _HOME = Path(__file__).resolve().parent.parent
@@ -38,6 +38,6 @@ def _problem(name: str) -> str | None:
     file = Path(spec.origin).resolve()
     if file.parent != _HOME / name:
         return f"the package {name} in {file.parent} is not Angarium's; {_REMEDY}"
-    if _OWN_MARK not in file.read_bytes().partition(b"\n")[0]:
+    if _OWN_WORD not in file.read_bytes().partition(b"\n")[0]:
         return f"another package is installed over {name} in {file.parent}; {_REMEDY}"
     return None

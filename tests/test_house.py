@@ -44,6 +44,7 @@ from tests.house.sizes_and_names import (
     mutants_use_public_names,
     names_say_something,
     numbers_say_what_they_bound,
+    words_have_one_meaning,
 )
 
 RULES: tuple[Callable[[Module], Iterator[str]], ...] = (
@@ -65,6 +66,7 @@ RULES: tuple[Callable[[Module], Iterator[str]], ...] = (
     titles_name_their_subject,
     words_are_usual,
     numbers_say_what_they_bound,
+    words_have_one_meaning,
     classes_have_names_of_their_own,
     mutants_use_public_names,
     nothing_is_swallowed,
@@ -144,6 +146,9 @@ BREACHES = [
     (words_are_usual, "streams.purge", '"""Purging what nobody needs."""'),
     (words_are_usual, "angarium.node.app", "x = 'two nodes beside another'"),
     (numbers_say_what_they_bound, "streams.purge", "PATIENCE_S = 5.0"),
+    (words_have_one_meaning, "streams.reading.reader", "class Reader:\n    def _new_cursor(self): ..."),
+    (words_have_one_meaning, "streams.reading.reader", "def read(self):\n    self.cursors += 1"),
+    (words_have_one_meaning, "actors.memory.unacked", "def release(position, mark): ..."),
     (classes_have_names_of_their_own, "angarium.node.node", "class Journal: ..."),
     (nothing_is_swallowed, "streams.reading.pull", "try:\n    f()\nexcept Exception:\n    pass"),
     (nothing_is_swallowed, "streams.purge", "try:\n    f()\nexcept (OSError, BaseException):\n    ..."),
@@ -229,6 +234,8 @@ ALLOWED = [
         "try:\n    f()\nexcept Exception:\n    log.exception('f')",
     ),
     (nothing_is_left_for_later, "streams.reading.pull", "x = 'TODO'"),
+    (words_have_one_meaning, "angarium.node.metrics", "left = actor.pending.cursor.left"),
+    (words_have_one_meaning, "angarium.api.routes.jobs", "def page(cursor): ..."),
     (numbers_say_what_they_bound, "streams.purge", "READ_TIMEOUT_S = 5.0\nVERSION = 1\n_TICK_S = 1e-6"),
     (classes_have_names_of_their_own, "streams.reading.backlog", "class Backlog: ...\nclass _Owner: ..."),
     (wire_names_stand_once, "streams.producer", '"""Angarium-Type names the type."""'),

@@ -168,7 +168,7 @@ class ForgetBacklog(Struct, frozen=True):
     by: str = ""
 
 
-class MarkBuried(Struct, frozen=True):
+class RecordBuried(Struct, frozen=True):
     """Record that the dead letters of the events at these positions are stored."""
 
     positions: tuple[int, ...]
@@ -177,5 +177,5 @@ class MarkBuried(Struct, frozen=True):
 Command = (
     RecordOutcome | Adopt | OpenReceiver | GiveUpEvents | DropRepeat | AcceptEvent | StartAttempt | StartPing
     | ParkReceiver | UnparkReceiver | ResumeReceiver | RemoveReceiver | ForgetBacklog | MissEvents
-    | RefuseEvent | TurnAway | PassOver | MarkBuried | EraseOpenEvent | EraseWaitingEvent
+    | RefuseEvent | TurnAway | PassOver | RecordBuried | EraseOpenEvent | EraseWaitingEvent
 )  # fmt: skip

@@ -89,7 +89,7 @@ def decide(
             return [f.TurnedAway(receiver=receiver, events=turned_away, at=at, discarded=discarded)]
         case c.PassOver(position):
             return [f.Parked(receiver=receiver, at=at, position=position)]
-        case c.MarkBuried(positions):
+        case c.RecordBuried(positions):
             return [f.Buried(receiver=receiver, positions=positions)]
         case _:
             assert_never(command)

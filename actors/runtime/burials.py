@@ -23,4 +23,4 @@ class Burials:
         self.under_way = False
         self.answers.forget(positions)
         if not live.environment.stopped:
-            live.record(c.MarkBuried(tuple(positions)), live.environment.clock.now())
+            live.record(c.RecordBuried(tuple(positions)), live.environment.clock.now())

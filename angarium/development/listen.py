@@ -188,7 +188,7 @@ class Listening:
 
 
 def _line(shown: Shown, *, whole_body: bool) -> str:
-    marks = [
+    notes = [
         *(["repeat"] if shown.repeat else []),
         *([f"{shown.missing} missing before"] if shown.missing else []),
         *shown.problems,
@@ -208,6 +208,6 @@ def _line(shown: Shown, *, whole_body: bool) -> str:
         f"attempt {shown.attempt or '-'}",
         f"-> {shown.status}",
         verdict[shown.verified],
-        *([output.styled("; ".join(marks), "yellow")] if marks else []),
+        *([output.styled("; ".join(notes), "yellow")] if notes else []),
         output.visible(shown.body) if whole_body else output.first_of(shown.body, BODY_SHOWN_MAX),
     ])  # fmt: skip

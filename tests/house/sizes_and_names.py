@@ -14,6 +14,14 @@ FUNCTION_MAX = 70
 LINE_MAX = 110
 FILES_MAX = 12
 """In a folder, `__init__.py` aside."""
+ONE_MEANING: dict[str, tuple[tuple[str, ...], ...]] = {
+    "cursor": (("actors",), ("angarium", "api"), ("angarium", "terminal")),
+    "mark": (("streams",), ("angarium", "ledger"), ("angarium", "node"), ("angarium", "cli"),
+             ("angarium", "operations", "journal_pages")),
+}  # fmt: skip
+"""Words for one thing each, and its home: how far an actor has read (for the API, a page of a list; for the
+terminal, the place of the next letter), and the last known message of a stream."""
+WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 SHAPELESS_NAMES = re.compile(r"_*(utils?|helpers?|common|managers?|misc)\Z")
 PREPOSITIONS = frozenset({"of", "on", "to"})
 PRIVATE = re.compile(r"_(?!_)")
@@ -49,6 +57,29 @@ def names_say_something(module: Module) -> Iterator[str]:
     for node in module.nodes if module.path[0] in OURS else ():
         if isinstance(node, ast.arg) and node.arg in PREPOSITIONS:
             yield f"line {node.lineno}: the parameter {node.arg} does not say what it is"
+
+
+def words_have_one_meaning(module: Module) -> Iterator[str]:
+    """A word of `ONE_MEANING` is in no name that is defined elsewhere."""
+    if module.path[0] in OURS:
+        for name in sorted(set(_defined_names(module))):
+            words = {word.lower().removesuffix("s") for word in WORD.findall(name)}
+            for word in words & ONE_MEANING.keys():
+                if not any(module.path[: len(home)] == home for home in ONE_MEANING[word]):
+                    yield f"defines {name}, but {word} is something else"
+
+
+def _defined_names(module: Module) -> Iterator[str]:
+    for node in module.nodes:
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                yield name
+            case ast.arg(arg=name) | ast.Name(id=name, ctx=ast.Store()):
+                yield name
+            case ast.Attribute(attr=name, ctx=ast.Store()):
+                yield name
+            case _:
+                pass
 
 
 def numbers_say_what_they_bound(module: Module) -> Iterator[str]:

@@ -291,7 +291,7 @@ def _tuned(plan: Plan) -> Iterator[None]:
             (maintenance, "ROUND_EVERY_S", plan.maintenance_every_s),
             (maintenance, "HURRIED_ROUND_EVERY_S", plan.maintenance_every_s),
             (maintenance, "JOURNAL_LAG_MAX", 2),
-            (maintenance, "LEADER_SETTLED_S", max(plan.maintenance_every_s, plan.faults.deposed_s)),
+            (maintenance, "DEPOSED_LEADER_MAX_S", max(plan.maintenance_every_s, plan.faults.deposed_s)),
             (purge, "JOURNAL_SHARE", 0.0),
             (snapshots, "BATCH_MESSAGES_MAX", plan.batch),
             (parked_receivers, "PART_BYTES", plan.part_bytes),

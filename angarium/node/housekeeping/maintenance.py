@@ -51,7 +51,7 @@ LEFTOVERS_EVERY_S = 3600.0
 """Time between two looks at what was removed or ended long ago."""
 QUOTAS_A_ROUND = 16
 """Tenants with a quota that are looked at in one round: each takes some 70 requests if it is near it."""
-LEADER_SETTLED_S = 15.0
+DEPOSED_LEADER_MAX_S = 15.0
 """Time that is longer than a leader continues without followers (10 s, nats-server 2.15)."""
 log = logging.getLogger(__name__)
 
@@ -65,10 +65,10 @@ class StreamEnd:
     def certain_end(self, now: float, last: int) -> int:
         """Note the present end of the stream; returns one that it certainly reached, or 0."""
         self._seen.append((now, last))
-        while len(self._seen) > 1 and self._seen[1][0] <= now - LEADER_SETTLED_S:
+        while len(self._seen) > 1 and self._seen[1][0] <= now - DEPOSED_LEADER_MAX_S:
             self._seen.popleft()
         at, end = self._seen[0]
-        return end if at <= now - LEADER_SETTLED_S else 0
+        return end if at <= now - DEPOSED_LEADER_MAX_S else 0
 
 
 class Maintenance:

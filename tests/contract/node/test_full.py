@@ -56,7 +56,7 @@ async def names(js: JetStream, prefix: str, monkeypatch: pytest.MonkeyPatch) -> 
     for interval in (
         "housekeeping.maintenance.ROUND_EVERY_S",
         "housekeeping.maintenance.HURRIED_ROUND_EVERY_S",
-        "housekeeping.maintenance.LEADER_SETTLED_S",
+        "housekeeping.maintenance.DEPOSED_LEADER_MAX_S",
         "shard_snapshots.SNAPSHOT_EVERY_S",
     ):
         monkeypatch.setattr(f"angarium.node.{interval}", 0.05)

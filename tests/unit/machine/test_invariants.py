@@ -156,7 +156,7 @@ def test_the_life_of_a_receiver_breaks_none() -> None:
     actor.do(c.ResumeReceiver())
     actor.do(c.RemoveReceiver(30, waiting=1, removal=4))
     actor.do(c.RefuseEvent(event(31), "unknown_receiver"))
-    actor.do(c.MarkBuried((31,)))
+    actor.do(c.RecordBuried((31,)))
     state = State(receiver=RECEIVER)
     for fact in actor.facts:
         state = evolve_checked(state, fact)

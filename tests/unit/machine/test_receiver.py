@@ -283,7 +283,7 @@ def test_a_dead_letter_keeps_its_number_and_owes_a_burial(tried: int) -> None:
     )
     assert (state.open, state.frontier.sequence, state.counters.dead) == ((), 1, 1)
     assert state.needed_position == 5
-    actor.do(c.MarkBuried((5,)))
+    actor.do(c.RecordBuried((5,)))
     assert (actor.state.burials, actor.state.needed_position) == ((), None)
 
 
@@ -478,7 +478,7 @@ def test_a_removed_or_unknown_receiver_is_remembered_while_its_events_may_exist(
     gone.ends(event(5), answer(200))
     gone.do(c.RemoveReceiver(9, 0))
     unknown.do(c.RefuseEvent(event(9), "unknown_receiver"))
-    unknown.do(c.MarkBuried((9,)))
+    unknown.do(c.RecordBuried((9,)))
     there.ends(event(5), answer(200))
     for actor in (gone, unknown):
         assert not is_left_over(actor.state, 9, NOW + TOMBSTONE_KEPT_S)
