@@ -112,7 +112,7 @@ class Erasures:
             raise Unavailable(f"the erasure of {erasure.event} was changed by another node")
 
     async def _get(self, tenant: str, event: str) -> tuple[Erasure | None, int]:
-        subject = self._names.erasure(tenant, event)
+        subject = self._names.keys.erasure(tenant, event)
         found = await self._js.last_message(self._names.actors, subject)
         if found is None:
             return None, 0
@@ -121,7 +121,7 @@ class Erasures:
         return read_versioned(_erasure, found.data, VERSION, subject), found.sequence
 
     async def _put(self, erasure: Erasure, revision: int) -> bool:
-        subject = self._names.erasure(erasure.tenant, erasure.event)
+        subject = self._names.keys.erasure(erasure.tenant, erasure.event)
         match await self._js.publish(subject, msgspec.json.encode(erasure), {EXPECTED: str(revision)}):
             case Stored():
                 return True
@@ -136,7 +136,7 @@ async def next_request(js: JetStream, names: Names, after: int) -> tuple[Mark, E
 
     Raises `Unavailable`, `ApiError`, NewerVersion and NotOurs.
     """
-    found = await js.next_message(names.actors, names.erasures, after + 1)
+    found = await js.next_message(names.actors, names.keys.erasures, after + 1)
     if found is None:
         return None
     request = read_versioned(_erasure, found.data, VERSION, found.subject) if found.data else None

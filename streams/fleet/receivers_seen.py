@@ -62,7 +62,7 @@ async def receiver_snapshots(
     js: JetStream, names: Names, tenant: str = "*"
 ) -> AsyncIterator[ReceiverSnapshot]:
     """Every receiver that has a snapshot; one may come twice, the newer last. Raises like `newest`."""
-    prefix = names.actor(0, "").removesuffix("0.")
+    prefix = names.keys.actor(0, "").removesuffix("0.")
     async for message in newest(js, names.actors, [f"{prefix}*.{tenant}.*"]):
         shard, _, receiver = message.subject.removeprefix(prefix).partition(".")
         if message.data and not receiver.startswith("_"):
@@ -75,7 +75,7 @@ async def last_snapshot(js: JetStream, names: Names, receiver: str) -> ReceiverS
         return None
     tenant, _, name = receiver.partition(".")
     shard = shard_of(tenant, name, shards)
-    message = await js.last_message(names.actors, names.actor(shard, receiver))
+    message = await js.last_message(names.actors, names.keys.actor(shard, receiver))
     if message is None or not message.data:
         return None
     return ReceiverSnapshot(receiver, shard, _state(message.data, message.subject))
@@ -109,7 +109,7 @@ async def shard_progress(js: JetStream, names: Names, shards: int) -> list[Shard
 
 
 async def _progress_of(js: JetStream, names: Names, shard: int, now: float) -> ShardProgress:
-    key = names.checkpoint(shard)
+    key = names.keys.checkpoint(shard)
     found = await js.last_message(names.actors, key)
     checkpoint = decode_checkpoint(found.data, key) if found and found.data else Checkpoint()
     floor, deliveries = checkpoint.floor, names.deliveries_of(shard)

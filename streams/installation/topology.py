@@ -10,6 +10,7 @@ from typing import Any
 from msgspec import Struct
 
 from actors.policy import DOCUMENT_MAX
+from streams.installation.actors_keys import ActorsKeys
 
 VERSION = 2
 """Version stamped on every stream; it rises if a node can no longer work with what an older one created.
@@ -105,6 +106,11 @@ class Names(Struct, frozen=True):
         return f"KV_{self.prefix}_tokens"
 
     @property
+    def keys(self) -> ActorsKeys:
+        """The keys of the bucket of the actors."""
+        return ActorsKeys(self.prefix)
+
+    @property
     def streams(self) -> tuple[str, ...]:
         """The streams that must not be recreated unnoticed.
 
@@ -169,56 +175,6 @@ class Names(Struct, frozen=True):
 
     def receiver(self, receiver: str) -> str:
         return f"$KV.{self.prefix}_receivers.{receiver}"
-
-    def actor(self, shard: int, receiver: str) -> str:
-        return f"$KV.{self.prefix}_actors.{shard}.{receiver}"
-
-    def owner(self, shard: int) -> str:
-        return f"$KV.{self.prefix}_actors.{shard}._owner"
-
-    def checkpoint(self, shard: int) -> str:
-        return f"$KV.{self.prefix}_actors.{shard}._checkpoint"
-
-    def proof(self, shard: int) -> str:
-        """The key of the empty message that proves a leader's answer (`streams.journal.leadership`)."""
-        return f"$KV.{self.prefix}_actors.{shard}._proof"
-
-    def refusal(self, shard: int) -> str:
-        return f"$KV.{self.prefix}_actors.{shard}._refused"
-
-    def parked_receivers(self, shard: int, part: int) -> str:
-        return f"$KV.{self.prefix}_actors.{shard}._parked.{part}"
-
-    @property
-    def redrive(self) -> str:
-        """The key of the plan of a redrive; it belongs to no shard."""
-        return f"$KV.{self.prefix}_actors._redrive"
-
-    def redrive_job(self, tenant: str) -> str:
-        """The key of the plan of a tenant's redrive in the background; `*` means all of them."""
-        return f"$KV.{self.prefix}_actors._redrive.{tenant}"
-
-    def replay(self, receiver: str) -> str:
-        """The key of the plan of a replay for the receiver; it belongs to no shard and has no third token."""
-        return f"$KV.{self.prefix}_actors._replay.{receiver.replace('.', '=')}"
-
-    def erasure(self, tenant: str, event: str) -> str:
-        """The key, of no shard, of the request to erase an event. KV keys have no colons."""
-        return f"$KV.{self.prefix}_actors._erased.{tenant}/{event.replace(':', '=')}"
-
-    @property
-    def erasures(self) -> str:
-        """All requests to erase an event."""
-        return f"$KV.{self.prefix}_actors._erased.*"
-
-    def redacted_flush(self, position: int) -> str:
-        """The key, of no shard, of the copy of an erased message of the journal."""
-        return f"$KV.{self.prefix}_actors._redacted.{position}"
-
-    @property
-    def redacted_flushes(self) -> str:
-        """All copies of erased messages of the journal."""
-        return f"$KV.{self.prefix}_actors._redacted.*"
 
     def node(self, node: str) -> str:
         return f"$KV.{self.prefix}_nodes.{node}"

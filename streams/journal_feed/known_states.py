@@ -34,7 +34,7 @@ async def all_snapshots(js: JetStream, names: Names) -> AsyncIterator[KnownState
 
     A snapshot covers every fact of its actor that the journal does not hold any more.
     """
-    prefix = names.actor(0, "").removesuffix("0.")
+    prefix = names.keys.actor(0, "").removesuffix("0.")
     found = await until_answered(lambda: js.subjects(names.actors, f"{prefix}*.*.*"))
     subjects = sorted(each for each in found if not each.removeprefix(prefix).split(".")[1].startswith("_"))
     for start in range(0, len(subjects), READS_AT_ONCE):

@@ -39,4 +39,4 @@ class RedriveLock(PlanLock[RedrivePlan]):
         self, js: JetStream, names: Names, run: str, time: Timekeeper, *, lease_s: float = LOCK_LEASE_S
     ) -> None:
         plan = RedrivePlan(v=VERSION, run=run, step=0, at=time.wall(), held=True)
-        super().__init__(js, names.actors, names.redrive, plan, "redrive", time, lease_s)
+        super().__init__(js, names.actors, names.keys.redrive, plan, "redrive", time, lease_s)

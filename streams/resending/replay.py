@@ -96,7 +96,7 @@ class ReplayLock(PlanLock[ReplayPlan]):
         lease_s: float = LOCK_LEASE_S,
     ) -> None:  # fmt: skip
         plan = ReplayPlan(v=VERSION, run=run, step=0, at=time.wall(), held=True)
-        super().__init__(js, names.actors, names.replay(receiver), plan, "replay", time, lease_s)
+        super().__init__(js, names.actors, names.keys.replay(receiver), plan, "replay", time, lease_s)
 
 
 class Replayed(Struct):

@@ -126,7 +126,7 @@ async def test_copies_below_a_position_and_too_many_are_dropped(
         await redact(js, names, position)
 
     async def copies() -> list[int]:
-        found = await js.subjects(names.actors, names.redacted_flushes)
+        found = await js.subjects(names.actors, names.keys.redacted_flushes)
         return sorted(int(each.rpartition(".")[2]) for each in found)
 
     await drop_redacted(js, names, 3)

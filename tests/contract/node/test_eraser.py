@@ -228,7 +228,9 @@ async def test_no_flush_is_erased_that_a_recovery_may_read(js: JetStream, names:
         (position, f"shard {number} has recorded nothing after an answer in the journal"),
     ):
         if checkpoint is not None:
-            await js.publish(names.checkpoint(number), encode_checkpoint(Checkpoint(sequence=checkpoint)))
+            await js.publish(
+                names.keys.checkpoint(number), encode_checkpoint(Checkpoint(sequence=checkpoint))
+            )
         await looked(working)
         assert (await status(js, names)).waits_for == waits_for
         assert await js.message(names.journal, position) is not None
@@ -247,7 +249,7 @@ async def test_the_facts_of_other_tenants_in_an_erased_flush_stay_readable(
     theirs = delivered(7, receiver="other.orders")
     position = await pen.flush(failed(1, answer="secret"), theirs)
     await pen.flush(opens())
-    await js.publish(names.checkpoint(number), encode_checkpoint(Checkpoint(sequence=position)))
+    await js.publish(names.keys.checkpoint(number), encode_checkpoint(Checkpoint(sequence=position)))
     message = await js.message(names.journal, position)
     assert message is not None
     await store_redacted(js, names, message)

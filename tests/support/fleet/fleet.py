@@ -192,7 +192,7 @@ class Fleet:
         """The owner of each shard, by the bucket."""
         found: dict[int, str] = {}
         for shard in range(SHARDS):
-            message = await self.js.last_message(names.actors, names.owner(shard))
+            message = await self.js.last_message(names.actors, names.keys.owner(shard))
             if message is not None:
                 owner = msgspec.json.decode(message.data)
                 if owner["released"] is None:

@@ -267,7 +267,9 @@ def what_memory_alone_knows_is_lost() -> None:
         stage.until(lambda: len(aftermath.posts) == 20)
         stage.run.network.restart_server(3.0)
         aftermath.lose_tail(names.deliveries, KEPT)
-        stage.gate(lambda message, deal: judge(message, deal) if message.subject != names.owner(0) else None)
+        stage.gate(
+            lambda message, deal: judge(message, deal) if message.subject != names.keys.owner(0) else None
+        )
         stage.wait(3.0)
         stage.publish(*[f"new{number}" for number in range(BEFORE)])
         stage.gate(judge)
