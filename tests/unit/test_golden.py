@@ -50,7 +50,10 @@ from streams.journal.envelope import Flush, decode_flush, encode_fact, encode_fl
 from streams.journal.parked_receivers import Part
 from streams.journal.snapshots import Snapshot
 from streams.lost_tails.marks import Mark, Marks, SourceOffset
+from streams.resending.job import Job
+from streams.resending.redrive_job import RedriveJobPlan
 from streams.resending.redrive_lock import RedrivePlan
+from streams.resending.replay import Choice, ReplayPlan
 from streams.routing_progress import RoutingProgress
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -162,6 +165,17 @@ PART = Part(as_of=99, receivers={WHO: AT + 30, "acme.crm": None})
 PLAN_1 = RedrivePlan(v=1, run="0c1d", step=3, at=AT, held=True, after=41, letters=(7, 9), unsure=(2,))
 PLAN = replace(PLAN_1, v=2, nonce="5e1f")
 
+JOB = Job(id="j1", began_at=AT)
+REPLAY_PLAN = ReplayPlan(
+    v=1, run="0c1d", step=3, at=AT, held=True, unfinished=True, created="2027-01-15T08:00:00Z",
+    choice=Choice(begin=4, until=9), done_to=7, left=2, after=41, sent=3, again="replay-0a1b", nonce="5e1f",
+    pace_s=0.5, due_at=AT + 1, job=JOB,
+)  # fmt: skip
+REDRIVE_JOB_PLAN = RedriveJobPlan(
+    v=1, run="0c1d", step=3, at=AT, held=True, unfinished=True, job=JOB, receivers="acme.*",
+    reasons=("expired",), since=AT - 60, until=AT, done_to=7, end=12, seen=5, page=(8, 9), sent=4,
+)  # fmt: skip
+
 
 def golden(name: str) -> bytes:
     return (GOLDEN / name).read_bytes().rstrip(b"\n")
@@ -215,6 +229,14 @@ def test_a_plan_of_a_redrive_of_version_2() -> None:
     assert msgspec.json.decode(golden("redrive-v2.json"), type=RedrivePlan) == PLAN
 
 
+def test_a_plan_of_a_replay_of_version_1() -> None:
+    assert msgspec.json.decode(golden("replay-v1.json"), type=ReplayPlan) == REPLAY_PLAN
+
+
+def test_a_plan_of_a_redrive_job_of_version_1() -> None:
+    assert msgspec.json.decode(golden("redrive-job-v1.json"), type=RedriveJobPlan) == REDRIVE_JOB_PLAN
+
+
 @pytest.mark.parametrize(("name", "written"), [
     ("flush-v4.json", encode_flush(
         node=FLUSH.node, epoch=FLUSH.epoch, flush=FLUSH.flush, floor=FLUSH.floor,
@@ -225,6 +247,8 @@ def test_a_plan_of_a_redrive_of_version_2() -> None:
     ("checkpoint-v4.json", encode_checkpoint(CHECKPOINT)),
     ("parked-v1.json", msgspec.json.encode(PART)),
     ("redrive-v2.json", msgspec.json.encode(PLAN)),
+    ("replay-v1.json", msgspec.json.encode(REPLAY_PLAN)),
+    ("redrive-job-v1.json", msgspec.json.encode(REDRIVE_JOB_PLAN)),
 ])  # fmt: skip
 def test_the_latest_version_is_what_is_written(name: str, written: bytes) -> None:
     """A change that shows here is one that older nodes meet, too."""

@@ -399,7 +399,7 @@ class ShardWorld:
                 self.host.arrive(receiver, stored)
 
     def hand_out_again(self) -> None:
-        """There is a new cursor: everything beyond the floor comes once more."""
+        """There is a new consumer: everything beyond the floor comes once more."""
         self.handed_out = self.journal.floor
         self.hand_out()
 
