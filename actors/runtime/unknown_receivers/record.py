@@ -125,9 +125,8 @@ class UnknownReceiversRecord:
         for position in self.undecided.up_to(self.turned_away_to):
             self.undecided.drop(position)  # It was turned away before the record was read.
             self.unacked.release(position, self.environment.recorder.index)
-        self.give_to_known(
-            *filter(self.environment.knows, self.undecided.receivers)
-        )  # Their next events must not overtake.
+        # Their next events must not overtake.
+        self.give_to_known(*filter(self.environment.knows, self.undecided.receivers))
         if self.state.parked or not self.undecided.has_room(0):
             self.cursor.restore(self.turned_away_to, self.environment.bindings.received)
             self.undecided.clear()
