@@ -114,14 +114,14 @@ class _Connection(asyncio.Protocol):
         self._head_left, self._body_left = HEAD_MAX, BODY_MAX
 
     def on_url(self, part: bytes) -> None:
-        self._count_head(len(part))
+        self._check_head_size(len(part))
         self._url += part
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._count_head(len(name) + len(value))
+        self._check_head_size(len(name) + len(value))
         self._headers[name.decode("latin-1").lower()] = value.decode("latin-1")
 
-    def _count_head(self, size: int) -> None:
+    def _check_head_size(self, size: int) -> None:
         self._held_back = 0
         self._head_left -= size
         if self._head_left < 0:

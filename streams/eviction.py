@@ -126,15 +126,15 @@ class _Settled:
         self._js = js
         self._names = names
         self._deliveries = deliveries
-        self._of_subjects: dict[str, int] = {}
+        self._settled_to_by_subject: dict[str, int] = {}
         self._floors: dict[int, int] = {}
 
     async def up_to(self, subject: str) -> int:
         """The position for the receiver of the subject; 0 if it is not known."""
-        if subject not in self._of_subjects:
+        if subject not in self._settled_to_by_subject:
             _, _, shard, receiver = subject.split(".", 3)
-            self._of_subjects[subject] = await self._settled_to(int(shard), receiver)
-        return self._of_subjects[subject]
+            self._settled_to_by_subject[subject] = await self._settled_to(int(shard), receiver)
+        return self._settled_to_by_subject[subject]
 
     async def _settled_to(self, shard: int, receiver: str) -> int:
         # This is read first: the snapshots are at least as new as the checkpoint.

@@ -36,7 +36,9 @@ from tests.house.layers import (
 )
 from tests.house.module import OURS, PACKAGES, ROOT, Module, modules
 from tests.house.sizes_and_names import (
+    ENTRIES_MAX,
     FILES_MAX,
+    WIDE_FOLDERS,
     classes_have_names_of_their_own,
     files_are_short,
     functions_are_short,
@@ -100,7 +102,7 @@ BREACHES = [
     (floors_hold, "actors.machine.decide", "from actors.machine.scheduling.view import View"),
     (floors_hold, "streams.nats.wire", "import streams.installation.topology"),
     (floors_hold, "streams.routing.router", "from streams.fleet.lease import Lease"),
-    (floors_hold, "angarium.operations.publishing.publish", "from angarium.cli import options"),
+    (floors_hold, "angarium.operations.events.publish", "from angarium.cli import options"),
     (floors_hold, "angarium.anything_new", ""),
     (floors_hold, "angarium.delivery.http_exchange.http1", "import angarium.delivery.connections.pool"),
     (floors_hold, "angarium.delivery.connections.pool", "from angarium.delivery import http1_transport"),
@@ -108,8 +110,12 @@ BREACHES = [
     (only_streams_knows_nats, "angarium.demo", "from nats.js import api"),
     (only_streams_knows_nats, "actors.runtime.host", "import nats"),
     (files_of_tests_stand_alone, "tests.edge.test_ports", "from tests.edge.test_usage import run"),
-    (operations_do_not_talk, "angarium.operations.receivers.put", "import click"),
-    (operations_do_not_talk, "angarium.operations.receivers.put", "from angarium.terminal import output"),
+    (operations_do_not_talk, "angarium.operations.receivers.configurations.put", "import click"),
+    (
+        operations_do_not_talk,
+        "angarium.operations.receivers.configurations.put",
+        "from angarium.terminal import output",
+    ),
     (the_core_is_pure, "actors.machine.state", "import asyncio"),
     (the_core_is_pure, "actors.anything_new", "import time"),
     (the_core_is_pure, "actors.machine.state", "from logging import getLogger"),
@@ -125,6 +131,9 @@ BREACHES = [
     (names_say_something, "streams.common.pull", ""),
     (names_say_something, "streams.queue", ""),
     (names_say_something, "streams.nats.wire", "def publish(to): ..."),
+    (names_say_something, "streams.nats.wire", "class A:\n    def __init__(self, a): self._to = a"),
+    (names_say_something, "streams.nats.wire", "class A:\n    def f(self, a): self._of_shard[1] = a"),
+    (names_say_something, "streams.nats.wire", "class A:\n    def f(self): self._of_shard: int = 1"),
     (modules_introduce_themselves, "actors.machine.state", "x = 1"),
     (modules_introduce_themselves, "tests.unit.policy", ""),
     (introductions_name_what_exists, "streams.journal.__init__", '"""The journal: read `questionnaire`."""'),
@@ -185,6 +194,17 @@ def test_no_folder_has_too_many_files() -> None:
         if path.name != "__init__.py"
     )
     assert not {folder for folder, count in folders.items() if count > FILES_MAX}
+
+
+def test_no_folder_has_too_many_entries() -> None:
+    """A reader chooses among few names: files and folders together."""
+    paths = {
+        path for package in OURS for path in (ROOT / package).rglob("*.py") if path.name != "__init__.py"
+    }
+    entries = {ancestor for path in paths for ancestor in (path, *path.parents)}
+    folders = Counter(str(each.parent.relative_to(ROOT)) for each in entries if ROOT in each.parents)
+    crowded = {folder for folder, count in folders.items() if count > ENTRIES_MAX}
+    assert not crowded - WIDE_FOLDERS
 
 
 def test_each_folder_with_rooms_has_floors() -> None:

@@ -4,19 +4,19 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
 
 from litestar.di import NamedDependency
 
 from actors.errors import Unavailable
 from actors.subscriptions import Subscriptions
+from angarium.api.admission.gate import expired
+from angarium.api.admission.token_rates import TokenRates
+from angarium.api.admission.unfinished_erasures import UnfinishedErasures
 from angarium.api.background.jobs import Jobs
 from angarium.api.background.paced_work import PacedWork
-from angarium.api.background.tails import Tails
+from angarium.api.background.tail_streams import Tails
 from angarium.api.examination import Examination
-from angarium.api.limits.request_limits import RequestLimits
-from angarium.api.limits.token_rates import TokenRates
-from angarium.api.limits.unfinished_erasures import UnfinishedErasures
+from angarium.api.requests.request_limits import RequestLimits
 from angarium.connecting import Access, open_jetstream
 from angarium.rate_limited_log import RateLimitedLog
 from angarium.settings import Settings
@@ -116,11 +116,6 @@ class ApiState:
                 return None
             found = len(self._subscriptions.match(tenant, event_type))
         return found
-
-
-def expired(token: Token) -> bool:
-    """Return whether its time is over."""
-    return token.expires_at is not None and token.expires_at <= datetime.now(UTC)
 
 
 @asynccontextmanager

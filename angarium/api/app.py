@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from angarium import __version__
 from angarium.api import problems
+from angarium.api.admission.gate import API, CALLER, Gate, guard
 from angarium.api.api_state import ApiState
-from angarium.api.gate import API, CALLER, Gate, guard
 from angarium.api.openapi.document import DOCUMENT_PATH, DocumentPlugin
 from angarium.api.publish_fast_path import PublishFastPath
 from angarium.api.routes import (
@@ -54,7 +54,7 @@ OPEN = (health.healthz, health.readyz)
 
 def application(api: ApiState) -> PublishFastPath:
     """The application over the state of this process."""
-    return PublishFastPath(api, Gate(api), routes())
+    return PublishFastPath(api, Gate(api.tokens, lambda: api.ready), routes())
 
 
 @cache

@@ -1,7 +1,7 @@
 """Connections: uvicorn's protocol, with bounds that it lacks.
 
 uvicorn waits for a head without limit, accepts any number of headers of any length, and closes the connection
-while a client is still sending, which then sees a reset instead of the answer.
+while a client is still sending, so that the client sees a reset instead of the answer.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from uvicorn._types import (
 )
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
-from angarium.api.problems import MEDIA_TYPE, Refusal, unavailable
+from angarium.api.problems import MEDIA_TYPE, ProblemRaised, unavailable
 from angarium.rate_limited_log import RateLimitedLog
 
 HEAD_TIMEOUT_S = 10.0
@@ -45,10 +45,10 @@ class _HeadTooLarge(Exception):
     """A head beyond its bounds."""
 
 
-class _Ending:
-    """The application for one request, which may be cancelled: the process has been told to end.
+class _CancellableApp:
+    """The application for one request, which is cancelled if the process has to end.
 
-    uvicorn would log a traceback for it, and answer 500.
+    uvicorn would log a traceback for that, and answer 500.
     """
 
     def __init__(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
@@ -61,10 +61,10 @@ class _Ending:
             await self._app(scope, receive, _Send(cycle))
         except asyncio.CancelledError:
             if cycle.response_started:
-                cycle.disconnected = True  # Nothing more is expected of it.
+                cycle.disconnected = True  # Then uvicorn expects no more of the answer.
                 cycle.transport.close()
             else:
-                await send_refusal(send, unavailable("the process is about to end; send it again"))
+                await send_problem(send, unavailable("the process is stopping; send it again"))
 
 
 class _Send:
@@ -96,10 +96,10 @@ class _Send:
         cycle.on_response()
 
 
-async def send_refusal(send: Send, refused: Refusal) -> None:
+async def send_problem(send: Send, raised: ProblemRaised) -> None:
     """Send a problem."""
-    content = msgspec.json.encode(refused.problem)
-    await send_answer(send, refused.problem.status, MEDIA_TYPE, refused.headers, content)
+    content = msgspec.json.encode(raised.problem)
+    await send_answer(send, raised.problem.status, MEDIA_TYPE, raised.headers, content)
 
 
 async def send_answer(
@@ -135,7 +135,7 @@ class Connection(HttpToolsProtocol):
         if len(self.connections) > CONNECTIONS_MAX and not self._make_room():
             transport.abort()
             return
-        self._timer = self.loop.call_later(HEAD_TIMEOUT_S, self._late)
+        self._timer = self.loop.call_later(HEAD_TIMEOUT_S, self._head_timed_out)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_timer()
@@ -158,7 +158,7 @@ class Connection(HttpToolsProtocol):
             self._too_large = True
             self.send_400_response("")
         elif self._timer is None and self.parser is not None:
-            self._timer = self.loop.call_later(HEAD_TIMEOUT_S, self._late)
+            self._timer = self.loop.call_later(HEAD_TIMEOUT_S, self._head_timed_out)
 
     # ---- the parser's callbacks
 
@@ -167,11 +167,11 @@ class Connection(HttpToolsProtocol):
         super().on_message_begin()
 
     def on_url(self, url: bytes) -> None:
-        self._count_head(len(url))
+        self._check_head_size(len(url))
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._count_head(len(name) + len(value))
+        self._check_head_size(len(name) + len(value))
         if len(self.headers) >= HEADERS_MAX:
             self._too_large = True
             raise _HeadTooLarge
@@ -192,7 +192,7 @@ class Connection(HttpToolsProtocol):
             super().on_response_complete()
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
-        super()._start_asgi_task(cycle, _Ending(cycle, app))
+        super()._start_asgi_task(cycle, _CancellableApp(cycle, app))
 
     # ---- bounds
 
@@ -213,7 +213,7 @@ class Connection(HttpToolsProtocol):
         )
 
     def pause_writing(self) -> None:
-        """Begin to wait for a client that does not read what it is sent; not for long."""
+        """Wait for a client that does not read its answer, for 10 s at most."""
         super().pause_writing()
         self._stop_stalled()
         self._stalled = self.loop.call_later(STALLED_MAX_S, self.transport.abort)
@@ -227,7 +227,7 @@ class Connection(HttpToolsProtocol):
             self._stalled.cancel()
             self._stalled = None
 
-    def _count_head(self, size: int) -> None:
+    def _check_head_size(self, size: int) -> None:
         self._head_parsed += size
         if self._head_parsed > HEAD_MAX:
             self._too_large = True
@@ -238,7 +238,7 @@ class Connection(HttpToolsProtocol):
             self._timer.cancel()
             self._timer = None
 
-    def _late(self) -> None:
+    def _head_timed_out(self) -> None:
         """Close the connection of a client whose head does not arrive in time."""
         self._timer = None
         if not self.transport.is_closing():
@@ -252,17 +252,19 @@ class Connection(HttpToolsProtocol):
         if self.transport.can_write_eof():
             self.transport.write_eof()
         self._stop_timer()
-        self._timer = self.loop.call_later(LINGER_MAX_S, self._late)
+        self._timer = self.loop.call_later(LINGER_MAX_S, self.transport.close)
 
     def send_400_response(self, msg: str) -> None:
         """Answer bytes that cannot be read as a request, and close."""
         if self._too_large:
-            refused = Refusal(431, "headers", f"at most {HEADERS_MAX} headers, and {HEAD_MAX} bytes of them")
+            raised = ProblemRaised(
+                431, "headers", f"at most {HEADERS_MAX} headers, and {HEAD_MAX} bytes of them"
+            )
         else:
-            refused = Refusal(400, "not-http", "this is no HTTP/1.1 request")
-        content = msgspec.json.encode(refused.problem)
+            raised = ProblemRaised(400, "not-http", "this is not an HTTP/1.1 request")
+        content = msgspec.json.encode(raised.problem)
         head = [
-            STATUS_LINE[refused.problem.status],
+            STATUS_LINE[raised.problem.status],
             *(b"%s: %s\r\n" % each for each in self.server_state.default_headers),
             b"content-type: %s\r\ncontent-length: %d\r\n" % (MEDIA_TYPE.encode(), len(content)),
             b"connection: close\r\n\r\n",

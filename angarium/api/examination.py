@@ -1,4 +1,4 @@
-"""The examination of the installation; requests within some seconds share one, since it may take a while."""
+"""The examination of the installation; requests within a few seconds share one, since it takes a while."""
 
 import asyncio
 from datetime import UTC, datetime
@@ -7,8 +7,8 @@ from msgspec import Struct
 
 from angarium.api.problems import result_of, unavailable
 from angarium.connecting import Access
-from angarium.operations.installation_health.alerts import find_alerts
-from angarium.operations.installation_health.finding import Finding
+from angarium.operations.installation.alerts import find_alerts
+from angarium.operations.installation.finding import Finding
 
 KEPT_TIME_S = 5.0
 EXAMINE_TIMEOUT_S = 30.0
@@ -32,7 +32,7 @@ class Examination:
         self._kept_until = 0.0
 
     async def recent(self) -> Examined:
-        """The last examination, or a new one if that is too old. Raises `Refusal`."""
+        """The last examination, or a new one if that is too old. Raises `ProblemRaised`."""
         async with self._lock:
             loop = asyncio.get_running_loop()
             if self._last is None or loop.time() >= self._kept_until:

@@ -1,6 +1,6 @@
 """Problems (RFC 9457): every error of the API, in one place.
 
-A route raises `Refusal`, or lets `answered` raise it for an operation that was not done. A resource that a
+A route raises `ProblemRaised`, or `result_of` raises it for an operation that was not done. A resource that a
 token may not see and one that does not exist get the same answer.
 """
 
@@ -15,10 +15,10 @@ from litestar.types import ExceptionHandlersMap
 from msgspec import Struct
 
 from actors.errors import AngariumError
-from angarium.operations.declarations.declared import pointer, text_of
 from angarium.operations.failures import Kind, NotDone, not_done
-from angarium.operations.live_receivers.ask import UNAVAILABLE_CODE, UNKNOWN_CODE
-from angarium.operations.receivers.put import WOULD_LOSE_CODE
+from angarium.operations.receivers.configurations.put import WOULD_LOSE_CODE
+from angarium.operations.receivers.control_requests.ask import UNAVAILABLE_CODE, UNKNOWN_CODE
+from angarium.operations.receivers.declarations.declared import pointer, text_of
 
 MEDIA_TYPE = "application/problem+json"
 TYPES = "urn:angarium:problem:"
@@ -50,8 +50,8 @@ class Problem(Struct, frozen=True, kw_only=True, omit_defaults=True):
     errors: tuple[Fault, ...] = ()
 
 
-class Refusal(AngariumError):
-    """An answer that is an error."""
+class ProblemRaised(AngariumError):
+    """The answer to a request that fails: a problem, and its headers."""
 
     def __init__(
         self, status: int, name: str, detail: str, *, errors: tuple[Fault, ...] = (), **headers: str
@@ -64,62 +64,62 @@ class Refusal(AngariumError):
 
 
 TITLES = {
-    "not-http": "Not HTTP as we understand it",
+    "not-http": "Malformed request",
     "unauthorized": "No valid token",
     "not-found": "Not found",
     "method-not-allowed": "Method not allowed",
-    "timeout": "The request took too long",
-    "conflict": "Changed at the same moment",
-    "refused": "Not possible as things stand",
-    "precondition-failed": "The precondition does not hold",
-    "precondition-required": "A precondition is required",
+    "timeout": "Request timeout",
+    "conflict": "Conflict with another request",
+    "refused": "Not possible in the present state",
+    "precondition-failed": "Precondition failed",
+    "precondition-required": "Precondition required",
     "too-large": "Too large",
     "unsupported": "Unsupported media type",
-    "invalid": "Invalid",
-    "rate": "Over the rate",
+    "invalid": "Invalid request",
+    "rate": "Rate limit exceeded",
     "headers": "Too many headers",
     "internal": "Internal error",
     "unavailable": "Unavailable",
-    "full": "No room",
+    "full": "Stream is full",
 }
 """The kinds of problems: the last part of `type`, and the title."""
 
 
-def hidden() -> Refusal:
+def hidden() -> ProblemRaised:
     """The answer for a resource that does not exist, or that the token may not see."""
-    return Refusal(404, "not-found", HIDDEN)
+    return ProblemRaised(404, "not-found", HIDDEN)
 
 
-def not_found(detail: str) -> Refusal:
+def not_found(detail: str) -> ProblemRaised:
     """The answer for a resource that does not exist, if the token may know that."""
-    return Refusal(404, "not-found", detail)
+    return ProblemRaised(404, "not-found", detail)
 
 
-def invalid(*errors: Fault) -> Refusal:
+def invalid(*errors: Fault) -> ProblemRaised:
     """The answer to an invalid request, with all its errors."""
-    return Refusal(422, "invalid", "; ".join(each.detail for each in errors), errors=errors)
+    return ProblemRaised(422, "invalid", "; ".join(each.detail for each in errors), errors=errors)
 
 
-def unavailable(detail: str) -> Refusal:
-    """The answer while a service that is needed is away."""
-    return Refusal(503, "unavailable", detail, retry_after=str(RETRY_AFTER_S))
+def unavailable(detail: str) -> ProblemRaised:
+    """The answer while something that the request needs cannot be reached."""
+    return ProblemRaised(503, "unavailable", detail, retry_after=str(RETRY_AFTER_S))
 
 
-def method_not_allowed(methods: Iterable[str]) -> Refusal:
-    """The answer to a method that a path does not have; OPTIONS is one of the framework's own."""
+def method_not_allowed(methods: Iterable[str]) -> ProblemRaised:
+    """The answer to a method that a path does not have; OPTIONS is added by the framework."""
     known = {*methods}
     allowed = ", ".join(sorted(known - {"OPTIONS"} | ({"HEAD"} if "GET" in known else set())))
-    return Refusal(405, "method-not-allowed", f"use another method: {allowed}", allow=allowed)
+    return ProblemRaised(405, "method-not-allowed", f"use another method: {allowed}", allow=allowed)
 
 
 def result_of(outcome: T | NotDone) -> T:
-    """The result of an operation. Raises `Refusal` if it was not done."""
+    """The result of an operation. Raises `ProblemRaised` if it was not done."""
     if isinstance(outcome, NotDone):
-        raise refusal(outcome)
+        raise problem_of(outcome)
     return outcome
 
 
-def refusal(failure: NotDone) -> Refusal:
+def problem_of(failure: NotDone) -> ProblemRaised:
     """The answer that a failure of an operation means, without the remedy, which is for the command line."""
     status, name = _BY_CODE.get(failure.code) or _meaning(failure.kind)
     text = failure.text
@@ -127,9 +127,9 @@ def refusal(failure: NotDone) -> Refusal:
     errors = tuple(_fault(each) for each in details) if status in (422, 428) else ()
     if failure.code == WOULD_LOSE_CODE:
         remedy = "Repeat these members, or send If-Match with the ETag that you saw"
-        text = f"it would lose {'; '.join(details)}. {remedy}"
+        text = f"the request would lose {'; '.join(details)}. {remedy}"
     retry = {"retry_after": str(RETRY_AFTER_S)} if status == 503 else {}
-    return Refusal(status, name, text, errors=errors, **retry)
+    return ProblemRaised(status, name, text, errors=errors, **retry)
 
 
 _BY_CODE = {
@@ -176,57 +176,59 @@ def _sentence(text: str) -> str:
 # ---- from exceptions to problems
 
 
-def refused_by(error: Exception, method: str, path: str) -> Refusal:
+def problem_for(error: Exception, method: str, path: str) -> ProblemRaised:
     """The answer that an exception means.
 
     An unexpected error may quote anything, so its text goes to the log and not to the client.
     """
     match error:
-        case Refusal():
+        case ProblemRaised():
             return error
         case AngariumError():
-            return refusal(not_done(error))
+            return problem_of(not_done(error))
         case ValidationException(extra=[*faults]) if faults:
             return invalid(*map(_parameter, faults))
         case HTTPException(status_code=status, detail=detail, headers=headers) if status < 500:
-            return _refused_by_litestar(status, detail, headers or {})
+            return _problem_of_litestar(status, detail, headers or {})
         case _:
             log.error("api.broken", exc_info=error, extra={"method": method, "path": path})
-            return Refusal(500, "internal", "this is a defect of Angarium; the log of the API says more")
+            return ProblemRaised(
+                500, "internal", "this is a defect of Angarium; the log of the API says more"
+            )
 
 
-def _refused_by_litestar(status: int, detail: str, headers: Mapping[str, str]) -> Refusal:
+def _problem_of_litestar(status: int, detail: str, headers: Mapping[str, str]) -> ProblemRaised:
     """The answer to an error of Litestar's own: no such route or method, a body of the wrong type."""
     match status:
         case 400:
-            return Refusal(400, "not-http", detail)
+            return ProblemRaised(400, "not-http", detail)
         case 404:
             return hidden()
         case 405:
             return method_not_allowed(headers["allow"].split(", "))
         case 413:
-            return Refusal(413, "too-large", "the body is too large")
+            return ProblemRaised(413, "too-large", "the body is too large")
         case 415:
-            return Refusal(415, "unsupported", detail)
+            return ProblemRaised(415, "unsupported", detail)
         case _:
-            return Refusal(422, "invalid", detail)
+            return ProblemRaised(422, "invalid", detail)
 
 
 def _answer(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
-    refused = refused_by(error, request.method, request.url.path)
+    raised = problem_for(error, request.method, request.url.path)
     return Response(
-        content=msgspec.json.encode(refused.problem),
-        status_code=refused.problem.status,
+        content=msgspec.json.encode(raised.problem),
+        status_code=raised.problem.status,
         media_type=MEDIA_TYPE,
-        headers=refused.headers,
+        headers=raised.headers,
     )
 
 
 _ALLOWED = {
     "status": "write a status, such as 503, or a class, such as 5xx",
-    "cursor": "write the next_cursor of the page before",
+    "cursor": "use the `next_cursor` of the previous page",
 }
-"""Allowed values of parameters, in words, if their pattern would tell people nothing."""
+"""Allowed values of parameters, in words, since people cannot read their patterns."""
 
 
 def _parameter(fault: Any) -> Fault:

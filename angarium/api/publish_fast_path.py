@@ -12,11 +12,11 @@ from litestar import Litestar
 from litestar.enums import HttpMethod, ScopeType
 from litestar.types import HTTPScope, Receive, Scope, Send
 
+from angarium.api.admission.gate import API, GATE, Gate
 from angarium.api.api_state import ApiState
-from angarium.api.connections import send_answer, send_refusal
+from angarium.api.connections import send_answer, send_problem
 from angarium.api.cors import CrossOrigin, answer_preflight, is_preflight
-from angarium.api.gate import API, GATE, Gate
-from angarium.api.problems import refused_by
+from angarium.api.problems import problem_for
 from angarium.api.requests.headers import Headers, headers_by_name
 from angarium.api.requests.parameters import check_parameters
 from angarium.api.routes.publishing import Destination, destination_of, publish
@@ -55,6 +55,6 @@ class PublishFastPath:
             check_parameters(scope["query_string"])
             accepted, rate_headers = await publish(self._api, who, destination, headers, receive)
         except Exception as error:
-            await send_refusal(send, refused_by(error, "POST", scope["path"]))
+            await send_problem(send, problem_for(error, "POST", scope["path"]))
         else:
             await send_answer(send, 202, "application/json", rate_headers, msgspec.json.encode(accepted))

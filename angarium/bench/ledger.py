@@ -82,7 +82,7 @@ class _Journal:
         self._random = random.Random(1)
         self._receivers = [f"{TENANT}.r{number}" for number in range(plan.receivers)]
         self._shards = [shard_of(TENANT, each.partition(".")[2], SHARDS) for each in self._receivers]
-        self._of_shard = [
+        self._receivers_by_shard = [
             [number for number, shard in enumerate(self._shards) if shard == wanted]
             for wanted in range(SHARDS)
         ]
@@ -97,7 +97,7 @@ class _Journal:
         if not self._opened:
             self._opened = True
             await together(self._open, range(len(self._receivers)))
-        shards = [shard for shard in range(SHARDS) if self._of_shard[shard]]
+        shards = [shard for shard in range(SHARDS) if self._receivers_by_shard[shard]]
         flushes = [shards[number % len(shards)] for number in range(max(1, count // FLUSH_FACTS))]
         for start in range(0, len(flushes), 64):
             await asyncio.gather(*(self._flush(shard) for shard in flushes[start : start + 64]))
@@ -111,7 +111,7 @@ class _Journal:
     async def _flush(self, shard: int) -> None:
         facts: list[f.AnyFact] = []
         while len(facts) < FLUSH_FACTS:
-            number = self._random.choice(self._of_shard[shard])
+            number = self._random.choice(self._receivers_by_shard[shard])
             self._sequences[number] += 1
             self._position += 1
             self.at += 1 / FACTS_A_SECOND

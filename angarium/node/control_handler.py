@@ -20,7 +20,7 @@ from actors.ports import Absent, Invalid
 from actors.runtime.actor import Actor
 from actors.runtime.discard import forget
 from actors.runtime.host import Host
-from actors.runtime.operator_requests.erase import erase
+from actors.runtime.operator_requests.end_deliveries import erase
 from actors.runtime.operator_requests.ping import ping
 from actors.runtime.operator_requests.skip import skip
 from actors.status import Head, inspect, known_head, read_head

@@ -86,7 +86,7 @@ class ControlServer:
         self._handler = handler
         self._inboxes = inboxes or Inboxes()
         self._under_way: dict[asyncio.Task[None], None] = {}
-        self._of_tenant = Counter[str]()
+        self._requests_by_tenant = Counter[str]()
         self._subscription = BoundedSubscription(wire, [(self.subject, self._on_message)])
 
     async def start(self) -> None:
@@ -114,15 +114,15 @@ class ControlServer:
 
     async def _answer_in_turn(self, request: ControlRequest, inbox: str) -> None:
         tenant = request.receiver.partition(".")[0]
-        self._of_tenant[tenant] += 1
+        self._requests_by_tenant[tenant] += 1
         try:
-            await self._answer(request, inbox, self._of_tenant[tenant])
+            await self._answer(request, inbox, self._requests_by_tenant[tenant])
         finally:
-            self._of_tenant -= Counter({tenant: 1})
+            self._requests_by_tenant -= Counter({tenant: 1})
 
-    async def _answer(self, request: ControlRequest, inbox: str, of_tenant: int) -> None:
+    async def _answer(self, request: ControlRequest, inbox: str, tenant_requests: int) -> None:
         began_at = self._loop.time()
-        answer = self._denied_unread(request, of_tenant) or await self._handle(request)
+        answer = self._denied_unread(request, tenant_requests) or await self._handle(request)
         data = _encode(answer)
         if len(data) > self._wire.max_payload:
             answer = Denied(
@@ -136,11 +136,11 @@ class ControlServer:
         self.totals.busy_s += self._loop.time() - began_at
         await self._wire.publish(inbox, data)
 
-    def _denied_unread(self, request: ControlRequest, of_tenant: int) -> Denied | None:
+    def _denied_unread(self, request: ControlRequest, tenant_requests: int) -> Denied | None:
         """Deny a request because of its form, or because too many are under way; None if it is accepted."""
         if len(self._under_way) > UNDER_WAY_MAX:
             return Denied("busy", f"{UNDER_WAY_MAX} requests are running on this node; try again later")
-        if of_tenant > TENANT_UNDER_WAY_MAX:
+        if tenant_requests > TENANT_UNDER_WAY_MAX:
             why = f"{TENANT_UNDER_WAY_MAX} requests of this tenant are running on this node; try again later"
             return Denied("busy", why)
         if len(request.body) > BODY_BYTES_MAX:

@@ -69,7 +69,7 @@ class Erasures:
         """
         check_tenant(tenant)
         if not is_event_id(event):
-            raise BadInput(f"{event[:60]!r} is no id of an event; receivers see it as webhook-id")
+            raise BadInput(f"{event[:60]!r} is not the id of an event; receivers see the id as webhook-id")
         while True:
             found, revision = await self._get(tenant, event)
             if found is not None and found.done_at is None:

@@ -28,7 +28,7 @@ RECEIVERS = """
 from msgspec.structs import replace
 from angarium import quantities
 from angarium.cli.receivers.table import CUT_COLUMNS, NARROW_COLUMNS, cells
-from angarium.operations.receiver_health.listing import ReceiverFindings, listed
+from angarium.operations.receivers.overview.listing import ReceiverFindings, listed
 from angarium.terminal import output
 row = replace(listed(ReceiverFindings(
     "acme.a-receiver-with-a-long-name",
@@ -56,7 +56,7 @@ output.say_table(("text", "|"), rows, cut=("text",))
 """
 ROOMS = """
 from angarium.cli.installation import setup
-from angarium.operations.installation_health.sizing import StreamRoom
+from angarium.operations.installation.sizing import StreamRoom
 names = ("EVENTS", "DELIVERIES", "JOURNAL", "DEAD")
 keeps = "events to be routed, and a day of routed ones"
 setup.say([], [StreamRoom(f"ANGARIUM_{name}", 4 << 30, keeps) for name in names])

@@ -14,16 +14,22 @@ FUNCTION_MAX = 70
 LINE_MAX = 110
 FILES_MAX = 12
 """In a folder, `__init__.py` aside."""
+ENTRIES_MAX = 16
+"""Files and folders in a folder of the product, `__init__.py` aside."""
+WIDE_FOLDERS = frozenset({"streams", "angarium"})
+"""Packages whose folders are subjects of their own; `docs/tour.md` says what each is for."""
 ONE_MEANING: dict[str, tuple[tuple[str, ...], ...]] = {
     "cursor": (("actors",), ("angarium", "api"), ("angarium", "terminal")),
     "mark": (("streams",), ("angarium", "ledger"), ("angarium", "node"), ("angarium", "cli"),
-             ("angarium", "operations", "journal_pages")),
+             ("angarium", "operations", "live", "journal_pages")),
 }  # fmt: skip
 """Words for one thing each, and its home: how far an actor has read (for the API, a page of a list; for the
 terminal, the place of the next letter), and the last known message of a stream."""
 WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 SHAPELESS_NAMES = re.compile(r"_*(utils?|helpers?|common|managers?|misc)\Z")
 PREPOSITIONS = frozenset({"of", "on", "to"})
+BARE_RELATION = re.compile(r"_(to|on|of(_\w+)?)\Z")
+"""Names of attributes that say what something belongs to, but not what it is."""
 PRIVATE = re.compile(r"_(?!_)")
 SPEAKING = re.compile(r"_|[A-Z]+_(?!M?S\Z)|(VERSION|KIB|GIB|DAY_S)\Z")
 
@@ -55,8 +61,11 @@ def names_say_something(module: Module) -> Iterator[str]:
         if name in sys.stdlib_module_names - {"__main__", "mailbox"}:
             yield f"{name} is a module of the standard library"
     for node in module.nodes if module.path[0] in OURS else ():
-        if isinstance(node, ast.arg) and node.arg in PREPOSITIONS:
-            yield f"line {node.lineno}: the parameter {node.arg} does not say what it is"
+        match node:
+            case ast.arg(arg=name) if name in PREPOSITIONS:
+                yield f"line {node.lineno}: the parameter {name} does not say what it is"
+            case ast.Attribute(attr=name) if BARE_RELATION.match(name):
+                yield f"line {node.lineno}: the attribute {name} does not say what it is"
 
 
 def words_have_one_meaning(module: Module) -> Iterator[str]:

@@ -10,10 +10,10 @@ from angarium.cli.events.erase import summary
 from angarium.cli.events.job import cells as job_cells
 from angarium.cli.ledger_records.event import headline
 from angarium.cli.receivers.table import cells
-from angarium.operations.erase import ErasureStatus
+from angarium.operations.events.erase import ErasureStatus
 from angarium.operations.jobs.plans import JobDocument
-from angarium.operations.receiver_health.listing import ReceiverFindings, listed
-from angarium.operations.receiver_health.pace import Limit
+from angarium.operations.receivers.overview.listing import ReceiverFindings, listed
+from angarium.operations.receivers.overview.pace import Limit
 
 DELIVERY: dict[str, Any] = {
     "receiver": "acme.billing", "sequence": 17, "type": "order.created", "again": False, "state": "open",

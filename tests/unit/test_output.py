@@ -10,7 +10,7 @@ from angarium.cli import main
 from angarium.cli.dead_letters import table
 from angarium.cli.live.inspection import lines
 from angarium.cli.receivers import receiver
-from angarium.operations.receivers.get import ShownConfiguration, shown
+from angarium.operations.receivers.configurations.get import ShownConfiguration, shown
 from angarium.terminal import output
 from streams.buckets.stored_configurations import Configuration
 from streams.dead_letters.letters import Letter

@@ -50,7 +50,7 @@ class Jobs:
     """
 
     def __init__(self, access: Access) -> None:
-        self._to = access
+        self._access = access
         self._places: dict[JobKind, BucketPlace] = {
             "replay": BucketPlace(access.js, access.names.actors),
             "redrive": BucketPlace(access.js, access.names.actors),
@@ -116,12 +116,12 @@ class Jobs:
             await place.check_created()
             if not await place.compare():
                 self._known = {key: known for key, known in self._known.items() if key[0] != kind}
-            while (message := await next_plan(self._to, kind, place.position)) is not None:
+            while (message := await next_plan(self._access, kind, place.position)) is not None:
                 if place.doubtful:
                     break  # The next look compares first.
                 place.move(Mark(position=message.sequence, stored_at=message.stored_at))
                 try:
-                    self._update(plan_in(self._to, message))
+                    self._update(plan_in(self._access, message))
                 except Unusable as error:
                     log.warning("job.unreadable", extra={"why": str(error)})
 
@@ -152,7 +152,7 @@ class Jobs:
         why = ""
         try:
             why = await work_off(
-                self._to, *key, lambda: self._halted or self._seats.is_over(key), self.redrives_here
+                self._access, *key, lambda: self._halted or self._seats.is_over(key), self.redrives_here
             )
         except Busy:
             log.debug("job.taken", extra={"job": known.stored.id})

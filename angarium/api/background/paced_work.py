@@ -12,12 +12,12 @@ class PacedWork:
     def __init__(self, pause_s: float) -> None:
         self._pause_s = pause_s
         self._any_client = asyncio.Lock()
-        self._of_client: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._locks_by_client: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     @asynccontextmanager
     async def turn(self, client: str) -> AsyncIterator[None]:
         """Wait for a turn, which lasts until the block has ended and the pause after it is over."""
-        own = self._of_client.setdefault(client, asyncio.Lock())
+        own = self._locks_by_client.setdefault(client, asyncio.Lock())
         async with own, self._any_client:
             yield
             await asyncio.sleep(self._pause_s)

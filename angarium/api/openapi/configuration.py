@@ -1,6 +1,7 @@
 """The schemas of a receiver's configuration, with the bounds that `actors.policy` holds them to.
 
-There are three: as it is put, as a patch, and as it is shown, which may be older or newer than this version.
+There are three: one to put, one to patch, and one that is shown, which an older or newer version may have
+stored.
 """
 
 from typing import Any
@@ -14,35 +15,35 @@ Schema = dict[str, Any]
 REFERENCE = "#/components/schemas/{name}"
 CONFIGURATION, PATCH, SHOWN = "ReceiverConfiguration", "ReceiverPatch", "ReceiverConfigurationShown"
 MASK = "…"
-"""The text in the place of what is secret; sent back, it leaves what is stored."""
+"""The text in place of a secret; a client that sends it back leaves the stored value as it is."""
 
 DESCRIPTIONS = {
-    "url": "Where the events go: https, or http if the nodes allow it; without user or password.",
-    "events": "The types that it gets of fan-outs, as NATS wildcards: order.*, order.>.",
-    "secrets": f"The newest first; every one signs. whsec_ and the base64 of 24 to 64 bytes, or {MASK}.",
-    "old_secrets": "Secrets that sign in addition, each until its time.",
-    "order": "strict: an event starts when the one before it is settled. relaxed: several at a time.",
-    "rate": 'The rate limit: "10/second", or an object, as it was stored. Null: the default of nodes.',
-    "concurrency": "Attempts in flight, in relaxed order.",
+    "url": "The URL to send to: https, or http if the nodes allow it; without user or password.",
+    "events": "The types that it subscribes to, as NATS wildcards: order.*, order.>.",
+    "secrets": f"Newest first; each one signs. whsec_ and the base64 of 24 to 64 bytes, or {MASK}.",
+    "old_secrets": "Earlier secrets that also sign, each until its time.",
+    "order": "strict: an event starts when the previous one is settled. relaxed: several at a time.",
+    "rate": 'The rate limit: "10/second", or an object. Null: the default of the nodes.',
+    "concurrency": "The highest number of attempts in flight, in relaxed order.",
     "timeout_s": "The time limit of an attempt.",
-    "retry": "When a failed delivery is tried again, and when it is given up.",
-    "offline": "When a receiver without a success is offline, and when it is disabled.",
+    "retry": "The rules for retrying a failed delivery, and for giving it up.",
+    "offline": "The times without a success after which it is offline, and disabled.",
     "dedup_window": "The number of event ids that are remembered, to drop repeats.",
     "backlog_max": "If more events wait, the oldest become dead letters.",
-    "headers": f"Headers of each attempt; a value {MASK} stays as it is stored.",
-    "paused": "Whether its events wait.",
-    "Rate.limit": "Attempts per period; may be a fraction.",
+    "headers": f"Headers that each attempt has; the value {MASK} keeps the stored one.",
+    "paused": "True: no events are sent; they wait.",
+    "Rate.limit": "Attempts per period; a fraction is allowed.",
     "Rate.per": "The period.",
-    "Rate.burst": "Attempts that may start at once; null is one second's worth, rounded up.",
+    "Rate.burst": "Attempts that may start at once; null: one second's worth, rounded up.",
     "Retry.base_s": "The longest delay before the first retry; it doubles with each attempt.",
     "Retry.cap_s": "The longest delay before any retry.",
     "Retry.max_age_s": "Older events become dead letters.",
-    "Retry.max_attempts": "0: as many as fit into max_age_s. Throttling does not count.",
+    "Retry.max_attempts": "Attempts at an event; 0: as many as fit into max_age_s, without throttled ones.",
     "Retry.rejected_attempts": "Attempts at an event that the receiver rejects.",
-    "Offline.after_s": "After so long without a success it is offline.",
-    "Offline.disable_after_s": "After so long without a success it is disabled.",
-    "OldSecret.secret": "As in secrets.",
-    "OldSecret.until": "It signs until then.",
+    "Offline.after_s": "Time without a success after which the receiver is offline.",
+    "Offline.disable_after_s": "Time without a success after which the receiver is disabled.",
+    "OldSecret.secret": "A secret, as in `secrets`.",
+    "OldSecret.until": "The time until which it signs.",
 }
 """Each member by its name, that of a nested object with the object's."""
 _RATE_TEXT = {
@@ -61,9 +62,7 @@ def configuration_schemas() -> dict[str, Schema]:
     for name in _OBJECTS:
         found[name]["additionalProperties"] = False
         _describe(found[name]["properties"], f"{name}.")
-    found["OldSecret"]["description"] = (
-        "A secret that signs in addition to the newer ones, until a given time."
-    )
+    found["OldSecret"]["description"] = "An earlier secret that also signs, until a given time."
     found["OldSecret"]["properties"]["secret"] |= _SECRET
     _describe(members, "")
     members["rate"]["anyOf"].insert(0, _RATE_TEXT)
@@ -76,16 +75,16 @@ def configuration_schemas() -> dict[str, Schema]:
     }  # fmt: skip
     return found | {
         CONFIGURATION: _object(
-            members, "A receiver's configuration; members that are left out take their defaults.",
+            members, "A receiver's configuration; missing members take their defaults.",
             required=["url"], additionalProperties=False,
         ),
         PATCH: _object(
             {"url": members["url"]}
             | {name: _or_null(each, found) for name, each in members.items() if name != "url"},
-            "Members to change; null sets one back to its default.", additionalProperties=False,
+            "Members to change; null resets a member to its default.", additionalProperties=False,
         ),
         SHOWN: _object(
-            members, f"A receiver's configuration as it was put, with {MASK} for what is secret.",
+            members, f"A receiver's configuration as it was put, with {MASK} in place of secrets.",
         ),
     }  # fmt: skip
 
@@ -95,7 +94,7 @@ def _object(members: Schema, description: str, **more: Any) -> Schema:
 
 
 def _or_null(schema: Schema, objects: dict[str, Schema]) -> Schema:
-    """The schema of a member in a patch: it may be taken back, and an object may have some of its members."""
+    """The schema of a member in a patch: null resets it, and an object may be partial."""
     choices = [{key: value for key, value in schema.items() if key != "description"}]
     match schema:
         case {"anyOf": [*given]}:
@@ -114,9 +113,9 @@ def _some_members(reference: str, objects: dict[str, Schema]) -> Schema:
 
 
 def _describe(members: Schema, prefix: str) -> None:
-    """Say what members are, in words also their defaults.
+    """Describe members, with their defaults as text.
 
-    Generators of clients would take a member with a default for a required one.
+    Generators of clients treat a member with a `default` as required.
     """
     for name, schema in members.items():
         default = schema.pop("default", None)

@@ -1,29 +1,30 @@
-"""The live state of receivers and the orders to their owners: what they answer, and their description."""
+"""Live states, orders to owners, erasures: what the operations take and answer, and their description."""
 
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
 from angarium.api.openapi.parts import body, operation, problems, result
-from angarium.operations.live_receivers.forget import Forgotten
-from angarium.operations.live_receivers.skip import Skipped
-from angarium.operations.receivers.rotate import OVERLAP_MAX_S, Rotated
+from angarium.operations.events.erase import ErasureStatus
+from angarium.operations.receivers.configurations.rotate import OVERLAP_MAX_S, Rotated
+from angarium.operations.receivers.control_requests.forget import Forgotten
+from angarium.operations.receivers.control_requests.skip import Skipped
 
 
 class PauseState(Struct, frozen=True):
-    """A receiver's configuration says that it is paused, or not."""
+    """The pause in the configuration of a receiver."""
 
     paused: bool
 
 
 class RotationRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """The time for which the secrets before the new one sign as well."""
+    """The time for which the earlier secrets sign as well."""
 
     overlap_s: Annotated[float, Meta(ge=0, le=OVERLAP_MAX_S)] = 86_400.0
 
 
 class PingResult(Struct, frozen=True, kw_only=True):
-    """The receiver's answer to a ping, or the error in its place."""
+    """The receiver's answer to a ping, or the error."""
 
     status: int | None
     error: str | None
@@ -49,40 +50,67 @@ def _described(summary: str, answer: Any, description: str, example: object, **m
 
 GET_RECEIVER_STATE = _described(
     "Show the live state of a receiver", dict[str, Any],
-    "What its owner knows; nodes of other versions may have members more or less", _STATE,
+    "The state as its owner knows it; other versions may have more or fewer members", _STATE,
 )  # fmt: skip
 PAUSE_RECEIVER = _described(
-    "Let the events of a receiver wait", PauseState, "It is paused, on record", {"paused": True}
+    "Pause a receiver: its events wait", PauseState, "The receiver is paused, on record", {"paused": True}
 )
 RESUME_RECEIVER = _described(
     "End a pause, a disablement, backoff and throttling",
     PauseState,
-    "It continues, on record",
+    "The receiver continues, on record",
     {"paused": False},
 )
 PING_RECEIVER = _described(
-    "Post a ping to a receiver", PingResult, "What came of it; a receiver that failed is 200 as well",
+    "Post a ping to a receiver", PingResult, "The receiver's answer; 200 even if the receiver failed",
     {"status": 204, "error": None, "latency_ms": 12.5},
 )  # fmt: skip
 SKIP_EVENT = _described(
-    "Make a dead letter of the event at the head", Skipped, "It is a dead letter, on record",
+    "Skip the oldest event: it becomes a dead letter", Skipped, "The skipped event",
     {"sequence": 17, "event_id": "order-7"},
 )  # fmt: skip
 FORGET_EVENTS = _described(
-    "Discard what waits for a receiver, and clear its failures", Forgotten, "It is discarded, on record",
+    "Discard the waiting events of a receiver, and clear its failures", Forgotten, "The result, on record",
     {"discarded": 12, "next_sequence": 30},
 )  # fmt: skip
 ROTATE_RECEIVER_SECRET = _described(
-    "Give a receiver a new signing secret", Rotated, "The new secret, which only this answer shows",
+    "Give a receiver a new signing secret", Rotated, "The new secret; only this answer shows it",
     {
         "receiver": "acme.billing", "revision": 8, "secret": "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
         "secrets": 2, "until": "2026-11-23T20:00:00Z",
     },
     operation_class=operation(
         body(
-            "How long those before it sign as well, in seconds; without a body a day.",
+            "The time for which the earlier secrets sign as well, in seconds; without a body, a day.",
             {"application/json": {"overlap_s": 86400}}, "RotationRequest", required=False,
         )
     ),
 )  # fmt: skip
 ROTATE_RECEIVER_SECRET["responses"] |= problems(400, 408, 412, 413, 415)
+
+_ERASURE = {
+    "tenant": "acme", "event": "order-17", "requested_by": "token k3f6w2m5qzra",
+    "requested_at": "2026-11-22T20:00:00.000Z", "done": False, "done_at": None,
+    "waits_for": "the event is being routed", "events": 0, "deliveries": 0, "discarded": 0,
+    "dead_letters": 0, "journal_messages": 0,
+}  # fmt: skip
+_ERASED = _ERASURE | {
+    "done": True, "done_at": "2026-11-22T20:00:07.412Z", "waits_for": None, "events": 1, "deliveries": 3,
+    "discarded": 1, "dead_letters": 1, "journal_messages": 2,
+}  # fmt: skip
+
+ERASE_EVENT: dict[str, Any] = {
+    "summary": "Erase the content of an event everywhere",
+    "description": "Its body is erased from streams, dead letters, recorded answers and ledgers; waiting "
+    "deliveries are discarded. Numbers, ids and times stay. Nodes carry the request out; GET its progress.",
+    "tags": ["events"],
+    "responses": {202: result(ErasureStatus, "The request is recorded", _ERASURE), **problems(422, 429)},
+}
+GET_ERASURE: dict[str, Any] = {
+    "summary": "Show the progress of an event's erasure",
+    "tags": ["events"],
+    "responses": {
+        200: result(ErasureStatus, "The last request to erase the event", _ERASED),
+        **problems(422),
+    },
+}

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
-from angarium.api.openapi.background.jobs import ACCEPTED, KEY
+from angarium.api.openapi.jobs import ACCEPTED, KEY
 from angarium.api.openapi.parts import body, operation, problems, result
 
 LETTERS_MAX = 1000
@@ -20,7 +20,7 @@ Reason = Literal[
 class LetterItem(Struct, frozen=True, kw_only=True):
     """A dead letter in a list. `number` names it, `sequence` is the receiver's number of the event.
 
-    `bytes` is null where only the headers could be kept.
+    `bytes` is null if only the headers were kept.
     """
 
     number: int
@@ -36,14 +36,14 @@ class LetterItem(Struct, frozen=True, kw_only=True):
 
 
 class DeadLetterPage(Struct, frozen=True, kw_only=True):
-    """Dead letters, the newest first; a page may be short, and only a null `next_cursor` ends the list."""
+    """Dead letters, newest first; a page may be short, and only a null `next_cursor` ends the list."""
 
     letters: list[LetterItem]
     next_cursor: str | None
 
 
 class LetterDocument(LetterItem, frozen=True, kw_only=True):
-    """A dead letter with its body, in base64 where that is no UTF-8, and the beginning of the last answer."""
+    """A dead letter with its body, in base64 if that is not UTF-8, and the start of the last response."""
 
     response: str | None
     headers: dict[str, str]
@@ -52,9 +52,9 @@ class LetterDocument(LetterItem, frozen=True, kw_only=True):
 
 
 class RedriveRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The letters to send again: those named, those selected, or `all`; the oldest first.
+    """The dead letters to send again, oldest first: by `numbers`, by selection, or `all`.
 
-    With a `limit` or a `cursor`, a request sends a page of them; without, it sends them all.
+    With a `limit` or a `cursor`, a request sends one page of them; without, it sends all of them.
     """
 
     numbers: (
@@ -73,10 +73,10 @@ class RedriveRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class RedriveResult(Struct, frozen=True, kw_only=True):
-    """The fate of the letters: `redriven` were sent, `left` stay, by why, `missing` are not there.
+    """The result: `redriven` were sent; `left` could not be sent, by reason; `missing` do not exist.
 
-    `stopped` says why no more could be sent. Where `next_cursor` is not null, others are left to be sent:
-    send the same request with that as its `cursor`.
+    `stopped` says why no more could be sent. If `next_cursor` is not null, more letters are left: repeat the
+    request with it as `cursor`.
     """
 
     redriven: int
@@ -92,10 +92,10 @@ _ITEM = {
     "attempts": 5, "status": 422, "type": "order.created", "id": "order-7", "bytes": 11,
 }  # fmt: skip
 LIST_DEAD_LETTERS: dict[str, Any] = {
-    "summary": "List dead letters, the newest first",
+    "summary": "List dead letters, newest first",
     "tags": ["dead letters"],
     "responses": {
-        200: result(DeadLetterPage, "A page of them", {"letters": [_ITEM], "next_cursor": "7"}),
+        200: result(DeadLetterPage, "A page of dead letters", {"letters": [_ITEM], "next_cursor": "7"}),
         **problems(400, 422),
     },
 }
@@ -103,33 +103,34 @@ GET_DEAD_LETTER: dict[str, Any] = {
     "summary": "Show a dead letter",
     "tags": ["dead letters"],
     "responses": {
-        200: result(LetterDocument, "All that there is of it", _ITEM | {
+        200: result(LetterDocument, "The dead letter with its body and headers", _ITEM | {
             "response": "no such order", "headers": {}, "body": '{"order":7}', "body_base64": None,
         }),
         **problems(422),
     },
 }  # fmt: skip
 DROP_DEAD_LETTER: dict[str, Any] = {
-    "summary": "Drop a dead letter for good",
+    "summary": "Delete a dead letter permanently",
     "tags": ["dead letters"],
-    "responses": {200: result(LetterItem, "The letter that is gone", _ITEM), **problems(422)},
+    "responses": {200: result(LetterItem, "The dropped letter", _ITEM), **problems(422)},
 }
 REDRIVE_DEAD_LETTERS: dict[str, Any] = {
     "summary": "Send dead letters to their receivers again",
-    "description": "Each is sent once, also if a process dies half-way. It is a new event of its receiver, "
-    "with a new number and its old id. Up to 1,000 are sent at once; more are a job (202), of which a "
-    "tenant has one at a time: 409, with its place in Location, where one is not finished.",
+    "description": "Each letter is sent exactly once, even if a process dies half-way. It becomes a new "
+    "event of its receiver, with a new number and its old id. Up to 1,000 letters are sent at once; more "
+    "become a job (202), of which a tenant has one at a time. If one is unfinished, the answer is 409 and "
+    "`Location` names it.",
     "tags": ["dead letters"],
     "operation_class": operation(
         body(
-            "The letters: named by `numbers`, selected by `receiver`, `reasons`, `since`, `until`, or `all`.",
+            "The letters: by `numbers`, by `receiver`, `reasons`, `since` and `until`, or `all`.",
             {"application/json": {"receiver": "billing"}},
             "RedriveRequest",
         ),
         [KEY],
     ),
     "responses": {
-        200: result(RedriveResult, "What became of them", {
+        200: result(RedriveResult, "The result for each letter", {
             "redriven": 12, "left": {"gone": [9]}, "missing": [], "stopped": None, "next_cursor": None,
         }),
         202: ACCEPTED,

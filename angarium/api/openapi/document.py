@@ -1,6 +1,6 @@
 """The document at `/openapi.json`: what Litestar derives from the routes, completed by what it cannot know.
 
-The bodies that routes read themselves get their schemas here, path parameters what they are made of.
+Bodies that routes read themselves get their schemas here, and path parameters their patterns.
 """
 
 from typing import Any
@@ -11,14 +11,14 @@ from litestar.openapi.plugins import JsonRenderPlugin
 
 from actors.machine.state import Counters
 from actors.status import ReceiverState
-from angarium.api.openapi.background.jobs import ReplayRequest
-from angarium.api.openapi.batches import BatchItem
 from angarium.api.openapi.configuration import REFERENCE, SHOWN, configuration_schemas
 from angarium.api.openapi.control import RotationRequest
 from angarium.api.openapi.dead_letters import RedriveRequest
+from angarium.api.openapi.jobs import ReplayRequest
+from angarium.api.openapi.publishing import BatchItem
 from angarium.api.openapi.tokens import TokenRequest
 from angarium.operations.ledger_queries.ledger_access import LedgerLag
-from angarium.operations.receiver_health.health import ReceiverHealth
+from angarium.operations.receivers.overview.health import ReceiverHealth
 
 Document = dict[str, Any]
 
@@ -38,11 +38,11 @@ PATH_PARAMETERS: dict[str, dict[str, Any]] = {
     },
     "token_id": {"description": "The token's id.", "pattern": "^[a-z2-7]{12}$", "example": "k3f6w2m5qzra"},
 }  # fmt: skip
-"""The parameters of paths that are texts, and what they are made of."""
+"""The text parameters of paths, and their patterns."""
 
 
 class DocumentPlugin(JsonRenderPlugin):
-    """Serves the document, made once a process, without the HTML pages that Litestar has below it."""
+    """Serves the document, made once a process, without Litestar's HTML pages."""
 
     def __init__(self) -> None:
         super().__init__(path="/", media_type=MediaType.JSON)
@@ -58,7 +58,7 @@ class DocumentPlugin(JsonRenderPlugin):
 
 
 def completed(document: Document) -> Document:
-    """The document with all that is added to it."""
+    """The document, completed."""
     schemas = document["components"]["schemas"]
     schemas |= configuration_schemas() | _body_schemas() | _state_schemas()
     shown = {"$ref": REFERENCE.format(name=SHOWN)}
@@ -80,7 +80,7 @@ def completed(document: Document) -> Document:
 
 
 def _body_schemas() -> dict[str, Any]:
-    """The schemas of bodies; generators of clients would take a member with a default for a required one."""
+    """The schemas of bodies, without defaults: generators of clients treat a member with one as required."""
     found = msgspec.json.schema_components(BODIES, ref_template=REFERENCE)[1]
     for schema in found.values():
         for member in schema["properties"].values():
@@ -89,7 +89,7 @@ def _body_schemas() -> dict[str, Any]:
 
 
 def _state_schemas() -> dict[str, Any]:
-    """The schemas of a receiver's live state; nodes of other versions may have members more or less."""
+    """The schemas of a receiver's live state; other versions may have more or fewer members."""
     found = msgspec.json.schema_components((ReceiverState, Counters), ref_template=REFERENCE)[1]
     for schema in found.values():
         schema.pop("required", None)
@@ -97,24 +97,24 @@ def _state_schemas() -> dict[str, Any]:
     members["counters"] = {"$ref": REFERENCE.format(name=Counters.__name__)}
     members["remedy"] = {
         "anyOf": [{"type": "string"}, {"type": "null"}],
-        "description": "The operation after which the receiver continues; null: it continues by itself.",
+        "description": "The request after which the receiver continues; null: it continues by itself.",
         "examples": ["POST /v1/tenants/acme/receivers/billing/resume"],
     }
     members["health"] = {
         "anyOf": [{"$ref": REFERENCE.format(name=ReceiverHealth.__name__)}, {"type": "null"}],
-        "description": "Its pace, and what limits it; with health=true.",
+        "description": "With `health=true`: its pace, and what limits it.",
     }
     members["at"] = instant | {"description": "With `at`: the time of this state."}
     members["recorded_at"] = {
         "anyOf": [instant, {"type": "null"}],
-        "description": "With `at`: when the last fact was recorded that this state rests on.",
+        "description": "With `at`: the time at which the last fact before it was recorded.",
     }
     members["ledger"] = {"$ref": REFERENCE.format(name=LedgerLag.__name__)}
     return found
 
 
 def _describe(parameter: dict[str, Any]) -> None:
-    """Say what a parameter of a path is made of, where the route says nothing."""
+    """Describe a parameter of a path, unless the route does."""
     known = dict(PATH_PARAMETERS[parameter["name"]])
     parameter.setdefault("description", known.pop("description"))
     parameter["example"] = known.pop("example")

@@ -6,15 +6,15 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from angarium.api.openapi.parts import problems, result
-from angarium.operations.fleet import SeenNodes, SeenShard
-from angarium.operations.installation_health.finding import ReceiverAilment
+from angarium.operations.installation.finding import ReceiverAilment
+from angarium.operations.installation.fleet import SeenNodes, SeenShard
 
 
 class Alert(Struct, frozen=True, kw_only=True):
-    """One problem, or one unhealthy receiver, and what to do about it.
+    """A problem or an unhealthy receiver, and its remedy.
 
-    A `problem` stays until an operator mends it; a `warning` is about a receiver, which gets what its own
-    answers allow. What is about one receiver names it.
+    A `problem` lasts until an operator fixes it; a `warning` is about a receiver whose own answers slow it
+    down. An alert about one receiver names it.
     """
 
     level: Literal["warning", "problem"]
@@ -26,7 +26,7 @@ class Alert(Struct, frozen=True, kw_only=True):
 
 
 class Alerts(Struct, frozen=True, kw_only=True):
-    """All problems, then unhealthy receivers, of many the worst. `as_of` is when it was looked at."""
+    """All problems, then the worst of the unhealthy receivers; `as_of` is the time of the examination."""
 
     as_of: datetime
     alerts: list[Alert]
@@ -39,10 +39,10 @@ class Shards(Struct, frozen=True):
 
 
 LIST_NODES: dict[str, Any] = {
-    "summary": "List the nodes that live",
+    "summary": "List the live nodes",
     "tags": ["fleet"],
     "responses": {
-        200: result(SeenNodes, "Those whose heartbeat is not over", {
+        200: result(SeenNodes, "The nodes whose heartbeat has not expired", {
             "nodes": [{"node": "n1", "version": "1.0.0", "started_at": "2026-11-22T20:00:00Z", "ttl_s": 5.0}],
             "problems": [],
         }),
@@ -53,7 +53,7 @@ LIST_ALERTS: dict[str, Any] = {
     "summary": "List the problems of nodes, shards and storage, and the unhealthy receivers",
     "tags": ["fleet"],
     "responses": {
-        200: result(Alerts, "What there is to do; nothing if the list is empty", {
+        200: result(Alerts, "The alerts; an empty list if all is well", {
             "as_of": "2026-11-22T20:00:00Z",
             "alerts": [{
                 "level": "warning", "subject": "receivers",
@@ -69,7 +69,7 @@ LIST_SHARDS: dict[str, Any] = {
     "summary": "List the shards and their owners",
     "tags": ["fleet"],
     "responses": {
-        200: result(Shards, "All of them", {
+        200: result(Shards, "All shards and their owners", {
             "shards": [{
                 "shard": 0, "node": "n1", "claimed_at": "2026-11-22T20:00:00Z", "alive": True,
                 "refused": None,

@@ -21,23 +21,33 @@ from angarium.api.problems import HIDDEN, MEDIA_TYPE, TITLES, TYPES, Problem
 
 JSON = "application/json"
 _STATUSES = {
-    400: ("not-http", "the header idempotency-key comes several times; send one"),
-    401: ("unauthorized", "send Authorization: Bearer with a token that is valid"),
+    400: ("not-http", "the header idempotency-key occurs several times; send one"),
+    401: ("unauthorized", "send Authorization: Bearer with a valid token"),
     404: ("not-found", HIDDEN),
-    408: ("timeout", "the body came too slowly"),
-    409: ("conflict", "acme.billing was changed at the same moment by another request"),
-    412: ("precondition-failed", "acme.billing is at revision 8, not 7"),
-    413: ("too-large", "the body may have 262144 bytes; send less, or a link to it"),
-    415: ("unsupported", "a content-encoding is not undone and not passed on; send it plain"),
+    408: ("timeout", "the body arrived too slowly"),
+    409: (
+        "conflict",
+        "acme.billing was changed at the same moment by another user; check it, then try again",
+    ),
+    412: (
+        "precondition-failed",
+        "acme.billing was changed by another user (revision 8, not 7); check it, then try again",
+    ),
+    413: ("too-large", "the body may have at most 262144 bytes; send less, or a link to it"),
+    415: ("unsupported", "bodies with a content-encoding are not accepted; send it without"),
     422: ("invalid", "types that begin with angarium. are Angarium's own; choose another"),
-    428: ("precondition-required", "it would lose rate: 10/second → default; send If-Match"),
+    428: (
+        "precondition-required",
+        "the request would lose rate: 10/second → default. Repeat these members, or send If-Match with "
+        "the ETag that you saw",
+    ),
     429: ("rate", "the token may publish 100 events a second"),
-    503: ("unavailable", "NATS is away; send it again"),
+    503: ("unavailable", "NATS cannot be reached; send it again"),
 }
 
 
 def problems(*statuses: int) -> dict[int, ResponseSpec]:
-    """The problems that an operation may answer, each with an example; 400, 401, 404, 422 and 503 always."""
+    """The problems that an operation may return, each with an example; always 400, 401, 404, 422 and 503."""
     return {status: _problem(status) for status in sorted({400, 401, 404, 422, 503, *statuses})}
 
 
@@ -51,7 +61,7 @@ def _problem(status: int) -> ResponseSpec:
 
 
 def result(data: Any, description: str, example: object) -> ResponseSpec:
-    """The answer of an operation that was done."""
+    """The answer of a successful operation."""
     return ResponseSpec(
         data, generate_examples=False, description=description,
         examples=[Example(summary=description, value=example)],

@@ -7,14 +7,14 @@ from msgspec import Struct
 
 from angarium.api.openapi.configuration import CONFIGURATION, PATCH
 from angarium.api.openapi.parts import body, header_parameter, operation, problems, result
-from angarium.operations.receiver_health.health import ReceiverHealth
-from angarium.operations.receivers.changes import MemberChange
+from angarium.operations.receivers.configurations.changes import MemberChange
+from angarium.operations.receivers.overview.health import ReceiverHealth
 
 
 class ReceiverItem(Struct, frozen=True, kw_only=True):
     """A receiver in a list; `problems` say why its configuration is not in force.
 
-    `health` is null unless it is asked for.
+    `health` is null unless it was requested.
     """
 
     receiver: str
@@ -26,10 +26,10 @@ class ReceiverItem(Struct, frozen=True, kw_only=True):
 
 
 class StoredReceiver(Struct, frozen=True, kw_only=True):
-    """A configuration that was stored; `changes` are those of the one that it replaced.
+    """The stored configuration; `changes` lists what differs from the one that it replaced.
 
-    `secret` is the one that was made for it, `secrets` how many sign now. `notes` say why nodes may not
-    post to a new URL.
+    `secret` is the new secret, if one was made; `secrets` is the number of secrets that sign now. `notes` say
+    why nodes may refuse a new URL.
     """
 
     receiver: str
@@ -42,17 +42,17 @@ class StoredReceiver(Struct, frozen=True, kw_only=True):
 
 
 class ReceiverPage(Struct, frozen=True, kw_only=True):
-    """Receivers in alphabetical order; without a `next_cursor` they are the last."""
+    """Receivers in alphabetical order; without a `next_cursor` this is the last page."""
 
     receivers: list[ReceiverItem]
     next_cursor: str | None
 
 
 class RemovedReceiver(Struct, frozen=True, kw_only=True):
-    """A receiver that is gone.
+    """The removed receiver.
 
-    `discarded` of its events waited, or at most this number if it is not `certain`; `recorded` tells whether
-    the owner has said already that all of them are discarded.
+    `discarded` is the number of its events that waited, or the highest possible number if it is not
+    `certain`; `recorded`: the owner has confirmed that all of them are discarded.
     """
 
     receiver: str
@@ -81,18 +81,24 @@ _MADE = _PUT | {
 }  # fmt: skip
 _MERGE = "application/merge-patch+json"
 _TAG = '"7"'
-_MATCH = header_parameter("If-Match", "The ETag of the configuration that is meant, or *.", _TAG)
-_NONE_MATCH = header_parameter("If-None-Match", "* stores it only where there is no such receiver.", "*")
-_KNOWN = header_parameter("If-None-Match", "The ETag that the client has; 304 where it still holds.", _TAG)
-_DONE = "It is stored; nodes take it up within a second"
+_MATCH = header_parameter("If-Match", "The ETag of the configuration to change, or *.", _TAG)
+_NONE_MATCH = header_parameter(
+    "If-None-Match", "* stores the configuration only if there is no such receiver.", "*"
+)
+_KNOWN = header_parameter(
+    "If-None-Match", "The ETag that the client has; the answer is 304 if it is still current.", _TAG
+)
+_DONE = "The configuration is stored; nodes use it within a second"
 
 GET_RECEIVER: dict[str, Any] = {
-    "summary": "Show the configuration of a receiver, with … for what is secret",
+    "summary": "Show the configuration of a receiver, with … in place of secrets",
     "tags": ["receivers"],
     "operation_class": operation(parameters=[_KNOWN]),
     "responses": {
         200: result(dict[str, Any], "The configuration as it was put; its revision is the ETag", _STORED),
-        304: ResponseSpec(None, description="The client has it", generate_examples=False),
+        304: ResponseSpec(
+            None, description="The client has the current configuration", generate_examples=False
+        ),
         **problems(400, 409, 422),
     },
 }
@@ -100,7 +106,7 @@ LIST_RECEIVERS: dict[str, Any] = {
     "summary": "List the receivers of a tenant",
     "tags": ["receivers"],
     "responses": {
-        200: result(ReceiverPage, "A page of them", {
+        200: result(ReceiverPage, "A page of receivers", {
             "receivers": [{
                 "receiver": "acme.billing", "name": "billing", "revision": 7, "configuration": _STORED,
                 "problems": [], "health": HEALTH_EXAMPLE,
@@ -112,9 +118,9 @@ LIST_RECEIVERS: dict[str, Any] = {
 }  # fmt: skip
 PUT_RECEIVER: dict[str, Any] = {
     "summary": "Store the whole configuration of a receiver",
-    "description": "Members that are left out take their defaults; secrets stay as they are. A value … stays "
-    "as it is stored. A new receiver without secrets gets one, which only this answer shows; "
-    '"secrets": [] leaves it unsigned. What would be lost of a stored configuration needs If-Match.',
+    "description": "Missing members take their defaults, but secrets stay as they are. The value … keeps the "
+    "stored one. A new receiver without secrets gets one, which only this answer shows; "
+    '"secrets": [] leaves its requests unsigned. A change that would lose stored members needs If-Match.',
     "tags": ["receivers"],
     "operation_class": operation(
         body("The configuration.", {"application/json": {"url": _URL, "rate": "10/second"}}, CONFIGURATION),
@@ -122,13 +128,13 @@ PUT_RECEIVER: dict[str, Any] = {
     ),
     "responses": {
         200: result(StoredReceiver, _DONE, _PUT),
-        201: result(StoredReceiver, "The receiver is new; " + _DONE[0].lower() + _DONE[1:], _MADE),
+        201: result(StoredReceiver, "The receiver is new. " + _DONE, _MADE),
         **problems(400, 408, 409, 412, 413, 415, 422, 428),
     },
 }  # fmt: skip
 PATCH_RECEIVER: dict[str, Any] = {
     "summary": "Change some members of a configuration",
-    "description": "A JSON merge patch (RFC 7396): null takes a member back to its default.",
+    "description": "A JSON merge patch (RFC 7396): null resets a member to its default.",
     "tags": ["receivers"],
     "operation_class": operation(
         body("The members to change.", {_MERGE: {"rate": {"limit": 5}, "events": None}}, PATCH),
@@ -140,11 +146,11 @@ PATCH_RECEIVER: dict[str, Any] = {
     },
 }  # fmt: skip
 DELETE_RECEIVER: dict[str, Any] = {
-    "summary": "Remove a receiver, and discard what waits for it",
+    "summary": "Remove a receiver, and discard its waiting events",
     "tags": ["receivers"],
     "operation_class": operation(parameters=[_MATCH]),
     "responses": {
-        200: result(RemovedReceiver, "It is gone", {
+        200: result(RemovedReceiver, "The removed receiver", {
             "receiver": "acme.billing", "discarded": 12, "certain": True, "recorded": True,
         }),
         **problems(400, 409, 412, 422),

@@ -14,7 +14,7 @@ from angarium.operations.ledger_queries.minutes import Minute
 class AttemptItem(Struct, frozen=True, kw_only=True):
     """An attempt; a ping has no `sequence` and no `event_id`.
 
-    `answer` is the beginning of what a failed one got, `next_at` when it is tried again.
+    `answer` is the start of the response to a failed attempt; `next_at` is the time of the next attempt.
     """
 
     at: str
@@ -31,7 +31,7 @@ class AttemptItem(Struct, frozen=True, kw_only=True):
 
 
 class AttemptPage(Struct, frozen=True, kw_only=True):
-    """Attempts, the newest first."""
+    """Attempts, newest first."""
 
     attempts: list[AttemptItem]
     next_cursor: str | None
@@ -39,10 +39,10 @@ class AttemptPage(Struct, frozen=True, kw_only=True):
 
 
 class DeliveryItem(Struct, frozen=True, kw_only=True):
-    """An event on its way to one receiver; `again` names the replay or redrive that sent it.
+    """An event and one of its receivers; `again` names the replay or redrive that sent it.
 
-    `state` is `open` while it is under way, and `unknown` if the ledger does not know how it ended; for a
-    dead letter there is a `reason`.
+    `state` is `open` until the event is settled, and `unknown` if the ledger does not know the end; a dead
+    letter has a `reason`.
     """
 
     receiver: str
@@ -66,7 +66,7 @@ class JourneyPage(Struct, frozen=True, kw_only=True):
 
 
 class HistoryPage(Struct, frozen=True, kw_only=True):
-    """The history of a receiver, the oldest first; `now` is how it does by the last that is known."""
+    """The history of a receiver, oldest first; `now` is its last known condition."""
 
     receiver: str
     entries: list[HistoryEntry]
@@ -76,7 +76,7 @@ class HistoryPage(Struct, frozen=True, kw_only=True):
 
 
 class MinutePage(Struct, frozen=True, kw_only=True):
-    """Minutes in which something happened, the oldest first."""
+    """Minutes in which something happened, oldest first."""
 
     receiver: str
     minutes: list[Minute]
@@ -85,7 +85,7 @@ class MinutePage(Struct, frozen=True, kw_only=True):
 
 
 class FailingItem(Struct, frozen=True, kw_only=True):
-    """A receiver that fails, and its last attempt."""
+    """A failing receiver, and its last attempt."""
 
     receiver: str
     failing_since: str | None
@@ -97,7 +97,7 @@ class FailingItem(Struct, frozen=True, kw_only=True):
 
 
 class LateItem(Struct, frozen=True, kw_only=True):
-    """A receiver, and the time from storage to delivery of its events: of the latest, and on average."""
+    """A receiver, and the time from storage to delivery of its events: the longest, and the average."""
 
     receiver: str
     latest_s: float
@@ -108,7 +108,7 @@ class LateItem(Struct, frozen=True, kw_only=True):
 
 
 class WorstReceivers(Struct, frozen=True, kw_only=True):
-    """The failing receivers, longest outage first, and those whose events came latest."""
+    """The failing receivers, longest outage first, and those whose events arrived latest."""
 
     failing: list[FailingItem]
     late: list[LateItem]
@@ -138,12 +138,12 @@ def _described(summary: str, answer: Any, description: str, example: object) -> 
 
 
 LIST_ATTEMPTS = _described(
-    "List the attempts to a receiver, the newest first", AttemptPage, "A page of them",
+    "List the attempts to a receiver, newest first", AttemptPage, "A page of attempts",
     {"attempts": [_DELIVERED, _FAILED], "next_cursor": "1795377600120-1", "ledger": _LEDGER},
 )  # fmt: skip
 LIST_MINUTES = _described(
-    "List throughput and latency of a receiver by minute, the oldest first", MinutePage,
-    "A page of minutes; those in which nothing happened are left out",
+    "List throughput and latency of a receiver by minute, oldest first", MinutePage,
+    "A page of minutes; minutes in which nothing happened are left out",
     {
         "receiver": "acme.billing",
         "minutes": [{
@@ -155,8 +155,8 @@ LIST_MINUTES = _described(
     },
 )  # fmt: skip
 GET_EVENT = _described(
-    "Tell the journey of an event over the tenant's receivers", JourneyPage,
-    "Its deliveries, each with its attempts",
+    "Show an event's deliveries to the tenant's receivers", JourneyPage,
+    "The deliveries of the event, each with its attempts",
     {
         "event_id": "order-17",
         "deliveries": [{
@@ -169,7 +169,7 @@ GET_EVENT = _described(
     },
 )  # fmt: skip
 GET_HISTORY = _described(
-    "Tell what happened to a receiver, the oldest first", HistoryPage, "A page of it",
+    "Show a receiver's history, oldest first", HistoryPage, "A page of the history",
     {
         "receiver": "acme.billing",
         "entries": [{"at": _AT, "kind": "paused", "what": "paused", "detail": {}}],
@@ -179,7 +179,7 @@ GET_HISTORY = _described(
     },
 )  # fmt: skip
 GET_AUDIT = _described(
-    "Audit a receiver's rate: its attempts in every window against the limit in force", AuditDocument,
+    "Audit a receiver's rate: compare its attempts in every window with the limit in force", AuditDocument,
     "The verdict, and the busiest windows",
     {
         "receiver": "acme.billing", "verdict": "kept", "since": _AT, "until": "2026-11-22T21:00:00.000Z",
@@ -192,8 +192,8 @@ GET_AUDIT = _described(
 )  # fmt: skip
 GET_AUDIT["responses"] |= problems(409)
 GET_TOP = _described(
-    "List the worst receivers of a tenant: those that fail, and those whose events come late", WorstReceivers,
-    "How many of each kind",
+    "List the worst receivers of a tenant: failing ones, and those with late events", WorstReceivers,
+    "Up to `limit` failing and `limit` late receivers",
     {
         "failing": [{
             "receiver": "acme.billing", "failing_since": _AT, "failures": 3, "disabled": None,

@@ -15,14 +15,14 @@ LASTS_MAX_S = 100 * 366 * 86_400.0
 
 
 class TokenPage(Struct, frozen=True, kw_only=True):
-    """Tokens by their ids, without what proves them."""
+    """Tokens in the order of their ids, without their secrets."""
 
     tokens: list[ListedToken]
     next_cursor: str | None
 
 
 class TokenRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A token that is to be made; `lasts_s` is how long it holds, `rate` events a second."""
+    """A token to create: it is valid for `lasts_s`, and may publish `rate` events a second."""
 
     tenant: Annotated[str, Meta(min_length=1, max_length=64)]
     scopes: Annotated[tuple[Scope, ...], Meta(min_length=1, max_length=4)]
@@ -53,20 +53,20 @@ LIST_TOKENS: dict[str, Any] = {
     "summary": "List the tokens",
     "tags": ["tokens"],
     "responses": {
-        200: result(TokenPage, "A page of them", {
+        200: result(TokenPage, "A page of tokens", {
             "tokens": [_TOKEN | {"used_at": "2026-11-22T20:10:00Z"}], "next_cursor": None,
         }),
         **problems(422),
     },
 }  # fmt: skip
 CREATE_TOKEN: dict[str, Any] = {
-    "summary": "Make a token",
+    "summary": "Create a token",
     "tags": ["tokens"],
     "operation_class": operation(
-        body("Whom it is for, and what it may do.", {"application/json": _ASKED}, "TokenRequest"),
+        body("The tenant and the scopes.", {"application/json": _ASKED}, "TokenRequest"),
     ),
     "responses": {
-        201: result(CreatedTokenDocument, "The token, whose text only this answer shows",
+        201: result(CreatedTokenDocument, "The token; only this answer shows its text",
                     _TOKEN | {"token": "ang_k3f6w2m5qzra_" + "x" * 43}),
         **problems(400, 408, 413, 415, 422),
     },
@@ -75,7 +75,11 @@ REVOKE_TOKEN: dict[str, Any] = {
     "summary": "Revoke a token",
     "tags": ["tokens"],
     "responses": {
-        204: ResponseSpec(None, description="Within a second no process takes it", generate_examples=False),
+        204: ResponseSpec(
+            None,
+            description="The token is revoked; within a second, no process accepts it",
+            generate_examples=False,
+        ),
         **problems(422),
     },
 }

@@ -5,29 +5,31 @@ from typing import Annotated
 from litestar.params import QueryParameter
 
 from angarium.operations.jobs.listing import JobPlace
-from angarium.operations.ledger_queries.pages import PageStart
+from angarium.operations.ledger_queries.page_start import PageStart
 
 PAGE_MAX = 200
 
 Limit = Annotated[int, QueryParameter(ge=1, le=PAGE_MAX)]
 TimeCursor = Annotated[
     str | None,
-    QueryParameter(pattern=r"^[0-9]{1,15}-[0-9]{1,4}$", description="`next_cursor` of the page before."),
+    QueryParameter(
+        pattern=r"^[0-9]{1,15}-[0-9]{1,4}$", description="The `next_cursor` of the previous page."
+    ),
 ]
 MinuteCursor = Annotated[
-    int | None, QueryParameter(ge=0, le=10**15, description="`next_cursor` of the page before.")
+    int | None, QueryParameter(ge=0, le=10**15, description="The `next_cursor` of the previous page.")
 ]
 NameCursor = Annotated[
     str,
     QueryParameter(
-        pattern=r"^(after:[A-Za-z0-9_-]{1,64})?$", description="`next_cursor` of the page before."
+        pattern=r"^(after:[A-Za-z0-9_-]{1,64})?$", description="The `next_cursor` of the previous page."
     ),
 ]
 JobCursor = Annotated[
     str | None,
     QueryParameter(
         pattern=r"^[0-9]{1,17}-(replay|redrive)\.[A-Za-z0-9_.-]{1,130}\.[0-9a-f]{16}$",
-        description="`next_cursor` of the page before.",
+        description="The `next_cursor` of the previous page.",
     ),
 ]
 

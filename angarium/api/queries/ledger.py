@@ -14,30 +14,30 @@ from angarium.operations.failures import NotDone
 from angarium.operations.ledger_queries.ledger_access import LEDGER_CODE, OpenLedger, open_ledger
 
 QUESTION_TIMEOUT_S = 10.0
-"""A question that takes longer is given up, so that others do not have to wait."""
+"""Time limit of a question, so that others do not have to wait."""
 CLOCK_SKEW_MAX_S = 60.0
 """Time that a client's clock may be ahead of this machine's."""
 T = TypeVar("T")
 
 
 async def consult(api: ApiState, tenant: str, question: Callable[[OpenLedger], Awaitable[T | NotDone]]) -> T:
-    """The answer of the ledger. Raises `Refusal`."""
+    """The answer of the ledger. Raises `ProblemRaised`."""
     with api.question_limits.admit(tenant):
         try:
             async with asyncio.timeout(QUESTION_TIMEOUT_S):
                 outcome = await open_ledger(api.access.settings, question)
         except TimeoutError:
             raise unavailable(
-                f"the ledger did not answer within {QUESTION_TIMEOUT_S:g} s; ask about a shorter time"
+                f"the ledger did not answer within {QUESTION_TIMEOUT_S:g} s; query a shorter period"
             ) from None
     if isinstance(outcome, NotDone) and outcome.code == LEDGER_CODE:
         api.no_ledger(why=outcome.text)
-        raise unavailable("this process has no ledger to ask; its settings name one (ANGARIUM_LEDGER)")
+        raise unavailable("this process has no ledger; ANGARIUM_LEDGER in its settings names one")
     return result_of(outcome)
 
 
 def span(since: datetime | None, until: datetime | None) -> tuple[int, int]:
-    """The time that is asked about, in milliseconds. Raises `Refusal`."""
+    """The period of a query, in milliseconds. Raises `ProblemRaised`."""
     begin = 0 if since is None else milliseconds(since)
     end = END_OF_TIME if until is None else milliseconds(until)
     if end <= begin:
@@ -46,7 +46,7 @@ def span(since: datetime | None, until: datetime | None) -> tuple[int, int]:
 
 
 def past(name: str, at: datetime) -> int:
-    """A time in the past, in milliseconds. Raises `Refusal`."""
+    """A time in the past, in milliseconds. Raises `ProblemRaised`."""
     found = milliseconds(at)
     if found > (time.time() + CLOCK_SKEW_MAX_S) * 1000:
         raise invalid(Fault(parameter=name, detail=f"{name} is in the future"))

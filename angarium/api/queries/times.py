@@ -1,4 +1,4 @@
-"""Times in queries: RFC 3339, and nothing else that might be one, such as seconds."""
+"""Times in queries: RFC 3339 only, not seconds."""
 
 from datetime import UTC, datetime
 from typing import Annotated
@@ -11,7 +11,7 @@ from angarium.api.problems import Fault, invalid
 Moment = Annotated[
     str | None,
     QueryParameter(
-        schema_extra={"format": "date-time"}, description="RFC 3339; without a zone it is in UTC."
+        schema_extra={"format": "date-time"}, description="A time as in RFC 3339; in UTC if it has no zone."
     ),
 ]
 
@@ -20,7 +20,7 @@ LATEST = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC).timestamp()
 
 
 def moment(name: str, text: str | None) -> datetime | None:
-    """The time in a parameter, if it is given. Raises `Refusal`."""
+    """The time in a parameter, if it is given. Raises `ProblemRaised`."""
     if text is None:
         return None
     try:

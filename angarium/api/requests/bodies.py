@@ -10,10 +10,9 @@ from litestar.types import Receive
 
 from actors.allowed_values import problem
 from actors.policy import DOCUMENT_MAX
-from angarium.api.api_state import ApiState
-from angarium.api.limits.request_limits import AdmittedRequest, RequestLimits
-from angarium.api.problems import Fault, Refusal, invalid
+from angarium.api.problems import Fault, ProblemRaised, invalid
 from angarium.api.requests.headers import Headers, header, headers_by_name
+from angarium.api.requests.request_limits import AdmittedRequest, RequestLimits
 from streams.buckets.tokens import ALL_TENANTS
 
 T = TypeVar("T")
@@ -29,9 +28,11 @@ _INDEX = re.compile(r"\[(\d*)[^\]]*\]")
 async def read_body(
     receive: Receive, headers: Headers, limits: RequestLimits, request: AdmittedRequest, limit: int
 ) -> bytes:
-    """The body of a request, of at most `limit` bytes. Raises `Refusal`."""
+    """The body of a request, of at most `limit` bytes. Raises `ProblemRaised`."""
     if header(headers, b"content-encoding").lower() not in ("", "identity"):
-        raise Refusal(415, "unsupported", "a content-encoding is not undone and not passed on; send it plain")
+        raise ProblemRaised(
+            415, "unsupported", "bodies with a content-encoding are not accepted; send it without"
+        )
     length = header(headers, b"content-length")
     if length and int(length) > limit:
         raise _too_large(limit)
@@ -42,7 +43,7 @@ async def read_body(
             while True:
                 message = await receive()
                 if message["type"] != "http.request":
-                    raise Refusal(400, "not-http", "the client went away")
+                    raise ProblemRaised(400, "not-http", "the client disconnected")
                 if piece := message["body"]:
                     size += len(piece)
                     if size > limit:
@@ -52,26 +53,28 @@ async def read_body(
                 if not message["more_body"]:
                     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
     except TimeoutError:
-        raise Refusal(408, "timeout", "the body came too slowly") from None
+        raise ProblemRaised(408, "timeout", "the body arrived too slowly") from None
 
 
-def _too_large(limit: int) -> Refusal:
-    return Refusal(413, "too-large", f"the body may have {limit} bytes; send less, or a link to it")
+def _too_large(limit: int) -> ProblemRaised:
+    return ProblemRaised(
+        413, "too-large", f"the body may have at most {limit} bytes; send less, or a link to it"
+    )
 
 
-async def json_body(request: Request[Any, Any, Any], api: ApiState) -> bytes:
-    """The body of a request as it came; it may be empty. Raises `Refusal`."""
+async def json_body(request: Request[Any, Any, Any], limits: RequestLimits) -> bytes:
+    """The body of a request as it came; it may be empty. Raises `ProblemRaised`."""
     headers = headers_by_name(request.scope["headers"])
     media_type = header(headers, b"content-type").partition(";")[0].strip().lower()
-    with api.limits.admit(request.path_params.get("tenant", ALL_TENANTS)) as admitted:
-        body = await read_body(request.receive, headers, api.limits, admitted, DOCUMENT_MAX)
+    with limits.admit(request.path_params.get("tenant", ALL_TENANTS)) as admitted:
+        body = await read_body(request.receive, headers, limits, admitted, DOCUMENT_MAX)
     if body and media_type not in _JSON:
-        raise Refusal(415, "unsupported", f"send it with content-type: {_JSON[0]}")
+        raise ProblemRaised(415, "unsupported", f"send it with content-type: {_JSON[0]}")
     return body
 
 
 def decoded(body: bytes, kind: type[T]) -> T:
-    """The value in a body. Raises `Refusal`, with a pointer."""
+    """The value in a body. Raises `ProblemRaised`, with a pointer."""
     try:
         return msgspec.json.decode(body, type=kind)
     except msgspec.ValidationError as error:

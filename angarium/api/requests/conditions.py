@@ -5,7 +5,7 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from angarium.api.problems import Refusal, result_of
+from angarium.api.problems import ProblemRaised, result_of
 from angarium.api.requests.headers import Headers, header
 from angarium.operations.failures import NotDone
 
@@ -30,13 +30,15 @@ class Condition(Struct, frozen=True):
 
 
 def condition(headers: Headers) -> Condition:
-    """The condition of a change. Raises `Refusal`."""
+    """The condition of a change. Raises `ProblemRaised`."""
     match, none_match = header(headers, b"if-match"), header(headers, b"if-none-match")
     if match and none_match:
-        raise Refusal(400, "not-http", "send If-Match or If-None-Match, not both")
+        raise ProblemRaised(400, "not-http", "send If-Match or If-None-Match, not both")
     if none_match:
         if none_match != "*":
-            raise Refusal(400, "not-http", "a change takes If-None-Match: * alone; send If-Match")
+            raise ProblemRaised(
+                400, "not-http", "a change accepts only If-None-Match: *; for a revision, send If-Match"
+            )
         return Condition(NO_REVISION)
     if match == "*":
         return Condition(exists=True)
@@ -50,15 +52,15 @@ def is_known(headers: Headers, revision: int) -> bool:
 
 
 def met(outcome: T | NotDone, asked: Condition) -> T:
-    """The result of a change. Raises `Refusal`, 412 if the condition does not hold."""
+    """The result of a change. Raises `ProblemRaised`, 412 if the condition does not hold."""
     if isinstance(outcome, NotDone) and outcome.kind == "conflict" and asked.given:
         raise _unmet(outcome.text)
     return result_of(outcome)
 
 
-def _unmet(detail: str) -> Refusal:
+def _unmet(detail: str) -> ProblemRaised:
     """The answer if the condition does not hold."""
-    return Refusal(412, "precondition-failed", detail)
+    return ProblemRaised(412, "precondition-failed", detail)
 
 
 def tag(revision: int) -> dict[str, str]:
@@ -69,6 +71,6 @@ def tag(revision: int) -> dict[str, str]:
 def _revision(text: str) -> int:
     """The revision in an entity-tag; for a weak or foreign tag, a revision that never exists."""
     if "," in text:
-        raise Refusal(400, "not-http", "If-Match takes one entity-tag")
+        raise ProblemRaised(400, "not-http", "If-Match accepts a single entity-tag")
     found = _REVISION.match(text)
     return int(found[1]) if found else _NEVER

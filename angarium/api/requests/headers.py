@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from angarium.api.problems import Refusal
+from angarium.api.problems import ProblemRaised
 
 Headers = dict[bytes, bytes]
 _SEVERAL = b"\0several"
@@ -22,10 +22,10 @@ def headers_by_name(pairs: Iterable[tuple[bytes, bytes]]) -> Headers:
 
 
 def header(headers: Headers, name: bytes) -> str:
-    """The value of a header, or nothing. Raises `Refusal` if it comes twice and differs."""
+    """The value of a header, or nothing. Raises `ProblemRaised` if it comes twice and differs."""
     value = headers.get(name)
     if value is None:
         return ""
     if value is _SEVERAL:
-        raise Refusal(400, "not-http", f"the header {name.decode()} comes several times; send one")
+        raise ProblemRaised(400, "not-http", f"the header {name.decode()} occurs several times; send one")
     return value.decode("latin-1").strip()

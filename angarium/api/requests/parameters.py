@@ -16,7 +16,7 @@ SHOWN_MAX = 40
 
 
 def check_parameters(query: bytes, known: Collection[str] = ()) -> None:
-    """Check that a query has only these parameters. Raises `Refusal`."""
+    """Check that a query has only these parameters. Raises `ProblemRaised`."""
     if not query:
         return
     unknown = {name for name, _ in parse_qsl(query.decode("latin-1"), True, errors="replace")}.difference(
@@ -40,6 +40,6 @@ def _unknown(name: str, known: Collection[str]) -> Fault:
     if alike := get_close_matches(name, sorted(known), 1, LIKENESS_MIN):
         hint = f"; did you mean {alike[0]}?"
     else:
-        hint = f"; there are {', '.join(sorted(known))}" if known else "; there are none here"
+        hint = f"; the parameters are {', '.join(sorted(known))}" if known else "; this path has none"
     shown = name if len(name) <= SHOWN_MAX else f"{name[:SHOWN_MAX]}…"
     return Fault(parameter=shown, detail=f"there is no parameter {shown}{hint}")

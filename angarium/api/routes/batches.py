@@ -11,16 +11,16 @@ from litestar.types import Receive
 from msgspec import Raw
 
 from actors import allowed_values
+from angarium.api.admission.gate import Caller, caller, needs
 from angarium.api.api_state import ApiState, InjectedApi
-from angarium.api.gate import Caller, caller, needs
-from angarium.api.openapi.batches import ITEMS_MAX, PUBLISH_BATCH, BatchAnswer, BatchItem, ItemAnswer
-from angarium.api.problems import Fault, Refusal, invalid, refusal
+from angarium.api.openapi.publishing import ITEMS_MAX, PUBLISH_BATCH, BatchAnswer, BatchItem, ItemAnswer
+from angarium.api.problems import Fault, ProblemRaised, invalid, problem_of
 from angarium.api.requests.bodies import pointed, read_body
 from angarium.api.requests.headers import Headers, header, headers_by_name
 from angarium.api.routes.publishing import ID_TEXT, Asked, is_id, must_exist, within_rate
+from angarium.operations.events.accept import Accepted, accept_all, check_unsent
+from angarium.operations.events.message import NewEvent
 from angarium.operations.failures import OperationError, not_done
-from angarium.operations.publishing.accept import Accepted, accept_all, check_unsent
-from angarium.operations.publishing.message import NewEvent
 from streams.reading.messages import TYPE_DEFAULT, type_problem
 
 BODY_MAX = 8 << 20
@@ -50,7 +50,7 @@ _LINES = frozenset(
 
 @post("/v1/tenants/{tenant:str}/events", status_code=202, opt=needs("publish"), **PUBLISH_BATCH)
 async def publish_batch(request: Asked, tenant: FromPath[str], api: InjectedApi) -> Response[BatchAnswer]:
-    """Publish up to 1,000 events. 202 where all are stored, else 207."""
+    """Publish up to 1,000 events; the answer is 202 if all are stored, else 207."""
     headers = headers_by_name(request.scope["headers"])
     answer, rate_headers = await publish_all(api, caller(request), tenant, headers, request.receive)
     return Response(answer, status_code=207 if answer.refused else 202, headers=rate_headers)
@@ -59,7 +59,7 @@ async def publish_batch(request: Asked, tenant: FromPath[str], api: InjectedApi)
 async def publish_all(
     api: ApiState, who: Caller, tenant: str, headers: Headers, receive: Receive
 ) -> tuple[BatchAnswer, dict[str, str]]:
-    """Publish the events of a batch. Raises `Refusal` if none of them can be."""
+    """Publish the events of a batch. Raises `ProblemRaised` if none of them can be."""
     split = _splitter(header(headers, b"content-type"))
     max_body = api.access.settings.max_body
     check_unsent(api.access)
@@ -75,14 +75,16 @@ async def publish_all(
 
 
 def _splitter(content_type: str) -> Any:
-    """The function that takes the body apart into the texts of the events. Raises `Refusal`."""
+    """The function that takes the body apart into the texts of the events. Raises `ProblemRaised`."""
     media = content_type.partition(";")[0].strip().lower()
     if media in _LINES:
         return _lines
     if media in ("", "application/json"):
         return _members
-    raise Refusal(
-        415, "unsupported", "send a JSON array as application/json, or lines as application/x-ndjson"
+    raise ProblemRaised(
+        415,
+        "unsupported",
+        "send a JSON array as application/json, or one event a line as application/x-ndjson",
     )
 
 
@@ -95,7 +97,7 @@ def _members(body: bytes) -> Sequence[Raw]:
             _too_many() if too_many else invalid(Fault(pointer="", detail="must be an array of events"))
         ) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise Refusal(400, "not-http", f"the body is not valid JSON ({error})") from None
+        raise ProblemRaised(400, "not-http", f"the body is not valid JSON ({error})") from None
     return places if places[-1] is not None else places[: places.index(None)]
 
 
@@ -108,13 +110,13 @@ def _lines(body: bytes) -> Sequence[Raw]:
     return lines
 
 
-def _too_many() -> Refusal:
-    return invalid(Fault(pointer="", detail=f"at most {ITEMS_MAX} events in a request"))
+def _too_many() -> ProblemRaised:
+    return invalid(Fault(pointer="", detail=f"a request may have at most {ITEMS_MAX} events"))
 
 
-async def _all_parsed(raw: Sequence[Raw], max_body: int) -> list[BatchItem | Refusal]:
+async def _all_parsed(raw: Sequence[Raw], max_body: int) -> list[BatchItem | ProblemRaised]:
     """The events in the texts, or their errors; other requests get their turn between two pieces."""
-    parsed: list[BatchItem | Refusal] = []
+    parsed: list[BatchItem | ProblemRaised] = []
     size = 0
     for number, each in enumerate(raw):
         size += len(memoryview(each))
@@ -125,7 +127,7 @@ async def _all_parsed(raw: Sequence[Raw], max_body: int) -> list[BatchItem | Ref
     return parsed
 
 
-def _parsed(number: int, raw: Raw, max_body: int) -> BatchItem | Refusal:
+def _parsed(number: int, raw: Raw, max_body: int) -> BatchItem | ProblemRaised:
     """The event in a text, or the error."""
     try:
         item = msgspec.json.decode(raw, type=BatchItem)
@@ -141,34 +143,41 @@ def _parsed(number: int, raw: Raw, max_body: int) -> BatchItem | Refusal:
     if item.id and not is_id(item.id):
         return invalid(Fault(pointer=f"/{number}/id", detail=ID_TEXT))
     if len(memoryview(item.data)) > max_body:
-        return Refusal(413, "too-large", f"an event may have {max_body} bytes; send less, or a link to it")
+        detail = f"an event may have at most {max_body} bytes; send less, or a link to it"
+        return ProblemRaised(413, "too-large", detail)
     return item
 
 
-async def _missing(api: ApiState, tenant: str, parsed: Iterable[BatchItem | Refusal]) -> dict[str, Refusal]:
+async def _missing(
+    api: ApiState, tenant: str, parsed: Iterable[BatchItem | ProblemRaised]
+) -> dict[str, ProblemRaised]:
     """The named receivers that do not exist, each looked up once."""
-    missing: dict[str, Refusal] = {}
+    missing: dict[str, ProblemRaised] = {}
     named = (each.receiver for each in parsed if isinstance(each, BatchItem) and each.receiver)
     for name in dict.fromkeys(named):
         try:
             await must_exist(api, tenant, name)
-        except Refusal as refused:
+        except ProblemRaised as refused:
             missing[name] = refused
     return missing
 
 
-def _unless_missing(item: BatchItem | Refusal, missing: dict[str, Refusal]) -> BatchItem | Refusal:
+def _unless_missing(
+    item: BatchItem | ProblemRaised, missing: dict[str, ProblemRaised]
+) -> BatchItem | ProblemRaised:
     return missing.get(item.receiver, item) if isinstance(item, BatchItem) else item
 
 
-async def _publish(api: ApiState, tenant: str, items: Sequence[BatchItem | Refusal]) -> list[ItemAnswer]:
+async def _publish(
+    api: ApiState, tenant: str, items: Sequence[BatchItem | ProblemRaised]
+) -> list[ItemAnswer]:
     """Publish the valid items in their order; returns the answer to each item."""
     events = [_event(tenant, each) for each in items if isinstance(each, BatchItem)]
     stored = iter(await accept_all(api.access, events)) if events else iter(())
     types = {each.type for each in items if isinstance(each, BatchItem) and not each.receiver}
     matched = {each: await api.matched(tenant, each) for each in types}
     return [
-        _refused(each) if isinstance(each, Refusal) else _answer(each, next(stored), matched)
+        _refused(each) if isinstance(each, ProblemRaised) else _answer(each, next(stored), matched)
         for each in items
     ]
 
@@ -180,14 +189,14 @@ def _event(tenant: str, item: BatchItem) -> NewEvent:
 
 def _answer(item: BatchItem, stored: Accepted | OperationError, matched: dict[str, int | None]) -> ItemAnswer:
     if isinstance(stored, OperationError):
-        return _refused(refusal(not_done(stored)))
+        return _refused(problem_of(not_done(stored)))
     return ItemAnswer(
         status=202, id=stored.id, stream=stored.stream, seq=stored.seq, duplicate=stored.duplicate,
         matched=None if item.receiver else matched[item.type],
     )  # fmt: skip
 
 
-def _refused(refused: Refusal) -> ItemAnswer:
+def _refused(refused: ProblemRaised) -> ItemAnswer:
     problem = refused.problem
     return ItemAnswer(
         status=problem.status,

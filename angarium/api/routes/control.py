@@ -7,8 +7,8 @@ import msgspec
 from litestar import get, post
 from litestar.params import FromPath, QueryParameter
 
+from angarium.api.admission.gate import needs
 from angarium.api.api_state import InjectedAccess, InjectedApi
-from angarium.api.gate import needs
 from angarium.api.openapi.control import (
     FORGET_EVENTS,
     GET_RECEIVER_STATE,
@@ -23,13 +23,13 @@ from angarium.api.problems import Fault, invalid, result_of
 from angarium.api.queries.ledger import consult, past
 from angarium.api.queries.times import Moment, moment
 from angarium.operations.ledger_queries.state_at import state_at
-from angarium.operations.live_receivers.forget import Forgotten, forget
-from angarium.operations.live_receivers.pause import pause
-from angarium.operations.live_receivers.ping import ping
-from angarium.operations.live_receivers.resume import resume
-from angarium.operations.live_receivers.skip import Skipped, skip
-from angarium.operations.live_receivers.state import StateDocument, state
-from angarium.operations.receiver_health.health import get_health
+from angarium.operations.receivers.control_requests.forget import Forgotten, forget
+from angarium.operations.receivers.control_requests.pause import pause
+from angarium.operations.receivers.control_requests.ping import ping
+from angarium.operations.receivers.control_requests.resume import resume
+from angarium.operations.receivers.control_requests.skip import Skipped, skip
+from angarium.operations.receivers.control_requests.state import StateDocument, state
+from angarium.operations.receivers.overview.health import get_health
 
 PATH = "/v1/tenants/{tenant:str}/receivers/{name:str}"
 _REMEDIES: Mapping[str, str] = {"resume": "POST {}/resume", "put": "PUT {}"}
@@ -41,14 +41,18 @@ async def get_receiver_state(
     tenant: FromPath[str],
     name: FromPath[str],
     api: InjectedApi,
-    health: Annotated[bool, QueryParameter(description="Tell its pace, and what limits it, too.")] = False,
+    health: Annotated[bool, QueryParameter(description="Also show its pace, and what limits it.")] = False,
     at: Moment = None,
 ) -> StateDocument:
-    """Show the live state of a receiver; with `at` the one that it had then, from the ledger."""
+    """Show the live state of a receiver; with `at`, its state at that time, from the ledger."""
     receiver = f"{tenant}.{name}"
     if (then := moment("at", at)) is not None:
         if health:
-            raise invalid(Fault(parameter="health", detail="health is of now alone; leave out health or at"))
+            raise invalid(
+                Fault(
+                    parameter="health", detail="health is known only for the present; leave out health or at"
+                )
+            )
         instant = past("at", then)
         return await consult(api, tenant, lambda ledger: state_at(ledger, receiver, instant))
     with api.control_limits.admit(tenant):
@@ -71,7 +75,7 @@ def _with_operation(found: StateDocument, path: str) -> StateDocument:
 async def pause_receiver(
     tenant: FromPath[str], name: FromPath[str], api: InjectedApi, access: InjectedAccess
 ) -> PauseState:
-    """Let the events of a receiver wait."""
+    """Pause a receiver: its events wait."""
     with api.control_limits.admit(tenant):
         result_of(await pause(access, f"{tenant}.{name}"))
     return PauseState(paused=True)
@@ -99,7 +103,7 @@ async def ping_receiver(tenant: FromPath[str], name: FromPath[str], api: Injecte
 async def skip_event(
     tenant: FromPath[str], name: FromPath[str], api: InjectedApi, access: InjectedAccess
 ) -> Skipped:
-    """Make a dead letter of the event at the head."""
+    """Skip the oldest event: it becomes a dead letter."""
     with api.control_limits.admit(tenant):
         return result_of(await skip(access, f"{tenant}.{name}"))
 
@@ -108,8 +112,8 @@ async def skip_event(
 async def forget_events(
     tenant: FromPath[str], name: FromPath[str], api: InjectedApi, access: InjectedAccess
 ) -> Forgotten:
-    """Discard what waits for a receiver, and clear its failures."""
+    """Discard the waiting events of a receiver, and clear its failures."""
     with api.control_limits.admit(tenant):
         done = result_of(await forget(access, f"{tenant}.{name}"))
-    assert done is not None, "it is not asked whether to agree"
+    assert done is not None, "this request is not asked whether to agree"
     return done

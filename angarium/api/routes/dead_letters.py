@@ -1,6 +1,6 @@
 """Dead letters of a tenant: listed, shown, dropped, sent again.
 
-A request sends a thousand letters at most, while its client waits. More than that are a job
+A request sends a thousand letters at most while its client waits. More become a job
 (`angarium.operations.jobs`), unless the client asks for a page.
 """
 
@@ -13,8 +13,8 @@ from litestar import Request, Response, delete, get, post
 from litestar.params import FromPath, PathParameter, QueryParameter
 
 from actors.ids import split_receiver
+from angarium.api.admission.gate import needs
 from angarium.api.api_state import InjectedAccess, InjectedApi
-from angarium.api.gate import needs
 from angarium.api.openapi.dead_letters import (
     DROP_DEAD_LETTER,
     GET_DEAD_LETTER,
@@ -63,7 +63,7 @@ async def list_dead_letters(
     limit: Limit = 50,
     cursor: Annotated[int | None, QueryParameter(ge=1, le=NUMBER_MAX)] = None,
 ) -> DeadLetterPage:
-    """List dead letters, the newest first."""
+    """List dead letters, newest first."""
     wanted = _selection(
         tenant, receiver, (reason,) if reason else (), moment("since", since), moment("until", until)
     )
@@ -84,7 +84,7 @@ async def get_dead_letter(tenant: FromPath[str], number: Number, access: Injecte
 
 @delete(f"{PATH}/{{number:int}}", status_code=200, opt=needs("manage"), **DROP_DEAD_LETTER)
 async def drop_dead_letter(tenant: FromPath[str], number: Number, access: InjectedAccess) -> LetterItem:
-    """Drop a dead letter for good."""
+    """Delete a dead letter permanently."""
     letter = result_of(await find(access, number, tenant=tenant))
     result_of(await drop(access, (number,)))
     return _item(letter)
@@ -95,7 +95,7 @@ async def redrive_dead_letters(
     request: Request[Any, Any, Any], tenant: FromPath[str], api: InjectedApi
 ) -> Response[RedriveResult | JobDocument]:
     """Send dead letters to their receivers again."""
-    given = decoded(await json_body(request, api), RedriveRequest)
+    given = decoded(await json_body(request, api.limits), RedriveRequest)
     key = idempotency_key(headers_by_name(request.scope["headers"]))
     with api.control_limits.admit(tenant):
         if key and (known := result_of(await same_job(api.access, "redrive", tenant, key))) is not None:
@@ -109,7 +109,7 @@ async def redrive_dead_letters(
 
 
 async def _sent(access: Access, given: RedriveRequest, wanted: LetterNumbers) -> RedriveResult:
-    """Send these letters; tells what became of them. Raises `Refusal`."""
+    """Send these letters; returns the result for each. Raises `ProblemRaised`."""
     missing = sorted({*(given.numbers or ())} - {*wanted.positions})
     if not wanted.positions:
         return RedriveResult(
@@ -126,16 +126,16 @@ async def _sent(access: Access, given: RedriveRequest, wanted: LetterNumbers) ->
 
 
 async def _wanted(access: Access, tenant: str, given: RedriveRequest) -> LetterNumbers:
-    """The letters that a request means; none belongs to another tenant. Raises `Refusal`."""
+    """The letters that a request means; none belongs to another tenant. Raises `ProblemRaised`."""
     selected = given.receiver is not None or given.reasons or given.since or given.until
     if given.all and selected:
-        raise invalid(Fault(pointer="/all", detail="say all, or select some, not both"))
+        raise invalid(Fault(pointer="/all", detail="`all` cannot be combined with a selection"))
     if given.numbers is not None:
         if selected or given.all or given.cursor:
-            raise invalid(Fault(pointer="/numbers", detail="letters are named or selected, not both"))
+            raise invalid(Fault(pointer="/numbers", detail="`numbers` cannot be combined with a selection"))
         return LetterNumbers(result_of(await owned(access, given.numbers, tenant)), None)
     if not (selected or given.all):
-        detail = "which letters? name numbers, select them by receiver, reasons, since or until, or say all"
+        detail = "select letters with `numbers`, `receiver`, `reasons`, `since` or `until`, or set `all`"
         raise invalid(Fault(pointer="/all", detail=detail))
     wanted = _selection(tenant, given.receiver, given.reasons, given.since, given.until)
     return result_of(await oldest_after(access, wanted, given.limit or LETTERS_MAX, int(given.cursor or 0)))

@@ -1,16 +1,16 @@
-"""Erasing events of a tenant: asked for here, carried out by a node."""
+"""Erasures of events: a client requests them here, and a node carries them out."""
 
 import asyncio
 
 from litestar import delete, get
 from litestar.params import FromPath
 
+from angarium.api.admission.gate import needs
+from angarium.api.admission.unfinished_erasures import UNFINISHED_MAX
 from angarium.api.api_state import InjectedAccess, InjectedApi
-from angarium.api.gate import needs
-from angarium.api.limits.unfinished_erasures import UNFINISHED_MAX
-from angarium.api.openapi.erasures import ERASE_EVENT, GET_ERASURE
-from angarium.api.problems import Refusal, result_of
-from angarium.operations.erase import ErasureStatus, get_erasure, request_erasure
+from angarium.api.openapi.control import ERASE_EVENT, GET_ERASURE
+from angarium.api.problems import ProblemRaised, result_of
+from angarium.operations.events.erase import ErasureStatus, get_erasure, request_erasure
 
 PATH = "/v1/tenants/{tenant:str}/events/{event:str}"
 REQUESTS_PER_S = 10.0
@@ -27,11 +27,11 @@ async def erase_event(
     """Request that an event be erased, on record, in the name of the token."""
     standing = api.erasure_rates.take(tenant, REQUESTS_PER_S, 1, asyncio.get_running_loop().time())
     if not standing.admitted:
-        detail = f"a tenant may have {REQUESTS_PER_S:g} events a second erased"
-        raise Refusal(429, "rate", detail, retry_after=str(standing.wait_s))
+        detail = f"a tenant may request {REQUESTS_PER_S:g} erasures a second"
+        raise ProblemRaised(429, "rate", detail, retry_after=str(standing.wait_s))
     if not await api.erasures.admit(tenant, event):
-        detail = f"{UNFINISHED_MAX} events of the tenant are still being erased; send it again when some are"
-        raise Refusal(429, "rate", detail, retry_after=str(UNFINISHED_RETRY_S))
+        detail = f"{UNFINISHED_MAX} erasures of the tenant are unfinished; send it again when some have ended"
+        raise ProblemRaised(429, "rate", detail, retry_after=str(UNFINISHED_RETRY_S))
     return result_of(await request_erasure(access, tenant, event))
 
 
@@ -39,5 +39,5 @@ async def erase_event(
 async def get_event_erasure(
     tenant: FromPath[str], event: FromPath[str], access: InjectedAccess
 ) -> ErasureStatus:
-    """Tell what became of the last request."""
+    """Show the progress of the last request."""
     return result_of(await get_erasure(access, tenant, event))

@@ -1,24 +1,24 @@
-"""The fleet, for those who operate it: its nodes, its shards, and the alerts."""
+"""The fleet, for its operators: nodes, shards and alerts."""
 
 from litestar import get
 
+from angarium.api.admission.gate import needs
 from angarium.api.api_state import InjectedAccess, InjectedApi
-from angarium.api.gate import needs
 from angarium.api.openapi.fleet import LIST_ALERTS, LIST_NODES, LIST_SHARDS, Alert, Alerts, Shards
 from angarium.api.problems import result_of
-from angarium.operations import fleet
-from angarium.operations.fleet import SeenNodes
+from angarium.operations.installation import fleet
+from angarium.operations.installation.fleet import SeenNodes
 
 
 @get("/v1/nodes", opt=needs("operate"), **LIST_NODES)
 async def list_nodes(access: InjectedAccess) -> SeenNodes:
-    """List the nodes that live."""
+    """List the live nodes."""
     return result_of(await fleet.nodes(access))
 
 
 @get("/v1/alerts", opt=needs("operate"), **LIST_ALERTS)
 async def list_alerts(api: InjectedApi) -> Alerts:
-    """List the problems; who asks again within some seconds gets the same answer."""
+    """List the alerts. The answer is cached for a few seconds."""
     seen = await api.examination.recent()
     found = [
         Alert(

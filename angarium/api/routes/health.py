@@ -10,7 +10,7 @@ from angarium.api.problems import unavailable
 
 
 class Health(Struct, frozen=True):
-    """The answer where all is well."""
+    """The answer if all is well."""
 
     ok: bool
 
@@ -19,21 +19,21 @@ _WELL = Health(ok=True)
 _ANSWER: dict[int, ResponseSpec] = {200: result(Health, "All is well", {"ok": True})}
 
 
-@get("/healthz", tags=["health"], summary="Whether the process runs", security=[], responses=_ANSWER)
+@get("/healthz", tags=["health"], summary="Check that the process runs", security=[], responses=_ANSWER)
 async def healthz() -> Health:
-    """Answer as long as the process serves; restart it when it does not."""
+    """Answer while the process serves; restart it if it does not answer."""
     return _WELL
 
 
 @get(
     "/readyz",
     tags=["health"],
-    summary="Whether requests can be answered",
+    summary="Check that requests can be answered",
     security=[],
     responses=_ANSWER | {503: problems()[503]},
 )
 async def readyz(api: InjectedApi) -> Health:
-    """Answer 200 where NATS is there, and tokens are known; send requests elsewhere when it is 503."""
+    """Answer 200 if NATS is reachable and the tokens are known; on 503, send requests elsewhere."""
     if not api.ready:
-        raise unavailable("NATS is away")
+        raise unavailable("NATS cannot be reached")
     return _WELL

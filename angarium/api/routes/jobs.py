@@ -6,9 +6,9 @@ from litestar import Request, Response, delete, get, post
 from litestar.params import FromPath
 
 from angarium import quantities
+from angarium.api.admission.gate import caller, needs
 from angarium.api.api_state import ApiState, InjectedApi
-from angarium.api.gate import caller, needs
-from angarium.api.openapi.background.jobs import (
+from angarium.api.openapi.jobs import (
     GET_JOB,
     LIST_JOBS,
     REPLAY_EVENTS,
@@ -16,7 +16,7 @@ from angarium.api.openapi.background.jobs import (
     JobPage,
     ReplayRequest,
 )
-from angarium.api.problems import Fault, Refusal, hidden, invalid, result_of
+from angarium.api.problems import Fault, ProblemRaised, hidden, invalid, result_of
 from angarium.api.queries.cursors import JobCursor, Limit, cursor_of_job, job_place_of
 from angarium.api.queries.times import seconds
 from angarium.api.requests.bodies import decoded, json_body
@@ -26,9 +26,9 @@ from angarium.operations.failures import NotDone
 from angarium.operations.jobs import listing
 from angarium.operations.jobs.begin import Begun, begin_replay
 from angarium.operations.jobs.plans import JobDocument, kind_and_owner
+from angarium.operations.jobs.replay import Preview, ReplayRange, preview
 from angarium.operations.jobs.show import show
 from angarium.operations.jobs.stop import stop
-from angarium.operations.replay import Preview, ReplayRange, preview
 from streams.buckets.tokens import ALL_TENANTS
 
 
@@ -39,8 +39,8 @@ from streams.buckets.tokens import ALL_TENANTS
 async def replay_events(
     request: Request[Any, Any, Any], tenant: FromPath[str], name: FromPath[str], api: InjectedApi
 ) -> Response[JobDocument | Preview]:
-    """Send a receiver again what it was sent."""
-    given = decoded(await json_body(request, api), ReplayRequest)
+    """Send a receiver past events again."""
+    given = decoded(await json_body(request, api.limits), ReplayRequest)
     receiver, per_second = f"{tenant}.{name}", _per_second(given.rate)
     until = None if given.until is None else seconds(given.until)
     wanted = ReplayRange(since=seconds(given.since), until=until, types=given.types)
@@ -55,7 +55,7 @@ async def replay_events(
 async def list_jobs(
     request: Request[Any, Any, Any], api: InjectedApi, limit: Limit = 50, cursor: JobCursor = None
 ) -> JobPage:
-    """List the jobs of the token's tenant, the newest first; with a token for all tenants, those of all."""
+    """List the jobs of the token's tenant, newest first; with a token for all tenants, those of all."""
     tenant = caller(request).tenant
     with api.control_limits.admit(tenant):
         found = result_of(
@@ -83,24 +83,24 @@ async def stop_job(request: Request[Any, Any, Any], job: FromPath[str], api: Inj
 
 
 def accepted(api: ApiState, begun: Begun) -> Response[Any]:
-    """The answer if a job was begun. Raises `Refusal`, with its place, if another one is not finished."""
+    """The answer if a job was begun. Raises `ProblemRaised` if another one is unfinished, with its path."""
     location = f"/v1/jobs/{begun.job.id}"
     if not begun.mine:
-        detail = f"{begun.job.id} is not finished: wait for its end, or stop it"
-        raise Refusal(409, "conflict", detail, location=location)
+        detail = f"{begun.job.id} is unfinished: wait for its end, or stop it"
+        raise ProblemRaised(409, "conflict", detail, location=location)
     api.jobs.wake()
     return Response(begun.job, status_code=202, headers={"location": location})
 
 
 def _must_see(request: Request[Any, Any, Any], job: str) -> None:
-    """Raises `Refusal` if the job is another tenant's."""
+    """Raises `ProblemRaised` if the job is another tenant's."""
     found = kind_and_owner(job)
     if found is None or not caller(request).token.sees(found[1].partition(".")[0]):
         raise hidden()
 
 
 def _found(outcome: JobDocument | NotDone) -> JobDocument:
-    """The job, or the answer that is also given if it may not be seen. Raises `Refusal`."""
+    """The job; a missing one gets the same answer as a hidden one. Raises `ProblemRaised`."""
     if isinstance(outcome, NotDone) and outcome.kind == "not_found":
         raise hidden()
     return result_of(outcome)

@@ -12,18 +12,18 @@ from msgspec import Struct
 
 from actors.errors import InvalidName, Unavailable
 from actors.ids import event_id, split_receiver
+from angarium.api.admission.gate import Caller, caller, needs
 from angarium.api.api_state import ApiState, InjectedApi
-from angarium.api.gate import Caller, caller, needs
 from angarium.api.openapi.publishing import (
     PUBLISH_EVENT,
     PUBLISH_TO_RECEIVER,
     PUBLISH_UNTYPED_TO_RECEIVER,
 )
-from angarium.api.problems import Fault, Refusal, hidden, invalid, not_found, result_of, unavailable
+from angarium.api.problems import Fault, ProblemRaised, hidden, invalid, not_found, result_of, unavailable
 from angarium.api.requests.bodies import read_body
 from angarium.api.requests.headers import Headers, header, headers_by_name
-from angarium.operations.publishing.accept import Accepted, accept, check_unsent
-from angarium.operations.publishing.message import NewEvent
+from angarium.operations.events.accept import Accepted, accept, check_unsent
+from angarium.operations.events.message import NewEvent
 from streams.reading.messages import CONTENT_TYPE_DEFAULT, TYPE_DEFAULT, is_content_type, trace, type_problem
 
 _ID = re.compile(r"[A-Za-z0-9_:-]{1,128}\Z")
@@ -114,7 +114,7 @@ async def _respond(request: Asked, api: ApiState, destination: Destination) -> R
 async def publish(
     api: ApiState, who: Caller, destination: Destination, headers: Headers, receive: Receive
 ) -> tuple[Accepted, dict[str, str]]:
-    """Check everything that does not need the body, then read the body, then store it. Raises `Refusal`.
+    """Check everything but the body, then read the body, then store it. Raises `ProblemRaised`.
 
     Returns the answer, and the headers with the caller's rate.
     """
@@ -143,20 +143,23 @@ async def publish(
 
 
 def within_rate(api: ApiState, who: Caller, events: int) -> dict[str, str]:
-    """Take this number of events from the caller's rate; returns headers with the rest. Raises `Refusal`."""
+    """Take this number of events from the caller's rate; returns headers with the rest.
+
+    Raises `ProblemRaised`.
+    """
     if who.token.rate is None:
         return {}
     standing = api.rates.take(who.id, who.token.rate, events, asyncio.get_running_loop().time())
     headers = standing.headers()
     if not standing.admitted:
-        refused = Refusal(429, "rate", f"the token may publish {who.token.rate:g} events a second")
-        refused.headers |= headers | {"retry-after": str(standing.wait_s)}
-        raise refused
+        raised = ProblemRaised(429, "rate", f"the token may publish {who.token.rate:g} events a second")
+        raised.headers |= headers | {"retry-after": str(standing.wait_s)}
+        raise raised
     return headers
 
 
 async def must_exist(api: ApiState, tenant: str, name: str) -> None:
-    """Raises `Refusal` if there is no such receiver."""
+    """Raises `ProblemRaised` if there is no such receiver."""
     receiver = f"{tenant}.{name}"
     try:
         split_receiver(receiver)
@@ -164,16 +167,16 @@ async def must_exist(api: ApiState, tenant: str, name: str) -> None:
     except InvalidName:
         raise hidden() from None
     except (Unavailable, TimeoutError):
-        raise unavailable(f"NATS does not say whether there is a receiver {receiver}") from None
+        raise unavailable(f"NATS did not say whether there is a receiver {receiver}; send it again") from None
     if not there:
         raise not_found(f"there is no receiver {receiver}; nothing was published")
 
 
 def _ids(headers: Headers) -> tuple[str, str]:
-    """The event's id, and the key by which JetStream knows a repeat; both may be empty. Raises `Refusal`.
+    """The event's id, and the key by which JetStream knows a repeat; both may be empty.
 
-    If there is a key and no id, the id is derived from the key: it is the same for the same key, even when
-    JetStream has forgotten the key.
+    Raises `ProblemRaised`. If there is a key and no id, the id is derived from the key: it stays the same
+    even when JetStream has forgotten the key.
     """
     given_id = header(headers, b"angarium-id")
     if given_id and not is_id(given_id):
@@ -183,7 +186,7 @@ def _ids(headers: Headers) -> tuple[str, str]:
 
 
 def idempotency_key(headers: Headers) -> str:
-    """The key of a request, or nothing. Raises `Refusal`.
+    """The key of a request, or nothing. Raises `ProblemRaised`.
 
     The key may be quoted, as in draft-ietf-httpapi-idempotency-key-header.
     """

@@ -6,8 +6,8 @@ from litestar import Request, Response, delete, get, patch, post, put
 from litestar.params import FromPath, QueryParameter
 
 from actors.policy import members_of
+from angarium.api.admission.gate import needs
 from angarium.api.api_state import ApiState, InjectedAccess, InjectedApi
-from angarium.api.gate import needs
 from angarium.api.openapi.control import ROTATE_RECEIVER_SECRET, RotationRequest
 from angarium.api.openapi.receivers import (
     DELETE_RECEIVER,
@@ -20,20 +20,20 @@ from angarium.api.openapi.receivers import (
     RemovedReceiver,
     StoredReceiver,
 )
-from angarium.api.problems import Refusal, result_of
+from angarium.api.problems import ProblemRaised, result_of
 from angarium.api.queries.cursors import Limit, NameCursor, after_name, cursor_after
 from angarium.api.requests import conditions
 from angarium.api.requests.bodies import decoded, json_body
 from angarium.api.requests.conditions import Condition, condition, is_known, met, tag
 from angarium.api.requests.headers import headers_by_name
 from angarium.connecting import Access
-from angarium.operations.receiver_health.health import ReceiverHealth, get_health
-from angarium.operations.receivers.get import get_configuration, list_configurations
-from angarium.operations.receivers.patch import patch_configuration
-from angarium.operations.receivers.proposal import PutResult
-from angarium.operations.receivers.put import NewConfiguration, put_configuration
-from angarium.operations.receivers.remove import remove_receiver
-from angarium.operations.receivers.rotate import Rotated, rotate_secret
+from angarium.operations.receivers.configurations.get import get_configuration, list_configurations
+from angarium.operations.receivers.configurations.patch import patch_configuration
+from angarium.operations.receivers.configurations.proposal import PutResult
+from angarium.operations.receivers.configurations.put import NewConfiguration, put_configuration
+from angarium.operations.receivers.configurations.remove import remove_receiver
+from angarium.operations.receivers.configurations.rotate import Rotated, rotate_secret
+from angarium.operations.receivers.overview.health import ReceiverHealth, get_health
 
 PATH = "/v1/tenants/{tenant:str}/receivers/{name:str}"
 NOT_KEPT = {"cache-control": "no-store"}
@@ -48,7 +48,7 @@ async def list_receivers(
     api: InjectedApi,
     limit: Limit = 50,
     cursor: NameCursor = "",
-    health: Annotated[bool, QueryParameter(description="Tell how each of them does, too.")] = False,
+    health: Annotated[bool, QueryParameter(description="Also show the health of each receiver.")] = False,
 ) -> ReceiverPage:
     """List the receivers of a tenant, in alphabetical order."""
     page = result_of(await list_configurations(api.access, tenant, after_name(cursor), limit))
@@ -70,10 +70,11 @@ async def list_receivers(
 async def get_receiver(
     request: Asked, tenant: FromPath[str], name: FromPath[str], access: InjectedAccess
 ) -> Response[dict[str, Any] | None]:
-    """Show the configuration of a receiver, without what may be secret."""
+    """Show the configuration of a receiver, without its secrets."""
     found = result_of(await get_configuration(access, f"{tenant}.{name}"))
     if found.problems and not found.members:
-        raise Refusal(409, "refused", f"what is stored cannot be read, put another one: {found.problems[0]}")
+        detail = f"the stored configuration cannot be read ({found.problems[0]}); put another one"
+        raise ProblemRaised(409, "refused", detail)
     if is_known(headers_by_name(request.scope["headers"]), found.revision):
         return Response(None, status_code=304, headers=tag(found.revision))
     return Response(found.members, headers=tag(found.revision))
@@ -98,10 +99,10 @@ async def put_receiver(
 async def patch_receiver(
     request: Asked, tenant: FromPath[str], name: FromPath[str], api: InjectedApi, access: InjectedAccess
 ) -> Response[StoredReceiver]:
-    """Change members of a configuration, and leave the others as they are."""
+    """Change some members of a configuration."""
     receiver, members, asked = f"{tenant}.{name}", await _members(request, api), _condition(request)
     if asked.revision == conditions.NO_REVISION:
-        raise Refusal(400, "not-http", "PATCH changes what is there; send If-Match")
+        raise ProblemRaised(400, "not-http", "PATCH changes an existing configuration; send If-Match")
     done = met(await patch_configuration(access, receiver, members, revision=asked.revision), asked)
     return Response(_stored(done), headers=NOT_KEPT | tag(done.revision))
 
@@ -110,7 +111,7 @@ async def patch_receiver(
 async def delete_receiver(
     request: Asked, tenant: FromPath[str], name: FromPath[str], access: InjectedAccess
 ) -> RemovedReceiver:
-    """Remove a receiver, and discard what waits for it."""
+    """Remove a receiver, and discard its waiting events."""
     receiver, asked = f"{tenant}.{name}", _condition(request)
     done = met(await remove_receiver(access, receiver, revision=asked.revision), asked)
     return RemovedReceiver(
@@ -124,7 +125,7 @@ async def rotate_receiver_secret(
 ) -> Response[Rotated]:
     """Give a receiver a new signing secret."""
     asked = _condition(request)
-    given = decoded(await json_body(request, api) or b"{}", RotationRequest)
+    given = decoded(await json_body(request, api.limits) or b"{}", RotationRequest)
     revision = await _revision(access, f"{tenant}.{name}", asked)
     outcome = await rotate_secret(access, f"{tenant}.{name}", given.overlap_s, revision=revision)
     done = met(outcome, asked)
@@ -136,7 +137,7 @@ def _condition(request: Asked) -> Condition:
 
 
 async def _revision(access: Access, receiver: str, asked: Condition) -> int | None:
-    """The revision that a new configuration is to replace. Raises `Refusal`."""
+    """The revision that a new configuration is to replace. Raises `ProblemRaised`."""
     if not asked.exists:
         return asked.revision
     found = await get_configuration(access, receiver)
@@ -144,8 +145,8 @@ async def _revision(access: Access, receiver: str, asked: Condition) -> int | No
 
 
 async def _members(request: Asked, api: ApiState) -> dict[str, Any]:
-    """The members that a body in JSON has. Raises `Refusal` and InvalidPolicy."""
-    return members_of(await json_body(request, api))
+    """The members that a body in JSON has. Raises `ProblemRaised` and InvalidPolicy."""
+    return members_of(await json_body(request, api.limits))
 
 
 def _stored(done: PutResult) -> StoredReceiver:

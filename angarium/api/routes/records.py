@@ -7,8 +7,8 @@ import msgspec
 from litestar import get
 from litestar.params import FromPath, PathParameter, QueryParameter
 
+from angarium.api.admission.gate import needs
 from angarium.api.api_state import InjectedApi
-from angarium.api.gate import needs
 from angarium.api.openapi.records import (
     GET_AUDIT,
     GET_EVENT,
@@ -42,7 +42,7 @@ from streams.reading.messages import type_problem
 
 PATH = "/v1/tenants/{tenant:str}/receivers/{name:str}"
 ASKED_TIME_S = 3600.0
-"""Length of the time that is asked about, if it has no beginning."""
+"""Length of a period without a beginning."""
 AUDITED_MAX = 100_000
 """Attempts in one audit."""
 WITHIN_MAX_S = 30 * 86_400.0
@@ -51,7 +51,7 @@ EventId = Annotated[str, PathParameter(description="The event's id.")]
 JourneyCursor = Annotated[
     str | None,
     QueryParameter(
-        pattern=r"^[A-Za-z0-9_-]{1,64}:[0-9]{1,15}$", description="`next_cursor` of the page before."
+        pattern=r"^[A-Za-z0-9_-]{1,64}:[0-9]{1,15}$", description="The `next_cursor` of the previous page."
     ),
 ]
 Status = Annotated[
@@ -66,7 +66,7 @@ async def list_attempts(
     tenant: FromPath[str],
     name: FromPath[str],
     api: InjectedApi,
-    failed: Annotated[bool, QueryParameter(description="Only those that failed.")] = False,
+    failed: Annotated[bool, QueryParameter(description="Only failed attempts.")] = False,
     status: Status = None,
     type: Type = None,
     since: Moment = None,
@@ -74,7 +74,7 @@ async def list_attempts(
     limit: Limit = 50,
     cursor: TimeCursor = None,
 ) -> AttemptPage:
-    """List the attempts to a receiver, the newest first."""
+    """List the attempts to a receiver, newest first."""
     if type is not None and (problem := type_problem(type)):
         raise invalid(Fault(parameter="type", detail=problem))
     begin, end = span(moment("since", since), moment("until", until))
@@ -97,7 +97,7 @@ async def get_history(
     limit: Limit = 50,
     cursor: TimeCursor = None,
 ) -> HistoryPage:
-    """Tell what happened to a receiver, the oldest first."""
+    """Show a receiver's history, oldest first."""
     begin, end = span(moment("since", since), moment("until", until))
     receiver, start = f"{tenant}.{name}", start_of(cursor)
     found = await consult(
@@ -113,7 +113,7 @@ async def get_history(
 async def get_audit(
     tenant: FromPath[str], name: FromPath[str], api: InjectedApi, since: Moment = None, until: Moment = None
 ) -> AuditDocument:
-    """Audit a receiver's rate. Without `since` that is the hour before `until`, or the last one."""
+    """Audit a receiver's rate; without `since`, in the hour before `until`, or in the last hour."""
     within, receiver = _last_hour(since, until), f"{tenant}.{name}"
     return document(await consult(api, tenant, lambda ledger: audit(ledger, receiver, *within, AUDITED_MAX)))
 
@@ -128,7 +128,7 @@ async def list_minutes(
     limit: Limit = 60,
     cursor: MinuteCursor = None,
 ) -> MinutePage:
-    """List throughput and latency by minute. Without `since` that is an hour, up to `until` or now."""
+    """List throughput and latency by minute; without `since`, of the hour up to `until` or now."""
     begin, end = _last_hour(since, until)
     receiver, start = f"{tenant}.{name}", max(begin, cursor or 0)
     found = await consult(api, tenant, lambda ledger: minutes_page(ledger, receiver, start, end, limit))
@@ -140,7 +140,7 @@ async def list_minutes(
 async def get_event(
     tenant: FromPath[str], event: EventId, api: InjectedApi, limit: Limit = 50, cursor: JourneyCursor = None
 ) -> JourneyPage:
-    """Tell the journey of an event over the tenant's receivers."""
+    """Show an event's deliveries to the tenant's receivers."""
     if not is_id(event):
         raise not_found(f"an event's id is {ID_TEXT}")
     name, _, sequence = (cursor or "").partition(":")
@@ -173,14 +173,14 @@ async def get_top(
 
 
 def _last_hour(since: str | None, until: str | None) -> tuple[int, int]:
-    """The time that is asked about, in milliseconds; without `since` an hour, without `until` up to now."""
+    """The period of a query, in milliseconds; without `since` an hour, without `until` up to now."""
     end = moment("until", until) or datetime.now(UTC)
     begin = moment("since", since) or datetime.fromtimestamp(max(0.0, end.timestamp() - ASKED_TIME_S), UTC)
     return span(begin, end)
 
 
 def _statuses(text: str | None) -> tuple[int, int] | None:
-    """The statuses that a filter names, from … to."""
+    """The first and the last status that a filter names."""
     if text is None:
         return None
     if text.endswith("xx"):

@@ -7,12 +7,12 @@ from litestar.params import FromPath, QueryParameter
 from litestar.response.streaming import ASGIStreamingResponse
 from litestar.types import ASGIApp, Receive, Scope, Send
 
+from angarium.api.admission.gate import caller, needs
 from angarium.api.api_state import ApiState, InjectedApi
-from angarium.api.background.tails import TailStream
-from angarium.api.gate import caller, needs
-from angarium.api.openapi.background.tail import EVENT_STREAM, TAIL_ATTEMPTS
+from angarium.api.background.tail_streams import TailStream
+from angarium.api.openapi.tail import EVENT_STREAM, TAIL_ATTEMPTS
 from angarium.api.requests.headers import header, headers_by_name
-from angarium.operations.tail import TailFilter
+from angarium.operations.live.tail import TailFilter
 
 TYPES_MAX = 16
 _HEADERS = {"cache-control": "no-store", "x-accel-buffering": "no"}

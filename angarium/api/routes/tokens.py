@@ -1,12 +1,12 @@
-"""The tokens of the API, for those who operate it."""
+"""The tokens of the API, for its operators."""
 
 from typing import Any
 
 from litestar import Request, Response, delete, get, post
 from litestar.params import FromPath
 
+from angarium.api.admission.gate import needs
 from angarium.api.api_state import InjectedAccess, InjectedApi
-from angarium.api.gate import needs
 from angarium.api.openapi.tokens import (
     CREATE_TOKEN,
     LIST_TOKENS,
@@ -38,8 +38,8 @@ async def list_tokens(
 
 @post("/v1/tokens", status_code=201, opt=needs("operate"), **CREATE_TOKEN)
 async def create_token(request: Request[Any, Any, Any], api: InjectedApi) -> Response[CreatedTokenDocument]:
-    """Make a token."""
-    asked = decoded(await json_body(request, api), TokenRequest)
+    """Create a token."""
+    asked = decoded(await json_body(request, api.limits), TokenRequest)
     new = NewToken(
         tenant=asked.tenant, scopes=asked.scopes, lasts_s=asked.lasts_s, rate=asked.rate, note=asked.note
     )

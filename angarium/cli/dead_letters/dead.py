@@ -55,7 +55,7 @@ def list_letters(receiver: str | None, limit: int, wide: bool, as_json: bool, **
     from angarium.cli.dead_letters import selection, table
     from angarium.connecting import with_access
     from angarium.operations.dead_letters.listing import newest
-    from angarium.operations.tail import is_known
+    from angarium.operations.live.tail import is_known
     from angarium.terminal.run import run
 
     settings = options.settings_of(given)

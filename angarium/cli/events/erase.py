@@ -12,7 +12,7 @@ from angarium.terminal.run import run
 
 if TYPE_CHECKING:
     from angarium.connecting import Access
-    from angarium.operations.erase import ErasureStatus
+    from angarium.operations.events.erase import ErasureStatus
 
 LOOK_EVERY_S = 0.5
 INTERRUPTED = (
@@ -69,7 +69,7 @@ async def _erased(
     """The record, once it is done, or the time is over. Raises CommandFailed."""
     import asyncio
 
-    from angarium.operations.erase import get_erasure, only_tenant, request_erasure
+    from angarium.operations.events.erase import get_erasure, only_tenant, request_erasure
 
     tenant = tenant or result_of(await only_tenant(access))
     if not agreed(tenant):

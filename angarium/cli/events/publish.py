@@ -15,8 +15,8 @@ from angarium.terminal import output
 from angarium.terminal.run import run
 
 if TYPE_CHECKING:
-    from angarium.operations.publishing.message import NewEvent
-    from angarium.operations.publishing.publish import Published
+    from angarium.operations.events.message import NewEvent
+    from angarium.operations.events.publish import Published
 
 _ID = re.compile(r"[A-Za-z0-9_:-]{1,128}\Z")
 
@@ -51,7 +51,7 @@ def publish(
     The body is the argument, or comes from --data, --file or stdin. With --lines the events are published one
     after the other. The command stops at the first one that is refused, so that none overtakes it.
     """
-    from angarium.operations.publishing.message import NewEvent
+    from angarium.operations.events.message import NewEvent
 
     settings = options.settings_of(given)
     _check(target, event_type, event_id, lines)
@@ -70,8 +70,8 @@ async def _publish(
 ) -> None:
     """Publish the bodies in order and show each; raises click.ClickException at the first that is refused."""
     from angarium.connecting import Access, open_jetstream
+    from angarium.operations.events.publish import Publisher
     from angarium.operations.failures import NotDone
-    from angarium.operations.publishing.publish import Publisher
 
     count, json_noted = 0, template.content_type != "application/json"
     async with open_jetstream(settings) as js:

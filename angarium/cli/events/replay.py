@@ -11,7 +11,7 @@ from angarium.terminal import output
 from angarium.terminal.progress import progress
 
 if TYPE_CHECKING:
-    from angarium.operations.replay import Preview, ReplayRange, ReplayReport
+    from angarium.operations.jobs.replay import Preview, ReplayRange, ReplayReport
 
 RATE = "100/second"
 
@@ -44,7 +44,7 @@ def replay(
     import time
 
     from angarium import quantities
-    from angarium.operations.replay import ReplayRange
+    from angarium.operations.jobs.replay import ReplayRange
 
     ways = sum(map(bool, (since is not None, resume, abandon)))
     if ways != 1 or ((resume or abandon) and (until is not None or types or dry_run)):
@@ -65,7 +65,7 @@ def replay(
 
 
 def _abandon(settings: Settings, receiver: str, *, as_json: bool) -> None:
-    from angarium.operations.replay import abandon
+    from angarium.operations.jobs.replay import abandon
 
     sent = perform(settings, lambda access: abandon(access, receiver))
     if as_json:
@@ -78,7 +78,7 @@ def _preview(
     settings: Settings, receiver: str, wanted: "ReplayRange", per_second: float | None, *, as_json: bool
 ) -> None:
     from angarium import quantities
-    from angarium.operations.replay import PER_SECOND_DEFAULT, preview
+    from angarium.operations.jobs.replay import PER_SECOND_DEFAULT, preview
 
     found = perform(settings, lambda access: preview(access, receiver, wanted))
     if as_json:
@@ -98,7 +98,7 @@ def _replay(
     settings: Settings, receiver: str, wanted: "ReplayRange | None", rate: float | None, *, as_json: bool
 ) -> None:
     from angarium.logs import instant
-    from angarium.operations.replay import replay
+    from angarium.operations.jobs.replay import replay
     from angarium.quantities import count_text
 
     def waiting(began_at: float, wait_s: float) -> None:

@@ -11,7 +11,7 @@ from angarium.logs import instant
 from angarium.terminal import output
 
 if TYPE_CHECKING:
-    from angarium.operations.repair import RepairedShard
+    from angarium.operations.installation.repair import RepairedShard
     from streams.lost_tails.marks import Mark
     from streams.repair.damage import Damage, LostTail
 
@@ -34,7 +34,7 @@ def repair(which: tuple[str, ...], yes: bool, as_json: bool, **given: Any) -> No
     Receivers get what is left and what came since then; delivered events may be sent again. Their numbers
     continue after a gap of 512 or more. You can interrupt it and run it again. It needs a node's permissions.
     """
-    from angarium.operations.repair import accept
+    from angarium.operations.installation.repair import accept
 
     def agreed(damages: "Sequence[Damage]") -> bool:
         for damage in damages:

@@ -10,7 +10,7 @@ from angarium.cli.invocation.perform import perform
 from angarium.terminal import output
 
 if TYPE_CHECKING:
-    from angarium.operations.installation_health.sizing import StreamRoom
+    from angarium.operations.installation.sizing import StreamRoom
 
 
 @click.command(short_help="Create the streams and buckets of an installation.")
@@ -24,7 +24,7 @@ def setup(as_json: bool, **given: Any) -> None:
     while all nodes are stopped.
     """
     settings = options.settings_of(given)
-    from angarium.operations.setup import install
+    from angarium.operations.installation.setup import install
 
     installed = perform(settings, install)
     if as_json:
@@ -35,7 +35,7 @@ def setup(as_json: bool, **given: Any) -> None:
 
 def say(made: list[str], rooms: "list[StreamRoom]") -> None:
     """Show what was created, the size of each stream, and how much traffic the deliveries have room for."""
-    from angarium.operations.installation_health import sizing
+    from angarium.operations.installation import sizing
 
     for line in made or ["everything already exists"]:
         output.say(line)

@@ -13,7 +13,7 @@ from angarium.terminal import output
 from angarium.terminal.run import run
 
 if TYPE_CHECKING:
-    from angarium.operations.event_search import EventSearch, WaitingDelivery
+    from angarium.operations.events.search import EventSearch, WaitingDelivery
     from angarium.operations.failures import NotDone
     from angarium.operations.ledger_queries.journey import Journey
     from angarium.settings import Settings
@@ -78,7 +78,7 @@ async def _look_up(
     """Look up what the ledger knows of an event, and what the streams hold of it for all other receivers."""
     from actors.errors import AngariumError
     from angarium.connecting import with_access
-    from angarium.operations.event_search import search_event
+    from angarium.operations.events.search import search_event
     from angarium.operations.failures import NotDone, not_done
     from angarium.operations.ledger_queries.journey import recorded_journey
     from angarium.operations.ledger_queries.ledger_access import open_ledger

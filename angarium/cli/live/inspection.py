@@ -25,7 +25,7 @@ def inspect(receiver: str, at: str | None, as_json: bool, **given: Any) -> None:
 
     With --at, the ledger answers: everything except what was only in a node's memory.
     """
-    from angarium.operations.live_receivers.state import state
+    from angarium.operations.receivers.control_requests.state import state
 
     settings = options.settings_of(given)
     if at is None:

@@ -10,7 +10,7 @@ from angarium.terminal import output
 from angarium.terminal.run import end_on_sigterm, run_long
 
 if TYPE_CHECKING:
-    from angarium.operations.tail import TailedAttempt, TailFilter
+    from angarium.operations.live.tail import TailedAttempt, TailFilter
 
 COLUMNS = (25, 24, 8, 4, 28, 10, 0)
 """Minimum width of each column: at, receiver, number, attempt, outcome, took, event."""
@@ -45,7 +45,7 @@ def tail(
     import time
 
     from angarium import quantities
-    from angarium.operations.tail import TailFilter
+    from angarium.operations.live.tail import TailFilter
 
     wanted = TailFilter(about=about, failed=failed, types=types)
     wanted.check()
@@ -61,8 +61,8 @@ async def _follow(
     from contextlib import aclosing, suppress
 
     from angarium.connecting import Access, open_jetstream
-    from angarium.operations.journal_pages import Missed
-    from angarium.operations.tail import Tail, is_known
+    from angarium.operations.live.journal_pages import Missed
+    from angarium.operations.live.tail import Tail, is_known
 
     end_on_sigterm()
     with suppress(asyncio.CancelledError):

@@ -10,7 +10,7 @@ from angarium.terminal import output
 from angarium.terminal.run import end_on_sigterm, run_long
 
 if TYPE_CHECKING:
-    from angarium.operations.receiver_health.top import TopScreen
+    from angarium.operations.receivers.overview.top import TopScreen
 
 FAILING_HEADINGS = ("failing for", "receiver", "failures", "last")
 LATE_HEADINGS = ("latest", "mean", "receiver", "delivered", "failed")
@@ -63,7 +63,7 @@ async def _watch(
 
     from angarium.cli.invocation.perform import result_of
     from angarium.connecting import Access, open_jetstream
-    from angarium.operations.receiver_health.top import Top
+    from angarium.operations.receivers.overview.top import Top
 
     end_on_sigterm()
     with suppress(asyncio.CancelledError):

@@ -9,8 +9,8 @@ from msgspec import to_builtins
 from actors.policy import members_of
 from angarium import quantities
 from angarium.cli.receivers.flags import MEMBERS, parameter
-from angarium.operations.receivers.proposal import PutResult
-from angarium.operations.receivers.put import NewConfiguration
+from angarium.operations.receivers.configurations.proposal import PutResult
+from angarium.operations.receivers.configurations.put import NewConfiguration
 
 
 def draft(text: bytes | None, given: dict[str, Any]) -> NewConfiguration:

@@ -15,7 +15,7 @@ from angarium.terminal.run import run
 
 if TYPE_CHECKING:
     from angarium.operations.failures import NotDone
-    from angarium.operations.receivers.proposal import PutResult
+    from angarium.operations.receivers.configurations.proposal import PutResult
 
 COMMENT = "//"
 HELP = (
@@ -35,7 +35,7 @@ def edit(name: str, **given: Any) -> None:
     """
     from angarium.cli.receivers import draft
     from angarium.operations.failures import NotDone
-    from angarium.operations.receivers.get import get_configuration
+    from angarium.operations.receivers.configurations.get import get_configuration
 
     settings = options.settings_of(given)
     shown = perform(settings, lambda access: get_configuration(access, name))
@@ -101,7 +101,7 @@ def _stored(settings: Settings, name: str, text: str, revision: int) -> "PutResu
     from actors.policy import members_of
     from angarium.connecting import with_access
     from angarium.operations.failures import not_done
-    from angarium.operations.receivers.put import NewConfiguration, put_configuration
+    from angarium.operations.receivers.configurations.put import NewConfiguration, put_configuration
 
     try:
         members = members_of(text.encode())

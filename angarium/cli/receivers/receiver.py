@@ -76,7 +76,7 @@ def put(name: str, policy: str | None, file: BinaryIO | None, as_json: bool, **g
     changes single members, `receiver rotate-secret` replaces the secret.
     """
     from angarium.cli.receivers import draft
-    from angarium.operations.receivers.put import put_configuration
+    from angarium.operations.receivers.configurations.put import put_configuration
 
     settings = options.settings_of(given)
     if policy is not None and file is not None:
@@ -103,7 +103,7 @@ def put(name: str, policy: str | None, file: BinaryIO | None, as_json: bool, **g
 @options.settings_flags(*options.CONNECTION)
 def get(name: str, **given: Any) -> None:
     """Show a receiver's configuration as it was put, with secrets and header values hidden."""
-    from angarium.operations.receivers.get import get_configuration
+    from angarium.operations.receivers.configurations.get import get_configuration
 
     shown = perform(options.settings_of(given), lambda access: get_configuration(access, name))
     output.say_json(shown.members)
@@ -135,7 +135,7 @@ def list_receivers(
     import time
 
     from angarium.cli.receivers import table
-    from angarium.operations.receiver_health.listing import overview
+    from angarium.operations.receivers.overview.listing import overview
 
     found = perform(options.settings_of(given), lambda access: overview(access, tenant, phases))
     now = time.time()
@@ -160,7 +160,7 @@ def list_receivers(
 @options.settings_flags(*options.CONNECTION)
 def rm(name: str, yes: bool, **given: Any) -> None:
     """Remove a receiver. Its waiting events are discarded, on record. Asks for confirmation."""
-    from angarium.operations.receivers.remove import remove_receiver
+    from angarium.operations.receivers.configurations.remove import remove_receiver
 
     done = perform(
         options.settings_of(given), lambda access: remove_receiver(access, name, _agreement(name, yes=yes))
@@ -179,7 +179,7 @@ def rm(name: str, yes: bool, **given: Any) -> None:
 @options.settings_flags(*options.CONNECTION)
 def pause(name: str, **given: Any) -> None:
     """Pause a receiver: its events wait until you resume it. This is stored in its configuration."""
-    from angarium.operations.live_receivers.pause import pause
+    from angarium.operations.receivers.control_requests.pause import pause
 
     perform(options.settings_of(given), lambda access: pause(access, name))
     output.say(f"{name} is paused")
@@ -190,7 +190,7 @@ def pause(name: str, **given: Any) -> None:
 @options.settings_flags(*options.CONNECTION)
 def resume(name: str, **given: Any) -> None:
     """Resume a receiver: end its pause, disablement, backoff and throttling."""
-    from angarium.operations.live_receivers.resume import resume
+    from angarium.operations.receivers.control_requests.resume import resume
 
     perform(options.settings_of(given), lambda access: resume(access, name))
     output.say(f"{name} is resumed")
@@ -201,7 +201,7 @@ def resume(name: str, **given: Any) -> None:
 @options.settings_flags(*options.CONNECTION)
 def skip(name: str, **given: Any) -> None:
     """Skip the first waiting event: it becomes a dead letter, and the next one is sent."""
-    from angarium.operations.live_receivers.skip import skip
+    from angarium.operations.receivers.control_requests.skip import skip
 
     skipped = perform(options.settings_of(given), lambda access: skip(access, name))
     output.say(f"number {skipped.sequence} of {name} ({skipped.event_id}) is now a dead letter")
@@ -217,7 +217,7 @@ def forget(name: str, yes: bool, **given: Any) -> None:
     Its numbers continue after a gap as large as the number of discarded events. It first waits for an attempt
     that is in flight.
     """
-    from angarium.operations.live_receivers.forget import forget
+    from angarium.operations.receivers.control_requests.forget import forget
 
     if not perform(
         options.settings_of(given), lambda access: forget(access, name, _agreement(name, yes=yes))
@@ -235,7 +235,7 @@ def ping(name: str, as_json: bool, **given: Any) -> None:
 
     The exit status is 1 unless the answer is a 2xx.
     """
-    from angarium.operations.live_receivers.ping import ping
+    from angarium.operations.receivers.control_requests.ping import ping
 
     pong = perform(options.settings_of(given), lambda access: ping(access, name))
     if as_json:

@@ -23,7 +23,7 @@ def rotate_secret(name: str, overlap: str, as_json: bool, **given: Any) -> None:
     The old secret ends by itself: its end is stored in the configuration, and needs no second command.
     """
     from angarium import quantities
-    from angarium.operations.receivers.rotate import rotate_secret
+    from angarium.operations.receivers.configurations.rotate import rotate_secret
 
     overlap_s = quantities.age(overlap)
     done = perform(options.settings_of(given), lambda access: rotate_secret(access, name, overlap_s))

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from angarium import quantities
-from angarium.operations.receiver_health.listing import ListedReceiver
+from angarium.operations.receivers.overview.listing import ListedReceiver
 from streams.journal_feed.recent import RECENT_SPAN_S
 
 HEADINGS = (

@@ -27,8 +27,8 @@ from angarium.ledger.batch import (
     receiver_of,
 )
 from angarium.ledger.postgres import partitions, statements
-from angarium.ledger.postgres.erase import erase_answers, is_seen, overwrite, transaction_id
 from angarium.ledger.postgres.leases import Leases, application
+from angarium.ledger.postgres.overwrite_answers import erase_answers, is_seen, overwrite, transaction_id
 from angarium.ledger.postgres.session import BOUNDED, Session, opened
 from angarium.ledger.postgres.tables import (
     PARTS_OF_KEEP,

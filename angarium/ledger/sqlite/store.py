@@ -24,7 +24,7 @@ from angarium.ledger.batch import (
     receiver_of,
 )
 from angarium.ledger.sqlite.driver import aiosqlite
-from angarium.ledger.sqlite.erase import erase_answers, overwrite
+from angarium.ledger.sqlite.overwrite_answers import erase_answers, overwrite
 from angarium.ledger.sqlite.tables import TABLES, UPGRADES, VERSION
 from angarium.ledger.store import Block, LeaseLost, LedgerError
 from streams.lost_tails.marks import Mark

@@ -10,7 +10,7 @@ from angarium.connecting import Access
 from angarium.operations.failures import OperationError, operation
 from angarium.operations.jobs import plans
 from angarium.operations.jobs.plans import JobDocument, JobKind, document, plan_of
-from angarium.operations.replay import ReplayRange, choose
+from angarium.operations.jobs.replay import ReplayRange, choose
 from streams.clock import SystemTime
 from streams.dead_letters.letters import DeadLetters, Selection
 from streams.resending.job import Job
@@ -106,6 +106,7 @@ async def _begun(access: Access, kind: JobKind, owner: str, job_id: str) -> Begu
     begun = await _other(access, kind, owner, job_id)
     if begun is None:
         raise OperationError(
-            "conflict", f"another {kind} for {owner} began at the same moment; look, and send it again"
+            "conflict",
+            f"another {kind} for {owner} began at the same moment; check it, then send the request again",
         )
     return begun

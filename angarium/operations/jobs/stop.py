@@ -31,4 +31,4 @@ async def stop(access: Access, job: str) -> JobDocument:
             await append(access.js, access.names.actors, key, data, expected=stored.revision), Appended
         ):
             return document(await plan_of_job(access, job))
-    raise OperationError("conflict", f"{job} changes all the time; try it again")
+    raise OperationError("conflict", f"{job} keeps changing; try again")

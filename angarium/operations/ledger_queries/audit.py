@@ -58,7 +58,7 @@ class AuditedLimit(Struct, frozen=True):
 class AuditedWindow(Struct, frozen=True):
     """The busiest window of one length: it began `at`, and `allowed` attempts might start in it.
 
-    `exceeded` counts the windows in which more did. `allowed` is null where no limit was in force.
+    `exceeded` counts the windows in which more did. `allowed` is null if no limit was in force.
     """
 
     length_s: float
@@ -69,7 +69,7 @@ class AuditedWindow(Struct, frozen=True):
 
 
 class AuditedPart(Struct, frozen=True):
-    """A part of the time: all attempts in it, and the most that began within a second of it."""
+    """A part of the period: its attempts, and the highest number that began within one second."""
 
     at: str | None
     attempts: int
@@ -116,7 +116,8 @@ async def audit(
 
 def _too_much(receiver: str, count: str, until: int) -> OperationError:
     return OperationError(
-        "refused", f"{receiver} has {count} since then: audit it until {text(until)}, and continue from there"
+        "refused",
+        f"{receiver} has {count} in that period: audit it until {text(until)}, then continue from there",
     )
 
 

@@ -20,7 +20,7 @@ from angarium.operations.ledger_queries.ledger_access import (
     number_of,
     text,
 )
-from angarium.operations.ledger_queries.pages import PageStart, next_start
+from angarium.operations.ledger_queries.page_start import PageStart, next_start
 from angarium.quantities import count_text
 
 _Entry = tuple[int, str, str, dict[str, Any]]

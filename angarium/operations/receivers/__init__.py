@@ -1,4 +1,9 @@
-"""The configurations of receivers: put, show, change, remove.
+"""Receivers: configure them, list them with their health, send control requests to their owners.
 
-Read `put` first. `angarium.operations.receiver_health.listing` lists them.
+- `configurations`: put, show, change or remove one configuration.
+- `declarations`: the same for a whole file of receivers.
+- `overview`: the list of all receivers, with their phase, backlog and pace.
+- `control_requests`: the live state of one receiver, and orders such as pause or skip.
+
+Read `configurations/put` first.
 """

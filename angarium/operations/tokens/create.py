@@ -66,11 +66,13 @@ def _check(new: NewToken) -> None:
     if "operate" in new.scopes and new.tenant != ALL_TENANTS:
         raise OperationError("invalid", "the scope operate is for the whole fleet: give it to the tenant *")
     if new.rate is not None and not 0 < new.rate <= RATE_MAX:
-        raise OperationError("invalid", f"a token's rate is above 0 and at most {RATE_MAX:g} events a second")
+        raise OperationError(
+            "invalid", f"a token's rate must be above 0 and at most {RATE_MAX:g} events a second"
+        )
     if new.lasts_s is not None and not 0 < new.lasts_s < timedelta.max.total_seconds() / 1e4:
-        raise OperationError("invalid", "a token's life is above 0 and at most some centuries")
+        raise OperationError("invalid", "a token's lifetime must be above 0, and a few centuries at most")
     if len(new.note) > NOTE_MAX or _CONTROL.search(new.note):
-        raise OperationError("invalid", f"a note is one line of at most {NOTE_MAX} characters")
+        raise OperationError("invalid", f"a note must be one line of at most {NOTE_MAX} characters")
 
 
 async def _stored(access: Access, made: Secret, token: Token) -> CreatedToken:
@@ -81,7 +83,7 @@ async def _stored(access: Access, made: Secret, token: Token) -> CreatedToken:
             raise ApiError(code, text)
         case answers.Unanswered(why):
             await _need_bucket(access)
-            raise OperationError("unanswered", f"NATS did not confirm the token ({why}); make another one")
+            raise OperationError("unanswered", f"NATS did not confirm the token ({why}); create another one")
 
 
 async def _need_bucket(access: Access) -> None:

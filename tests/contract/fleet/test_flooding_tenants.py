@@ -2,8 +2,8 @@
 
 from collections import defaultdict
 
-from angarium.operations.installation_health import flooding_tenants
-from angarium.operations.installation_health.finding import Finding
+from angarium.operations.installation import flooding_findings
+from angarium.operations.installation.finding import Finding
 from streams.installation.partitions import partition_of
 from streams.installation.topology import Names
 from streams.journal.envelope import encode_flush
@@ -13,7 +13,7 @@ from tests.support.installation import SHARDS, installation
 
 
 async def told(js: JetStream, names: Names) -> list[Finding]:
-    return await flooding_tenants.examine(js, installation(names.prefix))
+    return await flooding_findings.examine(js, installation(names.prefix))
 
 
 async def publish(js: JetStream, names: Names, *tenants: str) -> None:
@@ -52,9 +52,9 @@ async def test_a_tenant_that_has_caught_up_is_not_named(js: JetStream, names: Na
 
 
 async def test_only_so_many_are_named_those_that_wait_the_longest(js: JetStream, names: Names) -> None:
-    tenants = [f"t{number}" for number in range(flooding_tenants.TENANTS_SHOWN_MAX + 2)]
+    tenants = [f"t{number}" for number in range(flooding_findings.TENANTS_SHOWN_MAX + 2)]
     await publish(js, names, *tenants)
     await record(js, names, len(tenants), {tenant: at for at, tenant in enumerate(tenants, 1)})
     findings = await told(js, names)
-    assert [each.text.split()[0] for each in findings[:-1]] == tenants[: flooding_tenants.TENANTS_SHOWN_MAX]
+    assert [each.text.split()[0] for each in findings[:-1]] == tenants[: flooding_findings.TENANTS_SHOWN_MAX]
     assert findings[-1].text == "2 more flood their partitions"

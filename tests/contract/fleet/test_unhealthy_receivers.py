@@ -7,8 +7,8 @@ import pytest
 
 from actors.machine.numbering import Frontier
 from actors.machine.state import State
-from angarium.operations.installation_health import unhealthy_receivers
-from angarium.operations.installation_health.finding import Finding
+from angarium.operations.installation import unhealthy_receivers
+from angarium.operations.installation.finding import Finding
 from streams.fleet.receivers_seen import ReceiverSnapshot
 from streams.installation.topology import Names
 from streams.nats.errors import NotPermitted

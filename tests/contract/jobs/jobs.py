@@ -7,9 +7,9 @@ from angarium.connecting import Access
 from angarium.operations.jobs import plans
 from angarium.operations.jobs.begin import Begun, begin_redrive, begin_replay
 from angarium.operations.jobs.plans import JobDocument
+from angarium.operations.jobs.replay import ReplayRange
 from angarium.operations.jobs.show import show
 from angarium.operations.jobs.work import work_off
-from angarium.operations.replay import ReplayRange
 from angarium.settings import Settings
 from streams.dead_letters.bury import DeadLetterWriter
 from streams.dead_letters.letters import Selection

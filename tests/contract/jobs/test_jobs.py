@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from actors.machine.facts import Burial
-from angarium.operations import replay as commands
 from angarium.operations.failures import NotDone
 from angarium.operations.jobs import plans, work
+from angarium.operations.jobs import replay as commands
 from angarium.operations.jobs.begin import Begun, begin_replay
 from angarium.operations.jobs.plans import JobDocument, plan_of
+from angarium.operations.jobs.replay import ReplayRange
 from angarium.operations.jobs.show import show
 from angarium.operations.jobs.stop import stop
 from angarium.operations.jobs.work import work_off
-from angarium.operations.replay import ReplayRange
 from streams.clock import SystemTime
 from streams.dead_letters.bury import DeadLetterWriter
 from streams.installation.topology import Names

@@ -11,9 +11,9 @@ import pytest
 from angarium.operations.failures import NotDone
 from angarium.operations.jobs import plans, work
 from angarium.operations.jobs.plans import JobDocument, plan_of
+from angarium.operations.jobs.replay import abandon, replay
 from angarium.operations.jobs.stop import stop
 from angarium.operations.jobs.work import work_off
-from angarium.operations.replay import abandon, replay
 from streams.clock import SystemTime
 from streams.installation.topology import Names
 from streams.nats.answers import Page
@@ -148,7 +148,7 @@ async def test_a_command_that_is_given_up_tells_what_was_sent(
     def soon_over(*which: Any) -> ReplayLock:
         return ReplayLock(*which, lease_s=LEASE_S)
 
-    monkeypatch.setattr("angarium.operations.replay.ReplayLock", soon_over)
+    monkeypatch.setattr("angarium.operations.jobs.replay.ReplayLock", soon_over)
     to, wanted = access(js, names), await events(js, names, "a")
     async with dying(server, 0, heard=True) as counted:
         assert not isinstance(await replay(access(counted, names), ONE, wanted, FAST), NotDone)

@@ -20,7 +20,7 @@ from angarium.ledger import writer as writing
 from angarium.ledger.address import Database
 from angarium.ledger.fold import FoldedState
 from angarium.ledger.open import open_for_queries
-from angarium.ledger.postgres import erase as postgres_erase
+from angarium.ledger.postgres import overwrite_answers as postgres_answers
 from angarium.ledger.postgres.session import opened
 from angarium.ledger.postgres.store import PostgresStore
 from angarium.ledger.sqlite import store as sqlite_tables
@@ -401,7 +401,7 @@ async def test_a_writer_that_dies_before_the_file_is_rewritten_does_it_later(
 async def test_an_answer_that_an_old_snapshot_keeps_is_erased_when_it_has_gone(
     js: JetStream, names: Names, pen: Pen, ledger: Kept, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(postgres_erase, "SEEN_FOR_S", 0.2)
+    monkeypatch.setattr(postgres_answers, "SEEN_FOR_S", 0.2)
     mark = secrets.token_hex(200)
     await pen.flush(opens(), failed(1, answer=mark))
     await catch_up(js, names, ledger)

@@ -12,9 +12,9 @@ from msgspec.structs import replace
 from actors.errors import BadInput, Unavailable
 from actors.machine import facts as f
 from angarium.connecting import Access
-from angarium.operations import journal_pages
-from angarium.operations.journal_pages import Missed
-from angarium.operations.tail import Tail, TailedAttempt, TailFilter
+from angarium.operations.live import journal_pages
+from angarium.operations.live.journal_pages import Missed
+from angarium.operations.live.tail import Tail, TailedAttempt, TailFilter
 from angarium.settings import Settings
 from streams.installation.topology import Names
 from streams.journal_feed import journal_reader
@@ -143,7 +143,7 @@ async def test_purged_facts_are_reported_as_missed(js: JetStream, names: Names, 
     last = await pen.flush(delivered(3))
     await js.purge(names.journal, last)
     assert named(await first(tail(js, names, after=f"{begin}-0"), 2)) == [
-        ("", None, f"messages {begin} to {last - 1} of the journal are purged already"),
+        ("", None, f"messages {begin} to {last - 1} of the journal were purged"),
         (RECEIVER, 3, "delivered"),
     ]
 

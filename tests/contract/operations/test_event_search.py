@@ -8,10 +8,10 @@ from msgspec.structs import replace
 from angarium.cli.ledger_records.event import place_text
 from angarium.connecting import Access
 from angarium.node.app import open_node
-from angarium.operations import event_search
-from angarium.operations.event_search import EventSearch, WaitingDelivery, due_s, search_event
+from angarium.operations.events import search as event_search
+from angarium.operations.events.search import EventSearch, WaitingDelivery, due_s, search_event
 from angarium.operations.failures import NotDone
-from angarium.operations.receiver_health.health import ReceiverHealth
+from angarium.operations.receivers.overview.health import ReceiverHealth
 from angarium.settings import Settings
 from streams.nats.connection import ConnectOptions, connect
 from streams.nats.jetstream import JetStream

@@ -9,22 +9,22 @@ from angarium.operations.dead_letters.drop import drop
 from angarium.operations.dead_letters.find import find
 from angarium.operations.dead_letters.listing import Newest, newest
 from angarium.operations.dead_letters.redrive import Sent, redrive
+from angarium.operations.events.message import NewEvent
+from angarium.operations.events.publish import Published, Publisher
 from angarium.operations.failures import Kind, NotDone
-from angarium.operations.live_receivers import ask
-from angarium.operations.live_receivers.forget import forget
-from angarium.operations.live_receivers.pause import pause
-from angarium.operations.live_receivers.ping import ping
-from angarium.operations.live_receivers.resume import resume
-from angarium.operations.live_receivers.skip import skip
-from angarium.operations.live_receivers.state import state
-from angarium.operations.publishing.message import NewEvent
-from angarium.operations.publishing.publish import Published, Publisher
-from angarium.operations.receiver_health.listing import Overview, overview
-from angarium.operations.receivers import remove
-from angarium.operations.receivers.get import ShownConfiguration, get_configuration
-from angarium.operations.receivers.proposal import PutResult
-from angarium.operations.receivers.put import NewConfiguration, put_configuration
-from angarium.operations.receivers.remove import RemoveResult, remove_receiver
+from angarium.operations.receivers.configurations import remove
+from angarium.operations.receivers.configurations.get import ShownConfiguration, get_configuration
+from angarium.operations.receivers.configurations.proposal import PutResult
+from angarium.operations.receivers.configurations.put import NewConfiguration, put_configuration
+from angarium.operations.receivers.configurations.remove import RemoveResult, remove_receiver
+from angarium.operations.receivers.control_requests import ask
+from angarium.operations.receivers.control_requests.forget import forget
+from angarium.operations.receivers.control_requests.pause import pause
+from angarium.operations.receivers.control_requests.ping import ping
+from angarium.operations.receivers.control_requests.resume import resume
+from angarium.operations.receivers.control_requests.skip import skip
+from angarium.operations.receivers.control_requests.state import state
+from angarium.operations.receivers.overview.listing import Overview, overview
 from angarium.settings import Settings
 from streams.buckets.stored_configurations import StoredConfigurations
 from streams.dead_letters.letters import Selection

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from angarium.operations.failures import NotDone
-from angarium.operations.receivers.get import ShownConfiguration, get_configuration
-from angarium.operations.receivers.patch import patch_configuration
-from angarium.operations.receivers.proposal import PutResult
-from angarium.operations.receivers.put import NewConfiguration, put_configuration
-from angarium.operations.receivers.rotate import OVERLAP_MAX_S, Rotated, rotate_secret
+from angarium.operations.receivers.configurations.get import ShownConfiguration, get_configuration
+from angarium.operations.receivers.configurations.patch import patch_configuration
+from angarium.operations.receivers.configurations.proposal import PutResult
+from angarium.operations.receivers.configurations.put import NewConfiguration, put_configuration
+from angarium.operations.receivers.configurations.rotate import OVERLAP_MAX_S, Rotated, rotate_secret
 from streams.buckets.stored_configurations import StoredConfigurations
 from streams.nats.jetstream import JetStream
 from tests.contract.support.configurations import NAME, URL, Configurations

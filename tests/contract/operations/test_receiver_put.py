@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from angarium.operations.failures import NotDone
-from angarium.operations.receivers.get import ShownConfiguration, get_configuration
-from angarium.operations.receivers.proposal import PutResult
-from angarium.operations.receivers.put import NewConfiguration, put_configuration
+from angarium.operations.receivers.configurations.get import ShownConfiguration, get_configuration
+from angarium.operations.receivers.configurations.proposal import PutResult
+from angarium.operations.receivers.configurations.put import NewConfiguration, put_configuration
 from streams.buckets.stored_configurations import StoredConfigurations
 from streams.nats.jetstream import JetStream
 from tests.contract.support.configurations import NAME, URL, Configurations

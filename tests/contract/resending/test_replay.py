@@ -11,9 +11,9 @@ import pytest
 
 from actors.errors import Unavailable
 from angarium.connecting import Access
-from angarium.operations import replay as operation
 from angarium.operations.failures import NotDone
-from angarium.operations.replay import Preview, ReplayRange, ReplayReport
+from angarium.operations.jobs import replay as operation
+from angarium.operations.jobs.replay import Preview, ReplayRange, ReplayReport
 from angarium.settings import Settings
 from streams.buckets.stored_configurations import StoredConfigurations
 from streams.clock import SystemTime
@@ -392,7 +392,7 @@ async def test_settled_events_are_replayed_and_waiting_ones_are_left_out(js: Jet
     assert bodies(await sent_again(js, names, done.again)) == [1, 3]
     wrong = await operation.replay(to, ONE, ReplayRange(since=0.0, types=("a..b",)), 1.0)
     assert isinstance(wrong, NotDone)
-    assert "'a..b' is no type" in wrong.text
+    assert "'a..b' is not an event type" in wrong.text
 
 
 async def test_a_stopped_replay_is_resumed_or_given_up(js: JetStream, names: Names) -> None:

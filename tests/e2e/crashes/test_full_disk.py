@@ -10,10 +10,10 @@ from contextlib import contextmanager
 import pytest
 
 from angarium.connecting import Access
+from angarium.operations.events import publish
+from angarium.operations.events.message import NewEvent
+from angarium.operations.events.publish import Publisher
 from angarium.operations.failures import NotDone
-from angarium.operations.publishing import publish
-from angarium.operations.publishing.message import NewEvent
-from angarium.operations.publishing.publish import Publisher
 from angarium.settings import Settings
 from streams.nats.answers import Stored
 from tests.support.fleet.fleet import Fleet

@@ -2,7 +2,7 @@
 
 import pytest
 
-from angarium.api.limits import unfinished_erasures
+from angarium.api.admission import unfinished_erasures
 from angarium.api.routes import erasures
 from streams.erasing.erasures import Erasures, finished
 from tests.edge.api.conftest import Api, problem

@@ -20,7 +20,7 @@ from angarium.api.problems import HIDDEN
 from angarium.operations.jobs import plans, seats, work
 from angarium.operations.jobs.begin import Begun, begin_redrive, begin_replay
 from angarium.operations.jobs.listing import JobPage, list_jobs
-from angarium.operations.replay import ReplayRange
+from angarium.operations.jobs.replay import ReplayRange
 from angarium.settings import Settings
 from streams.dead_letters.letters import Selection
 from streams.installation.partitions import shard_of

@@ -88,7 +88,7 @@ async def test_the_leader_is_asked_before_something_is_said_not_to_be_there(
         answer = await client.post(EVENTS, json={})
         assert (answer.status_code, "matched" in answer.json()) == (202, False)
         monkeypatch.setattr(known, "confirm", unheard)
-        assert "does not say" in problem(await client.post(BILLING, json={}), 503, "unavailable")
+        assert "did not say" in problem(await client.post(BILLING, json={}), 503, "unavailable")
 
 
 async def test_a_repeat_is_known_by_its_key(api: Api) -> None:
@@ -116,7 +116,7 @@ async def test_a_repeat_is_known_by_its_key(api: Api) -> None:
         (EVENTS, {"idempotency-key": "a\tb"}, 422, "1 to 255 printable"),
         (EVENTS, {"idempotency-key": '""'}, 422, "1 to 255 printable"),
         (EVENTS, {"content-type": "x" * 300}, 422, "at most 256 printable"),
-        (EVENTS, {"content-encoding": "gzip"}, 415, "send it plain"),
+        (EVENTS, {"content-encoding": "gzip"}, 415, "send it without"),
         ("/v1/tenants/acme/receivers/*/events", {}, 404, HIDDEN),
         ("/v1/tenants/acme/receivers/a.b/events/x", {}, 404, HIDDEN),
         ("/v1/tenants/acme/receivers/_events/events", {}, 404, HIDDEN),
@@ -156,7 +156,7 @@ async def test_a_header_that_comes_twice_must_say_the_same(api: Api, name: str) 
 @pytest.mark.parametrize(
     ("heard", "status", "name", "words"),
     [
-        (Refused(10158, "in process"), 409, "conflict", "being stored just now"),
+        (Refused(10158, "in process"), 409, "conflict", "being stored at this moment"),
         (Refused(10054, "too large"), 413, "too-large", "larger than max_body"),
         (Refused(10077, "maximum bytes exceeded"), 503, "full", "has no room"),
         (Refused(10071, "wrong last sequence"), 409, "refused", "NATS refused it"),

@@ -66,8 +66,8 @@ async def test_a_condition_keeps_what_another_client_changed(api: Api) -> None:
 @pytest.mark.parametrize(
     ("condition", "detail"),
     [
-        ({"if-none-match": '"5"'}, "If-None-Match: * alone"),
-        ({"if-match": '"5", "6"'}, "one entity-tag"),
+        ({"if-none-match": '"5"'}, "only If-None-Match: *"),
+        ({"if-match": '"5", "6"'}, "a single entity-tag"),
         ({"if-match": '"5"', "if-none-match": "*"}, "not both"),
     ],
 )
@@ -79,7 +79,7 @@ async def test_a_condition_that_a_change_cannot_have_changes_nothing(
         assert detail in problem(refused, 400, "not-http")
         problem(await client.get(BILLING), 404, "not-found")
         new_alone = await client.patch(BILLING, json={"url": URL}, headers={"if-none-match": "*"})
-        assert "PATCH changes what is there" in problem(new_alone, 400, "not-http")
+        assert "PATCH changes an existing configuration" in problem(new_alone, 400, "not-http")
 
 
 async def test_a_put_that_would_lose_members_needs_a_condition(api: Api) -> None:

@@ -100,7 +100,7 @@ async def test_attempts_are_filtered_and_come_in_pages(
     assert await listed(type="order.paid") == [2]
     for query, words in {
         "status=abc": "status: write a status, such as 503, or a class, such as 5xx",
-        "cursor=abc": "cursor: write the next_cursor of the page before",
+        "cursor=abc": "cursor: use the `next_cursor` of the previous page",
     }.items():
         assert problem(await reader.get(f"{AT}/attempts?{query}"), 422, "invalid") == words
     assert sorted(await listed(since=instant(NOW + 0.9), until=instant(NOW + 1.9))) == [3, 4, 5]

@@ -13,9 +13,9 @@ import pytest
 
 from actors.machine import facts as f
 from angarium.api import api_state, connections, server
-from angarium.api.background import tails
+from angarium.api.background import tail_streams
 from angarium.api.background.paced_work import PacedWork
-from angarium.operations import journal_pages
+from angarium.operations.live import journal_pages
 from angarium.operations.tokens.revoke import revoke
 from streams.journal_feed.journal_reader import JournalReader
 from streams.nats.answers import Page
@@ -145,8 +145,8 @@ async def test_a_stream_goes_on_exactly_where_it_was(api: Api, pen: Pen) -> None
 async def test_a_stream_that_catches_up_takes_part_in_the_one_reading_without_a_gap(
     api: Api, pen: Pen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tails, "READ_BYTES", 1024)
-    monkeypatch.setattr(tails, "BUFFER_MAX", 2048)
+    monkeypatch.setattr(tail_streams, "READ_BYTES", 1024)
+    monkeypatch.setattr(tail_streams, "BUFFER_MAX", 2048)
     async with await api.client("acme", ["read"]) as client, tailing(client) as first:
         place = first.last_id
         for number in range(1, 101):
@@ -194,8 +194,8 @@ async def test_a_stream_that_is_ahead_of_the_one_reading_gets_nothing_twice(
 async def test_streams_that_go_on_from_long_ago_take_turns(
     api: Api, pen: Pen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tails, "READ_BYTES", 1024)
-    monkeypatch.setattr(tails, "CATCH_UP_PAUSE_S", 0.0)
+    monkeypatch.setattr(tail_streams, "READ_BYTES", 1024)
+    monkeypatch.setattr(tail_streams, "CATCH_UP_PAUSE_S", 0.0)
     taken: list[str] = []
     turn = PacedWork.turn
 
@@ -227,7 +227,7 @@ async def test_purged_facts_are_reported_as_missed(api: Api, pen: Pen) -> None:
         async with tailing(client, f"{begin}-1") as events:
             kind, said = await events.next()
             assert (kind, said["why"]) == (
-                "missed", f"messages {begin} to {last} of the journal are purged already"
+                "missed", f"messages {begin} to {last} of the journal were purged"
             )  # fmt: skip
             assert await events.numbers(1) == [("acme.billing", 3)]
         async with tailing(client, "4711-1") as events:
@@ -275,7 +275,7 @@ async def test_a_journal_that_was_recreated_is_told_and_followed_from_its_beginn
 async def test_a_quiet_stream_gets_a_comment_and_its_place(
     api: Api, pen: Pen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tails, "HEARTBEAT_EVERY_S", 0.02)
+    monkeypatch.setattr(tail_streams, "HEARTBEAT_EVERY_S", 0.02)
     text = ""
     async with (
         asyncio.timeout(PATIENCE_S),
@@ -317,8 +317,8 @@ async def test_the_journal_is_read_once_for_all_streams_and_not_at_all_without_o
 
 
 async def test_only_so_many_streams_are_open_at_a_time(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tails, "TOKEN_STREAMS_MAX", 2)
-    monkeypatch.setattr(tails, "STREAMS_MAX", 3)
+    monkeypatch.setattr(tail_streams, "TOKEN_STREAMS_MAX", 2)
+    monkeypatch.setattr(tail_streams, "STREAMS_MAX", 3)
     async with await api.client("acme", ["read"]) as client, await api.client("other", ["read"]) as other:
         async with tailing(client), tailing(client):
             problem(await client.get(TAIL), 429, "rate")
@@ -336,12 +336,12 @@ async def test_only_so_many_streams_are_open_at_a_time(api: Api, monkeypatch: py
 async def test_the_tokens_of_one_tenant_leave_room_for_others(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tails, "TENANT_STREAMS_MAX", 2)
+    monkeypatch.setattr(tail_streams, "TENANT_STREAMS_MAX", 2)
     clients = [await api.client(tenant, ["read"]) for tenant in ("acme", "acme", "acme", "other")]
     async with clients[0] as first, clients[1] as second, clients[2] as third, clients[3] as other:
         async with tailing(first), tailing(second):
             told = problem(await third.get(TAIL), 429, "rate")
-            assert "the tokens of a tenant together may follow 2 times" in told
+            assert "the tokens of a tenant together may have 2 streams" in told
             async with other.stream("GET", TAIL.replace("acme", "other")) as answer:
                 assert answer.status_code == 200
         await until(lambda: not len(api.state.tails))
@@ -352,7 +352,7 @@ async def test_the_tokens_of_one_tenant_leave_room_for_others(
 async def test_a_client_that_does_not_read_is_cut_off_and_slows_down_no_other(
     api: Api, pen: Pen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tails, "BUFFER_MAX", 64 << 10)
+    monkeypatch.setattr(tail_streams, "BUFFER_MAX", 64 << 10)
     monkeypatch.setattr(connections, "STALLED_MAX_S", 4.0)  # Its buffer is full before that.
     token = (await api.token("acme", ["read"])).text
     here = server.bound("127.0.0.1", 0)
@@ -376,8 +376,8 @@ async def test_a_client_that_does_not_read_is_cut_off_and_slows_down_no_other(
                 assert await events.numbers(1) == [("acme.billing", number)]
                 most = max(most, *(each._held for each in both))
             await until(lambda: len(state.tails) == 1)
-            assert sorted(each.ended for each in both) == ["", tails.TOO_SLOW]
-            assert tails.BUFFER_MAX / 2 < most <= tails.BUFFER_MAX
+            assert sorted(each.ended for each in both) == ["", tail_streams.TOO_SLOW]
+            assert tail_streams.BUFFER_MAX / 2 < most <= tail_streams.BUFFER_MAX
 
 
 async def test_an_answer_that_is_not_read_ends_the_connection(
@@ -417,9 +417,9 @@ async def test_a_token_that_is_revoked_or_expires_ends_its_streams(api: Api, pen
         async with tailing(guest) as expiring, tailing(thief) as ending, tailing(client) as staying:
             await revoke(api.to, revoked.id)
             began_at = time.monotonic()
-            assert await ending.next() == ("end", {"why": tails.REVOKED})
+            assert await ending.next() == ("end", {"why": tail_streams.REVOKED})
             assert time.monotonic() - began_at < 1.0
-            assert await expiring.next() == ("end", {"why": tails.REVOKED})
+            assert await expiring.next() == ("end", {"why": tail_streams.REVOKED})
             assert (await ending.next(), await expiring.next()) == (("closed", {}), ("closed", {}))
             await pen.flush(delivered(1))
             assert await staying.numbers(1) == [("acme.billing", 1)]
@@ -431,7 +431,7 @@ async def test_streams_end_while_no_revocation_could_be_noticed(
 ) -> None:
     async with await api.client("acme", ["read"]) as client, tailing(client) as events:
         monkeypatch.setattr(api_state, "STALE_AFTER_S", 0.0)
-        assert await events.next() == ("end", {"why": tails.REVOKED})
+        assert await events.next() == ("end", {"why": tail_streams.REVOKED})
 
 
 async def test_a_server_that_stops_ends_its_streams_in_order(api: Api) -> None:
@@ -448,7 +448,7 @@ async def test_a_server_that_stops_ends_its_streams_in_order(api: Api) -> None:
             events = await open_ones.enter_async_context(tailing(client))
             began_at = time.monotonic()
         assert time.monotonic() - began_at < server.STOP_TIMEOUT_S / 2
-        assert await events.next() == ("end", {"why": tails.STOPPING})
+        assert await events.next() == ("end", {"why": tail_streams.STOPPING})
         assert await events.next() == ("closed", {})
 
 

@@ -2,7 +2,7 @@
 
 from actors.runtime.actor import Actor
 from actors.runtime.host import Host
-from actors.runtime.operator_requests import erase
+from actors.runtime.operator_requests import end_deliveries
 from tests.sim.mutants.mutant import Mutant
 from tests.sim.scenarios import erasing
 
@@ -17,7 +17,7 @@ async def _at_once(host: Host, index: int) -> None:
 
 ERASE_MUTANTS = [
     Mutant("erased-unnumbered", "what an owner may have posted has its number before it is erased",
-           ((erase, "settle_in_order", _unnumbered),),
+           ((end_deliveries, "settle_in_order", _unnumbered),),
            erasing.erased_after_it_was_posted),
     Mutant("erased-unconfirmed", "a message is erased only when it is on record that its event is over",
            ((Host, "confirmed_to", _at_once),),

@@ -19,11 +19,10 @@ from actors.ports import Attempt
 from angarium.api.background import jobs as background
 from angarium.api.background.jobs import Jobs
 from angarium.connecting import Access
-from angarium.operations import replay
 from angarium.operations.failures import NotDone
-from angarium.operations.jobs import begin, plans, work
+from angarium.operations.jobs import begin, plans, replay, work
 from angarium.operations.jobs.begin import Begun, begin_redrive, begin_replay
-from angarium.operations.replay import ReplayRange
+from angarium.operations.jobs.replay import ReplayRange
 from angarium.settings import Settings
 from streams import purge
 from streams.dead_letters.letters import Selection

@@ -2,7 +2,7 @@
 
 import pytest
 
-from angarium.api.problems import Refusal
+from angarium.api.problems import ProblemRaised
 from angarium.api.requests.conditions import Condition, met
 from angarium.operations.failures import NotDone
 
@@ -13,6 +13,6 @@ CHANGED = NotDone(kind="conflict", text="acme.billing has changed meanwhile")
     ("asked", "status"), [(Condition(), 409), (Condition(7), 412), (Condition(exists=True), 412)]
 )
 def test_only_a_stated_condition_can_fail(asked: Condition, status: int) -> None:
-    with pytest.raises(Refusal) as raised:
+    with pytest.raises(ProblemRaised) as raised:
         met(CHANGED, asked)
     assert raised.value.problem.status == status

@@ -4,8 +4,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from angarium.api.limits.request_limits import RequestLimits
-from angarium.api.problems import Refusal
+from angarium.api.problems import ProblemRaised
+from angarium.api.requests.request_limits import RequestLimits
 
 
 def test_a_tenant_that_sends_slowly_on_many_connections_keeps_out_no_other() -> None:
@@ -13,11 +13,11 @@ def test_a_tenant_that_sends_slowly_on_many_connections_keeps_out_no_other() -> 
     with ExitStack() as stack:
         for _ in range(2):
             stack.enter_context(limits.admit("acme"))
-        with pytest.raises(Refusal), limits.admit("acme"):
+        with pytest.raises(ProblemRaised), limits.admit("acme"):
             pass
         request = stack.enter_context(limits.admit("beta"))
         limits.reserve(request, 200)
-        with pytest.raises(Refusal):
+        with pytest.raises(ProblemRaised):
             limits.reserve(request, 1)
         limits.reserve(stack.enter_context(limits.admit("gamma")), 200)
     with limits.admit("acme") as request:
@@ -38,7 +38,7 @@ def test_all_tenants_together_have_no_more_than_there_is() -> None:
     with ExitStack() as stack:
         for tenant in "abcd":
             stack.enter_context(limits.admit(tenant))
-        with pytest.raises(Refusal), limits.admit("e"):
+        with pytest.raises(ProblemRaised), limits.admit("e"):
             pass
     with limits.admit("e"):
         assert limits.requests == 1

@@ -2,8 +2,8 @@
 
 import pytest
 
-from angarium.api.limits import token_rates
-from angarium.api.limits.token_rates import TokenRates
+from angarium.api.admission import token_rates
+from angarium.api.admission.token_rates import TokenRates
 from angarium.operations.tokens.secret import new_secret, presented
 
 

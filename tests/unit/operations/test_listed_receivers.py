@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from angarium.operations.receiver_health.listing import ReceiverFindings, listed
+from angarium.operations.receivers.overview.listing import ReceiverFindings, listed
 
 
 @pytest.mark.parametrize(

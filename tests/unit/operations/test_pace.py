@@ -8,9 +8,9 @@ from actors.machine import facts as f
 from actors.machine.numbering import Numbered
 from actors.policy import Policy, Rate
 from actors.status import Phase
-from angarium.operations.receiver_health.listing import ReceiverFindings, listed
-from angarium.operations.receiver_health.pace import Counts, Limit, counted, drain_s, pace
-from angarium.operations.receiver_health.top import picture
+from angarium.operations.receivers.overview.listing import ReceiverFindings, listed
+from angarium.operations.receivers.overview.pace import Counts, Limit, counted, drain_s, pace
+from angarium.operations.receivers.overview.top import picture
 from streams.journal_feed.recent import RecentFlush
 
 SPAN_S = 10.0

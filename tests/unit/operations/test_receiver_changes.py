@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from angarium.logs import HIDDEN
 from angarium.operations.failures import OperationError
-from angarium.operations.receivers.changes import between
-from angarium.operations.receivers.masks import masked, unmasked
+from angarium.operations.receivers.configurations.changes import between
+from angarium.operations.receivers.configurations.masks import masked, unmasked
 
 URL = {"url": "https://example.com/hook"}
 

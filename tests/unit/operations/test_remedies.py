@@ -7,7 +7,7 @@ from typing import get_args
 
 import pytest
 
-from angarium.api.problems import refusal
+from angarium.api.problems import problem_of
 from angarium.operations import failures
 from angarium.operations.failures import Kind, NotDone, OperationError
 from tests.support.command_line import COMMAND_LINE
@@ -15,7 +15,7 @@ from tests.support.command_line import COMMAND_LINE
 HERE = Path(failures.__file__).parent
 FILES = sorted([*HERE.rglob("*.py"), *(HERE.parent / "api").rglob("*.py")])
 MADE_FOR_CLIENTS = frozenset({
-    "OperationError", "NotDone", "BadInput", "InvalidPolicy", "Refusal", "Fault", "Note", "invalid",
+    "OperationError", "NotDone", "BadInput", "InvalidPolicy", "ProblemRaised", "Fault", "Note", "invalid",
     "unavailable", "unmet", "Finding", "problem", "warning",
 })  # fmt: skip
 """The calls that make a text which a client of the API may read."""
@@ -75,4 +75,4 @@ def test_the_command_line_alone_says_the_remedy(kind: Kind) -> None:
     failure = failures.not_done(error)
     assert isinstance(failure, NotDone)
     assert failure.sentence == "it is not there; see angarium doctor"
-    assert refusal(failure).problem.detail == "it is not there"
+    assert problem_of(failure).problem.detail == "it is not there"

@@ -13,8 +13,8 @@ from actors.machine.state import OPEN_MAX, UNRECORDED_MAX
 from actors.policy import Retry
 from actors.runtime.actor import Actor
 from actors.runtime.host import Host
-from actors.runtime.operator_requests import erase as erasing
-from actors.runtime.operator_requests.erase import Erased, erase
+from actors.runtime.operator_requests import end_deliveries
+from actors.runtime.operator_requests.end_deliveries import Erased, erase
 from tests.unit.worlds.shard import RECEIVER, ShardWorld, relaxed, strict
 from tests.unit.worlds.values import answer, policy
 from tests.unit.worlds.virtual_time import in_virtual_time
@@ -247,7 +247,7 @@ def test_without_numbers_in_order_a_crash_gives_one_twice(monkeypatch: pytest.Mo
     async def unnumbered(actor: Actor, position: int) -> bool:
         return position <= actor.state.frontier.position
 
-    monkeypatch.setattr(erasing, "settle_in_order", unnumbered)
+    monkeypatch.setattr(end_deliveries, "settle_in_order", unnumbered)
     assert found_by_a_crash("two numbers")
 
 

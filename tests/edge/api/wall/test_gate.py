@@ -6,7 +6,8 @@ from datetime import UTC, datetime, timedelta
 import httpx
 import pytest
 
-from angarium.api import api_state, gate
+from angarium.api import api_state
+from angarium.api.admission import gate
 from angarium.api.problems import HIDDEN
 from angarium.operations.tokens import secret
 from streams.buckets.tokens import Token
@@ -58,7 +59,7 @@ async def test_a_process_without_nats_refuses_all(api: Api, monkeypatch: pytest.
     async with await api.client() as client:
         monkeypatch.setattr(NatsWire, "connected", False)
         for answer in (await client.post(EVENTS), await client.get("/readyz")):
-            assert "NATS is away" in problem(answer, 503, "unavailable")
+            assert "NATS cannot be reached" in problem(answer, 503, "unavailable")
 
 
 async def test_the_use_of_a_token_is_recorded_now_and_then(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,7 +84,7 @@ async def test_the_use_of_a_token_is_recorded_now_and_then(api: Api, monkeypatch
         assert (
             before < (await api.state.tokens.last_uses())[first.id] < datetime.now(UTC) + timedelta(seconds=5)
         )
-        monkeypatch.setattr(gate, "_NOTING_MAX", 0)
+        monkeypatch.setattr(gate, "USES_RECORDED_AT_ONCE_MAX", 0)
         assert (await other.post(EVENTS)).status_code == 202, "who cannot be noted may still publish"
     assert noted == [first.id]
 

@@ -11,9 +11,9 @@ import pytest
 
 from angarium.api import connections
 from angarium.api.connections import HEADERS_MAX, PIPELINED_MAX
-from angarium.api.limits.request_limits import TENANTS_MIN, RequestLimits
 from angarium.api.requests import bodies
-from angarium.operations.publishing import accept
+from angarium.api.requests.request_limits import TENANTS_MIN, RequestLimits
+from angarium.operations.events import accept
 from streams.server.embedded import EmbeddedServer
 from tests.edge.api.conftest import MAX_BODY, Api, problem
 from tests.edge.api.wall.raw import PATH, PATIENCE_S, Raw, connected
@@ -300,12 +300,12 @@ async def test_no_event_is_kept_for_a_nats_that_does_not_read(
                 if answer.status_code == 503:
                     break
                 assert {each["status"] for each in answer.json()["results"]} == {503}
-            assert "nothing was sent to it" in problem(answer, 503, "unavailable")
+            assert "nothing was published" in problem(answer, 503, "unavailable")
             assert answer.headers["retry-after"] == "1"
             unsent = wire.unsent
             assert 4 << 20 < unsent < (4 << 20) + 2 * size
             single = await client.post(PATH, content=b"x" * MAX_BODY)
-            assert "nothing was sent to it" in problem(single, 503, "unavailable")
+            assert "nothing was published" in problem(single, 503, "unavailable")
             assert wire.unsent == unsent
             token = client.headers["authorization"]
             for path in (PATH, "/v1/tenants/acme/events"):

@@ -49,7 +49,7 @@ async def test_requests_in_flight_end_first_and_slow_clients_are_told(
             answer = await raw.rest()
             assert answer.startswith(b"HTTP/1.1 503 ")
             assert b"retry-after: 1\r\n" in answer
-            assert b"about to end" in answer
+            assert b"process is stopping" in answer
         await stopping
         for raw in (idle, late, slow, slow_batch):
             raw.writer.close()

@@ -213,8 +213,8 @@ async def test_head_answers_as_get_without_a_body(api: Api) -> None:
         ("/v1/tenants/acme/receivers", "limti", "did you mean limit?"),
         ("/v1/tenants/acme/dead-letters", "Reason", "did you mean reason?"),
         ("/v1/tenants/acme/tail", "types", "did you mean type?"),
-        ("/v1/tenants/acme/receivers/billing/audit", "zzz", "there are since, until"),
-        ("/v1/tenants/acme/receivers/billing", "x" * 1000, "…; there are none here"),
+        ("/v1/tenants/acme/receivers/billing/audit", "zzz", "the parameters are since, until"),
+        ("/v1/tenants/acme/receivers/billing", "x" * 1000, "…; this path has none"),
     ],
 )
 async def test_a_parameter_that_does_not_exist_is_named_with_what_was_meant(

@@ -1,1 +1,0 @@
-"""Descriptions of what continues after a request: live attempts, replays and jobs."""

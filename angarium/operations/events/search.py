@@ -1,0 +1,215 @@
+"""Searches the streams for an event: where it still waits, and since when; or why no receiver gets it.
+
+No stream has an index of ids. So every search has a bound, and an answer says where it ended at one.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Collection
+
+from msgspec import Struct
+
+from actors.ids import check_tenant
+from actors.machine.event import Event
+from actors.machine.state import State
+from actors.policy import SECONDS
+from angarium import quantities
+from angarium.connecting import Access
+from angarium.logs import instant
+from angarium.operations.failures import NotDone, operation
+from angarium.operations.receivers.control_requests.state import StateDocument, state
+from angarium.operations.receivers.overview.health import ReceiverHealth, get_health
+from angarium.operations.receivers.overview.pace import UNMEASURED
+from streams.buckets.stored_configurations import StoredConfigurations
+from streams.dead_letters.letters import DeadLetters, Selection
+from streams.fleet.receivers_seen import receiver_snapshots
+from streams.nats.answers import StoredMessage
+from streams.nats.jetstream import JetStream
+from streams.reading.messages import stored_event
+from streams.routing.fanout import published_event
+
+RECEIVERS_MAX = 1000
+"""Receivers whose waiting events are searched."""
+SEARCHED_MAX = 10_000
+"""Messages that are looked at: the first that wait for a receiver, the newest of a stream."""
+SEARCHED_BYTES_MAX = 64 << 20
+PAGE_MESSAGES = 512
+PAGE_BYTES = 1 << 20
+SEARCHED_AT_ONCE = 16
+ON_ITS_WAY_S = 10.0
+"""Age up to which an event may be on its way to its receivers, or to the ledger."""
+
+
+class WaitingDelivery(Struct, frozen=True, kw_only=True):
+    """An event that waits for a receiver, at `place` of the `waiting` ones; the first has place 1.
+
+    `why` says what holds the receiver up, `remedy` what an operator has to do. `due_s`: seconds until the
+    event's turn if everything continues as it is. None stands for what is not known.
+    """
+
+    receiver: str
+    stored_at: str
+    place: int | None
+    waiting: int | None
+    why: str
+    remedy: str | None
+    due_s: float | None
+
+
+class EventSearch(Struct, frozen=True, kw_only=True):
+    """The receivers for which an event waits; if there are none, the reason. `notes`: what was left out."""
+
+    waiting: list[WaitingDelivery]
+    why_none: str
+    notes: list[str]
+
+
+class _Searched(Struct, frozen=True):
+    """A message with the event, if there is one, and whether the search ended at a bound."""
+
+    message: StoredMessage | None
+    cut: bool
+
+
+@operation
+async def search_event(
+    access: Access, event: str, tenant: str | None, recorded: Collection[str] = ()
+) -> EventSearch:
+    """Search for an event, of one tenant if given, except for receivers whose attempts are `recorded`."""
+    if tenant is not None:
+        check_tenant(tenant)
+    js, names, among = access.js, access.names, tenant or "*"
+    receivers = [each for each in await StoredConfigurations(js, names).all(among) if each not in recorded]
+    notes = list[str]()
+    if len(receivers) > RECEIVERS_MAX:
+        notes.append(f"{len(receivers)} receivers are too many to search what waits for them")
+        receivers = []
+    states = {each.receiver: each.state async for each in receiver_snapshots(js, names, among)}
+    turns, found = asyncio.Semaphore(SEARCHED_AT_ONCE), list[WaitingDelivery]()
+
+    async def search(receiver: str) -> None:
+        async with turns:
+            message, cut = await _among_waiting(access, receiver, states.get(receiver), event)
+            if message is not None and (delivery := await _delivery(access, receiver, message)) is not None:
+                found.append(delivery)
+            elif cut:
+                notes.append(f"more than {SEARCHED_MAX} events wait for {receiver}; only those were searched")
+
+    await asyncio.gather(*map(search, receivers))
+    none = "" if found or recorded else await _why_none(access, event, among)
+    return EventSearch(waiting=sorted(found, key=lambda each: each.receiver), why_none=none, notes=notes)
+
+
+async def _among_waiting(
+    access: Access, receiver: str, known: State | None, event: str
+) -> tuple[StoredMessage | None, bool]:
+    """The message of the event among the unsettled ones of a receiver, by its snapshot."""
+    js, stream = access.js, access.names.deliveries
+    for each in known.open if known else ():
+        if each.id == event:
+            return await js.message(stream, each.position), False
+    after = known.frontier.position if known else 0
+    found = await _search(js, stream, access.names.deliveries_to(receiver), after + 1, event, stored_event)
+    return found.message, found.cut
+
+
+async def _delivery(access: Access, receiver: str, message: StoredMessage) -> WaitingDelivery | None:
+    """Tell what an event waits for; None if it was settled since the receiver's snapshot."""
+    subject = access.names.deliveries_to(receiver)
+    later = await access.js.read(access.names.deliveries, subject, message.sequence + 1, batch=1, max_bytes=1)
+    live, stored_at = await state(access, receiver), instant(message.stored_at)
+    if isinstance(live, NotDone):
+        return WaitingDelivery(
+            receiver=receiver, stored_at=stored_at, place=None, waiting=None, why=live.text, remedy=None,
+            due_s=None,
+        )  # fmt: skip
+    waiting = int(live["backlog"])
+    place = waiting - len(later.messages) - later.pending
+    if place < 1:
+        return None
+    health = await get_health(access, [receiver])
+    pace = None if isinstance(health, NotDone) else health.get(receiver)
+    return WaitingDelivery(
+        receiver=receiver, stored_at=stored_at, place=place, waiting=waiting, why=live["why"],
+        remedy=live.get("remedy"), due_s=due_s(live, pace, place, time.time()),
+    )  # fmt: skip
+
+
+def due_s(live: StateDocument, pace: ReceiverHealth | None, place: int, now: float) -> float | None:
+    """Seconds until the turn of the event at `place`, as everything goes now; None if that is not known."""
+    if live["phase"] not in ("idle", "active"):
+        resumes = live["resume_at"] if place == 1 else None
+        return None if resumes is None else round(max(0.0, quantities.instant(resumes, now) - now), 1)
+    measured = pace is not None and pace.limited_by not in UNMEASURED
+    per_s, bucket = (pace.out_per_s or 0.0) if pace and measured else 0.0, live["bucket"]
+    if bucket and (not per_s or (pace and pace.limited_by == "rate")):
+        per_s = bucket["effective_limit"] / SECONDS[bucket["per"]]
+    return round(place / per_s, 1) if per_s else None
+
+
+async def _why_none(access: Access, event: str, among: str) -> str:
+    """The reason why an event waits for no receiver, of which no attempt is recorded either."""
+    js, names, letters = access.js, access.names, DeadLetters(access.js, access.names)
+    seen = 0
+    async for page in letters.newest(Selection(receivers=f"{among}.*"), await letters.end()):
+        for letter in page.letters:
+            if letter.event_id == event:
+                return f"it is dead letter {letter.position}, for {letter.receiver} ({letter.reason})"
+        seen += page.seen
+        if seen >= SEARCHED_MAX:
+            break
+    stored = await _newest(js, names.deliveries, names.deliveries_to(f"{among}.*"), event, stored_event)
+    if message := stored.message:
+        receiver, at = message.subject.split(".", 3)[3], instant(message.stored_at)
+        since = f"it was stored for {receiver} at {at}, and does not wait any more"
+        recent = _is_recent(message)
+        return f"{since}: {'settled a moment ago, so ask again' if recent else 'it was discarded unread'}"
+    published = await _newest(js, names.events, names.events_for(among), event, _published)
+    if message := published.message:
+        tenant, _, kind = message.subject.split(".", 3)[3].partition(".")
+        if _is_recent(message):
+            return "it was published a moment ago, and is on its way; ask again"
+        copies = "no copy of it was found" if stored.cut else f"no receiver of {tenant} subscribed to {kind}"
+        return f"it was published at {instant(message.stored_at)}, and {copies}"
+    if stored.cut or published.cut:
+        return f"it is not among the newest {SEARCHED_MAX} messages of the streams"
+    return "no stream has it, so it was not published under this id, or longer ago than is kept"
+
+
+def _is_recent(message: StoredMessage) -> bool:
+    return time.time() - message.stored_at < ON_ITS_WAY_S
+
+
+def _published(message: StoredMessage) -> Event:
+    address = message.subject.split(".", 3)[3]
+    return published_event(message.sequence, message.stored_at, address, message.headers, message.data)
+
+
+async def _newest(
+    js: JetStream, stream: str, subject: str, event: str, read: Callable[[StoredMessage], Event]
+) -> _Searched:
+    """Search the newest messages of a stream."""
+    end = (await js.existing_stream(stream)).last
+    start = max(1, end - SEARCHED_MAX + 1)
+    found = await _search(js, stream, subject, start, event, read)
+    first = await js.next_message(stream, subject, 1) if start > 1 else None
+    return _Searched(found.message, found.cut or (first is not None and first.sequence < start))
+
+
+async def _search(
+    js: JetStream, stream: str, subject: str, start: int, event: str, read: Callable[[StoredMessage], Event]
+) -> _Searched:
+    """Search the messages of a subject from `start` on."""
+    seen, size, pending = 0, 0, 1
+    while pending:
+        page = await js.read(stream, subject, start, PAGE_MESSAGES, PAGE_BYTES)
+        for message in page.messages:
+            if read(message).id == event:
+                return _Searched(message, cut=False)
+        if not page.messages:
+            break
+        start, pending = page.messages[-1].sequence + 1, page.pending
+        seen, size = seen + len(page.messages), size + sum(len(each.data) for each in page.messages)
+        if pending and (seen >= SEARCHED_MAX or size >= SEARCHED_BYTES_MAX):
+            return _Searched(None, cut=True)
+    return _Searched(None, cut=False)

@@ -1,0 +1,164 @@
+"""The checks of `angarium doctor`, a line each: what was checked, whether it is right, and the remedy."""
+
+import time
+
+from actors.errors import Unavailable, Unusable
+from angarium import package_check, quantities
+from angarium.connecting import installation, open_jetstream
+from angarium.operations.installation import flooding_findings, sizing, unhealthy_receivers
+from angarium.operations.installation.finding import Finding, ok, problem, warning
+from angarium.settings import Settings, UnknownVariable, unknown_variables
+from streams.fleet.installation_status import owners, recorded_losses, remade, seen_members, server_time
+from streams.installation.setup import check
+from streams.installation.topology import Installation
+from streams.nats.errors import ApiError, ConnectError, NotPermitted, SetupError
+from streams.nats.jetstream import JetStream
+from streams.nats.retry import stream_info
+from streams.purge import is_short
+
+CLOCK_OFF_MAX_S = 2.0
+"""Allowed clock error. Verifiers allow five minutes, so seconds are harmless; but they show that NTP is
+off."""
+LINES_SHOWN_MAX = 8
+
+
+async def examine(settings: Settings) -> list[Finding]:
+    """All checks, in the order of their dependencies; it ends early if the next ones would make no sense."""
+    findings = [problem("packages", sentence) for sentence in package_check.foreign_packages()]
+    findings = findings or [ok("packages", "actors and streams are Angarium's own")]
+    findings += [_variable(each) for each in unknown_variables()]
+    try:
+        async with open_jetstream(settings) as js:
+            findings.append(ok("nats", f"nats-server {js.wire.server_version}"))
+            findings += await _topology(js, settings)
+            if findings[-1].ok:
+                findings += await examine_running(js, installation(settings))
+    except (ConnectError, NotPermitted) as error:
+        findings.append(problem("nats", str(error)))
+    except (Unavailable, ApiError) as error:
+        findings.append(
+            problem("nats", f"it stopped answering ({error})", "check nats-server, then try again")
+        )
+    return findings
+
+
+def _variable(unknown: UnknownVariable) -> Finding:
+    """The finding about an unknown variable; one that seems to be meant for other programs is harmless."""
+    return (warning if unknown.meant is None else problem)("settings", str(unknown))
+
+
+async def _topology(js: JetStream, settings: Settings) -> list[Finding]:
+    try:
+        problems = await check(js, installation(settings))
+    except SetupError as error:
+        return [problem("topology", str(error))]
+    if problems:
+        return [problem("topology", str(each)) for each in problems]
+    return [ok("topology", f"all streams and buckets of {settings.prefix}, {settings.shards} shards")]
+
+
+async def examine_running(
+    js: JetStream, installation: Installation, *, storage_needed_by: bool = True
+) -> list[Finding]:
+    """The checks of everything that changes at run time. Raises NotPermitted, Unavailable and ApiError.
+
+    `storage_needed_by` also finds which shard or receiver holds a stream, and which tenants flood their
+    partition, which only nodes and operators may read.
+    """
+    streams = (installation.names.events, installation.names.deliveries, installation.names.journal)
+    return [
+        await _clock(js, installation),
+        *await _remade(js, installation),
+        *await _refused(js, installation),
+        *[await _room(js, installation, name, storage_needed_by) for name in streams],
+        await _letters(js, installation),
+        *await _fleet(js, installation),
+        *(await flooding_findings.examine(js, installation) if storage_needed_by else ()),
+        *await unhealthy_receivers.examine(js, installation),
+    ]
+
+
+async def _clock(js: JetStream, installation: Installation) -> Finding:
+    before = time.time()
+    server = await server_time(js, installation.names.deliveries)
+    off_s = max(before - server, server - time.time(), 0.0)
+    if off_s > CLOCK_OFF_MAX_S:
+        return problem(
+            "clock", f"this machine and the NATS server differ by {off_s:.1f} s", "run NTP on both"
+        )
+    return ok("clock", "this machine and the NATS server agree")
+
+
+async def _remade(js: JetStream, installation: Installation) -> list[Finding]:
+    """The streams that are not the ones the shards know, so that shards are refused, or will be soon."""
+    try:
+        names = await remade(js, installation.names, installation.shards)
+    except Unusable as error:
+        return [problem("streams", str(error))]
+    remedy = "restore the right one, or see Restore in docs/operating.md"
+    return [problem("streams", f"{name} was recreated, or restored", remedy) for name in names]
+
+
+async def _refused(js: JetStream, installation: Installation) -> list[Finding]:
+    """The shards whose streams have lost messages that were read from them, each reason once."""
+    try:
+        refused = await recorded_losses(js, installation.names, installation.shards)
+    except Unusable as error:
+        return [problem("shards", str(error))]
+    shards: dict[str, list[int]] = {}
+    for shard, refusal in refused.items():
+        shards.setdefault(refusal.why.removesuffix("; see angarium doctor"), []).append(shard)
+    remedy, command = "restore the stream, or accept the loss", "angarium repair --accept-loss all"
+    return [
+        problem("shards", f"{_few(which)} refused: {why}", remedy, command) for why, which in shards.items()
+    ]
+
+
+async def _room(js: JetStream, installation: Installation, name: str, needed_by: bool) -> Finding:
+    """Check the room of a stream. Nodes purge unneeded messages, so if it stays full, a shard holds it."""
+    info = await stream_info(js, name)
+    text = f"{name} holds {quantities.bytes_text(info.bytes)}"
+    if info.max_bytes > 0:
+        text += f" of {quantities.bytes_text(info.max_bytes)}"
+    if info.messages and needed_by:
+        text += f"; {await sizing.holder(js, installation, info)}"
+    if is_short(info):
+        return problem(
+            "storage", text, "find out why they are not delivered, or raise max_bytes of the stream"
+        )
+    return ok("storage", text)
+
+
+async def _letters(js: JetStream, installation: Installation) -> Finding:
+    """Check the room for dead letters: only operators drop them, and without room none can be stored."""
+    info = await stream_info(js, installation.names.dead_letters)
+    letters = quantities.count_text(info.messages, "letter")
+    text = f"{info.name} holds {letters}, {quantities.bytes_text(info.bytes)}"
+    if is_short(info):
+        return problem(
+            "storage", text, "redrive or drop some, or raise max_bytes of the stream", "angarium dead"
+        )
+    return ok("storage", text)
+
+
+async def _fleet(js: JetStream, installation: Installation) -> list[Finding]:
+    members, problems = await seen_members(js, installation.names)
+    findings = [problem("nodes", sentence) for sentence in problems]
+    if not members:
+        return [*findings, problem("nodes", "none is alive", "start one", "angarium node")]
+    findings.append(ok("nodes", ", ".join(f"{each.node} ({each.version})" for each in members)))
+    alive = {each.node for each in members}
+    try:
+        holders = await owners(js, installation.names, installation.shards)
+    except Unusable as error:
+        return [*findings, problem("shards", str(error))]
+    orphans = [shard for shard, owner in enumerate(holders) if owner is None or owner.node not in alive]
+    if not orphans:
+        return [*findings, ok("shards", f"all {installation.shards} are owned")]
+    text = f"{len(orphans)} of {installation.shards} have no living owner ({_few(orphans)})"
+    remedy = "wait some seconds and try again; then look for shard.refused in the nodes' logs"
+    return [*findings, problem("shards", text, remedy)]
+
+
+def _few(shards: list[int]) -> str:
+    return ", ".join(map(str, shards[:LINES_SHOWN_MAX])) + (" …" if len(shards) > LINES_SHOWN_MAX else "")

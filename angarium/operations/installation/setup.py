@@ -1,0 +1,26 @@
+"""Creates the missing streams and buckets of an installation, and upgrades an old one."""
+
+from msgspec import Struct
+
+from angarium.connecting import Access
+from angarium.operations.failures import operation
+from angarium.operations.installation.sizing import StreamRoom, rooms
+from streams.installation.setup import setup
+from streams.repair.upgrade import upgrade
+
+
+class Installed(Struct, frozen=True):
+    """The names of the parts that were created or upgraded, and the room of the streams."""
+
+    made: list[str]
+    rooms: list[StreamRoom]
+
+
+@operation
+async def install(access: Access) -> Installed:
+    """Create the missing parts, after an upgrade if there is something old.
+
+    Raises `SetupError` if an existing part contradicts the settings, or if an old node is alive.
+    """
+    made = await upgrade(access.js, access.installation) + await setup(access.js, access.installation)
+    return Installed(made, await rooms(access.js, access.installation))

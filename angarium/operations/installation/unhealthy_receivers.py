@@ -1,0 +1,213 @@
+"""The unhealthy receivers, as `angarium doctor` names them: the worst few, and the number of all.
+
+It reads the snapshots that nodes write every five seconds; no node is asked. It keeps only a line for each
+unhealthy receiver, so that 100,000 receivers take some seconds and no more memory than their configurations.
+"""
+
+import asyncio
+import time
+from collections import Counter
+from heapq import merge
+from itertools import islice
+from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from actors.errors import InvalidPolicy, Unusable
+from actors.machine.state import State
+from actors.policy import parse
+from actors.status import Phase
+from angarium.operations.installation.finding import Finding, ok, problem, warning
+from angarium.operations.receivers.overview.listing import phase_of, policy_of
+from angarium.quantities import age_text
+from streams.buckets.stored_configurations import Configuration, StoredConfigurations
+from streams.fleet.receivers_seen import (
+    ReceiverSnapshot,
+    ShardProgress,
+    Waiting,
+    count_waiting,
+    receiver_snapshots,
+    shard_progress,
+)
+from streams.installation.topology import Installation
+from streams.nats.errors import NotPermitted
+from streams.nats.jetstream import JetStream
+
+RECEIVERS_SHOWN_MAX = 10
+FAILING_AFTER_S = 60.0
+"""Time without a success after which a receiver counts as failing."""
+THROTTLED_AFTER_S = 600.0
+BEHIND_AFTER_S = 600.0
+"""Age of the oldest event from which on a receiver is behind; a number of events would say little: a thousand
+may be a second's work, or a day's."""
+PARSED_IN_A_TURN_MAX = 256
+CHECKED_RECEIVERS_MAX = 200
+"""Receivers whose backlog is looked at in the stream, to find the worst that are behind."""
+
+Ailment = Literal["disabled", "offline", "failing", "throttled", "behind"]
+WORST_FIRST: tuple[Ailment, ...] = ("disabled", "offline", "failing", "throttled", "behind")
+_RESUME, _INSPECT = "angarium receiver resume {}", "angarium inspect {}"
+_REMEDIES: dict[Ailment, tuple[str, str]] = {
+    "disabled": ("when it works again, resume it", _RESUME),
+    "offline": ("its state says why", _INSPECT),
+    "failing": ("its state says why", _INSPECT),
+    "throttled": ("it asked for that; to end it, resume it", _RESUME),
+    "behind": ("its rate may be too low; its state says more", _INSPECT),
+}
+"""The remedy, and the command for it."""
+
+
+class UnhealthyReceiver(Struct, frozen=True):
+    """A receiver that is unhealthy since a time, by its snapshot."""
+
+    ailment: Ailment
+    since: float
+    phase: Phase
+    snapshot: ReceiverSnapshot
+
+
+async def examine(js: JetStream, installation: Installation) -> list[Finding]:
+    """Examine the receivers. Raises `Unavailable` and `ApiError`."""
+    configurations = await StoredConfigurations(js, installation.names).all()
+    findings = await _invalid(configurations)
+    total = f"{len(configurations)} configured"
+    try:
+        shards = await shard_progress(js, installation.names, installation.shards)
+        found = await _unhealthy(js, installation, configurations)
+    except NotPermitted as error:
+        return [*findings, warning("receivers", f"{total}; their state cannot be read: {error}")]
+    except Unusable as error:
+        return [*findings, problem("receivers", str(error))]
+    shown = await _worst(js, installation, found, shards)
+    age_s = max((each.age_s for each in shards), default=0.0)
+    as_of = f"as of {age_text(age_s)} ago"
+    if not found:
+        return findings or [ok("receivers", f"{total}, none failing for a minute or far behind, {as_of}")]
+    counts = Counter(each.ailment for each in found.values())
+    each = ", ".join(f"{counts[ailment]} {ailment}" for ailment in WORST_FIRST if counts[ailment])
+    text = f"{len(found)} of {len(configurations)} unhealthy, {as_of}: {each}"
+    more = ("the worst are below", "angarium receiver list") if len(found) > len(shown) else ("", "")
+    return [*findings, warning("receivers", text, *more), *shown]
+
+
+async def _invalid(configurations: dict[str, Configuration]) -> list[Finding]:
+    findings: list[Finding] = []
+    more = 0
+    for count, (name, configuration) in enumerate(configurations.items(), 1):
+        if count % PARSED_IN_A_TURN_MAX == 0:
+            await asyncio.sleep(0)  # Else the server takes us for dead before the last one is read.
+        try:
+            parse(configuration.raw, strict=False)
+        except InvalidPolicy as error:
+            if len(findings) < RECEIVERS_SHOWN_MAX:
+                text = f"the configuration of {name} is not in force: {error}"
+                line = problem("receivers", text, "put a valid one", f"angarium receiver put {name} …")
+                findings.append(replace(line, receiver=name, ailment="misconfigured"))
+            else:
+                more += 1
+    if more:
+        findings.append(problem("receivers", f"{more} more configurations are not in force"))
+    return findings
+
+
+async def _unhealthy(
+    js: JetStream, installation: Installation, configurations: dict[str, Configuration]
+) -> dict[str, UnhealthyReceiver]:
+    """All receivers that are unhealthy by their snapshots, by name."""
+    now = time.time()
+    found: dict[str, UnhealthyReceiver] = {}
+    async for snapshot in receiver_snapshots(js, installation.names):
+        configuration = configurations.get(snapshot.receiver)
+        receiver = None
+        if configuration is not None and snapshot.state is not None:
+            receiver = judge(snapshot, snapshot.state, configuration.raw, now)
+        if receiver is not None:
+            found[snapshot.receiver] = receiver
+        else:
+            found.pop(snapshot.receiver, None)
+    return found
+
+
+def judge(snapshot: ReceiverSnapshot, state: State, raw: bytes, now: float) -> UnhealthyReceiver | None:
+    """Find what is wrong with the receiver, if anything. For most receivers this is one look."""
+    oldest_at = _oldest_at(state)
+    if not state.disabled and state.failing_since is None and state.throttled_until <= now and not oldest_at:
+        return None
+    phase = phase_of(state, policy_of(raw), now)
+    failing_s = 0.0 if state.failing_since is None else now - state.failing_since
+    behind = oldest_at and now - oldest_at > BEHIND_AFTER_S
+    match phase:
+        case "misconfigured":
+            return None  # The finding about its configuration says so.
+        case "disabled" | "offline":
+            since = state.last.at if state.last else now
+            return UnhealthyReceiver(phase, state.failing_since or since, phase, snapshot)
+        case _ if failing_s > FAILING_AFTER_S and phase != "paused":
+            return UnhealthyReceiver("failing", now - failing_s, phase, snapshot)
+        case "throttled" if state.throttled_until - now > THROTTLED_AFTER_S:
+            return UnhealthyReceiver("throttled", state.last.at if state.last else now, phase, snapshot)
+        case _ if behind:
+            return UnhealthyReceiver("behind", oldest_at, phase, snapshot)
+    return None
+
+
+def _oldest_at(state: State) -> float:
+    """The earliest time at which the oldest waiting event was stored; 0.0 if none is known."""
+    stored = [each.stored_at for each in state.open]
+    if state.parked and not stored and state.waiting_since is not None:
+        stored.append(state.waiting_since)
+    return min(stored, default=0.0)
+
+
+async def _worst(
+    js: JetStream,
+    installation: Installation,
+    found: dict[str, UnhealthyReceiver],
+    shards: list[ShardProgress],
+) -> list[Finding]:
+    """A line for each of the worst. A receiver that has caught up is removed from `found`."""
+    now, lines = time.time(), list[Finding]()
+    ranked = [sorted(_with_ailment(found, each), key=lambda receiver: receiver.since) for each in WORST_FIRST]
+    for receiver in islice(
+        merge(*ranked, key=lambda receiver: WORST_FIRST.index(receiver.ailment)), CHECKED_RECEIVERS_MAX
+    ):
+        name = receiver.snapshot.receiver
+        waits = await count_waiting(
+            js, installation.names, receiver.snapshot, shards[receiver.snapshot.shard]
+        )
+        if receiver.ailment == "behind" and now - (waits.oldest_at or now) <= BEHIND_AFTER_S:
+            del found[name]
+        else:
+            text = f"{name} is {_ailment_text(receiver, now)}, {_waiting_text(waits, now)}"
+            remedy, command = _REMEDIES[receiver.ailment]
+            line = warning("receivers", text, remedy, command.format(name))
+            lines.append(replace(line, receiver=name, ailment=receiver.ailment))
+        if len(lines) == RECEIVERS_SHOWN_MAX:
+            break
+    return lines
+
+
+def _with_ailment(found: dict[str, UnhealthyReceiver], ailment: Ailment) -> list[UnhealthyReceiver]:
+    return [each for each in found.values() if each.ailment == ailment]
+
+
+def _ailment_text(receiver: UnhealthyReceiver, now: float) -> str:
+    state, since = receiver.snapshot.state, age_text(now - receiver.since)
+    match receiver.ailment:
+        case "disabled":
+            gone = state is not None and state.disabled == "gone"
+            return f"disabled for {since} ({'it answered 410' if gone else 'it failed for too long'})"
+        case "offline" | "failing":
+            return f"{receiver.ailment} for {since}"
+        case "throttled":
+            until = state.throttled_until if state else now
+            return f"throttled for {age_text(until - now)} more"
+        case "behind":
+            return "paused" if receiver.phase == "paused" else "far behind"
+
+
+def _waiting_text(waits: Waiting, now: float) -> str:
+    if waits.oldest_at is None:
+        return "nothing waits"
+    return f"{waits.count:,} waiting, the oldest for {age_text(now - waits.oldest_at)}"

@@ -1,0 +1,136 @@
+"""Pages of the journal, live and without a ledger, and the parts that were missed.
+
+Nothing is buffered: a page is read when the previous one has been taken. If the journal is purged faster
+than its reader reads, the reader learns what it missed.
+"""
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator
+
+from msgspec import Struct
+
+from actors.errors import BadInput
+from streams.installation.topology import Names
+from streams.journal.leadership import ALL_SUBJECTS
+from streams.journal_feed.journal_reader import READ_BYTES_MAX, Gap, JournalReader
+from streams.lost_tails.marks import Mark
+from streams.lost_tails.places import BEGINNING, StreamPlace
+from streams.nats.answers import StoredMessage
+from streams.nats.errors import StreamRemade
+from streams.nats.jetstream import JetStream
+from streams.nats.retry import stream_info, until_answered
+
+LOOK_EVERY_S = 0.2
+_ID = re.compile(r"([1-9][0-9]{0,17})-([0-9]{1,9})\Z")
+
+
+class Missed(Struct, frozen=True):
+    """A part of the journal that could not be read, and why."""
+
+    why: str
+
+
+class Restarted(Missed, frozen=True):
+    """A part that is lost with the journal or its tail: positions are used again."""
+
+
+class AttemptPosition(Struct, frozen=True, order=True):
+    """A place in the journal, behind the attempt that was read last.
+
+    It is the attempt with that `ordinal`, counted from 1, in the message at `position`; as a text, its id.
+    """
+
+    position: int = 0
+    ordinal: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.position}-{self.ordinal}"
+
+
+def parse_attempt_position(name: str) -> AttemptPosition:
+    """The place that the id of an attempt names. Raises BadInput."""
+    if (found := _ID.match(name)) is None:
+        raise BadInput(
+            f"{name[:60]!r} is not the id of an attempt; leave it out, or give one that tail has shown"
+        )
+    return AttemptPosition(int(found[1]), int(found[2]))
+
+
+class JournalPages:
+    """The messages from now on, or from the time `since`, or after a mark.
+
+    `start` finds the beginning; `place` is the last place read. One read has at most `bytes_max` bytes.
+    """
+
+    def __init__(self, js: JetStream, names: Names, *, bytes_max: int = READ_BYTES_MAX) -> None:
+        self.place = BEGINNING
+        self._js = js
+        self._names = names
+        self._stream = names.journal
+        self._bytes_max = bytes_max
+
+    async def start(
+        self, *, since: float | None = None, after: AttemptPosition | None = None
+    ) -> Missed | None:
+        """Wait for NATS; returns what the journal lacks after the mark. Raises ApiError without one."""
+        info = await stream_info(self._js, self._stream)
+        position, missed = info.last, None
+        if after is not None:
+            position = min(after.position - 1, info.last)
+            if after.position > info.last + 1:
+                missed = Missed(f"the journal ends before {after}: it is not the one that had it")
+        elif since is not None:
+            first = await until_answered(lambda: self._js.first_since(self._stream, ALL_SUBJECTS, since))
+            position = info.last if first is None else first.sequence - 1
+        self.place = StreamPlace(created=info.created, mark=Mark(position=position))
+        return missed
+
+    async def follow(self) -> AsyncGenerator[list[StoredMessage] | Missed, None]:
+        """Continue forever, even after NATS was away. Raises ApiError if the journal does not exist."""
+        reader = JournalReader(self._js, self._names)
+        try:
+            while True:
+                try:
+                    self.place = await reader.check(self.place)
+                    found = await reader.read(self.place.position, self._bytes_max)
+                except StreamRemade as error:
+                    self.place = await self._place_after(self.place)
+                    yield Restarted(str(error))
+                    continue
+                if reader.doubtful:
+                    continue  # These messages may be from another stream.
+                match found:
+                    case Gap(first, last, until_at):
+                        self._pass(last, until_at)
+                        yield Missed(f"messages {first} to {last} of the journal were purged")
+                    case []:
+                        await asyncio.sleep(LOOK_EVERY_S)
+                    case messages:
+                        self._pass(messages[-1].sequence, messages[-1].stored_at)
+                        yield messages
+        finally:
+            reader.stop()
+
+    async def _place_after(self, lost: StreamPlace) -> StreamPlace:
+        """The place at which to continue after a lost tail: the first message stored since the last one read.
+
+        If the journal was created again, it is followed from its beginning.
+        """
+        info = await stream_info(self._js, self._stream)
+        if info.created != lost.created:
+            return StreamPlace(created=info.created)
+        position = info.last
+        if since := lost.mark.stored_at:
+            first = await until_answered(lambda: self._js.first_since(self._stream, ALL_SUBJECTS, since))
+            position = info.last if first is None else first.sequence - 1
+        return StreamPlace(created=info.created, mark=Mark(position=position))
+
+    @property
+    def next_attempt(self) -> AttemptPosition:
+        """The place before the next message."""
+        return AttemptPosition(self.place.position + 1)
+
+    def _pass(self, position: int, stored_at: float) -> None:
+        mark = Mark(position=position, stored_at=stored_at)
+        self.place = StreamPlace(created=self.place.created, mark=mark)

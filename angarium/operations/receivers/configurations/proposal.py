@@ -1,0 +1,154 @@
+"""A proposed configuration: compared with the stored one, and stored if that is still the same.
+
+Every operation that changes a receiver uses this module, so that all show the same changes, keep the same
+secrets, and overwrite nothing that another user put meanwhile.
+"""
+
+import base64
+import secrets
+import time
+from datetime import datetime
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from actors.policy import Policy, parse
+from angarium.connecting import Access
+from angarium.operations.failures import OperationError
+from angarium.operations.receivers.configurations.changes import MemberChange, between, secrets_of
+from angarium.operations.receivers.configurations.stored import confirmed
+from angarium.operations.receivers.configurations.url_check import Note, objections
+from angarium.settings import Settings
+from streams.buckets.stored_configurations import Configuration, StoredConfigurations
+
+SECRET_BYTES = 32
+CLOCK_SKEW_MAX_S = 60.0
+"""Largest difference between the clocks of users who change receivers: an old secret may sign that much
+longer."""
+
+
+class PutResult(Struct, frozen=True, kw_only=True):
+    """The result: `secret` is the one that was made for the receiver, `secrets` how many sign now.
+
+    `changes` are those of the one that it replaced, `notes` say why nodes may not post to a new URL.
+    """
+
+    receiver: str
+    revision: int
+    replaced: bool
+    secret: str | None
+    secrets: int
+    changes: list[MemberChange]
+    notes: list[Note]
+
+
+class Proposal(Struct, frozen=True, kw_only=True):
+    """A configuration to be stored in the place of `before` (None: of nothing), and its changes to `stored`.
+
+    `new_secret` is the secret that was made for it. The repr shows nothing, for it holds secrets.
+    """
+
+    receiver: str
+    before: Configuration | None
+    stored: dict[str, Any]
+    members: dict[str, Any]
+    policy: Policy
+    changes: list[MemberChange]
+    new_secret: str | None
+    notes: list[Note]
+
+    def __repr__(self) -> str:
+        return f"Proposal({self.receiver})"
+
+    @property
+    def is_new(self) -> bool:
+        """True if it differs from the stored one, even by a default that is written out."""
+        return self.before is None or self.members != self.stored
+
+    def result(self, revision: int) -> PutResult:
+        """The result once it is stored as that revision."""
+        signing = len(self.policy.secrets) + len(self.policy.old_secrets)
+        return PutResult(
+            receiver=self.receiver,
+            revision=revision,
+            replaced=self.before is not None,
+            secret=self.new_secret,
+            secrets=signing,
+            changes=self.changes,
+            notes=self.notes,
+        )
+
+
+def propose(
+    name: str,
+    members: dict[str, Any],
+    before: Configuration | None,
+    stored: dict[str, Any],
+    settings: Settings,
+    *,
+    new_secret: str | None = None,
+) -> Proposal:
+    """Check a configuration and compare it, without old secrets that have ended. Raises InvalidPolicy."""
+    now = time.time()
+    members, stored = _without_ended(members, now), dict(stored)
+    policy, _ = parse(msgspec.json.encode(members), strict=True)
+    same_url = before is not None and stored.get("url") == policy.url
+    return Proposal(
+        receiver=name,
+        before=before,
+        stored=stored,
+        members=members,
+        policy=policy,
+        changes=[] if before is None else between(_without_ended(stored, now), members),
+        new_secret=new_secret,
+        notes=[] if same_url else objections(policy.url, settings),
+    )
+
+
+async def store(access: Access, proposal: Proposal) -> PutResult:
+    """Store the proposal if the stored configuration is still the compared one. Raises `OperationError`."""
+    raw = msgspec.json.encode(proposal.members)
+    expected = 0 if proposal.before is None else proposal.before.revision
+    answer = await StoredConfigurations(access.js, access.names, by=access.by).put(
+        proposal.receiver, raw, expected
+    )
+    return proposal.result(confirmed(proposal.receiver, answer).sequence)
+
+
+def check_revision(name: str, before: Configuration | None, expected: int | None) -> None:
+    """Refuse if the configuration is not the one that the caller saw (0: none). Raises `OperationError`."""
+    found = 0 if before is None else before.revision
+    if expected is not None and found != expected:
+        raise OperationError(
+            "conflict",
+            f"{name} was changed by another user (revision {found}, not {expected}); check it, "
+            "then try again",
+        )
+
+
+def new_secret_text() -> str:
+    """A new secret."""
+    return "whsec_" + base64.b64encode(secrets.token_bytes(SECRET_BYTES)).decode()
+
+
+def _without_ended(members: dict[str, Any], now: float) -> dict[str, Any]:
+    """The members without the old secrets that sign nothing any more."""
+    old_secrets = secrets_of(members, "old_secrets")
+    left = [each for each in old_secrets if not _has_ended(each, now)]
+    if len(left) == len(old_secrets):
+        return members
+    rest = {name: value for name, value in members.items() if name != "old_secrets"}
+    return rest | {"old_secrets": left} if left else rest
+
+
+def _has_ended(old: Any, now: float) -> bool:
+    match old:
+        case {"until": str() as until}:
+            try:
+                end = datetime.fromisoformat(until)
+            except ValueError:
+                return False
+            return end.tzinfo is not None and end.timestamp() + CLOCK_SKEW_MAX_S <= now
+        case _:
+            return False

@@ -1,0 +1,127 @@
+"""Puts the configuration of a receiver.
+
+It is stored as it was given, without defaults: a default that is filled in today would stay when the default
+changes. It is checked strictly nevertheless. It replaces another configuration only if that is still the
+stored one, and leaves out only members that were dropped on purpose.
+"""
+
+from typing import Any
+
+from msgspec import Struct
+
+from actors.ids import split_receiver
+from angarium.connecting import Access
+from angarium.operations.failures import OperationError, operation
+from angarium.operations.receivers.configurations.changes import MemberChange, secrets_of
+from angarium.operations.receivers.configurations.masks import unmasked
+from angarium.operations.receivers.configurations.proposal import (
+    Proposal,
+    PutResult,
+    check_revision,
+    new_secret_text,
+    propose,
+    store,
+)
+from angarium.operations.receivers.configurations.stored import readable_members
+from angarium.settings import Settings
+from streams.buckets.stored_configurations import Configuration, StoredConfigurations
+
+WOULD_LOSE_CODE = "would_lose"
+"""The code of the failure if the put would drop members without the caller's consent."""
+
+
+class NewConfiguration(Struct, frozen=True, kw_only=True):
+    """A configuration to be put.
+
+    - `members`: without them, the stored ones with other secrets.
+    - `add_secret`: put before the existing secrets; if it is empty, a new one is made.
+    - `drop_old_secrets`: leaves only the newest secret.
+    - `replace`: it may leave out members of the stored one, which then go back to their defaults.
+    - `revision`: the one from which it was made (0: there was none), so that no other one is replaced.
+    """
+
+    members: dict[str, Any] | None
+    add_secret: str | None = None
+    drop_old_secrets: bool = False
+    replace: bool = False
+    revision: int | None = None
+
+
+@operation
+async def put_configuration(access: Access, name: str, new: NewConfiguration) -> PutResult:
+    """Store the configuration, if the stored one is still the one that it was compared with.
+
+    Fails as invalid if members would be dropped without consent, as not_found, and as a conflict.
+    """
+    split_receiver(name)
+    before = await StoredConfigurations(access.js, access.names).get(name)
+    check_revision(name, before, new.revision)
+    return await store(access, proposed(name, new, before, access.settings))
+
+
+def proposed(name: str, new: NewConfiguration, before: Configuration | None, settings: Settings) -> Proposal:
+    """Compare the new configuration with the stored one. Raises `OperationError` and InvalidPolicy."""
+    stored = None if before is None else readable_members(before.raw)
+    members, new_secret = _signed(new, _filled(name, new, stored), stored)
+    proposal = propose(name, members, before, stored or {}, settings, new_secret=new_secret)
+    _refuse_losses(name, new, proposal.changes)
+    return proposal
+
+
+def _filled(name: str, new: NewConfiguration, stored: dict[str, Any] | None) -> dict[str, Any]:
+    """The members that were given, with what is stored where they have masks."""
+    if new.members is None:
+        if stored is None:
+            raise OperationError(
+                "not_found",
+                f"there is no receiver {name} yet",
+                remedy="; give its configuration too, at least its --url",
+            )
+        return stored
+    if stored and "url" not in new.members:
+        raise OperationError(
+            "invalid",
+            f"url: missing; put replaces the whole configuration of {name}",
+            remedy=f": save the output of angarium receiver get {name}, change it, and put it with --file",
+        )
+    return unmasked(name, new.members, stored or {})
+
+
+def _signed(
+    new: NewConfiguration, members: dict[str, Any], stored: dict[str, Any] | None
+) -> tuple[dict[str, Any], str | None]:
+    """The members with the secrets to sign with, and the one that was made for it, if one was.
+
+    Without any mention of secrets they stay as they are; a new receiver gets one.
+    """
+    new_secret = None
+    if new.add_secret == "" or (new.add_secret is None and "secrets" not in members and not stored):
+        new_secret = new_secret_text()
+    if not isinstance(members.get("secrets", []), list):
+        return members, None  # `parse` refuses it.
+    signing = secrets_of(members if "secrets" in members else stored or {})
+    if (newest := new_secret or new.add_secret) is not None:
+        signing = [newest, *(each for each in signing if each != newest)]
+    old_secrets = secrets_of(stored or {}, "old_secrets")
+    if new.drop_old_secrets:
+        signing = signing[:1]
+        members = {each: value for each, value in members.items() if each != "old_secrets"}
+    elif old_secrets and "old_secrets" not in members:
+        members = members | {"old_secrets": old_secrets}
+    unsaid = not signing and "secrets" not in members
+    return (members if unsaid else members | {"secrets": signing}), new_secret
+
+
+def _refuse_losses(name: str, new: NewConfiguration, changes: list[MemberChange]) -> None:
+    dropping = new.drop_old_secrets
+    secrets = ("secrets", "old_secrets")
+    lost = [each for each in changes if each.lost and not (dropping and each.member in secrets)]
+    if not lost or new.replace:
+        return
+    remedy = f"repeat it (angarium receiver get {name} shows all), or give --replace to drop it"
+    if [each.member for each in lost] == ["secrets"]:
+        remedy = "--add-secret keeps the old ones; give --replace to drop them"
+    names = tuple(map(str, lost))
+    raise OperationError(
+        "invalid", f"{name} would lose {'; '.join(names)}", WOULD_LOSE_CODE, names, remedy=f": {remedy}"
+    )

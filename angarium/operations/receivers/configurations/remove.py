@@ -1,0 +1,52 @@
+"""Removes a receiver, together with its waiting events."""
+
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from actors.ids import split_receiver
+from angarium.connecting import Access
+from angarium.operations.failures import operation
+from angarium.operations.receivers.control_requests.ask import WaitingEvents, backlog, until_gone
+from angarium.operations.receivers.configurations.proposal import check_revision
+from angarium.operations.receivers.configurations.stored import confirmed, not_found
+from streams.buckets.stored_configurations import StoredConfigurations
+
+
+class RemoveResult(Struct, frozen=True, kw_only=True):
+    """The result of a removal.
+
+    - `removed`: the receiver is gone.
+    - `discarded`: all its waiting events are gone, too.
+    - `waiting`: how many events waited.
+    """
+
+    removed: bool
+    discarded: bool = True
+    waiting: WaitingEvents = WaitingEvents(0, certain=True)
+
+
+@operation
+async def remove_receiver(
+    access: Access,
+    name: str,
+    agreed: Callable[[WaitingEvents], bool] = lambda _: True,
+    *,
+    revision: int | None = None,
+) -> RemoveResult:
+    """Remove a receiver (only that `revision`, if given); `agreed` is asked if events are waiting.
+
+    Fails as not_found and as a conflict.
+    """
+    split_receiver(name)
+    configurations = StoredConfigurations(access.js, access.names, by=access.by)
+    found = await configurations.get(name)
+    if found is None:
+        raise not_found(name)
+    check_revision(name, found, revision)
+    waiting = await backlog(access, name)
+    if waiting.count and not agreed(waiting):
+        return RemoveResult(removed=False, waiting=waiting)
+    confirmed(name, await configurations.delete(name, revision))
+    gone = not waiting.count or await until_gone(access, name)
+    return RemoveResult(removed=True, discarded=gone, waiting=waiting)

@@ -1,0 +1,35 @@
+"""Writes receivers as a document for `apply`, without possible secrets."""
+
+from typing import Any
+
+from msgspec import Struct
+
+from actors.errors import InvalidPolicy
+from actors.ids import check_tenant
+from actors.policy import members_of
+from angarium.connecting import Access
+from angarium.operations.failures import operation
+from angarium.operations.receivers.configurations.masks import masked
+from streams.buckets.stored_configurations import StoredConfigurations
+
+
+class Exported(Struct, frozen=True, kw_only=True):
+    """The configurations by receiver, with masks, and the unreadable ones."""
+
+    receivers: dict[str, dict[str, Any]]
+    unreadable: list[str]
+
+
+@operation
+async def export(access: Access, tenant: str | None = None) -> Exported:
+    """All receivers, or a tenant's, in alphabetical order."""
+    if tenant is not None:
+        check_tenant(tenant)
+    receivers: dict[str, dict[str, Any]] = {}
+    unreadable: list[str] = []
+    for name, found in (await StoredConfigurations(access.js, access.names).all(tenant or "*")).items():
+        try:
+            receivers[name] = masked(members_of(found.raw))
+        except InvalidPolicy:
+            unreadable.append(name)
+    return Exported(receivers=receivers, unreadable=unreadable)

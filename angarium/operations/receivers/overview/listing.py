@@ -1,0 +1,276 @@
+"""Lists receivers: each with a short configuration, its phase, its waiting events, and its pace.
+
+Phases and figures are those of the last snapshots, which nodes write every five seconds; the pace is that of
+the last seconds of the journal. No node is asked.
+"""
+
+import asyncio
+import time
+from collections.abc import Collection
+from typing import Any
+
+from msgspec import Struct
+
+from actors.errors import AngariumError, InvalidPolicy
+from actors.ids import check_tenant
+from actors.machine.state import State
+from actors.policy import Policy, members_of, parse, rate_members
+from actors.status import Phase, held_back
+from angarium import logs, quantities
+from angarium.connecting import Access
+from angarium.delivery.http_exchange.target import InvalidTarget, parse_target
+from angarium.operations.failures import operation
+from angarium.operations.receivers.overview.pace import BacklogPace, Counts, Limit, Recently, pace
+from streams.buckets.stored_configurations import Configuration, StoredConfigurations
+from streams.fleet.receivers_seen import (
+    ReceiverSnapshot,
+    ShardProgress,
+    Waiting,
+    count_since,
+    count_waiting,
+    last_snapshot,
+    receiver_snapshots,
+    shard_count,
+    shard_progress,
+    waiting_events,
+)
+from streams.installation.partitions import shard_of
+from streams.installation.topology import Names
+from streams.journal.leadership import ALL_SUBJECTS
+from streams.journal_feed.recent import RecentFlushes
+from streams.nats.jetstream import JetStream
+
+COUNTED_AT_ONCE = 32
+RATE_MAX = 1e100
+"""Largest limit that is shown; a larger one is shown as `?`, since one of 400 digits is not even a float."""
+READ_IN_A_TURN_MAX = 256
+OLD_AFTER_S = 15.0
+"""Age from which on a note says how old the figures are; they are always a few seconds old."""
+_LOST = Policy(url="https://unknown.invalid/")
+"""Stands for the older configuration that is in force if the newest is invalid."""
+
+
+class ListedReceiver(Struct, frozen=True, kw_only=True):
+    """A receiver in a list; None stands for what is not known.
+
+    `signed`: it has secrets; `problem`: what of its configuration is not in force. Instants are RFC 3339.
+    The last four members are those of `BacklogPace`.
+    """
+
+    receiver: str
+    url: str
+    order: str
+    rate: str | None
+    signed: bool
+    paused: bool
+    problem: str | None
+    phase: Phase | None
+    waiting: int | None
+    oldest_at: str | None
+    failing_since: str | None
+    disabled: str | None
+    in_per_s: float | None
+    out_per_s: float | None
+    drain_s: float | None
+    limited_by: Limit | None
+
+
+class ReceiverFindings(Struct):
+    """Everything found out about one receiver; `snapshot` is None if only its configuration is known."""
+
+    name: str
+    raw: bytes
+    snapshot: ReceiverSnapshot | None = None
+    phase: Phase | None = None
+    waiting: Waiting | None = None
+    policy: Policy | None = None
+    arrived: int | None = None
+    pace: BacklogPace | None = None
+
+
+class Overview(Struct, frozen=True):
+    """The receivers, and notes about all of them; `exist`: there are some, in whatever phase."""
+
+    rows: list[ListedReceiver]
+    notes: list[str]
+    exist: bool
+
+
+@operation
+async def overview(
+    access: Access,
+    tenant: str | None,
+    phases: Collection[str] = (),
+    *,
+    only: Collection[str] | None = None,
+    recently: Recently | None = None,
+) -> Overview:
+    """All receivers, or a tenant's, or those in one of these phases, or `only` some, in alphabetical order.
+
+    With a `recently` that is kept, each look reads only what is new in the journal.
+    """
+    if tenant is not None:
+        check_tenant(tenant)
+    js, names = access.js, access.names
+    configurations = StoredConfigurations(js, names)
+    found = (
+        await configurations.all(tenant or "*") if only is None else await configurations.get_many(list(only))
+    )
+    try:
+        shards = await shard_progress(js, names, await shard_count(js, names))
+        known = await _snapshots(js, names, tenant, only)
+        rows = await _rows(found, known, shards, phases)
+        recently = recently or Recently(RecentFlushes(js, names))
+        await recently.read_on()
+        await _count(js, names, rows, shards, recently.since)
+        _measure(rows, recently, time.time())
+    except AngariumError as error:
+        unknown = [listed(ReceiverFindings(name, each.raw)) for name, each in found.items()]
+        return Overview(unknown, [f"phases and counts cannot be read: {error}"], bool(found))
+    return Overview([listed(row) for row in rows], _old(shards), bool(found))
+
+
+async def _snapshots(
+    js: JetStream, names: Names, tenant: str | None, only: Collection[str] | None
+) -> dict[str, ReceiverSnapshot]:
+    if only is None:
+        return {each.receiver: each async for each in receiver_snapshots(js, names, tenant or "*")}
+    found = await asyncio.gather(*(last_snapshot(js, names, each) for each in only))
+    return {each.receiver: each for each in found if each is not None}
+
+
+async def _rows(
+    found: dict[str, Configuration],
+    known: dict[str, ReceiverSnapshot],
+    shards: list[ShardProgress],
+    phases: Collection[str],
+) -> list[ReceiverFindings]:
+    """Rows from the snapshots of the receivers in one of the phases."""
+    now, rows = time.time(), []
+    for count, (name, configuration) in enumerate(found.items(), 1):
+        if count % READ_IN_A_TURN_MAX == 0:
+            await asyncio.sleep(0)  # Else the server takes us for dead before the last one is read.
+        row = ReceiverFindings(name, configuration.raw)
+        snapshot = known.get(name) or _without_snapshot(name, len(shards))
+        if snapshot.state is not None and snapshot.shard < len(shards):
+            row.snapshot = snapshot
+            row.policy = policy_of(row.raw)
+            row.phase = phase_of(snapshot.state, row.policy, now)
+            row.waiting = waiting_events(snapshot, shards[snapshot.shard])
+        if not phases or row.phase in phases:
+            rows.append(row)
+    return rows
+
+
+def _without_snapshot(name: str, shards: int) -> ReceiverSnapshot:
+    """A receiver that never got an event, or whose shard has not run since."""
+    tenant, _, rest = name.partition(".")
+    return ReceiverSnapshot(name, shard_of(tenant, rest, shards) if shards else 0, State(receiver=name))
+
+
+async def _count(
+    js: JetStream, names: Names, rows: list[ReceiverFindings], shards: list[ShardProgress], since: float
+) -> None:
+    """Count, in the stream, the waiting and the new events of receivers whose snapshots do not say it."""
+    left = iter([row for row in rows if row.waiting is None and row.snapshot is not None])
+    first = await js.first_since(names.deliveries, ALL_SUBJECTS, since)
+
+    async def count() -> None:
+        for row in left:
+            assert row.snapshot is not None
+            row.waiting = await count_waiting(js, names, row.snapshot, shards[row.snapshot.shard])
+            if row.waiting.count and row.phase == "idle":
+                row.phase = "active"  # Its snapshot is older than what waits.
+            row.arrived = 0 if first is None else await count_since(js, names, row.snapshot, first.sequence)
+
+    await asyncio.gather(*(count() for _ in range(COUNTED_AT_ONCE)))
+
+
+def _measure(rows: list[ReceiverFindings], recently: Recently, now: float) -> None:
+    for row in rows:
+        if row.waiting is not None and row.phase is not None:
+            oldest_at = row.waiting.oldest_at
+            row.pace = pace(
+                recently.counts.get(row.name, Counts()), recently.span_s, arrived=row.arrived,
+                waiting=row.waiting.count, oldest_s=0.0 if oldest_at is None else now - oldest_at,
+                phase=row.phase, policy=row.policy,
+            )  # fmt: skip
+
+
+def policy_of(raw: bytes) -> Policy | None:
+    """The policy in a configuration; None if it cannot be used."""
+    try:
+        return parse(raw, strict=False)[0]
+    except InvalidPolicy:
+        return None
+
+
+def phase_of(state: State, policy: Policy | None, now: float) -> Phase:
+    """The phase by a snapshot; without a valid policy an older one is in force, if there was one."""
+    if policy is None and state.opened:
+        policy = _LOST
+    if held := held_back(state, policy, now):
+        return held
+    return "active" if state.open or state.parked else "idle"
+
+
+def _old(shards: list[ShardProgress]) -> list[str]:
+    age_s = max((each.age_s for each in shards), default=0.0)
+    if age_s < OLD_AFTER_S:
+        return []
+    old = sum(each.age_s >= OLD_AFTER_S for each in shards)
+    age = quantities.age_text(age_s)
+    return [f"no node runs {old} of {len(shards)} shards; their phases are up to {age} old"]
+
+
+def listed(row: ReceiverFindings) -> ListedReceiver:
+    """The row of a receiver; if its configuration is unreadable, with the remaining columns."""
+    waits, state = row.waiting, row.snapshot and row.snapshot.state
+    problems: list[str] = []
+    members: dict[str, Any] = {}
+    try:
+        members = members_of(row.raw)
+        problems = parse(row.raw, strict=False)[1]
+    except InvalidPolicy as error:
+        problems = error.problems
+    rate = members.get("rate")
+    return ListedReceiver(
+        receiver=row.name,
+        url=_url_without_query(members.get("url", "")),
+        order=members.get("order", "strict"),
+        rate=None if rate is None else _rate(rate),
+        signed=bool(members.get("secrets")),
+        paused=members.get("paused", False),
+        problem="; ".join(problems) or None,
+        phase=row.phase,
+        waiting=waits.count if waits else None,
+        oldest_at=_instant(waits.oldest_at) if waits else None,
+        failing_since=_instant(state.failing_since) if state else None,
+        disabled=(state.disabled or None) if state else None,
+        in_per_s=row.pace.in_per_s if row.pace else None,
+        out_per_s=row.pace.out_per_s if row.pace else None,
+        drain_s=row.pace.drain_s if row.pace else None,
+        limited_by=row.pace.limited_by if row.pace else None,
+    )
+
+
+def _instant(at: float | None) -> str | None:
+    return None if at is None else logs.instant(at)
+
+
+def _url_without_query(url: object) -> str:
+    """The URL without its query; one that cannot be parsed is hidden, since a password may be in it."""
+    try:
+        parse_target(text := str(url))
+    except InvalidTarget:
+        return logs.HIDDEN if url else ""
+    return logs.redact(text)
+
+
+def _rate(rate: Any) -> str:
+    members = rate_members(rate) if isinstance(rate, str) else rate
+    match members:
+        case {"limit": int() | float() as limit, **rest} if abs(limit) < RATE_MAX:
+            return f"{limit:g}/{rest.get('per', 'second')}"
+        case _:
+            return "?"

@@ -1,0 +1,65 @@
+"""Shows the health of the receivers repeatedly, those whose events wait longest first."""
+
+import time
+
+from msgspec import Struct
+
+from angarium import logs
+from angarium.connecting import Access
+from angarium.operations.failures import NotDone
+from angarium.operations.receivers.overview.listing import ListedReceiver, overview
+from angarium.operations.receivers.overview.pace import Recently
+from streams.journal_feed.recent import RecentFlushes
+
+
+class TopScreen(Struct, frozen=True, kw_only=True):
+    """The receivers whose events wait longest, and the sums of all `count` receivers.
+
+    `behind`: how many have waiting events.
+    """
+
+    at: str
+    count: int
+    behind: int
+    waiting: int
+    in_per_s: float
+    out_per_s: float
+    receivers: list[ListedReceiver]
+    notes: list[str]
+
+
+class Top:
+    """The receivers of all tenants, or of one. Each refresh reads on in the journal."""
+
+    def __init__(self, access: Access, tenant: str | None, limit: int) -> None:
+        self._access = access
+        self._tenant = tenant
+        self._limit = limit
+        self._recently = Recently(RecentFlushes(access.js, access.names))
+
+    async def refresh(self) -> TopScreen | NotDone:
+        """The present content of the screen."""
+        found = await overview(self._access, self._tenant, recently=self._recently)
+        if isinstance(found, NotDone):
+            return found
+        return picture(found.rows, self._limit, found.notes)
+
+
+def picture(rows: list[ListedReceiver], limit: int, notes: list[str]) -> TopScreen:
+    """Sum up the rows, and keep the first `limit` of them."""
+    ranked = sorted(rows, key=_rank)
+    return TopScreen(
+        at=logs.instant(time.time()),
+        count=len(rows),
+        behind=sum(bool(each.waiting) for each in rows),
+        waiting=sum(each.waiting or 0 for each in rows),
+        in_per_s=round(sum(each.in_per_s or 0.0 for each in rows), 3),
+        out_per_s=round(sum(each.out_per_s or 0.0 for each in rows), 3),
+        receivers=ranked[:limit],
+        notes=notes,
+    )
+
+
+def _rank(row: ListedReceiver) -> tuple[str, float, str]:
+    """The sort key: the oldest event first (RFC 3339 sorts as text), then the busiest."""
+    return row.oldest_at or "~", -(row.out_per_s or 0.0), row.receiver
