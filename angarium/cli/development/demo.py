@@ -1,4 +1,4 @@
-"""`angarium demo`: shows it all, and ends by itself."""
+"""`angarium demo`: delivers, crashes and checks, then ends by itself."""
 
 import click
 
@@ -7,12 +7,12 @@ from angarium.terminal.run import run_long
 
 
 @click.command(
-    short_help="Show everything, with a crash in the middle.",
+    short_help="Run a self-checking demo, with a node killed half-way.",
     epilog="It runs on this machine only, on free ports, in a temporary directory; nothing is left behind.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print only the verdict, in JSON.")
 def demo(as_json: bool) -> None:
-    """Deliver a few hundred real payloads to six receivers, kill the node meanwhile, and check the result.
+    """Deliver a few hundred real payloads to six receivers, kill the node half-way, and check the result.
 
     One receiver is healthy, one is limited to 20 requests a second, one is flaky, one is dead for the first
     seconds, one is slow and in relaxed order, and one rejects events, which are then redriven. Each event

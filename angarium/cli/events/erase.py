@@ -20,7 +20,7 @@ INTERRUPTED = (
 )
 
 
-@click.command("erase", short_help="Erase what an event held, everywhere.")
+@click.command("erase", short_help="Erase the content of an event everywhere.")
 @click.option("--event", required=True, metavar="ID", help="The event's id (webhook-id).")
 @click.option("--tenant", metavar="TENANT", help="Its tenant, if there are several.")
 @click.option(

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 LIST_MAX = 50
 
 
-@click.group(short_help="List, show and stop replays and redrives that were begun over HTTP.")
+@click.group(short_help="List, show and stop jobs (begun over HTTP).")
 def job() -> None:
     """List, show and stop jobs: replays and long redrives that were begun over HTTP."""
 
@@ -25,7 +25,7 @@ def job() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per job.")
 @options.settings_flags(*options.CONNECTION)
 def list_(tenant: str | None, limit: int, as_json: bool, **given: Any) -> None:
-    """List the jobs of a tenant, or of all, newest first: of each receiver and tenant the last one."""
+    """List the jobs of a tenant, or of all, newest first: the last one of each receiver and tenant."""
     from angarium.operations.jobs.listing import list_jobs
 
     listed = perform(options.settings_of(given), lambda access: list_jobs(access, tenant, limit or None))
@@ -45,7 +45,7 @@ def list_(tenant: str | None, limit: int, as_json: bool, **given: Any) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @options.settings_flags(*options.CONNECTION)
 def show(job_id: str, as_json: bool, **given: Any) -> None:
-    """Show how far a JOB has come, and why it waits or has failed."""
+    """Show the progress of a JOB, and why it waits or has failed."""
     from angarium.operations.jobs.show import show
 
     _say(perform(options.settings_of(given), lambda access: show(access, job_id)), as_json=as_json)

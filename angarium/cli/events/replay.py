@@ -1,4 +1,4 @@
-"""`angarium replay`: sends a receiver events again that it was sent before."""
+"""`angarium replay`: sends a receiver past events again."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -16,20 +16,18 @@ if TYPE_CHECKING:
 RATE = "100/second"
 
 
-@click.command("replay", short_help="Send a receiver again what it was sent.")
+@click.command("replay", short_help="Send a receiver past events again.")
 @names.receiver("receiver")
-@click.option("--since", metavar="TIME", help="Events published since then: 2h, 3d, 2026-01-31T12:00:00Z.")
-@click.option("--until", metavar="TIME", help="Only events from before then.")
+@click.option("--since", metavar="TIME", help="Only events since this time: 2h, 3d, 2026-01-31T12:00:00Z.")
+@click.option("--until", metavar="TIME", help="Only events before this time.")
 @click.option(
     "--type", "types", multiple=True, metavar="PATTERN", help="Only of these types: order.>, … (repeatable)."
 )
-@click.option(
-    "--rate", help=f"How many go out at most: 300/minute, … [default: {RATE}; with --resume, that of before]"
-)
+@click.option("--rate", help=f"Limit, such as 300/minute [default: {RATE}; with --resume, the previous one]")
 @click.option("--dry-run", is_flag=True, help="Show what would be sent, and send nothing.")
-@click.option("--resume", is_flag=True, help="Continue with a replay that was cut off or has stopped.")
-@click.option("--abandon", is_flag=True, help="Give such a replay up.")
-@click.option("--json", "as_json", is_flag=True, help="What was done, in JSON.")
+@click.option("--resume", is_flag=True, help="Continue an unfinished replay.")
+@click.option("--abandon", is_flag=True, help="End an unfinished replay.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @options.settings_flags(*options.CONNECTION)
 def replay(
     receiver: str, since: str | None, until: str | None, types: tuple[str, ...], rate: str | None,

@@ -1,4 +1,4 @@
-"""`angarium top`: how the receivers do, live; or which did worst over a period, from the ledger."""
+"""`angarium top`: the receivers whose events wait longest, live; or the worst ones of a period."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,7 @@ LATE_HEADINGS = ("latest", "mean", "receiver", "delivered", "failed")
 CLEARED = "\x1b[H\x1b[2J\x1b[3J"
 
 
-@click.command("top", short_help="Show how the receivers do, the latest first.")
+@click.command("top", short_help="Show the receivers whose events wait longest.")
 @names.tenant("tenant")
 @click.option("--once", is_flag=True, help="Show one picture, as in a pipe.")
 @click.option(
