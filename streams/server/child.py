@@ -37,7 +37,7 @@ class Child:
         `environ` replaces our environment.
 
         It gets a session of its own: Ctrl-C in the terminal reaches only this process, which still needs the
-        child to finish what is under way.
+        child to finish its work.
         """
         watched = (sys.executable, "-I", "-S", watchdog.__file__, str(grace_s), *command)
         stdin, order_fd = os.pipe()

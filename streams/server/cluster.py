@@ -11,18 +11,18 @@ import urllib.request
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from streams.nats.errors import ServerError
 from streams.server.embedded import LOOK_EVERY_S, READY_TIMEOUT_S, EmbeddedServer, Routes
 from streams.server.ports import free_ports
+from streams.server.running import RunningServer
 
 SERVER_COUNT = 3
 MONITOR_TIMEOUT_S = 2.0
 
 
-class EmbeddedCluster:
+class EmbeddedCluster(RunningServer):
     """Three servers below one directory: `async with EmbeddedCluster(directory) as cluster: cluster.urls`.
 
     - `usual_ports`: for each server a port to take if it is free; by default any free ones.
@@ -55,15 +55,6 @@ class EmbeddedCluster:
     def urls(self) -> tuple[str, ...]:
         """The URL of each server."""
         return tuple(server.url for server in self.servers)
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.stop()
 
     async def start(self) -> None:
         """Start all servers, and return when streams with a replica on each can be used and created.

@@ -19,14 +19,13 @@ import shutil
 import socket
 import time
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from msgspec import Struct
 
 from streams.nats.errors import ServerError
 from streams.server import binary
 from streams.server.child import Child
+from streams.server.running import RunningServer
 
 HOST = "127.0.0.1"
 USUAL_PORT = 4222
@@ -57,7 +56,7 @@ class Routes(Struct, frozen=True):
     ports: tuple[int, ...]
 
 
-class EmbeddedServer:
+class EmbeddedServer(RunningServer):
     """One nats-server over one directory: `async with EmbeddedServer(directory) as server: server.url`.
 
     - `port`: None takes `usual_port` (None: 4222), or a free one if that is taken; 0 takes a free one; any
@@ -111,15 +110,6 @@ class EmbeddedServer:
     def pid_file(self) -> Path:
         """The file that holds the process id of the running nats-server."""
         return self.directory / "nats-server.pid"
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.stop()
 
     async def start(self) -> None:
         """Start the server, and return when it serves.

@@ -29,7 +29,7 @@ from angarium.operations.receivers.control_requests.ping import ping
 from angarium.operations.receivers.control_requests.resume import resume
 from angarium.operations.receivers.control_requests.skip import Skipped, skip
 from angarium.operations.receivers.control_requests.state import StateDocument, state
-from angarium.operations.receivers.overview.health import get_health
+from angarium.operations.receivers.overview.listing import get_health
 
 PATH = "/v1/tenants/{tenant:str}/receivers/{name:str}"
 _REMEDIES: Mapping[str, str] = {"resume": "POST {}/resume", "put": "PUT {}"}

@@ -33,7 +33,8 @@ from angarium.operations.receivers.configurations.proposal import PutResult
 from angarium.operations.receivers.configurations.put import NewConfiguration, put_configuration
 from angarium.operations.receivers.configurations.remove import remove_receiver
 from angarium.operations.receivers.configurations.rotate import Rotated, rotate_secret
-from angarium.operations.receivers.overview.health import ReceiverHealth, get_health
+from angarium.operations.receivers.overview.health import ReceiverHealth
+from angarium.operations.receivers.overview.listing import get_health
 
 PATH = "/v1/tenants/{tenant:str}/receivers/{name:str}"
 NOT_KEPT = {"cache-control": "no-store"}

@@ -1,4 +1,4 @@
-"""`angarium dead …`: what could not be delivered, looked at, sent again, dropped."""
+"""`angarium dead …`: lists, shows, redrives and drops dead letters."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -17,7 +17,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def _filters(command: Command) -> Command:
-    """Gives a command the flags by which letters are selected."""
+    """Gives a command the flags that filter letters."""
     for option in (
         click.option("--until", metavar="TIME", help="Only letters before this time."),
         click.option(
@@ -29,6 +29,21 @@ def _filters(command: Command) -> Command:
             multiple=True,
             metavar="REASON",
             help="Only letters with this reason (repeatable).",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def _selection(command: Command) -> Command:
+    """Gives a command the letters that it is for: by number, receiver, tenant or filters, or all."""
+    for option in (
+        click.option("--json", "as_json", is_flag=True, help="Print the result as JSON."),
+        click.option("--limit", type=click.IntRange(1), help="Maximum number, oldest first."),
+        click.option("--all", "everything", is_flag=True, help="Select all letters."),
+        _filters,
+        click.argument(
+            "which", metavar="[LETTER…|TENANT[.NAME]]", nargs=-1, shell_complete=completion.receivers
         ),
     ):
         command = option(command)
@@ -102,12 +117,8 @@ def show(letter: int, as_json: bool, **given: Any) -> None:
 
 
 @dead.command(short_help="Send dead letters again.")
-@click.argument("which", metavar="[LETTER…|TENANT[.NAME]]", nargs=-1, shell_complete=completion.receivers)
-@_filters
-@click.option("--all", "everything", is_flag=True, help="Select all letters.")
-@click.option("--limit", type=click.IntRange(1), help="Maximum number, oldest first.")
-@click.option("--unsure", is_flag=True, help="Also send what an interrupted redrive may have sent already.")
-@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@_selection
+@click.option("--unsure", is_flag=True, help="Also send letters that an interrupted redrive may have sent.")
 @options.settings_flags(*options.CONNECTION)
 def redrive(
     which: tuple[str, ...], everything: bool, limit: int | None, unsure: bool, as_json: bool, **given: Any
@@ -141,17 +152,13 @@ def redrive(
 
 
 @dead.command(short_help="Drop dead letters.")
-@click.argument("which", metavar="[LETTER…|TENANT[.NAME]]", nargs=-1, shell_complete=completion.receivers)
-@_filters
-@click.option("--all", "everything", is_flag=True, help="Select all letters.")
-@click.option("--limit", type=click.IntRange(1), help="Maximum number, oldest first.")
+@_selection
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
-@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @options.settings_flags(*options.CONNECTION)
 def drop(
     which: tuple[str, ...], everything: bool, limit: int | None, yes: bool, as_json: bool, **given: Any
 ) -> None:
-    """Drop dead letters for good. Asks for confirmation."""
+    """Permanently delete dead letters. Asks for confirmation."""
     from angarium.cli.dead_letters import selection
     from angarium.operations.dead_letters.drop import drop
 
@@ -160,9 +167,9 @@ def drop(
             return True
         if not output.can_ask():
             raise click.UsageError(
-                f"{selection.counted(count)} would be dropped for good; confirm with --yes"
+                f"{selection.counted(count)} would be permanently deleted; confirm with --yes"
             )
-        return click.confirm(f"drop {selection.counted(count)} for good?", err=True)
+        return click.confirm(f"permanently delete {selection.counted(count)}?", err=True)
 
     settings = options.settings_of(given)
     wanted = selection.wanted(which, given, everything=everything, limit=limit)

@@ -11,7 +11,7 @@ WHY_LEFT = {
     GONE: "cannot be redriven, since only the headers could be kept",
     MALFORMED: "cannot be redriven, since the event is malformed (angarium dead show says why)",
     TOO_LARGE: "cannot be redriven, since the stream no longer accepts events of that size",
-    UNSURE: "may have been redriven by an interrupted command, and what it sent is purged; "
+    UNSURE: "may have been redriven by an interrupted command, and its copies are purged; "
     "drop them, or redrive them with --unsure",
     TAKEN: "cannot be redriven now, since another publisher used their message id for something "
     "else; redrive them again in two minutes, and check who may publish there",

@@ -1,10 +1,11 @@
-"""`angarium attempts`: what was sent to a receiver and what came back, from the ledger."""
+"""`angarium attempts`: the requests to a receiver and its responses, from the ledger."""
 
 from typing import Any
 
 import click
 
 from angarium.cli.invocation import names, options
+from angarium.cli.ledger_records.period import period
 from angarium.terminal import output
 
 LIST_MAX = 50
@@ -15,8 +16,7 @@ LIST_MAX = 50
 @click.option("--failed", is_flag=True, help="Only failed attempts.")
 @click.option("--status", metavar="STATUS", help="Only this status, such as 503, or a class, such as 5xx.")
 @click.option("--type", "event_type", metavar="TYPE", help="Only events of this type, such as order.created.")
-@click.option("--since", metavar="TIME", help="Only since this time: 2h, 3d, 2026-01-31T12:00:00Z.")
-@click.option("--until", metavar="TIME", help="Only before this time.")
+@period()
 @click.option(
     "--limit",
     type=click.IntRange(1, 10_000),

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from angarium.cli.invocation import names, options
+from angarium.cli.ledger_records.period import period
 from angarium.quantities import count_text
 from angarium.terminal import output
 
@@ -23,14 +24,7 @@ VERDICTS = {
 
 @click.command("audit", short_help="Check a receiver's rate limit, from the ledger.")
 @names.receiver("receiver")
-@click.option(
-    "--since",
-    metavar="TIME",
-    default="1h",
-    show_default=True,
-    help="From this time on: 2h, 3d, 2026-01-31T12:00:00Z.",
-)
-@click.option("--until", metavar="TIME", help="Up to this time.")
+@period(default="1h")
 @click.option(
     "--plot",
     metavar="FILE",
@@ -90,7 +84,7 @@ def _limit(limit: "LimitPeriod") -> str:
 
 
 def _bar(bar: "Bar", chart: "list[Bar]") -> str:
-    """One part of the time: its busiest second, and what was allowed in it."""
+    """One part of the period: its busiest second, and the limit in it."""
     from angarium.operations.ledger_queries.ledger_access import text
 
     scale = max(max(each.most, each.allowed or 0) for each in chart) or 1

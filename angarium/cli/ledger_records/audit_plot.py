@@ -82,7 +82,7 @@ def draw(path: Path, found: "Audit", verdict: str) -> None:
 
 
 def chart(found: "Audit", verdict: str) -> Iterator[Shape]:
-    """The chart: a bar a part of the time, as high as its busiest second; a line at what was allowed."""
+    """The chart: a bar for each part of the period, as high as its busiest second; a line at the limit."""
     from angarium.operations.ledger_queries.ledger_access import text
 
     top = max([1, *(max(each.most, each.allowed or 0) for each in found.chart)])

@@ -5,13 +5,13 @@ from typing import Any
 import click
 
 from angarium.cli.invocation import names, options
+from angarium.cli.ledger_records.period import period
 from angarium.terminal import output
 
 
 @click.command("history", short_help="Show what happened to a receiver, from the ledger.")
 @names.receiver("receiver")
-@click.option("--since", metavar="TIME", help="Only since this time: 2h, 3d, 2026-01-31T12:00:00Z.")
-@click.option("--until", metavar="TIME", help="Only before this time.")
+@period()
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @options.settings_flags("ledger", "prefix")
 def history(receiver: str, as_json: bool, **given: Any) -> None:

@@ -58,6 +58,6 @@ def status(text: str) -> tuple[int, int]:
 
 
 def notes(standing: LedgerLag) -> None:
-    """Say how far behind the ledger is, and what it lacks, in addition to the answer."""
+    """Say how far behind the ledger is, and which parts it lacks, in addition to the answer."""
     for note in standing.notes:
         output.note(f"note: {note}")

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from angarium.cli.invocation import names, options
+from angarium.cli.ledger_records.period import period
 from angarium.terminal import output
 
 if TYPE_CHECKING:
@@ -27,14 +28,7 @@ NARROW_COLUMNS = ("minute", "attempts", "delivered", "failed", "dead", "latency"
 
 @click.command("minutes", short_help="Show throughput and latency by minute, from the ledger.")
 @names.receiver("receiver")
-@click.option(
-    "--since",
-    metavar="TIME",
-    default="1h",
-    show_default=True,
-    help="From this time on: 2h, 3d, 2026-01-31T12:00:00Z.",
-)
-@click.option("--until", metavar="TIME", help="Up to this time.")
+@period(default="1h")
 @click.option("--wide", is_flag=True, help="Show all columns, as in a pipe.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @options.settings_flags("ledger", "prefix")

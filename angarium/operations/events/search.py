@@ -18,7 +18,8 @@ from angarium.connecting import Access
 from angarium.logs import instant
 from angarium.operations.failures import NotDone, operation
 from angarium.operations.receivers.control_requests.state import StateDocument, state
-from angarium.operations.receivers.overview.health import ReceiverHealth, get_health
+from angarium.operations.receivers.overview.health import ReceiverHealth
+from angarium.operations.receivers.overview.listing import get_health
 from angarium.operations.receivers.overview.pace import UNMEASURED
 from streams.buckets.stored_configurations import StoredConfigurations
 from streams.dead_letters.letters import DeadLetters, Selection
@@ -37,14 +38,14 @@ PAGE_MESSAGES = 512
 PAGE_BYTES = 1 << 20
 SEARCHED_AT_ONCE = 16
 ON_ITS_WAY_S = 10.0
-"""Age up to which an event may be on its way to its receivers, or to the ledger."""
+"""Age up to which an event may not have reached its receivers, or the ledger."""
 
 
 class WaitingDelivery(Struct, frozen=True, kw_only=True):
     """An event that waits for a receiver, at `place` of the `waiting` ones; the first has place 1.
 
-    `why` says what holds the receiver up, `remedy` what an operator has to do. `due_s`: seconds until the
-    event's turn if everything continues as it is. None stands for what is not known.
+    `why` says why the receiver waits, `remedy` what an operator has to do. `due_s`: seconds until the
+    event's turn if everything continues as it is. None: unknown.
     """
 
     receiver: str
@@ -57,7 +58,7 @@ class WaitingDelivery(Struct, frozen=True, kw_only=True):
 
 
 class EventSearch(Struct, frozen=True, kw_only=True):
-    """The receivers for which an event waits; if there are none, the reason. `notes`: what was left out."""
+    """The receivers for which an event waits; if there are none, the reason. `notes`: parts not searched."""
 
     waiting: list[WaitingDelivery]
     why_none: str
@@ -82,7 +83,7 @@ async def search_event(
     receivers = [each for each in await StoredConfigurations(js, names).all(among) if each not in recorded]
     notes = list[str]()
     if len(receivers) > RECEIVERS_MAX:
-        notes.append(f"{len(receivers)} receivers are too many to search what waits for them")
+        notes.append(f"{len(receivers)} receivers are too many to search their waiting events")
         receivers = []
     states = {each.receiver: each.state async for each in receiver_snapshots(js, names, among)}
     turns, found = asyncio.Semaphore(SEARCHED_AT_ONCE), list[WaitingDelivery]()
@@ -114,7 +115,7 @@ async def _among_waiting(
 
 
 async def _delivery(access: Access, receiver: str, message: StoredMessage) -> WaitingDelivery | None:
-    """Tell what an event waits for; None if it was settled since the receiver's snapshot."""
+    """The place of an event among those that wait; None if it was settled since the receiver's snapshot."""
     subject = access.names.deliveries_to(receiver)
     later = await access.js.read(access.names.deliveries, subject, message.sequence + 1, batch=1, max_bytes=1)
     live, stored_at = await state(access, receiver), instant(message.stored_at)
@@ -136,7 +137,7 @@ async def _delivery(access: Access, receiver: str, message: StoredMessage) -> Wa
 
 
 def due_s(live: StateDocument, pace: ReceiverHealth | None, place: int, now: float) -> float | None:
-    """Seconds until the turn of the event at `place`, as everything goes now; None if that is not known."""
+    """Seconds until the turn of the event at `place`, at the present pace; None if that is not known."""
     if live["phase"] not in ("idle", "active"):
         resumes = live["resume_at"] if place == 1 else None
         return None if resumes is None else round(max(0.0, quantities.instant(resumes, now) - now), 1)
@@ -148,7 +149,7 @@ def due_s(live: StateDocument, pace: ReceiverHealth | None, place: int, now: flo
 
 
 async def _why_none(access: Access, event: str, among: str) -> str:
-    """The reason why an event waits for no receiver, of which no attempt is recorded either."""
+    """The reason why an event waits for no receiver and has no recorded attempt."""
     js, names, letters = access.js, access.names, DeadLetters(access.js, access.names)
     seen = 0
     async for page in letters.newest(Selection(receivers=f"{among}.*"), await letters.end()):
@@ -161,14 +162,14 @@ async def _why_none(access: Access, event: str, among: str) -> str:
     stored = await _newest(js, names.deliveries, names.deliveries_to(f"{among}.*"), event, stored_event)
     if message := stored.message:
         receiver, at = message.subject.split(".", 3)[3], instant(message.stored_at)
-        since = f"it was stored for {receiver} at {at}, and does not wait any more"
+        since = f"it was stored for {receiver} at {at}, and no longer waits"
         recent = _is_recent(message)
         return f"{since}: {'settled a moment ago, so ask again' if recent else 'it was discarded unread'}"
     published = await _newest(js, names.events, names.events_for(among), event, _published)
     if message := published.message:
         tenant, _, kind = message.subject.split(".", 3)[3].partition(".")
         if _is_recent(message):
-            return "it was published a moment ago, and is on its way; ask again"
+            return "it was published a moment ago; ask again"
         copies = "no copy of it was found" if stored.cut else f"no receiver of {tenant} subscribed to {kind}"
         return f"it was published at {instant(message.stored_at)}, and {copies}"
     if stored.cut or published.cut:

@@ -1,4 +1,4 @@
 """The list of receivers, with the health of each: phase, backlog, pace, and what limits it.
 
-Read `listing` first, then `pace`.
+Read `health` first, then `listing` and `pace`.
 """

@@ -9,6 +9,7 @@ import time
 from collections.abc import Collection
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 
 from actors.errors import AngariumError, InvalidPolicy
@@ -19,8 +20,9 @@ from actors.status import Phase, held_back
 from angarium import logs, quantities
 from angarium.connecting import Access
 from angarium.delivery.http_exchange.target import InvalidTarget, parse_target
-from angarium.operations.failures import operation
-from angarium.operations.receivers.overview.pace import BacklogPace, Counts, Limit, Recently, pace
+from angarium.operations.failures import NotDone, operation
+from angarium.operations.receivers.overview.health import ReceiverHealth
+from angarium.operations.receivers.overview.pace import BacklogPace, Counts, Recently, pace
 from streams.buckets.stored_configurations import Configuration, StoredConfigurations
 from streams.fleet.receivers_seen import (
     ReceiverSnapshot,
@@ -50,11 +52,10 @@ _LOST = Policy(url="https://unknown.invalid/")
 """Stands for the older configuration that is in force if the newest is invalid."""
 
 
-class ListedReceiver(Struct, frozen=True, kw_only=True):
-    """A receiver in a list; None stands for what is not known.
+class ListedReceiver(ReceiverHealth, frozen=True, kw_only=True):
+    """A receiver in a list, with its health; None: unknown.
 
-    `signed`: it has secrets; `problem`: what of its configuration is not in force. Instants are RFC 3339.
-    The last four members are those of `BacklogPace`.
+    `signed`: it has secrets; `problem`: why its configuration is not in force. Instants are RFC 3339.
     """
 
     receiver: str
@@ -64,15 +65,6 @@ class ListedReceiver(Struct, frozen=True, kw_only=True):
     signed: bool
     paused: bool
     problem: str | None
-    phase: Phase | None
-    waiting: int | None
-    oldest_at: str | None
-    failing_since: str | None
-    disabled: str | None
-    in_per_s: float | None
-    out_per_s: float | None
-    drain_s: float | None
-    limited_by: Limit | None
 
 
 class ReceiverFindings(Struct):
@@ -107,7 +99,7 @@ async def overview(
 ) -> Overview:
     """All receivers, or a tenant's, or those in one of these phases, or `only` some, in alphabetical order.
 
-    With a `recently` that is kept, each look reads only what is new in the journal.
+    With a `recently` that is kept, each look reads only the new part of the journal.
     """
     if tenant is not None:
         check_tenant(tenant)
@@ -128,6 +120,16 @@ async def overview(
         unknown = [listed(ReceiverFindings(name, each.raw)) for name, each in found.items()]
         return Overview(unknown, [f"phases and counts cannot be read: {error}"], bool(found))
     return Overview([listed(row) for row in rows], _old(shards), bool(found))
+
+
+async def get_health(access: Access, receivers: Collection[str]) -> dict[str, ReceiverHealth] | NotDone:
+    """The health of these receivers, as far as they exist."""
+    if not receivers:
+        return {}
+    found = await overview(access, None, only=receivers)
+    if isinstance(found, NotDone):
+        return found
+    return {row.receiver: msgspec.convert(msgspec.structs.asdict(row), ReceiverHealth) for row in found.rows}
 
 
 async def _snapshots(
@@ -180,7 +182,7 @@ async def _count(
             assert row.snapshot is not None
             row.waiting = await count_waiting(js, names, row.snapshot, shards[row.snapshot.shard])
             if row.waiting.count and row.phase == "idle":
-                row.phase = "active"  # Its snapshot is older than what waits.
+                row.phase = "active"  # Its snapshot is older than its waiting events.
             row.arrived = 0 if first is None else await count_since(js, names, row.snapshot, first.sequence)
 
     await asyncio.gather(*(count() for _ in range(COUNTED_AT_ONCE)))

@@ -24,7 +24,7 @@ BUSY_FROM = 0.7
 """If a receiver is busy with a request for this share of the time, its latency is the limit."""
 RATE_USED_FROM = 0.8
 WORKING_BELOW_S = 2.0
-"""Age of the oldest event below which nothing is held up: it is simply on its way."""
+"""Age of the oldest event below which it counts as being delivered, not as waiting."""
 
 
 class Counts(Struct):
@@ -36,7 +36,7 @@ class Counts(Struct):
     busy_ms: float = 0.0
 
     def add(self, other: "Counts") -> None:
-        """Add what was recorded elsewhere."""
+        """Add counts that were made elsewhere."""
         self.settled += other.settled
         self.attempts += other.attempts
         self.failed += other.failed
@@ -66,7 +66,7 @@ class Recently:
         self.since = 0.0
 
     async def read_on(self) -> None:
-        """Read what was recorded since the last look, and forget what is too old."""
+        """Read the facts since the last look, and forget those that are too old."""
         for flush in await self._flushes.read_new():
             self._seen.append((flush.stored_at, counted(flush)))
         self.since = max(self._flushes.since, self._flushes.now - RECENT_SPAN_S)
@@ -140,7 +140,7 @@ def drain_s(waiting: int, in_per_s: float, out_per_s: float | None) -> float | N
 def limit(
     counts: Counts, span_s: float, *, waiting: int, oldest_s: float, phase: Phase, policy: Policy | None
 ) -> Limit | None:
-    """Name what a backlog waits for; None if it is simply on its way."""
+    """Name what a backlog waits for; None if it is being delivered."""
     if not waiting:
         return None
     match phase:
