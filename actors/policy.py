@@ -1,4 +1,4 @@
-"""A receiver's configuration: what its owner asked for, decoded, bounded and complete.
+"""A receiver's configuration, as its owner requested it: decoded, bounded and complete.
 
 Every document goes through `parse`, which bounds what it may cost: a node signs, sends and matches by it for
 each event, and must not be held up by it. The command line and the HTTP API are strict (unknown members are

@@ -45,8 +45,8 @@ class Histogram:
 class DeliveryTotals:
     """Totals of what the actors of a node have done, in all shards that it has ever owned.
 
-    - `attempts`: by what came back, `2xx` to `5xx`, or by the stage that failed.
-    - `deliveries`: by what the outcome meant. Pings do not count.
+    - `attempts`: by the class of the status, `2xx` to `5xx`, or by the stage that failed.
+    - `deliveries`: by the meaning of the outcome. Pings do not count.
     - `dead_letters`: by their reason.
     - `attempt_s`: seconds from a request to its outcome.
     - `arrival_s`: seconds from the storage of an event to the 2xx for it.
@@ -78,7 +78,7 @@ class DeliveryTotals:
                 self.attempts["not_sent"] += 1
 
     def decided(self, fact: Fact) -> None:
-        """Count a fact that is on its way into the journal."""
+        """Count a fact before it is stored in the journal."""
         match fact:
             case Delivered(kind="event"):
                 self.deliveries["delivered"] += 1

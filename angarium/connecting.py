@@ -19,7 +19,7 @@ T = TypeVar("T")
 class Access(Struct, frozen=True):
     """Access to an installation, as every operation takes it: an open connection, and the settings.
 
-    `by` names who asks, for the record of what is changed.
+    `by` names the author of changes, for the record.
     """
 
     js: JetStream

@@ -9,7 +9,7 @@ def visible(text: str) -> str:
 
 
 def visible_json(text: str) -> str:
-    """JSON in one line with its control characters escaped; it means what it meant before."""
+    """JSON in one line with its control characters escaped; its value is unchanged."""
     return text if text.isprintable() else "".join(c if c.isprintable() else _unit(c) for c in text)
 
 

@@ -1,4 +1,4 @@
-"""Chooses what goes when the deliveries are full, so that the backlog of a tenant costs no other an event.
+"""Chooses the events to evict when the deliveries are full: one tenant's backlog costs others no event.
 
 Settled messages go first, wherever they are: an old event that waits keeps those after it from being purged
 by sequence. Then the tenant gives way that has most waiting, with its oldest events.

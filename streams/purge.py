@@ -22,7 +22,7 @@ from streams.nats.retry import stream_info, until_answered
 
 QUESTIONS_AT_ONCE = 32
 JOURNAL_SHARE = 0.5
-"""Part of its room up to which the journal is kept, for readers who want to know what was decided."""
+"""Part of its room up to which the journal is kept, for those who read it: the ledger, `tail`, operators."""
 
 WINDOW_SHARE = 0.8
 """Part of the room up to which settled deliveries and events are kept, for replays."""
@@ -49,7 +49,7 @@ class NeededFrom(Struct, frozen=True):
 
 
 async def purge_journal(js: JetStream, names: Names, shards: int) -> NeededFrom | None:
-    """Purge the journal if it exceeds its share of the room; returns what holds it, if that was looked up.
+    """Purge the journal if it exceeds its share of the room; returns what keeps messages, if it looked.
 
     Each shard keeps the messages after its checkpoint, and always its last message: without it, a claim could
     not know that the shard was released cleanly, and a node whose lease has expired could not know that no
@@ -67,8 +67,8 @@ async def purge_journal(js: JetStream, names: Names, shards: int) -> NeededFrom 
 async def journal_held(js: JetStream, names: Names, shards: int, journal: StreamInfo) -> NeededFrom:
     """Find the end of the part of the journal that no shard needs any more.
 
-    A shard without a message or a checkpoint, or with a checkpoint that names another stream, holds all of
-    it, since it is not known what it needs.
+    A shard without a message or a checkpoint, or with a checkpoint that names another stream, keeps all of
+    it, since its needs are unknown.
     """
 
     async def needs(shard: int) -> NeededFrom:

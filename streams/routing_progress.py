@@ -31,7 +31,7 @@ class RoutingProgress(Struct, frozen=True, kw_only=True):
         return RoutingProgress(routed=routed, parked_tenants=self.parked_tenants)
 
     def limited_to(self, end: int) -> "RoutingProgress":
-        """The progress in a stream whose events above the end are lost: what comes there is routed again."""
+        """The progress in a stream whose events above the end are lost: new ones there are routed again."""
         parked = {tenant: min(position, end + 1) for tenant, position in self.parked_tenants.items()}
         return RoutingProgress(routed=min(self.routed, end), parked_tenants=parked)
 

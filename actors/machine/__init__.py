@@ -1,7 +1,7 @@
 """The machine of one receiver: pure functions over its facts, and every rule that numbers, orders or paces.
 
     decide(state, policy, command, at, bucket) -> facts   what happens (`decide.py`)
-    evolve(state, fact) -> state                          what is (`evolve.py`)
+    evolve(state, fact) -> state                          the present (`evolve.py`)
     next_step(state, policy, view, now) -> step           what comes next (`scheduling/next_step.py`)
 
 Recovery is normal running: fold the journal over the snapshot, then ask `next_step`.

@@ -98,7 +98,7 @@ def decide(
 def _erased(
     state: State, command: c.EraseOpenEvent | c.EraseWaitingEvent, at: float, bucket: Bucket | None
 ) -> f.Fact:
-    """The fact that ends an event: what has a number keeps it, what has none never gets one."""
+    """The fact that ends an event: a number that it has stays, and it gets no new one."""
     position = command.position
     if isinstance(command, c.EraseWaitingEvent):
         return f.Repeated(receiver=state.receiver, position=position, id=command.id, reason=f.ERASED)

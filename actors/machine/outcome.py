@@ -1,4 +1,4 @@
-"""Outcomes: the result of an attempt, and what it means for the delivery and its receiver.
+"""Outcomes: the result of an attempt, and its meaning for the delivery and the receiver.
 
 An outcome is a value: a receiver that refuses, hangs or breaks off is expected. Only `judge` turns an answer
 into a verdict; everything else follows from the verdict.

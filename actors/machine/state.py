@@ -108,7 +108,7 @@ class State(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     def wakes_at(self) -> float | None:
         """The time at which the receiver has work, as far as the state knows; None if it waits for an event.
 
-        It only orders the actors that come back. An event may expire sooner, and a policy may change it.
+        It only orders the actors that return to memory: an event may expire sooner, and a policy may change.
         """
         if self.burials:
             return 0.0

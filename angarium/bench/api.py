@@ -111,7 +111,7 @@ class _Sum:
 
 
 class ApiBench:
-    """One run over one server, one API and one bare route. `tell` is called with what is being done."""
+    """One run over one server, one API and one bare route. `tell` is called with each step."""
 
     def __init__(
         self, plan: ApiPlan, harness: Harness, client: Speaking, token: str, tell: Callable[[str], None]
@@ -163,7 +163,7 @@ class ApiBench:
         into.add(outcome.answers * events, outcome.seconds, outcome.cpu_s)
 
     async def _steady(self, port: int) -> tuple[Report, int]:
-        """Publish at the plan's rate while a node delivers; returns what came, and how many did not."""
+        """Publish at the plan's rate while a node delivers; returns the arrivals and the number missing."""
         plan, node, sink = self._plan, self._harness.node(), self._harness.sink
         paths = [
             f"/v1/tenants/{STEADY_TENANT}/events/{STEADY_EVENT_TYPE}.r{number}"

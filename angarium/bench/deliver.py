@@ -53,7 +53,7 @@ class DeliverFigures(Struct, frozen=True, kw_only=True):
 
     All figures about deliveries that do not say otherwise are of full load, `memory_mb` and `parts_us`
     included; CPU and memory are the node's, `server_cpu_us_per_delivery` is nats-server's. `parts_us` is the
-    CPU per delivery, by what it was spent on (`measuring/sampling.py`). On a shared machine, the CPU says
+    CPU per delivery, by purpose (`measuring/sampling.py`). On a shared machine, the CPU says
     more than the rates. `gentle_cpu` and `gentle_server_cpu`, at the gentle rate, are shares of a core; each
     is None if the system does not tell.
     """
@@ -87,8 +87,8 @@ class DeliverFigures(Struct, frozen=True, kw_only=True):
 class Workload(Struct, frozen=True):
     """Deliveries as the sink saw them, and what the node used for them.
 
-    The start of the node and its claims are left out: what is timed are the deliveries after the first
-    `skipped`, from the time `began_at` on.
+    The start of the node and its claims are left out: only the deliveries after the first `skipped`
+    are timed, from `began_at` on.
     """
 
     report: Report
@@ -114,7 +114,7 @@ class Workload(Struct, frozen=True):
 
 
 class DeliverBench(Bench[DeliverPlan]):
-    """One run over one server and one sink. `tell` hears what is being done."""
+    """One run over one server and one sink. `tell` is called with each step."""
 
     def __init__(self, plan: DeliverPlan, harness: Harness, tell: Callable[[str], None]) -> None:
         super().__init__(plan, harness, tell)

@@ -112,7 +112,7 @@ class WrongCopies(Struct, frozen=True, kw_only=True):
 
 
 class FanoutBench(Bench[FanoutPlan]):
-    """One run over one server and one sink. `tell` hears what is being done."""
+    """One run over one server and one sink. `tell` is called with each step."""
 
     def __init__(self, plan: FanoutPlan, harness: Harness, tell: Callable[[str], None]) -> None:
         super().__init__(plan, harness, tell)
@@ -150,7 +150,7 @@ class FanoutBench(Bench[FanoutPlan]):
             disordered=sum(each.disordered for each in found),
         )  # fmt: skip
 
-    # ---- what is there
+    # ---- setting up
 
     async def _configure(self) -> None:
         plan = self._plan
@@ -196,7 +196,7 @@ class FanoutBench(Bench[FanoutPlan]):
                 raise click.ClickException(f"no copy was stored for {GIVE_UP_AFTER_S:g} s; see {node.log}")
             await asyncio.sleep(LOOK_EVERY_S)
 
-    # ---- what is measured
+    # ---- measuring
 
     async def _route(self, node: LocalNode, tenant: str) -> Routed:
         """All events of the plan at once, until the last copy is stored; then until all have arrived."""

@@ -47,7 +47,7 @@ P = TypeVar("P")
 
 
 class Bench(Generic[P]):
-    """A bench on its harness, by a plan; `tell` hears what it does."""
+    """A bench on its harness, by a plan; `tell` is called with each step."""
 
     def __init__(self, plan: P, harness: Harness, tell: Callable[[str], None] = lambda _: None) -> None:
         self._plan = plan

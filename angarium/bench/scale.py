@@ -1,10 +1,10 @@
-"""`angarium bench scale`: what very many receivers cost, most of which have nothing to do; and a crash.
+"""`angarium bench scale`: the cost of very many receivers, most of them idle; of a crash; of a backlog.
 
-A server, a node and a sink in processes of their own. First a crowd of configured receivers: how soon a node
-is ready, what it holds in memory with a few of them active, what it does while nothing happens, and how late
-the first event comes to an actor that has to be brought into memory. Then, on fresh servers, a node with
-parked actors is killed: how soon another delivers again; and a receiver that is far behind comes back: how
-fast it gets what waits, and what that takes of memory.
+The server, the node and the sink run in processes of their own. First there is a crowd of configured
+receivers: how soon is a node ready, how much memory does it need with a few of them active, what does it do
+while nothing happens, and how late is the first event for an actor that is not in memory? Then, on fresh
+servers, a node with parked actors is killed: how soon does another one deliver? And a receiver recovers that
+is far behind: how fast does it get its backlog, and how much memory does that need?
 """
 
 import asyncio
@@ -28,7 +28,7 @@ LOOK_EVERY_S = 0.05
 GIVE_UP_AFTER_S = 60.0
 QUIET_PAUSE_S = 2.0
 PROBED_RECEIVERS = 64
-"""Receivers that get events while a killed node comes back: any of them may be served first."""
+"""Receivers that get events while a killed node restarts: any of them may be served first."""
 
 
 class ScalePlan(Struct, frozen=True, kw_only=True):
@@ -113,7 +113,7 @@ class Drain(Struct, frozen=True, kw_only=True):
 
 
 class ScaleBench(Bench[ScalePlan]):
-    """One run. `tell` hears what is being done."""
+    """One run. `tell` is called with each step."""
 
     async def crowd(self) -> Crowd:
         """Measure a node with many receivers. Raises click.ClickException if events were not accepted."""
@@ -177,7 +177,7 @@ class ScaleBench(Bench[ScalePlan]):
         return Return(first_s=report.first_at - killed_at, all_s=all_s, report=report, published=published)
 
     async def drain(self) -> Drain:
-        """Let a receiver come back for which many events wait. Raises as `crowd`."""
+        """Let a receiver recover for which many events wait. Raises as `crowd`."""
         plan, on = self._plan, self._harness
         self._tell(f"publish {plan.behind} events to a paused receiver")
         await self._configure([0], paused=True)

@@ -19,7 +19,7 @@ class SinkProcess:
         self.url = f"http://127.0.0.1:{port}/"
 
     async def report(self) -> Report:
-        """Reports what has come since the count began."""
+        """Reports the requests since the count began."""
         return await self._ask(b"report\n")
 
     async def count(self) -> int:

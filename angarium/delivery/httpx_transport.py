@@ -177,7 +177,7 @@ class _Network(httpcore.AsyncNetworkBackend):
 
 
 class _Reader(asyncio.StreamReader):
-    """Counts what has come in, so that one can see whether it has all been read."""
+    """Counts the bytes that arrive, so that one can see whether all have been read."""
 
     fed = 0
 

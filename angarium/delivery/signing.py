@@ -1,8 +1,8 @@
 """Signatures: Standard Webhooks 1.0, and Angarium's own, which never changes.
 
 Both are HMAC-SHA256 over `id.number.body`. For `webhook-signature` the number is the attempt's timestamp,
-since verifiers refuse what is older than five minutes; for `angarium-signature` it is the sequence, so that
-the same event has the same signature on every attempt while the secrets stay.
+since verifiers refuse requests that are older than five minutes; for `angarium-signature` it is the sequence,
+so that the same event has the same signature on every attempt while the secrets stay.
 """
 
 import base64

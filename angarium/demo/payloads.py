@@ -15,7 +15,7 @@ class Payload(Struct, frozen=True):
 
 class _Line(Struct):
     type: str
-    data: msgspec.Raw  # The bytes as they stand in the file: what is published is what was taken over.
+    data: msgspec.Raw  # The bytes of the file, published unchanged.
 
 
 def load() -> list[Payload]:

@@ -83,7 +83,7 @@ class Programme:
             state = f"{scenario.elapsed_s:4.1f} s   node: {scenario.node}"
             return Group(*map(Text, self._happenings), Text(), rows, Text(), Text(state))
 
-        # Rendered by a thread of its own, so that the receivers note what comes as soon as they can.
+        # Rendered by a thread of its own, so that the receivers record requests without delay.
         console = Console(color_system="auto" if output.shows_colours() else None)
         with Live(
             get_renderable=render, console=console, refresh_per_second=REFRESHES_A_SECOND, transient=True

@@ -1,4 +1,4 @@
-"""Records for the verdict: what was published to each receiver, and what that receiver wrote down."""
+"""Records for the verdict: the events published to each receiver, and its own notes."""
 
 from msgspec import Struct, field
 
@@ -45,7 +45,7 @@ class Arrival(Struct, frozen=True, kw_only=True):
 
 
 class ReceiverRecord(Struct, kw_only=True):
-    """The record of one receiver: what was published to it, and what came, each in order.
+    """The record of one receiver: the published events and the arrivals, each in order.
 
     - `strict`: one event at a time, in order.
     - `rejected_attempts`: an event that was refused this often becomes a dead letter; 0: none does.

@@ -1,6 +1,6 @@
 """The scenario of the demo: NATS, a node, a producer, a kill -9 and a restart, a redrive.
 
-It decides nothing and judges nothing: it acts, says what it does, and leaves the records to the verdict.
+It decides and judges nothing: it acts, reports each step, and leaves the records to the verdict.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ EVENT_COUNT = 320
 PUBLISHED_OVER_S = 8.0
 NODE_DEAD_FOR_S = 5.0
 DEMO_TIMEOUT_S = 45.0
-"""Time limit of the demo; what has not come by then counts as lost."""
+"""Time limit of the demo; events that have not arrived in time count as lost."""
 LOOK_EVERY_S = 0.02
 
 

@@ -161,7 +161,7 @@ def _accepted_before(record: ReceiverRecord) -> int:
 
 
 def _unredriven(record: ReceiverRecord) -> Iterator[str]:
-    """Checks that what was given up comes once more, under a new number, and says what it was."""
+    """Checks that each redriven event comes once more, with a new number and its old id."""
     again = {arrival.event_id for arrival in record.arrivals if arrival.again.startswith("dead-")}
     if lost := len(record.given_up - again):
         yield f"{lost} dead letters were never sent again"
@@ -175,14 +175,14 @@ def _redriven(records: Sequence[ReceiverRecord]) -> str:
     return f"{sum(len(record.given_up) for record in records)} dead letters"
 
 
-# ---- what came
+# ---- arrivals
 
 
 def _changed_content(record: ReceiverRecord) -> Iterator[str]:
     published = {event.id: event.digest for event in record.published}
     for arrival in record.arrivals:
         if arrival.digest != published.get(arrival.event_id, arrival.digest):
-            yield f"the body of number {arrival.sequence} is not what was published"
+            yield f"the body of number {arrival.sequence} differs from the published one"
     for _, signatures in _several(record, lambda arrival: arrival.delivery, lambda each: each.signature):
         yield f"one event carried {len(signatures)} different angarium-signatures"
 

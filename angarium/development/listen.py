@@ -152,7 +152,7 @@ class Listening:
         else:
             output.say(_line(shown, whole_body=self._whole_body))
         if self.count == self._count_max:
-            # The answer is written first; a connection that is closing still sends what is buffered.
+            # The answer is written first; a closing connection still sends its buffer.
             asyncio.get_running_loop().call_later(reply.delay_s, self._over.set)
         return reply
 

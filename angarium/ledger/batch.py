@@ -72,8 +72,9 @@ class ReceiverRow(Struct):
 class HeldShare(Struct, frozen=True):
     """The right to write a share of the shards.
 
-    It says the place up to which the share is stored, and how often it has passed from one process to
-    another. Both are compared with what is stored when something is written."""
+    It has the place up to which the share is stored, and the number of times that it has changed hands. Each
+    write compares both with the stored ones.
+    """
 
     place: StreamPlace
     epoch: int = 0
@@ -382,7 +383,7 @@ def _failed(receiver: ReceiverRow, fact: f.AttemptFailed) -> None:
 
 
 def _hold(receiver: ReceiverRow, fact: f.Fact) -> None:
-    """Note what holds a receiver back after this fact."""
+    """Record the reason why a receiver is held back after this fact."""
     match fact:
         case f.Paused():
             receiver.paused = True

@@ -42,7 +42,7 @@ class RecordedAttempt(Struct, frozen=True, kw_only=True):
 
 
 class RecordedDelivery(Struct, frozen=True, kw_only=True):
-    """One event on its way to one receiver, and all attempts at it that are on record.
+    """One event and one of its receivers, with all recorded attempts.
 
     `ended_at` is None until it has ended; `ending` is also None if it ended within a gap. `count` counts its
     attempts.

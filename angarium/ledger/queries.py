@@ -263,7 +263,7 @@ class LedgerQueries:
                 return state
 
     async def _pruned(self) -> int:
-        """The last position of what was dropped, or is being dropped."""
+        """The last position that was dropped, or is being dropped."""
         ((position,),) = await self.rows("SELECT position FROM pruned")
         return int(position)
 

@@ -26,7 +26,7 @@ class LeaseLost(LedgerError):
 
 
 class LedgerAway(LedgerError):
-    """The database does not answer, or has closed the connection. It may come back."""
+    """The database does not answer, or has closed the connection. It may recover."""
 
 
 class Block(Struct, frozen=True):
@@ -115,10 +115,10 @@ class Store(Protocol):
         Each with its name, and the position up to which none of its facts is missing."""
 
     async def has_half_dropped(self) -> bool:
-        """True if a block is being dropped, or was when a process died: what is left of it is not found."""
+        """True if a block is being dropped, or was when a process died: queries do not find its remains."""
 
     def drop_block(self, block: Block) -> AsyncGenerator[None, None]:
         """Drop a block in steps, so that other writes can come in between. This can be repeated."""
 
     async def close(self) -> None:
-        """Drop the connection; what was written is stored."""
+        """Drop the connection; committed writes stay."""

@@ -104,7 +104,7 @@ class Writer:
                     await asyncio.sleep(GATHER_FLUSHES_S)
 
     async def catch_up(self) -> None:
-        """Read everything that the journal and the configurations have by now, for the shares held."""
+        """Read the rest of the journal and the configurations, for the held shares."""
         async with self._reading() as (journal, bucket):
             await self.renew()
             before = None
@@ -157,7 +157,7 @@ class Writer:
         return more
 
     async def renew(self) -> None:
-        """Renew the lease. If the shares have changed, forget what is known of receivers."""
+        """Renew the lease. If the shares have changed, forget the known receivers."""
         asked_at = time.monotonic()
         holds = await self._store.renew_shares(self._names.journal)
         if {share: hold.epoch for share, hold in holds.items()} != self._epochs:
@@ -202,7 +202,7 @@ class Writer:
                 return len(messages) >= FEW_FLUSHES
 
     async def _check(self, journal: JournalReader) -> None:
-        """Compare the stream with what was read from it, if it may be another one."""
+        """Compare the stream with the messages read from it, if it may be another one."""
         farthest = max((hold.place for hold in self._holds.values()), key=lambda place: place.position)
         checked = await journal.check(farthest)
         for share, hold in self._holds.items():
@@ -212,7 +212,7 @@ class Writer:
                 )
             self._holds[share] = replace(hold, place=replace(hold.place, created=checked.created))
 
-    # ---- what there is
+    # ---- reading
 
     async def _store_rows(self, messages: list[StoredMessage]) -> None:
         reads, last = await self._decoded(messages)
@@ -280,10 +280,10 @@ class Writer:
             receiver.facts_since = receiver.bytes_since = 0
             receiver.base_bytes, receiver.based_at = len(base.state), base.at
 
-    # ---- what is gone, and what is idle
+    # ---- gaps, and idle receivers
 
     async def _pass(self, gap: Gap) -> None:
-        """Put a gap on record, after the states as of its end: snapshots cover what was purged."""
+        """Put a gap on record, after the states as of its end: snapshots cover the purged messages."""
         log.warning("ledger.gap", extra={"first": gap.first, "last": gap.last})
         batch = self._moving(Mark(position=gap.last))
         states: list[KnownState] = []
@@ -310,7 +310,7 @@ class Writer:
     ) -> None:
         """Store snapshots as base states, but for those that are older than what the ledger has.
 
-        Such a receiver has no fact in the gap: what is purged is in snapshots, and what is erased is in those
+        Such a receiver has no fact in the gap: snapshots have the purged ones, and what is erased is in those
         of its shard.
         """
         receivers = await self._store.receivers({each.state.receiver: each.shard for each in states})
@@ -357,7 +357,7 @@ class Writer:
                 return
 
     async def _erase(self) -> None:
-        """Erase what was erased everywhere else, once the tables have everything of it from the journal."""
+        """Erase events that are erased everywhere else, once the tables have all their facts."""
         now = time.monotonic()
         if now < self._next_erasure_at:
             return
@@ -379,7 +379,7 @@ class Writer:
         if erased or not same:
             began = time.monotonic()
             if self.dropping or await self._store.has_half_dropped():
-                why = "what is too old is being dropped, and cannot be searched"
+                why = "rows that are too old are being dropped, and cannot be searched"
             else:
                 why = await self._store.erase(ERASURES, before, read_to, erased)
             took = time.monotonic() - began

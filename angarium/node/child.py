@@ -80,7 +80,7 @@ class LocalNode:
             ) from None
 
     async def command(self, *arguments: str) -> str:
-        """Run another command on the same installation; returns what it printed. Raises NodeFailed."""
+        """Run another command on the same installation; returns its output. Raises NodeFailed."""
         command = [*package_check.python(), "-m", "angarium", *arguments, "--config", str(self._config)]
         process = await asyncio.create_subprocess_exec(
             *command, stdin=DEVNULL, stdout=PIPE, stderr=PIPE, env=clean_environment()

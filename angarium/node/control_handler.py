@@ -42,7 +42,7 @@ class _EraseRequest(Struct, forbid_unknown_fields=True):
 
 
 class _Requester(Struct):
-    """The body of `pause` and `resume`, which may be empty: who asks, for the record."""
+    """The body of `pause` and `resume`, which may be empty: the author, for the record."""
 
     by: str = ""
 

@@ -7,7 +7,7 @@ SPARE_COUNT = 256
 
 
 def connections_max() -> int:
-    """Raise the limit of this process (setrlimit(2)) as far as allowed and needed; returns what it leaves."""
+    """Raise the limit of the process (setrlimit(2)) as far as needed; returns the connections it allows."""
     most = DEFAULT_LIMITS.connections_max
     try:
         import resource

@@ -70,7 +70,7 @@ class Monitor(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """The metrics that exist without a node."""
-        yield histogram("loop_lag_seconds", "How late the event loop runs what is due.", self._lag)
+        yield histogram("loop_lag_seconds", "How late the event loop runs due callbacks.", self._lag)
 
     async def sample_lag(self) -> None:
         """Note how late the loop is, by a clock that runs while the loop hangs, until cancelled."""

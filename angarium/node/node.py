@@ -206,7 +206,7 @@ class Node:
             ))  # fmt: skip
             if claimed is None:
                 if self._was_refused_lately(shard):
-                    # The memory is kept, should the right stream come back; a repair may have the shard.
+                    # The memory is kept in case the right stream returns; a repair may have the shard.
                     await self.release(shard)
                 return
             if isinstance(claimed, Claim) and await self._unless_refused(

@@ -29,7 +29,7 @@ _KINDS = {SpanKind.CLIENT: SdkKind.CLIENT, SpanKind.CONSUMER: SdkKind.CONSUMER}
 
 
 class QueuedExporter:
-    """Spans on their way to the collector; `exported` and `dropped` count them."""
+    """Sends spans to the collector; `exported` and `dropped` count them."""
 
     def __init__(self, exporter: SpanExporter, resource: Resource, *, queue_max: int, delay_s: float) -> None:
         self.exported = 0
@@ -55,7 +55,7 @@ class QueuedExporter:
             self._wake.set()
 
     def stop(self) -> None:
-        """Send what is queued, and end. Spans that a slow collector has not taken by then are dropped."""
+        """Send the queued spans, and end. Those that a slow collector does not take in time are dropped."""
         self._stopping = True
         self._wake.set()
         self._thread.join(STOP_MAX_S)

@@ -32,7 +32,7 @@ class Exporter(Protocol):
         """Queue a span."""
 
     def stop(self) -> None:
-        """Send what is queued, and end."""
+        """Send the queued spans, and end."""
 
 
 class Tracing(Struct, frozen=True):

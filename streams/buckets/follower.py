@@ -105,12 +105,12 @@ class Follower:
         self._woken.set()
 
     async def doubt(self) -> None:
-        """Compare the stream with what was read from it, and read on."""
+        """Compare the stream with the messages read from it, and read on."""
         self._place.doubt()
         await self._read()
 
     async def catch_up(self) -> None:
-        """Return when everything that the leader has by now has been passed on, even without a hint.
+        """Return when every message that the leader has now has been passed on, even without a hint.
 
         Raises `Unavailable`, and `ApiError` if there is no such stream.
         """

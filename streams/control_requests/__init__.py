@@ -1,4 +1,4 @@
-"""Requests to nodes from any client of NATS, bounded in what they may cost a node.
+"""Requests to nodes from any client of NATS, with a bounded cost for the node.
 
 Read `requests` first.
 """

@@ -1,7 +1,7 @@
 """Dead letters: events that could not be delivered, kept with their body, their headers and the reason.
 
-The message is read again from the deliveries stream, so that a dead letter is what the producer published and
-not what an actor made of it. The event's id is always in `Angarium-Id`, wherever it came from, so that a
+The message is read again from the deliveries stream, so that a dead letter has exactly what the producer
+published. The event's id is always in `Angarium-Id`, wherever it came from, so that a
 redrive keeps it. The message id of the dead letter consists of receiver and number: burying again adds
 nothing within the stream's duplicate window, and after it an identical second letter.
 """

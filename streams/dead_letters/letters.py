@@ -109,7 +109,7 @@ class Selection(Struct, frozen=True, kw_only=True):
         return in_time and (not self.reasons or letter.reason in self.reasons)
 
     def is_past(self, letter: Letter) -> bool:
-        """True if the letter is too new; so are all after it, since they are ordered by time."""
+        """True if this letter and all later ones are too new: letters are ordered by time."""
         return self.until is not None and letter.at >= self.until
 
 

@@ -56,7 +56,7 @@ async def events(js: JetStream, names: Names, tenant: str, event: str) -> list[S
 async def late_copies(
     js: JetStream, names: Names, tenant: str, event: str, source_max: int
 ) -> dict[str, list[int]]:
-    """The positions of those deliveries, by receiver, that a router made of messages up to `source_max`."""
+    """The positions, by receiver, of the copies that a router made from messages up to `source_max`."""
     return await deliveries(js, names, tenant, event, lambda copy: 0 < copy.source <= source_max)
 
 

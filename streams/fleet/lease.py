@@ -13,7 +13,7 @@ LEASE_MARGIN_S = 0.5
 
 
 class Lease:
-    """One lease, from its first acknowledged renewal to its end; it never comes back.
+    """One lease, from its first acknowledged renewal to its end; it is never revived.
 
     A renewal must not revive it: others may have claimed and released in the meantime. A node whose lease is
     over stops its shards and begins another lease; whatever still holds the old one can do nothing.

@@ -294,7 +294,7 @@ class Members:
     def _until_next_read_s(self) -> float:
         """A third of the TTL, or less if another node would count as dead sooner."""
         regular_s, due_in = self._ttl_s / RENEWALS_PER_TTL, self._next_silent_from() - self._time.boottime()
-        # What is overdue after a look cannot be known before our own heartbeats are stored again.
+        # A node that is overdue after a look is judged only once our own heartbeats are stored again.
         return regular_s if due_in <= 0 else max(LOOK_PAUSE_MIN_S, min(regular_s, due_in))
 
     def _next_silent_from(self) -> float:

@@ -56,19 +56,19 @@ def _as_large(has: int, wants: int) -> bool:
 
 
 _STREAM_RULES = (
-    _Rule("subjects", [], _same, "what is published would be stored elsewhere or nowhere"),
+    _Rule("subjects", [], _same, "events would be stored elsewhere or nowhere"),
     _Rule(
         "subject_transform", None, _same, "receivers would change their shards, and with them their numbers"
     ),
     _Rule("retention", "limits", _same, "events would vanish with their ack, before they are settled"),
     _Rule("storage", "file", _same, "nothing would outlive a restart of the server"),
-    _Rule("discard", "old", _same, "a full stream would drop what it has accepted"),
+    _Rule("discard", "old", _same, "a full stream would drop accepted messages"),
     _Rule("max_msgs", -1, _as_large, "the stream would refuse messages while it still has room"),
     _Rule("max_msgs_per_subject", -1, _same, "a subject would lose messages, or a key would keep old values"),
     _Rule("max_age", 0, _for_as_long, "messages would expire while they are still needed"),
     _Rule("max_msg_size", -1, _as_large, "an accepted event might not fit where it has to go next"),
     _Rule("duplicate_window", 0, _at_least, "a repeated publish would be stored twice"),
-    _Rule("num_replicas", 1, _at_least, "the loss of one server would lose what it stored"),
+    _Rule("num_replicas", 1, _at_least, "the loss of one server would lose its messages"),
     _Rule("allow_direct", False, _same, "reads would fail, or be answered by a replica where they must not"),
     _Rule("allow_atomic", False, _at_least, "snapshots could not be written"),
     _Rule("allow_msg_ttl", False, _at_least, "nodes that died would be shown forever"),

@@ -39,7 +39,7 @@ class _CheckedStream(Struct):
 
 
 async def setup(js: JetStream, installation: Installation) -> list[str]:
-    """Create the missing parts and stamp them; returns lines that say what was created.
+    """Create the missing parts and stamp them; returns a line for each created part.
 
     Raises `SetupError` if an existing part would break a promise, or if the server is too old, has no
     JetStream, or refuses; `Unavailable` if it does not answer.

@@ -13,8 +13,8 @@ from actors.policy import DOCUMENT_MAX
 from streams.installation.actors_keys import ActorsKeys
 
 VERSION = 2
-"""Version stamped on every stream; it rises if a node can no longer work with what an older one created.
-Version 1 had durable consumers; what was routed was known to them alone."""
+"""Version stamped on every stream; it rises if a node can no longer work with the streams of an older one.
+Version 1 had durable consumers; only they knew how far events were routed."""
 
 STAMP_VERSION = "angarium.topology"
 STAMP_SHARDS = "angarium.shards"
@@ -206,7 +206,7 @@ def streams(installation: Installation) -> list[dict[str, Any]]:
             allow_direct=True,
             max_msg_size=DOCUMENT_MAX + HEADER_ROOM,
         ),
-        # Snapshots decide what is true, so no replica may answer instead of the leader.
+        # Snapshots decide the state, so no replica may answer instead of the leader.
         _bucket(installation, installation.names.actors, allow_direct=False, allow_atomic=True),
         _bucket(
             installation,

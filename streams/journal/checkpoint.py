@@ -1,4 +1,4 @@
-"""The checkpoint of a shard: where its next owner begins to read the journal, and what is known before that.
+"""The checkpoint of a shard: where its next owner begins to read the journal, and the state up to there.
 
 It is a key in the bucket of the actors, next to the snapshots that it describes.
 """

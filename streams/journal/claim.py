@@ -2,7 +2,7 @@
 
     1. put `_owner`, expecting the value that was read; its revision is the epoch
     2. read the journal's last message from the leader; give up if it carries a higher epoch
-    3. read `_owner` again; give up if it is another node's by now
+    3. read `_owner` again; give up if another node has it
     4. append `Claimed`, expecting the message of step 2; if that is no longer the last one, go back to 2
 
 `_owner` alone decides nothing: a whole other ownership may pass between two of these steps. The append

@@ -263,7 +263,7 @@ class Journal:
         return before.flush == last or (pending is not None and before.flush == pending.number)
 
     async def stop(self) -> None:
-        """Append nothing more, for good."""
+        """Append nothing from now on."""
         self._end()
         await self.suspend()
 

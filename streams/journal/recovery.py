@@ -40,7 +40,7 @@ class Recovery(Struct, frozen=True):
     """A shard as of its claim.
 
     - `states`: the actors that the tail names, and no others.
-    - `parked`: all others that have to come back by themselves, with their wake-up times, if known.
+    - `parked`: all others that have to return to memory by themselves, with their wake-up times, if known.
     - `listed`: the list of the parked receivers, as it is stored.
     - `floor`: the deliveries up to here are released.
     - `created`: when each stream and bucket was created, for the next checkpoint.
@@ -236,7 +236,7 @@ def _fold(loaded: dict[str, Snapshot | None], tail: list[RecordedFlush]) -> dict
     return states
 
 
-# ---- streams that are not what they were
+# ---- streams that lost messages, or were recreated
 
 
 def _check_age(bucket: StreamInfo, oldest: RecordedFlush) -> None:

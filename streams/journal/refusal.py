@@ -81,13 +81,13 @@ async def is_missing(js: JetStream, recorded: RecordedLoss) -> bool:
 async def refuse(
     js: JetStream, names: Names, shard: int, epoch: int, loss: Loss, refusal: RecordedLoss
 ) -> bool:
-    """Record the loss; returns False if another node owns the shard by now."""
+    """Record the loss; returns False if another node owns the shard."""
     record = msgspec.structs.replace(refusal, stream=loss.stream, mark=loss.mark, why=loss.why)
     return await _put(js, names, shard, epoch, msgspec.json.encode(record))
 
 
 async def lift(js: JetStream, names: Names, shard: int, epoch: int) -> bool:
-    """End the refusal; returns False if another node owns the shard by now."""
+    """End the refusal; returns False if another node owns the shard."""
     return await _put(js, names, shard, epoch, b"", KV_DELETED)
 
 

@@ -1,4 +1,4 @@
-"""Reads the journal of all shards in the order of its stream, each message once, and names what is missing.
+"""Reads the journal of all shards in the order of its stream, each message once, and reports gaps.
 
 Positions are passed strictly in order: if a replica does not show a message, the leader is asked, and if the
 leader does not have it either, it was purged or erased. That is certain if the leader has a later message,
@@ -51,7 +51,7 @@ class JournalReader:
         self.doubtful = True
 
     async def check(self, place: StreamPlace) -> StreamPlace:
-        """Compare the stream with what was read from it, if it may have changed since the last time.
+        """Compare the stream with the messages read from it, if it may have changed since the last time.
 
         Returns the place in the present stream. Raises `StreamRemade` if the stream is another one, or ends
         before the place, or has another message there.

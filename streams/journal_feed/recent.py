@@ -1,7 +1,7 @@
 """Reads the last seconds of the journal, for measures of what happens now.
 
-A reader that looks again reads on from where its last look ended. Of a journal that grows faster than it can
-be read, the end is read, and the time that it spans is what is measured.
+Each look reads on from the end of the last one. If the journal grows faster than it can be read, only its end
+is read, and only the time that this end spans is measured.
 """
 
 from msgspec import Struct
@@ -42,7 +42,7 @@ class RecentFlushes:
         self.since = self.now = 0.0
 
     async def read_new(self) -> list[RecentFlush]:
-        """Reads what came since the last look; at the first look, what the span holds.
+        """Reads the facts since the last look; at the first look, those of the span.
 
         Raises `Unavailable`, `ApiError` and `NewerVersion`.
         """

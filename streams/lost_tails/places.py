@@ -2,9 +2,9 @@
 
 A bucket may lose its tail with the server's power, be restored to an older state, or be recreated. Then its
 positions are used again, so a position alone does not tell which messages are known. The message at the place
-does: another message, or none, means that the bucket has to be read from its beginning. None is there as well
-if its key has a newer value by now, and then all is read once more in vain: buckets are small. A bucket may
-also be recreated while the connection lives on: then it was created at another time.
+does: another message, or none, means that the bucket has to be read from its beginning. There is
+none either if its key has got a newer value; then the bucket is read again in vain, but buckets are small. A
+bucket may also be recreated while the connection lives on: then its time of creation differs.
 """
 
 import asyncio

@@ -22,7 +22,7 @@ from streams.nats.wire import Message
 log = logging.getLogger(__name__)
 
 CLOSE_MAX_S = 2.0
-"""Time for a server to read what is buffered when a connection is closed."""
+"""Time for a server to read the buffer of a connection that is closed."""
 
 Handler = Callable[[Message], None]
 

@@ -1,6 +1,6 @@
 """The real `Wire`: a connection of nats-py, used for core NATS only.
 
-nats-py reconnects by itself, but gives up for good after some errors that a server may send at any time (an
+nats-py reconnects by itself, but stops after some errors that a server may send at any time (an
 expired user, a revoked permission). Then a new client takes its place and gets all subscriptions, so that the
 wire ends only when it is closed.
 """

@@ -74,7 +74,7 @@ SENT_IN_A_ROW = 32
 class JetStream:
     def __init__(self, wire: Wire) -> None:
         self.wire = wire
-        self.connection_changes = 0  # How often the connection was lost or came back.
+        self.connection_changes = 0  # How often the connection was lost or restored.
         self._replies = Replies(wire)
         self._batches = count(1)
         self._listeners: list[Callable[[bool], None]] = []
@@ -125,7 +125,7 @@ class JetStream:
 
     @property
     def disturbed(self) -> bool:
-        """True if NATS is away or has just come back, which explains failures."""
+        """True if NATS is away or has just returned, which explains failures."""
         return not self.wire.connected or asyncio.get_running_loop().time() < self._calm_from
 
     async def reconnected(self, within_s: float) -> bool:

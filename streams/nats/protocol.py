@@ -218,11 +218,11 @@ def page(parts: list[Message]) -> Page | Unanswered:
     for part in parts:
         headers = part.headers or {}
         if headers[LAST_SEQUENCE] != before:
-            return Unanswered("direct get: a message of the page was lost on the way")
+            return Unanswered("direct get: a message of the page was lost")
         before = headers[SEQUENCE]
         messages.append(_page_message(part.data, headers))
     if end.get(LAST_SEQUENCE) != before:
-        return Unanswered("direct get: the end of the page was lost on the way")
+        return Unanswered("direct get: the end of the page was lost")
     return Page(messages, int(end.get(NUM_PENDING, "0")), int(end.get(UP_TO_SEQUENCE, "0")))
 
 

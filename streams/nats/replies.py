@@ -17,7 +17,7 @@ SWEEP_EVERY_S = 0.1
 AGAIN_AFTER_S = 1.0
 """Time after which a request that may be repeated is sent again, and again after twice as long.
 
-Without this, what is asked while a stream elects its leader waits for its deadline, long after the election.
+Without this, a request during the election of a leader would wait for its deadline, long after the election.
 """
 
 

@@ -92,7 +92,7 @@ class Backlog:
                 or any(each.stored_at >= at for each in page.messages if each.subject == subject)
             )
             if late:
-                raise Unavailable(f"{receiver}: what was stored since {at:.3f} is not known for certain")
+                raise Unavailable(f"{receiver}: events stored since {at:.3f} are not known for certain")
         return None if message is None else message.sequence
 
     async def erase(self, position: int) -> None:

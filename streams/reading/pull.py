@@ -3,10 +3,9 @@
 A loop of our own handles three times as many messages as nats-py's `fetch`, since it is a plain subscription
 that is refilled at half its batch.
 
-Only its owner knows the consumer, and the server numbers what it hands out from 1 on. Everything that could
-have broken this sequence is a *gap*: a number that is not the next, a heartbeat that knows a higher one, no
-heartbeat, a consumer that is gone, a lost connection. Then the puller stays quiet for good, and its owner
-makes another consumer (`streams.reading.reader`). Each consumer has its own inbox, so nothing that an older
+Only its owner knows the consumer, and the server numbers its messages from 1 on. Everything that could have
+broken this sequence is a *gap*: a number that is not the next, a heartbeat that knows a higher one, no
+heartbeat, a consumer that is gone, a lost connection. Then the puller stays quiet, and its owner makes another consumer (`streams.reading.reader`). Each consumer has its own inbox, so nothing that an older
 one still sends is taken for a message of this one.
 
 A consumer acks everything up to a position with one ack: that of its highest message there. It is repeated
@@ -41,7 +40,7 @@ RETRY_PAUSE_MAX_S = 1.0
 class Puller:
     """Pulls from one consumer from start to stop.
 
-    - `on_message`: called for each message, with what its reply subject says.
+    - `on_message`: called with each message and the content of its reply subject.
     - `on_gap`: called at most once, with the reason why nothing more will come.
     """
 
@@ -177,7 +176,7 @@ class Puller:
                 self._ended(headers)
 
     def _ended(self, headers: dict[str, str]) -> None:
-        """Count a request that ended; it was filled completely unless the server says what is missing."""
+        """Count a request that ended; it was filled completely unless the server says how much is missing."""
         self._asked = max(0, self._asked - int(headers.get(PENDING_MESSAGES, self._asked)))
         self._want()
 

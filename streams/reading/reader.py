@@ -56,9 +56,9 @@ class Reader:
     """A reader under one claim of a shard.
 
     - `consumer_name`: the name of its first consumer, which contains the claim's epoch.
-    - `subjects`: what it reads of the stream.
-
-    - `on_message`: takes a message, and what its reply subject says; if it raises, the message is read again.
+    - `subjects`: the subjects that it reads.
+    - `on_message`: takes a message and the content of its reply subject; if it raises, the message is read
+      again.
     - `after`: returns the position after which a new consumer begins; the journal must hold that nothing up
       to there is needed.
     - `known`: returns the highest message that was read from the stream before, or in other ways.

@@ -53,7 +53,7 @@ async def accept_loss(
     js: JetStream, names: Names, shard: int, node: str, time: Timekeeper,
     *, may_claim: Callable[[Owner | None], bool], agreed: Damage,
 ) -> tuple[Damage, int]:  # fmt: skip
-    """Repair the shard so that nodes run it again; returns what was lost, and how many actors were set back.
+    """Repair the shard so that nodes run it again; returns the loss, and how many actors were set back.
 
     `agreed` is the damage that the operator was shown. Continues however long NATS is away. Raises
     `RepairError` if another node owns the shard, or more was lost than was agreed to; `StreamRemade` if
@@ -178,7 +178,7 @@ class Repair:
         ))  # fmt: skip
 
     def route_again(self, after: FlushMembers, gap: LostTail) -> FlushMembers:
-        """The router continues after what is left, with sources above all that were ever used."""
+        """The router continues after the remaining events, with sources above all that were ever used."""
         marks = replace(after.marks, events=gap.kept, source_offsets=source_offsets_after(after.marks, gap))
         return replace(after, routing=after.routing.limited_to(gap.kept.position), marks=marks)
 

@@ -25,7 +25,7 @@ OLD = "1"
 
 
 async def upgrade(js: JetStream, installation: Installation) -> list[str]:
-    """Upgrade what 0.1 made; returns lines that say what was done, none if there was nothing to do.
+    """Upgrade an installation of 0.1; returns a line for each change, none if there was nothing to do.
 
     Raises `SetupError` if a node is alive; `Unavailable` and `ApiError`.
     """
@@ -37,7 +37,7 @@ async def upgrade(js: JetStream, installation: Installation) -> list[str]:
             old.append(info)
     stamped = {each.config["metadata"].get(STAMP_SHARDS) for each in old}
     if stamped != {str(installation.shards)}:
-        return []  # There is nothing old, or `setup` says what is wrong.
+        return []  # There is nothing old, or `setup` reports the problem.
     if await js.stream_info(names.nodes) is not None:
         await _check_stopped(js, names)
     done = []

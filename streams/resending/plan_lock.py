@@ -59,7 +59,7 @@ P = TypeVar("P", bound=HeldPlan)
 class PlanLock(Generic[P]):
     """The lock at `subject`, from `acquire` on until a plan says that it is no longer `held`.
 
-    `plan` is the first plan, and `work` is the word for what is locked.
+    `plan` is the first plan, and `work` names the work in messages.
     """
 
     def __init__(
@@ -135,7 +135,7 @@ class PlanLock(Generic[P]):
     def change(self, **changes: Any) -> None:
         """Change the plan here; the next one that is stored has these changes, at the latest a renewal.
 
-        They must be true of what is done already: a plan that is lost with its holder lacks them.
+        They must already be true of the work done: a plan that is lost with its holder lacks them.
         """
         self.plan = replace(self.plan, **changes)
 

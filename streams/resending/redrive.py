@@ -86,8 +86,8 @@ class Redriven(Struct):
     - `redriven`: number of letters that were sent.
     - `finished`: positions of letters that an interrupted command had sent before.
     - `left`: positions of letters that stay, by reason: `gone` (there is no body), `malformed`, `too_large`
-      (the stream accepts no event of this size), `unsure` (they may have been sent, but the copies would be
-      purged by now), `taken` (another publisher used their message id).
+      (the stream accepts no event of this size), `unsure` (they may have been sent, but the copies would
+      have been purged), `taken` (another publisher used their message id).
     - `stopped`: why no more were sent; empty if all were.
     """
 

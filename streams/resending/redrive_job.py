@@ -22,7 +22,7 @@ class RedriveJobPlan(HeldPlan, frozen=True, kw_only=True):
     - `receivers`, `reasons`, `since`, `until`: the letters that are wanted, as in a `Selection`.
     - `done_to`: all letters up to here are dealt with, of those up to `end`.
     - `seen`: the number of letters up to there.
-    - `page`: letters after `done_to` that are being sent; those that are gone by now were sent.
+    - `page`: letters after `done_to` that are being sent; those that no longer exist were sent.
     - `sent`: letters that were sent, without those of the page.
     """
 

@@ -173,9 +173,9 @@ class Replay:
             self._next_at = asyncio.get_running_loop().time() + wait_s
 
     async def send_rest(self, tell: Callable[[int, int], None]) -> None:
-        """Send what is left; `tell` gets the number of messages dealt with, and their total.
+        """Send the remaining messages; `tell` gets the number of messages dealt with, and their total.
 
-        That it is finished is stored when the lock is released.
+        The plan is stored as finished when the lock is released.
         """
         plan = self._lock.plan
         until, left = plan.choice.until, plan.left
@@ -206,7 +206,7 @@ class Replay:
         self._lock.change(done_to=done_to, left=left, sent=self.done.sent, job=self._job())
 
     def _job(self) -> Job | None:
-        """The job with what is not sent, which commands tell at their end."""
+        """The job with the messages that were not sent, which commands report at their end."""
         job = self._lock.plan.job
         if job is None:
             return None
@@ -218,7 +218,7 @@ class Replay:
         await self._lock.ensure_held(self._lock.lease_s / 2)
 
     async def _send(self, page: list[StoredMessage], left: int, tell: Callable[[int], None]) -> None:
-        """Send what is wanted of a page; `left` messages begin with it, and `tell` gets those after each."""
+        """Send the wanted messages of a page; `left` counts from this page on, and `tell` gets the rest."""
         wanted = [each for each in map(stored_event, page) if self._lock.plan.choice.takes(each)]
         places = {each.sequence: place for place, each in enumerate(page)}
         if wanted:

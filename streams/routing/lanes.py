@@ -1,6 +1,6 @@
 """Lanes: one for each receiver, in which an item is sent only after the one before has arrived.
 
-They keep the order whatever is lost on the way. The head of a lane is sent again until it has arrived. Lanes
+They keep the order even if messages are lost. The head of a lane is sent again until it has arrived. Lanes
 do not wait for each other: if a head is refused, other lanes are served, and its turn comes again.
 
 Tenants take turns, one item each, or as many as their weight says: a tenant with an event for 20,000

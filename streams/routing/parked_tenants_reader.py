@@ -24,9 +24,9 @@ class ParkedTenantsReader:
     """The reading of parked tenants' events of one partition.
 
     - `next_read`: returns what to read next, or None; `wake` says that this may have changed.
-    - `take_read`: takes what was read, and whether it is everything that was asked for.
-    - `reader`: reads the partition. What was read is dropped if the reader has come to doubt that the stream
-      is the one that it knows.
+    - `take_read`: takes the messages, and whether these are all that were requested.
+    - `reader`: reads the partition. The messages are dropped if the reader doubts that the stream is the one
+      that it knows.
     - `at_once`: shared by all reads of a node.
     """
 
@@ -67,7 +67,7 @@ class ParkedTenantsReader:
             await asyncio.wait({task})
 
     def wake(self) -> None:
-        """Look again for what is to be read."""
+        """Look again for something to read."""
         self._woken.set()
 
     async def _run(self) -> None:

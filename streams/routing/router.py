@@ -1,6 +1,6 @@
 """The router of one partition: sends a copy of each event, in the order of the stream, to each subscriber.
 
-Lanes keep a producer's order whatever is lost on the way (`streams.routing.lanes`): a receiver has at most
+Lanes keep a producer's order even if messages are lost (`streams.routing.lanes`): a receiver has at most
 one unconfirmed copy, and the next one waits. So, for each receiver, copies are in the deliveries in the order
 of their sources. A copy whose source is not above the highest that its actor has seen is a duplicate, however
 late it comes and no matter which router sent it. Copies therefore carry their source and no `Nats-Msg-Id`,
@@ -54,7 +54,7 @@ MATCHED_IN_A_ROW = 1000
 """Receivers of one event that are matched before other work has a turn; they take a millisecond."""
 
 WAITING_MAX_S = 2.0
-"""Time for which an event may keep `routed` back; beyond it, its tenant parks. Only what is routed is acked,
+"""Time for which an event may keep `routed` back; beyond it, its tenant parks. Only routed events are acked,
 and the consumer of the partition stops if too much is not acked."""
 
 PULL_BATCH = 256
@@ -111,7 +111,7 @@ class Router:
     - `on_progress`: called for each new event, and whenever one is routed or read.
     - `terms`: of the reading; `created` is when the stream was created whose sources the shard's actors know,
       and `may_read` is asked also before each copy.
-    - `known`: the highest messages that the shard knows, and what its sources are counted from.
+    - `known`: the highest messages that the shard knows, and the offsets of its sources.
     """
 
     def __init__(

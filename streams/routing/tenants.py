@@ -135,7 +135,7 @@ class Tenants(Generic[T]):
             self._park(name, tenant, passed_to=recorded.routed, read_to=position - 1)
             self._tidy(name, tenant)
 
-    # ---- what is recorded
+    # ---- records
 
     @property
     def routed(self) -> int:
@@ -231,7 +231,7 @@ class Tenants(Generic[T]):
         return None
 
     def take_read(self, request: ReadRequest, events: Sequence[T], *, complete: bool) -> None:
-        """Take what was read; `complete`: nothing else is in the stream up to what was asked for."""
+        """Take messages; `complete`: the stream has no others up to the requested place."""
         tenant = self.by_name[request.tenant]
         for event in events:
             self._keep(tenant, event)

@@ -1,4 +1,4 @@
-"""The rules that choose the next step, by priority, and what holds a receiver back."""
+"""The rules that choose the next step, by priority, and name the reason why a receiver is held back."""
 
 from enum import Enum
 

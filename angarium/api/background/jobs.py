@@ -1,7 +1,7 @@
-"""The jobs that one process works off: those that it accepted, and those that others have left behind.
+"""Works off jobs in one process: those that it accepted, and those that other processes left behind.
 
-Every process looks at the plans that have changed since its last look, so that nothing rests on the process
-that accepted a job. Which one works it off is decided by the plan's lock.
+Every process looks at the plans that have changed since its last look, so that no job depends on the process
+that accepted it. The plan's lock decides which process works it off.
 """
 
 import asyncio
@@ -24,17 +24,17 @@ from streams.resending.replay import HALTED
 
 LOOK_EVERY_S = 2.0
 RETRY_AFTER_S = 15.0
-"""Time until a job is tried again that could not continue: the stream was full, or NATS was away."""
+"""Time until a job is retried that could not continue: the stream was full, or NATS was away."""
 STOP_TIMEOUT_S = 4.0
-"""Time for copies that are on their way; then the plan stays held, and another process waits for a lease."""
+"""Time for copies in flight; after it the plan stays held, and another process has to wait for a lease."""
 
 log = logging.getLogger(__name__)
 
 
 class _KnownJob(Struct):
-    """An unfinished job: the plan as it was seen last, since when, and when it may be taken up.
+    """An unfinished job: the last plan that was seen, when it was seen, and when the job may be taken up.
 
-    `waits_since`: when it was first seen, or last left its seat.
+    `waits_since`: when the job was first seen, or last left its seat.
     """
 
     stored: StoredPlan
@@ -44,9 +44,9 @@ class _KnownJob(Struct):
 
 
 class Jobs:
-    """The jobs of one process; `wake` says that there is a new one.
+    """The jobs of one process; call `wake` when there is a new one.
 
-    `redrives_here` lets all redrives of the process wait for each other.
+    All redrives of the process take turns with the lock `redrives_here`.
     """
 
     def __init__(self, access: Access) -> None:
@@ -65,7 +65,7 @@ class Jobs:
         self._looking: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Take up what there is, and continue looking."""
+        """Take up the unfinished jobs, and look for new ones from now on."""
         self._looking = asyncio.create_task(self._run())
 
     def wake(self) -> None:
@@ -77,11 +77,11 @@ class Jobs:
         return [known.stored for known in self._known.values()]
 
     def halt(self) -> None:
-        """Let the jobs be released as soon as nothing of theirs is on its way."""
+        """Release each job as soon as none of its copies is in flight."""
         self._halted = True
 
     async def stop(self) -> None:
-        """Return when nothing is worked off here any more."""
+        """Return when this process works on no job."""
         self.halt()
         tasks = [*self._working.values(), *([self._looking] if self._looking else [])]
         if self._looking is not None:
@@ -135,7 +135,7 @@ class Jobs:
             known.stored, known.seen_at = stored, now
 
     def _take_up(self) -> None:
-        """Seat those of the jobs that wait whose turn it is, and begin them."""
+        """Give seats to the waiting jobs whose turn it is, and begin them."""
         now, waiting = asyncio.get_running_loop().time(), []
         for key, known in self._known.items():
             # One that is held may be taken only if its holder is silent for a lease.

@@ -1,4 +1,4 @@
-"""The document at `/openapi.json`: what Litestar derives from the routes, completed by what it cannot know.
+"""The document at `/openapi.json`: Litestar derives it from the routes, and this module completes it.
 
 Bodies that routes read themselves get their schemas here, and path parameters their patterns.
 """

@@ -1,4 +1,4 @@
-"""Measuring of a process: what it uses, where its time goes, which calls it makes, how its loop keeps up.
+"""Measures a process: its resources, where its time goes, its calls, and how late its loop is.
 
 Read `usage` first.
 """

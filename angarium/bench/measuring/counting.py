@@ -31,7 +31,7 @@ FOLDERS = {
 """Rooms by the beginnings of their files, the first that fits; the calls of the bench itself do not count."""
 
 LOOP = "event loop"
-"""The folder of everything else: the loop, and what it calls in C."""
+"""The folder of everything else: the loop, and C functions that it calls."""
 
 
 class Calls(Struct, frozen=True):

@@ -34,10 +34,10 @@ PARTS = {
     "snapshots": ("streams/journal/snapshots", "streams/journal/checkpoint", "angarium/node/shard"),
     "pull": ("streams/reading/",),
 }
-"""Modules by what they do for a delivery; the longest beginning counts. All else works for its caller."""
+"""Modules by their part in a delivery; the longest prefix counts. All others work for their callers."""
 
 READING, LOOP = "pull", "event loop"
-"""The owners of work that no part called: the connection, which reads what was pulled; all else."""
+"""The owners of work that no part called: the connection, which reads pulled messages; everything else."""
 
 _BEGINNINGS = sorted(((each, part) for part, all_of in PARTS.items() for each in all_of),
                      key=lambda pair: -len(pair[0]))  # fmt: skip
@@ -120,7 +120,7 @@ def _table(title: str, counts: Counter[str], total: int) -> str:
 
 
 def main() -> None:
-    """Run a module as `python -m` does, and write what was sampled at its end."""
+    """Run a module as `python -m` does, and write the samples at its end."""
     file, module, *arguments = sys.argv[1], sys.argv[3], *sys.argv[4:]
     samples = Samples()
     signal.signal(signal.SIGPROF, lambda _, frame: samples.add(frame))

@@ -1,6 +1,6 @@
-"""The client: requests over raw sockets, as cheap as Python can, so that the server is what is measured.
+"""The client: requests over raw sockets, as cheap as Python can, so that only the server is measured.
 
-It reads orders from its standard input, a line of JSON each, and prints what came of each in a line. Each
+It reads orders from its standard input, a line of JSON each, and prints the result of each in a line. Each
 connection has one request at a time, and sends the next one when it is answered; with a rate, the requests
 come at that rate.
 """
@@ -174,7 +174,7 @@ async def carry_out(order: Order) -> Outcome:
 
 
 async def _steadily(traffic: Traffic, order: Order) -> None:
-    """Send at the order's rate: what is due while every connection waits goes as soon as one is free."""
+    """Send at the order's rate; requests that are due while all connections are busy wait for a free one."""
     loop = asyncio.get_running_loop()
     began_at, began = loop.time(), time.time()
     for number in range(int(order.rate * order.seconds)):

@@ -153,7 +153,7 @@ def isolation(seconds: float, as_json: bool, **plan: int) -> None:
 @click.option("--parked", default=5000, show_default=True, type=click.IntRange(1),
               help="Parked actors when the node is killed.")  # fmt: skip
 @click.option("--behind", default=200_000, show_default=True, type=click.IntRange(100),
-              help="Events that wait for the receiver that comes back.")  # fmt: skip
+              help="Events that wait for the recovering receiver.")  # fmt: skip
 @click.option("--seconds", default=10.0, show_default=True, type=click.FloatRange(0.1, 600),
               help="Time that the idle node is watched.")  # fmt: skip
 @with_shards
@@ -281,7 +281,7 @@ def _run(
     headings: Sequence[str],
     rows: Callable[[T], Iterable[Sequence[str]]],
 ) -> T:
-    """Measure, and show what came out."""
+    """Measure, and show the results."""
     from msgspec import to_builtins
 
     figures = _measure(measured, plan, as_json)
@@ -296,7 +296,7 @@ def _run(
 def _measure(
     measured: Callable[[P, Callable[[str], None]], Coroutine[Any, Any, T]], plan: P, quiet: bool
 ) -> T:
-    """Measure, telling what is being done unless that has to be `quiet`."""
+    """Measure, and tell each step unless `quiet`."""
 
     async def measure() -> T:
         end_on_sigterm()

@@ -71,7 +71,7 @@ def dev(directory: Path, servers: str | None, port: int | None, api_port: int | 
 
 
 def _tell(step: "Step") -> None:
-    """Show what it does now and waits for; on stderr, up to the one line that says that it is ready."""
+    """Show the steps and what they wait for, on stderr, until the line that says that it is ready."""
     from angarium.development import dev
 
     match step:

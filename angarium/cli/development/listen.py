@@ -1,4 +1,4 @@
-"""`angarium listen`: a receiver on this machine that verifies what it gets and shows it."""
+"""`angarium listen`: a receiver on this machine that verifies and shows each request."""
 
 from typing import Any
 

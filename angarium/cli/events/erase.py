@@ -15,9 +15,7 @@ if TYPE_CHECKING:
     from angarium.operations.events.erase import ErasureStatus
 
 LOOK_EVERY_S = 0.5
-INTERRUPTED = (
-    "angarium: interrupted; what was requested continues, and the same command shows how far it is\n"
-)
+INTERRUPTED = "angarium: interrupted; the erasure continues, and the same command shows its progress\n"
 
 
 @click.command("erase", short_help="Erase the content of an event everywhere.")
@@ -45,8 +43,8 @@ def erase(event: str, tenant: str | None, wait: str, yes: bool, as_json: bool, *
         if yes:
             return True
         if not output.can_ask():
-            raise click.UsageError(f"{event} of {tenant} would be erased for good; confirm with --yes")
-        return click.confirm(f"erase {event} of {tenant} for good?", err=True)
+            raise click.UsageError(f"{event} of {tenant} would be permanently erased; confirm with --yes")
+        return click.confirm(f"permanently erase {event} of {tenant}?", err=True)
 
     status = run(
         with_access(settings, lambda access: _erased(access, tenant, event, wait_s, agreed)),

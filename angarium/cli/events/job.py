@@ -56,7 +56,7 @@ def show(job_id: str, as_json: bool, **given: Any) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @options.settings_flags(*options.CONNECTION)
 def stop(job_id: str, as_json: bool, **given: Any) -> None:
-    """Stop a JOB. Its process notices within seconds; what was sent stays sent."""
+    """Stop a JOB. Its process notices within seconds; events that were sent stay sent."""
     from angarium.operations.jobs.stop import stop
 
     _say(perform(options.settings_of(given), lambda access: stop(access, job_id)), as_json=as_json)
@@ -75,7 +75,7 @@ def _say(found: "JobDocument", *, as_json: bool) -> None:
     if found.why is not None:
         output.say(f"  {output.visible(found.why)}")
     if found.kept_since is not None:
-        output.note(f"note: what was published before {found.kept_since} is not kept any more")
+        output.note(f"note: events published before {found.kept_since} are no longer kept")
     if found.purged:
         output.note("note: some that were to be sent were purged meanwhile")
 

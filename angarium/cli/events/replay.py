@@ -129,4 +129,4 @@ def _replay(
 
 def _kept(found: "Preview | ReplayReport") -> None:
     if found.kept_since is not None:
-        output.note(f"note: what was published before {found.kept_since} is not kept any more")
+        output.note(f"note: events published before {found.kept_since} are no longer kept")

@@ -1,4 +1,4 @@
-"""`angarium doctor`: what is wrong with the installation, and what to do about it."""
+"""`angarium doctor`: problems of the installation, and their remedies."""
 
 from typing import Any
 

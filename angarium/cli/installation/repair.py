@@ -29,10 +29,11 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @options.settings_flags(*options.CONNECTION, *options.INSTALLATION)
 def repair(which: tuple[str, ...], yes: bool, as_json: bool, **given: Any) -> None:
-    """Accept that a stream lost its end, and let its shards run again. Shows what is lost, and asks.
+    """Accept that a stream lost its end, and let its shards run again. Shows the loss, and asks.
 
-    Receivers get what is left and what came since then; delivered events may be sent again. Their numbers
-    continue after a gap of 512 or more. You can interrupt it and run it again. It needs a node's permissions.
+    Receivers get the remaining events and those published since; delivered events may be sent again. Their
+    numbers continue after a gap of 512 or more. You can interrupt it and run it again. It needs a node's
+    permissions.
     """
     from angarium.operations.installation.repair import accept
 
@@ -95,7 +96,7 @@ def _mark_text(mark: "Mark") -> str:
 
 
 def document(repaired: "RepairedShard") -> dict[str, Any]:
-    """The loss and what was done, as `--json` says it."""
+    """The loss and the result, as `--json` shows it."""
     damage = repaired.damage
     return {
         "shard": damage.shard,

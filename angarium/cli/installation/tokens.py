@@ -27,18 +27,18 @@ def token() -> None:
 @click.argument("tenant")
 @click.option(
     "--scope", "scopes", multiple=True, required=True, type=click.Choice(SCOPES),
-    help="What it may do (repeatable).",
+    help="Scope of the token (repeatable).",
 )  # fmt: skip
 @click.option("--expires", metavar="AGE", help="Lifetime: 12h, 30d (default: until it is revoked).")
 @click.option("--rate", type=float, metavar="N", help="Limit of events per second that it may publish.")
-@click.option("--note", default="", help="What it is for.")
+@click.option("--note", default="", help="A note on its purpose.")
 @click.option("--json", "as_json", is_flag=True, help="Print the token and its id as JSON.")
 @options.settings_flags(*options.CONNECTION)
 def create(
     tenant: str, scopes: tuple[Any, ...], expires: str | None, rate: float | None, note: str, as_json: bool,
     **given: Any,
 ) -> None:  # fmt: skip
-    """Make a token for a TENANT, or for '*', which is all of them. It is shown once; only its hash is kept.
+    """Create a token for a TENANT, or for '*', which is all of them. It is shown once; only its hash is kept.
 
     publish: publish events. read: see receivers and what happened. manage: change receivers. operate: the
     fleet and the tokens, for '*' only.
@@ -62,7 +62,7 @@ def create(
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @options.settings_flags(*options.CONNECTION)
 def list_(wide: bool, as_json: bool, **given: Any) -> None:
-    """List all tokens: their tenant, what they may do, and when they were last used (within ten minutes)."""
+    """List all tokens: tenant, scopes, and the last use (within ten minutes)."""
     from msgspec import to_builtins
 
     from angarium.operations.tokens.listing import all_tokens

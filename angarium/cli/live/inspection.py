@@ -23,7 +23,7 @@ def inspect(receiver: str, at: str | None, as_json: bool, **given: Any) -> None:
     The node that owns the receiver answers, as it does to: nats req angarium.ctl.inspect.TENANT.NAME ''
     If NATS permits only angarium.ctl.status, the receiver's last answer is left out.
 
-    With --at, the ledger answers: everything except what was only in a node's memory.
+    With --at, the ledger answers: everything except members that only a node's memory has.
     """
     from angarium.operations.receivers.control_requests.state import state
 
@@ -51,7 +51,7 @@ def recorded_state(settings: Settings, receiver: str, at: str) -> dict[str, Any]
 
 
 def lines(state: dict[str, Any]) -> list[str]:
-    """The state for people: a headline, what it waits for, and the rest as names and values."""
+    """The state for people: a headline with the reason, and the rest as names and values."""
     width = max(map(len, state))
     shown = [f"{state['receiver']}: {output.visible(headline(state))}"]
     for name, value in state.items():

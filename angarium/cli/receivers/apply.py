@@ -88,7 +88,7 @@ def _wrong(name: str, problems: Any) -> str:
 
 
 def lines(plan: "list[Step]") -> Iterator[str]:
-    """The plan for people: what is to be done, and how many stay as they are."""
+    """The plan for people: the changes, and how many receivers stay as they are."""
     kept = sum(each.action == "keep" for each in plan)
     for step in plan:
         if step.action == "keep":

@@ -88,7 +88,7 @@ def document(done: PutResult) -> dict[str, Any]:
 
 
 def outcome(done: PutResult) -> Iterator[str]:
-    """Says what was done, line by line."""
+    """Reports the result, line by line."""
     yield f"{'replaced' if done.replaced else 'put'} {done.receiver} (revision {done.revision})"
     if done.replaced:
         yield from (f"  {change}" for change in done.changes)

@@ -62,7 +62,7 @@ for _command in (set_members, edit, rotate_secret):
     help="Sign with this secret, or a new one, in addition to the old ones.",
 )
 @click.option("--drop-old-secrets", is_flag=True, help="Sign only with the newest secret.")
-@click.option("--replace", is_flag=True, help="Drop what is stored and missing in the new configuration.")
+@click.option("--replace", is_flag=True, help="Drop stored settings that the new configuration lacks.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @options.settings_flags(*options.CONNECTION, *options.EDGE)
 def put(name: str, policy: str | None, file: BinaryIO | None, as_json: bool, **given: Any) -> None:
@@ -248,7 +248,7 @@ def ping(name: str, as_json: bool, **given: Any) -> None:
 
 
 def _agreement(name: str, *, yes: bool) -> Callable[[object], bool]:
-    """Asks whether what waits may be discarded."""
+    """Asks whether the waiting events may be discarded."""
 
     def agreed(waiting: object) -> bool:
         if not output.can_ask():

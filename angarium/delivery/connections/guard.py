@@ -190,7 +190,7 @@ def _is_isatap(number: int) -> bool:
 
 
 class Guard:
-    """Judges targets. `allow_http` and `allow_networks` allow exactly what they say.
+    """Judges targets. `allow_http` and `allow_networks` allow exactly what they name.
 
     `deny_networks` overrides both, and public addresses, too.
     """

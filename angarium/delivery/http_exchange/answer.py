@@ -1,6 +1,6 @@
 """One HTTP/1.1 answer, parsed as its bytes come in, every bound counted to the byte.
 
-The grammar is llhttp's, through httptools. What it leaves open is decided here:
+The grammar is llhttp's, through httptools. This module decides the cases that it leaves open:
 
 - It buffers a header without limit. So at most `HEAD_MAX` bytes, interim answers included, are fed to it
   before the headers are complete. Everything after them (body, chunk headers, trailers) is bounded as well.
@@ -96,7 +96,7 @@ class Answer:
         )
 
     def _feed_head(self, data: bytes) -> bytes:
-        """Parse up to the bound of the headers; returns what is left over of `data` then, if they ended."""
+        """Parse up to the bound of the headers; returns the rest of `data`, if they ended."""
         if not self._fed and data[:1] != b"H":
             self._refuse(FailureKind.PROTOCOL, "malformed answer: does not begin with HTTP/")
             return b""

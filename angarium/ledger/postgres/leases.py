@@ -57,7 +57,7 @@ class Leases:
     async def renew(self, stream: str) -> tuple[dict[int, HeldShare], int]:
         """Renew the lease, and give up or take over shares.
 
-        Returns what it holds, and the last block of any of its shares."""
+        Returns the held shares, and the last block of any of them."""
         session = self._session
         async with session.transaction():
             await session.execute(_LIVES, self.holder)

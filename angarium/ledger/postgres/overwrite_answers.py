@@ -79,7 +79,7 @@ async def transaction_id(session: Session) -> str:
 
 
 async def is_seen(session: Session, transaction: str) -> bool:
-    """True if a reader still sees what was before that transaction, after a short wait.
+    """True if a reader still sees the rows from before that transaction, after a short wait.
 
     Once there is none, none comes: later snapshots are newer. Then VACUUM drops all of it.
     """

@@ -258,7 +258,7 @@ class PostgresStore:
     def _lost(self) -> LeaseLost:
         return LeaseLost(f"another process writes a share of {self._shown} that this one held")
 
-    # ---- what is too old
+    # ---- rows that are too old
 
     async def oldest_full_block(self) -> Block | None:
         half_dropped = await self._half_dropped()

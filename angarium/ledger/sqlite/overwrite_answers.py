@@ -37,9 +37,9 @@ async def erase_answers(db: aiosqlite.Connection, tenant: str, event: str) -> bo
 
 
 async def overwrite(db: aiosqlite.Connection) -> bool:
-    """Write the whole file again, without what was freed in it, and empty its log.
+    """Write the whole file again, without its freed pages, and empty its log.
 
-    False if another process still reads the file as it was before: then both keep what they had.
+    False if another process still reads the old file: then both keep their content.
     """
     await db.execute("VACUUM")
     ((busy, *_),) = await db.execute_fetchall("PRAGMA wal_checkpoint(TRUNCATE)")

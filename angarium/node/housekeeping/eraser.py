@@ -4,12 +4,12 @@ The order matters. What producers published goes first, once it is routed: until
 memory. Then each owner ends the deliveries of its receivers, on record, and drops their messages
 (`actors.runtime.operator_requests.end_deliveries`). Dead letters follow: an owner may still have stored one.
 Last go those flushes of the journal that hold answers of receivers, which may repeat the body; no recovery
-ever reads what is before a checkpoint, so none misses them (`docs/decisions/erased-everywhere.md`).
+ever reads before a checkpoint, so none misses them (`docs/decisions/erased-everywhere.md`).
 
 Replays and redrives may have the event in memory, too. They ask for it within a lease before they send a copy
 (`streams.resending.sources`), so an erasure is done only if nothing is found after more than a lease without
 the event. A copy that a suspended router had already given to its connection may come later than that, until
-nats-server closes the connection. So the eraser looks once more for copies of what is erased, and leaves
+nats-server closes the connection. So the eraser looks once more for copies of erased events, and leaves
 alone what producers sent after that. Nothing here is fenced, and nothing has to be: erasing twice has the
 effect of erasing once, and an ended delivery stays ended.
 
@@ -63,13 +63,13 @@ class _ErasureProgress:
         self.found = 0
 
     def count(self, **more: int) -> None:
-        """Add to what was erased."""
+        """Add to the totals."""
         totals = {name: getattr(self.erasure, name) + count for name, count in more.items()}
         self.erasure = replace(self.erasure, **totals)
 
 
 class _DoneErasure(Struct):
-    """A record of a request that is done, and whether it was looked for what came later."""
+    """A record of a request that is done, and whether late copies were looked for."""
 
     erasure: Erasure
     revision: int
@@ -134,7 +134,7 @@ class Eraser:
         return more
 
     async def _read(self) -> list[tuple[Erasure, int]]:
-        """The requests to carry out; notes those that were done of late. Raises errors of NATS."""
+        """The requests to carry out; remembers those that were done lately. Raises errors of NATS."""
         pending = []
         async for erasure, revision in self._erasures.unread():
             key = _key(erasure)
@@ -148,7 +148,7 @@ class Eraser:
         return pending
 
     def _due_again(self) -> list[tuple[Erasure, int]]:
-        """The requests that were done so long ago that nothing can be on its way any more."""
+        """The requests that were done so long ago that no late copy can arrive."""
         now, due = self._wall(), []
         for key, done in list(self._done.items()):
             age = now - (done.erasure.done_at or 0.0)
@@ -159,7 +159,7 @@ class Eraser:
         return due
 
     def _due(self, pending: list[tuple[Erasure, int]]) -> list[tuple[Erasure, int]]:
-        """Pick the requests that do not only wait for late copies; what is done is forgotten."""
+        """Pick the requests that do not only wait for late copies, and forget those that are done."""
         known, now = {_key(erasure) for erasure, _ in pending}, asyncio.get_running_loop().time()
         self._gone_since = {key: at for key, at in self._gone_since.items() if key in known}
         self._rest_until = {key: at for key, at in self._rest_until.items() if key in known}
@@ -201,13 +201,13 @@ class Eraser:
             log.warning("event.erased_again", extra=told)
         self._done[_key(erasure)] = _DoneErasure(erasure, revision, looked_again=True)
 
-    # Each step returns what has to happen first; an empty text if nothing has to.
+    # Each step returns the condition that it waits for; an empty text if there is none.
 
     async def _erase(self, progress: _ErasureProgress) -> str:
-        """Erase what is found; it is all if nothing was found for LATE_COPIES_S. Raises errors of NATS."""
+        """Erase the copies that are found; done if none is found for LATE_COPIES_S. Raises errors of NATS."""
         loop, key = asyncio.get_running_loop(), _key(progress.erasure)
         began = loop.time()
-        gone_since = self._gone_since.pop(key, None)  # If this fails, it is not known what was erased.
+        gone_since = self._gone_since.pop(key, None)  # If this fails, the erased copies are unknown.
         if waits_for := await self._erase_copies(progress):
             return waits_for
         if progress.found or gone_since is None:
@@ -217,7 +217,7 @@ class Eraser:
             return waits_for
         if began < gone_since + LATE_COPIES_S:
             self._rest_until[key] = gone_since + LATE_COPIES_S
-            return "the last copies of a replay or a redrive may be on their way"
+            return "the last copies of a replay or a redrive may still arrive"
         return ""
 
     async def _erase_copies(self, progress: _ErasureProgress) -> str:

@@ -48,7 +48,7 @@ JOURNAL_LAG_MAX = 16
 LOOKED_UP_MAX = 16
 """Receivers of a shard that are looked up in one round."""
 LEFTOVERS_EVERY_S = 3600.0
-"""Time between two looks at what was removed or ended long ago."""
+"""Time between two searches for leftovers of what was removed or ended long ago."""
 QUOTAS_A_ROUND = 16
 """Tenants with a quota that are looked at in one round: each takes some 70 requests if it is near it."""
 DEPOSED_LEADER_MAX_S = 15.0
@@ -57,7 +57,7 @@ log = logging.getLogger(__name__)
 
 
 class StreamEnd:
-    """The end of a stream when it was looked at; `certain_end` is one that every leader knows by now."""
+    """The ends of a stream at each look; `certain_end` is one that every leader knows."""
 
     def __init__(self) -> None:
         self._seen: deque[tuple[float, int]] = deque()

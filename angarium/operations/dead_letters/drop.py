@@ -1,4 +1,4 @@
-"""Drops dead letters for good."""
+"""Deletes dead letters permanently."""
 
 import itertools
 from collections.abc import Callable

@@ -1,6 +1,6 @@
-"""Erases what an event held, from streams, dead letters, answers and ledgers; numbers and ids stay.
+"""Erases the content of an event from streams, dead letters, answers and ledgers; numbers and ids stay.
 
-The request is recorded, with who made it, and a node carries it out. So it continues if the caller is gone.
+The request is recorded with its author, and a node carries it out. So it continues if the caller is gone.
 """
 
 import time
@@ -17,8 +17,8 @@ from streams.erasing.erasures import Erasure, Erasures
 class ErasureStatus(Struct, frozen=True, kw_only=True):
     """The progress of an erasure.
 
-    `waits_for` says what keeps it from being `done`. The counts are of messages that were erased; `discarded`
-    of the deliveries had not been settled.
+    `waits_for` says why it is not `done`. The counts are of erased messages; `discarded` is the number of
+    deliveries that had not been settled.
     """
 
     tenant: str
@@ -37,13 +37,13 @@ class ErasureStatus(Struct, frozen=True, kw_only=True):
 
 @operation
 async def request_erasure(access: Access, tenant: str, event: str) -> ErasureStatus:
-    """Request that an event be erased, on record, or join the request that is under way."""
+    """Request that an event be erased, on record, or join an unfinished request."""
     return _status(await Erasures(access.js, access.names).request(tenant, event, access.by, time.time()))
 
 
 @operation
 async def get_erasure(access: Access, tenant: str, event: str) -> ErasureStatus:
-    """Tell what became of the last request. Fails as not_found."""
+    """The progress of the last request. Fails as not_found."""
     found = await Erasures(access.js, access.names).get(tenant, event)
     if found is None:
         raise OperationError("not_found", f"there is no request to erase the event {event} of {tenant}")
@@ -52,7 +52,7 @@ async def get_erasure(access: Access, tenant: str, event: str) -> ErasureStatus:
 
 @operation
 async def only_tenant(access: Access) -> str:
-    """The one tenant that there is. Fails as invalid where there are several."""
+    """The only tenant. Fails as invalid if there are several."""
     found = {each.partition(".")[0] for each in await StoredConfigurations(access.js, access.names).all()}
     if len(found) != 1:
         text = "there are several tenants" if found else "there is no receiver, so no tenant is known"

@@ -16,7 +16,7 @@ from streams.repair.preconditions import check_rights, dead_holders, takes_over_
 
 
 class RepairedShard(Struct, frozen=True):
-    """A repaired shard: what it had lost, and how many receivers were set back."""
+    """A repaired shard: its loss, and the number of receivers that were set back."""
 
     damage: Damage
     brought_back: int
@@ -33,7 +33,7 @@ class Repairs(Struct, frozen=True):
 async def accept(
     access: Access, shards: Sequence[int] | None, agreed: Callable[[Sequence[Damage]], bool]
 ) -> Repairs:
-    """Repair these shards, or all that are refused (None), if `agreed` accepts what they lost.
+    """Repair these shards, or all that are refused (None), if `agreed` accepts the loss.
 
     Nodes ask NATS again after any error; this does not, since a person waits.
     """

@@ -22,7 +22,7 @@ _KEEPS = (
 
 
 class StreamRoom(Struct, frozen=True):
-    """The room of one stream, in bytes (-1: no limit of its own), and what it is for."""
+    """The room of one stream, in bytes (-1: no limit of its own), and its purpose."""
 
     stream: str
     max_bytes: int
@@ -65,7 +65,7 @@ async def holder(js: JetStream, installation: Installation, info: StreamInfo) ->
         else:
             held = await journal_held(js, names, shards, info)
     except Unusable as error:
-        return f"it is not known what holds it ({error})"
+        return f"the reason is not known ({error})"
     what = "partition" if info.name == names.events else "shard"
     if not held.position:
         why = "it is refused, or no node has run it since the stream was created"

@@ -44,7 +44,7 @@ class ReplayRange(Struct, frozen=True, kw_only=True):
 class Preview(Struct, frozen=True, kw_only=True):
     """The events that a replay would send. Times are RFC 3339.
 
-    `kept_since` is where the stream begins, if that is after what was asked for: earlier ones are gone.
+    `kept_since`: the stream begins only there; earlier events of the period no longer exist.
     """
 
     receiver: str

@@ -1,9 +1,9 @@
 """The seats for jobs in one process, and which job gets the next one. Pure.
 
-While jobs wait, a job has its seat for a turn of `SEAT_TURN_S`. The tenant with the fewest seats comes first,
-and of several the one not served for the longest time. A job whose turn is over leaves for another of its own
-tenant, or if its tenant has more seats than the one that comes. So each tenant gets a seat in its turn,
-whatever others do; one with many jobs may keep a seat where others change.
+While jobs wait, a job has its seat for a turn of `SEAT_TURN_S`. The tenant with the fewest seats comes first;
+among several, the one that was served longest ago. A job whose turn is over gives its seat to another job of
+its tenant, or to a tenant that has fewer seats. So every tenant gets its turn; a tenant with many jobs
+may keep a seat while its jobs change.
 """
 
 from collections import Counter, deque

@@ -1,7 +1,7 @@
 """Works off jobs, each by the process that holds its plan.
 
 If a process dies, its plan remains held. Once the plan has not changed for a lease, another process takes it
-up and continues from what it says, like a resumed command. Between two copies, or pages of letters, it looks
+up and continues where it ended, like a resumed command. Between two copies, or pages of letters, a job checks
 whether it is `halted`, because its process stops or its turn is over: then it releases the plan, so that
 another process need not wait for a lease.
 """
@@ -67,7 +67,7 @@ async def work_off(
 async def _held(
     lock: PlanLock[P], work: Callable[[], Awaitable[str]], count: Callable[[], Awaitable[None]]
 ) -> str:
-    """Do the work under the lock, if there is any left, and store what has become of it.
+    """Do the rest of the work under the lock, if there is any, and store the result.
 
     `count` brings the plan of a job that is to stop up to date: its last holder may have sent more than the
     plan says.
@@ -108,7 +108,7 @@ async def _store(lock: PlanLock[P], *, why: str, failed: bool = False, **changes
 
 
 async def _stop(lock: PlanLock[P], count: Callable[[], Awaitable[None]]) -> None:
-    """End the job, with what was sent counted."""
+    """End the job, with the events counted that were sent."""
     await count()
     await lock.store(held=False, unfinished=False)
 
@@ -184,7 +184,7 @@ async def _redrive_lock(
             if await _while_renewed(lock, _unless_halted(redrive_lock.acquire(), is_halted)):
                 return redrive_lock
         except Busy as error:
-            # This also raises Busy if another process has the job by now.
+            # This also raises Busy if another process has taken the job.
             await _store(lock, why=str(error))
     return None
 
@@ -205,7 +205,7 @@ async def _send_page(access: Access, lock: RedriveJobLock, redrive_lock: Redrive
         page = await _while_renewed(lock, _next_page(letters, plan))
         await lock.store(sent=sent, page=tuple(each.position for each in page.letters))
     except Busy:
-        # Nothing is on its way, so other redrives need not wait for a lease.
+        # No copy is in flight, so other redrives need not wait for a lease.
         await (work.end() if begun else redrive_lock.store(held=False))
         raise
     await _while_renewed(lock, work.send(page.letters))

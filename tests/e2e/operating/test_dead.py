@@ -199,7 +199,7 @@ async def test_a_letter_is_shown_with_its_headers_and_its_body(alone: Terminal, 
 
 async def test_letters_are_dropped_if_that_is_meant(alone: Terminal, js: JetStream) -> None:
     letters = [await bury(js, "drop.one", number) for number in range(1, 7)]
-    asked = "6 letters would be dropped for good; confirm with --yes"
+    asked = "6 letters would be permanently deleted; confirm with --yes"
     assert asked in alone.failed("dead", "drop", "drop", status=2)
     assert alone.done("dead", "drop", "drop", "--limit", "2", "--yes") == "dropped 2 letters\n"
     assert alone.done("dead", "drop", str(letters[2]), "--yes") == "dropped 1 letter\n"

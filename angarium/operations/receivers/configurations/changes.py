@@ -63,7 +63,7 @@ def _leaves(members: dict[str, Any]) -> dict[str, Any]:
 
 
 def _rate(value: Any) -> Any:
-    """A rate as a text, the same one for equal rates; what is no rate stays as it is."""
+    """A rate as a text, the same one for equal rates; a value that is not a rate stays as it is."""
     rate = _parsed(value)
     if rate is None:
         return value

@@ -18,7 +18,7 @@ from streams.buckets.stored_configurations import Configuration, StoredConfigura
 
 
 class ShownConfiguration(Struct, frozen=True, kw_only=True):
-    """The members with masks, why they are not in force (`problems`), and what is ignored (`warnings`)."""
+    """The members with masks, why they are not in force (`problems`), and which are ignored (`warnings`)."""
 
     members: dict[str, Any]
     revision: int

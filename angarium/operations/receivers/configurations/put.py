@@ -69,7 +69,7 @@ def proposed(name: str, new: NewConfiguration, before: Configuration | None, set
 
 
 def _filled(name: str, new: NewConfiguration, stored: dict[str, Any] | None) -> dict[str, Any]:
-    """The members that were given, with what is stored where they have masks."""
+    """The given members, with stored values in place of masks."""
     if new.members is None:
         if stored is None:
             raise OperationError(

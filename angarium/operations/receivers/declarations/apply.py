@@ -39,7 +39,7 @@ class Step(Struct, frozen=True, kw_only=True):
 
 
 class Applied(Struct, frozen=True, kw_only=True):
-    """The plan, and what was stored, removed and not done; all empty if the plan was not agreed to.
+    """The plan, and its results: stored, removed, not done; all empty if the plan was not agreed to.
 
     `failed`: a sentence for each receiver that failed.
     """
