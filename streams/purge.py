@@ -97,7 +97,7 @@ async def purge_deliveries(
 async def purge_events(
     js: JetStream, names: Names, shards: int, events: StreamInfo, keep_since: float, certain_end: int
 ) -> None:
-    """Purge the routed events that are not needed any more.
+    """Purge the routed events that are no longer needed.
 
     What the journal says is routed decides, not what the routers have acked. A parked tenant needs its events
     from its position on.

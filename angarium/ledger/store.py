@@ -69,7 +69,7 @@ class Store(Protocol):
     async def write(self, stream: str, batch: RowBatch) -> None:
         """Store the rows together with the places.
 
-        Raises `LedgerError` if a stored place is not the one before it, or the share is not held any more:
+        Raises `LedgerError` if a stored place is not the one before it, or the share is no longer held:
         then another process writes it."""
 
     async def note_end_reached(self, stream: str, holds: Mapping[int, HeldShare], seen_at: int) -> None:

@@ -133,7 +133,7 @@ async def plan_of_job(access: Access, job: str) -> StoredPlan:
 
 
 def is_over(stored: StoredPlan) -> bool:
-    """True if it ended so long ago that it is not shown any more."""
+    """True if it ended so long ago that it is no longer shown."""
     return not stored.plan.unfinished and SystemTime().wall() - stored.stored_at > ended_replays.SHOWN_FOR_S
 
 

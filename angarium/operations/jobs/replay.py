@@ -70,7 +70,7 @@ class ReplayReport(Struct, frozen=True, kw_only=True):
 
 
 class Chosen(Struct, frozen=True):
-    """The positions of the wanted events; `kept_since` is set if earlier events are not kept any more."""
+    """The positions of the wanted events; `kept_since` is set if earlier events are no longer kept."""
 
     choice: Choice
     kept_since: float | None
