@@ -75,7 +75,7 @@ async def samples_of(js: JetStream, names: Names, deliveries: StreamInfo) -> lis
 async def _judged(
     js: JetStream, names: Names, deliveries: StreamInfo, parts: Sequence[StreamPart]
 ) -> list[Sample]:
-    """The first messages of the parts, with what is settled of their receivers."""
+    """The first messages of the parts, with the settled positions of their receivers."""
     settled = _Settled(js, names, deliveries)
     messages = [(each.message.sequence, each.message.subject, each.size) for each in parts]
     return [

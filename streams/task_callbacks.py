@@ -20,7 +20,7 @@ def on_defect(part: str, on_broken: Callable[[str], None]) -> Callable[[asyncio.
 
 
 def reporting(message: str) -> Callable[[asyncio.Task[Any]], None]:
-    """A done callback that reports what a task raised to the exception handler of its event loop."""
+    """A done callback that reports the exception of a task to the handler of its event loop."""
 
     def ended(task: asyncio.Task[Any]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:

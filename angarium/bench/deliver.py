@@ -85,7 +85,7 @@ class DeliverFigures(Struct, frozen=True, kw_only=True):
 
 
 class Workload(Struct, frozen=True):
-    """Deliveries as the sink saw them, and what the node used for them.
+    """Deliveries as the sink saw them, and the resources that the node used for them.
 
     The start of the node and its claims are left out: only the deliveries after the first `skipped`
     are timed, from `began_at` on.

@@ -29,7 +29,7 @@ RATE = Rate(limit=20, burst=5)
 RETRY_AFTER_S = 1
 
 StandardCheck = Callable[[str, bytes, Mapping[str, str]], str]
-"""Secret, body and headers of a request to what is wrong with them by Standard Webhooks; empty: nothing."""
+"""Takes secret, body and headers of a request; returns its fault by Standard Webhooks, or nothing."""
 
 
 class Posted(Struct, frozen=True):

@@ -147,7 +147,7 @@ def _repeated(records: Sequence[ReceiverRecord]) -> str:
 
 
 def _accepted_before(record: ReceiverRecord) -> int:
-    """Requests for events that had been accepted already: what a crash repeats."""
+    """Requests for events that had been accepted already, repeated after a crash."""
     accepted: set[str] = set()
     count = 0
     for arrival in record.arrivals:

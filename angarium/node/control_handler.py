@@ -118,7 +118,7 @@ class ReceiverControl:
                 return Granted({"discarded": discarded, "next_sequence": actor.state.frontier.sequence + 1})
 
     async def _erase(self, actor: Actor, erased: "_EraseRequest") -> Granted:
-        """Erase what a removed receiver had, too; its shard shows life, so that its journal continues."""
+        """Erase a removed receiver's deliveries, too; its shard shows life, so that its journal continues."""
         done = await erase(actor, erased.event, erased.positions)
         self._node.flush_soon(actor.receiver)
         return Granted({"messages": done.messages, "waiting": done.waiting})

@@ -1,1 +1,1 @@
-"""Erasing what an event held, wherever it is stored: `erasures` are the requests, `search` finds messages."""
+"""Erases the content of events from every store: `erasures` are the requests, `search` finds messages."""

@@ -1,4 +1,4 @@
-"""Requests to erase an event, in the bucket of the actors: who asked, when, and what became of it.
+"""Requests to erase events, in the bucket of the actors: author, time and progress of each.
 
 A request is a key of its own, so it outlives its caller. The node that owns shard 0 carries it out; the
 record stays, with the event's id and nothing that the event held.

@@ -117,7 +117,7 @@ class Redrive:
         self._room = asyncio.Semaphore(REQUESTS_MAX)
 
     async def begin(self) -> None:
-        """Finish what an interrupted redrive had planned."""
+        """Finish the plan of an interrupted redrive."""
         plan = self._lock.plan
         planned = await self._letters.letters(plan.letters)
         sent = await self._already_sent(planned, plan.after)

@@ -116,7 +116,7 @@ class TenantInMemory(Generic[T]):
 class Tenants(Generic[T]):
     """The tenants of a partition under one claim.
 
-    - `recorded`: what the journal says.
+    - `recorded`: the state by the journal.
     - `highest`: the highest event that has arrived.
     - `by_name`: the tenants with events in memory, and those that are `parked`.
     - `holding_back`: the events that stop `routed`, by position, in order.

@@ -1,4 +1,4 @@
-"""The gate: identifies the caller of a request, and decides whether it may see what it asks for.
+"""The gate: identifies the caller of a request, and decides whether it may see the requested resource.
 
 Without a valid token the answer is 401. A token for another tenant, or without the scope, gets the same 404
 as for a missing resource, so that its holder does not learn whether there is one.

@@ -33,7 +33,7 @@ from angarium.operations.receivers.overview.listing import get_health
 
 PATH = "/v1/tenants/{tenant:str}/receivers/{name:str}"
 _REMEDIES: Mapping[str, str] = {"resume": "POST {}/resume", "put": "PUT {}"}
-"""The operations for what an operator has to do."""
+"""The requests of the API by the remedies of a live state."""
 
 
 @get(f"{PATH}/state", opt=needs("read"), **GET_RECEIVER_STATE)

@@ -1,4 +1,4 @@
-"""`angarium erase`: what an event held leaves every store."""
+"""`angarium erase`: erases the content of an event from every store."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any

@@ -1,4 +1,4 @@
-"""Names the commands for what an operator has to do so that a receiver continues."""
+"""Names the commands by which an operator lets a receiver continue."""
 
 _COMMANDS = {
     "resume": "; to continue, run angarium receiver resume {}",

@@ -75,7 +75,7 @@ def event(event_id: str, tenant: str | None, as_json: bool, **given: Any) -> Non
 async def _look_up(
     settings: "Settings", event_id: str, tenant: str | None
 ) -> "tuple[Journey | NotDone, EventSearch | NotDone]":
-    """Look up what the ledger knows of an event, and what the streams hold of it for all other receivers."""
+    """Look up an event in the ledger, and in the streams for all other receivers."""
     from actors.errors import AngariumError
     from angarium.connecting import with_access
     from angarium.operations.events.search import search_event
@@ -128,7 +128,7 @@ def headline(delivery: dict[str, Any]) -> str:
 
 
 def _waiting(delivery: dict[str, Any]) -> str:
-    """Say what an event waits for that is not settled, and where to look."""
+    """Say why an unsettled event waits, and where to look."""
     look = f"angarium inspect {delivery['receiver']} shows what for"
     if not delivery["attempts"]:
         return f"waits for its first attempt ({look})"

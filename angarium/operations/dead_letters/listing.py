@@ -1,4 +1,4 @@
-"""Lists dead letters, the newest first."""
+"""Lists dead letters, newest first."""
 
 from msgspec import Struct
 

@@ -1,4 +1,4 @@
-"""Lists jobs: those that are not over, and the last one of each receiver and tenant."""
+"""Lists jobs: the unfinished ones, and the last one of each receiver and tenant."""
 
 from msgspec import Struct
 

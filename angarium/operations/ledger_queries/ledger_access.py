@@ -1,4 +1,4 @@
-"""Opens the ledger of the settings, and says how far it has come."""
+"""Opens the ledger of the settings, and reports its progress."""
 
 import time
 from collections.abc import Awaitable, Callable

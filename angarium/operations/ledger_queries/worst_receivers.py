@@ -1,4 +1,4 @@
-"""Finds the worst receivers: those that fail, and those whose events come late."""
+"""Finds the worst receivers: failing ones, and those whose events arrive late."""
 
 import time
 from typing import Any

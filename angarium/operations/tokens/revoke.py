@@ -1,4 +1,4 @@
-"""Revokes a token: within a second no process of the API accepts it any more."""
+"""Revokes a token: within a second no process of the API accepts it."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Changes members of a receiver's configuration, and leaves the others as they are (RFC 7396)."""
+"""Changes some members of a receiver's configuration (RFC 7396)."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Lets a receiver's events wait until it is resumed."""
+"""Pauses a receiver: its events wait until it is resumed."""
 
 from angarium.connecting import Access
 from angarium.operations.failures import operation
