@@ -12,7 +12,6 @@ from actors.subscriptions import Subscriptions
 from angarium.connecting import Access
 from angarium.operations.events.message import EventMessage, NewEvent, message_of
 from angarium.operations.failures import OperationError, operation
-from angarium.operations.events.message import EventMessage, NewEvent, message_of
 from streams.buckets.stored_configurations import StoredConfigurations
 from streams.nats.answers import Forbidden, Refused, Stored, Unanswered
 from streams.nats.codes import MESSAGE_TOO_LARGE

@@ -15,7 +15,12 @@ from actors.subscriptions import matches
 from angarium import logs
 from angarium.connecting import Access
 from angarium.operations.failures import operation
-from angarium.operations.live.journal_pages import AttemptPosition, JournalPages, Missed, parse_attempt_position
+from angarium.operations.live.journal_pages import (
+    AttemptPosition,
+    JournalPages,
+    Missed,
+    parse_attempt_position,
+)
 from streams.buckets.stored_configurations import StoredConfigurations
 from streams.journal.envelope import decode_flush
 from streams.nats.answers import StoredMessage

@@ -15,7 +15,12 @@ from actors.policy import members_of
 from angarium.connecting import Access
 from angarium.operations.failures import OperationError, operation
 from angarium.operations.receivers.configurations.changes import secrets_of
-from angarium.operations.receivers.configurations.proposal import check_revision, new_secret_text, propose, store
+from angarium.operations.receivers.configurations.proposal import (
+    check_revision,
+    new_secret_text,
+    propose,
+    store,
+)
 from angarium.operations.receivers.configurations.stored import not_found
 from streams.buckets.stored_configurations import StoredConfigurations
 
