@@ -1,15 +1,17 @@
 """Reading one receiver's backlog: all of it, in order, whatever a replica has not got yet."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from actors.errors import Unavailable
 from actors.ports import Batch, ShardBatch
 from streams.installation.topology import Names
-from streams.nats.answers import Page
 from streams.nats.jetstream import JetStream
 from streams.reading.backlog import PAGE_BYTES_MAX, Backlog
+from tests.contract.support.faults import up_to
+from tests.contract.support.jetstream_proxy import Call, JetStreamProxy
 from tests.support.installation import publish, shard
 from tests.support.waiting import until
 
@@ -24,22 +26,13 @@ def positions(batch: Batch) -> list[int]:
     return [event.position for event in batch.events]
 
 
-class Lagging(JetStream):
+class Lagging(JetStreamProxy):
     """Direct gets are answered by a replica that has nothing beyond `end`."""
 
     end = 0
 
-    async def read(
-        self,
-        stream: str,
-        subject: str,
-        sequence: int,
-        batch: int = 256,
-        max_bytes: int = 4 << 20,
-        timeout_s: float = 5.0,
-    ) -> Page:
-        page = await super().read(stream, subject, sequence, batch, max_bytes, timeout_s)
-        return Page([each for each in page.messages if each.sequence <= self.end], 0)
+    async def around(self, method: str, call: Call, *_: Any, **options: Any) -> Any:
+        return up_to(await call(), self.end) if method == "read" else await call()
 
 
 async def test_only_a_receivers_own_events_are_read_and_in_order(js: JetStream, names: Names) -> None:

@@ -3,10 +3,11 @@
 from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 from streams.nats.answers import Answer, Page, Refused, StoredMessage, Unanswered
-from streams.nats.jetstream import JetStream
 from streams.nats.wire import Wire
+from tests.contract.support.jetstream_proxy import Call, JetStreamProxy
 from tests.contract.support.servers import Server, opened
 
 Action = Callable[[], Awaitable[object]]
@@ -14,7 +15,7 @@ Publish = Callable[[], Awaitable[Answer]]
 Fault = Callable[[Publish], Awaitable[Answer]]
 
 
-class FaultyJetStream(JetStream):
+class FaultyJetStream(JetStreamProxy):
     """A JetStream with faults: each fault is told by subject, and used once.
 
     `faults`: what becomes of a publish. `before_last`: what happens before the last message is read from the
@@ -29,39 +30,26 @@ class FaultyJetStream(JetStream):
         self.shown: defaultdict[str, deque[int]] = defaultdict(deque)
         self.published: defaultdict[str, list[tuple[bytes, dict[str, str]]]] = defaultdict(list)
 
-    async def publish(
-        self, subject: str, data: bytes, headers: dict[str, str] | None = None, timeout_s: float = 2.0
-    ) -> Answer:
-        self.published[subject].append((data, headers or {}))
+    async def around(self, method: str, call: Call, *args: Any, **options: Any) -> Any:
+        match method, args:
+            case "publish", (subject, data, *more):
+                headers = more[0] if more else options.get("headers")
+                self.published[subject].append((data, headers or {}))
+                return await self.faults[subject].popleft()(call) if self.faults[subject] else await call()
+            case "read", (_, subject, *_):
+                page = await call()
+                return up_to(page, self.shown[subject].popleft()) if self.shown[subject] else page
+            case "last_message", (_, subject):
+                if self.before_last[subject]:
+                    await self.before_last[subject].popleft()()
+                return self.answers[subject].popleft() if self.answers[subject] else await call()
+            case _:
+                return await call()
 
-        async def publish() -> Answer:
-            return await JetStream.publish(self, subject, data, headers, timeout_s)
 
-        if self.faults[subject]:
-            return await self.faults[subject].popleft()(publish)
-        return await publish()
-
-    async def read(
-        self,
-        stream: str,
-        subject: str,
-        sequence: int,
-        batch: int = 256,
-        max_bytes: int = 4 << 20,
-        timeout_s: float = 5.0,
-    ) -> Page:
-        page = await super().read(stream, subject, sequence, batch, max_bytes, timeout_s)
-        if not self.shown[subject]:
-            return page
-        end = self.shown[subject].popleft()
-        return Page([message for message in page.messages if message.sequence <= end], 0)
-
-    async def last_message(self, stream: str, subject: str) -> StoredMessage | None:
-        if self.before_last[subject]:
-            await self.before_last[subject].popleft()()
-        if self.answers[subject]:
-            return self.answers[subject].popleft()
-        return await super().last_message(stream, subject)
+def up_to(page: Page, end: int) -> Page:
+    """The page as a replica shows it that has nothing beyond `end`."""
+    return Page([message for message in page.messages if message.sequence <= end], 0)
 
 
 async def ack_lost(publish: Publish) -> Answer:
