@@ -43,9 +43,9 @@ from tests.house.sizes_and_names import (
     files_are_short,
     functions_are_short,
     lines_are_short,
-    mutants_use_public_names,
     names_say_something,
     numbers_say_what_they_bound,
+    private_names_stay_private,
     words_have_one_meaning,
 )
 
@@ -70,7 +70,7 @@ RULES: tuple[Callable[[Module], Iterator[str]], ...] = (
     numbers_say_what_they_bound,
     words_have_one_meaning,
     classes_have_names_of_their_own,
-    mutants_use_public_names,
+    private_names_stay_private,
     nothing_is_swallowed,
     nothing_is_left_for_later,
     errors_have_one_root,
@@ -173,10 +173,18 @@ BREACHES = [
     (wire_names_stand_once, "streams.producer", "headers = {'Nats-Msg-Id': 'a'}"),
     (wire_names_stand_once, "angarium.bench.deliver", "headers['Angarium-Type'] = 'a'"),
     (wire_names_stand_once, "streams.journal.fence", "lost = code == 10071"),
-    (mutants_use_public_names, "tests.sim.mutants.tails", "Mutant('a', 'b', ((Host, '_needed', f),))"),
-    (mutants_use_public_names, "tests.sim.mutants.tails", "host._needed = 1"),
-    (mutants_use_public_names, "tests.sim.mutants.tails", "world.host._needed = 1"),
-    (mutants_use_public_names, "tests.sim.resending.mutants", "from streams.purge import _end"),
+    (private_names_stay_private, "tests.sim.mutants.tails", "Mutant('a', 'b', ((Host, '_needed', f),))"),
+    (private_names_stay_private, "tests.sim.mutants.tails", "host._needed = 1"),
+    (private_names_stay_private, "tests.sim.mutants.tails", "world.host._needed = 1"),
+    (private_names_stay_private, "tests.sim.resending.mutants", "from streams.purge import _end"),
+    (private_names_stay_private, "tests.contract.node.test_node", "node.context._members"),
+    (private_names_stay_private, "tests.contract.node.test_node", "node_of(1)._members"),
+    (private_names_stay_private, "tests.edge.api.test_tail", "monkeypatch.setattr(tails, '_READ', 1)"),
+    (
+        private_names_stay_private,
+        "tests.edge.api.test_tail",
+        "patch.setattr('angarium.gate._MAX', 1)",
+    ),
     (annotations_are_real, "actors.machine.state", "from __future__ import annotations"),
 ]
 
@@ -259,7 +267,12 @@ ALLOWED = [
     (numbers_say_what_they_bound, "streams.purge", "READ_TIMEOUT_S = 5.0\nVERSION = 1\n_TICK_S = 1e-6"),
     (classes_have_names_of_their_own, "streams.reading.backlog", "class Backlog: ...\nclass _Owner: ..."),
     (wire_names_stand_once, "streams.producer", '"""Angarium-Type names the type."""'),
-    (mutants_use_public_names, "tests.sim.mutants.tails", "class A:\n    def f(self): self._a = b.__init__"),
+    (
+        private_names_stay_private,
+        "tests.sim.mutants.tails",
+        "class A:\n    def f(self): self._a = b.__a__",
+    ),
+    (private_names_stay_private, "tests.edge.server.test_connection", "wire._client"),
     (errors_have_one_root, "angarium.delivery.answer", "class _Stop(Exception): ..."),
 ]
 

@@ -24,7 +24,7 @@ from angarium.ledger.ledger_answers import (
     Unknown,
 )
 
-_ATTEMPTS = """
+ATTEMPTS = """
 SELECT a.at, a.sequence, a.attempt, a.verdict, a.status, a.error, a.latency_us, a.next_at, a.answer, a.type,
     a.delivery, a.block
 FROM blocks b CROSS JOIN attempts a {index}
@@ -37,7 +37,7 @@ _EVENT_BEFORE = """
 SELECT d.event FROM blocks b CROSS JOIN deliveries d
 WHERE d.block = b.block AND d.position = ? AND d.receiver = ? AND d.sequence = ? ORDER BY b.block DESC LIMIT 1
 """
-_JOURNEY = """
+JOURNEY = """
 SELECT r.name, d.sequence, d.event, d.again, d.stored_at, d.first_at, d.ended_at, d.ending, d.reason,
     d.attempts, d.type, d.receiver
 FROM blocks b CROSS JOIN deliveries d {index} CROSS JOIN receivers r
@@ -127,8 +127,8 @@ class LedgerQueries:
 
         A block that ended before the oldest attempt found so far began cannot have a newer one.
         """
-        index, only, values = _filtered(wanted)
-        query = _ATTEMPTS.format(index=self._reader.by(index) if index else "", only=only)
+        index, only, values = filtered(wanted)
+        query = ATTEMPTS.format(index=self._reader.by(index) if index else "", only=only)
         blocks = [block for (block,) in await self.rows(_BLOCKS, wanted.since, wanted.until)]
         found: list[Any] = []
         since, start, count = wanted.since, 0, 1
@@ -157,7 +157,7 @@ class LedgerQueries:
         Only those `after` a receiver's sequence, at most `limit`; each with its attempts.
         """
         found, most = [], schema.END_OF_TIME if limit is None else limit
-        query = _JOURNEY.format(index=self._reader.by("deliveries_event"))
+        query = JOURNEY.format(index=self._reader.by("deliveries_event"))
         for *members, receiver in await self.rows(query, event, *_names_of(tenant), *after, most):
             name, sequence, event_id, again, stored_at, first_at, ended_at, ending, reason, count, kind = (
                 members
@@ -304,7 +304,7 @@ def _names_of(tenant: str | None) -> tuple[str, str]:
     return ("", chr(0x10FFFF)) if tenant is None else (f"{tenant}.", f"{tenant}/")
 
 
-def _filtered(wanted: AttemptFilter) -> tuple[str, str, tuple[int | str, ...]]:
+def filtered(wanted: AttemptFilter) -> tuple[str, str, tuple[int | str, ...]]:
     """The index to use for the wanted attempts, the conditions, and their values.
 
     Without an index, the table itself is read, which has this order.

@@ -78,12 +78,14 @@ class Writer:
         *,
         keep_s: float,
         wall: Callable[[], float] = time.time,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._js = js
         self._names = names
         self._store = store
         self._keep_s = keep_s
         self._wall = wall
+        self._clock = clock
         self._holds: dict[int, HeldShare] = {}
         self._epochs: dict[int, int] = {}
         self._held_at = -math.inf
@@ -141,7 +143,7 @@ class Writer:
 
     async def turn(self, journal: JournalReader, bucket: BucketReader) -> bool:
         """Store the next facts of this writer's shares; returns whether there may be much more."""
-        if time.monotonic() - self._held_at >= HOLD_EVERY_S:
+        if self._clock() - self._held_at >= HOLD_EVERY_S:
             await self.renew()
         try:
             more = await self.store_next(journal)
@@ -158,7 +160,7 @@ class Writer:
 
     async def renew(self) -> None:
         """Renew the lease. If the shares have changed, forget the known receivers."""
-        asked_at = time.monotonic()
+        asked_at = self._clock()
         holds = await self._store.renew_shares(self._names.journal)
         if {share: hold.epoch for share, hold in holds.items()} != self._epochs:
             self._epochs = {share: hold.epoch for share, hold in holds.items()}
@@ -358,7 +360,7 @@ class Writer:
 
     async def _erase(self) -> None:
         """Erase events that are erased everywhere else, once the tables have all their facts."""
-        now = time.monotonic()
+        now = self._clock()
         if now < self._next_erasure_at:
             return
         self._next_erasure_at = now + ERASURES_EVERY_S
@@ -377,12 +379,12 @@ class Writer:
         if place.doubtful:
             return  # These requests may be from another bucket.
         if erased or not same:
-            began = time.monotonic()
+            began = self._clock()
             if self.dropping or await self._store.has_half_dropped():
                 why = "rows that are too old are being dropped, and cannot be searched"
             else:
                 why = await self._store.erase(ERASURES, before, read_to, erased)
-            took = time.monotonic() - began
+            took = self._clock() - began
             self._next_erasure_at = max(self._next_erasure_at, began + took * ERASURES_SHARE)
             if not why:
                 place.move(read_to.mark)

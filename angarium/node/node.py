@@ -150,18 +150,18 @@ class Node:
             del self.refused[shard]
         for shard, running in list(self.owned.items()):
             if running.ended.is_set():
-                self._begin(self._drop, shard, running)
+                self.begin(self._drop, shard, running)
             elif running.suspended:
                 if alive and not self._was_refused_lately(shard):
-                    self._begin(self._resume, shard, running)
+                    self.begin(self._resume, shard, running)
             elif shard not in wanted:
-                self._begin(self._hand_over, shard, running)
+                self.begin(self._hand_over, shard, running)
         if alive:
             for shard in sorted(wanted - self.owned.keys()):
                 if not self._was_refused_lately(shard):
-                    self._begin(self._claim, shard)
+                    self.begin(self.claim, shard)
             for shard in sorted(self._claimed - wanted - self.owned.keys()):
-                self._begin(self.release, shard)
+                self.begin(self.release, shard)
 
     def _log_moves(self) -> None:
         """Log one line for all shards that moved together, and none after a mere outage of NATS."""
@@ -175,13 +175,13 @@ class Node:
         """True if the shard was refused a short time ago."""
         return asyncio.get_running_loop().time() < self._retry_refused_at.get(shard, 0.0)
 
-    def _begin(self, work: Callable[[int, *Ts], Coroutine[Any, Any, None]], shard: int, *more: *Ts) -> None:
+    def begin(self, work: Callable[[int, *Ts], Coroutine[Any, Any, None]], shard: int, *more: *Ts) -> None:
         """Start one task for a shard, unless another one is under way."""
         if shard not in self._under_way:
             task = self._under_way[shard] = self._spawn(work(shard, *more))
             task.add_done_callback(lambda _: self._under_way.pop(shard))
 
-    async def _claim(self, shard: int) -> None:
+    async def claim(self, shard: int) -> None:
         async with self._claiming:
             if not self._stopping:
                 self._claimed.add(shard)

@@ -82,6 +82,11 @@ class Receivers:
             task.cancel()
         await self._follower.stop()
 
+    @property
+    def applied(self) -> int:
+        """The position in the bucket up to which all is known."""
+        return self._follower.applied
+
     async def catch_up(self) -> None:
         """Return when everything is known that the leader of the bucket knows by now. Raises `Unavailable`.
 

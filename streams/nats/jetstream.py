@@ -80,7 +80,7 @@ class JetStream:
         self._listeners: list[Callable[[bool], None]] = []
         self._back = asyncio.Event()
         self._calm_from = 0.0
-        wire.on_change(self._on_change)
+        wire.on_change(self.connection_changed)
 
     async def start(self) -> None:
         """Subscribe to the answers. To be called once, before anything else."""
@@ -137,7 +137,8 @@ class JetStream:
             return False
         return True
 
-    def _on_change(self, connected: bool) -> None:
+    def connection_changed(self, connected: bool) -> None:
+        """Note that the connection was lost or came back, and tell all listeners; the wire calls it."""
         self.connection_changes += 1
         if connected:
             self._calm_from = asyncio.get_running_loop().time() + DISTURBED_FOR_S

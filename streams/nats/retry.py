@@ -27,15 +27,15 @@ class Pauses:
 
     def __init__(self, js: JetStream | None = None) -> None:
         self._js = js
-        self._next_s = PAUSE_MIN_S
+        self.next_s = PAUSE_MIN_S
 
     async def wait(self) -> None:
         if self._js is None:
-            await asyncio.sleep(self._next_s)
-        elif await self._js.reconnected(self._next_s):
-            self._next_s = PAUSE_MIN_S
+            await asyncio.sleep(self.next_s)
+        elif await self._js.reconnected(self.next_s):
+            self.next_s = PAUSE_MIN_S
             return
-        self._next_s = min(2 * self._next_s, PAUSE_MAX_S)
+        self.next_s = min(2 * self.next_s, PAUSE_MAX_S)
 
 
 class Complaint:

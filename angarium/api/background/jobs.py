@@ -76,6 +76,11 @@ class Jobs:
         """The plans of the jobs that are not finished, as this process saw them at its last look."""
         return [known.stored for known in self._known.values()]
 
+    @property
+    def working(self) -> tuple[JobKey, ...]:
+        """The jobs that are worked off here now."""
+        return tuple(self._working)
+
     def halt(self) -> None:
         """Release each job as soon as none of its copies is in flight."""
         self._halted = True

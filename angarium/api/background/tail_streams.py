@@ -9,7 +9,7 @@ so that a client that continues from long ago does not make the others wait.
 import asyncio
 import logging
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import aclosing
 from typing import Any
 
@@ -68,6 +68,11 @@ class TailStream:
         self._held = 0
         self._news = asyncio.Event()
         self._room = asyncio.Event()
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes that wait for the client."""
+        return self._held
 
     async def pieces(self) -> AsyncIterator[bytes]:
         """The events as they come; while there are none, a heartbeat comment with the last position."""
@@ -131,6 +136,19 @@ class Tails:
 
     def __len__(self) -> int:
         return len(self._streams)
+
+    def __iter__(self) -> Iterator[TailStream]:
+        return iter(self._streams)
+
+    @property
+    def live_count(self) -> int:
+        """The number of streams that have caught up, and share the one reading."""
+        return len(self._live)
+
+    @property
+    def is_reading(self) -> bool:
+        """True while the journal is read."""
+        return bool(self._tasks)
 
     async def open(self, token_id: str, token: Token, wanted: TailFilter, after: str | None) -> TailStream:
         """A stream from now on, or after the attempt with the id `after`.

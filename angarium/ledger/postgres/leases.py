@@ -26,7 +26,7 @@ INSERT INTO writers VALUES (?, {_NOW} + {LEASE_LAPSES_MS})
 ON CONFLICT (holder) DO UPDATE SET until = excluded.until
 """
 _LAPSED = f"DELETE FROM writers WHERE until < {_NOW} RETURNING holder"
-_ENDED = """
+ENDED_CONNECTIONS = """
 SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = ? AND usename = current_user
 """
 _FREE = """
@@ -75,7 +75,7 @@ class Leases:
                 await session.execute(_TAKEN, stream, self.holder, changes.taken)
             rows = await session.rows(_HELD, stream, self.holder)
         for each in lapsed:
-            await session.rows(_ENDED, application(each))
+            await session.rows(ENDED_CONNECTIONS, application(each))
         holds = {
             share: HeldShare(
                 StreamPlace(created=created, mark=Mark(position=position, stored_at=stored_at)), epoch

@@ -37,7 +37,7 @@ async def test_the_time_since_which_a_receiver_exists_is_known(
     assert isinstance(last, Stored)
     if not following:
         await node.start()
-    await until(lambda: node._follower.applied >= last.sequence)
+    await until(lambda: node.applied >= last.sequence)
     earliest, both = message.stored_at - CLOCKS_DIFFER_S, (RECEIVER, "acme.unheard")
     assert node.existing_at(earliest - 0.01, both) == ("acme.unheard",)
     assert node.existing_at(earliest + 0.01, both) == both

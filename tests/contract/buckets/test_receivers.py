@@ -228,7 +228,7 @@ async def test_a_removal_is_known_however_soon_it_was_put_again(
     if not following:
         receivers = Receivers(js, names)
         await receivers.start()
-    await until(lambda: receivers._follower.applied >= last)
+    await until(lambda: receivers.applied >= last)
     found = receivers.removal(RECEIVER)
     assert found is not None
     assert found.revision == removal

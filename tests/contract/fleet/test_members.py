@@ -371,7 +371,7 @@ class TestWhoMayBeTakenOver:
         for heartbeat in range(4):
             clocks.turn(DEAD_S / 2 - 0.01)
             await show(looking, names, "a", heartbeat, run="twin")
-            await until(lambda: members._runs["a", "twin"].since == clocks.since_boot)
+            await until(lambda: members.last_sign_of(held).since == clocks.since_boot)
             await looking.another_look()
             assert not members.may_claim(held)
         assert [record.message for record in caplog.records].count("members.name_taken") == 1

@@ -2,26 +2,25 @@
 
 import asyncio
 import uuid
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
-from angarium.connecting import Access
 from angarium.operations.jobs import begin, plans, work
 from angarium.operations.jobs.begin import Begun, begin_redrive, begin_replay
-from angarium.operations.jobs.plans import plan_of
+from angarium.operations.jobs.plans import StoredPlan, plan_of
 from angarium.operations.jobs.stop import stop
 from streams.buckets.stored_configurations import StoredConfigurations
 from streams.clock import SystemTime
-from streams.dead_letters.letters import LetterPage, Selection
+from streams.dead_letters.letters import DeadLetters, LetterPage, Selection
 from streams.installation.topology import Names
 from streams.nats.answers import Page
 from streams.nats.jetstream import JetStream
 from streams.resending.plan_lock import Busy
 from streams.resending.redrive_lock import RedriveLock
-from streams.resending.replay import ReplayLock
+from streams.resending.replay import Replay, ReplayLock
 from tests.contract.jobs.jobs import (
     FAST,
     access,
@@ -47,16 +46,15 @@ async def receiver(js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch)
 @pytest.fixture
 def in_between(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], Any]], None]:
     """Lets something begin after the first look for another job."""
-    look = begin._other
 
     def arrange(rival: Callable[[], Any]) -> None:
-        async def looked(*of: Any) -> Begun | None:
-            monkeypatch.setattr(begin, "_other", look)
-            found = await look(*of)
+        async def looked(*of: Any) -> StoredPlan | None:
+            monkeypatch.setattr(begin, "plan_of", plan_of)
+            found = await plan_of(*of)
             await rival()
             return found
 
-        monkeypatch.setattr(begin, "_other", looked)
+        monkeypatch.setattr(begin, "plan_of", looked)
 
     return arrange
 
@@ -89,14 +87,14 @@ async def test_a_process_that_was_overtaken_does_not_stop_the_job_of_its_success
     to = access(js, names)
     job = await replay_job(to, await events(js, names, "a", 2))
 
-    async def overtaken(_to: Access, _receiver: str, lock: ReplayLock, _is_halted: object) -> str:
-        successor = ReplayLock(js, names, ONE, uuid.uuid4().hex, SystemTime(), lease_s=LEASE_S)
-        await successor.acquire()
-        await stop(to, job.id)
-        await lock.store(held=True)
-        return ""
+    class Overtaken(Replay):
+        async def resume(self) -> None:
+            successor = ReplayLock(js, names, ONE, uuid.uuid4().hex, SystemTime(), lease_s=LEASE_S)
+            await successor.acquire()
+            await stop(to, job.id)
+            await super().resume()
 
-    monkeypatch.setattr(work, "_replay", overtaken)
+    monkeypatch.setattr(work, "Replay", Overtaken)
     with pytest.raises(Busy):
         await go_on(to)
     stored = await plan_of(to, "replay", ONE)
@@ -112,15 +110,16 @@ async def test_a_redrive_that_is_stopped_releases_the_lock_of_all_redrives(
     to = access(js, names)
     await buried(js, names, 1)
     job = await redrive_job(to)
-    next_page = work._next_page
+    pages = DeadLetters.pages
 
-    async def stopped_meanwhile(*of: Any) -> LetterPage:
+    async def stopped_meanwhile(*of: Any) -> AsyncIterator[LetterPage]:
         await stop(to, job.id)
         if renews:
             await asyncio.Event().wait()
-        return await next_page(*of)
+        async for page in pages(*of):
+            yield page
 
-    monkeypatch.setattr(work, "_next_page", stopped_meanwhile)
+    monkeypatch.setattr(DeadLetters, "pages", stopped_meanwhile)
     assert await go_on(to, "redrive", "acme") == ""
     assert (await shown(to, job.id)).state == "stopped"
     stored = await RedriveLock(js, names, "look", SystemTime(), lease_s=LEASE_S).read()

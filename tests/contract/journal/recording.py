@@ -22,21 +22,21 @@ class Recording:
         self.states: dict[str, State] = {}
         self.snapshots = Snapshots(js, names, claim)
         self.listed = ParkedReceivers()
-        self._listening = Listening()
-        self._journal = Journal(js, names, claim, "a", self._listening, time=Clocks(), retention_s=3600.0)
-        self._journal.start()
+        self.listening = Listening()
+        self.journal = Journal(js, names, claim, "a", self.listening, time=Clocks(), retention_s=3600.0)
+        self.journal.start()
 
     async def record(self, *facts: Fact) -> int:
         """Returns the journal sequence of the last of them."""
         for fact in facts:
             before = self.states.get(fact.receiver, State(receiver=fact.receiver))
             self.states[fact.receiver] = evolve(before, fact)
-            self._journal.add(fact, self.states[fact.receiver], urgent=True)
-            await self._listening.has(self._journal.index)
-        return self._journal.sequence
+            self.journal.add(fact, self.states[fact.receiver], urgent=True)
+            await self.listening.has(self.journal.index)
+        return self.journal.sequence
 
     async def snapshot(self, checkpoint: Checkpoint | None = None) -> None:
-        sequence = self._journal.sequence
+        sequence = self.journal.sequence
         states = list(self.states.values())
         self.listed.update(states)
         checkpoint = checkpoint or Checkpoint(
@@ -46,7 +46,7 @@ class Recording:
         self.listed.written(sequence)
 
     async def stop(self) -> None:
-        await self._journal.stop()
+        await self.journal.stop()
 
 
 def delivered(position: int, sequence: int, receiver: str = RECEIVER, source: int = 0) -> Delivered:

@@ -183,8 +183,7 @@ async def test_nothing_is_stored_that_was_read_of_a_journal_recreated_after_the_
             await js.stream_create(info.config)
             await pen.flush(opens())
             await pen.flush(delivered(7))
-            for listener in list(js._listeners):
-                listener(True)
+            js.connection_changed(True)
             return await read(after)
 
         journal.read = read_of_another  # type: ignore[method-assign,assignment]

@@ -448,13 +448,13 @@ def every_query(by: Callable[[str], str]) -> list[str]:
         for name, text in vars(queries).items()
         if name.isupper() and str(text).strip().startswith("SELECT")
     ]
-    found.remove(queries._ATTEMPTS)
-    found.remove(queries._JOURNEY)
-    found.append(queries._JOURNEY.format(index=by("deliveries_event")))
+    found.remove(queries.ATTEMPTS)
+    found.remove(queries.JOURNEY)
+    found.append(queries.JOURNEY.format(index=by("deliveries_event")))
     for status in (None, (503, 503), (500, 599), (204, 204), (200, 200), (200, 299)):
         for failed_only in (False, True):
-            index, only, _ = queries._filtered(AttemptFilter(failed=failed_only, status=status, type="a"))
-            found.append(queries._ATTEMPTS.format(index=by(index) if index else "", only=only))
+            index, only, _ = queries.filtered(AttemptFilter(failed=failed_only, status=status, type="a"))
+            found.append(queries.ATTEMPTS.format(index=by(index) if index else "", only=only))
     return found
 
 

@@ -1,6 +1,7 @@
 """Several processes write one ledger in PostgreSQL: each fact is in it once, over deaths and sleeps."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from typing import Any
@@ -18,6 +19,7 @@ from angarium.ledger.store import Block, LeaseLost, LedgerAway
 from streams.installation.topology import Names
 from streams.journal_feed.journal_reader import JournalReader
 from streams.nats.jetstream import JetStream
+from tests.sim.server.timing import LoopTiming
 from tests.support.installation import shard
 from tests.support.ledgers import NOW, InDatabase, Pen, delivered, failed, numbered, opens, writer
 
@@ -32,7 +34,7 @@ def world() -> tuple[str, str]:
 @pytest.fixture
 def connected(monkeypatch: pytest.MonkeyPatch) -> None:
     """Connects in a way that no other writer of the share can end."""
-    monkeypatch.setattr(leases, "_ENDED", "SELECT ?::text")
+    monkeypatch.setattr(leases, "ENDED_CONNECTIONS", "SELECT ?::text")
 
 
 class Process:
@@ -113,7 +115,7 @@ async def test_each_stores_what_is_its_own(
     await one.hold()
     await two.hold()
     await one_event_each(pen, 1)
-    mine = {name for name in RECEIVERS if shard(name) % SHARE_COUNT in one.writer._holds}
+    mine = {name for name in RECEIVERS if shard(name) % SHARE_COUNT in one.writer.shares}
     assert 0 < len(mine) < len(RECEIVERS)
     await one.step()
     stored = {name for (name,) in await in_database.rows("SELECT name FROM receivers")}
@@ -231,7 +233,12 @@ async def test_a_text_with_nul_is_stored_with_a_mark(
 
 
 async def test_dropping_a_block_waits_for_readers_and_delays_no_writer(
-    js: JetStream, names: Names, pen: Pen, in_database: InDatabase, stores: Any
+    js: JetStream,
+    names: Names,
+    pen: Pen,
+    in_database: InDatabase,
+    stores: Any,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     one = Process(js, names, await stores())
     await one.hold()
@@ -242,8 +249,8 @@ async def test_dropping_a_block_waits_for_readers_and_delays_no_writer(
     async with opened(Database(in_database.location), "somebody") as reader:
         await reader.execute("BEGIN")
         assert await reader.rows("SELECT sequence FROM attempts") == [(1,)]
-        one.store._block = 0
-        one.store._period_ms //= 2  # The next block lies in another period.
+        a_year_later = time.time_ns() + 366 * 24 * 3600 * 10**9  # The next block lies in another period.
+        monkeypatch.setattr(LoopTiming, "wall_ns", lambda _: a_year_later)
         dropping = one.store.drop_block(Block(old, last, until, False))
         await anext(dropping)
         await pen.flush(delivered(2, NOW + 2))

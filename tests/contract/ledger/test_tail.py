@@ -13,7 +13,8 @@ from actors.errors import BadInput, Unavailable
 from actors.machine import facts as f
 from angarium.connecting import Access
 from angarium.operations.live import journal_pages
-from angarium.operations.live.journal_pages import Missed
+from angarium.operations.live import tail as tail_room
+from angarium.operations.live.journal_pages import JournalPages, Missed
 from angarium.operations.live.tail import Tail, TailedAttempt, TailFilter
 from angarium.settings import Settings
 from streams.installation.topology import Names
@@ -179,8 +180,7 @@ async def test_a_journal_that_was_recreated_is_followed_from_its_beginning(
         await js.request(f"$JS.API.STREAM.DELETE.{names.journal}", b"")
         await js.stream_create(info.config)
         await pen.flush(delivered(7))
-        for listener in list(js._listeners):  # As where the connection came back with it.
-            listener(True)
+        js.connection_changed(True)  # It came back with it.
         lost = await anext(found)
         assert isinstance(lost, Missed)
         assert "was recreated" in lost.why
@@ -201,8 +201,7 @@ async def test_nothing_is_shown_that_was_read_of_a_journal_recreated_after_the_c
             await js.stream_create(info.config)
             await pen.flush(delivered(6))
             await pen.flush(delivered(7))
-            for listener in list(js._listeners):
-                listener(True)
+            js.connection_changed(True)
         return await read(self, *which)
 
     monkeypatch.setattr(journal_reader.JournalReader, "read", recreated_before_the_second)
@@ -212,23 +211,22 @@ async def test_nothing_is_shown_that_was_read_of_a_journal_recreated_after_the_c
 
 
 async def test_a_journal_that_lost_its_tail_is_followed_from_what_is_new(
-    js: JetStream, names: Names, pen: Pen
+    js: JetStream, names: Names, pen: Pen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(1, 6):
         await pen.flush(delivered(number))
+    pages = JournalPages(js, names)
+    monkeypatch.setattr(tail_room, "JournalPages", lambda *_: pages)
     following = tail(js, names, since=0.0)
     found: AsyncIterator[TailedAttempt | Missed]
     async with asyncio.timeout(PATIENCE_S), aclosing(following.follow()) as found:
         told = [await anext(found) for _ in range(5)]
         assert [sequence for _, sequence, _ in named(told)] == [1, 2, 3, 4, 5]
         # It has read 100 more messages, which the server lost.
-        place = following._pages.place
-        following._pages.place = replace(
-            place, mark=Mark(position=place.position + 100, stored_at=time.time())
-        )
+        place = pages.place
+        pages.place = replace(place, mark=Mark(position=place.position + 100, stored_at=time.time()))
         await pen.flush(delivered(6))
-        for listener in list(js._listeners):  # As where the connection came back with it.
-            listener(True)
+        js.connection_changed(True)  # It came back with it.
         lost = await anext(found)
         assert isinstance(lost, Missed)
         assert "it ends at" in lost.why

@@ -56,7 +56,7 @@ async def test_a_new_connection_ends_a_pause_and_the_next_one_is_short(
     assert not pausing.done()
     away.come_back()
     await until(pausing.done)
-    assert pauses._next_s == 1000.0
+    assert pauses.next_s == 1000.0
 
 
 async def test_pauses_grow_without_a_new_connection(away: Away, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,7 +65,7 @@ async def test_pauses_grow_without_a_new_connection(away: Away, monkeypatch: pyt
     for pauses in (Pauses(), Pauses(away.js)):
         lengths = []
         for _ in range(4):
-            lengths.append(pauses._next_s)
+            lengths.append(pauses.next_s)
             await pauses.wait()
         assert lengths == [0.001, 0.002, 0.004, 0.004]
 

@@ -216,8 +216,8 @@ async def test_work_that_is_given_up_before_it_began_leaves_nothing_behind(
 ) -> None:
     """Python complains of a coroutine that was never awaited."""
     node = Node(cast(Any, None), SHARDS)
-    node._begin(node._claim, SHARD)
-    for task in node._tasks:
+    node.begin(node.claim, SHARD)
+    for task in asyncio.all_tasks() - {asyncio.current_task()}:
         task.cancel()
     del task
     await asyncio.sleep(0)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from actors.errors import Unavailable
 from actors.machine.event import Event
@@ -18,6 +19,7 @@ from streams.nats.jetstream import JetStream
 from streams.reading import pull, reader
 from streams.reading.backlog import Backlog
 from streams.reading.inbox import Inbox
+from streams.reading.read_marks import ReadMarks
 from streams.reading.reader import ReadingTerms
 from streams.server.embedded import EmbeddedServer
 from tests.contract.support.servers import Server
@@ -36,6 +38,7 @@ class Owner:
         self.events: list[tuple[str, Event]] = []
         self.malformed: list[tuple[str, int, str]] = []
         self.floor = 0
+        self.read_floor: Callable[[], int] = lambda: self.floor
         self.within_lease = True
         self.broken: list[str] = []
         self.losses: list[Loss] = []
@@ -53,7 +56,7 @@ class Owner:
             ),
             on_event=self._take,
             on_malformed=self._take_malformed,
-            floor=lambda: self.floor,
+            floor=lambda: self.read_floor(),
             known=lambda: self.known,
         )
 
@@ -116,14 +119,20 @@ async def test_messages_read_by_another_reader_are_compared_too(
     assert owner.losses[0].mark == owner.known
 
 
-async def test_a_read_by_another_reader_hides_no_loss(js: JetStream, names: Names, owner: Owner) -> None:
+async def test_a_read_by_another_reader_hides_no_loss(
+    js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its server restarted without its tail, which is noticed some seconds later, and was filled up again."""
+    marks = ReadMarks()
+    monkeypatch.setattr(reader, "ReadMarks", lambda: marks)
+    owner = Owner(js, names)
+    await owner.inbox.start()
     for _ in range(3):
         await publish(js, names, RECEIVER)
     await owner.has(3)
     handed_out = Mark(position=3, stored_at=1.5)
-    marks = owner.inbox._reader._marks
-    marks.newest, marks._seen = None, handed_out
+    assert marks.newest is not None
+    marks.newest = replace(marks.newest, stored_at=handed_out.stored_at)
 
     def refuse(event: Event) -> bool:
         owner.known = Mark(position=event.position, stored_at=event.stored_at)
@@ -133,6 +142,7 @@ async def test_a_read_by_another_reader_hides_no_loss(js: JetStream, names: Name
     await publish(js, names, RECEIVER)
     await until(lambda: bool(owner.losses))
     assert owner.losses[0].mark == handed_out
+    await owner.inbox.stop()
 
 
 async def test_only_the_shards_own_receivers_come(js: JetStream, names: Names, owner: Owner) -> None:
@@ -434,8 +444,9 @@ async def test_an_inbox_that_breaks_says_so(
     def broken() -> int:
         raise RuntimeError("a defect")
 
-    owner.inbox._reader._after = broken
-    owner.inbox._reader._on_gap("to have it read the floor")
+    owner.read_floor = broken
+    owner.refuse = lambda _: True  # To have it read the floor.
+    await publish(js, names, RECEIVER)
     await until(lambda: bool(owner.broken))
     assert "reader.broken" in caplog.messages
 

@@ -142,7 +142,7 @@ async def test_a_repair_reads_recreated_streams_from_their_beginning(
         claimed = await own(js, names, "a")
         shard = Recording(js, names, claimed)
         await shard.record(*(delivered(position, position) for position in range(1, 11)))
-        sequence = shard._journal.sequence
+        sequence = shard.journal.sequence
         listed = shard.listed.as_of(sequence)
         await shard.snapshot(Checkpoint(sequence=sequence, floor=10, created=created, parked_parts=listed))
         await shard.stop()
@@ -261,7 +261,7 @@ async def test_writes_what_the_tail_said_of_parked_receivers_and_what_is_needed(
     claimed = await own(js, names, "a")
     shard = Recording(js, names, claimed)
     await shard.record(*(delivered(position, position) for position in range(1, 11)))
-    sequence = shard._journal.sequence
+    sequence = shard.journal.sequence
     listed = shard.listed.as_of(sequence)
     await shard.snapshot(Checkpoint(sequence=sequence, floor=10, needed=11, parked_parts=listed))
     await shard.record(Parked(receiver="acme.other", at=1.0, waiting_since=1.0))
@@ -466,7 +466,7 @@ async def test_a_node_has_read_of_the_new_tail_already(js: JetStream, names: Nam
     claimed = await claim(js, names, SHARD, "b", Clocks(), may_claim=any_node, accepts_loss=True)
     assert not isinstance(claimed, NotOwned)
     shard, new = Recording(js, names, claimed), await mark_at(js, names, 12)
-    shard._listening.known = Marks(deliveries=new)
+    shard.listening.known = Marks(deliveries=new)
     event = Numbered(sequence=1, position=12, id="new", stored_at=new.stored_at)
     await shard.record(Delivered(receiver="acme.other", events=(event,), at=2.5, attempt=1, status=200))
     await shard.stop()

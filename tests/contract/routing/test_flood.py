@@ -10,6 +10,7 @@ from streams.installation.topology import Names
 from streams.nats.jetstream import JetStream
 from streams.routing import tenants
 from streams.routing_progress import RoutingProgress
+from tests.contract.support.faults import after
 from tests.contract.support.routers import (
     PARTITION,
     OpenOwner,
@@ -33,6 +34,10 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tenants, "EVENTS_MAX", 4)
 
 
+async def at_once() -> None:
+    """Delays no copy."""
+
+
 async def test_others_are_routed_while_a_flood_waits(
     js: JetStream, names: Names, open_owner: OpenOwner
 ) -> None:
@@ -40,14 +45,7 @@ async def test_others_are_routed_while_a_flood_waits(
     await subscribe(js, names, f"{NEIGHBOUR}.b")
     owner = await open_owner()
     flood_may_go = asyncio.Event()
-    send = owner.router._lanes._send
-
-    async def hold_the_flood(receiver: str, opened: object) -> str:
-        if receiver == A:
-            await flood_may_go.wait()
-        return await send(receiver, opened)  # type: ignore[arg-type]
-
-    owner.router._lanes._send = hold_the_flood
+    owner.js.faults[names.publish_to(A)].append(after(flood_may_go.wait))
     bodies = await announce_many(js, names, COUNT)
     last = await announce(js, names, b"other", tenant=NEIGHBOUR)
     await has_stored(js, names, f"{NEIGHBOUR}.b", [b"other"])
@@ -64,14 +62,8 @@ async def test_another_router_goes_on_with_a_flood(
 ) -> None:
     await subscribe(js, names, A)
     owner = await open_owner()
-    send = owner.router._lanes._send
-
-    async def send_the_first(receiver: str, opened: object) -> str:
-        if len(await stored(js, names, A)) == 3:
-            await asyncio.Event().wait()
-        return await send(receiver, opened)  # type: ignore[arg-type]
-
-    owner.router._lanes._send = send_the_first
+    for action in [at_once] * 3 + [asyncio.Event().wait]:
+        owner.js.faults[names.publish_to(A)].append(after(action))
     bodies = await announce_many(js, names, COUNT)
     await until(lambda: owner.record.routing == RoutingProgress(routed=COUNT, parked_tenants={"acme": 4}))
     await owner.own_again()

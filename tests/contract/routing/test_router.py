@@ -17,6 +17,7 @@ from streams.nats.connection import ConnectOptions, connect
 from streams.nats.jetstream import JetStream
 from streams.routing import router as router_room
 from streams.routing.fanout import published_event
+from streams.routing.freshness import Freshness
 from streams.server.embedded import EmbeddedServer
 from tests.contract.support.faults import (
     Fault,
@@ -303,11 +304,11 @@ async def test_an_event_that_could_not_be_taken_is_routed_before_any_later_one(
 async def test_a_router_that_breaks_says_so(
     js: JetStream, names: Names, open_owner: OpenOwner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(*_: Any) -> dict[str, str]:
+    async def broken(*_: Any) -> None:
         raise RuntimeError("a defect")
 
     owner = await open_owner()
-    monkeypatch.setattr(owner.router, "_distribute", broken)
+    monkeypatch.setattr(Freshness, "cover", broken)
     await announce(js, names)
     await until(lambda: owner.broken == ["its router broke"])
 

@@ -185,7 +185,7 @@ async def test_a_process_works_at_a_few_jobs_of_a_tenant_at_a_time(
         await until_true(working)
         (why,) = await why_the_others_wait()
         assert why.startswith("waits for a seat: 3 jobs run, 2 of this tenant")
-        running = list(api.state.jobs._working)
+        running = list(api.state.jobs.working)
         stopped = next(place for place in places[:4] if place.split(".")[2] in str(running))
         await client.delete(stopped)
 

@@ -156,7 +156,7 @@ async def test_a_stream_that_catches_up_takes_part_in_the_one_reading_without_a_
             writing = asyncio.create_task(_flush_all(pen, range(101, 201)))
             assert [number for _, number in await again.numbers(200)] == list(range(1, 201))
             await writing
-            await until(lambda: len(api.state.tails._live) == 2)
+            await until(lambda: api.state.tails.live_count == 2)
 
 
 async def test_a_stream_that_is_ahead_of_the_one_reading_gets_nothing_twice(
@@ -184,7 +184,7 @@ async def test_a_stream_that_is_ahead_of_the_one_reading_gets_nothing_twice(
         await pen.flush(delivered(2))
         async with tailing(client, place) as ahead:
             assert await ahead.numbers(2) == [("acme.billing", 1), ("acme.billing", 2)]
-            await until(lambda: len(api.state.tails._live) == 2)
+            await until(lambda: api.state.tails.live_count == 2)
             may_read.set()
             await pen.flush(delivered(3))
             assert await ahead.numbers(1) == [("acme.billing", 3)]
@@ -263,8 +263,7 @@ async def test_a_journal_that_was_recreated_is_told_and_followed_from_its_beginn
         await api.js.request(f"$JS.API.STREAM.DELETE.{api.names.journal}", b"")
         await api.js.stream_create(info.config)
         await pen.flush(delivered(7))
-        for listener in list(api.state.access.js._listeners):  # As where the connection came back with it.
-            listener(True)
+        api.state.access.js.connection_changed(True)  # It came back with it.
         goes_on.set()
         kind, said = await events.next()
         assert kind == "missed"
@@ -309,7 +308,7 @@ async def test_the_journal_is_read_once_for_all_streams_and_not_at_all_without_o
                 for each in (one, two, three):
                     assert await each.numbers(1) == [("acme.billing", number)]
         assert 10 < len(asked) == len(set(asked))
-        await until(lambda: not api.state.tails._tasks)
+        await until(lambda: not api.state.tails.is_reading)
         assert len(api.state.tails) == 0
 
 
@@ -354,27 +353,27 @@ async def test_a_client_that_does_not_read_is_cut_off_and_slows_down_no_other(
 ) -> None:
     monkeypatch.setattr(tail_streams, "BUFFER_MAX", 64 << 10)
     monkeypatch.setattr(connections, "STALLED_MAX_S", 4.0)  # Its buffer is full before that.
-    token = (await api.token("acme", ["read"])).text
+    token = await api.token("acme", ["read"])
     here = server.bound("127.0.0.1", 0)
     here.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
     async with AsyncExitStack() as open_ones, server.served(api.to.settings, here) as state:
-        await until(lambda: all(state.valid(each) for each in api.state.tokens._known))
+        await until(lambda: state.valid(token.id) is not None)
         deaf = open_ones.enter_context(socket.socket())
         deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         deaf.connect(here.getsockname())
-        deaf.sendall(f"GET {TAIL} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {token}\r\n\r\n".encode())
-        headers = {"authorization": f"Bearer {token}"}
+        deaf.sendall(f"GET {TAIL} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {token.text}\r\n\r\n".encode())
+        headers = {"authorization": f"Bearer {token.text}"}
         async with (
             httpx.AsyncClient(base_url=server.url(here), headers=headers, timeout=30) as client,
             tailing(client) as events,
         ):
-            await until(lambda: len(state.tails._live) == 2)
-            both = list(state.tails._streams)
+            await until(lambda: state.tails.live_count == 2)
+            both = list(state.tails)
             most = 0
             for number in range(1, 401):
                 await pen.flush(failed(number, answer="x" * 1000))
                 assert await events.numbers(1) == [("acme.billing", number)]
-                most = max(most, *(each._held for each in both))
+                most = max(most, *(each.held_bytes for each in both))
             await until(lambda: len(state.tails) == 1)
             assert sorted(each.ended for each in both) == ["", tail_streams.TOO_SLOW]
             assert tail_streams.BUFFER_MAX / 2 < most <= tail_streams.BUFFER_MAX
@@ -435,16 +434,16 @@ async def test_streams_end_while_no_revocation_could_be_noticed(
 
 
 async def test_a_server_that_stops_ends_its_streams_in_order(api: Api) -> None:
-    token = (await api.token("acme", ["read"])).text
+    token = await api.token("acme", ["read"])
     here = server.bound("127.0.0.1", 0)
     async with (
         httpx.AsyncClient(
-            base_url=server.url(here), headers={"authorization": f"Bearer {token}"}, timeout=30
+            base_url=server.url(here), headers={"authorization": f"Bearer {token.text}"}, timeout=30
         ) as client,
         AsyncExitStack() as open_ones,
     ):
         async with server.served(api.to.settings, here) as state:
-            await until(lambda: all(state.valid(each) for each in api.state.tokens._known))
+            await until(lambda: state.valid(token.id) is not None)
             events = await open_ones.enter_async_context(tailing(client))
             began_at = time.monotonic()
         assert time.monotonic() - began_at < server.STOP_TIMEOUT_S / 2

@@ -4,7 +4,7 @@ from contextlib import AsyncExitStack
 from random import Random
 
 from angarium.ledger.store import LedgerAway, Store
-from angarium.ledger.writer import Writer
+from angarium.ledger.writer import HOLD_EVERY_S, Writer
 from streams.erasing.erasures import Erasures, finished
 from streams.installation.topology import Names
 from streams.journal_feed.bucket_reader import BucketReader
@@ -29,6 +29,7 @@ class Process:
         self._js, self._names, self._ledger, self._story = js, names, ledger, story
         self._dies_after = dies_after
         self._stack = AsyncExitStack()
+        self._now = 0.0
 
     async def start(self) -> None:
         after = self._dies_after
@@ -36,14 +37,20 @@ class Process:
             self._ledger.store() if after is None else self._ledger.dying(after)
         )
         self.store = store
-        self.writer = Writer(self._js, self._names, store, keep_s=KEEP_S, wall=lambda: self._story.now)
+        self.writer = Writer(
+            self._js,
+            self._names,
+            store,
+            keep_s=KEEP_S,
+            wall=lambda: self._story.now,
+            clock=lambda: self._now,
+        )
         self._journal = JournalReader(self._js, self._names)
         self._bucket = BucketReader(self._js, self._names)
 
     async def turn(self, renew: bool) -> None:
         if renew:
-            self.writer._held_at = 0.0
-        self.writer._next_erasure_at = 0.0
+            self._now += HOLD_EVERY_S
         await self.writer.turn(self._journal, self._bucket)
 
     async def stop(self) -> None:

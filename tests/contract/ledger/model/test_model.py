@@ -35,13 +35,14 @@ def _small(monkeypatch: pytest.MonkeyPatch, pen: Pen) -> None:
 
     Writers keep their connections when they lose their shares, so that the fence alone refuses them.
     """
-    monkeypatch.setattr(leases, "_ENDED", "SELECT ?::text")
+    monkeypatch.setattr(leases, "ENDED_CONNECTIONS", "SELECT ?::text")
     monkeypatch.setattr(LoopTiming, "wall_ns", lambda self: round(pen.at * 1e9))
     monkeypatch.setattr(schema, "BLOCK_FACTS", 6)
     monkeypatch.setattr(fold, "BASE_EVERY_FACTS", 7)
     monkeypatch.setattr(fold, "BASE_EVERY_MS", 1 << 60)
     monkeypatch.setattr(journal_reader, "READ_MESSAGES_MAX", 4)
     monkeypatch.setattr(writing, "PRUNE_EVERY_S", 0.0)
+    monkeypatch.setattr(writing, "ERASURES_EVERY_S", 0.0)
     monkeypatch.setattr(schema, "CLOCKS_APART_MS", 10_000)
     monkeypatch.setattr(postgres_store, "PERIOD_MIN_MS", round(4 * FLUSH_EVERY_S * 1000))
     monkeypatch.setattr(ledgers, "KEEP_S", KEEP_S)
