@@ -148,6 +148,8 @@ BREACHES = [
     (diagrams_keep_their_lines, "streams.purge", '"""Purges.\n\n    f(a) -> b   g(b) -> c\n\nSo.\n"""'),
     (titles_name_their_subject, "tests.edge.test_ports", "def test_what_is_free_is_found(): ..."),
     (titles_name_their_subject, "tests.edge.test_ports", "def test_nor_is_a_second_one(): ..."),
+    (titles_name_their_subject, "tests.edge.test_ports", "def test_a_port_is_free_however_late(): ..."),
+    (titles_name_their_subject, "tests.edge.test_ports", "def test_a_search_goes_on(): ..."),
     (words_are_usual, "tests.support.waiting", "x = 1  # Nobody else."),
     (words_are_usual, "tests.support.waiting", "def wait_for_nobody(): ..."),
     (words_are_usual, "streams.purge", "# Whoever purges"),
@@ -232,7 +234,7 @@ def test_every_rule_has_its_breach() -> None:
 ALLOWED = [
     (words_are_usual, "tests.unit.worlds.unknown", "x = 'acme.nobody'"),
     (first_lines_say_what_it_is, "tests.sim.test_sim", 'def test_a_death():\n    """Nobody follows."""'),
-    (titles_name_their_subject, "tests.edge.test_ports", "def test_a_port_where_nothing_listens(): ..."),
+    (titles_name_their_subject, "tests.edge.test_ports", "def test_a_port_without_a_listener(): ..."),
     (first_lines_say_what_it_is, "angarium.logs", '"""Items of a list."""'),
     (first_lines_are_whole, "streams.purge", '"""The rules:\n\n- one.\n"""'),
     (diagrams_keep_their_lines, "streams.purge", '"""Purges.\n\n    f(a) -> b\n    g(b) -> c\n\nSo.\n"""'),

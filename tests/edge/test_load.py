@@ -34,7 +34,7 @@ def never_sleep(seconds: float) -> None:
         pass
 
 
-def test_a_loop_that_never_sleeps_is_saturated_however_little_it_runs(rival: None) -> None:
+def test_a_loop_that_never_sleeps_is_saturated_even_if_it_runs_little(rival: None) -> None:
     saturated, used_s = Load(), time.thread_time()
     never_sleep(0.2)
     assert time.thread_time() - used_s < 0.2 * 0.8

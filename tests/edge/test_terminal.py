@@ -168,7 +168,7 @@ def test_an_interrupted_command_gives_the_cursor_back_and_says_how_to_go_on() ->
 
 
 @pytest.mark.parametrize("environment", [{}, {"NO_COLOR": "1"}, {"TERM": "dumb"}], ids=str)
-def test_tables_align_whatever_is_in_them(environment: dict[str, str]) -> None:
+def test_tables_align_with_any_content(environment: dict[str, str]) -> None:
     """Wide characters take two columns, combining ones none, and escapes as many as are seen."""
     lines = ESCAPE.sub("", seen(STRANGE, **environment)).splitlines()
     assert len(lines) == 4

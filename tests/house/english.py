@@ -16,8 +16,10 @@ PRONOUN = re.compile(
 )  # Beginnings that say nothing, or whose object has no name: `Ask for it`.
 VAGUE_TITLE = re.compile(
     r"test_((what|who|whom|whose|where|how)(so|ever)?|"
-    r"it|its|neither|nor|not|of|so|that|they|those|one_(that|who))_"
+    r"it|its|neither|nor|not|of|so|that|they|those|one_(that|who))_|"
+    r"test_\w*?_?(whatever|however|of_late|just_now|goes_on|word_of|where_nothing)(_|\Z)"
 )
+"""Titles that begin with nothing, or have a word in them for which there is a plainer one."""
 ARCHAIC = re.compile(
     r"\b(anew|amid|anybody|bears|befell|beside|by turns|for ever|heirs?|hence|lest|nobody|somebody|"
     r"speaks? of|thereby|whichever|who(?:s?)ever|(?:none|false|empty|raises \S+) where)\b",
@@ -108,7 +110,7 @@ def diagrams_keep_their_lines(module: Module) -> Iterator[str]:
 
 
 def titles_name_their_subject(module: Module) -> Iterator[str]:
-    """The title of a test begins with what it is about, not with a question word or a pronoun."""
+    """The title of a test begins with what it is about, and has plain words: `always`, not `whatever`."""
     for node in module.nodes:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and VAGUE_TITLE.match(node.name):
             yield f"line {node.lineno} has {node.name}"

@@ -33,10 +33,10 @@ from streams.journal import parked_receivers, snapshots
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import stream_info
 from streams.routing import router, tenants
-from tests.sim.announcing import Announcing
 from tests.sim.checks.checkers import Checkers
-from tests.sim.mishaps import Mishaps
+from tests.sim.fanout_producer import FanoutProducer
 from tests.sim.plan import Plan, drawn
+from tests.sim.process_faults import ProcessFaults
 from tests.sim.server import FakeServer
 from tests.sim.server.sessions import Frame, Session
 from tests.sim.server.streams.replica import Change, PurgedMessage, Replicas
@@ -144,10 +144,10 @@ class Run:
         self.server = WatchedServer(world, clustered=plan.clustered, max_payload=plan.max_payload)
         self.network = Network(world, self.server)
         self.checkers = self.checkers_type(world, self.names, plan.shards, plan.ttl_s)
-        self.announcing = Announcing(self)
+        self.fanout_producer = FanoutProducer(self)
         self.workload = Workload(self)
         self.receivers = Receivers(world, plan.receivers, self.checkers)
-        self.mishaps = Mishaps(self)
+        self.process_faults = ProcessFaults(self)
         self.stops: dict[str, asyncio.Event] = {}
         self.processes: dict[str, Process] = {}
         self._nodes = 0
@@ -158,10 +158,10 @@ class Run:
     def start_node(self) -> Process:
         """Another process, under another name or under that of one that is dead."""
         self._nodes += 1
-        name = self.mishaps.name(f"node-{self._nodes}", self._dead)
+        name = self.process_faults.name(f"node-{self._nodes}", self._dead)
         self._dead.discard(name)
         process = self.world.spawn(name, self._node)
-        process.skew_s = self.mishaps.skew_s()
+        process.skew_s = self.process_faults.skew_s()
         self.processes[process.name] = process
         process.at_end(lambda: self._gone(process.name))
         return process
@@ -171,7 +171,7 @@ class Run:
             table.pop(name, None)
         self._dead.add(name)
         self.checkers.gone(name)
-        self.mishaps.missing()
+        self.process_faults.missing()
 
     async def _node(self, process: Process) -> None:
         stop = self.stops[process.name] = asyncio.Event()
@@ -208,19 +208,19 @@ class Run:
     # ---- its course
 
     def _on_start(self, process: Process) -> None:
-        self.mishaps.started(process)
+        self.process_faults.started(process)
         self.workload.started()
 
     def run(self) -> None:
         """Raises `RunFailed`."""
         with self.staged():
             self.network.begin(self.plan.faults)
-            for _ in range(self.mishaps.nodes):
+            for _ in range(self.process_faults.nodes):
                 self.start_node()
             self.workload.start()
-            self.announcing.start()
-            self.mishaps.start()
-            self.server.gate = self.mishaps
+            self.fanout_producer.start()
+            self.process_faults.start()
+            self.server.gate = self.process_faults
             self.checkers.on_start = self._on_start
             self.world.run_for(self.plan.duration_s)
             self._calm()
@@ -246,9 +246,9 @@ class Run:
     def _calm(self) -> None:
         self.network.calm()
         self.receivers.calm()
-        self.mishaps.calm()
+        self.process_faults.calm()
         self.workload.calm()
-        self.announcing.calm()
+        self.fanout_producer.calm()
 
     def settle(self, limit_s: float, look_every_s: float) -> None:
         """Until everything is settled. Raises `RunFailed`, which says what is not."""

@@ -40,7 +40,7 @@ STAGED = [mutant for mutant in catalogue.ALL if mutant.scenario is not None]
 
 
 @pytest.mark.parametrize("first", range(1, SEEDS, AT_ONCE))
-def test_the_promises_hold_whatever_goes_wrong(first: int) -> None:
+def test_the_promises_hold_over_all_faults(first: int) -> None:
     for seed in range(first, first + AT_ONCE):
         assert not violation(seed)
 
@@ -108,7 +108,7 @@ def test_messages_go_missing_in_runs() -> None:
     assert missing >= 3
 
 
-def test_a_run_is_the_same_whatever_the_hash_seed() -> None:
+def test_a_run_is_the_same_with_every_hash_seed() -> None:
     program = (
         "from tests.sim.run import Run; run = Run(7, trace=True); run.run(); "
         "print(*run.world.history(), sep='\\n')"

@@ -59,7 +59,7 @@ def run_crowd(seed: int) -> list[str]:
         return world.history()
 
 
-def test_the_same_seed_gives_the_same_history_whatever_the_hash_seed() -> None:
+def test_the_same_seed_gives_the_same_history_with_every_hash_seed() -> None:
     program = "from tests.sim.test_world import run_crowd; print(*run_crowd(7), sep='\\n')"
     outputs = [
         subprocess.run(

@@ -211,7 +211,7 @@ class Workload:
         chance = self.chance
         return dict(self._members()) | {
             "url": f"https://example.com/{chance.choice('aab')}",
-            "events": self.run.announcing.patterns(),
+            "events": self.run.fanout_producer.patterns(),
             "timeout_s": chance.choice((0.1, 0.5, 2.0)),
             "retry": {
                 "base_s": chance.choice((0.05, 0.5, 3.0)), "cap_s": chance.choice((3.0, 10.0)),

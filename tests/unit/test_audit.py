@@ -16,7 +16,7 @@ def test_the_busiest_window_is_found() -> None:
     assert (found.at, found.attempts, found.allowed, found.exceeded) == (500, 3, 4, 0)
 
 
-def test_a_window_with_too_many_is_found_whatever_comes_around_it() -> None:
+def test_a_window_with_too_many_is_found_among_any_others() -> None:
     starts = [*range(0, 10_000, 100), *range(10_000, 10_010), *range(11_000, 20_000, 100)]
     found = busiest(starts, TEN, 1.0)
     assert found.at == 9_100

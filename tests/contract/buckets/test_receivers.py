@@ -212,7 +212,7 @@ async def test_a_removed_one_is_absent_and_may_come_back(
 
 
 @pytest.mark.parametrize("following", [True, False])
-async def test_a_removal_is_known_however_soon_it_was_put_again(
+async def test_a_removal_is_known_even_if_the_receiver_was_put_again_at_once(
     js: JetStream, names: Names, following: bool
 ) -> None:
     """Our own put drops the marker of the removal: what was put tells of it, also after an edit."""
@@ -300,7 +300,7 @@ async def test_keys_that_name_no_receiver_are_passed_over(
     assert [record.message for record in caplog.records].count("receiver.misnamed") == 3
 
 
-async def test_the_leader_is_asked_where_nothing_is_followed(js: JetStream, names: Names) -> None:
+async def test_the_leader_is_asked_if_no_bucket_is_followed(js: JetStream, names: Names) -> None:
     receivers = Receivers(js, names)
     assert await receivers.confirm(RECEIVER) == Absent()
     await put(js, names, raw())

@@ -91,7 +91,7 @@ async def show(
 
 
 class TestShowing:
-    async def test_a_node_shows_itself_and_goes_on(
+    async def test_a_node_shows_itself_again_and_again(
         self, js: JetStream, names: Names, clocks: Clocks, join: Join
     ) -> None:
         members = await join(js, "a")
@@ -133,7 +133,7 @@ class TestShowing:
         await until(lambda: a.live == ("a",))
         await a.leave()
 
-    async def test_while_no_node_can_be_seen_the_looks_are_as_rare_as_ever(
+    async def test_an_unreadable_bucket_is_not_read_more_often(
         self,
         js: JetStream,
         looking: Looking,

@@ -43,7 +43,7 @@ async def seen(js: JetStream, names: Names, tenant: str = "*") -> dict[str, Rece
 
 
 @pytest.mark.parametrize(("batch", "size"), [(512, 4 << 20), (7, 4 << 20), (512, 2000)])
-async def test_all_are_seen_whatever_a_batch_holds(
+async def test_all_are_seen_in_batches_of_any_size(
     js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch, batch: int, size: int
 ) -> None:
     monkeypatch.setattr(reading, "BATCH_MESSAGES", batch)

@@ -42,7 +42,7 @@ from tests.contract.jobs.jobs import (
 )
 from tests.contract.resending.settled_events import ONE, end, settled
 from tests.contract.resending.windows import LEASE_S, install_with_receiver
-from tests.contract.support.dying import OVER_DEATHS, WHEREVER_IT_DIES, lives
+from tests.contract.support.crashing_jetstream import OVER_DEATHS, WHEREVER_IT_DIES, lives
 from tests.contract.support.servers import Server
 from tests.support.installation import publish
 from tests.support.waiting import until_true

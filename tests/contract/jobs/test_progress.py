@@ -37,7 +37,7 @@ from tests.contract.jobs.jobs import (
 from tests.contract.jobs.jobs import shown as shown_job
 from tests.contract.resending.settled_events import ONE, end
 from tests.contract.resending.windows import LEASE_S, install_with_receiver
-from tests.contract.support.dying import WHEREVER_IT_DIES, Died, dying, lives
+from tests.contract.support.crashing_jetstream import WHEREVER_IT_DIES, Died, dying, lives
 from tests.contract.support.servers import Server
 from tests.support.waiting import until_true
 
@@ -124,7 +124,7 @@ async def test_a_job_that_was_halted_within_a_page_tells_exactly_what_was_sent(
     assert (stopped.state, stopped.sent) == ("stopped", len(sent))
 
 
-async def test_an_event_that_is_too_large_is_counted_once_however_often_the_job_is_taken_up(
+async def test_an_event_that_is_too_large_is_counted_once_over_many_takeovers_of_the_job(
     js: JetStream, names: Names
 ) -> None:
     to = access(js, names)
@@ -214,7 +214,7 @@ def slow_pages(names: Names, monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
-async def test_the_lock_is_renewed_where_nothing_is_wanted_for_long(
+async def test_the_lock_is_renewed_while_no_letter_is_wanted_for_long(
     js: JetStream, names: Names, slow_pages: Clock
 ) -> None:
     """Otherwise one process after the other would take the job, find as little, and lose it, forever."""
@@ -244,7 +244,7 @@ async def test_the_lock_is_renewed_while_a_long_way_is_searched_for_copies(
     assert lock.plan.step == begun + 5 + 1
 
 
-async def test_the_lock_of_a_redrive_is_kept_however_long_a_page_takes(
+async def test_the_lock_of_a_redrive_is_kept_over_a_page_that_takes_long(
     js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(plans, "LEASE_S", LONG_LEASE_S)

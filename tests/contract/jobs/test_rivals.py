@@ -89,6 +89,7 @@ async def test_a_process_that_was_overtaken_does_not_stop_the_job_of_its_success
 
     class Overtaken(Replay):
         async def resume(self) -> None:
+            monkeypatch.setattr(work, "Replay", Replay)
             successor = ReplayLock(js, names, ONE, uuid.uuid4().hex, SystemTime(), lease_s=LEASE_S)
             await successor.acquire()
             await stop(to, job.id)

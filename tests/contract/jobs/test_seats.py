@@ -81,7 +81,7 @@ async def test_a_job_that_another_process_works_off_takes_no_seat(
     assert set(taken) == {"redrive"}
 
 
-async def test_a_replay_with_a_quick_pace_leaves_its_seat_after_its_turn_and_goes_on_later(
+async def test_a_replay_with_a_quick_pace_leaves_its_seat_after_its_turn_and_continues_later(
     js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(plans, "LEASE_S", LEASE_S)

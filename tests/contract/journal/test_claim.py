@@ -331,7 +331,7 @@ class TestLettingGo:
         assert not await release_unowned(js, names, SHARD, "a", may_claim=lambda _: False)
         assert (await owner_of(js, names)).released is None
 
-    async def test_giving_back_is_not_over_on_the_word_of_a_deposed_leader(
+    async def test_a_release_is_not_believed_from_a_deposed_leader(
         self, names: Names, faulty: FaultyJetStream
     ) -> None:
         await own(faulty, names, "a")

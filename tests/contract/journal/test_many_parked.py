@@ -157,7 +157,7 @@ def away(node: Node) -> int:
 @pytest.mark.alone
 @pytest.mark.usefixtures("collecting_as_a_node")
 @pytest.mark.parametrize("crowd", [(64, 100_000), (1, 100_000)], indirect=True)
-async def test_a_takeover_keeps_its_lease_and_goes_on_delivering(
+async def test_a_takeover_keeps_its_lease_and_continues_to_deliver(
     crowd: Crowd, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
     caplog.set_level(logging.WARNING)

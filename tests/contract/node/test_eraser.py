@@ -78,7 +78,7 @@ async def test_an_event_sent_to_an_invalid_name_is_erased(js: JetStream, names: 
     assert await js.message(names.deliveries, position) is None
 
 
-async def test_an_event_is_erased_once_it_is_routed_however_long_that_takes(
+async def test_an_event_is_erased_once_it_is_routed_even_after_a_long_time(
     js: JetStream, names: Names, open_owner: OpenOwner
 ) -> None:
     position = await announce(js, names, b"secret", headers={"Angarium-Id": "e1"})
@@ -170,7 +170,7 @@ async def test_a_copy_that_comes_when_the_erasure_is_done_is_found_by_a_second_l
     assert None not in [await js.message(names.deliveries, position) for position in new[1:]]
 
 
-async def test_a_new_eraser_looks_again_only_for_what_was_done_of_late(js: JetStream, names: Names) -> None:
+async def test_a_new_eraser_looks_again_only_for_recent_erasures(js: JetStream, names: Names) -> None:
     now, erasures = time.time(), Erasures(js, names)
     for event, ago in (("e1", 1800.0), ("e2", 7200.0)):
         await erasures.request("acme", event, "ops@host", now - ago)

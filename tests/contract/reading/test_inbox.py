@@ -205,9 +205,7 @@ NASTY: list[dict[str, str]] = [
 ]
 
 
-async def test_an_event_is_the_same_in_whatever_way_it_comes(
-    js: JetStream, names: Names, owner: Owner
-) -> None:
+async def test_an_event_is_the_same_from_every_reader(js: JetStream, names: Names, owner: Owner) -> None:
     for headers in NASTY:
         await publish(js, names, RECEIVER, b"\x00\xff\r\n", headers or None)
     await owner.has(len(NASTY))
@@ -287,7 +285,7 @@ async def test_no_consumer_is_left_when_it_stops(js: JetStream, names: Names, ow
     await until_true(gone)
 
 
-async def test_a_new_owner_gets_all_above_its_floor_whatever_the_old_one_does(
+async def test_a_new_owner_gets_all_above_its_floor_over_any_acts_of_the_old_one(
     server: Server, js: JetStream, names: Names, owner: Owner
 ) -> None:
     """Each has a consumer of its own."""
@@ -340,7 +338,7 @@ async def test_a_message_that_could_not_be_taken_comes_again_before_any_later_on
     assert owner.inbox.consumers == 3
 
 
-async def test_after_a_gap_it_goes_on_from_the_floor_of_now(
+async def test_reading_continues_after_a_gap_from_the_present_floor(
     js: JetStream, names: Names, owner: Owner
 ) -> None:
     for _ in range(4):

@@ -91,7 +91,7 @@ async def test_the_progress_of_the_old_routers_is_recorded(
     assert await upgrade(js, installation) == []
 
 
-async def test_the_next_claim_goes_on_from_there(
+async def test_the_next_claim_continues_from_there(
     js: JetStream, names: Names, installation: Installation
 ) -> None:
     await js.publish(names.journal_of(1), OLD_FLUSH)

@@ -59,7 +59,7 @@ async def test_a_dead_letter_is_what_was_published_and_why_it_is_here(js: JetStr
         ("", None),
     ],
 )
-async def test_a_letter_has_the_beginning_of_the_last_answer_whatever_that_is(
+async def test_a_letter_has_the_beginning_of_any_last_answer(
     js: JetStream, names: Names, answer: str, header: str | None
 ) -> None:
     position = await publish(js, names, RECEIVER, b"{}", {"Angarium-Response": "forged"})

@@ -24,7 +24,7 @@ from streams.resending.plan_lock import Busy
 from streams.resending.redrive import Redrive, Redriven
 from streams.resending.redrive_lock import RedriveLock, RedrivePlan
 from tests.contract.resending.windows import LEASE_S, install_with_short_window, shorten_window
-from tests.contract.support.dying import OVER_DEATHS, WHEREVER_IT_DIES, Died, dying, lives
+from tests.contract.support.crashing_jetstream import OVER_DEATHS, WHEREVER_IT_DIES, Died, dying, lives
 from tests.contract.support.faults import Publish, ack_lost, misbehaving, refused, request_lost
 from tests.contract.support.servers import Server
 from tests.contract.support.shards import Clocks
@@ -421,7 +421,7 @@ async def test_a_turn_that_ended_is_not_waited_for(js: JetStream, names: Names) 
     assert waited == []
 
 
-async def test_a_turn_that_goes_on_is_left_alone(js: JetStream, names: Names) -> None:
+async def test_a_turn_that_continues_is_left_alone(js: JetStream, names: Names) -> None:
     first = RedriveLock(js, names, "first", SystemTime(), lease_s=LONG_LEASE_S)
     await first.acquire()
     waiting = asyncio.Event()

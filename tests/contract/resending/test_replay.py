@@ -26,7 +26,7 @@ from streams.resending.plan_lock import Busy
 from streams.resending.replay import Choice, Replay, Replayed, ReplayLock
 from tests.contract.resending.settled_events import ONE, end, settled
 from tests.contract.resending.windows import LEASE_S, install_with_short_window
-from tests.contract.support.dying import OVER_DEATHS, WHEREVER_IT_DIES, lives
+from tests.contract.support.crashing_jetstream import OVER_DEATHS, WHEREVER_IT_DIES, lives
 from tests.contract.support.faults import ack_lost, misbehaving, refused, request_lost
 from tests.contract.support.servers import Server
 from tests.support.installation import publish

@@ -57,9 +57,7 @@ async def test_others_are_routed_while_a_flood_waits(
     await settled(js, names, last)
 
 
-async def test_another_router_goes_on_with_a_flood(
-    js: JetStream, names: Names, open_owner: OpenOwner
-) -> None:
+async def test_another_router_continues_a_flood(js: JetStream, names: Names, open_owner: OpenOwner) -> None:
     await subscribe(js, names, A)
     owner = await open_owner()
     for action in [at_once] * 3 + [asyncio.Event().wait]:

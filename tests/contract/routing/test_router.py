@@ -147,7 +147,7 @@ async def test_a_router_routes_its_own_partition_only(
 
 
 @pytest.mark.parametrize("fault", [refused(STORE_FULL), request_lost, ack_lost, stored_twice])
-async def test_order_is_kept_whatever_becomes_of_a_publish(
+async def test_order_is_kept_over_every_outcome_of_a_publish(
     js: JetStream, names: Names, open_owner: OpenOwner, fault: Fault
 ) -> None:
     for receiver in (A, B):

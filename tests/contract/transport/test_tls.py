@@ -211,7 +211,7 @@ async def test_an_old_version_of_tls_is_refused(transport: Transport, authority:
     await old.stop()
 
 
-async def test_no_keys_are_written_down_whatever_the_environment_says(
+async def test_no_keys_are_written_down_in_any_environment(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     keys = tmp_path / "keys"

@@ -53,7 +53,7 @@ def test_a_node_refuses_an_installation_with_another_number_of_shards(terminal: 
     )
 
 
-def test_a_node_refuses_where_nothing_is_set_up(terminal: Terminal) -> None:
+def test_a_node_refuses_to_start_without_an_installation(terminal: Terminal) -> None:
     assert "run `angarium setup`" in terminal.failed("node", "--prefix", "nowhere")
 
 
@@ -353,7 +353,7 @@ async def test_doctor_misses_nodes_and_names_bad_configurations(terminal: Termin
     assert "2 problems found" in done.stderr
 
 
-async def test_doctor_names_what_is_strange_and_goes_on(terminal: Terminal, js: JetStream) -> None:
+async def test_doctor_names_what_is_strange_and_continues(terminal: Terminal, js: JetStream) -> None:
     strange = {
         "$KV.angarium_actors.1._owner": b"mine!",
         "$KV.angarium_actors.2._checkpoint": b'{"v":1,"created":{"ANGARIUM_EVENTS":"2026-01-31T12:00:00Z"}}',

@@ -77,7 +77,7 @@ def test_an_event_arrives_within_the_first_five_minutes(terminal: Terminal) -> N
     assert {each["subject"]: each["text"] for each in findings}["shards"] == "all 4 are owned"
 
 
-def test_a_paused_receiver_waits_and_goes_on(terminal: Terminal) -> None:
+def test_a_paused_receiver_waits_and_continues(terminal: Terminal) -> None:
     with terminal.start("listen", "--port", "0", "--json", "--count", "1") as listener:
         url = line_with(listener.stderr, "listening on").split()[-1]
         terminal.done("receiver", "put", "acme.paused", "--url", url, "--unsigned", "--paused")

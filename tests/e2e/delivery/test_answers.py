@@ -107,7 +107,7 @@ async def test_a_receiver_that_answered_410_gets_nothing_until_it_is_resumed(fle
     assert shape(await accepted(fleet, "t.gone")) == [(1, 1, 410), (1, 2, 200), (2, 1, 200)]
 
 
-async def test_a_poisonous_event_goes_to_the_dead_letters_and_the_next_goes_on(fleet: Fleet) -> None:
+async def test_a_poisonous_event_becomes_a_dead_letter_and_the_next_is_delivered(fleet: Fleet) -> None:
     await two_events(fleet, "t.poisoned", first(*[Reply(status=400)] * 5))
     arrivals = await accepted(fleet, "t.poisoned")
     assert shape(arrivals) == [*((1, attempt, 400) for attempt in range(1, 6)), (2, 1, 200)]

@@ -67,7 +67,7 @@ async def test_copies_that_are_refused_half_way_arrive_in_order_when_there_is_ro
 
 
 @pytest.mark.parametrize("away_s", [0.0, pytest.param(180.0, marks=pytest.mark.soak)])
-async def test_unacked_events_are_routed_once_however_long_nats_was_away(
+async def test_unacked_events_are_routed_once_over_any_absence_of_nats(
     durable_fleet: Fleet, rng: random.Random, away_s: float
 ) -> None:
     """At least until the lease is over. Some of their copies are stored, of others it is unknown."""

@@ -92,7 +92,7 @@ async def test_an_event_that_was_rejected_is_redriven(fleet: Fleet, terminal: Te
     assert await buried(fleet.js) == 0
 
 
-async def test_a_redrive_that_is_killed_goes_on_and_sends_nothing_twice(
+async def test_a_redrive_that_is_killed_continues_and_sends_nothing_twice(
     fleet: Fleet, terminal: Terminal, rng: random.Random
 ) -> None:
     """JetStream is to forget what it has seen before the command is run again, as if days lay between."""

@@ -17,7 +17,7 @@ pytestmark = needs_nats_cli
 DONE, HELD = "t.done", "t.held"
 
 
-async def test_a_restored_backup_goes_on_where_it_ended(fleet: Fleet, tmp_path: Path) -> None:
+async def test_a_restored_backup_continues_where_it_ended(fleet: Fleet, tmp_path: Path) -> None:
     """Nothing happened since the backup, so nothing is repeated either; and then the store is lost."""
     scripts = Page(ROOT / "docs" / "operating.md").scripts
     backup, restore, meant = (each for each in scripts if "backup/" in each or "_checkpoint" in each)

@@ -123,7 +123,7 @@ def test_repeats_need_a_crash_and_are_bounded() -> None:
     assert list(needless_repeats([again], [crash_at])) == []
 
 
-def test_a_crash_may_repeat_whatever_a_relaxed_receiver_had_in_flight() -> None:
+def test_a_crash_may_repeat_all_that_a_relaxed_receiver_had_in_flight() -> None:
     many = [(number, f"e{number}") for number in range(1, REPEATS_MAX + 4)]
     again = Record(receiver="t.r", wide=4, arrivals=record("", *many, *many).arrivals)
     assert list(needless_repeats([again], [float(len(many))])) == []

@@ -71,7 +71,7 @@ def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
     collector.stop()
 
 
-async def test_a_takeover_goes_on_in_the_trace_of_the_producer(fleet: Fleet, collector: Collector) -> None:
+async def test_a_takeover_continues_the_trace_of_the_producer(fleet: Fleet, collector: Collector) -> None:
     fleet.sink.manners[RECEIVER] = lambda _: Reply(status=500)
     await fleet.configure([RECEIVER], retry={"base_s": 0.05, "cap_s": 0.5})
     node = await fleet.start_ready()

@@ -126,7 +126,7 @@ async def process(settings: Settings) -> AsyncIterator[tuple[str, jobs.Jobs]]:
         yield server.url(here), state.jobs
 
 
-async def test_a_job_goes_on_in_another_process_when_its_own_stops_or_dies(
+async def test_a_job_continues_in_another_process_when_its_own_stops_or_dies(
     api: Api, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await events(api, 40)

@@ -164,7 +164,7 @@ async def test_a_header_that_comes_twice_must_say_the_same(api: Api, name: str) 
         (Unanswered("no answer in time"), 503, "unavailable", "same Angarium-Id, order-7"),
     ],
 )
-async def test_each_word_of_jetstream_has_its_answer(
+async def test_each_answer_of_jetstream_has_a_status(
     api: Api, monkeypatch: pytest.MonkeyPatch, heard: Answer, status: int, name: str, words: str
 ) -> None:
     async def publish_all(*_: object) -> list[Answer]:
@@ -202,7 +202,7 @@ async def test_a_refusal_is_one_line_that_no_terminal_obeys(api: Api) -> None:
     assert detail.isprintable()
 
 
-async def test_a_body_has_a_limit_however_it_comes(api: Api) -> None:
+async def test_a_body_has_a_limit_with_and_without_a_length(api: Api) -> None:
     async def pieces() -> AsyncIterator[bytes]:
         for _ in range(5):
             yield b"x" * (MAX_BODY // 4)

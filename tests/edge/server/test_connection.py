@@ -85,7 +85,7 @@ def changes(wire: NatsWire) -> list[bool]:
 
 
 @pytest.mark.parametrize("error", [RuntimeError("the handler is closed"), ConnectionResetError("lost")])
-async def test_a_connection_that_broke_just_now_is_written_to_without_harm(
+async def test_a_connection_that_has_just_broken_is_written_to_without_harm(
     wire: NatsWire, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     """The event loop knows of it a moment before nats-py does; what is written between the two is not heard

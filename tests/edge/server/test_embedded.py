@@ -439,7 +439,7 @@ async def test_a_file_of_another_user_in_the_directory_is_refused(tmp_path: Path
 
 
 @pytest.mark.parametrize("name", ["nats-server.conf", "lock"])
-async def test_no_link_leads_what_we_write_elsewhere(tmp_path: Path, name: str) -> None:
+async def test_symlinks_do_not_redirect_our_files(tmp_path: Path, name: str) -> None:
     target = tmp_path / "mine"
     directory = tmp_path / "store"
     directory.mkdir()

@@ -60,7 +60,7 @@ async def test_the_same_messages_are_heard_wherever_the_input_is_cut() -> None:
         assert (client.heard, client.pings) == (HEARD, 1), f"cut at {cut}"
 
 
-async def test_in_however_many_parts_it_comes_the_same_is_heard() -> None:
+async def test_split_input_is_parsed_like_whole_input() -> None:
     chance = Random(1)
     for _ in range(100):
         cuts = sorted(chance.choices(range(len(SAID)), k=chance.randint(2, 40)))

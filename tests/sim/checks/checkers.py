@@ -24,12 +24,12 @@ from streams.journal.checkpoint import Checkpoint
 from streams.journal.envelope import decode_flush
 from streams.journal.snapshots import Snapshot
 from streams.reading.messages import event_of
+from tests.sim.checks.concurrency import Concurrency
 from tests.sim.checks.fanout import Fanout
 from tests.sim.checks.ledger import Deliveries, ShardLedger
 from tests.sim.checks.letters import Letters
 from tests.sim.checks.rates import Rates
 from tests.sim.checks.storage import Checkpoints, DeliveriesKept, JournalKept, ParkedKept
-from tests.sim.checks.widths import Widths
 from tests.sim.server.streams.store import Stored
 from tests.sim.world.process import Process
 from tests.sim.world.world import World
@@ -58,7 +58,7 @@ class Checkers:
         self.starts = 0
         self.on_start: Callable[[Process], None] = lambda process: None
         self._taken_at: dict[tuple[str, int], float] = {}
-        self._widths: dict[tuple[str, str], Widths] = {}
+        self._concurrency: dict[tuple[str, str], Concurrency] = {}
         self._ttl_s = ttl_s
         self._beats: dict[str, float] = {}
         self._numbers: dict[tuple[str, int], int] = {}
@@ -122,17 +122,17 @@ class Checkers:
             self._check_strict(receiver, sequence)
         self._check_repeat(process, receiver, event.position)
         self._check_memory(process, receiver)
-        widths = self._widths_of(process, receiver)
-        if wrong := widths.started(event.position, attempt.policy, self.world.now, decided_at):
+        attempts = self._concurrency_of(process, receiver)
+        if wrong := attempts.started(event.position, attempt.policy, self.world.now, decided_at):
             self.world.fail(f"{receiver}: {wrong}")
 
-    def _widths_of(self, process: Process, receiver: str) -> Widths:
-        return self._widths.setdefault((process.name, receiver), Widths())
+    def _concurrency_of(self, process: Process, receiver: str) -> Concurrency:
+        return self._concurrency.setdefault((process.name, receiver), Concurrency())
 
     def gone(self, name: str) -> None:
         """The process is dead; another one may come under its name."""
-        for who, receiver in [each for each in self._widths if each[0] == name]:
-            del self._widths[who, receiver]
+        for who, receiver in [each for each in self._concurrency if each[0] == name]:
+            del self._concurrency[who, receiver]
 
     def taken(self, receiver: str, position: int) -> None:
         self._given.add((receiver, position))
@@ -143,7 +143,7 @@ class Checkers:
         receiver, event, sequence = attempt.receiver, attempt.event, attempt.sequence
         process.say("END %s #%s: %s", receiver, sequence, outcome)
         position = None if sequence is None else event.position
-        self._widths_of(process, receiver).ended(position, outcome, self.world.now)
+        self._concurrency_of(process, receiver).ended(position, outcome, self.world.now)
         if sequence is not None and isinstance(outcome, Answered) and outcome.status < 300:
             self._heard[receiver, event.position] = self.ledger(receiver).claims[process.name].epoch
 
@@ -291,14 +291,14 @@ class Checkers:
 
     def _begin_again(self, node: str, shard: int) -> None:
         """Others may have owned it in between, and had their successes."""
-        for (who, receiver), widths in self._widths.items():
+        for (who, receiver), attempts in self._concurrency.items():
             if who == node and self.ledger(receiver).shard == shard:
-                widths.let_go(self.world.now)
+                attempts.let_go(self.world.now)
 
     def _let_go(self, receiver: str) -> None:
-        for (_, whose), widths in self._widths.items():
+        for (_, whose), attempts in self._concurrency.items():
             if whose == receiver:
-                widths.let_go(self.world.now)
+                attempts.let_go(self.world.now)
 
     def _true_time(self, node: str, shard: int, at: float) -> float:
         """Converts a time `at` of the owner's clock to true time; now, if the owner is gone."""

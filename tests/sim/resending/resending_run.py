@@ -203,7 +203,7 @@ class ResendingRun(Run):
         """A frame reaches the server. Its sender may die or stand still, before or after that."""
         victim = self._victim(frame)
         if victim is None:
-            self.mishaps.arrives(frame, deal)
+            self.process_faults.arrives(frame, deal)
             return
         self._frames_until = self.chance.randint(1, 150)
         before = self.chance.random() < 0.5
@@ -297,13 +297,13 @@ class ResendingRun(Run):
         with self.staged():
             self.prepare(chance.randint(1, 12), chance.randint(0, 5))
             self.network.begin(self.plan.faults)
-            for _ in range(self.mishaps.nodes - 1):
+            for _ in range(self.process_faults.nodes - 1):
                 self.start_node()
             for _ in range(self.apis_max):
                 self.start_api()
-            self.mishaps.start()
+            self.process_faults.start()
             self.server.gate = self
-            self.checkers.on_start = self.mishaps.started
+            self.checkers.on_start = self.process_faults.started
             self._hit_one()
             for ask in self._wishes():
                 self.world.after(self.plan.duration_s * chance.random(), self.client, ask)
@@ -335,7 +335,7 @@ class ResendingRun(Run):
         self._over = True
         self.network.calm()
         self.receivers.calm()
-        self.mishaps.calm()
+        self.process_faults.calm()
         for process in [*self.apis.values(), *self.clients.values()]:
             process.wake()
         self._replace_api()

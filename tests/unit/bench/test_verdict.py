@@ -225,7 +225,7 @@ def test_the_busiest_window_is_the_one_that_comes_closest_to_the_limit(times: li
     st.lists(st.floats(0, 0.5), min_size=1, max_size=12),
     st.lists(st.floats(0, 0.5), min_size=12, max_size=12),
 )
-def test_attempts_within_the_limit_are_right_however_late_they_arrive(
+def test_attempts_within_the_limit_are_right_even_if_they_arrive_late(
     pauses: list[float], on_their_way: list[float]
 ) -> None:
     """Each token is taken when there is one, and some time after the attempt before has come."""

@@ -67,7 +67,7 @@ def test_the_parts_of_an_answer_are_no_longer_than_its_size(data: bytes) -> None
 
 
 @given(st.lists(st.binary(min_size=1, max_size=64), max_size=8))
-def test_no_bytes_whatever_break_it(parts: list[bytes]) -> None:
+def test_no_bytes_break_the_parser(parts: list[bytes]) -> None:
     for start in (b"", b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"):
         answer = fed(*filter(None, [start, *parts]))
         assert answer.over or answer.fault is None

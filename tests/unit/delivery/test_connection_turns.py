@@ -28,7 +28,7 @@ def emptied(queue: TurnQueue[int]) -> list[int]:
     return [queue.take() for _ in range(queue.count)]
 
 
-def test_tenants_have_their_turns_however_many_attempts_one_has_waiting() -> None:
+def test_tenants_have_their_turns_while_one_has_many_attempts_waiting() -> None:
     assert emptied(filled("a.1", "a.1", "a.1", "b.1", "a.1", "c.1", "b.1")) == [0, 3, 5, 1, 6, 2, 4]
 
 

@@ -78,7 +78,7 @@ def test_members_that_newer_versions_add_to_a_fact_are_ignored() -> None:
     assert decode_flush(data, WHERE).facts == (Repeated(receiver="acme.billing", position=7),)
 
 
-def test_a_newer_envelope_is_refused_whatever_it_looks_like() -> None:
+def test_a_newer_envelope_is_refused_with_any_content() -> None:
     with pytest.raises(
         NewerVersion, match=f"{WHERE} has version 5, this Angarium knows 4: upgrade this node"
     ):

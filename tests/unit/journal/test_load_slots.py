@@ -52,7 +52,7 @@ async def test_a_waiter_that_gives_up_takes_no_slot() -> None:
     await asyncio.wait_for(asyncio.gather(third, third_too), 1.0)
 
 
-async def test_a_slot_that_comes_in_the_moment_of_giving_up_goes_on_to_the_next() -> None:
+async def test_a_slot_that_comes_in_the_moment_of_giving_up_is_passed_to_the_next() -> None:
     slots, came, done = LoadSlots(1), list[float](), asyncio.Event()
     first = asyncio.create_task(hold(slots, 1.0, came, done))
     second = asyncio.create_task(hold(slots, 2.0, came, done))

@@ -70,7 +70,7 @@ def test_every_answer_that_rejects_is_in_the_table() -> None:
     assert {status for status in range(1000) if judge(answer(status), NOW) is Verdict.REJECTED} == REJECTED
 
 
-def test_no_answer_is_retried_whatever_it_began_with() -> None:
+def test_no_answer_is_retried_with_any_beginning() -> None:
     assert judge(Failed(error="timeout", detail="15 s", latency_ms=15000.0), NOW) is Verdict.RETRY
     assert judge(Failed(error="headers", detail="64 KiB", latency_ms=1.0, status=200), NOW) is Verdict.RETRY
 

@@ -90,7 +90,7 @@ def test_a_success_ends_the_growth_of_the_throttles_backoff() -> None:
     assert actor.state.throttles == 0
 
 
-def test_a_time_that_was_named_holds_whatever_else_comes_back() -> None:
+def test_a_time_that_was_named_holds_over_other_answers() -> None:
     """A ping was answered with a Retry-After while an event was on its way."""
     actor = Actor()
     actor.ends(None, answer(429, retry_after="60"))
@@ -329,13 +329,13 @@ def test_a_limit_may_end() -> None:
     assert (actor.state.limit, actor.state.bucket) == (None, None)
 
 
-def test_another_url_ends_whatever_held_the_receiver_back() -> None:
+def test_another_url_ends_all_that_held_the_receiver_back() -> None:
     actor = held_back()
     only(actor.adopt(policy(url="https://other.example")))
     assert_let_go(actor)
 
 
-def test_resume_ends_whatever_held_the_receiver_back() -> None:
+def test_resume_ends_all_that_held_the_receiver_back() -> None:
     actor = held_back()
     actor.do(c.ResumeReceiver())
     assert_let_go(actor)
@@ -420,7 +420,7 @@ def test_removal_discards_on_record_and_keeps_the_numbering() -> None:
     assert actor.step(read_to=40, seen=44) == s.ReadBacklog(40)
 
 
-def test_put_again_it_goes_on_with_its_numbers_and_its_window_and_never_old_events() -> None:
+def test_a_receiver_put_again_keeps_its_numbers_and_its_window_and_gets_no_old_events() -> None:
     actor = Actor(policy(dedup_window=16, rate=Rate(limit=1, burst=5)))
     actor.ends(event(5), answer(200))
     actor.do(c.RemoveReceiver(40, 0), bucket=Bucket(0.5, NOW, 1))

@@ -56,7 +56,7 @@ def test_a_relaxed_receiver_has_up_to_concurrency_attempts_in_flight() -> None:
     assert actor.state.settled_sequence == 0
 
 
-def test_numbers_are_those_of_strict_order_whatever_comes_back_first() -> None:
+def test_numbers_are_those_of_strict_order_for_answers_in_any_order() -> None:
     strictly, widely = Actor(), Actor(wide())
     events = [event(position, name="abca"[position % 4], source=position) for position in (2, 3, 4, 5, 6)]
     numbers = list[tuple[int, int]]()

@@ -38,7 +38,7 @@ def failed(given: Policy | None = None, *, next_at: float = 0.0) -> Actor:
 # ---- posting
 
 
-def test_nothing_is_owed_where_nothing_waits() -> None:
+def test_nothing_is_owed_if_no_event_waits() -> None:
     assert Actor().step() == s.Rest(Rule.RESTING)
 
 

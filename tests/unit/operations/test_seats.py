@@ -84,7 +84,7 @@ def test_a_new_tenant_queues_behind_those_that_wait() -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_each_tenant_gets_its_turns_however_many_jobs_others_have(seed: int) -> None:
+def test_each_tenant_gets_its_turns_with_any_number_of_jobs_of_others(seed: int) -> None:
     drawn = random.Random(seed)
     jobs = {f"t{number}": drawn.choice([1, 1, 2, 50]) for number in range(drawn.randint(9, 20))}
     seats, now = Seats(), 1.0

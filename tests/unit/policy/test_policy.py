@@ -251,7 +251,7 @@ def test_reserved_members_are_refused_as_such() -> None:
         assert problems(**{name: 1}) == [f"{name}: reserved for a later version"]
 
 
-def test_a_node_reports_unknown_members_and_goes_on() -> None:
+def test_a_node_reports_unknown_members_and_continues() -> None:
     raw = json.dumps({"url": URL, "colour": "red", "rate": {"limit": 1, "x": 1}, "labels": {}}).encode()
     policy, warnings = parse(raw, strict=False)
     assert policy == Policy(url=URL, rate=Rate(limit=1))

@@ -43,7 +43,7 @@ async def test_an_attempt_that_was_not_sent_leaves_no_fact_and_its_event_waits()
 
 
 @in_virtual_time
-async def test_a_snapshot_that_does_not_come_just_now_is_asked_for_again() -> None:
+async def test_a_snapshot_that_is_unavailable_is_asked_for_again() -> None:
     world = strict()
     loaded, failures = world.snapshots.load, [Unavailable("no leader")] * 3
 
@@ -120,7 +120,7 @@ async def test_a_stalled_journal_starts_nothing() -> None:
 
 
 @in_virtual_time
-async def test_at_most_256_settlements_are_unconfirmed_and_then_it_goes_on_at_once() -> None:
+async def test_at_most_256_settlements_are_unconfirmed_and_the_next_follow_at_once() -> None:
     world = strict()
     world.publish()
     await world.until_settled(1)
@@ -164,7 +164,7 @@ async def test_nothing_is_recorded_once_the_shard_is_stopped() -> None:
 
 
 @in_virtual_time
-async def test_a_shard_that_is_stopped_starts_nothing_whatever_is_put() -> None:
+async def test_a_shard_that_is_stopped_starts_nothing_after_any_put() -> None:
     world = strict(paused=True)
     world.publish()
     await world.until(lambda: world.acked == [1])
@@ -246,7 +246,7 @@ async def test_parked_open_and_unburied_events_are_needed() -> None:
 
 
 @in_virtual_time
-async def test_attempts_in_flight_are_counted_whatever_comes_of_them() -> None:
+async def test_attempts_in_flight_are_counted_with_every_outcome() -> None:
     world = strict()
     world.policies.known["acme.other"] = policy(order="relaxed", concurrency=3)
     world.sender.latency_s = 1
@@ -343,7 +343,7 @@ async def test_a_waiting_actor_stays_in_memory() -> None:
 
 
 @in_virtual_time
-async def test_an_actor_is_loaded_once_however_many_messages_come() -> None:
+async def test_an_actor_is_loaded_once_for_many_messages() -> None:
     world = strict()
     world.snapshots.held[RECEIVER] = State(receiver=RECEIVER, opened=True)
     world.journal.folded = dict(world.snapshots.held)
@@ -417,7 +417,7 @@ async def test_a_ping_is_recorded_before_it_is_made_and_has_no_number() -> None:
 
 
 @in_virtual_time
-async def test_pings_are_refused_where_nothing_may_go_to_the_receiver() -> None:
+async def test_pings_to_blocked_receivers_are_refused() -> None:
     world = strict()
     actor = await world.host.residents.loaded(RECEIVER)
     world.within_lease = False

@@ -28,7 +28,7 @@ def failing(offline: Offline = SOON) -> ShardWorld:
 
 
 @in_virtual_time
-async def test_offline_is_told_once_whatever_fails_after_it() -> None:
+async def test_offline_is_told_once_over_later_failures() -> None:
     world = failing()
     await world.pass_time(55)
     assert told(world) == []

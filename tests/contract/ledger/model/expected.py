@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from actors.machine import facts as f
 from angarium.ledger import schema
-from tests.contract.ledger.model.story import Story, WrittenFlush
+from tests.contract.ledger.model.history_generator import HistoryGenerator, WrittenFlush
 from tests.support.installation import shard
 from tests.support.ledgers import Kept
 
@@ -28,15 +28,15 @@ class Expected:
     - `redacted`: the positions that had no answers any more when it read them.
     """
 
-    def __init__(self, story: Story, missed: dict[int, set[int]], redacted: set[int]) -> None:
+    def __init__(self, history: HistoryGenerator, missed: dict[int, set[int]], redacted: set[int]) -> None:
         self.attempts: dict[Row, int] = {}
         self.deliveries: dict[Row, tuple[Row, int]] = {}
         self.facts: dict[Row, int] = {}
         self.changes: Counter[Row] = Counter()
-        self._erased = story.erased
-        read = {each.position: each for each in story.flushes if each.position not in missed[each.shard]}
+        self._erased = history.erased
+        read = {each.position: each for each in history.flushes if each.position not in missed[each.shard]}
         for of, gone in missed.items():
-            for position in range(1, len(story.flushes) + 1):
+            for position in range(1, len(history.flushes) + 1):
                 if position in gone:
                     self._interrupt(of)
                 elif (flush := read.get(position)) is not None and flush.shard == of:

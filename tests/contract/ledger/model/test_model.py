@@ -17,8 +17,8 @@ from streams.installation.topology import Names
 from streams.journal_feed import journal_reader
 from streams.nats.jetstream import JetStream
 from tests.contract.ledger.model.expected import Expected, differences, found_in
-from tests.contract.ledger.model.hardship import KEEP_S, Hardship
-from tests.contract.ledger.model.story import FLUSH_EVERY_S, RECEIVERS, Story
+from tests.contract.ledger.model.fault_injection import KEEP_S, FaultInjector
+from tests.contract.ledger.model.history_generator import FLUSH_EVERY_S, RECEIVERS, HistoryGenerator
 from tests.sim.server.timing import LoopTiming
 from tests.support import ledgers
 from tests.support.installation import shard
@@ -31,7 +31,7 @@ SQLITE, POSTGRES = ("memory", "sqlite"), ("memory", "postgresql")
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch, pen: Pen) -> None:
-    """Small blocks, reads and base states; and a server with the clock of the story.
+    """Small blocks, reads and base states; and a server with the clock of the history.
 
     Writers keep their connections when they lose their shares, so that the fence alone refuses them.
     """
@@ -65,46 +65,46 @@ async def test_the_ledger_of_a_random_journal_is_its_plain_fold(
 ) -> None:
     chance = Random(seed)
     async with ledger.store():
-        story = Story(chance, pen)
-    hardship = Hardship(chance, js, names, ledger, story, writers=2 if world == POSTGRES else 1)
+        history = HistoryGenerator(chance, pen)
+    faults = FaultInjector(chance, js, names, ledger, history, writers=2 if world == POSTGRES else 1)
     for _ in range(STEPS):
-        await hardship.step()
-    await hardship.stop()
-    await story.flush()  # What is missing at the end is known by what follows.
+        await faults.step()
+    await faults.stop()
+    await history.flush()  # What is missing at the end is known by what follows.
     await ledger.lapse()
     await catch_up(js, names, ledger)
     expected, kept_since = (
-        Expected(story, hardship.missed, hardship.redacted),
-        milliseconds(story.now - KEEP_S),
+        Expected(history, faults.missed, faults.redacted),
+        milliseconds(history.now - KEEP_S),
     )
     assert differences(expected, await found_in(ledger), kept_since) == []
     async with open_for_queries(ledger.location) as questions:
         for name in RECEIVERS:
-            await _ask_of_the_past(questions, name, story, chance, kept_since)
-            if not hardship.missed[shard(name)]:
-                await _ask_of_now(questions, name, story)
+            await _ask_of_the_past(questions, name, history, chance, kept_since)
+            if not faults.missed[shard(name)]:
+                await _ask_of_now(questions, name, history)
 
 
 async def _ask_of_the_past(
-    questions: LedgerQueries, name: str, story: Story, chance: Random, kept_since: int
+    questions: LedgerQueries, name: str, history: HistoryGenerator, chance: Random, kept_since: int
 ) -> None:
     """A state of the past is what it was, or unknown; the last one is known."""
-    receiver, now = await questions.receiver(name), milliseconds(story.now)
+    receiver, now = await questions.receiver(name), milliseconds(history.now)
     if receiver is None:
-        assert not story.state(name).opened
+        assert not history.state(name).opened
         return
-    times = [each.at - chance.choice([0, 500, 1500, 4500]) for each in story.flushes]
+    times = [each.at - chance.choice([0, 500, 1500, 4500]) for each in history.flushes]
     for at in [*chance.sample(times, min(len(times), ASKED_TIMES)), now]:
         moment = await questions.moment(receiver, name, at)
         if isinstance(moment, Unknown):
             assert at < now
         else:
-            assert moment.state == story.state(name, at), (name, at)
+            assert moment.state == history.state(name, at), (name, at)
 
 
-async def _ask_of_now(questions: LedgerQueries, name: str, story: Story) -> None:
+async def _ask_of_now(questions: LedgerQueries, name: str, history: HistoryGenerator) -> None:
     """The row of a receiver says what its facts do."""
-    receiver, state = await questions.receiver(name), story.state(name)
+    receiver, state = await questions.receiver(name), history.state(name)
     if receiver is None:
         return
     row = await questions.standing(receiver)

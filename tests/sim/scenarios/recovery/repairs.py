@@ -5,7 +5,7 @@ from unittest.mock import patch
 
 from streams.nats.jetstream import JetStream
 from streams.repair import acceptance
-from tests.sim.checks.aftermath import Aftermath
+from tests.sim.checks.lost_tail import AfterLostTail
 from tests.sim.plan import Plan
 from tests.sim.scenarios.backlogs import put_again
 from tests.sim.scenarios.recovery.tails import AGAIN_S, BEFORE, CHECKPOINT_S, KEPT, lose
@@ -17,14 +17,14 @@ Numbers = dict[tuple[str, int], str]
 """The event that each number of a receiver names."""
 
 
-def accept(stage: Stage, aftermath: Aftermath, numbers: Numbers, *, deleted: str = "") -> None:
+def accept(stage: Stage, after: AfterLostTail, numbers: Numbers, *, deleted: str = "") -> None:
     """Expect that what was published after the loss is delivered, and no number names two events."""
     new = {f"new{number}" for number in range(BEFORE)} - {deleted}
     stage.wait(AGAIN_S + 20.0)
-    stage.expect(aftermath.owned and not aftermath.refused, f"still refused: {aftermath.refused}")
-    missing = new - {each.id for each in aftermath.posts}
+    stage.expect(after.owned and not after.refused, f"still refused: {after.refused}")
+    missing = new - {each.id for each in after.posts}
     stage.expect(not missing, f"never attempted: {sorted(missing)}")
-    for post in aftermath.posts:
+    for post in after.posts:
         if post.sequence is not None:
             named = numbers.setdefault((post.receiver, post.sequence), post.id)
             stage.expect(named == post.id, f"number {post.sequence} names {named} and {post.id}")
@@ -41,15 +41,15 @@ def _accepted(stream: str, *, node_dies: bool, dies_at: tuple[int, ...] = ()) ->
         stage.put()
         stage.put("acme.r1", events=[])
         name = getattr(stage.run.names, stream)
-        aftermath = lose(stage, name, node_dies=node_dies)
-        aftermath.expect_refused(name)
+        after = lose(stage, name, node_dies=node_dies)
+        after.expect_refused(name)
         numbers = given(stage)
         ended = False
         for number in (*dies_at, 0):
-            ended = ended or aftermath.repair(number)
+            ended = ended or after.repair(number)
             stage.wait(12.0)
         stage.expect(ended, "the repair did not end")
-        accept(stage, aftermath, numbers)
+        accept(stage, after, numbers)
 
 
 def lost_deliveries_are_accepted() -> None:
@@ -91,13 +91,13 @@ def lost_after_another_node_had_it() -> None:
         stage.owner()
         stage.wait(12.0)
         stage.stop(second)
-        aftermath = Aftermath(stage)
-        aftermath.lose_tail(stage.run.names.deliveries, KEPT)
+        after = AfterLostTail(stage)
+        after.lose_tail(stage.run.names.deliveries, KEPT)
         stage.publish(*[f"new{number}" for number in range(BEFORE)])
         stage.put()
-        stage.expect(aftermath.repair(), "the repair did not end")
+        stage.expect(after.repair(), "the repair did not end")
         stage.node()
-        accept(stage, aftermath, numbers)
+        accept(stage, after, numbers)
 
 
 def lost_with_what_was_posted() -> None:
@@ -114,13 +114,13 @@ def lost_with_what_was_posted() -> None:
         first.kill()
         numbers = given(stage)
         stage.expect(len(numbers) > KEPT + 10, f"nothing was posted unrecorded: {numbers}")
-        aftermath = Aftermath(stage)
-        aftermath.lose_tail(stage.run.names.deliveries, KEPT)
+        after = AfterLostTail(stage)
+        after.lose_tail(stage.run.names.deliveries, KEPT)
         stage.publish(*[f"new{number}" for number in range(BEFORE)])
         stage.node()
         stage.wait(5.0)
-        stage.expect(aftermath.repair(), "the repair did not end")
-        accept(stage, aftermath, numbers)
+        stage.expect(after.repair(), "the repair did not end")
+        accept(stage, after, numbers)
 
 
 # ---- no node has looked yet, so that nothing is on record
@@ -129,7 +129,7 @@ def lost_with_what_was_posted() -> None:
 RECEIVERS = ("acme.r0", "acme.r1", "acme.r2")
 
 
-def _lost_unseen(stage: Stage) -> Aftermath:
+def _lost_unseen(stage: Stage) -> AfterLostTail:
     """Three receivers have got all; no node lives when the tail is lost. One had vanished before."""
     for receiver in RECEIVERS:
         stage.put(receiver)
@@ -145,9 +145,9 @@ def _lost_unseen(stage: Stage) -> Aftermath:
     stage.owner()
     stage.wait(CHECKPOINT_S)
     stage.stop(second)
-    aftermath = Aftermath(stage)
-    aftermath.lose_tail(stage.run.names.deliveries, KEPT)
-    return aftermath
+    after = AfterLostTail(stage)
+    after.lose_tail(stage.run.names.deliveries, KEPT)
+    return after
 
 
 def _publish_alternately(stage: Stage, name: str) -> None:
@@ -161,17 +161,17 @@ def repair_is_cut_off_between_two_flushes() -> None:
         staged(Plan(ttl_s=2.0, receivers=RECEIVERS)) as stage,
         patch.object(acceptance, "FLUSH_FACTS_MAX", 1),
     ):
-        aftermath, numbers = _lost_unseen(stage), given(stage)
-        before = aftermath.flushes[-1]
-        stage.expect(not aftermath.repair(3, stage.run.names.journal_of(0)), "the repair was not cut off")
-        last = aftermath.flushes[-1]
+        after, numbers = _lost_unseen(stage), given(stage)
+        before = after.flushes[-1]
+        stage.expect(not after.repair(3, stage.run.names.journal_of(0)), "the repair was not cut off")
+        last = after.flushes[-1]
         stage.expect(len(last.facts) == 1 and last.epoch > before.epoch, f"not in the middle: {last}")
         stage.expect(last.unclean == before.unclean, f"{before.unclean} is forgotten: {last.unclean}")
         _publish_alternately(stage, "new")
         stage.wait(12.0)
-        stage.expect(aftermath.repair(), "the repair did not end")
+        stage.expect(after.repair(), "the repair did not end")
         stage.node()
-        accept(stage, aftermath, numbers)
+        accept(stage, after, numbers)
 
 
 def nodes_come_while_it_is_repaired() -> None:
@@ -180,16 +180,16 @@ def nodes_come_while_it_is_repaired() -> None:
         staged(Plan(ttl_s=2.0, receivers=RECEIVERS)) as stage,
         patch.object(acceptance, "FLUSH_FACTS_MAX", 1),
     ):
-        aftermath, numbers = _lost_unseen(stage), given(stage)
-        command = aftermath.begin_repair(3, Process.freeze, stage.run.names.journal_of(0))
+        after, numbers = _lost_unseen(stage), given(stage)
+        command = after.begin_repair(3, Process.freeze, stage.run.names.journal_of(0))
         stage.until(lambda: command.frozen)
         _publish_alternately(stage, "new")
         stage.node()
         stage.wait(15.0)
         command.wake()
         stage.until(lambda: not command.alive)
-        stage.expect(command in aftermath.repaired, "the repair was overtaken")
-        accept(stage, aftermath, numbers)
+        stage.expect(command in after.repaired, "the repair was overtaken")
+        accept(stage, after, numbers)
 
 
 def two_repairs_at_once() -> None:
@@ -203,17 +203,17 @@ def _two_repairs(at: int) -> None:
         staged(Plan(ttl_s=2.0, receivers=RECEIVERS)) as stage,
         patch.object(acceptance, "FLUSH_FACTS_MAX", 1),
     ):
-        aftermath, numbers = _lost_unseen(stage), given(stage)
+        after, numbers = _lost_unseen(stage), given(stage)
         _publish_alternately(stage, "new")
-        first = aftermath.begin_repair(at, Process.freeze)
+        first = after.begin_repair(at, Process.freeze)
         stage.until(lambda: first.frozen)
-        stage.expect(aftermath.repair(), "the second repair did not end")
+        stage.expect(after.repair(), "the second repair did not end")
         stage.node()
         stage.owner()
         first.wake()
         stage.until(lambda: not first.alive)
-        stage.expect(first not in aftermath.repaired, "both ended")
-        accept(stage, aftermath, numbers)
+        stage.expect(first not in after.repaired, "both ended")
+        accept(stage, after, numbers)
 
 
 def the_owner_wakes_during_a_repair() -> None:
@@ -232,20 +232,20 @@ def _owner_wakes(at: int) -> bool:
         stage.publish(*old(BEFORE))
         stage.until(lambda: len(stage.delivered()) == BEFORE)
         stage.wait(3.0)
-        aftermath, numbers = Aftermath(stage), given(stage)
+        after, numbers = AfterLostTail(stage), given(stage)
         owner.freeze()
         stage.wait(at % 5)
         stage.run.network.restart_server(0.5)
-        aftermath.lose_tail(stage.run.names.deliveries, KEPT)
+        after.lose_tail(stage.run.names.deliveries, KEPT)
         stage.wait(0.5)
         stage.publish(*[f"new{number}" for number in range(BEFORE)])
-        command = aftermath.begin_repair(at, lambda _: owner.wake())
+        command = after.begin_repair(at, lambda _: owner.wake())
         stage.until(lambda: not command.alive)
         owner.wake()
         stage.wait(12.0)
-        ended = command in aftermath.repaired
-        stage.expect(ended or aftermath.repair(), "the repair did not end")
-        accept(stage, aftermath, numbers)
+        ended = command in after.repaired
+        stage.expect(ended or after.repair(), "the repair did not end")
+        accept(stage, after, numbers)
         return ended
 
 
@@ -256,13 +256,13 @@ def the_place_of_a_lost_message_is_deleted() -> None:
     """By hand, after it was refused; those around it are of the new tail all the same."""
     with staged(Plan(ttl_s=2.0)) as stage:
         deliveries = stage.run.names.deliveries
-        aftermath, numbers = lose(stage, deliveries, node_dies=True), given(stage)
-        aftermath.expect_refused(deliveries)
+        after, numbers = lose(stage, deliveries, node_dies=True), given(stage)
+        after.expect_refused(deliveries)
         stage.do(partial(_delete, deliveries, BEFORE))
         stage.wait(AGAIN_S)
-        aftermath.expect_refused(deliveries)
-        stage.expect(aftermath.repair(), "the repair did not end")
-        accept(stage, aftermath, numbers, deleted=f"new{BEFORE - KEPT - 1}")
+        after.expect_refused(deliveries)
+        stage.expect(after.repair(), "the repair did not end")
+        accept(stage, after, numbers, deleted=f"new{BEFORE - KEPT - 1}")
 
 
 async def _delete(stream: str, sequence: int, js: JetStream) -> None:
@@ -281,10 +281,10 @@ def configurations_are_recreated() -> None:
         stage.until(lambda: stage.delivered() == {1})
         stage.wait(3.0)
         stage.stop(first)
-        aftermath = Aftermath(stage)
-        aftermath.recreate(stage.run.names.receivers)
+        after = AfterLostTail(stage)
+        after.recreate(stage.run.names.receivers)
         stage.put(paused=True)
-        stage.expect(aftermath.repair(), "the repair did not end")
+        stage.expect(after.repair(), "the repair did not end")
         stage.node()
         stage.owner()
         stage.publish(*[f"waiting{number}" for number in range(5)])
@@ -295,4 +295,4 @@ def configurations_are_recreated() -> None:
         stage.wait(2.0)
         stage.publish("new")
         stage.wait(10.0)
-        stage.expect([each.id for each in aftermath.posts] == ["new"], f"posted: {aftermath.posts}")
+        stage.expect([each.id for each in after.posts] == ["new"], f"posted: {after.posts}")

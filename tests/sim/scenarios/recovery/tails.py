@@ -8,7 +8,7 @@ from streams.nats.wire import Message
 from streams.purge import purge_deliveries, purge_events
 from streams.reading import pull
 from streams.repair.damage import examine
-from tests.sim.checks.aftermath import Aftermath
+from tests.sim.checks.lost_tail import AfterLostTail
 from tests.sim.plan import Plan
 from tests.sim.stage import Deal, Stage, old, staged
 from tests.sim.world.receivers import Manner
@@ -22,7 +22,7 @@ AGAIN_S = 40.0
 """Longer than a node waits before it tries a refused shard again."""
 
 
-def lose(stage: Stage, stream: str, *, node_dies: bool, purged: bool = False) -> Aftermath:
+def lose(stage: Stage, stream: str, *, node_dies: bool, purged: bool = False) -> AfterLostTail:
     """All of `BEFORE` are delivered; then the stream loses its tail, and gets as many and more at once."""
     stage.put()
     first = stage.node()
@@ -34,9 +34,9 @@ def lose(stage: Stage, stream: str, *, node_dies: bool, purged: bool = False) ->
     if node_dies:
         first.kill()
         stage.wait(0.1)
-    aftermath = Aftermath(stage)
+    after = AfterLostTail(stage)
     stage.run.network.restart_server(0.5)
-    aftermath.lose_tail(stream, KEPT)
+    after.lose_tail(stream, KEPT)
     stage.wait(0.5)
     publish(*[f"new{number}" for number in range(BEFORE)])
     if purged:
@@ -44,19 +44,19 @@ def lose(stage: Stage, stream: str, *, node_dies: bool, purged: bool = False) ->
     if node_dies:
         stage.node()
     stage.wait(AGAIN_S)
-    return aftermath
+    return after
 
 
 def _deliveries_lose_their_tail(*, node_dies: bool) -> None:
     with staged(Plan(ttl_s=2.0)) as stage:
-        aftermath = lose(stage, stage.run.names.deliveries, node_dies=node_dies)
-        aftermath.expect_refused(stage.run.names.deliveries)
+        after = lose(stage, stage.run.names.deliveries, node_dies=node_dies)
+        after.expect_refused(stage.run.names.deliveries)
 
 
 def _events_lose_their_tail(*, node_dies: bool) -> None:
     with staged(Plan(ttl_s=2.0)) as stage:
-        aftermath = lose(stage, stage.run.names.events, node_dies=node_dies)
-        aftermath.expect_refused(stage.run.names.events)
+        after = lose(stage, stage.run.names.events, node_dies=node_dies)
+        after.expect_refused(stage.run.names.events)
 
 
 def deliveries_lose_their_tail_under_a_node() -> None:
@@ -86,12 +86,12 @@ def events_lose_their_tail_at_once() -> None:
         stage.announce(*old(BEFORE))
         stage.wait(1.5)
         first.kill()
-        aftermath = Aftermath(stage)
-        aftermath.lose_tail(stage.run.names.events, KEPT)
+        after = AfterLostTail(stage)
+        after.lose_tail(stage.run.names.events, KEPT)
         stage.announce(*[f"new{number}" for number in range(BEFORE)])
         stage.node()
         stage.wait(AGAIN_S)
-        aftermath.expect_refused(stage.run.names.events)
+        after.expect_refused(stage.run.names.events)
 
 
 def the_right_stream_is_brought_back() -> None:
@@ -102,18 +102,18 @@ def the_right_stream_is_brought_back() -> None:
         stage.owner()
         stage.publish(*old(BEFORE))
         stage.until(lambda: len(stage.delivered()) == BEFORE)
-        aftermath = Aftermath(stage)
+        after = AfterLostTail(stage)
         deliveries = stage.run.names.deliveries
         stage.run.network.restart_server(0.5)
-        messages = aftermath.lose_tail(deliveries, KEPT)
+        messages = after.lose_tail(deliveries, KEPT)
         stage.wait(AGAIN_S)
-        aftermath.expect_refused(deliveries)
-        aftermath.bring_back(deliveries, messages)
+        after.expect_refused(deliveries)
+        after.bring_back(deliveries, messages)
         stage.wait(AGAIN_S)
-        stage.expect(aftermath.owned and not aftermath.refused, f"still refused: {aftermath.refused}")
+        stage.expect(after.owned and not after.refused, f"still refused: {after.refused}")
         stage.publish("new")
         stage.wait(5.0)
-        stage.expect([each.id for each in aftermath.posts] == ["new"], f"posted: {aftermath.posts}")
+        stage.expect([each.id for each in after.posts] == ["new"], f"posted: {after.posts}")
 
 
 def a_message_is_deleted_by_hand() -> None:
@@ -137,13 +137,13 @@ def _purged(stream: str) -> None:
     with staged(Plan(ttl_s=2.0)) as stage:
         stage.put()
         name = getattr(stage.run.names, stream)
-        aftermath = lose(stage, name, node_dies=True, purged=True)
-        aftermath.expect_refused(name)
+        after = lose(stage, name, node_dies=True, purged=True)
+        after.expect_refused(name)
         stage.do(partial(_purge, stage))
         stage.wait(AGAIN_S)
         first = stage.run.server.streams[name].store.first
         stage.expect(first <= KEPT + 1, f"new events were purged, the first is {first}")
-        aftermath.expect_refused(name)
+        after.expect_refused(name)
 
 
 def deliveries_are_purged_without_their_tail() -> None:
@@ -167,16 +167,16 @@ def the_place_of_a_lost_message_is_purged() -> None:
     """By age, say, or by hand: it does not make the stream the right one."""
     with staged(Plan(ttl_s=2.0)) as stage:
         deliveries = stage.run.names.deliveries
-        aftermath = lose(stage, deliveries, node_dies=True)
-        aftermath.expect_refused(deliveries)
+        after = lose(stage, deliveries, node_dies=True)
+        after.expect_refused(deliveries)
         stage.do(partial(_purge_place, deliveries))
         stage.wait(AGAIN_S)
-        aftermath.expect_refused(deliveries)
+        after.expect_refused(deliveries)
         stage.do(partial(_find_missing, stage))
-        stage.expect(aftermath.repair(), "the repair did not end")
+        stage.expect(after.repair(), "the repair did not end")
         stage.node()
         stage.wait(AGAIN_S)
-        stage.expect(aftermath.owned and not aftermath.refused, f"still refused: {aftermath.refused}")
+        stage.expect(after.owned and not after.refused, f"still refused: {after.refused}")
 
 
 async def _purge_place(stream: str, js: JetStream) -> None:
@@ -201,19 +201,19 @@ def the_new_tail_is_read_before_any_node_compares() -> None:
         stage.owner()
         stage.publish(*old(BEFORE))
         stage.wait(8.0)
-        aftermath = Aftermath(stage)
+        after = AfterLostTail(stage)
         stage.run.network.restart_server(0.5)
-        aftermath.lose_tail(deliveries, KEPT)
+        after.lose_tail(deliveries, KEPT)
         stage.wait(0.4)
         stage.gate(lambda message, deal: None if message.subject.endswith(f"INFO.{deliveries}") else deal())
         stage.put()
         stage.publish(*[f"new{number}" for number in range(BEFORE)])
-        stage.until(lambda: any(b'"new' in each for each in aftermath.recorded))
+        stage.until(lambda: any(b'"new' in each for each in after.recorded))
         first.kill()
         stage.gate(lambda message, deal: deal())
         stage.node()
         stage.wait(AGAIN_S)
-        aftermath.expect_refused(deliveries)
+        after.expect_refused(deliveries)
 
 
 def what_was_read_outside_the_inbox_is_lost() -> None:
@@ -225,22 +225,22 @@ def what_was_read_outside_the_inbox_is_lost() -> None:
         stage.owner()
         stage.publish(*old(20))
         stage.wait(8.0)
-        aftermath = Aftermath(stage)
+        after = AfterLostTail(stage)
         asks = f"CONSUMER.MSG.NEXT.{deliveries}."
         stage.gate(lambda message, deal: None if asks in message.subject else deal())
         stage.wait(pull.REQUEST_EXPIRES_S + 4.0)
         stage.publish(*[f"late{number}" for number in range(20)])
         stage.receiver_is(Manner.HANGS)
         stage.put(timeout_s=1)
-        stage.until(lambda: bool(aftermath.posts))
+        stage.until(lambda: bool(after.posts))
         stage.run.network.restart_server(0.5)
-        aftermath.lose_tail(deliveries, KEPT)
+        after.lose_tail(deliveries, KEPT)
         stage.gate(lambda message, deal: deal())
         stage.wait(0.5)
         stage.publish(*[f"new{number}" for number in range(BEFORE)])
         stage.receivers_are_good()
         stage.wait(AGAIN_S)
-        aftermath.expect_refused(deliveries)
+        after.expect_refused(deliveries)
 
 
 def what_memory_alone_knows_is_lost() -> None:
@@ -256,7 +256,7 @@ def what_memory_alone_knows_is_lost() -> None:
         stage.publish(*old(20))
         stage.until(lambda: len(stage.delivered()) == 20)
         stage.wait(3.0)
-        aftermath = Aftermath(stage)
+        after = AfterLostTail(stage)
 
         def judge(message: Message, deal: Deal) -> None:
             if ".journal." not in message.subject or b'"claimed"' in message.data:
@@ -264,9 +264,9 @@ def what_memory_alone_knows_is_lost() -> None:
 
         stage.gate(judge)
         stage.publish(*[f"late{number}" for number in range(20)])
-        stage.until(lambda: len(aftermath.posts) == 20)
+        stage.until(lambda: len(after.posts) == 20)
         stage.run.network.restart_server(3.0)
-        aftermath.lose_tail(names.deliveries, KEPT)
+        after.lose_tail(names.deliveries, KEPT)
         stage.gate(
             lambda message, deal: judge(message, deal) if message.subject != names.keys.owner(0) else None
         )
@@ -276,4 +276,4 @@ def what_memory_alone_knows_is_lost() -> None:
         stage.wait(4.0)
         stage.gate(lambda message, deal: deal())
         stage.wait(AGAIN_S)
-        aftermath.expect_refused(names.deliveries)
+        after.expect_refused(names.deliveries)

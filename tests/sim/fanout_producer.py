@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tests.sim.run import Run
 
 
-class Announcing:
+class FanoutProducer:
     """The announcements of one run. After `calm` nothing more is published, and there is room."""
 
     def __init__(self, run: "Run") -> None:

@@ -27,7 +27,7 @@ class Post(Struct, frozen=True):
     id: str
 
 
-class Aftermath:
+class AfterLostTail:
     """Takes the place of the checkers of a stage.
 
     `posts` are the attempts since then, `repaired` the commands that ended.

@@ -31,7 +31,7 @@ class Died(Exception):
     """Stands for the next step of a process that is dead."""
 
 
-class DyingJetStream(JetStreamProxy):
+class CrashingJetStream(JetStreamProxy):
     """A JetStream that dies at request `at` (from 1 on): after its answer if `heard`, else before it is sent.
 
     `asked` counts the requests; 0 for `at` means never. `spares_letters`: it dies before it deletes any.
@@ -66,9 +66,9 @@ class DyingJetStream(JetStreamProxy):
 
 
 @asynccontextmanager
-async def dying(server: Server, at: int, *, heard: bool) -> AsyncIterator[DyingJetStream]:
+async def dying(server: Server, at: int, *, heard: bool) -> AsyncIterator[CrashingJetStream]:
     """One over a connection of its own."""
-    async with opened(server, partial(DyingJetStream, at=at, heard=heard)) as js:
+    async with opened(server, partial(CrashingJetStream, at=at, heard=heard)) as js:
         yield js
 
 
@@ -82,7 +82,7 @@ class Life:
         self._heard = heard
 
     @asynccontextmanager
-    async def process(self) -> AsyncIterator[DyingJetStream]:
+    async def process(self) -> AsyncIterator[CrashingJetStream]:
         """The JetStream of the process, whose death ends the block."""
         async with dying(self._server, self.step, heard=self._heard) as mortal:
             try:

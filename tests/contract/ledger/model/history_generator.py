@@ -30,7 +30,7 @@ class WrittenFlush(Struct, frozen=True):
     facts: tuple[f.Fact, ...]
 
 
-class Story:
+class HistoryGenerator:
     """The journal, and each receiver's state after each of its facts, with the time of that."""
 
     def __init__(self, chance: Random, pen: Pen) -> None:

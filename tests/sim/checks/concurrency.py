@@ -11,7 +11,7 @@ IN_A_ROW_MAX = 5
 NEVER = float("inf")
 
 
-class Widths:
+class Concurrency:
     """The attempts of one receiver, as one process sees it."""
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Mishaps of a run's processes: they are killed, stopped and replaced, and their clocks are wrong.
+"""Faults of a run's processes: they are killed, stopped and replaced, and their clocks are wrong.
 
 Some of it happens at random times, some at the moment when a process's word reaches the server: before the
 server has dealt with it, or after that, before the answer is back. Swarm testing: each seed likes some kinds
@@ -24,7 +24,7 @@ DECISIVE = ("_owner", "_checkpoint", "_actors", "_JOURNAL")
 """Frames about these are likelier moments than others: between them a shard changes hands."""
 
 
-class Mishaps:
+class ProcessFaults:
     """`nodes` is how many there are at first, and again at the end."""
 
     def __init__(self, run: "Run") -> None:

@@ -12,7 +12,7 @@ from streams.journal_feed.journal_reader import JournalReader
 from streams.journal_feed.redacted_flushes import drop_redacted, store_redacted
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import stream_info
-from tests.contract.ledger.model.story import RECEIVERS, Story, WrittenFlush
+from tests.contract.ledger.model.history_generator import RECEIVERS, HistoryGenerator, WrittenFlush
 from tests.support.installation import shard
 from tests.support.ledgers import Dies, InFile, Kept, snapshot
 
@@ -24,9 +24,9 @@ class Process:
     """A writer that does a turn at a time, and dies at some statement."""
 
     def __init__(
-        self, js: JetStream, names: Names, ledger: Kept, story: Story, dies_after: int | None
+        self, js: JetStream, names: Names, ledger: Kept, history: HistoryGenerator, dies_after: int | None
     ) -> None:
-        self._js, self._names, self._ledger, self._story = js, names, ledger, story
+        self._js, self._names, self._ledger, self._history = js, names, ledger, history
         self._dies_after = dies_after
         self._stack = AsyncExitStack()
         self._now = 0.0
@@ -42,7 +42,7 @@ class Process:
             self._names,
             store,
             keep_s=KEEP_S,
-            wall=lambda: self._story.now,
+            wall=lambda: self._history.now,
             clock=lambda: self._now,
         )
         self._journal = JournalReader(self._js, self._names)
@@ -59,18 +59,24 @@ class Process:
             await self.writer.stop()
 
 
-class Hardship:
-    """Everything that happens to the ledger of a story; `missed` and `redacted` as in `Expected`."""
+class FaultInjector:
+    """Everything that happens to the ledger of a history; `missed` and `redacted` as in `Expected`."""
 
     def __init__(
-        self, chance: Random, js: JetStream, names: Names, ledger: Kept, story: Story, writers: int
+        self,
+        chance: Random,
+        js: JetStream,
+        names: Names,
+        ledger: Kept,
+        history: HistoryGenerator,
+        writers: int,
     ) -> None:
         self.missed: dict[int, set[int]] = {
             each: set() for each in sorted({shard(name) for name in RECEIVERS})
         }
         self.redacted = set[int]()
         self.deaths = 0
-        self._chance, self._js, self._names, self._ledger, self._story = chance, js, names, ledger, story
+        self._chance, self._js, self._names, self._ledger, self._history = chance, js, names, ledger, history
         self._processes: list[Process | None] = [None] * writers
         self._gone = set[int]()
         self._copied = set[int]()
@@ -91,7 +97,7 @@ class Hardship:
             case 5 | 6:
                 await self.checkpoint(self._chance.choice(list(self.missed)))
             case number if number < 22:
-                await self._story.flush()
+                await self._history.flush()
             case _:
                 await self.write(self._chance.randrange(len(self._processes)))
 
@@ -101,7 +107,7 @@ class Hardship:
         try:
             if process is None:
                 dies_after = self._chance.choice([None, self._chance.randrange(DIES_WITHIN)])
-                process = Process(self._js, self._names, self._ledger, self._story, dies_after)
+                process = Process(self._js, self._names, self._ledger, self._history, dies_after)
                 await process.start()
                 self._processes[which] = process
             await process.turn(renew=self._chance.random() < 0.3)
@@ -121,18 +127,18 @@ class Hardship:
 
     async def checkpoint(self, of: int) -> None:
         """Store the states of a shard, as its owner does."""
-        last = self._story.last_of(of)
+        last = self._history.last_of(of)
         for name in RECEIVERS:
             if shard(name) == of and last:
-                await snapshot(self._js, self._names, last, self._story.state(name))
+                await snapshot(self._js, self._names, last, self._history.state(name))
 
     async def purge(self) -> None:
         """Drop the oldest messages of the journal, which snapshots cover."""
-        if not self._story.flushes:
+        if not self._history.flushes:
             return
         for each in self.missed:
             await self.checkpoint(each)
-        end = self._chance.randint(1, len(self._story.flushes))
+        end = self._chance.randint(1, len(self._history.flushes))
         await self._lose(set(range(1, end)))
         await self._js.purge(self._names.journal, end)
         await drop_redacted(self._js, self._names, end)
@@ -156,18 +162,18 @@ class Hardship:
 
     def _some_flush(self) -> WrittenFlush | None:
         gone = self._gone | self._copied
-        there = [each for each in self._story.flushes if each.position not in gone]
+        there = [each for each in self._history.flushes if each.position not in gone]
         return self._chance.choice(there) if there else None
 
     async def erase(self) -> None:
         """Put a finished erasure on record."""
-        if (event := await self._story.erase()) is None:
+        if (event := await self._history.erase()) is None:
             return
         erasures = Erasures(self._js, self._names)
-        await erasures.request("acme", event, "ops@host", self._story.now)
+        await erasures.request("acme", event, "ops@host", self._history.now)
         end = (await stream_info(self._js, self._names.journal)).last
         async for request, revision in erasures.pending():
-            await erasures.store_progress(finished(request, self._story.now, end), revision)
+            await erasures.store_progress(finished(request, self._history.now, end), revision)
 
     async def _lose(self, positions: set[int]) -> None:
         """Note which shards had not read these positions."""

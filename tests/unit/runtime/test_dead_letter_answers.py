@@ -114,7 +114,7 @@ def test_credentials_that_it_repeats_are_hidden() -> None:
 
 
 @in_virtual_time
-async def test_the_credentials_are_those_of_the_attempt_whatever_the_configuration_says_by_then() -> None:
+async def test_the_credentials_are_those_of_the_attempt_and_not_of_a_later_configuration() -> None:
     world = strict(headers={"authorization": "Bearer hush-hush"}, retry=TWICE)
 
     def reply(_: Attempt) -> Answered:
