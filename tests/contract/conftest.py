@@ -26,6 +26,20 @@ _tests = count(1)
 
 MakeStream = Callable[..., Awaitable[StreamInfo]]
 
+SHORTENED = {
+    "streams.journal.journal.FLUSH_ROUTING_AFTER_S": 0.2,
+    "streams.lost_tails.comparison.COMPARE_AGAIN_AFTER_S": 0.03,
+    "streams.lost_tails.comparison.MISSING_FOR_S": 0.3,
+    "streams.nats.retry.PAUSE_MAX_S": 0.1,
+}
+"""Constants of the product for which a test would wait; one that is about the time itself sets its own."""
+
+
+@pytest.fixture(autouse=True)
+def _shortened(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in SHORTENED.items():
+        monkeypatch.setattr(name, value)
+
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def nats_url(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[str]:

@@ -427,11 +427,11 @@ async def test_a_job_whose_turn_another_command_has_waits_and_keeps_its_lock(
 async def test_a_lock_that_is_released_while_it_is_waited_for_is_taken_at_once(
     js: JetStream, names: Names
 ) -> None:
-    first, second = (RedriveLock(js, names, run, SystemTime(), lease_s=60.0) for run in ("one", "two"))
+    first, second = (RedriveLock(js, names, run, SystemTime(), lease_s=12.0) for run in ("one", "two"))
     await first.acquire()
     waiting = asyncio.create_task(second.acquire())
     await asyncio.sleep(0.1)
     assert not waiting.done()
     await first.store(held=False)
-    async with asyncio.timeout(30.0):
+    async with asyncio.timeout(6.0):
         await waiting

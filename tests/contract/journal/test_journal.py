@@ -283,8 +283,9 @@ class TestAnEmptyJournal:
 
 class TestBeingTold:
     async def test_a_journal_is_stalled_while_an_append_is_unconfirmed(
-        self, names: Names, keep: Keep, faulty: FaultyJetStream
+        self, names: Names, keep: Keep, faulty: FaultyJetStream, monkeypatch: pytest.MonkeyPatch
     ) -> None:
+        monkeypatch.setattr("streams.journal.journal.STALLED_AFTER_S", 0.2)
         journal, listening = await keep()
         assert not journal.stalled
         hold = asyncio.Event()

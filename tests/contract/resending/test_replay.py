@@ -32,7 +32,7 @@ from tests.contract.support.servers import Server
 from tests.support.installation import publish
 
 OTHER = "acme.mail"
-LONG_LEASE_S = 2.0
+LONG_LEASE_S = 1.0
 """A lease within which something has to happen, on however busy a machine."""
 STORE_FULL = 10077
 NOTHING_TOLD = lambda *_: None  # noqa: E731

@@ -9,7 +9,7 @@ from angarium.delivery.http_exchange.transport import BODY_MAX, HEAD_MAX, INTERI
 from tests.contract.transport.conftest import PATIENCE_S, MakeTransport, Post, answered, failed, post_to
 from tests.contract.transport.receiver import OK, Peer, Receiver
 
-SOON_S = 0.5
+SOON_S = 0.3
 
 
 def head_of(size: int) -> bytes:

@@ -18,7 +18,7 @@ from tests.contract.transport.conftest import MakeTransport, Post, answered, fai
 from tests.contract.transport.receiver import Peer, Receiver, polite
 from tests.support.waiting import until
 
-SOON_S = 0.5
+SOON_S = 0.3
 
 
 class Names:

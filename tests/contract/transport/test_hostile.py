@@ -28,7 +28,7 @@ from tests.contract.transport.receiver import OK, Peer, Receiver
 from tests.support.ports import free_port
 from tests.support.waiting import until
 
-SLOW_S = 0.5
+SLOW_S = 0.3
 NOW = 1_700_000_000.0
 
 STATUS_OK = b"HTTP/1.1 200 OK\r\n"

@@ -12,7 +12,7 @@ SEEDS = 8
 SEEDS_MAX = 60
 """After a change of the product other seeds find a mutant: then the runs up to this one are made."""
 IN_RUNS = [mutant.name for mutant in RESENDING_MUTANTS if mutant.scenario is None]
-KNOWN = {"replay-position-ahead": 1, "letters-kept": 3}
+KNOWN = {"replay-position-ahead": 14, "letters-kept": 4}
 
 
 @pytest.mark.parametrize("seed", range(1, SEEDS))
@@ -35,9 +35,11 @@ def _fails(seed: int) -> bool:
 
 
 def test_runs_have_jobs_and_erasures() -> None:
-    """Otherwise they would not be judged."""
+    """Otherwise they would not be judged. Few runs are needed; after a change of the product, others."""
     replays = redrives = erased = 0
-    for seed in range(1, 6):
+    for seed in (7, 4, *range(8, 60)):
+        if min(replays, redrives, erased) > 3:
+            break
         run = ResendingRun(seed)
         run.run()
         replays += len(run.checkers.replays)

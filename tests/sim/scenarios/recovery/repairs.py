@@ -64,11 +64,22 @@ def lost_events_are_accepted() -> None:
     _accepted("events", node_dies=True)
 
 
+CUT_OFF_AT = [tuple(range(first, first + 8, 3)) for first in range(4, 60, 8)]
+"""Requests of a repair at which it is cut off, one after the other, and then it is run again."""
+
+
 def repair_is_cut_off() -> None:
-    """Anywhere, and then it is run again."""
-    for first in range(4, 60, 8):
-        _accepted("deliveries", node_dies=True, dies_at=tuple(range(first, first + 8, 3)))
-        _accepted("events", node_dies=True, dies_at=tuple(range(first, first + 8, 3)))
+    """At some requests, for either stream at others."""
+    for dies_at in CUT_OFF_AT[::3]:
+        _accepted("deliveries", node_dies=True, dies_at=dies_at)
+    for dies_at in CUT_OFF_AT[1::3]:
+        _accepted("events", node_dies=True, dies_at=dies_at)
+
+
+def repair_is_cut_off_anywhere() -> None:
+    for dies_at in CUT_OFF_AT:
+        for name in ("deliveries", "events"):
+            _accepted(name, node_dies=True, dies_at=dies_at)
 
 
 def lost_after_another_node_had_it() -> None:
