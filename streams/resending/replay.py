@@ -93,10 +93,12 @@ class ReplayLock(PlanLock[ReplayPlan]):
 
     def __init__(
         self, js: JetStream, names: Names, receiver: str, run: str, time: Timekeeper, *,
-        lease_s: float = LOCK_LEASE_S,
+        lease_s: float | None = None,
     ) -> None:  # fmt: skip
         plan = ReplayPlan(v=VERSION, run=run, step=0, at=time.wall(), held=True)
-        super().__init__(js, names.actors, names.keys.replay(receiver), plan, "replay", time, lease_s)
+        super().__init__(
+            js, names.actors, names.keys.replay(receiver), plan, "replay", time, lease_s or LOCK_LEASE_S
+        )
 
 
 class Replayed(Struct):

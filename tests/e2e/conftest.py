@@ -13,7 +13,7 @@ from streams.nats.jetstream import JetStream
 from streams.server.embedded import EmbeddedServer
 from tests.support.fleet.fleet import SHARDS, Fleet, open_fleet, open_replicated_fleet
 from tests.support.processes.commands import FORKS, Terminal
-from tests.support.processes.nodes import LONG_TTL_S
+from tests.support.processes.nodes import LONG_TTL_S, SNAPSHOTS, shortened
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -56,7 +56,8 @@ async def replicated_fleet(tmp_path: Path) -> AsyncIterator[Fleet]:
 async def shared_fleet(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Fleet]:
     """A fleet with one node, for all tests of a module, each of which has a receiver of its own."""
     async with open_fleet(tmp_path_factory.mktemp("fleet"), ttl_s=LONG_TTL_S) as fleet:
-        await fleet.start_ready()
+        with shortened(SNAPSHOTS):
+            await fleet.start_ready()
         yield fleet
 
 

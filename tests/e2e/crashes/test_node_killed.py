@@ -9,7 +9,7 @@ from tests.support.fleet.fleet import SHARDS, Fleet
 from tests.support.fleet.load import Load, configure_relaxed, mixed_load
 
 HOT, WIDE = "t.hot", "t.wide"
-BEHIND = 1000
+BEHIND = 600
 
 
 @pytest.mark.parametrize("rounds", [2, pytest.param(20, marks=pytest.mark.soak)])

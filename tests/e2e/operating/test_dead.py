@@ -6,6 +6,7 @@ import random
 import signal
 from collections import Counter
 from itertools import count
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -14,9 +15,10 @@ from streams.dead_letters.letters import REQUESTS_MAX
 from streams.nats.answers import Stored
 from streams.nats.jetstream import JetStream
 from streams.nats.wire import Message
-from tests.support.fleet.fleet import Fleet, names
+from tests.support.fleet.fleet import SHARDS, Fleet, names
 from tests.support.fleet.sink import Reply
 from tests.support.processes.commands import PATIENCE_S, Terminal
+from tests.support.processes.nodes import LOCKS, shortened
 
 BILLING = "acme.billing"
 
@@ -93,9 +95,12 @@ async def test_an_event_that_was_rejected_is_redriven(fleet: Fleet, terminal: Te
 
 
 async def test_a_redrive_that_is_killed_continues_and_sends_nothing_twice(
-    fleet: Fleet, terminal: Terminal, rng: random.Random
+    fleet: Fleet, tmp_path: Path, rng: random.Random
 ) -> None:
     """JetStream is to forget what it has seen before the command is run again, as if days lay between."""
+    with shortened(LOCKS):
+        terminal = Terminal(tmp_path, fleet.server.url)
+    terminal.environment["ANGARIUM_SHARDS"] = str(SHARDS)
     receivers = [f"acme.r{number}" for number in range(20)]
     await fleet.configure(receivers)
     await fleet.start_ready()

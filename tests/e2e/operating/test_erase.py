@@ -2,23 +2,32 @@
 
 import asyncio
 import secrets
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 
 from tests.support.fleet.fleet import Fleet, names
 from tests.support.fleet.records import Arrival
 from tests.support.fleet.sink import Reply
 from tests.support.processes.commands import Terminal
 from tests.support.processes.ledger import LedgerProcess
+from tests.support.processes.nodes import ERASURES, SNAPSHOTS, shortened
 
 EVENT = "order-17"
 DELIVERED, ECHOED, FAILED, PAUSED, DEAD = "t.well", "t.echo", "t.fails", "t.paused", "t.dead"
 MANY = [f"t.many{number}" for number in range(20)]
 PIECE = 16
 """Bytes of the mark that are looked for: a compressed block holds what does not repeat as it is."""
+
+
+@pytest.fixture(autouse=True)
+def _shortened() -> Iterator[None]:
+    with shortened(ERASURES, SNAPSHOTS):
+        yield
 
 
 def places(directory: Path, mark: str) -> set[str]:

@@ -3,16 +3,25 @@
 import asyncio
 import random
 import signal
+from collections.abc import Iterator
 from itertools import count
 
 import msgspec
+import pytest
 
 from streams.nats.answers import Stored
 from tests.support.fleet.fleet import Fleet, names
 from tests.support.processes.commands import Terminal
+from tests.support.processes.nodes import LOCKS, SNAPSHOTS, shortened
 from tests.support.waiting import COMMAND_LOOK_S
 
 BILLING = "acme.billing"
+
+
+@pytest.fixture(autouse=True)
+def _shortened() -> Iterator[None]:
+    with shortened(LOCKS, SNAPSHOTS):
+        yield
 
 
 async def publish(fleet: Fleet, number: int) -> None:

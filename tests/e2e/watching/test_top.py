@@ -19,7 +19,7 @@ LIMITS = {
     "t.well": None,
 }  # fmt: skip
 WAITING = 40
-RECENT = {"RECENT_SPAN_S": 5.0}
+RECENT = {"RECENT_SPAN_S": 3.0}
 """Period that `top` looks back on, so that the arrivals of the beginning are soon over."""
 
 

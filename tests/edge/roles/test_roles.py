@@ -16,6 +16,7 @@ from nats.errors import NoRespondersError
 from tests.support.fleet.sink import Reply, Sink
 from tests.support.processes.commands import PATIENCE_S, Running, Terminal, line_with
 from tests.support.processes.nats_cli import NatsCli, needs_nats_cli
+from tests.support.processes.nodes import ERASURES, SNAPSHOTS, shortened
 from tests.support.processes.roles import Server, User, serving
 from tests.support.waiting import COMMAND_LOOK_S, until_true
 
@@ -61,7 +62,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         operator = Terminal(directory, server.url("operator"))
         operator.done("setup")
         operator.done("publish", "acme.nobody", "{}")
-        with Terminal(directory, server.url("node")).start(
+        with shortened(ERASURES, SNAPSHOTS):
+            terminal = Terminal(directory, server.url("node"))
+        with terminal.start(
             "node", "--allow-http", "--allow-network", "127.0.0.0/8", "--log-level", "info"
         ) as node:
             line_with(node.stderr, "node.ready")

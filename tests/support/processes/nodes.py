@@ -7,8 +7,8 @@ handed over. Linux tells how much memory it takes, and whose the other end of a 
 import json
 import os
 import signal
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,23 @@ LONG_TTL_S = 20
 
 RETRIES = {"RETRY_REFUSED_AFTER_S": 2.0}
 """Time after which a node tries a refused shard again: tests need not wait for half a minute."""
+SNAPSHOTS = {"SNAPSHOT_EVERY_S": 1.0}
+"""Time after which everybody can read what a node knows of its receivers."""
+ERASURES = {"TRY_EVERY_S": 0.2, "LATE_COPIES_S": 1.0}
+"""Intervals of an erasure, where no replay runs at that time."""
+LOCKS = {"LOCK_LEASE_S": 2.0}
+"""Lease of a command that replays or redrives; so long it waits for one that was killed."""
+
+
+@contextmanager
+def shortened(*constants: dict[str, float]) -> Iterator[None]:
+    """Give nodes and commands that are started in the block other values of constants of the product."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(
+            SHORTENED, json.dumps({name: value for each in constants for name, value in each.items()})
+        )
+        yield
+
 
 DRAIN_S = 5
 """Time that a node that leaves waits for attempts in flight; a busy machine keeps it waiting for a second."""
@@ -96,7 +113,8 @@ class Node:
         self.said.clear()
         self._ended = False
         clean = {name: value for name, value in os.environ.items() if not name.startswith("ANGARIUM_")}
-        environment = clean | {SHORTENED: json.dumps(RETRIES)} | self._clock
+        constants = json.dumps(RETRIES | json.loads(clean.get(SHORTENED, "{}")))
+        environment = clean | {SHORTENED: constants} | self._clock
         self._process = await FORKS.start_quiet(
             self._arguments, self._log, self._log.parent, environment, self._descriptors
         )
