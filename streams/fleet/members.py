@@ -3,7 +3,8 @@
 Each node renews its key every third of the TTL, which also renews its lease. Just as often it looks at the
 others; messages in between are only a hint to look sooner. A node that shows no new heartbeat for the TTL
 plus half a second, *by our clock*, counts as dead. An expired key proves nothing: a restart of NATS, or a
-server's fast clock, can expire the key of a live node.
+server's fast clock, can expire the key of a live node. That time begins again with each connection, before a
+shard may be claimed; but a node that was dead gets no share until it shows a new heartbeat.
 
 A look counts as of the moment at which we sent our own last heartbeat, and only if it shows that heartbeat: a
 leader that was deposed, and answers all the same, knows none that is newer. And a claim is a sign of life: it
@@ -14,7 +15,7 @@ names the heartbeat under which it was made, which our last look may not have se
 import asyncio
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 
 import msgspec
@@ -307,29 +308,32 @@ class Members:
     async def _read_heartbeats(self) -> None:
         """Read the bucket. Each heartbeat changes the key's revision, so none is missed."""
         page, as_of = await read_heartbeats(self._js, self._names, lambda: self._own)
-        present: dict[str, None] = {}
+        present: dict[str, bool] = {}
         for message in page.messages:
             node = message.subject.rpartition(".")[2]
             if message.data:
-                present[node] = None
-                self._record_heartbeat(node, message)
+                present[node] = self._record_heartbeat(node, message)
             elif KV_OPERATION in message.headers:
                 self._seen.pop(node, None)
         self._extend_unseen(present)
         self._seen_as_of = as_of
         self._forget(present)
-        live = tuple(sorted({self.node, *(each for each in self._seen if self._is_live(each))}))
+        shown = {node for node, is_new in present.items() if is_new}
+        live = tuple(sorted({self.node, *(each for each in self._seen if self.is_live(each, shown))}))
         if live != self.live:
             self.live = live
             for listener in self._on_change:
                 listener()
 
-    def _record_heartbeat(self, node: str, message: StoredMessage) -> None:
+    def _record_heartbeat(self, node: str, message: StoredMessage) -> bool:
+        """Take note of the heartbeat; True if it is new to us."""
         seen = self._seen.get(node)
-        if seen is None or seen.revision != message.sequence:
-            member = self._member(node, message.data)
-            seen = _Heartbeat(message.sequence, self._time.boottime(), member.ttl_s, member.heartbeat)
-            self._seen[node] = self._runs[node, member.run] = seen
+        if seen is not None and seen.revision == message.sequence:
+            return False
+        member = self._member(node, message.data)
+        seen = _Heartbeat(message.sequence, self._time.boottime(), member.ttl_s, member.heartbeat)
+        self._seen[node] = self._runs[node, member.run] = seen
+        return True
 
     def _member(self, node: str, data: bytes) -> Member:
         """The node as it describes itself. If that cannot be read, our own TTL is assumed."""
@@ -346,7 +350,7 @@ class Members:
             log.warning("members.name_taken", extra={"node": node, "run": member.run, "ours": self.run})
         return member
 
-    def _extend_unseen(self, present: dict[str, None]) -> None:
+    def _extend_unseen(self, present: Collection[str]) -> None:
         """Give nodes more time after a TTL without a look: a heartbeat may have expired unseen."""
         now = self._time.boottime()
         if now - self._seen_as_of >= self._ttl_s:
@@ -357,10 +361,16 @@ class Members:
                 if self._seen.get(node) is not seen:
                     self._runs[node, run] = replace(seen, since=now)
 
-    def _is_live(self, node: str) -> bool:
-        return self._seen[node].revision > 0 and not self.is_stale(node)
+    def is_live(self, node: str, shown: Collection[str]) -> bool:
+        """True if the node should own shards: from a heartbeat that is new to us until it is silent.
 
-    def _forget(self, present: dict[str, None]) -> None:
+        A node that was silent is not live again because its time begins again, as it does with a connection:
+        that is a reason to wait with claims, and none to hand shards to a node that died long ago.
+        `shown`: the nodes that showed a new heartbeat in this look.
+        """
+        return (node in self.live or node in shown) and not self.is_stale(node)
+
+    def _forget(self, present: Collection[str]) -> None:
         before = self._seen_as_of - FORGET_DEAD_AFTER_S
         gone = [node for node, seen in self._seen.items() if node not in present and seen.since < before]
         for node in gone:
@@ -370,9 +380,9 @@ class Members:
                 del self._runs[key]
 
     def _on_heartbeat(self, message: Message) -> None:
-        """Look at once if a node is new, or leaves."""
+        """Look at once if a node is new, was silent, or leaves."""
         node = message.subject.rpartition(".")[2]
-        if node not in self._seen or not message.data:
+        if node not in self.live or not message.data:
             self._hint.set()
         elif node == self.node and (member := self._member(node, message.data)).run != self.run:
             # Our looks cannot see it, since our own heartbeats overwrite it.

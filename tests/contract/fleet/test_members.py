@@ -5,89 +5,20 @@ Time for staleness and leases is turned by hand; the members' own rounds are mad
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 import msgspec
 import pytest
-from msgspec.structs import replace
 
-from actors.errors import Unavailable
 from streams.clock import SystemTime
-from streams.fleet.lease import LEASE_MARGIN_S
 from streams.fleet.members import Member, Members
 from streams.installation.topology import Names
 from streams.journal.claim import Owner
-from streams.nats.answers import Page
 from streams.nats.jetstream import JetStream
+from tests.contract.fleet.looking import DEAD_S, TTL_S, Join, Looking, show
 from tests.contract.support.faults import FaultyJetStream, after, request_lost
-from tests.contract.support.servers import Server, opened
+from tests.contract.support.servers import Server
 from tests.contract.support.shards import Clocks
 from tests.support.waiting import until
-
-TTL_S = 5.0
-DEAD_S = TTL_S + LEASE_MARGIN_S
-ROUND_S = 0.02
-
-Join = Callable[..., Awaitable[Members]]
-
-
-@pytest.fixture
-def clocks() -> Clocks:
-    return Clocks()
-
-
-@pytest.fixture
-async def join(names: Names, clocks: Clocks, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Join]:
-    monkeypatch.setattr("streams.fleet.members.RENEWALS_PER_TTL", TTL_S / ROUND_S)
-    joined: list[Members] = []
-
-    async def start(js: JetStream, node: str, its_clocks: Clocks | None = None) -> Members:
-        members = Members(js, names, node, its_clocks or clocks, ttl_s=TTL_S, version="1.2.3")
-        await members.start()
-        joined.append(members)
-        return members
-
-    yield start
-    for members in joined:
-        await members.leave()
-
-
-class Looking(FaultyJetStream):
-    """Counts the looks at the bucket, or answers none while `blind`; may know nothing newer."""
-
-    blind = False
-    knows_up_to: int | None = None
-    looks = 0
-    asked_blind = 0
-
-    async def last_of(self, stream: str, subjects: Sequence[str], timeout_s: float = 5.0) -> Page:
-        if self.blind:
-            self.asked_blind += 1
-            raise Unavailable("no leader")
-        page = await super().last_of(stream, subjects, timeout_s)
-        if self.knows_up_to is not None:
-            page = replace(page, up_to=self.knows_up_to)
-        self.looks += 1
-        return page
-
-    async def another_look(self) -> None:
-        """Return when one that begins now has ended."""
-        ends = self.looks + 2
-        await until(lambda: self.looks >= ends)
-
-
-@pytest.fixture
-async def looking(server: Server, names: Names) -> AsyncIterator[Looking]:
-    async with opened(server, Looking) as js:
-        yield js
-
-
-async def show(
-    js: JetStream, names: Names, node: str, heartbeat: int = 1, ttl_s: float = 0.0, run: str = ""
-) -> None:
-    """A heartbeat of another node, made by hand."""
-    member = Member(node=node, started_at=0.0, version="1", heartbeat=heartbeat, ttl_s=ttl_s, run=run)
-    await js.publish(names.node(node), msgspec.json.encode(member))
 
 
 class TestShowing:

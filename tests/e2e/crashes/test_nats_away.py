@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.fleet.fleet import Fleet
 from tests.support.fleet.load import RECEIVERS, publish
-from tests.support.processes.nodes import Node
+from tests.support.processes.nodes import SHORT_TTL_S, Node
 
 SOON_S = 4.0
 """The aim is 2 s on a machine at rest; what was measured is printed."""
@@ -52,6 +52,24 @@ async def test_deliveries_resume_soon_also_after_the_lease_has_lapsed(fleet: Fle
         await publishing
     print(f"from nats-server's start to the first delivery: {[f'{each:.2f} s' for each in took_s]}")
     assert statistics.median(took_s) <= SOON_S
+
+
+async def test_nothing_is_handed_to_a_node_that_died_before(fleet: Fleet, node: Node) -> None:
+    """The time of the dead counts again before a claim, but nothing shows that they live."""
+    dead = await fleet.start_ready("two")
+    await fleet.until_true(lambda: fleet.owns("two"), "the other node owns shards")
+    await dead.kill()
+    await fleet.until_true(lambda: fleet.owns_all("one"), "the node that is left owns all shards")
+    await asyncio.sleep(SHORT_TTL_S + 1.0)
+    handed_over = node.times("shard.handed_over")
+    await fleet.server.kill()
+    await fleet.until(lambda: node.times("nats.lost") == 1, "the loss is told")
+    await fleet.server.start()
+    started_at = time.monotonic()
+    await _deliver(fleet, "after")
+    assert time.monotonic() - started_at <= SOON_S
+    await asyncio.sleep(SHORT_TTL_S + 1.0)
+    assert node.times("shard.handed_over") == handed_over
 
 
 async def _deliver(fleet: Fleet, event_id: str) -> None:

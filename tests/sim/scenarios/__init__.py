@@ -24,6 +24,7 @@ ALL = (
     ownership.zombie_with_a_renewed_lease, ownership.heartbeats_that_no_replica_shows,
     ownership.owner_comes_back_after_the_last_look, ownership.first_heartbeat_slept_through,
     ownership.claimant_sleeps_between_two_steps, ownership.flush_of_a_sleeper,
+    ownership.connection_is_back_long_after_a_node_died,
     ownership.late_snapshot_of_a_sleeper, ownership.handover_while_snapshots_are_written,
     ownership.burial_owed_at_a_takeover, ownership.tail_of_a_lagging_replica,
     leaders.position_of_a_deposed_leader, leaders.snapshots_of_a_deposed_leader,

@@ -260,9 +260,12 @@ def owner_comes_back_after_the_last_look() -> None:
 
         def judge(message: Message, deal: Callable[[], None]) -> None:
             reading = message.subject.startswith("$JS.API.STREAM.MSG.GET.KV_angarium_actors")
+            looking_again = bool(reads) and message.subject == "$JS.API.DIRECT.GET.KV_angarium_nodes"
             if message.subject.startswith("$KV.angarium_nodes."):
                 if stage.world.now >= back_at and (reads or message.subject.endswith(other.name)):
                     deal()
+            elif looking_again and message.reply.startswith(f"_INBOX.{other.name}") and not released:
+                pass  # The heartbeat of the owner is a hint to look again; that look gets lost.
             elif reading and stage.world.now >= back_at and message.reply.startswith(f"_INBOX.{other.name}"):
                 deal() if released else reads.append(deal)
             else:
@@ -275,4 +278,22 @@ def owner_comes_back_after_the_last_look() -> None:
         released.append(True)
         for deal in reads:
             deal()
+        stage.settle()
+
+
+def connection_is_back_long_after_a_node_died() -> None:
+    """The only node that is left loses its connection; the shard stays with it, and an event comes soon."""
+    with staged() as stage:
+        stage.put()
+        nodes = [stage.node(), stage.node()]
+        first = stage.owner()
+        (left,) = (each for each in nodes if each is not first)
+        first.kill()
+        stage.until(lambda: 0 in stage.checkers.nodes[left.name].owned)
+        stage.wait(5.0)
+        stage.run.network.restart_server(0.3)
+        stage.wait(1.3)
+        stage.publish("one")
+        stage.wait(1.0)
+        stage.expect(bool(stage.delivered()), "a shard was handed to a node that is dead")
         stage.settle()

@@ -1,0 +1,39 @@
+"""Fixtures for tests of the membership: clocks to turn, nodes that join, a connection that may be blind."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from streams.fleet.members import Members
+from streams.installation.topology import Names
+from streams.nats.jetstream import JetStream
+from tests.contract.fleet.looking import ROUND_S, TTL_S, Join, Looking
+from tests.contract.support.servers import Server, opened
+from tests.contract.support.shards import Clocks
+
+
+@pytest.fixture
+def clocks() -> Clocks:
+    return Clocks()
+
+
+@pytest.fixture
+async def join(names: Names, clocks: Clocks, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Join]:
+    monkeypatch.setattr("streams.fleet.members.RENEWALS_PER_TTL", TTL_S / ROUND_S)
+    joined: list[Members] = []
+
+    async def start(js: JetStream, node: str, its_clocks: Clocks | None = None) -> Members:
+        members = Members(js, names, node, its_clocks or clocks, ttl_s=TTL_S, version="1.2.3")
+        await members.start()
+        joined.append(members)
+        return members
+
+    yield start
+    for members in joined:
+        await members.leave()
+
+
+@pytest.fixture
+async def looking(server: Server, names: Names) -> AsyncIterator[Looking]:
+    async with opened(server, Looking) as js:
+        yield js

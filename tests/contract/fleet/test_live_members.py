@@ -1,0 +1,91 @@
+"""Membership: which node should own shards, after reconnects and long sleeps.
+
+With a connection the time begins again after which shards may be claimed from a silent node. That does not
+make it live again.
+"""
+
+import asyncio
+
+import pytest
+
+from streams.fleet.members import Members
+from streams.installation.topology import Names
+from tests.contract.fleet.looking import DEAD_S, ROUND_S, TTL_S, Join, Looking, show
+from tests.contract.support.shards import Clocks
+from tests.support.waiting import until
+
+
+async def test_a_dead_node_gets_no_share_after_a_reconnect(
+    names: Names, clocks: Clocks, looking: Looking, join: Join
+) -> None:
+    await show(looking, names, "b")
+    members = await join(looking, "a")
+    clocks.turn(DEAD_S)
+    await until(lambda: members.live == ("a",))
+    changes: list[tuple[str, ...]] = []
+    members.on_change(lambda: changes.append(members.live))
+    members.connection_changed(False)
+    members.connection_changed(True)
+    await looking.another_look()
+    assert not members.is_stale("b"), "a claim waits, counted from the reconnect"
+    assert members.wanted_shards(64) == list(range(64))
+    clocks.turn(DEAD_S)
+    await until(lambda: members.is_stale("b"))
+    assert not changes
+
+
+async def test_a_dead_node_whose_key_is_gone_gets_no_share_after_a_long_sleep(
+    names: Names, clocks: Clocks, looking: Looking, join: Join
+) -> None:
+    """A heartbeat may have come and gone unseen, so a claim waits; but nothing shows that it lives."""
+    await show(looking, names, "b")
+    members = await join(looking, "a")
+    clocks.turn(DEAD_S)
+    await until(lambda: members.live == ("a",))
+    looking.blind = True
+    clocks.turn(TTL_S)
+    info = await looking.stream_info(names.nodes)
+    assert info is not None
+    await looking.purge(names.nodes, info.last + 1)
+    members.connection_changed(True)
+    looking.blind = False
+    await looking.another_look()
+    assert not members.is_stale("b")
+    assert members.live == ("a",)
+
+
+async def test_a_node_that_went_dead_while_nats_was_away_keeps_its_share_until_it_is_silent(
+    names: Names, clocks: Clocks, looking: Looking, join: Join
+) -> None:
+    """It owned it before, and may only be slower than we are to come back."""
+    await show(looking, names, "b")
+    members = await join(looking, "a")
+    members.connection_changed(False)
+    looking.blind = True
+    clocks.turn(10 * DEAD_S)
+    looking.blind = False
+    members.connection_changed(True)
+    await looking.another_look()
+    assert members.live == ("a", "b")
+    clocks.turn(DEAD_S)
+    await until(lambda: members.live == ("a",))
+
+
+async def test_a_node_that_was_dead_gets_its_share_with_its_next_heartbeat(
+    names: Names, clocks: Clocks, looking: Looking, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At once, although the regular looks are a minute apart here."""
+    await show(looking, names, "b")
+    members = Members(looking, names, "a", clocks, ttl_s=TTL_S, version="1.2.3")
+    monkeypatch.setattr("streams.fleet.members.RENEWALS_PER_TTL", TTL_S / ROUND_S)
+    await members.start()
+    clocks.turn(DEAD_S)
+    await until(lambda: members.live == ("a",))
+    monkeypatch.setattr("streams.fleet.members.RENEWALS_PER_TTL", TTL_S / 60)
+    await asyncio.sleep(2 * ROUND_S)
+    looks = looking.looks
+    members.connection_changed(True)
+    await until(lambda: looking.looks > looks)
+    await show(looking, names, "b", 2)
+    await until(lambda: members.live == ("a", "b"))
+    await members.leave()
