@@ -157,7 +157,7 @@ async def _run_all(
             tell(Ready(settings.nats, settings.shards, directory, api))
 
     node = asyncio.create_task(run_node(settings, ready=lambda: ready("node")))
-    tasks = [node, *(asyncio.create_task(_keep(server)) for server in servers)]
+    tasks = [node, *(asyncio.create_task(keep(each, is_told=len(servers) > 1)) for each in servers)]
     background = [asyncio.create_task(_follow(settings))] if servers else []
     if api is not None:
         background.append(asyncio.create_task(http_api.serve(settings, api, lambda: ready("api"))))
@@ -180,11 +180,13 @@ async def _follow(settings: Settings) -> None:
         log.error("ledger.stopped", extra={"why": str(error)})
 
 
-async def _keep(server: EmbeddedServer) -> NoReturn:
+async def keep(server: EmbeddedServer, *, is_told: bool) -> NoReturn:
     """Start the server again whenever it has ended by itself, unless that happens again and again.
 
-    The node logs that the connection is lost, and that it is back.
+    `is_told`: log that it ended, and that it serves again. If it is the only one, the node does that with
+    `nats.lost` and `nats.back`; of several, a node is connected to one only.
     """
+    level = logging.INFO if is_told else logging.DEBUG
     loop = asyncio.get_running_loop()
     in_a_row = 0
     while True:
@@ -193,6 +195,8 @@ async def _keep(server: EmbeddedServer) -> NoReturn:
         in_a_row = in_a_row + 1 if loop.time() - started_at < SHORT_LIFE_S else 1
         if in_a_row > SHORT_LIVES_MAX:
             raise DevError(f"nats-server keeps exiting by itself; {server.log} says why")
-        log.debug("nats-server ended by itself and is started again")
+        ended_at, told = loop.time(), {"server": server.directory.name, "url": server.url}
+        log.log(level, "server.ended", extra=told | {"log_file": str(server.log)})
         await server.stop()
         await server.start()
+        log.log(level, "server.back", extra=told | {"after_s": round(loop.time() - ended_at, 1)})

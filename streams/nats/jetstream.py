@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from actors.errors import Unavailable
+from streams.gathered_log import GatheredLog
 from streams.nats.answers import (
     Answer,
     ConsumerInfo,
@@ -80,6 +81,7 @@ class JetStream:
         self._listeners: list[Callable[[bool], None]] = []
         self._back = asyncio.Event()
         self._calm_from = 0.0
+        self.gathered_log = GatheredLog(lambda: self.disturbed)
         wire.on_change(self.connection_changed)
 
     async def start(self) -> None:
@@ -89,6 +91,7 @@ class JetStream:
 
     async def stop(self) -> None:
         """Drop the subscription; open requests end as unanswered. The wire stays open."""
+        self.gathered_log.flush()
         await self._replies.stop()
 
     def add_listener(self, listener: Callable[[bool], None]) -> None:

@@ -57,11 +57,24 @@ class Complaint:
         level = logging.DEBUG if self._js.disturbed else logging.WARNING
         if (level, why) != self._logged:
             self._logged = level, why
-            self._log.log(level, self._event, extra=self._fields | fields | {"why": why})
+            self._write(level, why, self._fields | fields)
+
+    def _write(self, level: int, why: str, fields: dict[str, Any]) -> None:
+        self._log.log(level, self._event, extra=fields | {"why": why})
 
     def over(self) -> None:
         """End the complaint: if the same reason comes again, it is logged again."""
         self._logged = 0, ""
+
+
+class GatheredComplaint(Complaint):
+    """A complaint that many parts have at the same time: one line for each reason, with their number."""
+
+    def _write(self, level: int, why: str, fields: dict[str, Any]) -> None:
+        if level >= logging.WARNING:
+            self._js.gathered_log(self._log, level, self._event, why, **fields)
+        else:
+            super()._write(level, why, fields)
 
 
 async def until_answered(ask: Callable[[], Awaitable[T]]) -> T:

@@ -18,7 +18,7 @@ from streams.lost_tails.comparison import Loss, find_loss
 from streams.lost_tails.marks import NO_MARK, Mark
 from streams.nats.errors import ApiError
 from streams.nats.jetstream import JetStream
-from streams.nats.retry import Complaint, Pauses
+from streams.nats.retry import GatheredComplaint, Pauses
 from streams.nats.wire import Message
 from streams.reading.pull import Puller
 from streams.reading.read_marks import ReadMarks
@@ -176,7 +176,7 @@ class Reader:
     async def _new_consumer(self) -> int | Loss:
         """Make a consumer, however long it takes. Returns the position after which it begins."""
         pauses = Pauses(self._js)
-        complaint = Complaint(self._js, log, "reader.waiting", consumer=self._consumer_name)
+        complaint = GatheredComplaint(self._js, log, "reader.waiting", consumer=self._consumer_name)
         timeout_s = CONSUMER_TIMEOUT_MIN_S
         while True:
             begins = (
@@ -244,8 +244,10 @@ class Reader:
             self.received, self._marks.newest = told.position, told
 
     def _on_gap(self, reason: str) -> None:
-        level = logging.DEBUG if self._js.disturbed else logging.INFO
-        log.log(level, "reader.gap", extra={"consumer": self._consumer, "why": reason})
+        if self._js.disturbed:
+            log.debug("reader.gap", extra={"consumer": self._consumer, "why": reason})
+        else:
+            self._js.gathered_log(log, logging.INFO, "reader.gap", reason, consumer=self._consumer)
         self._doubt()
         self._gapped.set()
 

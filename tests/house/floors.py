@@ -9,6 +9,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "runtime",
     ),
     "streams": (
+        "gathered_log",
         "nats",
         "clock routing_progress task_callbacks versions",
         "installation",

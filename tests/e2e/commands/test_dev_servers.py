@@ -1,5 +1,7 @@
 """`angarium dev --servers 3`: a cluster on this machine, any server of which may die, kept over restarts."""
 
+import asyncio
+import logging
 import os
 import signal
 from collections.abc import Iterator
@@ -9,8 +11,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from angarium.development.dev import keep
+from streams.server.embedded import EmbeddedServer
 from tests.support.ports import free_port
 from tests.support.processes.commands import PATIENCE_S, Terminal, line_with
+from tests.support.waiting import until
 
 
 @pytest.mark.soak
@@ -69,6 +74,20 @@ def test_a_store_is_not_used_by_another_number_of_servers(
     (tmp_path / ".angarium" / store).mkdir(parents=True)
     error = Terminal(tmp_path, "").failed("dev", "--servers", servers)
     assert f"{tmp_path}/.angarium {why}: leave out --servers {servers}, or choose another --dir" in error
+
+
+async def test_the_end_of_one_of_several_servers_and_its_return_are_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The node may be connected to another one, and say nothing."""
+    caplog.set_level(logging.INFO, "angarium.development.dev")
+    async with EmbeddedServer(tmp_path / "server-2", port=0) as server:
+        keeping = asyncio.create_task(keep(server, is_told=True))
+        kill(server.pid_file)
+        await until(lambda: "server.back" in caplog.messages)
+        keeping.cancel()
+    assert caplog.messages == ["server.ended", "server.back"]
+    assert {record.__dict__["server"] for record in caplog.records} == {"server-2"}
 
 
 def test_servers_are_ours_alone(tmp_path: Path) -> None:

@@ -1,11 +1,15 @@
 """nats-server is killed with -9 and comes back: two lines tell it, and deliveries resume soon after."""
 
 import asyncio
+import os
+import signal
 import statistics
 import time
+from collections import Counter
 
 import pytest
 
+from streams.gathered_log import GATHERED_FOR_S
 from tests.support.fleet.fleet import Fleet
 from tests.support.fleet.load import RECEIVERS, publish
 from tests.support.processes.nodes import SHORT_TTL_S, Node
@@ -52,6 +56,27 @@ async def test_deliveries_resume_soon_also_after_the_lease_has_lapsed(fleet: Fle
         await publishing
     print(f"from nats-server's start to the first delivery: {[f'{each:.2f} s' for each in took_s]}")
     assert statistics.median(took_s) <= SOON_S
+
+
+@pytest.mark.parametrize("still_s", [4.5, 20.0], ids=["shortly", "long"])
+async def test_all_readers_of_a_server_that_stands_still_log_one_line(
+    fleet: Fleet, node: Node, still_s: float
+) -> None:
+    await _deliver(fleet, "before")
+    told = len(_told(node))
+    nats_server = int(fleet.server.pid_file.read_text())
+    os.kill(nats_server, signal.SIGSTOP)
+    try:
+        await asyncio.sleep(still_s)
+    finally:
+        os.kill(nats_server, signal.SIGCONT)
+    await _deliver(fleet, "after")
+    await asyncio.sleep(GATHERED_FOR_S)
+    often = Counter(_told(node)[told:])
+    print(f"after {still_s:g} s: {dict(often)}")
+    # Some readers may find out later than others, on a machine that is busy.
+    assert all(count <= 2 for count in often.values()), often
+    assert often["reader.gap"] >= 1 or often["nats.lost"] == 1
 
 
 async def test_nothing_is_handed_to_a_node_that_died_before(fleet: Fleet, node: Node) -> None:

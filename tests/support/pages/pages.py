@@ -162,7 +162,10 @@ def logged(*levels: str) -> set[str]:
                     found.add(name)
             case (
                 ast.Call(func=ast.Name(id="RateLimitedLog"), args=[_, ast.Constant(value=str(name))])
-                | ast.Call(func=ast.Name(id="Complaint"), args=[_, _, ast.Constant(value=str(name))])
+                | ast.Call(
+                    func=ast.Name(id="Complaint" | "GatheredComplaint"),
+                    args=[_, _, ast.Constant(value=str(name))],
+                )
             ):
                 if "warning" in levels:
                     found.add(name)
