@@ -3,8 +3,14 @@
 News are derived from the confirmed facts, by comparing the states before and after each. A takeover restores
 these states from the journal and the snapshots, so it reports nothing twice. If an owner dies between a
 fact's append and its confirmation, that one piece of news is lost.
+
+That a receiver is offline is no fact: it fails for so long that it counts as offline at some moment, and the
+next attempt may be an hour away. `FailingReceivers` tells it in time.
 """
 
+import math
+from collections.abc import Callable
+from heapq import heappop, heappush
 from typing import Literal
 
 from msgspec import Struct
@@ -15,8 +21,13 @@ from actors.policy import Offline, Policy
 
 Name = Literal["disabled", "offline", "recovered", "misconfigured"]
 
-NEWSWORTHY_FACTS = frozenset({f.AttemptFailed, f.Throttled, f.Disabled, f.Resumed, f.Retargeted, f.Parked})
-"""The facts that may be news; `Delivered` may be too, if the receiver was failing."""
+NEWSWORTHY_FACTS = frozenset({
+    f.AttemptFailed, f.Disabled, f.Paused, f.Resumed, f.Retargeted, f.Parked, f.Removed, f.Forgot,
+})  # fmt: skip
+"""The facts that may be news, or the beginning or end of a failure; `Delivered` may be too, if the receiver
+was failing."""
+TOLD_AT_ONCE_MAX = 1000
+"""Receivers that are told at a time to be offline: some milliseconds' work."""
 WHY_LENGTH_MAX = 200
 
 
@@ -29,50 +40,135 @@ class News(Struct, frozen=True, kw_only=True):
     since: float | None = None
 
 
-def news(before: State, fact: f.Fact, after: State, policy: Policy | None, *, invalid: bool) -> News | None:
+class _Failing(Struct):
+    """A receiver that fails: since when, its last error, and whether it was told that it is offline."""
+
+    since: float
+    error: str = ""
+    is_paused: bool = False
+    is_told: bool = False
+
+
+class FailingReceivers:
+    """The failing receivers of a shard, and the time when each of them counts as offline.
+
+    The host asks twice a second whether one is due, which costs nothing if none is.
+
+    - `claimed_at`: the time of our claim; an earlier owner has told what was due before.
+    - `policy`: returns the configuration in force.
+    """
+
+    def __init__(
+        self, claimed_at: float, policy: Callable[[str], Policy | None], on_news: Callable[[News], None]
+    ) -> None:
+        self._claimed_at = claimed_at
+        self._policy = policy
+        self._on_news = on_news
+        self._failing: dict[str, _Failing] = {}
+        self._due: list[tuple[float, str]] = []
+        self._due_at: dict[str, float] = {}
+
+    def was_told(self, receiver: str) -> bool:
+        """True if it was told, by us or an earlier owner, that the receiver is offline."""
+        failing = self._failing.get(receiver)
+        return failing is not None and failing.is_told
+
+    def restore(self, state: State) -> None:
+        """Take note of the state of an actor that came into memory."""
+        if state.receiver not in self._failing:
+            self.note(state)
+            failing = self._failing.get(state.receiver)
+            if failing is not None:
+                failing.is_told = self._offline_at(state.receiver, failing) < self._claimed_at
+
+    def note(self, state: State) -> None:
+        """Take note of a confirmed state, after a fact that may begin or end a failure."""
+        if state.failing_since is None or state.disabled:
+            self._failing.pop(state.receiver, None)
+            return
+        failing = self._failing.get(state.receiver)
+        if failing is None or failing.since != state.failing_since:
+            failing = self._failing[state.receiver] = _Failing(state.failing_since)
+            self._schedule(state.receiver, self._offline_at(state.receiver, failing))
+        failing.error = state.last.error if isinstance(state.last, f.AttemptFailed) else ""
+        failing.is_paused = state.paused
+
+    def configured(self, receiver: str) -> None:
+        """Take note of a changed configuration, which may name another time."""
+        failing = self._failing.get(receiver)
+        if failing is not None and not failing.is_told:
+            self._schedule(receiver, self._offline_at(receiver, failing))
+
+    def tell_due(self, now: float) -> None:
+        """Tell which receivers are offline by now, some at a time."""
+        told = 0
+        while self._due and self._due[0][0] <= now and told < TOLD_AT_ONCE_MAX:
+            at, receiver = heappop(self._due)
+            if self._due_at.get(receiver) != at:
+                continue  # It was due earlier, after another configuration.
+            del self._due_at[receiver]
+            failing, policy = self._failing.get(receiver), self._policy(receiver)
+            if failing is None or failing.is_told:
+                continue
+            if failing.is_paused or (policy is not None and policy.paused):
+                continue  # Its time begins again when it is resumed.
+            offline_at = self._offline_at(receiver, failing)
+            if offline_at > now:
+                self._schedule(receiver, offline_at)
+                continue
+            failing.is_told = True
+            told += 1
+            why = _no_success(now - failing.since, failing.error)
+            self._on_news(_news("offline", receiver, why, failing.since))
+
+    def _offline_at(self, receiver: str, failing: _Failing) -> float:
+        policy = self._policy(receiver)
+        return failing.since + (policy.offline if policy else Offline()).after_s
+
+    def _schedule(self, receiver: str, at: float) -> None:
+        """Look at the receiver at that time, or earlier: what is due by then is found out then."""
+        if at < self._due_at.get(receiver, math.inf):
+            self._due_at[receiver] = at
+            heappush(self._due, (at, receiver))
+
+
+def news(
+    before: State, fact: f.Fact, after: State, policy: Policy | None, *, invalid: bool, was_offline: bool
+) -> News | None:
     """The news in a confirmed fact, or None.
 
-    `invalid`: the receiver has a configuration, but never had a valid one.
+    - `invalid`: the receiver has a configuration, but never had a valid one.
+    - `was_offline`: it was told that it is offline.
     """
-    after_s = (policy.offline if policy else Offline()).after_s
+    receiver, since = before.receiver, before.failing_since
     match fact:
-        case f.Delivered() if _was_offline(before, after_s):
-            return _news(before, "recovered", "it accepts events again")
+        case f.Delivered() if was_offline:
+            return _news("recovered", receiver, "it accepts events again", since)
         case f.Disabled(reason=reason, at=at) if not before.disabled:
-            why = "it answered 410" if reason == "gone" else _no_success(after, at)
-            return _news(after, "disabled", why)
-        case f.AttemptFailed(at=at) | f.Throttled(at=at):
-            if _is_offline(after, at, after_s) and not _was_offline(before, after_s):
-                return _news(after, "offline", _no_success(after, at))
-        case f.Resumed() if before.disabled or _was_offline(before, after_s):
-            return _news(before, "recovered", "it was resumed")
-        case f.Retargeted() if before.disabled or _was_offline(before, after_s):
-            return _news(before, "recovered", "its URL was changed")
+            why = "it answered 410" if reason == "gone" else _why_disabled(after, at)
+            return _news("disabled", receiver, why, after.failing_since)
+        case f.Resumed() if before.disabled or was_offline:
+            return _news("recovered", receiver, "it was resumed", since)
+        case f.Retargeted() if before.disabled or was_offline:
+            return _news("recovered", receiver, "its URL was changed", since)
         case f.Parked() if policy is None and invalid and not before.parked:
-            return _news(after, "misconfigured", "it never had a valid configuration; its events wait")
+            why = "it never had a valid configuration; its events wait"
+            return _news("misconfigured", receiver, why, after.failing_since)
     return None
 
 
-def _news(state: State, name: Name, why: str) -> News:
-    return News(name=name, receiver=state.receiver, why=why[:WHY_LENGTH_MAX], since=state.failing_since)
+def _news(name: Name, receiver: str, why: str, since: float | None) -> News:
+    return News(name=name, receiver=receiver, why=why[:WHY_LENGTH_MAX], since=since)
 
 
-def _was_offline(state: State, after_s: float) -> bool:
-    """True if it was offline at its last attempt, so that this was reported then."""
-    return state.last is not None and _is_offline(state, state.last.at, after_s)
+def _why_disabled(state: State, at: float) -> str:
+    """The reason of a failure, as of the last attempt."""
+    error = state.last.error if isinstance(state.last, f.AttemptFailed) else ""
+    return error if state.failing_since is None else _no_success(at - state.failing_since, error)
 
 
-def _is_offline(state: State, at: float, after_s: float) -> bool:
-    return state.failing_since is not None and at - state.failing_since >= after_s
-
-
-def _no_success(state: State, at: float) -> str:
-    duration = "" if state.failing_since is None else f"no success for {_minutes(at - state.failing_since)}"
-    match state.last:
-        case f.AttemptFailed(error=error):
-            return f"{duration}; {error}" if duration else error
-        case _:
-            return duration
+def _no_success(seconds: float, error: str) -> str:
+    return f"no success for {_minutes(seconds)}" + (f"; {error}" if error else "")
 
 
 def _minutes(seconds: float) -> str:

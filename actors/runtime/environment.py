@@ -8,7 +8,7 @@ from msgspec import Struct, field
 from actors.machine.bucket import Unclean
 from actors.machine.state import State
 from actors.memory.unacked import Bindings, NodeHolders
-from actors.news import News
+from actors.news import FailingReceivers, News
 from actors.ports import Backlog, Clock, DeadLetterWriter, Policies, Recorder, Sender, Snapshots
 from actors.totals import DeliveryTotals
 
@@ -70,6 +70,7 @@ class ActorEnvironment(Protocol):
     policies: Policies
     totals: DeliveryTotals
     on_news: Callable[[News], None]
+    failing: FailingReceivers
     refuse: Callable[[str], None]
     epoch: int
     claimed_at: float

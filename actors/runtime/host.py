@@ -17,6 +17,7 @@ from actors.machine.event import Event
 from actors.machine.state import UNCONFIRMED_MAX, State, is_left_over
 from actors.memory.retention import Needed, Retention
 from actors.memory.unacked import Bindings
+from actors.news import FailingReceivers
 from actors.policy import Policy
 from actors.ports import Recorded
 from actors.runtime.environment import HostPorts, ShardClaim
@@ -55,6 +56,7 @@ class Host:
         self.ack = ports.ack
         self.refuse = ports.refuse
         self.on_news = ports.on_news
+        self.failing = FailingReceivers(claim.at, ports.policies.policy, ports.on_news)
         self.flow_control = FlowControl(ports.pause_requests, ports.saturated, ports.node_holders)
         self.bindings = Bindings(claim.floor)
         self.retention = Retention()
@@ -171,6 +173,7 @@ class Host:
 
     def configured(self, receiver: str, policy: Policy | None) -> None:
         """Pass on a changed configuration; only a receiver that waits, or was removed, is activated."""
+        self.failing.configured(receiver)
         actor, unknown = self.actors.get(receiver), self.residents.unknown
         if unknown is not None and receiver in unknown.undecided.receivers:
             unknown.give_to_known(receiver)
@@ -348,13 +351,17 @@ class Host:
                 actor.give_up_to(below - 1, "evicted")
 
     async def _sweep(self) -> None:
-        """Twice a second park what has been held too long, ack what is released, and drop resting actors."""
+        """Twice a second park what has been held too long, ack what is released, and drop resting actors.
+
+        Receivers that have been failing for long enough are told to be offline.
+        """
         loop = asyncio.get_running_loop()
         while not self.stopped:
             await asyncio.sleep(next_beat(loop.time(), SWEEP_EVERY_S, lane=self.epoch) - loop.time())
             now = self.clock.now()
             await self.residents.park(dict.fromkeys(self.bindings.overdue(now - UNACKED_MAX_S)))
             self.acknowledge()
+            self.failing.tell_due(now)
             if self._wake_all_later and self.may_start():
                 self._wake_all_later = False
                 self.residents.wake_all()

@@ -39,6 +39,8 @@ class LiveState:
         """Continue from this state."""
         self.state = self.confirmed = state
         self.policy = policy
+        if state.failing_since is not None:
+            self.environment.failing.restore(state)
 
     def record(self, command: c.Command, now: float) -> None:
         """Decide, fold the facts at once, and give them to the journal, which confirms them later."""
@@ -62,9 +64,14 @@ class LiveState:
         """Take `fact` as confirmed, since the journal holds it."""
         kind = type(fact)
         if kind in NEWSWORTHY_FACTS or (kind is Delivered and self.confirmed.failing_since is not None):
-            report = news(self.confirmed, fact, state, self.policy, invalid=self.invalid)
+            failing = self.environment.failing
+            report = news(
+                self.confirmed, fact, state, self.policy,
+                invalid=self.invalid, was_offline=failing.was_told(self.receiver),
+            )  # fmt: skip
             if report is not None:
                 self.environment.on_news(report)
+            failing.note(state)
         self.confirmed = state
         if kind is Delivered:
             self.unconfirmed -= 1

@@ -1,11 +1,13 @@
 """News of receivers in the log: each change once, with any owner of the shard."""
 
+from typing import Any
+
 import pytest
 
 from actors.machine import facts as f
 from actors.machine.outcome import Answered, Failed
 from actors.machine.state import State
-from actors.news import News, news
+from actors.news import TOLD_AT_ONCE_MAX, FailingReceivers, News, news
 from actors.policy import Offline, Retry
 from actors.ports import Invalid
 from tests.unit.worlds.shard import RECEIVER, ShardWorld, strict
@@ -13,6 +15,7 @@ from tests.unit.worlds.values import NO_ANSWER, NOW, answer, policy
 from tests.unit.worlds.virtual_time import in_virtual_time
 
 SOON = Offline(after_s=60, disable_after_s=600)
+SELDOM = Retry(base_s=3600, cap_s=3600)
 
 
 def told(world: ShardWorld) -> list[str]:
@@ -37,6 +40,111 @@ async def test_offline_is_told_once_over_later_failures() -> None:
     news = world.news[0]
     assert (news.receiver, news.why) == (RECEIVER, "no success for 1 min; timeout: no answer within 15 s")
     assert news.since == pytest.approx(NOW, abs=1)
+
+
+def resting(**members: Any) -> ShardWorld:
+    """A receiver that failed once, and is tried again in an hour."""
+    world = ShardWorld(policy(offline=SOON, retry=SELDOM, **members))
+    world.sender.reply = lambda _: NO_ANSWER
+    world.publish()
+    return world
+
+
+@in_virtual_time
+async def test_offline_is_told_when_the_time_has_come_and_not_at_the_next_attempt() -> None:
+    world = resting()
+    await world.pass_time(59)
+    assert told(world) == []
+    await world.pass_time(2)
+    assert [each.why for each in world.news] == ["no success for 1 min; timeout: no answer within 15 s"]
+    world.put(policy(offline=SOON, retry=SELDOM, url="https://elsewhere.example/"))
+    await world.pass_time(1)
+    assert told(world) == ["offline", "recovered"]
+    assert len(world.sender.made) == 2, "the second one is to the other URL"
+
+
+@in_virtual_time
+async def test_a_receiver_that_is_mended_in_time_is_no_news() -> None:
+    world = resting()
+    await world.pass_time(30)
+    world.sender.answers()
+    world.put(policy(offline=SOON, retry=SELDOM, url="https://elsewhere.example/"))
+    await world.pass_time(100)
+    assert told(world) == []
+
+
+@pytest.mark.parametrize("snapshots", [False, True])
+@in_virtual_time
+async def test_a_new_owner_tells_what_was_not_due_before_it(snapshots: bool) -> None:
+    world = resting()
+    await world.pass_time(30)
+    world.crash(snapshots=snapshots)
+    await world.pass_time(29)
+    assert told(world) == []
+    await world.pass_time(2)
+    assert told(world) == ["offline"]
+    world.crash(snapshots=snapshots)
+    await world.pass_time(100)
+    assert told(world) == ["offline"]
+    await world.actor.resume()
+    await world.pass_time(1)
+    assert told(world) == ["offline", "recovered"]
+
+
+@in_virtual_time
+async def test_a_paused_receiver_is_not_offline_and_its_time_begins_again_when_it_continues() -> None:
+    world = resting()
+    await world.pass_time(30)
+    world.put(policy(offline=SOON, retry=SELDOM, paused=True))
+    await world.pass_time(570)
+    world.journal.hold_at = f.Resumed
+    world.put(policy(offline=SOON, retry=SELDOM))
+    await world.pass_time(2)
+    world.journal.let_go()
+    await world.pass_time(50)
+    assert told(world) == []
+    await world.pass_time(20)
+    assert [each.why for each in world.news] == ["no success for 1 min; timeout: no answer within 15 s"]
+
+
+@in_virtual_time
+async def test_a_shorter_time_applies_at_once_and_a_longer_one_too() -> None:
+    world = resting()
+    world.put(policy(offline=Offline(after_s=1200), retry=SELDOM))
+    await world.pass_time(600)
+    assert told(world) == []
+    world.put(policy(offline=Offline(after_s=300), retry=SELDOM))
+    await world.pass_time(1)
+    assert told(world) == ["offline"]
+
+
+@in_virtual_time
+async def test_a_receiver_that_was_removed_is_no_news() -> None:
+    world = resting()
+    await world.pass_time(30)
+    world.put(None)
+    await world.pass_time(100)
+    assert told(world) == []
+
+
+def test_a_receiver_that_fails_again_and_again_is_remembered_once() -> None:
+    watch = FailingReceivers(0.0, lambda _: None, list[News]().append)
+    for number in range(1000):
+        watch.note(State(receiver=RECEIVER, failing_since=float(number)))
+        watch.note(State(receiver=RECEIVER))
+        watch.configured(RECEIVER)
+    assert len(watch._due) == 1
+
+
+def test_many_that_are_due_at_once_are_told_in_turns() -> None:
+    found = list[News]()
+    watch = FailingReceivers(0.0, lambda _: None, found.append)
+    for number in range(TOLD_AT_ONCE_MAX + 1):
+        watch.note(State(receiver=f"acme.r{number}", failing_since=1.0))
+    watch.tell_due(1000.0)
+    assert len(found) == TOLD_AT_ONCE_MAX
+    watch.tell_due(1000.0)
+    assert len(found) == TOLD_AT_ONCE_MAX + 1
 
 
 @pytest.mark.parametrize("snapshots", [False, True])
@@ -140,5 +248,5 @@ async def test_a_success_is_no_news() -> None:
 def test_a_receiver_whose_events_wait_already_is_no_news() -> None:
     parked = State(receiver=RECEIVER, parked=True)
     fact = f.Parked(receiver=RECEIVER, at=NOW, waiting_since=NOW)
-    assert news(parked, fact, parked, None, invalid=True) is None
-    assert news(State(receiver=RECEIVER), fact, parked, None, invalid=False) is None
+    assert news(parked, fact, parked, None, invalid=True, was_offline=False) is None
+    assert news(State(receiver=RECEIVER), fact, parked, None, invalid=False, was_offline=False) is None
