@@ -27,6 +27,12 @@ from streams.versions import read_versioned
 UNATTENDED_AFTER_S = 15.0
 """If an event that no checkpoint covers is older than this, no node runs its shard."""
 
+APPENDED_AFTER_S = 0.5
+"""Time after which the journal has what an owner settles; usually 200 ms."""
+SNAPSHOTS_TIMEOUT_S = 8.0
+"""Time to wait for the next snapshots, which are written every 5 s."""
+LOOK_EVERY_S = 0.25
+
 _snapshot = msgspec.json.Decoder(Snapshot)
 
 
@@ -79,6 +85,27 @@ async def last_snapshot(js: JetStream, names: Names, receiver: str) -> ReceiverS
     if message is None or not message.data:
         return None
     return ReceiverSnapshot(receiver, shard, _state(message.data, message.subject))
+
+
+async def wait_for_snapshots(js: JetStream, names: Names, receiver: str) -> bool:
+    """Wait until the snapshots hold what the owner of the receiver's shard has settled by now.
+
+    False if that takes too long: no node runs the shard. Raises `Unavailable` and `ApiError`.
+    """
+    tenant, _, name = receiver.partition(".")
+    shard = shard_of(tenant, name, await shard_count(js, names) or 1)
+    await asyncio.sleep(APPENDED_AFTER_S)
+    last, key = await js.last_message(names.journal, names.journal_of(shard)), names.keys.checkpoint(shard)
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + SNAPSHOTS_TIMEOUT_S
+    while last is not None:
+        found = await js.last_message(names.actors, key)
+        if found and found.data and decode_checkpoint(found.data, key).sequence >= last.sequence:
+            break
+        if loop.time() >= deadline:
+            return False
+        await asyncio.sleep(LOOK_EVERY_S)
+    return True
 
 
 def _state(data: bytes, subject: str) -> State | None:

@@ -212,7 +212,8 @@ class Replay:
         job = self._lock.plan.job
         if job is None:
             return None
-        left = {TOO_LARGE: count} if (count := self._too_large_before + len(self.done.too_large)) else {}
+        count = self._too_large_before + len(self.done.too_large)
+        left = job.left | ({TOO_LARGE: count} if count else {})
         return replace(job, purged=job.purged or self.done.purged, left=left)
 
     async def _renew(self) -> None:

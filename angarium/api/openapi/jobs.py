@@ -42,6 +42,7 @@ _JOB = {
 _SHOWN = {
     "receiver": "acme.billing", "events": 498, "bytes": 20480, "types": {"order.created": 498},
     "oldest_at": "2026-11-22T19:00:00.000Z", "newest_at": "2026-11-22T20:00:00.000Z", "kept_since": None,
+    "left": {"not_settled_yet": 2},
 }  # fmt: skip
 KEY = header_parameter(
     "Idempotency-Key", "A repeat with the same key returns the same job, and begins no other.", "order-7"

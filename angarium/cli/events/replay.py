@@ -128,5 +128,12 @@ def _replay(
 
 
 def _kept(found: "Preview | ReplayReport") -> None:
+    from angarium.operations.jobs.replay import LEFT_COUNTED_MAX, NOT_SETTLED_YET
+    from angarium.quantities import count_text
+
+    if waiting := found.left.get(NOT_SETTLED_YET, 0):
+        more = "at least " if waiting >= LEFT_COUNTED_MAX else ""
+        what = count_text(waiting, "event")
+        output.note(f"note: {more}{what} left out: not settled yet (angarium inspect {found.receiver})")
     if found.kept_since is not None:
         output.note(f"note: events published before {found.kept_since} are no longer kept")

@@ -43,7 +43,7 @@ async def begin_replay(
     if not lock.plan.unfinished:
         work = Replay(access.js, access.names, receiver, lock, 1 / per_second)
         again, nonce = f"replay-{secrets.token_hex(6)}", secrets.token_hex(16)
-        job = Job(id=job_id, began_at=time.wall(), kept_since=chosen.kept_since)
+        job = Job(id=job_id, began_at=time.wall(), kept_since=chosen.kept_since, left=chosen.left)
         await work.begin(chosen.choice, again, nonce, job)
     await lock.store(held=False)
     return await _begun(access, "replay", receiver, job_id)

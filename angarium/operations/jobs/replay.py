@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from actors.errors import BadInput
 from actors.ids import split_receiver
@@ -21,7 +22,7 @@ from angarium.operations.failures import OperationError, operation
 from angarium.operations.receivers.configurations.stored import not_found
 from streams.buckets.stored_configurations import StoredConfigurations
 from streams.clock import SystemTime
-from streams.fleet.receivers_seen import last_snapshot
+from streams.fleet.receivers_seen import last_snapshot, wait_for_snapshots
 from streams.nats.retry import ask_for_command
 from streams.reading.messages import stored_event
 from streams.resending.copies import deliveries_info, pages_between
@@ -29,6 +30,9 @@ from streams.resending.replay import Choice, Replay, ReplayLock, ReplayPlan
 
 TYPES_SHOWN_MAX = 20
 OTHERS = "(others)"
+NOT_SETTLED_YET = "not_settled_yet"
+LEFT_COUNTED_MAX = 10_000
+"""Number of events that are not settled at which counting ends: their bodies are read."""
 PER_SECOND_DEFAULT = 100.0
 """Copies that a replay sends in a second by default."""
 
@@ -45,6 +49,7 @@ class Preview(Struct, frozen=True, kw_only=True):
     """The events that a replay would send. Times are RFC 3339.
 
     `kept_since`: the stream begins only there; earlier events of the period no longer exist.
+    `left` counts those that would not be sent, by reason: `not_settled_yet`.
     """
 
     receiver: str
@@ -54,10 +59,14 @@ class Preview(Struct, frozen=True, kw_only=True):
     oldest_at: str | None
     newest_at: str | None
     kept_since: str | None
+    left: dict[str, int]
 
 
 class ReplayReport(Struct, frozen=True, kw_only=True):
-    """The result of a replay, as in `streams.resending.replay`; `again` is the value of `angarium-again`."""
+    """The result of a replay, as in `streams.resending.replay`; `again` is the value of `angarium-again`.
+
+    `left` counts those that were wanted and not settled at the beginning (`not_settled_yet`).
+    """
 
     receiver: str
     again: str = field(name="mark")
@@ -67,13 +76,18 @@ class ReplayReport(Struct, frozen=True, kw_only=True):
     too_large: list[int]
     stopped: str | None
     kept_since: str | None
+    left: dict[str, int]
 
 
 class Chosen(Struct, frozen=True):
-    """The positions of the wanted events; `kept_since` is set if earlier events are no longer kept."""
+    """The positions of the wanted events; `kept_since` is set if earlier events are no longer kept.
+
+    `left`: how many are left out, by reason.
+    """
 
     choice: Choice
     kept_since: float | None
+    left: dict[str, int]
 
     @property
     def kept_since_text(self) -> str | None:
@@ -96,7 +110,7 @@ async def preview(access: Access, receiver: str, wanted: ReplayRange) -> Preview
             oldest, newest = oldest or logs.instant(event.stored_at), logs.instant(event.stored_at)
     return Preview(
         receiver=receiver, events=types.total(), bytes=size, types=dict(types), oldest_at=oldest,
-        newest_at=newest, kept_since=chosen.kept_since_text,
+        newest_at=newest, kept_since=chosen.kept_since_text, left=chosen.left,
     )  # fmt: skip
 
 
@@ -133,7 +147,7 @@ async def replay(
     return ReplayReport(
         receiver=receiver, again=lock.plan.again, sent=done.sent, finished=finished, purged=done.purged,
         too_large=done.too_large, stopped=done.stopped or None,
-        kept_since=chosen.kept_since_text if chosen else None,
+        kept_since=chosen.kept_since_text if chosen else None, left=chosen.left if chosen else {},
     )  # fmt: skip
 
 
@@ -196,29 +210,64 @@ async def choose(access: Access, receiver: str, wanted: ReplayRange) -> Chosen:
         raise not_found(receiver)
     js, stream, subject = access.js, access.names.deliveries, access.names.deliveries_to(receiver)
     info = await deliveries_info(js, access.names)
-    state = await _state(access, receiver)
-    end = min(info.last, state.frontier.position)
+    end = info.last
     first = await ask_for_command(js.first_since, stream, subject, wanted.since)
     begin = end if first is None else first.sequence - 1
     if wanted.until is not None:
         after = await ask_for_command(js.first_since, stream, subject, wanted.until)
         end = end if after is None else min(end, after.sequence - 1)
+    state = await _settled_state(access, receiver, begin, end)
+    until = max(begin, min(end, state.frontier.position))
+    choice = Choice(
+        begin=begin, until=until, types=wanted.types, waiting=tuple(each.position for each in state.open)
+    )
     # In a stream that begins with its first message nothing is gone.
     oldest = (
         await ask_for_command(js.message, stream, info.first) if info.messages and info.first > 1 else None
     )
     stream_begins_at = oldest.stored_at if oldest is not None else None
-    return Chosen(
-        Choice(
-            begin=begin, until=max(begin, end), types=wanted.types,
-            waiting=tuple(each.position for each in state.open),
-        ),
-        stream_begins_at if stream_begins_at is not None and stream_begins_at > wanted.since else None,
-    )  # fmt: skip
+    gone = stream_begins_at is not None and stream_begins_at > wanted.since
+    left = await _count_not_settled(access, subject, choice, end)
+    return Chosen(choice, stream_begins_at if gone else None, {NOT_SETTLED_YET: left} if left else {})
+
+
+async def _settled_state(access: Access, receiver: str, begin: int, end: int) -> State:
+    """The receiver's state; it may have settled events of the range since its last snapshot.
+
+    Then the next snapshot is awaited: what a person has just seen delivered is to be sent again.
+    """
+    state = await _state(access, receiver)
+    subject, frontier = access.names.deliveries_to(receiver), max(begin, state.frontier.position)
+    is_open = any(begin < each.position <= end for each in state.open)
+    if is_open or (frontier < end and await _is_any(access, subject, frontier, end)):
+        await ask_for_command(wait_for_snapshots, access.js, access.names, receiver)
+        return await _state(access, receiver)
+    return state
+
+
+async def _is_any(access: Access, subject: str, after: int, until: int) -> bool:
+    """True if the stream has an event of the receiver between two positions."""
+    following = await ask_for_command(access.js.next_message, access.names.deliveries, subject, after + 1)
+    return following is not None and following.sequence <= until
+
+
+async def _count_not_settled(access: Access, subject: str, choice: Choice, end: int) -> int:
+    """The number of wanted events that are not settled: the open ones, and those without a number."""
+    counted, wanted = 0, replace(choice, waiting=())
+    for position in choice.waiting:
+        if choice.begin < position <= choice.until:
+            message = await ask_for_command(access.js.message, access.names.deliveries, position)
+            counted += message is not None and wanted.takes(stored_event(message))
+    if choice.until < end:
+        async for page in pages_between(access.js, access.names, subject, choice.until, end):
+            counted += sum(wanted.takes(event) for event in map(stored_event, page))
+            if counted >= LEFT_COUNTED_MAX:
+                break
+    return counted
 
 
 async def _state(access: Access, receiver: str) -> State:
-    """The receiver's state from its last snapshot, a few seconds old; without an event it has none."""
+    """The receiver's state from its last snapshot; without an event it has none."""
     found = await ask_for_command(last_snapshot, access.js, access.names, receiver)
     if found is None:
         return State(receiver=receiver)

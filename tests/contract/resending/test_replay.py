@@ -7,6 +7,7 @@ import asyncio
 import re
 import time
 
+import msgspec
 import pytest
 
 from actors.errors import Unavailable
@@ -17,8 +18,10 @@ from angarium.operations.jobs.replay import Preview, ReplayRange, ReplayReport
 from angarium.settings import Settings
 from streams.buckets.stored_configurations import StoredConfigurations
 from streams.clock import SystemTime
+from streams.fleet import receivers_seen
 from streams.installation.topology import Names
-from streams.nats.answers import StoredMessage
+from streams.journal.checkpoint import Checkpoint
+from streams.nats.answers import Stored, StoredMessage
 from streams.nats.jetstream import JetStream
 from streams.reading.messages import stored_event
 from streams.resending import copies
@@ -29,7 +32,7 @@ from tests.contract.resending.windows import LEASE_S, install_with_short_window
 from tests.contract.support.crashing_jetstream import OVER_DEATHS, WHEREVER_IT_DIES, lives
 from tests.contract.support.faults import ack_lost, misbehaving, refused, request_lost
 from tests.contract.support.servers import Server
-from tests.support.installation import publish
+from tests.support.installation import publish, shard
 
 OTHER = "acme.mail"
 LONG_LEASE_S = 1.0
@@ -365,10 +368,12 @@ async def test_settled_events_are_replayed_and_waiting_ones_are_left_out(js: Jet
     looked = await operation.preview(to, ONE, ReplayRange(since=0.0))
     assert isinstance(looked, Preview)
     assert looked.events == 0  # None of them has a number.
+    assert looked.left == {"not_settled_yet": 4}
     await settled(js, names, positions[2], positions[1])
     looked = await operation.preview(to, ONE, ReplayRange(since=0.0))
     assert isinstance(looked, Preview)
     assert (looked.events, looked.bytes, looked.types) == (2, 2, {"t.1": 2})
+    assert looked.left == {"not_settled_yet": 2}
     assert looked.kept_since is None  # Nothing was ever purged.
     assert looked.oldest_at is not None
     assert await sent_again(js, names) == []
@@ -383,6 +388,7 @@ async def test_settled_events_are_replayed_and_waiting_ones_are_left_out(js: Jet
     done = await operation.replay(to, ONE, ReplayRange(since=0.0), 1000.0)
     assert isinstance(done, ReplayReport)
     assert (done.sent, done.finished, done.purged, done.stopped) == (2, True, False, None)
+    assert done.left == {"not_settled_yet": 2}
     assert re.fullmatch("replay-[0-9a-f]{12}", done.again)
     await js.purge(names.deliveries, positions[1])
     looked = await operation.preview(to, ONE, ReplayRange(since=0.0))
@@ -393,6 +399,31 @@ async def test_settled_events_are_replayed_and_waiting_ones_are_left_out(js: Jet
     wrong = await operation.replay(to, ONE, ReplayRange(since=0.0, types=("a..b",)), 1.0)
     assert isinstance(wrong, NotDone)
     assert "'a..b' is not an event type" in wrong.text
+
+
+async def test_an_event_settled_since_the_last_snapshot_is_replayed_too(
+    js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The journal has it, and the owner's next snapshots will; one that does not run writes none."""
+    to, one = Access(js, Settings(prefix=names.prefix)), shard(ONE)
+    await StoredConfigurations(js, names).put(ONE, b'{"url": "https://example.com/"}')
+    positions = await published(js, names, *range(4))
+    recorded = await js.publish(names.journal_of(one), b"{}")
+    assert isinstance(recorded, Stored)
+    monkeypatch.setattr(receivers_seen, "SNAPSHOTS_TIMEOUT_S", 0.0)
+    looked = await operation.preview(to, ONE, ReplayRange(since=0.0))
+    assert isinstance(looked, Preview)
+    assert (looked.events, looked.left) == (0, {"not_settled_yet": 4})
+    monkeypatch.setattr(receivers_seen, "SNAPSHOTS_TIMEOUT_S", 60.0)
+    looking = asyncio.ensure_future(operation.preview(to, ONE, ReplayRange(since=0.0)))
+    await asyncio.sleep(1.0)
+    assert not looking.done()
+    await settled(js, names, positions[-1])
+    checkpoint = Checkpoint(sequence=recorded.sequence)
+    await js.publish(names.keys.checkpoint(one), msgspec.json.encode(checkpoint))
+    looked = await looking
+    assert isinstance(looked, Preview)
+    assert (looked.events, looked.left) == (4, {})
 
 
 async def test_a_stopped_replay_is_resumed_or_given_up(js: JetStream, names: Names) -> None:

@@ -29,6 +29,25 @@ async def publish(fleet: Fleet, number: int) -> None:
     assert isinstance(await fleet.js.publish(names.publish_to(BILLING), b"%d" % number, headers), Stored)
 
 
+async def test_delivered_events_are_replayed_at_once_and_waiting_ones_counted(
+    fleet: Fleet, terminal: Terminal
+) -> None:
+    """Its settlement is not in a snapshot yet."""
+    await fleet.configure([BILLING])
+    await fleet.start_ready()
+    for number in range(1, 21):
+        await publish(fleet, number)
+    arrivals = fleet.sink.arrivals[BILLING]
+    await fleet.until(lambda: len(arrivals) == 20, "all arrive")
+    looked = await asyncio.to_thread(terminal.json, "replay", BILLING, "--since", "1h", "--dry-run")
+    assert (looked["events"], looked["left"]) == (20, {})
+    await fleet.ask("pause", BILLING)
+    await publish(fleet, 21)
+    done = await asyncio.to_thread(terminal.run, "replay", BILLING, "--since", "1h", "--dry-run")
+    assert done.stdout.startswith("would send 20 events ")
+    assert "note: 1 event left out: not settled yet (angarium inspect acme.billing)" in done.stderr
+
+
 async def settled(fleet: Fleet, terminal: Terminal, events: int) -> None:
     """True if `count` events are settled, and nodes have told it."""
 
