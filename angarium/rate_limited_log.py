@@ -10,6 +10,8 @@ LINE_EVERY_S = 1.0
 class RateLimitedLog:
     """Logs the first `burst` occurrences at once, then at most one line a second: the latest, and the count.
 
+    A line for one occurrence has no count.
+
     Each second without a line restores one of the burst.
     """
 
@@ -36,7 +38,8 @@ class RateLimitedLog:
         return self._left == self._burst
 
     def _say(self) -> None:
-        self._log.log(self._level, self._name, extra=self._fields | {"count": self._count})
+        count = {"count": self._count} if self._count > 1 else {}
+        self._log.log(self._level, self._name, extra=self._fields | count)
         self._count = 0
         self._left -= 1
 

@@ -57,7 +57,7 @@ class ApiState:
         self.tails = Tails(access, self.valid)
         self.redrive_turns = PacedWork(REDRIVE_PAUSE_S)
         self.jobs = Jobs(access)
-        self._receivers = Receivers(access.js, access.names)
+        self._receivers = Receivers(access.js, access.names, logs=False)
         self._subscriptions: Subscriptions = subscriptions_of(self._receivers)
 
     async def start(self) -> None:

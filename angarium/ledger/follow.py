@@ -23,16 +23,19 @@ async def follow(settings: Settings, keep_s: float = KEEP_DEFAULT_S, *, second: 
     If the database goes away later, this waits until it is back; if it is not there at the start, it raises.
     """
     async with open_jetstream(settings, second=second) as js:
-        names, was_open = installation(settings).names, False
+        names, was_open, is_away = installation(settings).names, False, False
         while True:
             try:
                 async with open_for_writing(settings.ledger, keep_s) as store:
-                    if was_open:
+                    if is_away:
                         log.info("ledger.back")
-                    was_open = True
+                    was_open, is_away = True, False
                     await Writer(js, names, store, keep_s=keep_s).run()
             except LedgerAway as error:
                 if not was_open:
                     raise
-                log.warning("ledger.away", extra={"why": str(error)})
+                log.log(
+                    logging.DEBUG if is_away else logging.WARNING, "ledger.away", extra={"why": str(error)}
+                )
+                is_away = True
                 await asyncio.sleep(RETRY_EVERY_S)

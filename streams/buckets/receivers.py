@@ -55,13 +55,19 @@ class Receivers:
     """The configurations that are known, of all receivers; implements `actors.ports.Policies`.
 
     - `stored`: the same configurations in their bucket.
+
+    What is wrong with a configuration is logged, unless `logs` is False: nodes log it, and the API may follow
+    the bucket in the same process.
     """
 
-    def __init__(self, js: JetStream, names: Names, default_rate: Rate | None = None) -> None:
+    def __init__(
+        self, js: JetStream, names: Names, default_rate: Rate | None = None, *, logs: bool = True
+    ) -> None:
         self.stored = StoredConfigurations(js, names)
         self._stream = names.receivers
         self._prefix = names.receiver("")
         self._default_rate = default_rate
+        self._log_level = logging.WARNING if logs else logging.DEBUG
         self._known: dict[str, _KnownReceiver] = {}
         self._removals: dict[str, Removal] = {}
         self._newest_created_at = 0.0
@@ -195,7 +201,7 @@ class Receivers:
         receiver = message.subject.removeprefix(self._prefix)
         problem = receiver_problem(receiver[:RECEIVER_LOOKED_AT_MAX])
         if problem:
-            log.warning("receiver.misnamed", extra={"key": receiver[:160], "why": problem})
+            log.log(self._log_level, "receiver.misnamed", extra={"key": receiver[:160], "why": problem})
             return
         self._learn(receiver, message)
         self._forget(receiver, message.sequence)
@@ -246,10 +252,11 @@ class Receivers:
         try:
             policy, warnings = parse(raw, strict=False)
         except InvalidPolicy as error:
-            log.warning("receiver.invalid", extra={"receiver": receiver, "why": str(error)})
+            log.log(self._log_level, "receiver.invalid", extra={"receiver": receiver, "why": str(error)})
             return None, tuple(error.problems)
         if warnings:
-            log.warning("receiver.doubtful", extra={"receiver": receiver, "why": "; ".join(warnings)})
+            why = "; ".join(warnings)
+            log.log(self._log_level, "receiver.doubtful", extra={"receiver": receiver, "why": why})
         if policy.rate is None and self._default_rate is not None:
             policy = replace(policy, rate=self._default_rate)
         return policy, ()

@@ -15,7 +15,7 @@ LOG = logging.getLogger("angarium.test")
 
 
 def told(caplog: pytest.LogCaptureFixture) -> list[tuple[Any, Any]]:
-    return [(record.__dict__["position"], record.__dict__["count"]) for record in caplog.records]
+    return [(record.__dict__["position"], record.__dict__.get("count", 1)) for record in caplog.records]
 
 
 @in_virtual_time
@@ -34,6 +34,12 @@ async def test_the_first_of_many_is_logged_and_then_their_number(
     await asyncio.sleep(5)
     warn(position=1001)
     assert told(caplog)[3:] == [(1001, 1)]
+
+
+@in_virtual_time
+async def test_a_line_for_one_occurrence_has_no_count(caplog: pytest.LogCaptureFixture) -> None:
+    RateLimitedLog(LOG, "receiver.offline")(receiver="acme.billing")
+    assert "count" not in caplog.records[0].__dict__
 
 
 @in_virtual_time

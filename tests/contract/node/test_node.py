@@ -109,7 +109,9 @@ async def test_misaddressed_events_are_logged_in_few_lines_that_count_all(
         await publish(js, names, f"acme.b$d{number}")
 
     def told() -> list[int]:
-        return [each.__dict__["count"] for each in caplog.records if each.message == "event.misaddressed"]
+        return [
+            each.__dict__.get("count", 1) for each in caplog.records if each.message == "event.misaddressed"
+        ]
 
     async with member(wire, node_settings(names), SystemTime(), NobodySends()):
         await until(lambda: sum(told()) == 40)
