@@ -181,6 +181,25 @@ class StoredConfigurations:
         except ApiError as error:
             raise Unavailable(f"cannot ask for {receiver}: {error}") from error
 
+    async def removal_before_present(self, receiver: str) -> int | None:
+        """The revision of the last removal before the present configuration; 0 if it was never removed.
+
+        Another answer than before means another receiver of that name. None if there is no configuration.
+        Asks the leader; raises `Unavailable`.
+        """
+        newest = await self.last(receiver)
+        if newest is None or is_removal(newest):
+            return None
+        removal = await self.removal_before(receiver, newest)
+        return removal.revision if removal else 0
+
+    async def end(self) -> int:
+        """The revision of the newest change to any configuration, from the leader. Raises `Unavailable`."""
+        try:
+            return (await self._js.existing_stream(self._stream)).last
+        except ApiError as error:
+            raise Unavailable(f"cannot ask for {self._stream}: {error}") from error
+
     async def last_removal(self, receiver: str) -> Removal | None:
         """The last removal that the bucket knows, from its leader. Raises `Unavailable`."""
         return await self.removal_before(receiver, await self.last(receiver))

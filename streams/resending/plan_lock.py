@@ -9,7 +9,7 @@ anything any more before it takes the lock. The clock continues during sleep, as
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -146,9 +146,10 @@ class PlanLock(Generic[P]):
                 if self.time.boottime() + for_s >= self._ends_at:
                     await self.store()
 
-    def sources(self, stream: str) -> Sources:
-        """The sources in that stream of what the holder sends again."""
-        return Sources(self._js, stream, self.time, self.lease_s)
+    def sources(self, stream: str, check: Callable[[], Awaitable[None]] | None = None) -> Sources:
+        """The sources in that stream of what the holder sends again; `check` as in `Sources`."""
+        more = () if check is None else (check,)
+        return Sources(self._js, stream, self.time, self.lease_s, *more)
 
     async def publish(
         self, subject: str, data: bytes, headers: dict[str, str], sources: Sources, position: int

@@ -7,7 +7,8 @@ JetStream within its duplicate window and by the actor within its own. Beyond bo
 nothing is sent twice (`streams.resending.redrive_lock`):
 
     begin   finish the plan of an interrupted redrive: letters that were sent are deleted, the others stay
-    send    plan a page; ask the leader for its letters; send them; delete those that were stored
+    send    plan a page, without letters whose receiver was removed since the beginning; ask the leader for
+            its letters; send them; delete those that were stored
     end     release the lock
 
 The letters of a receiver are sent one after the other, in their order.
@@ -25,6 +26,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from actors.errors import Unavailable
+from streams.buckets.stored_configurations import StoredConfigurations
 from streams.dead_letters.letters import REQUESTS_MAX, DeadLetters, Letter
 from streams.installation.topology import Names
 from streams.nats.answers import Answer, Refused, Stored, StoredMessage, Unanswered
@@ -36,6 +38,7 @@ from streams.resending.redrive_lock import RedriveLock
 
 GONE = "gone"
 MALFORMED = "malformed"
+REMOVED = "removed"
 TAKEN = "taken"
 TOO_LARGE = "too_large"
 UNSURE = "unsure"
@@ -87,7 +90,8 @@ class Redriven(Struct):
     - `finished`: positions of letters that an interrupted command had sent before.
     - `left`: positions of letters that stay, by reason: `gone` (there is no body), `malformed`, `too_large`
       (the stream accepts no event of this size), `unsure` (they may have been sent, but the copies would
-      have been purged), `taken` (another publisher used their message id).
+      have been purged), `taken` (another publisher used their message id), `removed` (their receiver was
+      removed since the redrive began).
     - `stopped`: why no more were sent; empty if all were.
     """
 
@@ -100,16 +104,23 @@ class Redriven(Struct):
 class Redrive:
     """The redrive of one command, under its lock. With `unsure_too`, unsure letters are sent, too.
 
+    `receivers_end` is the newest change to any receiver when the letters were chosen: at its beginning, if it
+    is not given. Who is removed after that gets no letters, even if it is put again.
     Raises `Busy` if another redrive came, and `Unavailable` if NATS is away for long. If it is run again, it
     continues: letters that had been sent are not sent again.
     """
 
-    def __init__(self, js: JetStream, names: Names, lock: RedriveLock, *, unsure_too: bool = False) -> None:
+    def __init__(
+        self, js: JetStream, names: Names, lock: RedriveLock, *, unsure_too: bool = False,
+        receivers_end: int | None = None,
+    ) -> None:  # fmt: skip
         self.done = Redriven()
         self._js = js
         self._names = names
         self._lock = lock
         self._letters = DeadLetters(js, names)
+        self._configurations = StoredConfigurations(js, names)
+        self._receivers_end = receivers_end
         self._sources = lock.sources(names.dead_letters)
         self._unsure_too = unsure_too
         self._unsure: set[int] = set()
@@ -118,6 +129,8 @@ class Redrive:
 
     async def begin(self) -> None:
         """Finish the plan of an interrupted redrive."""
+        if self._receivers_end is None:
+            self._receivers_end = await ask_for_command(self._configurations.end)
         plan = self._lock.plan
         planned = await self._letters.letters(plan.letters)
         sent = await self._already_sent(planned, plan.after)
@@ -130,7 +143,7 @@ class Redrive:
 
     async def send(self, letters: Sequence[Letter]) -> None:
         """Send a page of at most some hundred letters, unless the redrive was stopped before."""
-        possible = tuple(letter.position for letter in letters if self._is_possible(letter))
+        possible = await self._without_removed([each for each in letters if self._is_possible(each)])
         if not possible:
             return
         nonce = self._lock.plan.nonce or secrets.token_hex(16)
@@ -156,6 +169,20 @@ class Redrive:
         if why is not None:
             self._leave(letter, why)
         return why is None
+
+    async def _without_removed(self, letters: Sequence[Letter]) -> tuple[int, ...]:
+        """The positions of those whose receiver was not removed since the beginning."""
+        asked = dict.fromkeys(each.receiver for each in letters)
+        removed = dict(zip(asked, await asyncio.gather(*map(self._is_removed, asked)), strict=True))
+        for letter in letters:
+            if removed[letter.receiver]:
+                self._leave(letter, REMOVED)
+        return tuple(each.position for each in letters if not removed[each.receiver])
+
+    async def _is_removed(self, receiver: str) -> bool:
+        async with self._room:
+            removal = await ask_for_command(self._configurations.last_removal, receiver)
+        return removal is not None and removal.revision > (self._receivers_end or 0)
 
     def _leave(self, letter: Letter, why: str) -> None:
         self.done.left.setdefault(why, []).append(letter.position)

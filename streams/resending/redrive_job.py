@@ -21,7 +21,9 @@ class RedriveJobPlan(HeldPlan, frozen=True, kw_only=True):
     - `unfinished`: True until all letters were looked at, or it was stopped.
     - `receivers`, `reasons`, `since`, `until`: the letters that are wanted, as in a `Selection`.
     - `done_to`: all letters up to here are dealt with, of those up to `end`.
-    - `seen`: the number of letters up to there.
+    - `receivers_end`: the newest change to any receiver when it was accepted; who is removed after that gets
+      no letters. None if an older Angarium accepted it: then each page goes by its own beginning.
+    - `seen`: the number of letters up to `done_to`.
     - `page`: letters after `done_to` that are being sent; those that no longer exist were sent.
     - `sent`: letters that were sent, without those of the page.
     """
@@ -34,6 +36,7 @@ class RedriveJobPlan(HeldPlan, frozen=True, kw_only=True):
     until: float | None = None
     done_to: int = field(default=0, name="cursor")
     end: int = 0
+    receivers_end: int | None = None
     seen: int = 0
     page: tuple[int, ...] = ()
     sent: int = 0

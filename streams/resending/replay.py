@@ -8,6 +8,9 @@ Before the copies of a page, a plan is stored: the position up to which all is d
 of the stream at that moment (`after`). As copies are sent one by one, those after `after` belong to the first
 events after `done_to`, and the last of them shows how far the replay got
 (docs/decisions/a-replay-is-a-row.md). Between pages, each renewal of the lock stores how far it has come.
+
+A receiver that was removed gets none of its old events, and neither does a new one of that name. So the plan
+names the last removal before the choice, and a copy is sent only within a lease of asking for it.
 """
 
 import asyncio
@@ -18,9 +21,10 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from actors.errors import Unavailable
+from actors.errors import AngariumError, Unavailable
 from actors.machine.event import Event
 from actors.subscriptions import matches
+from streams.buckets.stored_configurations import StoredConfigurations
 from streams.clock import Timekeeper
 from streams.installation.topology import Names
 from streams.nats.answers import Answer, Refused, Stored, StoredMessage, Unanswered
@@ -39,17 +43,23 @@ HALTED = "the process that sent it was stopped"
 NOT_DUE = "the next copy is not due yet"
 
 
+class ReceiverRemoved(AngariumError):
+    """The receiver was removed after its events were chosen."""
+
+
 class Choice(Struct, frozen=True, kw_only=True):
     """The events of a receiver to send again: after `begin`, up to `until`, of types that match a pattern.
 
     Copies of an earlier replay or redrive are excluded, and so are the events at `waiting`, which are not
-    settled yet.
+    settled yet. `removal` is the revision of the receiver's last removal before, 0 if there was none. It is
+    None if an older Angarium chose them: then it is that at the first look.
     """
 
     begin: int
     until: int
     types: tuple[str, ...] = ()
     waiting: tuple[int, ...] = ()
+    removal: int | None = None
 
     def takes(self, event: Event) -> bool:
         """True if the event has to be sent again."""
@@ -119,9 +129,10 @@ class Replayed(Struct):
 class Replay:
     """The replay of one command, under the lock that it holds, with at least `pace_s` between two copies.
 
-    Raises `Busy` if another replay came, and `Unavailable` if NATS is away for long. If it is resumed, it
-    continues: events that had been sent are not sent again. It stops between two copies, or pages, once it is
-    `halted`, and if the next copy is not due for `patience_s`; the plan then says when it is due.
+    Raises `Busy` if another replay came, ReceiverRemoved, and `Unavailable` if NATS is away for long. If it
+    is resumed, it continues: events that had been sent are not sent again. It stops between two copies, or
+    pages, once it is `halted`, and if the next copy is not due for `patience_s`; the plan then says when it
+    is due.
     """
 
     def __init__(
@@ -139,7 +150,9 @@ class Replay:
         self._next_at = 0.0
         self._too_large_before = 0
         self._subject = names.deliveries_to(receiver)
-        self._sources = lock.sources(names.deliveries)
+        self._configurations = StoredConfigurations(js, names)
+        self._receiver_asked_at = -math.inf
+        self._sources = lock.sources(names.deliveries, self.ensure_not_removed)
 
     async def begin(self, choice: Choice, again: str, nonce: str, job: Job | None = None) -> None:
         """Begin a replay if none is unfinished."""
@@ -166,7 +179,7 @@ class Replay:
             for message in page:
                 if (position := self._source_of(message)) is not None and position > done_to:
                     done_to, sent = position, sent + 1
-            await self._renew()
+            await self._lock.ensure_held(self._lock.lease_s / 2)
         left = await self._count(done_to, plan.choice.until)
         await self._lock.store(done_to=done_to, left=left, sent=sent, after=info.last)
         self.done.sent = sent
@@ -183,6 +196,7 @@ class Replay:
         until, left = plan.choice.until, plan.left
         tell(0, plan.left)
         async for page in pages_between(self._js, self._names, self._subject, plan.done_to, until):
+            await self.ensure_not_removed()
             await self._send(page, left, lambda now: tell(plan.left - now, plan.left))
             if self.done.stopped:
                 return
@@ -217,8 +231,28 @@ class Replay:
         return replace(job, purged=job.purged or self.done.purged, left=left)
 
     async def _renew(self) -> None:
-        """Renew the lock in good time: a holder that is silent for a lease counts as dead."""
-        await self._lock.ensure_held(self._lock.lease_s / 2)
+        """Renew the lock in good time: a holder that is silent for a lease counts as dead.
+
+        Ask for the receiver as often, since a copy may not be due for hours.
+        """
+        soon_s = self._lock.lease_s / 2
+        await self._lock.ensure_held(soon_s)
+        if self._lock.time.boottime() >= self._receiver_asked_at + soon_s:
+            await self.ensure_not_removed()
+
+    async def ensure_not_removed(self) -> None:
+        """Ask the leader whether the receiver is the one whose events were chosen."""
+        asked_at, choice = self._lock.time.boottime(), self._lock.plan.choice
+        removal = await ask_for_command(self._configurations.removal_before_present, self._receiver)
+        if removal is None:
+            raise ReceiverRemoved(f"{self._receiver} was removed")
+        if choice.removal is None:
+            self._lock.change(choice=replace(choice, removal=removal))
+        elif choice.removal != removal:
+            raise ReceiverRemoved(
+                f"{self._receiver} was removed and put again, and gets no event of the time before"
+            )
+        self._receiver_asked_at = asked_at
 
     async def _send(self, page: list[StoredMessage], left: int, tell: Callable[[int], None]) -> None:
         """Send the wanted messages of a page; `left` counts from this page on, and `tell` gets the rest."""

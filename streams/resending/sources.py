@@ -7,7 +7,7 @@ lease has passed since the last source was gone (`docs/decisions/erased-everywhe
 
 import asyncio
 import math
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 
 from streams.clock import Timekeeper
 from streams.nats.jetstream import JetStream
@@ -16,14 +16,25 @@ from streams.nats.retry import ask_for_command
 ASKED_AT_ONCE = 16
 
 
-class Sources:
-    """The messages of one stream that are sent again; what the leader says of them holds for `lease_s`."""
+async def _unchecked() -> None:
+    return
 
-    def __init__(self, js: JetStream, stream: str, time: Timekeeper, lease_s: float) -> None:
+
+class Sources:
+    """The messages of one stream that are sent again; what the leader says of them holds for `lease_s`.
+
+    `check` is called with each question, and raises if no copy may be sent any more.
+    """
+
+    def __init__(
+        self, js: JetStream, stream: str, time: Timekeeper, lease_s: float,
+        check: Callable[[], Awaitable[None]] = _unchecked,
+    ) -> None:  # fmt: skip
         self._js = js
         self._stream = stream
         self._time = time
         self._lease_s = lease_s
+        self._check = check
         self._until: dict[int, float] = {}
 
     def now(self) -> float:
@@ -35,8 +46,12 @@ class Sources:
         return self.now() < self._until.get(position, -math.inf)
 
     async def ask(self, *positions: int) -> bool:
-        """Ask the leader for these messages; False if the first is gone. Raises like `ask_for_command`."""
+        """Ask the leader for these messages; False if the first is gone.
+
+        Raises like `ask_for_command`, and what the check raises.
+        """
         asked_at = self.now()
+        await self._check()
         found = await asyncio.gather(
             *(ask_for_command(self._js.message, self._stream, each) for each in positions)
         )

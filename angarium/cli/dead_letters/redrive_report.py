@@ -5,11 +5,13 @@ from typing import Any
 
 from angarium.cli.dead_letters.selection import counted
 from angarium.logs import instant
-from streams.resending.redrive import GONE, MALFORMED, TAKEN, TOO_LARGE, UNSURE, Redriven
+from streams.resending.redrive import GONE, MALFORMED, REMOVED, TAKEN, TOO_LARGE, UNSURE, Redriven
 
 WHY_LEFT = {
     GONE: "cannot be redriven, since only the headers could be kept",
     MALFORMED: "cannot be redriven, since the event is malformed (angarium dead show says why)",
+    REMOVED: "stay, since their receiver was removed after the redrive began; redrive them again if it "
+    "is there and has to get them",
     TOO_LARGE: "cannot be redriven, since the stream no longer accepts events of that size",
     UNSURE: "may have been redriven by an interrupted command, and its copies are purged; "
     "drop them, or redrive them with --unsure",

@@ -11,8 +11,10 @@ from angarium.operations.failures import OperationError, operation
 from angarium.operations.jobs import plans
 from angarium.operations.jobs.plans import JobDocument, JobKind, document, plan_of
 from angarium.operations.jobs.replay import ReplayRange, choose
+from streams.buckets.stored_configurations import StoredConfigurations
 from streams.clock import SystemTime
 from streams.dead_letters.letters import DeadLetters, Selection
+from streams.nats.retry import ask_for_command
 from streams.resending.job import Job
 from streams.resending.redrive_job import RedriveJobLock
 from streams.resending.replay import Replay, ReplayLock
@@ -64,6 +66,7 @@ async def begin_redrive(access: Access, tenant: str, wanted: Selection, key: str
             "unfinished": True, "job": Job(id=job_id, began_at=time.wall()), "receivers": wanted.receivers,
             "reasons": tuple(sorted(wanted.reasons)), "since": wanted.since, "until": wanted.until,
             "done_to": 0, "end": await DeadLetters(access.js, access.names).end(),
+            "receivers_end": await ask_for_command(StoredConfigurations(access.js, access.names).end),
             "seen": 0, "page": (), "sent": 0,
         }  # fmt: skip
     await lock.store(**changes, held=False)

@@ -20,13 +20,14 @@ from angarium.connecting import Access
 from angarium.operations.dead_letters.pages import Progress, no_progress
 from angarium.operations.failures import OperationError, operation
 from angarium.operations.receivers.configurations.stored import not_found
+from angarium.quantities import count_text
 from streams.buckets.stored_configurations import StoredConfigurations
 from streams.clock import SystemTime
 from streams.fleet.receivers_seen import last_snapshot, wait_for_snapshots
 from streams.nats.retry import ask_for_command
 from streams.reading.messages import stored_event
 from streams.resending.copies import deliveries_info, pages_between
-from streams.resending.replay import Choice, Replay, ReplayLock, ReplayPlan
+from streams.resending.replay import Choice, ReceiverRemoved, Replay, ReplayLock, ReplayPlan
 
 TYPES_SHOWN_MAX = 20
 OTHERS = "(others)"
@@ -127,8 +128,9 @@ async def replay(
     """Send the events again at a limited pace; without `wanted`, finish an earlier replay.
 
     Without `per_second`, an earlier replay continues at its own pace.
-    Fails as not_found, as invalid if an earlier replay has to be resumed first, and as a conflict if another
-    one for the receiver is under way. `waiting` is called if an earlier one was interrupted.
+    Fails as not_found, as invalid if an earlier replay has to be resumed first, as a conflict if another one
+    for the receiver is under way, and as refused if the receiver is removed meanwhile. `waiting` is called if
+    an earlier one was interrupted.
     """
     split_receiver(receiver)
     chosen = None if wanted is None else await choose(access, receiver, wanted)
@@ -140,8 +142,11 @@ async def replay(
         await work.resume()
     else:
         await work.begin(chosen.choice, f"replay-{secrets.token_hex(6)}", secrets.token_hex(16))
-    with progress("replaying") as tell:
-        await work.send_rest(tell)
+    try:
+        with progress("replaying") as tell:
+            await work.send_rest(tell)
+    except ReceiverRemoved as error:
+        raise await _ended(work, str(error)) from None
     done, finished = work.done, not work.done.stopped
     await work.leave(unfinished=not finished)
     return ReplayReport(
@@ -149,6 +154,14 @@ async def replay(
         too_large=done.too_large, stopped=done.stopped or None,
         kept_since=chosen.kept_since_text if chosen else None, left=chosen.left if chosen else {},
     )  # fmt: skip
+
+
+async def _ended(work: Replay, why: str) -> OperationError:
+    """End a replay that cannot continue, with all copies counted; returns the failure."""
+    await work.resume()
+    await work.leave(unfinished=False)
+    sent = count_text(work.done.sent, "event")
+    return OperationError("refused", f"{why}; the replay has ended, with {sent} sent")
 
 
 @operation
@@ -206,7 +219,10 @@ async def choose(access: Access, receiver: str, wanted: ReplayRange) -> Chosen:
         raise BadInput(
             f"{wrong[0][:60]!r} is not an event type; write a NATS wildcard, such as order.* or order.>"
         )
-    if await StoredConfigurations(access.js, access.names).get(receiver) is None:
+    # This comes before all else: later removals end the replay.
+    configurations = StoredConfigurations(access.js, access.names)
+    removal = await ask_for_command(configurations.removal_before_present, receiver)
+    if removal is None:
         raise not_found(receiver)
     js, stream, subject = access.js, access.names.deliveries, access.names.deliveries_to(receiver)
     info = await deliveries_info(js, access.names)
@@ -219,8 +235,9 @@ async def choose(access: Access, receiver: str, wanted: ReplayRange) -> Chosen:
     state = await _settled_state(access, receiver, begin, end)
     until = max(begin, min(end, state.frontier.position))
     choice = Choice(
-        begin=begin, until=until, types=wanted.types, waiting=tuple(each.position for each in state.open)
-    )
+        begin=begin, until=until, types=wanted.types,
+        waiting=tuple(each.position for each in state.open), removal=removal,
+    )  # fmt: skip
     # In a stream that begins with its first message nothing is gone.
     oldest = (
         await ask_for_command(js.message, stream, info.first) if info.messages and info.first > 1 else None

@@ -27,7 +27,7 @@ from streams.resending.plan_lock import Busy, PlanLock
 from streams.resending.redrive import Redrive
 from streams.resending.redrive_job import RedriveJobLock, RedriveJobPlan
 from streams.resending.redrive_lock import RedriveLock
-from streams.resending.replay import HALTED, NOT_DUE, Replay, ReplayLock, ReplayPlan
+from streams.resending.replay import HALTED, NOT_DUE, ReceiverRemoved, Replay, ReplayLock, ReplayPlan
 
 PAGE_PAUSE_S = 0.25
 """Time between two pages of letters, in which another redrive gets its turn."""
@@ -95,6 +95,10 @@ async def _held(
         # The plan is ours, but a client's request to stop has changed it.
         lock.plan = now
         await _stop(lock, count)
+        return ""
+    except ReceiverRemoved as error:
+        await count()
+        await _store(lock, why=str(error), failed=True, held=False, unfinished=False)
         return ""
     except (NotPermitted, Unusable) as error:
         await _store(lock, why=str(error), failed=True, held=False, unfinished=False)
@@ -192,7 +196,7 @@ async def _redrive_lock(
 async def _send_page(access: Access, lock: RedriveJobLock, redrive_lock: RedriveLock) -> str:
     """Send the next letters, under the lock of all redrives; returns why not all of them could go."""
     work, letters, plan = (
-        Redrive(access.js, access.names, redrive_lock),
+        Redrive(access.js, access.names, redrive_lock, receivers_end=lock.plan.receivers_end),
         DeadLetters(access.js, access.names),
         lock.plan,
     )

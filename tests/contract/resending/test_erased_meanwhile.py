@@ -3,6 +3,7 @@
 import asyncio
 
 from actors.machine.facts import Burial
+from streams.buckets.stored_configurations import StoredConfigurations
 from streams.clock import SystemTime
 from streams.dead_letters.bury import DeadLetterWriter
 from streams.dead_letters.letters import DeadLetters, Selection
@@ -29,6 +30,7 @@ async def bodies(js: JetStream, names: Names) -> list[bytes]:
 
 async def begun(js: JetStream, names: Names, pace_s: float) -> Replay:
     """A replay of everything, about to send."""
+    await StoredConfigurations(js, names).put(ONE, b'{"url": "https://example.com/"}')
     lock = ReplayLock(js, names, ONE, "run", SystemTime(), lease_s=LEASE_S)
     await lock.acquire()
     replay = Replay(js, names, ONE, lock, pace_s)

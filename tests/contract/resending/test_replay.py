@@ -16,7 +16,6 @@ from angarium.operations.failures import NotDone
 from angarium.operations.jobs import replay as operation
 from angarium.operations.jobs.replay import Preview, ReplayRange, ReplayReport
 from angarium.settings import Settings
-from streams.buckets.stored_configurations import StoredConfigurations
 from streams.clock import SystemTime
 from streams.fleet import receivers_seen
 from streams.installation.topology import Names
@@ -28,7 +27,7 @@ from streams.resending import copies
 from streams.resending.plan_lock import Busy
 from streams.resending.replay import Choice, Replay, Replayed, ReplayLock
 from tests.contract.resending.settled_events import ONE, end, settled
-from tests.contract.resending.windows import LEASE_S, install_with_short_window
+from tests.contract.resending.windows import LEASE_S, install_with_receiver
 from tests.contract.support.crashing_jetstream import OVER_DEATHS, WHEREVER_IT_DIES, lives
 from tests.contract.support.faults import ack_lost, misbehaving, refused, request_lost
 from tests.contract.support.servers import Server
@@ -43,7 +42,7 @@ NOTHING_TOLD = lambda *_: None  # noqa: E731
 
 @pytest.fixture
 async def names(js: JetStream, prefix: str) -> Names:
-    return await install_with_short_window(js, prefix)
+    return await install_with_receiver(js, prefix)
 
 
 def locked(js: JetStream, names: Names, run: str = "", lease_s: float = LEASE_S) -> ReplayLock:
@@ -361,9 +360,8 @@ async def test_an_event_that_is_too_large_holds_up_no_other(js: JetStream, names
 
 async def test_settled_events_are_replayed_and_waiting_ones_are_left_out(js: JetStream, names: Names) -> None:
     to, now = Access(js, Settings(prefix=names.prefix)), time.time()
-    assert isinstance(missing := await operation.preview(to, ONE, ReplayRange(since=0.0)), NotDone)
+    assert isinstance(missing := await operation.preview(to, OTHER, ReplayRange(since=0.0)), NotDone)
     assert missing.kind == "not_found"
-    await StoredConfigurations(js, names).put(ONE, b'{"url": "https://example.com/"}')
     positions = await published(js, names, 1, 2, 3, 4)
     looked = await operation.preview(to, ONE, ReplayRange(since=0.0))
     assert isinstance(looked, Preview)
@@ -428,7 +426,6 @@ async def test_an_event_settled_since_the_last_snapshot_is_replayed_too(
 
 async def test_a_stopped_replay_is_resumed_or_given_up(js: JetStream, names: Names) -> None:
     to = Access(js, Settings(prefix=names.prefix))
-    await StoredConfigurations(js, names).put(ONE, b'{"url": "https://example.com/"}')
     positions = await published(js, names, *range(4))
     await settled(js, names, positions[-1])
     nothing = await operation.replay(to, ONE, None, 1000.0)

@@ -1,7 +1,8 @@
 """Judges jobs and erasures by what the server stored and what the receivers got.
 
 A job sends each event that it wants once more, and never twice. What an event held is in no stream once its
-erasure is on record as done, and nothing sends it after that.
+erasure is on record as done, and nothing sends it after that. A receiver that was removed while a replay ran
+gets no more of it, even if it is put again.
 """
 
 import msgspec
@@ -9,13 +10,17 @@ import msgspec
 from actors.machine.event import Event
 from actors.ports import Attempt
 from streams.erasing.erasures import Erasure
-from streams.resending.redrive import UNSURE
+from streams.resending.plan_lock import LOCK_LEASE_S
+from streams.resending.redrive import REMOVED, UNSURE
 from streams.resending.redrive_job import RedriveJobPlan
 from streams.resending.replay import ReplayPlan
 from tests.sim.checks.checkers import Checkers
 from tests.sim.server.streams.store import Stored
 from tests.sim.server.streams.stream import Stream
 from tests.sim.world.process import Process
+
+DEPOSED_S = 15.0
+"""Longer than a deposed leader of the configurations answers."""
 
 _replay = msgspec.json.Decoder(ReplayPlan)
 _redrive = msgspec.json.Decoder(RedriveJobPlan)
@@ -31,10 +36,12 @@ class ResendingCheckers(Checkers):
     """The checkers of every run, and those of what is sent again or erased. `streams` are the server's.
 
     `late_copies_come`: those of a router may be stored after an erasure, and have to be found.
+    `replays_ended`: how many ended because their receiver was removed.
     """
 
     streams: dict[str, Stream]
     late_copies_come = False
+    replays_ended = 0
 
     @property
     def copies(self) -> int:
@@ -50,6 +57,8 @@ class ResendingCheckers(Checkers):
         self.erased: set[tuple[str, str]] = set()
         self._copies: dict[tuple[str, str, str], list[int]] = {}
         self._letters: dict[int, tuple[str, str, str]] = {}
+        self._removals: dict[str, list[tuple[int, float]]] = {}
+        self._begun: dict[str, ReplayPlan] = {}
 
     # ---- what is stored
 
@@ -59,6 +68,9 @@ class ResendingCheckers(Checkers):
             self._plan_or_request(message)
             return
         super().stored(stream, message)
+        if stream == names.receivers and (message.headers or {}).get("KV-Operation"):
+            receiver = message.subject.removeprefix(names.receiver(""))
+            self._removals.setdefault(receiver, []).append((message.sequence, self.world.now))
         if stream == names.deliveries:
             self._copy(*self.deliveries.events[message.sequence])
         elif stream == names.dead_letters:
@@ -72,6 +84,7 @@ class ResendingCheckers(Checkers):
         match kind:
             case "replay":
                 plan = _replay.decode(message.data)
+                self._begun[plan.again] = plan
                 if plan.job is not None:
                     self.replays[owner.replace("=", "."), plan.job.id] = plan
             case "redrive" if owner:
@@ -85,10 +98,23 @@ class ResendingCheckers(Checkers):
         if self._is_erased(receiver, event.id) and not self.late_copies_come:
             self.world.fail(f"{receiver}: {event.id} is stored at {event.position}, and was erased")
         if event.again:
+            self._check_removed(receiver, event)
             copies = self._copies.setdefault((receiver, event.again, event.id), [])
             copies.append(event.position)
             if len(copies) > 1:
                 self.world.fail(f"{receiver}: {event.id} is sent again as {event.again} at {copies}")
+
+    def _check_removed(self, receiver: str, copy: Event) -> None:
+        """Check that a copy comes soon after the removal of its receiver, or not at all."""
+        plan = self._begun.get(copy.again)
+        removed_at = None if plan is None else self._removed_at(receiver, plan)
+        if removed_at is not None and self.world.now - removed_at > LOCK_LEASE_S + DEPOSED_S:
+            self.world.fail(f"{receiver}: {copy.id} is sent as {copy.again}, and was removed at {removed_at}")
+
+    def _removed_at(self, receiver: str, plan: ReplayPlan) -> float | None:
+        """When the receiver was removed after the events of the replay were chosen; None if it was not."""
+        known = plan.choice.removal or 0
+        return next((at for revision, at in self._removals.get(receiver, ()) if revision > known), None)
 
     def _erasure(self, erasure: Erasure) -> None:
         key = erasure.tenant, erasure.event
@@ -130,10 +156,15 @@ class ResendingCheckers(Checkers):
 
     def _check_replay(self, receiver: str, plan: ReplayPlan) -> None:
         choice, sent, erased, what = plan.choice, 0, 0, f"{receiver}: the replay {plan.again}"
+        assert plan.job is not None
+        if ended := plan.job.failed:
+            self.replays_ended += 1
+            if self._removed_at(receiver, plan) is None:
+                self.world.fail(f"{what} has failed: {plan.job.why}")
         for position in self.deliveries.stored_between(receiver, choice.begin, choice.until):
             event = self.deliveries.event(position)
             if choice.takes(event):
-                copies = self._check_copy(what, receiver, plan.again, event.id)
+                copies = self._check_copy(what, receiver, plan.again, event.id, may_lack=ended)
                 sent += copies
                 erased += copies if self._is_erased(receiver, event.id) else 0
         if not sent - erased <= plan.sent <= sent:  # A successor does not find copies that are erased.
@@ -149,18 +180,26 @@ class ResendingCheckers(Checkers):
         ]
         # A copy that was erased before its letter is found neither as sent nor as not sent.
         erased = sum(self._is_erased(receiver, event) for _, receiver, _, event in letters)
-        if set(plan.job.left) - {UNSURE} or plan.job.left.get(UNSURE, 0) > erased:
+        known = plan.receivers_end or 0
+        removed = {
+            receiver for receiver, found in self._removals.items()
+            if any(revision > known for revision, _ in found)
+        }  # fmt: skip
+        may_leave = {UNSURE, REMOVED} if removed else {UNSURE}
+        if set(plan.job.left) - may_leave or plan.job.left.get(UNSURE, 0) > erased:
             self.world.fail(f"{what} leaves {plan.job.left}")
         for position, receiver, mark, event in letters:
-            self._check_copy(what, receiver, mark, event)
-            if position in self.streams[self.names.dead_letters].store.messages:
+            sent = self._check_copy(what, receiver, mark, event, may_lack=receiver in removed)
+            if sent and position in self.streams[self.names.dead_letters].store.messages:
                 self.world.fail(f"{what} sent the letter {position}, which is still there")
 
-    def _check_copy(self, what: str, receiver: str, mark: str, event: str) -> int:
+    def _check_copy(
+        self, what: str, receiver: str, mark: str, event: str, *, may_lack: bool = False
+    ) -> int:  # fmt: skip
         """Check that there is one copy, on record as delivered; there may be none of what is erased."""
         copies = self._copies.get((receiver, mark, event), [])
         erased = self._is_erased(receiver, event)
-        if not copies and not erased:
+        if not copies and not erased and not may_lack:
             self.world.fail(f"{what} has not sent {event} as {mark}")
         for each in copies:
             if not erased and not self.ledger(receiver).is_released(each):

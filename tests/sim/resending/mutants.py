@@ -13,7 +13,7 @@ from streams.journal.claim import JournalPast
 from streams.nats.answers import Answer
 from streams.resending.plan_lock import PlanLock
 from streams.resending.redrive_lock import RedriveLock
-from streams.resending.replay import ReplayLock
+from streams.resending.replay import Replay, ReplayLock
 from streams.resending.sources import Sources
 from streams.routing_progress import RoutingProgress
 from tests.sim.mutants.mutant import Mutant
@@ -58,6 +58,10 @@ async def _no_answers(*_: object) -> dict[int, int]:
     return {}
 
 
+async def _not_removed(self: Replay) -> None:
+    return
+
+
 def _run(seed: int) -> None:
     ResendingRun(seed).run()
 
@@ -71,6 +75,9 @@ RESENDING_MUTANTS = [
     Mutant("lock-unchecked", "a copy is sent only within the lease of the lock",
            ((PlanLock, "ensure_held", _never_renewed),),
            scenarios.replaying_process_sleeps),
+    Mutant("receiver-unasked", "a replay ends with the receiver that it was begun for",
+           ((Replay, "ensure_not_removed", _not_removed),),
+           scenarios.removed_and_put_again_during_a_replay),
     Mutant("sources-unasked", "a copy is sent only within a lease of its source",
            ((Sources, "certain", _always),),
            scenarios.replaying_process_sleeps_through_an_erasure),

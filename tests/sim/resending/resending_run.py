@@ -5,6 +5,7 @@ replays, redrives and erasures. After that everything has to be done, each thing
 """
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from random import Random
@@ -25,6 +26,7 @@ from angarium.operations.jobs.begin import Begun, begin_redrive, begin_replay
 from angarium.operations.jobs.replay import ReplayRange
 from angarium.settings import Settings
 from streams import purge
+from streams.buckets.stored_configurations import StoredConfigurations
 from streams.dead_letters.letters import Selection
 from streams.erasing.erasures import Erasures
 from streams.nats.answers import Stored
@@ -46,6 +48,7 @@ DUPLICATE_WINDOW_NS = 35 * 10**9
 """A little more than the time for which a copy is sent again while there is no answer."""
 RETRY_S = 1.0
 KEEP_S = 86_400.0
+CONFIGURATION = msgspec.json.encode({"url": "https://example.com/a", "retry": {"base_s": 0.05, "cap_s": 0.1}})
 _EVERYTHING = ReplayRange(since=0.0)
 
 Ask = Callable[[Access, Process], Awaitable[bool]]
@@ -97,6 +100,7 @@ class ResendingRun(Run):
         self._at_frame = chance.random() < 0.7
         self._frames_until = chance.randint(1, 100)
         self._over = False
+        self._removals = Random(f"{seed} removals")
         self._journal_share = chance.choice((0.0, 1.0))
         # Some runs go on for longer than the deliveries know message ids.
         patient = chance.random() < 0.4
@@ -197,6 +201,22 @@ class ResendingRun(Run):
 
         return ask
 
+    def removes(self, receiver: str, away_s: float = math.inf) -> Ask:
+        """The removal of a receiver, and a new one of that name after a time."""
+
+        async def ask(access: Access, process: Process) -> bool:
+            receivers = StoredConfigurations(access.js, access.names)
+            process.say("removes %s", receiver)
+            if not isinstance(await receivers.delete(receiver), Stored):
+                return False
+            if away_s < math.inf:
+                await asyncio.sleep(away_s)
+                while not isinstance(await receivers.put(receiver, CONFIGURATION), Stored):  # noqa: ASYNC110
+                    await asyncio.sleep(RETRY_S)
+            return True
+
+        return ask
+
     # ---- what goes wrong
 
     def arrives(self, frame: Frame, deal: Callable[[], None]) -> None:
@@ -257,10 +277,8 @@ class ResendingRun(Run):
         async def publish(js: JetStream) -> None:
             config = (await stream_info(js, self.names.deliveries)).config
             await js.stream_update(config | {"duplicate_window": DUPLICATE_WINDOW_NS})
-            retry = {"base_s": 0.05, "cap_s": 0.1}
             for receiver in RECEIVERS:
-                raw = msgspec.json.encode({"url": "https://example.com/a", "retry": retry})
-                assert isinstance(await js.publish(self.names.receiver(receiver), raw), Stored)
+                assert isinstance(await js.publish(self.names.receiver(receiver), CONFIGURATION), Stored)
             await asyncio.sleep(1.5)  # A subscription holds for what comes a second later.
             for receiver in RECEIVERS:
                 for id_ in ids(receiver, events, dead):
@@ -316,10 +334,10 @@ class ResendingRun(Run):
 
     def _wishes(self) -> list[Ask]:
         chance = self.chance
-        wishes = [
-            self.replays(chance.choice(RECEIVERS), f"k{number}", chance.choice((0.5, 5.0, 100.0)))
-            for number in range(chance.randint(1, 3))
-        ]
+        replayed, wishes = list[str](), list[Ask]()
+        for number in range(chance.randint(1, 3)):
+            replayed.append(chance.choice(RECEIVERS))
+            wishes.append(self.replays(replayed[-1], f"k{number}", chance.choice((0.5, 5.0, 100.0))))
         wishes += [
             self.redrives(chance.choice(("acme", "umbra")), f"k{number}")
             for number in range(chance.randint(1, 3))
@@ -328,6 +346,9 @@ class ResendingRun(Run):
             receiver = chance.choice(RECEIVERS)
             event = chance.choice([*ids(receiver, 12, 5), "all0", "all1"])
             wishes.append(self.erases(receiver.partition(".")[0], event))
+        if self._removals.random() < 0.4:
+            away_s = self._removals.choice((0.1, 8.0, 30.0))
+            wishes.append(self.removes(self._removals.choice(replayed), away_s))
         return wishes
 
     def calm(self) -> None:

@@ -218,9 +218,34 @@ def erased_with_an_answer() -> None:
         stage.settle()
 
 
+def removed_and_put_again_during_a_replay() -> None:
+    """The receiver is removed and put again while most of its events are still to be sent again."""
+    with _staged(events=12) as stage:
+        stage.run.client(stage.run.replays(R, "key", 0.5))
+        stage.until(lambda: stage.copies == 2)
+        stage.run.client(stage.run.removes(R, away_s=1.0))
+        stage.settle()
+
+
+def removed_when_its_replay_sleeps() -> None:
+    """The process that replays wakes when the receiver is a new one; another one finds it removed."""
+    with _staged() as stage:
+        stage.at_copy(3, Process.freeze)
+        stage.run.client(stage.run.replays(R, "key", 1.0))
+        stage.until(lambda: stage.api.frozen)
+        stage.run.client(stage.run.removes(R))
+        stage.wait(LONG_AGO_S)
+        stage.run.start_api()
+        stage.settle()
+        stage.put()
+        stage.wait(LONG_AGO_S)
+        stage.api.wake()
+        stage.settle()
+
+
 ALL = (
     replaying_process_sleeps, suspended_between_a_copy_and_its_answer, redrive_dies_between_two_steps,
     replaying_process_sleeps_through_an_erasure, erased_shortly_after_its_source_was_there,
     erased_while_it_is_routed, copy_of_a_router_comes_late, erased_behind_a_lagging_replica,
-    erased_with_an_answer,
+    erased_with_an_answer, removed_and_put_again_during_a_replay, removed_when_its_replay_sleeps,
 )  # fmt: skip
