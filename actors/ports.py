@@ -88,9 +88,10 @@ class Backlog(Protocol):
         """Count the receiver's messages above position `after`; a replica that lags counts fewer."""
         ...
 
-    async def erase(self, position: int) -> None:
+    async def erase(self, position: int, stored_at: float) -> None:
         """Overwrite and drop the message at `position`; that it is gone is certain on return.
 
+        A message that was not stored at that time is another one, and stays; 0.0 if the time is not known.
         Raises ControlDenied if the stream refuses that: then it is certainly there.
         """
         ...

@@ -55,7 +55,7 @@ class Nothing:
     async def count(self, receiver: str, after: int) -> int:
         return 0
 
-    async def erase(self, position: int) -> None:
+    async def erase(self, position: int, stored_at: float) -> None:
         return
 
     async def end(self) -> int:

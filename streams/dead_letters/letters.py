@@ -8,12 +8,15 @@ the leader where a replica has no more. Before you act on a letter, ask the lead
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from typing import TypeVar
 from urllib.parse import unquote
 
 from msgspec import Struct
 
 from streams.dead_letters import bury
 from streams.installation.topology import Names
+from streams.lost_tails.deletion import delete_known
+from streams.lost_tails.marks import Mark
 from streams.nats.answers import StoredMessage
 from streams.nats.headers import (
     DEAD_ATTEMPTS,
@@ -38,6 +41,8 @@ REQUESTS_MAX = 32
 SPAN_MIN, SPAN_MAX = 256, 16_384
 """Positions of the stream that are searched at a time from the newest on."""
 
+T = TypeVar("T")
+
 
 class Letter(Struct, frozen=True):
     """A dead letter in its stream: at `position` since `at`, in seconds since the epoch."""
@@ -47,6 +52,11 @@ class Letter(Struct, frozen=True):
     at: float
     headers: dict[str, str]
     body: bytes
+
+    @property
+    def mark(self) -> Mark:
+        """The position of the letter, and when it was stored there."""
+        return Mark(position=self.position, stored_at=self.at)
 
     @property
     def reason(self) -> str:
@@ -207,17 +217,20 @@ class DeadLetters:
         await _for_each(positions, read)
         return sorted(found, key=lambda letter: letter.position)
 
-    async def drop(self, positions: Iterable[int], on_dropped: Callable[[int], None] = lambda _: None) -> int:
-        """Delete these letters; returns how many there were. `on_dropped` is called for each that is gone."""
+    async def drop(self, letters: Iterable[Mark], on_dropped: Callable[[int], None] = lambda _: None) -> int:
+        """Delete these letters; returns how many there were. `on_dropped` is called for each that is gone.
+
+        A letter that has taken the position of one that was lost stays.
+        """
         dropped = 0
 
-        async def drop(position: int) -> None:
+        async def drop(letter: Mark) -> None:
             nonlocal dropped
-            if await ask_for_command(self._js.delete, self._stream, position):
+            if await ask_for_command(delete_known, self._js, self._stream, letter):
                 dropped += 1
-            on_dropped(position)
+            on_dropped(letter.position)
 
-        await _for_each(positions, drop)
+        await _for_each(letters, drop)
         return dropped
 
     def _letter(self, message: StoredMessage) -> Letter:
@@ -225,13 +238,13 @@ class DeadLetters:
         return Letter(message.sequence, receiver, message.stored_at, message.headers, message.data)
 
 
-async def _for_each(positions: Iterable[int], do: Callable[[int], Awaitable[None]]) -> None:
-    """Call `do` for all positions, `REQUESTS_MAX` at a time; raises the first exception that it raises."""
-    rest = iter(positions)
+async def _for_each(each_of: Iterable[T], do: Callable[[T], Awaitable[None]]) -> None:
+    """Call `do` for all of them, `REQUESTS_MAX` at a time; raises the first exception that it raises."""
+    rest = iter(each_of)
 
     async def work() -> None:
-        for position in rest:
-            await do(position)
+        for each in rest:
+            await do(each)
 
     await asyncio.gather(*(work() for _ in range(REQUESTS_MAX)))
 

@@ -13,6 +13,7 @@ from actors.machine.event import Event
 from streams.installation.topology import Names
 from streams.journal.envelope import Flush, decode_flush
 from streams.journal.leadership import ALL_SUBJECTS, ensure_none, info_since
+from streams.lost_tails.marks import Mark
 from streams.nats.answers import StoredMessage
 from streams.nats.headers import EVENT_ID
 from streams.nats.jetstream import JetStream
@@ -55,43 +56,60 @@ async def events(js: JetStream, names: Names, tenant: str, event: str) -> list[S
 
 async def late_copies(
     js: JetStream, names: Names, tenant: str, event: str, source_max: int
-) -> dict[str, list[int]]:
-    """The positions, by receiver, of the copies that a router made from messages up to `source_max`."""
+) -> dict[str, list[Mark]]:
+    """The copies, by receiver, that a router made from messages up to `source_max`."""
     return await deliveries(js, names, tenant, event, lambda copy: 0 < copy.source <= source_max)
 
 
 async def deliveries(
     js: JetStream, names: Names, tenant: str, event: str, wanted: Callable[[Event], bool] = lambda _: True
-) -> dict[str, list[int]]:
-    """The positions of the event's deliveries that are wanted, by receiver."""
-    found: dict[str, list[int]] = {}
+) -> dict[str, list[Mark]]:
+    """The event's deliveries that are wanted, by receiver."""
+    found: dict[str, list[Mark]] = {}
     async for messages in pages(js, names.deliveries, names.deliveries_to(f"{tenant}.*")):
         for each in messages:
             delivery = stored_event(each)
             if delivery.id == event and wanted(delivery):
                 receiver = each.subject.split(".", 3)[3]
-                found.setdefault(receiver, []).append(each.sequence)
+                found.setdefault(receiver, []).append(mark_of(each))
     return found
 
 
-async def dead_letters(js: JetStream, names: Names, tenant: str, event: str) -> list[int]:
-    """The positions of its dead letters."""
+async def dead_letters(js: JetStream, names: Names, tenant: str, event: str) -> list[Mark]:
+    """The dead letters of the event."""
     found = []
     async for messages in pages(js, names.dead_letters, names.dead(f"{tenant}.*")):
-        found += [each.sequence for each in messages if each.headers.get(EVENT_ID) == event]
+        found += [mark_of(each) for each in messages if each.headers.get(EVENT_ID) == event]
     return found
 
 
-async def answers(js: JetStream, names: Names, tenant: str, event: str) -> dict[int, int]:
-    """The flushes with an answer to it, which may repeat its body: their shards by position."""
-    named, found = event.encode(), dict[int, int]()
+async def answers(js: JetStream, names: Names, tenant: str, event: str) -> dict[Mark, int]:
+    """The flushes with an answer to it, which may repeat its body, and their shards."""
+    found = dict[Mark, int]()
     async for messages in pages(js, names.journal, ALL_SUBJECTS):
         for each in messages:
-            if named in each.data:
-                flush = decode_flush(each.data, f"message {each.sequence} of {names.journal}")
-                if _has_answer(flush, tenant, event):
-                    found[each.sequence] = int(each.subject.rpartition(".")[2])
+            if answers_event(each, tenant, event):
+                found[mark_of(each)] = shard_of_flush(each)
     return found
+
+
+def mark_of(message: StoredMessage) -> Mark:
+    """The mark of a message: it tells it from another one at its position."""
+    return Mark(position=message.sequence, stored_at=message.stored_at)
+
+
+def shard_of_flush(message: StoredMessage) -> int:
+    """The shard of a message of the journal."""
+    return int(message.subject.rpartition(".")[2])
+
+
+def answers_event(message: StoredMessage, tenant: str, event: str) -> bool:
+    """True if a message of the journal has an answer to the event."""
+    if event.encode() not in message.data:
+        return False
+    return _has_answer(
+        decode_flush(message.data, f"message {message.sequence} of the journal"), tenant, event
+    )
 
 
 def _has_answer(flush: Flush, tenant: str, event: str) -> bool:

@@ -17,6 +17,7 @@ from actors.machine.event import Event
 from actors.ports import Batch, ShardBatch
 from streams.installation.topology import Names
 from streams.journal.leadership import ensure_none, info_since, last_messages, message_at
+from streams.lost_tails.deletion import delete_known
 from streams.lost_tails.marks import NO_MARK, Mark, higher
 from streams.nats.answers import StoredMessage
 from streams.nats.errors import ApiError, NotPermitted
@@ -95,11 +96,11 @@ class Backlog:
                 raise Unavailable(f"{receiver}: events stored since {at:.3f} are not known for certain")
         return None if message is None else message.sequence
 
-    async def erase(self, position: int) -> None:
-        pauses = Pauses(self._js)
+    async def erase(self, position: int, stored_at: float) -> None:
+        pauses, mark = Pauses(self._js), Mark(position=position, stored_at=stored_at)
         while True:
             try:
-                await self._js.delete(self._stream, position)
+                await delete_known(self._js, self._stream, mark)
             except (NotPermitted, ApiError) as error:
                 raise ControlDenied("not_allowed", f"it cannot be erased: {error}") from error
             except Unavailable:

@@ -138,7 +138,7 @@ class Redrive:
         # This is checked after the search: a copy that was not found may have been purged meanwhile.
         if (await deliveries_info(self._js, self._names)).first > plan.after + 1:
             self._unsure |= {letter.position for letter in planned}
-        await self._letters.drop(sent)
+        await self._letters.drop(each.mark for each in planned if each.position in sent)
         self.done.finished = sorted(sent)
 
     async def send(self, letters: Sequence[Letter]) -> None:
@@ -150,8 +150,9 @@ class Redrive:
         await self._keep(
             after=(await deliveries_info(self._js, self._names)).last, letters=possible, nonce=nonce
         )
-        sent = await self._send(await self._read(possible))
-        self.done.redriven += await self._letters.drop(sent)
+        there = await self._read(possible)
+        sent = await self._send(there)
+        self.done.redriven += await self._letters.drop(each.mark for each in there if each.position in sent)
         if self._undecided:
             raise Unavailable(f"{self._undecided}; run it again to continue")
 

@@ -38,27 +38,26 @@ async def erase(actor: Actor, event_id: str, positions: Collection[int]) -> Eras
 
     Raises ControlDenied and Unavailable; asking again finishes what was begun.
     """
-    environment, waiting, gone = actor.environment, 0, list[int]()
+    environment, waiting, gone = actor.environment, 0, dict[int, float]()
     async with standing_still(actor):
         for position in sorted(set(positions)):
-            if await _is_at(actor, event_id, position):
+            stored_at = await _stored_at(actor, event_id, position)
+            if stored_at is not None:
                 waiting += await _end(actor, event_id, position)
-                gone.append(position)
+                gone[position] = stored_at
         actor.last_answer = None  # It may repeat the body, and does not say of which event.
         actor.burials.answers.forget(gone)
         await environment.confirmed_to(environment.recorder.index)
-        for position in gone:
-            await environment.backlog.erase(position)
+        for position, stored_at in gone.items():
+            await environment.backlog.erase(position, stored_at)
     return Erased(messages=len(gone), waiting=waiting)
 
 
-async def _is_at(actor: Actor, event_id: str, position: int) -> bool:
-    """True if the receiver has that event at the position, in the stream or in its state."""
-    entry = open_entry(actor.state, position)
-    if entry is not None:
-        return entry.id == event_id
-    event = await actor.environment.backlog.event(actor.receiver, position)
-    return event is not None and event.id == event_id
+async def _stored_at(actor: Actor, event_id: str, position: int) -> float | None:
+    """When the stream stored it; None if the receiver has not that event there, in stream or state."""
+    backlog = actor.environment.backlog
+    found = open_entry(actor.state, position) or await backlog.event(actor.receiver, position)
+    return found.stored_at if found is not None and found.id == event_id else None
 
 
 async def _end(actor: Actor, event_id: str, position: int) -> bool:

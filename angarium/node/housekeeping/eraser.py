@@ -36,6 +36,8 @@ from streams.installation.topology import Names
 from streams.journal.checkpoint import read_checkpoint
 from streams.journal.claim import read_past
 from streams.journal_feed.redacted_flushes import store_redacted
+from streams.lost_tails.deletion import delete_known
+from streams.lost_tails.marks import Mark
 from streams.nats.answers import StoredMessage
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import Complaint, stream_info
@@ -190,8 +192,8 @@ class Eraser:
         """Erase copies that came after the end; if any did, that is recorded, and looked for again."""
         progress, js, names = _ErasureProgress(erasure), self._js, self._names
         found = await search.late_copies(js, names, erasure.tenant, erasure.event, erasure.events_end)
-        for receiver, positions in found.items():
-            if waits_for := await self._ask_owner(progress, receiver, positions, asyncio.Semaphore(1)):
+        for receiver, copies in found.items():
+            if waits_for := await self._ask_owner(progress, receiver, copies, asyncio.Semaphore(1)):
                 self._delayed.tell(f"{erasure.tenant}, event {erasure.event}: {waits_for}")
                 return
         if found:
@@ -234,8 +236,8 @@ class Eraser:
             progress.found += 1
             if not await self._is_routed(message):
                 return "the event is being routed"
-            await self._js.delete(self._names.events, message.sequence)
-            progress.count(events=1)
+            if await delete_known(self._js, self._names.events, search.mark_of(message)):
+                progress.count(events=1)
         return ""
 
     async def _is_routed(self, message: StoredMessage) -> bool:
@@ -255,22 +257,24 @@ class Eraser:
         if waits_for := next(filter(None, await asyncio.gather(*asked)), ""):
             return waits_for
         progress.found += len(found)
-        for receiver, positions in found.items():
-            if waits_for := await self._ask_owner(progress, receiver, positions, asyncio.Semaphore(1)):
+        for receiver, copies in found.items():
+            if waits_for := await self._ask_owner(progress, receiver, copies, asyncio.Semaphore(1)):
                 return waits_for
         return ""
 
     async def _ask_owner(
-        self, progress: _ErasureProgress, receiver: str, positions: list[int], turn: asyncio.Semaphore
+        self, progress: _ErasureProgress, receiver: str, found: list[Mark], turn: asyncio.Semaphore
     ) -> str:
         """Ask the owner to end these deliveries; deletes those of a receiver that is unknown to it."""
         try:
             tenant, name = split_receiver(receiver)
         except InvalidName:
             # Nothing has such a name, and it may be too long for a subject.
-            return await self._delete(progress, positions)
+            return await self._delete(progress, found)
         subject = self._names.control("erase", tenant, name)
-        body = msgspec.json.encode({"event": progress.erasure.event, "positions": positions})
+        body = msgspec.json.encode(
+            {"event": progress.erasure.event, "positions": [each.position for each in found]}
+        )
         async with turn:
             try:
                 message = await self._js.request(subject, body, OWNER_TIMEOUT_S)
@@ -282,20 +286,20 @@ class Eraser:
             return ""
         if answer["error"]["code"] != "unknown_receiver":
             return str(answer["error"]["message"])
-        return await self._delete(progress, positions)
+        return await self._delete(progress, found)
 
-    async def _delete(self, progress: _ErasureProgress, positions: list[int]) -> str:
-        for position in positions:
-            await self._js.delete(self._names.deliveries, position)
-            progress.count(deliveries=1)
+    async def _delete(self, progress: _ErasureProgress, found: list[Mark]) -> str:
+        for each in found:
+            if await delete_known(self._js, self._names.deliveries, each):
+                progress.count(deliveries=1)
         return ""
 
     async def _erase_dead_letters(self, progress: _ErasureProgress) -> str:
         tenant, event = progress.erasure.tenant, progress.erasure.event
-        for position in await search.dead_letters(self._js, self._names, tenant, event):
+        for letter in await search.dead_letters(self._js, self._names, tenant, event):
             progress.found += 1
-            await self._js.delete(self._names.dead_letters, position)
-            progress.count(dead_letters=1)
+            if await delete_known(self._js, self._names.dead_letters, letter):
+                progress.count(dead_letters=1)
         return ""
 
     async def _erase_answers(self, progress: _ErasureProgress) -> str:
@@ -303,9 +307,10 @@ class Eraser:
 
         A copy without answers takes its place for readers: the flush has facts of other receivers, too.
         """
-        js, names = self._js, self._names
-        while found := await search.answers(js, names, progress.erasure.tenant, progress.erasure.event):
-            for position, shard in found.items():
+        js, names, tenant, event = self._js, self._names, progress.erasure.tenant, progress.erasure.event
+        while found := await search.answers(js, names, tenant, event):
+            for mark, shard in found.items():
+                position = mark.position
                 checkpoint = await read_checkpoint(js, names, shard)
                 last = await js.last_message(names.journal, names.journal_of(shard))
                 if checkpoint is None or checkpoint.sequence < position or last is None:
@@ -313,11 +318,18 @@ class Eraser:
                 if last.sequence <= position:
                     return f"shard {shard} has recorded nothing after an answer in the journal"
                 message = await js.message(names.journal, position)
-                if message is not None:
-                    await store_redacted(js, names, message)
-                    await js.delete(names.journal, position)
+                wanted = _answers_in(shard, tenant, event)
+                if message is None or search.mark_of(message) != mark or not wanted(message):
+                    return "the journal has changed while it was searched"
+                await store_redacted(js, names, message)
+                if await delete_known(js, names.journal, mark, wanted):
                     progress.count(flushes=1)
         return ""
+
+
+def _answers_in(shard: int, tenant: str, event: str) -> Callable[[StoredMessage], bool]:
+    """Tells messages of a shard of the journal that have an answer to the event."""
+    return lambda it: search.shard_of_flush(it) == shard and search.answers_event(it, tenant, event)
 
 
 def _key(erasure: Erasure) -> tuple[str, str]:

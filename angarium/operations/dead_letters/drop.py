@@ -9,6 +9,7 @@ from angarium.connecting import Access
 from angarium.operations.dead_letters.pages import Progress, Wanted, missing, no_progress, pages
 from angarium.operations.failures import operation
 from streams.dead_letters.letters import DeadLetters
+from streams.lost_tails.marks import Mark
 
 
 class Dropped(Struct, frozen=True):
@@ -27,18 +28,18 @@ async def drop(
     progress: Progress = no_progress,
 ) -> Dropped:
     """Drop the letters, at most `limit`, if `agreed` returns True for their number."""
-    positions: list[int] = []
+    found: list[Mark] = []
     letters = DeadLetters(access.js, access.names)
     with progress("reading") as tell:
         async for page in pages(letters, wanted, tell):
-            positions += [letter.position for letter in page]
-            if limit is not None and len(positions) >= limit:
+            found += [letter.mark for letter in page]
+            if limit is not None and len(found) >= limit:
                 break
-    absent = missing(wanted, positions)
-    positions = positions[:limit]
-    if not positions or not agreed(len(positions)):
+    absent = missing(wanted, {each.position for each in found})
+    found = found[:limit]
+    if not found or not agreed(len(found)):
         return Dropped(0, absent)
     gone = itertools.count(1)
     with progress("dropping") as tell:
-        count = await letters.drop(positions, lambda _: tell(next(gone), len(positions)))
+        count = await letters.drop(found, lambda _: tell(next(gone), len(found)))
     return Dropped(count, absent)

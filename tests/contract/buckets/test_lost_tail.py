@@ -24,41 +24,13 @@ from streams.journal_feed.bucket_reader import BucketReader
 from streams.lost_tails.marks import Mark
 from streams.lost_tails.places import BEGINNING, BucketPlace
 from streams.nats.answers import Page, Stored, StreamInfo
-from streams.nats.jetstream import JetStream
 from tests.contract.jobs.jobs import events, replay_job, shown
 from tests.contract.resending.settled_events import ONE
-from tests.sim.server import FakeServer
-from tests.sim.server.client import LoopWire
-from tests.sim.server.streams.replica import Replicas
+from tests.contract.support.powerless import Powerless
 from tests.support.installation import install
 from tests.support.waiting import until, until_true
 
 CHANGED = b'{"url":"https://changed.example/"}'
-
-
-class Powerless:
-    """A server that can lose what it stored last, and its clients' connections."""
-
-    def __init__(self) -> None:
-        self.server = FakeServer()
-        self.wire: LoopWire = self.server.connect("test")
-        self.js = JetStream(self.wire)
-
-    def end_of(self, stream: str) -> int:
-        return self.server.streams[stream].store.last
-
-    def lose_tail(self, stream: str, kept: int) -> None:
-        lost = self.server.streams[stream]
-        for sequence in [each for each in lost.store.messages if each > kept]:
-            lost.store.remove(sequence)
-        lost.store.last = kept
-        lost.store.first = min(lost.store.first, kept + 1)
-        lost.replicas = Replicas(lost.store)
-        self.reconnect()
-
-    def reconnect(self) -> None:
-        self.wire.tell(False)
-        self.wire.tell(True)
 
 
 @pytest.fixture

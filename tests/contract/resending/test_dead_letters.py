@@ -10,6 +10,7 @@ from actors.machine.facts import Burial
 from streams.dead_letters.bury import DeadLetterWriter
 from streams.dead_letters.letters import DeadLetters, Letter, LetterPage, Selection
 from streams.installation.topology import Names
+from streams.lost_tails.marks import Mark
 from streams.nats.errors import ApiError
 from streams.nats.jetstream import JetStream
 from tests.support.installation import publish
@@ -27,6 +28,10 @@ async def bury(js: JetStream, names: Names, receiver: str, number: int, reason: 
     position = await publish(js, names, receiver, b"%d" % number, {"Angarium-Id": f"e{number}"})
     burial = Burial(position=position, reason=reason, sequence=number, attempts=3, status=500)
     await DeadLetterWriter(js, names).bury(receiver, [burial])
+
+
+def marks(positions: Iterable[int]) -> list[Mark]:
+    return [Mark(position=each) for each in positions]
 
 
 async def found(dead: DeadLetters, end: int | None = None, **wanted: Any) -> list[int]:
@@ -152,7 +157,7 @@ async def test_dropped_is_what_was_named(js: JetStream, names: Names, dead: Dead
     for number in range(1, 101):
         await bury(js, names, ONE, number)
     told: list[int] = []
-    assert await dead.drop(range(11, 91), told.append) == 80
+    assert await dead.drop(marks(range(11, 91)), told.append) == 80
     assert sorted(told) == list(range(11, 91))
     assert await found(dead) == [*range(1, 11), *range(91, 101)]
 
@@ -160,8 +165,8 @@ async def test_dropped_is_what_was_named(js: JetStream, names: Names, dead: Dead
 async def test_a_missing_letter_can_be_dropped_too(js: JetStream, names: Names, dead: DeadLetters) -> None:
     for number in range(1, 4):
         await bury(js, names, ONE, number)
-    assert await dead.drop([1, 2]) == 2
-    assert await dead.drop([1, 2, 3, 9]) == 1
+    assert await dead.drop(marks([1, 2])) == 2
+    assert await dead.drop(marks([1, 2, 3, 9])) == 1
     assert await found(dead) == []
 
 
@@ -173,5 +178,5 @@ async def test_deleting_from_a_stream_that_denies_it_is_an_error(
     assert info is not None
     await js.stream_update(info.config | {"deny_delete": True})
     with pytest.raises(ApiError):
-        await dead.drop([1])
+        await dead.drop(marks([1]))
     assert await found(dead) == [1]

@@ -82,7 +82,7 @@ async def test_a_redrive_sends_no_letter_that_is_gone(server: Server, js: JetStr
 
     async def slow(store: Publish) -> Answer:
         answer = await store()
-        await letters.drop([page.letters[-1].position])
+        await letters.drop([page.letters[-1].mark])
         await asyncio.sleep(OVER_A_LEASE_S)
         return answer
 

@@ -17,6 +17,7 @@ from streams.clock import SystemTime
 from streams.dead_letters.bury import DeadLetterWriter
 from streams.dead_letters.letters import DeadLetters, Selection
 from streams.installation.topology import Names
+from streams.lost_tails.marks import Mark
 from streams.nats.answers import Answer, Stored, StoredMessage
 from streams.nats.jetstream import JetStream
 from streams.reading.messages import stored_event
@@ -162,7 +163,7 @@ async def test_a_letter_that_was_dropped_meanwhile_is_not_sent(js: JetStream, na
     await bury(js, names, ONE, 1, 2)
     dead = DeadLetters(js, names)
     page = await dead.letters([1, 2])
-    await dead.drop([1])
+    await dead.drop([page[0].mark])
     redrive = await begun(js, names)
     await redrive.send(page)
     assert [message.data for message in await sent(js, names)] == [b"2"]
@@ -402,7 +403,7 @@ async def test_nothing_is_sent_unasked_if_it_cannot_be_known_any_more_whether_it
     for expected in (Redriven(redriven=1, left={"unsure": [1, 2]}), Redriven(left={"unsure": [1, 2]})):
         assert await redrive_all(js, names) == expected
     assert await letters(js, names) == [1, 2]
-    await DeadLetters(js, names).drop([1])
+    await DeadLetters(js, names).drop([Mark(position=1)])
     assert await redrive_all(js, names, unsure_too=True) == Redriven(redriven=1)
     assert [message.data for message in await sent(js, names)] == [b"3", b"2"]
     await bury(js, names, ONE, 4)

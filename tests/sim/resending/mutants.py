@@ -10,6 +10,7 @@ from streams import purge
 from streams.erasing import search
 from streams.journal import claim
 from streams.journal.claim import JournalPast
+from streams.lost_tails.marks import Mark
 from streams.nats.answers import Answer
 from streams.resending.plan_lock import PlanLock
 from streams.resending.redrive_lock import RedriveLock
@@ -46,15 +47,15 @@ async def _routed_to_the_end(*args: Any) -> JournalPast:
     return replace(await _read_past(*args), routing=RoutingProgress(routed=purge.ANY_POSITION))
 
 
-async def _no_late_copies(*_: object) -> dict[str, list[int]]:
+async def _no_late_copies(*_: object) -> dict[str, list[Mark]]:
     return {}
 
 
-async def _none_found(*_: object) -> list[int]:
+async def _none_found(*_: object) -> list[Mark]:
     return []
 
 
-async def _no_answers(*_: object) -> dict[int, int]:
+async def _no_answers(*_: object) -> dict[Mark, int]:
     return {}
 
 

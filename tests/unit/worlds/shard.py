@@ -212,7 +212,7 @@ class Stream:
     async def count(self, receiver: str, after: int) -> int:
         return len(await self._found(receiver, after))
 
-    async def erase(self, position: int) -> None:
+    async def erase(self, position: int, stored_at: float) -> None:
         await asyncio.sleep(self.delay_s)
         self.lost.add(position)
 

@@ -1,0 +1,1 @@
+"""Erasures: what the eraser and the owners delete, and what stays."""
