@@ -73,7 +73,7 @@ class Node:
         self._spawn(maintenance.run())
         eraser = Eraser(
             context.js, context.names, context.receivers.stored, context.time.wall,
-            self.shards, maintenance.owns_shard_0,
+            self.shards, maintenance.epoch_of_shard_0,
         )  # fmt: skip
         self._spawn(eraser.run())
 

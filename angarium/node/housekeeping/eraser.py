@@ -79,7 +79,10 @@ class _DoneErasure(Struct):
 
 
 class Eraser:
-    """Erases for the installation as long as `owns_shard_0` says that it is this node's turn."""
+    """Erases for the installation as long as `epoch_of_shard_0` says that it is this node's turn.
+
+    What it knows of a request is of one epoch: in between, another node may have erased a copy.
+    """
 
     def __init__(
         self,
@@ -88,14 +91,15 @@ class Eraser:
         configurations: StoredConfigurations,
         wall: Callable[[], float],
         shards: int,
-        owns_shard_0: Callable[[], bool],
+        epoch_of_shard_0: Callable[[], int | None],
     ) -> None:
         self._js = js
         self._names = names
         self._wall = wall
         self._configurations = configurations
         self._shards = shards
-        self._owns_shard_0 = owns_shard_0
+        self._epoch_of_shard_0 = epoch_of_shard_0
+        self._epoch: int | None = None
         self._erasures = Erasures(js, names)
         self._turns = ErasureTurns()
         self._gone_since: dict[tuple[str, str], float] = {}
@@ -110,12 +114,16 @@ class Eraser:
         while True:
             await asyncio.sleep(rest)
             began = loop.time()
-            more = self._owns_shard_0() and await self.erase_due()
+            more = self._epoch_of_shard_0() is not None and await self.erase_due()
             worked = loop.time() - began
             rest = worked if more else max(worked, TRY_EVERY_S)
 
     async def erase_due(self) -> bool:
         """Try one request of each tenant; True if others are left that have not had their turn."""
+        if self._epoch != (epoch := self._epoch_of_shard_0()):
+            self._epoch = epoch
+            self._gone_since.clear()
+            self._rest_until.clear()
         try:
             pending = await self._read()
         except AngariumError as error:
@@ -220,6 +228,8 @@ class Eraser:
         if began < gone_since + LATE_COPIES_S:
             self._rest_until[key] = gone_since + LATE_COPIES_S
             return "the last copies of a replay or a redrive may still arrive"
+        if self._epoch_of_shard_0() != self._epoch:
+            return "another node may have erased a copy meanwhile"
         return ""
 
     async def _erase_copies(self, progress: _ErasureProgress) -> str:

@@ -97,7 +97,7 @@ class Maintenance:
                     await self._stop_recreated()
                 deliveries = await self._maintain_shards()
                 self._short = is_short(deliveries)
-                if self.owns_shard_0():
+                if self.epoch_of_shard_0() is not None:
                     await self._purge(deliveries)
                     await self._drop_ended_replays()
                 await self._find_leftovers()
@@ -125,9 +125,9 @@ class Maintenance:
     def _working(self) -> list[Shard]:
         return [each for each in self._owned.values() if not (each.ended.is_set() or each.suspended)]
 
-    def owns_shard_0(self) -> bool:
-        """Return whether this node works for all: it owns shard 0."""
-        return any(each.shard == 0 for each in self._working())
+    def epoch_of_shard_0(self) -> int | None:
+        """The epoch in which this node works for all, since it owns shard 0; None if it does not."""
+        return next((each.claim.epoch for each in self._working() if each.shard == 0), None)
 
     async def _maintain_shards(self) -> StreamInfo:
         js, names = self._context.js, self._context.names
@@ -157,7 +157,7 @@ class Maintenance:
                 if order is not None:
                     log.warning("backlog.over_quota", extra={"tenant": tenant, "below": order.below})
                     found.append(order)
-            if settings.dead_letters_max_bytes is not None and self.owns_shard_0():
+            if settings.dead_letters_max_bytes is not None and self.epoch_of_shard_0() is not None:
                 letters = await stream_info(js, names.dead_letters)
                 quota = settings.dead_letters_max_bytes
                 if dropped := await drop_letters_beyond(js, names, letters, tenant, quota):

@@ -61,7 +61,7 @@ async def erase(nats: Powerless, names: Names) -> None:
     """A request to erase e1, and one look of the eraser."""
     await Erasures(nats.js, names).request("acme", "e1", "ops@host", time.time())
     await Eraser(
-        nats.js, names, StoredConfigurations(nats.js, names), time.time, SHARDS, lambda: True
+        nats.js, names, StoredConfigurations(nats.js, names), time.time, SHARDS, lambda: 1
     ).erase_due()
 
 

@@ -38,7 +38,7 @@ def no_late_copies(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def eraser(js: JetStream, names: Names) -> Eraser:
-    return Eraser(js, names, StoredConfigurations(js, names), time.time, SHARDS, lambda: True)
+    return Eraser(js, names, StoredConfigurations(js, names), time.time, SHARDS, lambda: 1)
 
 
 async def looked(working: Eraser) -> bool:
@@ -137,7 +137,7 @@ async def test_a_copy_that_comes_when_the_erasure_is_done_is_found_by_a_second_l
     """A router that was suspended had given it to its connection before."""
     ahead_s = 0.0
     working = Eraser(
-        js, names, StoredConfigurations(js, names), lambda: time.time() + ahead_s, SHARDS, lambda: True
+        js, names, StoredConfigurations(js, names), lambda: time.time() + ahead_s, SHARDS, lambda: 1
     )
     source = await announce(js, names, b"secret", headers={"Angarium-Id": "e1"})
     await js.delete(names.events, source)
