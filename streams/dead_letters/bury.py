@@ -34,6 +34,7 @@ from streams.nats.headers import (
     DEAD_SEQUENCE,
     DEAD_STATUS,
     EVENT_ID,
+    EVENT_SOURCE,
     EVENT_TYPE,
     MESSAGE_ID,
     TRACEPARENT,
@@ -55,8 +56,8 @@ LETTER_HEADERS_BYTES_MAX = 60 << 10
 """Bytes of all headers of a letter. JetStream accepts 65,535, and a redrive adds some."""
 FEW_HEADERS_BYTES_MAX = 8 << 10
 """Bytes of headers if the body leaves no room for more in the stream of the letters."""
-_HEADERS_KEPT_FIRST = frozenset({EVENT_TYPE, CONTENT_TYPE, TRACEPARENT, TRACESTATE})
-"""Headers that are needed when the event is sent again: they have priority over all others."""
+_HEADERS_KEPT_FIRST = frozenset({EVENT_TYPE, CONTENT_TYPE, TRACEPARENT, TRACESTATE, EVENT_SOURCE})
+"""Headers that are needed when the event is sent again or erased: they have priority over all others."""
 TOKEN_BYTES_MAX = 256
 """Bytes of a tenant or a name in the subject of a letter; valid ones have 64 at most."""
 

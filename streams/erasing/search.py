@@ -6,12 +6,11 @@ searches in a row would not help: the replica may lag all the time.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 
 from actors.machine import facts as f
-from actors.machine.event import Event
 from streams.installation.topology import Names
-from streams.journal.envelope import Flush, decode_flush
+from streams.journal.envelope import decode_flush
 from streams.journal.leadership import ALL_SUBJECTS, ensure_none, info_since
 from streams.lost_tails.marks import Mark
 from streams.nats.answers import StoredMessage
@@ -58,37 +57,46 @@ async def late_copies(
     js: JetStream, names: Names, tenant: str, event: str, source_max: int
 ) -> dict[str, list[Mark]]:
     """The copies, by receiver, that a router made from messages up to `source_max`."""
-    return await deliveries(js, names, tenant, event, lambda copy: 0 < copy.source <= source_max)
+    return await deliveries(js, names, tenant, event, source_max)
 
 
 async def deliveries(
-    js: JetStream, names: Names, tenant: str, event: str, wanted: Callable[[Event], bool] = lambda _: True
+    js: JetStream, names: Names, tenant: str, event: str, source_max: int | None = None
 ) -> dict[str, list[Mark]]:
-    """The event's deliveries that are wanted, by receiver."""
+    """The event's deliveries, by receiver; with `source_max`, only late copies."""
     found: dict[str, list[Mark]] = {}
     async for messages in pages(js, names.deliveries, names.deliveries_to(f"{tenant}.*")):
         for each in messages:
             delivery = stored_event(each)
-            if delivery.id == event and wanted(delivery):
+            if delivery.id == event and _is_wanted(delivery.source, source_max):
                 receiver = each.subject.split(".", 3)[3]
                 found.setdefault(receiver, []).append(mark_of(each))
     return found
 
 
-async def dead_letters(js: JetStream, names: Names, tenant: str, event: str) -> list[Mark]:
-    """The dead letters of the event."""
+async def dead_letters(
+    js: JetStream, names: Names, tenant: str, event: str, source_max: int | None = None
+) -> list[Mark]:
+    """The dead letters of the event; with `source_max`, only those of late copies."""
     found = []
     async for messages in pages(js, names.dead_letters, names.dead(f"{tenant}.*")):
-        found += [mark_of(each) for each in messages if each.headers.get(EVENT_ID) == event]
+        for each in messages:
+            if each.headers.get(EVENT_ID) == event and _is_wanted(stored_event(each).source, source_max):
+                found.append(mark_of(each))
     return found
 
 
-async def answers(js: JetStream, names: Names, tenant: str, event: str) -> dict[Mark, int]:
-    """The flushes with an answer to it, which may repeat its body, and their shards."""
+async def answers(
+    js: JetStream, names: Names, tenant: str, event: str, source_max: int | None = None
+) -> dict[Mark, int]:
+    """The flushes with an answer to it, which may repeat its body, and their shards.
+
+    With `source_max`, only those with answers to late copies.
+    """
     found = dict[Mark, int]()
     async for messages in pages(js, names.journal, ALL_SUBJECTS):
         for each in messages:
-            if answers_event(each, tenant, event):
+            if answers_event(each, tenant, event, source_max):
                 found[mark_of(each)] = shard_of_flush(each)
     return found
 
@@ -103,21 +111,20 @@ def shard_of_flush(message: StoredMessage) -> int:
     return int(message.subject.rpartition(".")[2])
 
 
-def answers_event(message: StoredMessage, tenant: str, event: str) -> bool:
-    """True if a message of the journal has an answer to the event."""
+def answers_event(message: StoredMessage, tenant: str, event: str, source_max: int | None = None) -> bool:
+    """True if a message of the journal has an answer to the event, as `answers` finds it."""
     if event.encode() not in message.data:
         return False
-    return _has_answer(
-        decode_flush(message.data, f"message {message.sequence} of the journal"), tenant, event
-    )
-
-
-def _has_answer(flush: Flush, tenant: str, event: str) -> bool:
-    """True if a fact of the flush has an answer to the event."""
+    flush = decode_flush(message.data, f"message {message.sequence} of the journal")
     return any(
         isinstance(fact, f.AttemptFailed)
         and bool(fact.answer)
         and fact.receiver.partition(".")[0] == tenant
-        and any(each.id == event for each in fact.events)
+        and any(each.id == event and _is_wanted(each.source, source_max) for each in fact.events)
         for fact in flush.facts
     )
+
+
+def _is_wanted(source: int, source_max: int | None) -> bool:
+    """True if every message is wanted, or it is a late copy: of a message up to `source_max`, by a router."""
+    return source_max is None or 0 < source <= source_max

@@ -197,19 +197,37 @@ class Eraser:
         return finished(erasure, self._wall(), journal.last, events_end)
 
     async def _look_again(self, erasure: Erasure, revision: int) -> None:
-        """Erase copies that came after the end; if any did, that is recorded, and looked for again."""
-        progress, js, names = _ErasureProgress(erasure), self._js, self._names
-        found = await search.late_copies(js, names, erasure.tenant, erasure.event, erasure.events_end)
-        for receiver, copies in found.items():
-            if waits_for := await self._ask_owner(progress, receiver, copies, asyncio.Semaphore(1)):
-                self._delayed.tell(f"{erasure.tenant}, event {erasure.event}: {waits_for}")
-                return
-        if found:
+        """Erase copies that came after the end; if any did, that is recorded, and looked for again.
+
+        Such a copy may have become a dead letter by now, and have been answered. Both tell its source, so
+        they are found even if the copy was erased by an eraser that has died.
+        """
+        progress, told = _ErasureProgress(erasure), {"tenant": erasure.tenant, "event_id": erasure.event}
+        waits_for = await self._erase_late(progress, erasure.events_end)
+        if waits_for:
+            self._delayed.tell(f"{erasure.tenant}, event {erasure.event}: {waits_for}")
+            late = replace(progress.erasure, waits_for=f"copies came late: {waits_for}")
+            if late != erasure:
+                await self._erasures.store_progress(late, revision)
+            return
+        if progress.erasure != erasure:
             done = await self._finished(progress.erasure, erasure.events_end)
             await self._erasures.store_progress(done, revision)
-            told = {"tenant": done.tenant, "event_id": done.event, "messages": sum(map(len, found.values()))}
-            log.warning("event.erased_again", extra=told)
+            log.warning("event.erased_again", extra=told | {"messages": progress.found})
         self._done[_key(erasure)] = _DoneErasure(erasure, revision, looked_again=True)
+
+    async def _erase_late(self, progress: _ErasureProgress, source_max: int) -> str:
+        """Erase what routers have made late of messages up to that position."""
+        tenant, event = progress.erasure.tenant, progress.erasure.event
+        found = await search.late_copies(self._js, self._names, tenant, event, source_max)
+        for receiver, copies in found.items():
+            progress.found += len(copies)
+            if waits_for := await self._ask_owner(progress, receiver, copies, asyncio.Semaphore(1)):
+                return waits_for
+        return (
+            await self._erase_dead_letters(progress, source_max)
+            or await self._erase_answers(progress, source_max)
+        )  # fmt: skip
 
     # Each step returns the condition that it waits for; an empty text if there is none.
 
@@ -304,21 +322,21 @@ class Eraser:
                 progress.count(deliveries=1)
         return ""
 
-    async def _erase_dead_letters(self, progress: _ErasureProgress) -> str:
+    async def _erase_dead_letters(self, progress: _ErasureProgress, source_max: int | None = None) -> str:
         tenant, event = progress.erasure.tenant, progress.erasure.event
-        for letter in await search.dead_letters(self._js, self._names, tenant, event):
+        for letter in await search.dead_letters(self._js, self._names, tenant, event, source_max):
             progress.found += 1
             if await delete_known(self._js, self._names.dead_letters, letter):
                 progress.count(dead_letters=1)
         return ""
 
-    async def _erase_answers(self, progress: _ErasureProgress) -> str:
+    async def _erase_answers(self, progress: _ErasureProgress, source_max: int | None = None) -> str:
         """Erase each flush that no recovery reads any more, and that is not its shard's last message.
 
         A copy without answers takes its place for readers: the flush has facts of other receivers, too.
         """
         js, names, tenant, event = self._js, self._names, progress.erasure.tenant, progress.erasure.event
-        while found := await search.answers(js, names, tenant, event):
+        while found := await search.answers(js, names, tenant, event, source_max):
             for mark, shard in found.items():
                 position = mark.position
                 checkpoint = await read_checkpoint(js, names, shard)

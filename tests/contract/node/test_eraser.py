@@ -1,11 +1,8 @@
 """The eraser: what it waits for, what it must not erase, and that no request delays another's."""
 
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any, cast
 
-import msgspec
 import pytest
 
 from angarium.node.housekeeping import eraser as eraser_room
@@ -19,10 +16,10 @@ from streams.journal.envelope import decode_flush, encode_flush
 from streams.journal_feed.journal_reader import JournalReader
 from streams.journal_feed.redacted_flushes import store_redacted
 from streams.lost_tails.places import BEGINNING
-from streams.nats.answers import Put, StoredMessage
+from streams.nats.answers import StoredMessage
 from streams.nats.jetstream import JetStream
-from streams.nats.wire import Message
 from streams.routing_progress import RoutingProgress
+from tests.contract.support.owners import owner_says
 from tests.contract.support.routers import PARTITION, OpenOwner, announce, settled
 from tests.support.installation import SHARDS, publish, shard
 from tests.support.ledgers import RECEIVER, Pen, delivered, failed, opens
@@ -51,21 +48,6 @@ async def status(js: JetStream, names: Names, event: str = "e1") -> Erasure:
     found = await Erasures(js, names).get("acme", event)
     assert found is not None
     return found
-
-
-@asynccontextmanager
-async def owner_says(
-    js: JetStream, names: Names, receiver: str, answer: dict[str, Any]
-) -> AsyncIterator[None]:
-    """An owner of the receiver's shard that gives one answer to each request to erase."""
-    tenant, _, name = receiver.partition(".")
-
-    def reply(message: Message) -> None:
-        js.wire.send([Put(message.reply, msgspec.json.encode(answer), None)], [""])
-
-    subscription = await js.wire.subscribe(names.control("erase", tenant, name), reply)
-    yield
-    await subscription.unsubscribe()
 
 
 @pytest.mark.parametrize("name", NAMES.values(), ids=NAMES.keys())
