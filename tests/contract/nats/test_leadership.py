@@ -67,6 +67,10 @@ async def test_nothing_of_many_subjects_is_proved_in_the_same_way(js: JetStream,
         await publish(js, names, receiver)
     assert shard(RECEIVER) != shard(OTHER)
     stream, all_ours = names.deliveries, names.deliveries_of(shard(RECEIVER))
+    for everything in (">", f"{names.prefix}.deliver.>"):
+        await ensure_none(js, stream, everything, 3, 3)
+        with pytest.raises(Unavailable, match="does not know the message at 3"):
+            await ensure_none(js, stream, everything, 2, 3)
     await ensure_none(js, stream, all_ours, 2, 3)
     await ensure_none(js, stream, names.deliveries_of(shard("acme.nobody")), 0, 3)
     with pytest.raises(Unavailable, match="does not know the message at 2"):
