@@ -1,4 +1,4 @@
-"""The searches of an erasure behind a replica that lags, and a leader that was deposed: no end without proof."""
+"""The searches of an erasure behind a lagging replica and a deposed leader: they do not end without proof."""
 
 from collections.abc import Awaitable, Callable
 

@@ -262,6 +262,20 @@ async def test_an_owner_that_has_not_decided_about_it_is_asked_again(js: JetStre
     assert await js.message(names.deliveries, position) is None
 
 
+async def test_the_other_owners_of_the_tenant_are_asked_to_forget(js: JetStream, names: Names) -> None:
+    """Their memory may hold an answer, and their shards must continue; nothing is done without theirs."""
+    receivers = Receivers(js, names)
+    for receiver in (RECEIVER, "other.orders"):
+        await receivers.put(receiver, b'{"url": "https://example.com/"}')
+    await Erasures(js, names).request("acme", "e1", "ops@host", time.time())
+    working = eraser(js, names)
+    await looked(working)
+    assert (await status(js, names)).waits_for.endswith(f"({RECEIVER})")
+    async with owner_says(js, names, RECEIVER, {"ok": True, "messages": 0, "waiting": 0}):
+        await looked(working)
+    assert (await status(js, names)).done_at is not None
+
+
 async def test_a_tenant_with_many_requests_delays_no_other(js: JetStream, names: Names) -> None:
     erasures = Erasures(js, names)
     for number in range(5):

@@ -9,6 +9,7 @@ import pytest
 from actors.errors import ControlDenied
 from actors.machine import facts as f
 from actors.machine.facts import Burial
+from actors.machine.outcome import Answered
 from actors.machine.state import OPEN_MAX, UNRECORDED_MAX
 from actors.policy import Retry
 from actors.runtime.actor import Actor
@@ -65,6 +66,18 @@ def test_an_event_that_fails_is_discarded_and_the_others_go_on(world_of: type[Sh
         assert len(world.sender.made) == made
 
     run()
+
+
+@in_virtual_time
+async def test_no_answer_to_an_erased_event_stays_in_memory() -> None:
+    """It may repeat the body. Those to other events go into their dead letters as before."""
+    world = relaxed()
+    world.sender.reply = lambda _: Answered(status=500, latency_ms=5.0, headers=(), body=b"secret")
+    world.publish(2)
+    await world.until(lambda: len(world.actor.burials.answers.texts) == 2)
+    await erased(world, 1)
+    assert world.actor.burials.answers.texts == {2: "secret"}
+    assert world.actor.last_answer is None
 
 
 @in_virtual_time

@@ -1,0 +1,75 @@
+"""The leases within which a copy leaves: they count from the question, and nothing is repeated too late."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from streams.installation.topology import Names
+from streams.nats.answers import Answer, StoredMessage, Unanswered
+from streams.nats.jetstream import JetStream
+from streams.nats.retry import COMMAND_PATIENCE_S
+from streams.resending.replay import ReplayLock
+from streams.resending.sources import Sources
+from tests.contract.resending.settled_events import ONE
+from tests.contract.support.faults import Publish, misbehaving
+from tests.contract.support.servers import Server
+from tests.contract.support.shards import Clocks
+from tests.support.installation import publish
+
+LEASE_S = 5.0
+ANSWERED_AFTER_S = 3.0
+
+
+def taking(js: JetStream, clocks: Clocks, seconds: float) -> Callable[..., Awaitable[StoredMessage | None]]:
+    """The question for a message, whose answer takes so long."""
+    ask = js.message
+
+    async def slow(*which: Any) -> StoredMessage | None:
+        found = await ask(*which)
+        clocks.turn(seconds)
+        return found
+
+    return slow
+
+
+async def test_a_source_is_certain_for_a_lease_from_the_question_on(
+    js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be erased right after the leader looked, however late the answer comes."""
+    clocks, position = Clocks(), await publish(js, names, ONE, b"1")
+    sources = Sources(js, names.deliveries, clocks, LEASE_S)
+    monkeypatch.setattr(js, "message", taking(js, clocks, ANSWERED_AFTER_S))
+    assert await sources.ask(position)
+    clocks.turn(LEASE_S - ANSWERED_AFTER_S - 0.1)
+    assert sources.certain(position)
+    clocks.turn(0.2)
+    assert not sources.certain(position)
+
+
+async def test_a_copy_in_doubt_is_not_repeated_after_the_deadline(
+    server: Server, js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """JetStream may have forgotten its id by then; the time passes while its source is asked for again."""
+    clocks, position = Clocks(), await publish(js, names, ONE, b"1")
+
+    async def lost(_: Publish) -> Answer:
+        clocks.turn(LEASE_S)
+        return Unanswered("the request was lost")
+
+    async with misbehaving(server) as faulty:
+        lock = ReplayLock(faulty, names, ONE, "run", clocks, lease_s=LEASE_S)
+        await lock.acquire()
+        sources = lock.sources(names.deliveries)
+        assert await sources.ask(position)
+        faulty.faults[names.publish_to(ONE)].append(lost)
+        store = lock.store
+
+        async def slow_store(**changes: Any) -> None:
+            clocks.turn(COMMAND_PATIENCE_S)
+            await store(**changes)
+
+        monkeypatch.setattr(lock, "store", slow_store)
+        answer = await lock.publish(names.publish_to(ONE), b"1", {"Nats-Msg-Id": "copy"}, sources, position)
+        assert isinstance(answer, Unanswered)
+        assert len(faulty.published[names.publish_to(ONE)]) == 1
