@@ -28,6 +28,7 @@ from msgspec.structs import replace
 from actors.errors import AngariumError, InvalidName, Unavailable
 from actors.ids import split_receiver
 from angarium.node.housekeeping.erasure_turns import ErasureTurns
+from streams.buckets.receivers import CLOCKS_DIFFER_S
 from streams.buckets.stored_configurations import StoredConfigurations
 from streams.erasing import search
 from streams.erasing.erasures import Erasure, Erasures, finished
@@ -71,10 +72,11 @@ class _ErasureProgress:
 
 
 class _DoneErasure(Struct):
-    """A record of a request that is done, and whether late copies were looked for."""
+    """A record of a request that is done, known since `seen_at`, and whether late copies were looked for."""
 
     erasure: Erasure
     revision: int
+    seen_at: float
     looked_again: bool = False
 
 
@@ -154,17 +156,21 @@ class Eraser:
             elif not erasure.events_end:
                 continue  # A version before recorded it.
             elif key not in self._done or self._done[key].revision != revision:
-                self._done[key] = _DoneErasure(erasure, revision)
+                self._done[key] = _DoneErasure(erasure, revision, asyncio.get_running_loop().time())
         return pending
 
     def _due_again(self) -> list[tuple[Erasure, int]]:
-        """The requests that were done so long ago that no late copy can arrive."""
-        now, due = self._wall(), []
+        """The requests that were done so long ago that no late copy can arrive.
+
+        The time at which it was done is by the clock of the node that did it, which may be ahead of ours.
+        """
+        now, wall, due = asyncio.get_running_loop().time(), self._wall(), []
         for key, done in list(self._done.items()):
-            age = now - (done.erasure.done_at or 0.0)
+            age = wall - (done.erasure.done_at or 0.0)
+            long_ago = now - done.seen_at > LATE_BYTES_S or age > LATE_BYTES_S + CLOCKS_DIFFER_S
             if age > LOOKED_AGAIN_WITHIN_S:
                 del self._done[key]
-            elif age > LATE_BYTES_S and not done.looked_again:
+            elif long_ago and not done.looked_again:
                 due.append((done.erasure, done.revision))
         return due
 
@@ -214,7 +220,7 @@ class Eraser:
             done = await self._finished(progress.erasure, erasure.events_end)
             await self._erasures.store_progress(done, revision)
             log.warning("event.erased_again", extra=told | {"messages": progress.found})
-        self._done[_key(erasure)] = _DoneErasure(erasure, revision, looked_again=True)
+        self._done[_key(erasure)].looked_again = True
 
     async def _erase_late(self, progress: _ErasureProgress, source_max: int) -> str:
         """Erase what routers have made late of messages up to that position."""

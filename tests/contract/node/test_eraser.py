@@ -136,14 +136,14 @@ async def test_a_copy_that_comes_when_the_erasure_is_done_is_found_by_a_second_l
     new.append(await copy(js, names, "e1", new[0]))
     await looked(working)
     assert await js.message(names.deliveries, late) is not None
-    ahead_s = 601.0
+    ahead_s = 901.0
     await looked(working)
     assert await js.message(names.deliveries, late) is None
     second = await status(js, names)
     assert (second.deliveries, second.by) == (2, "ops@host")
     assert (second.done_at or 0.0) > (first.done_at or 0.0) + 600
     third = await copy(js, names, "e1", source)  # Another one may have come after that.
-    ahead_s = 1203.0
+    ahead_s = 1803.0
     await looked(working)
     assert await js.message(names.deliveries, third) is None
     assert (await status(js, names)).deliveries == 3
@@ -174,7 +174,7 @@ async def test_nothing_is_looked_for_twice_after_its_end(
     await erasures.request("acme", "e1", "ops@host", now)
     await erasures.request("other", "e2", "ops@host", now)
     _, (request, revision) = [each async for each in erasures.pending()]
-    await erasures.store_progress(finished(request, now - 700.0, 1, 1), revision)
+    await erasures.store_progress(finished(request, now - 1000.0, 1, 1), revision)
     search_copies = search.late_copies
 
     async def late_copies(js: JetStream, names: Names, tenant: str, event: str, source_max: int) -> Any:
@@ -264,7 +264,7 @@ async def test_an_owner_that_has_not_decided_about_it_is_asked_again(js: JetStre
 
 async def test_the_other_owners_of_the_tenant_are_asked_to_forget(js: JetStream, names: Names) -> None:
     """Their memory may hold an answer, and their shards must continue; nothing is done without theirs."""
-    receivers = Receivers(js, names)
+    receivers = StoredConfigurations(js, names)
     for receiver in (RECEIVER, "other.orders"):
         await receivers.put(receiver, b'{"url": "https://example.com/"}')
     await Erasures(js, names).request("acme", "e1", "ops@host", time.time())
