@@ -36,12 +36,13 @@ from streams.installation.partitions import shard_of
 from streams.installation.topology import Names
 from streams.journal.checkpoint import read_checkpoint
 from streams.journal.claim import read_past
+from streams.journal.leadership import info_since
 from streams.journal_feed.redacted_flushes import store_redacted
 from streams.lost_tails.deletion import delete_known
 from streams.lost_tails.marks import Mark
 from streams.nats.answers import StoredMessage
 from streams.nats.jetstream import JetStream
-from streams.nats.retry import Complaint, stream_info
+from streams.nats.retry import Complaint
 from streams.resending.plan_lock import LEASES_WAITED, LOCK_LEASE_S
 
 TRY_EVERY_S = 1.0
@@ -196,10 +197,14 @@ class Eraser:
             log.info("event.erased", extra={"tenant": done.tenant, "event_id": done.event, "by": done.by})
 
     async def _finished(self, erasure: Erasure, events_end: int | None = None) -> Erasure:
-        """The record of an erasure that is done now."""
-        journal = await stream_info(self._js, self._names.journal)
+        """The record of an erasure that is done now.
+
+        An end that is too low would keep answers in ledgers, and let the second look miss copies.
+        """
+        now = asyncio.get_running_loop().time()
+        journal = await info_since(self._js, self._names.journal, now)
         if events_end is None:
-            events_end = (await stream_info(self._js, self._names.events)).last
+            events_end = (await info_since(self._js, self._names.events, now)).last
         return finished(erasure, self._wall(), journal.last, events_end)
 
     async def _look_again(self, erasure: Erasure, revision: int) -> None:

@@ -4,6 +4,7 @@ import time
 from typing import Any, cast
 
 import pytest
+from msgspec.structs import replace
 
 from angarium.node.housekeeping import eraser as eraser_room
 from angarium.node.housekeeping.eraser import Eraser
@@ -16,7 +17,7 @@ from streams.journal.envelope import decode_flush, encode_flush
 from streams.journal_feed.journal_reader import JournalReader
 from streams.journal_feed.redacted_flushes import store_redacted
 from streams.lost_tails.places import BEGINNING
-from streams.nats.answers import StoredMessage
+from streams.nats.answers import StoredMessage, StreamInfo
 from streams.nats.jetstream import JetStream
 from streams.routing_progress import RoutingProgress
 from tests.contract.support.owners import owner_says
@@ -260,6 +261,28 @@ async def test_an_owner_that_has_not_decided_about_it_is_asked_again(js: JetStre
         await looked(working)
     assert (await status(js, names)).done_at is not None
     assert await js.message(names.deliveries, position) is None
+
+
+async def test_the_ends_of_an_erasure_are_not_those_that_a_deposed_leader_tells(
+    js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    position = await announce(js, names, b"another")
+    last = await Pen(js, names).flush(opens())
+    await Erasures(js, names).request("acme", "e1", "ops@host", time.time())
+    working = eraser(js, names)
+    await working.erase_due()
+    info_of, asked = js.existing_stream, dict[str, int]()
+
+    async def deposed_at_first(stream: str) -> StreamInfo:
+        info = await info_of(stream)
+        asked[stream] = asked.get(stream, 0) + 1
+        return replace(info, last=0, heard_s=60.0) if asked[stream] % 2 else info
+
+    monkeypatch.setattr(js, "existing_stream", deposed_at_first)
+    await working.erase_due()
+    monkeypatch.undo()
+    done = await status(js, names)
+    assert (done.done_at is not None, done.journal_end, done.events_end) == (True, last, position)
 
 
 async def test_the_other_owners_of_the_tenant_are_asked_to_forget(js: JetStream, names: Names) -> None:
