@@ -28,6 +28,7 @@ from msgspec.structs import replace
 from actors.errors import AngariumError, InvalidName, Unavailable
 from actors.ids import split_receiver
 from angarium.node.housekeeping.erasure_turns import ErasureTurns
+from angarium.node.housekeeping.maintenance import DEPOSED_LEADER_MAX_S
 from streams.buckets.receivers import CLOCKS_DIFFER_S
 from streams.buckets.stored_configurations import StoredConfigurations
 from streams.erasing import search
@@ -36,7 +37,7 @@ from streams.installation.partitions import shard_of
 from streams.installation.topology import Names
 from streams.journal.checkpoint import read_checkpoint
 from streams.journal.claim import read_past
-from streams.journal.leadership import info_since
+from streams.journal.leadership import info_since, replicated
 from streams.journal_feed.redacted_flushes import store_redacted
 from streams.lost_tails.deletion import delete_known
 from streams.lost_tails.marks import Mark
@@ -47,7 +48,7 @@ from streams.resending.plan_lock import LEASES_WAITED, LOCK_LEASE_S
 
 TRY_EVERY_S = 1.0
 LATE_COPIES_S = LOCK_LEASE_S * LEASES_WAITED
-"""Time in which copies may still come of an event that is in no stream any more."""
+"""Time in which copies may still come of an event that is in no stream any more, by its leaders."""
 LATE_BYTES_S = 600.0
 """Time after which no connection can be alive that was silent since: nats-server closes it after 6 min by
 default."""
@@ -243,7 +244,11 @@ class Eraser:
     # Each step returns the condition that it waits for; an empty text if there is none.
 
     async def _erase(self, progress: _ErasureProgress) -> str:
-        """Erase the copies that are found; done if none is found for LATE_COPIES_S. Raises errors of NATS."""
+        """Erase the copies that are found; done if none is found for long enough. Raises errors of NATS.
+
+        A replay asks for its sources without a proof: a leader that was deposed before their deletion may
+        say that they are there.
+        """
         loop, key = asyncio.get_running_loop(), _key(progress.erasure)
         began = loop.time()
         gone_since = self._gone_since.pop(key, None)  # If this fails, the erased copies are unknown.
@@ -254,8 +259,10 @@ class Eraser:
         self._gone_since[key] = gone_since
         if waits_for := await self._erase_answers(progress):
             return waits_for
-        if began < gone_since + LATE_COPIES_S:
-            self._rest_until[key] = gone_since + LATE_COPIES_S
+        deliveries = await self._js.existing_stream(self._names.deliveries)
+        late_until = gone_since + LATE_COPIES_S + (DEPOSED_LEADER_MAX_S if replicated(deliveries) else 0.0)
+        if began < late_until:
+            self._rest_until[key] = late_until
             return "the last copies of a replay or a redrive may still arrive"
         if self._epoch_of_shard_0() != self._epoch:
             return "another node may have erased a copy meanwhile"

@@ -5,6 +5,7 @@ import time
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from actors.machine.facts import Burial
 from actors.machine.numbering import Numbered
@@ -17,6 +18,7 @@ from streams.erasing import search
 from streams.erasing.erasures import Erasure, Erasures
 from streams.installation.topology import Names
 from streams.journal.checkpoint import Checkpoint, encode_checkpoint
+from streams.nats.answers import StreamInfo
 from streams.nats.jetstream import JetStream
 from tests.contract.support.owners import owner_says
 from tests.contract.support.routers import announce
@@ -75,6 +77,30 @@ async def test_a_node_that_loses_shard_0_during_its_search_does_not_end_the_eras
     assert (found.done_at, found.waits_for) == (None, "another node may have erased a copy meanwhile")
     for _ in range(2):
         await working.erase_due()
+    assert (await status(js, names)).done_at is not None
+
+
+async def test_with_replicas_it_waits_as_long_as_a_deposed_leader_may_answer_a_replay(
+    js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That leader says that the source of a copy is there, although it is deleted."""
+    monkeypatch.setattr(eraser_room, "LATE_COPIES_S", 0.0)
+    monkeypatch.setattr(eraser_room, "DEPOSED_LEADER_MAX_S", LATE_S)
+    info_of = js.existing_stream
+
+    async def with_replicas(stream: str) -> StreamInfo:
+        info = await info_of(stream)
+        return replace(info, config=info.config | {"num_replicas": 3})
+
+    monkeypatch.setattr(js, "existing_stream", with_replicas)
+    working = Eraser(js, names, StoredConfigurations(js, names), time.time, SHARDS, lambda: 1)
+    await publish(js, names, NAMELESS, b"secret", SECRET)
+    await Erasures(js, names).request("acme", "e1", "ops@host", time.time())
+    for _ in range(2):
+        await working.erase_due()
+    assert (await status(js, names)).waits_for.startswith("the last copies")
+    await asyncio.sleep(1.1 * LATE_S)
+    await working.erase_due()
     assert (await status(js, names)).done_at is not None
 
 
