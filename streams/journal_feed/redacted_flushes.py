@@ -93,14 +93,28 @@ async def _copy(js: JetStream, names: Names, created: str, position: int) -> Sto
     return StoredMessage(copy.subject, position, copy.stored_at, {}, bytes(copy.flush))
 
 
-async def drop_redacted(js: JetStream, names: Names, below: int) -> None:
-    """Drop the copies of messages below a position, and the oldest others if there are too many.
+async def drop_redacted(js: JetStream, names: Names, first: int) -> None:
+    """Drop the copies of messages that were purged, and the oldest others if there are too many.
 
-    Raises `Unavailable` and `ApiError`.
+    `first` is the first message of the journal. It moves past erased messages, too, whose copies lie right
+    before it without a hole: they stay, since a reader may not have come so far. Raises `Unavailable` and
+    `ApiError`.
     """
     positions = _positions(await js.subjects(names.actors, names.keys.redacted_flushes))
-    for position in positions[: max(bisect_left(positions, below), len(positions) - COPIES_MAX)]:
+    if _purged(positions, first):
+        # A leader that was deposed may not know one of those right before `first`.
+        since = asyncio.get_running_loop().time()
+        positions = _positions(await subjects_since(js, names.actors, names.keys.redacted_flushes, since))
+    for position in positions[: max(_purged(positions, first), len(positions) - COPIES_MAX)]:
         await js.purge_subject(names.actors, names.keys.redacted_flush(position))
+
+
+def _purged(positions: list[int], first: int) -> int:
+    """The number of copies, the oldest first, that are not in the unbroken run right before `first`."""
+    count = bisect_left(positions, first)
+    while count and positions[count - 1] == first - 1:
+        count, first = count - 1, first - 1
+    return count
 
 
 def _positions(subjects: Iterable[str]) -> list[int]:

@@ -116,21 +116,54 @@ async def test_a_copy_that_a_deposed_leader_does_not_list_is_found(
     reading.stop()
 
 
-async def test_copies_below_a_position_and_too_many_are_dropped(
+async def first_of(js: JetStream, stream: str) -> int:
+    return (await js.existing_stream(stream)).first
+
+
+async def copies(js: JetStream, names: Names) -> list[int]:
+    found = await js.subjects(names.actors, names.keys.redacted_flushes)
+    return sorted(int(each.rpartition(".")[2]) for each in found)
+
+
+async def test_copies_of_what_the_journal_was_purged_of_and_too_many_are_dropped(
     js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pen = Pen(js, names)
-    for sequence in range(1, 7):
+    for sequence in range(1, 9):
         await pen.flush(failed(sequence, answer=SECRET))
-    for position in range(1, 6):
+    for position in (1, 2, 5, 6, 7):
         await redact(js, names, position)
-
-    async def copies() -> list[int]:
-        found = await js.subjects(names.actors, names.keys.redacted_flushes)
-        return sorted(int(each.rpartition(".")[2]) for each in found)
-
-    await drop_redacted(js, names, 3)
-    assert await copies() == [3, 4, 5]
+    await js.purge(names.journal, 4)
+    await drop_redacted(js, names, await first_of(js, names.journal))
+    assert await copies(js, names) == [5, 6, 7]
     monkeypatch.setattr(redacted_flushes, "COPIES_MAX", 2)
-    await drop_redacted(js, names, 3)
-    assert await copies() == [4, 5]
+    await drop_redacted(js, names, await first_of(js, names.journal))
+    assert await copies(js, names) == [6, 7]
+
+
+async def test_the_first_messages_of_the_journal_stay_readable_when_they_are_erased(
+    js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The journal begins after them then, as if purged. A deposed leader does not know the last copy."""
+    pen = Pen(js, names)
+    for sequence in range(1, 5):
+        await pen.flush(failed(sequence, answer=SECRET))
+    for position in (1, 2):
+        await redact(js, names, position)
+    first = await first_of(js, names.journal)
+    assert first == 3
+    list_subjects = js.subjects
+
+    async def deposed(stream: str, subject: str) -> dict[str, int]:
+        found = await list_subjects(stream, subject)
+        return {each: count for each, count in found.items() if each != names.keys.redacted_flush(2)}
+
+    monkeypatch.setattr(js, "subjects", deposed)
+    await drop_redacted(js, names, first)
+    monkeypatch.undo()
+    assert await copies(js, names) == [1, 2]
+    reading = await reader(js, names)
+    read = await reading.read(0)
+    assert isinstance(read, list)
+    assert read[0].sequence == 1
+    reading.stop()

@@ -401,13 +401,13 @@ async def test_copies_of_erased_flushes_go_with_the_journal(
         await node.until_ready()
         flush = await js.message(names.journal, 2)
         assert flush is not None
-        for position in (1, 2):
+        for position in (1, 3):
             await store_redacted(js, names, replace(flush, sequence=position))
-        await js.purge(names.journal, 2)
+        await js.purge(names.journal, 3)
 
         async def left() -> bool:
             return list(await js.subjects(names.actors, names.keys.redacted_flushes)) == [
-                names.keys.redacted_flush(2)
+                names.keys.redacted_flush(3)
             ]
 
         await until_true(left)
