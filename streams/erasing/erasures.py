@@ -15,7 +15,7 @@ from actors.ids import check_tenant, is_event_id
 from streams.installation.topology import Names
 from streams.lost_tails.marks import Mark
 from streams.lost_tails.places import BucketPlace
-from streams.nats.answers import Refused, Stored, Unanswered
+from streams.nats.answers import Refused, Stored, StoredMessage, Unanswered
 from streams.nats.codes import WRONG_LAST_SEQUENCE
 from streams.nats.headers import EXPECTED
 from streams.nats.jetstream import JetStream
@@ -60,7 +60,8 @@ class Erasures:
     def __init__(self, js: JetStream, names: Names) -> None:
         self._js = js
         self._names = names
-        self._done = BucketPlace(js, names.actors)
+        self._read_to = BucketPlace(js, names.actors)
+        self._pending: dict[str, int] = {}
 
     async def request(self, tenant: str, event: str, by: str, at: float) -> Erasure:
         """Request that an event be erased, or join the request that is not done yet; returns the request.
@@ -92,19 +93,32 @@ class Erasures:
     async def unread(self) -> AsyncIterator[tuple[Erasure, int]]:
         """Yield the requests to carry out, and at least once each one that is done, with their revisions.
 
-        Raises `Unavailable` and `ApiError`.
+        Each revision is read once, and then only those requests that were not done. So one that waits for
+        long does not make all later ones be read again. Raises `Unavailable` and `ApiError`.
         """
-        await self._done.check_created()
-        await self._done.compare()
-        position, all_done = self._done.position, True
-        while found := await next_request(self._js, self._names, position):
-            mark, request = found
-            position = mark.position
-            all_done = all_done and (request is None or request.done_at is not None)
-            if all_done and not self._done.doubtful:
-                self._done.move(mark)
+        await self._read_to.check_created()
+        await self._read_to.compare()
+        if not self._read_to.position:
+            self._pending.clear()
+        for subject, revision in sorted(self._pending.items(), key=lambda item: item[1]):
+            found = await self._js.last_message(self._names.actors, subject)
+            if found is not None and found.sequence == revision:
+                yield _request_in(found), revision
+            elif found is not None and found.sequence > revision:
+                del self._pending[subject]  # It comes below.
+        position = self._read_to.position
+        while (found := await self._next(position)) is not None:
+            position = found.sequence
+            request = _request_in(found) if found.data else None
+            if not self._read_to.doubtful:
+                if request is not None and request.done_at is None:
+                    self._pending[found.subject] = position
+                self._read_to.move(Mark(position=position, stored_at=found.stored_at))
             if request is not None:
                 yield request, position
+
+    async def _next(self, after: int) -> StoredMessage | None:
+        return await self._js.next_message(self._names.actors, self._names.erasures, after + 1)
 
     async def store_progress(self, erasure: Erasure, revision: int) -> None:
         """Store how far a request is. Raises `Unavailable` if it was changed since that revision."""
@@ -139,8 +153,13 @@ async def next_request(js: JetStream, names: Names, after: int) -> tuple[Mark, E
     found = await js.next_message(names.actors, names.keys.erasures, after + 1)
     if found is None:
         return None
-    request = read_versioned(_erasure, found.data, VERSION, found.subject) if found.data else None
+    request = _request_in(found) if found.data else None
     return Mark(position=found.sequence, stored_at=found.stored_at), request
+
+
+def _request_in(message: StoredMessage) -> Erasure:
+    """The request that a message holds. Raises NewerVersion and NotOurs."""
+    return read_versioned(_erasure, message.data, VERSION, message.subject)
 
 
 def finished(erasure: Erasure, at: float, journal_end: int, events_end: int = 0) -> Erasure:

@@ -189,6 +189,38 @@ async def test_nothing_is_looked_for_twice_after_its_end(
     assert asked == ["e2"]
 
 
+async def test_a_request_that_waits_does_not_make_all_later_ones_be_read_in_each_round(
+    js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await publish(js, names, "acme.billing", b"secret", {"Angarium-Id": "e0"})  # No node can end this one.
+    erasures, seen = Erasures(js, names), list[list[str]]()
+    for number in range(10):
+        await erasures.request("acme", f"e{number}", "ops@host", 1.0)
+    async for request, revision in erasures.pending():
+        if request.event != "e0":
+            await erasures.store_progress(finished(request, 1.0, 1, 1), revision)
+    next_message, asked = js.next_message, list[str]()
+
+    async def counted(stream: str, subject: str, sequence: int) -> StoredMessage | None:
+        asked.append(stream)
+        return await next_message(stream, subject, sequence)
+
+    monkeypatch.setattr(js, "next_message", counted)
+    reading = Erasures(js, names)
+    for _ in range(3):
+        asked.clear()
+        seen.append([each.event async for each, _ in reading.unread()])
+    assert (len(seen[0]), seen[1:], asked) == (10, [["e0"], ["e0"]], [names.actors])
+    # Another node stores how far it is, and others ask for more.
+    [(request, revision)] = [each async for each in reading.pending()]
+    await erasures.store_progress(replace(request, waits_for="a node"), revision)
+    await erasures.request("acme", "new", "ops@host", 2.0)
+    assert [(each.event, each.waits_for) async for each, _ in reading.unread()] == [
+        ("e0", "a node"),
+        ("new", ""),
+    ]
+
+
 async def test_an_event_that_is_erased_again_is_looked_for_again(js: JetStream, names: Names) -> None:
     for deliveries in (1, 0):
         if deliveries:
