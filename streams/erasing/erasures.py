@@ -118,7 +118,7 @@ class Erasures:
                 yield request, position
 
     async def _next(self, after: int) -> StoredMessage | None:
-        return await self._js.next_message(self._names.actors, self._names.erasures, after + 1)
+        return await self._js.next_message(self._names.actors, self._names.keys.erasures, after + 1)
 
     async def store_progress(self, erasure: Erasure, revision: int) -> None:
         """Store how far a request is. Raises `Unavailable` if it was changed since that revision."""

@@ -9,6 +9,7 @@ from msgspec import Struct
 from actors.machine.state import State
 from streams.installation.topology import Names
 from streams.journal import snapshots
+from streams.journal.leadership import info_since, subjects_since
 from streams.journal.snapshots import Snapshot
 from streams.nats.answers import StoredMessage
 from streams.nats.jetstream import JetStream
@@ -32,14 +33,22 @@ class KnownState(Struct, frozen=True):
 async def all_snapshots(js: JetStream, names: Names) -> AsyncIterator[KnownState]:
     """All snapshots, each from the leader. Waits while NATS is away; raises NewerVersion and NotOurs.
 
-    A snapshot covers every fact of its actor that the journal does not hold any more.
+    A snapshot covers every fact of its actor that the journal does not hold any more. A deposed leader may
+    have an older one, so the leader proves that it knows all that was stored before this call; over another
+    connection another one may answer, and proves it again.
     """
     prefix = names.keys.actor(0, "").removesuffix("0.")
-    found = await until_answered(lambda: js.subjects(names.actors, f"{prefix}*.*.*"))
+    since, changes = asyncio.get_running_loop().time(), js.connection_changes
+    found = await subjects_since(js, names.actors, f"{prefix}*.*.*", since)
     subjects = sorted(each for each in found if not each.removeprefix(prefix).split(".")[1].startswith("_"))
     for start in range(0, len(subjects), READS_AT_ONCE):
         some = subjects[start : start + READS_AT_ONCE]
-        for message in await asyncio.gather(*(_last(js, names, each) for each in some)):
+        messages = await asyncio.gather(*(_last(js, names, each) for each in some))
+        while js.connection_changes != changes:
+            changes = js.connection_changes
+            await info_since(js, names.actors, since)
+            messages = await asyncio.gather(*(_last(js, names, each) for each in some))
+        for message in messages:
             if message is not None and message.data:
                 shard = int(message.subject.removeprefix(prefix).partition(".")[0])
                 read = read_versioned(_snapshot, message.data, snapshots.VERSION, message.subject)
