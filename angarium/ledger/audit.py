@@ -6,6 +6,7 @@ longer. If the limit changed in a window, the highest burst counts, and each rat
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -39,7 +40,10 @@ class Window(Struct, frozen=True):
 
 
 class Bar(Struct, frozen=True):
-    """A part of the time: the number of attempts in it, and in its busiest second."""
+    """A part of the time: the number of attempts in it, and its second that came closest to its limit.
+
+    That second begins in the part: `most` attempts started in it, and `allowed` might; None: any number.
+    """
 
     at: int
     attempts: int
@@ -53,13 +57,17 @@ def lengths(limits: Sequence[LimitPeriod]) -> list[float]:
     return sorted({1.0} | fills)
 
 
-def busiest(starts: Sequence[int], limits: Sequence[LimitPeriod], length_s: float) -> Window:
-    """Look at every window of that length that begins with an attempt; `starts` ascend."""
+def busiest(
+    starts: Sequence[int], limits: Sequence[LimitPeriod], length_s: float, before: float = math.inf
+) -> Window:
+    """Look at every window of that length that begins with an attempt, and `before`; `starts` ascend."""
     found, least_room = Window(length_s), math.inf
     length_ms, end, exceeded = length_s * 1000, 0, 0
     period, allowed_within = 0, [_allowed_within(each, length_ms) for each in limits]
     ends = [*[each.at for each in limits[1:]], math.inf]
     for index, start in enumerate(starts):
+        if start >= before:
+            break
         while end < len(starts) and starts[end] < start + length_ms:
             end += 1
         while ends[period] <= start - CLOCK_TOLERANCE_MS:
@@ -101,13 +109,9 @@ def bars(starts: Sequence[int], limits: Sequence[LimitPeriod], since: int, until
     edges = [since + (until - since) * each // count for each in range(count + 1)]
     found = []
     for begin, end in pairwise(edges):
-        within = [each for each in starts if begin <= each < end]
-        second = busiest(within, limits, 1.0)
-        allowed = second.allowed if within else allowance(limits, begin, begin + 1000)
-        most, last = 0, 0
-        for index, start in enumerate(within):
-            while last < len(within) and within[last] < start + 1000:
-                last += 1
-            most = max(most, last - index)
-        found.append(Bar(begin, len(within), most, allowed))
+        first, last = bisect_left(starts, begin), bisect_left(starts, end)
+        reach = bisect_left(starts, end + 1000)
+        second = busiest(starts[first:reach], limits, 1.0, end)
+        allowed = second.allowed if first < last else allowance(limits, begin, begin + 1000)
+        found.append(Bar(begin, last - first, second.attempts, allowed))
     return found

@@ -94,13 +94,41 @@ def test_the_rate_limit_of_a_bucket_is_never_exceeded_and_one_burst_more_always_
 
 
 def test_the_chart_has_every_attempt_and_shows_the_busiest_second_of_each_part() -> None:
-    starts = sorted([*range(0, 60_000, 500), 30_001, 30_002])
+    starts = sorted([*range(0, 60_000, 500), 31_001, 31_002])
     drawn = bars(starts, TEN, 0, 60_000)
     assert len(drawn) == BARS_MAX
     assert sum(bar.attempts for bar in drawn) == len(starts)
     assert [bar.most for bar in drawn].count(2) == BARS_MAX - 1
     assert max(bar.most for bar in drawn) == 4
     assert all(bar.allowed == 12 for bar in drawn)
+
+
+def test_a_bar_shows_the_allowance_of_the_second_that_it_counts() -> None:
+    """The rate is lowered within the only part: 4 of 5 attempts were made before, and 3 of 3 after."""
+    limits = [LimitPeriod(0, 3.0, 2), LimitPeriod(1100, 1.0, 2)]
+    starts = [0, 10, 20, 30, 1200, 1300, 1400]
+    assert not busiest(starts, limits, 1.0).exceeded
+    (drawn,) = bars(starts, limits, 0, 1401)
+    assert (drawn.attempts, drawn.most, drawn.allowed) == (7, 3, 3)
+
+
+@given(
+    st.lists(st.integers(0, 2500), min_size=1, max_size=12),
+    st.lists(st.tuples(st.integers(0, 2500), st.integers(0, 9), st.integers(1, 4)), min_size=1, max_size=3),
+)
+def test_a_bar_is_over_its_limit_if_and_only_if_a_second_is(
+    starts: list[int], periods: list[tuple[int, int, int]]
+) -> None:
+    """A rate of 0 stands for no limit."""
+    starts.sort()
+    ats = [0, *sorted(at for at, *_ in periods[1:])]
+    limits = [
+        LimitPeriod(at, float(rate) or None, burst) for at, (_, rate, burst) in zip(ats, periods, strict=True)
+    ]
+    drawn = bars(starts, limits, starts[0], starts[-1] + 1)
+    over = [each for each in drawn if each.allowed is not None and each.most > each.allowed]
+    assert bool(over) == bool(busiest(starts, limits, 1.0).exceeded)
+    assert sum(each.attempts for each in drawn) == len(starts)
 
 
 def test_no_part_of_the_chart_is_shorter_than_a_second() -> None:

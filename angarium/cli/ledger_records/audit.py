@@ -71,7 +71,7 @@ def lines(found: "Audit") -> list[str]:
     for window in found.windows:
         if window.at is not None:
             allowed = "any number" if window.allowed is None else window.allowed
-            more = f", exceeded in {window.exceeded} windows" if window.exceeded else ""
+            more = f", exceeded in {count_text(window.exceeded, 'window')}" if window.exceeded else ""
             said.append(
                 f"  busiest {window.length_s:g} s: {window.attempts} of {allowed} "
                 f"from {text(window.at)}{more}"

@@ -69,7 +69,10 @@ class AuditedWindow(Struct, frozen=True):
 
 
 class AuditedPart(Struct, frozen=True):
-    """A part of the period: its attempts, and the highest number that began within one second."""
+    """A part of the period: all attempts in it, and the second in it that came closest to its limit.
+
+    `most` attempts began in that second, and `allowed` might: null where no limit was in force.
+    """
 
     at: str | None
     attempts: int
