@@ -27,13 +27,18 @@ _encoder = msgspec.json.Encoder()
 
 
 class ConfigurationRow(Struct, frozen=True):
-    """A configuration without its secrets, or None if it was removed. `changed_by`: who did that."""
+    """A configuration without its secrets, or None if it was removed. `changed_by`: who did that.
+
+    `replaced`: the revision before it; 0 if it created the receiver, None if that is not known, and -1 if
+    others before it may be missing.
+    """
 
     receiver: str
     at: int
     revision: int
     document: str | None
     changed_by: str
+    replaced: int | None = None
 
 
 class ReceiverRow(Struct):
@@ -344,6 +349,11 @@ def note_unended(receivers: Iterable[ReceiverRow], rows: Iterable[Any]) -> None:
 def base_row(base: BaseRow) -> tuple[Any, ...]:
     """The values of a base, in the order of the columns of its table."""
     return (base.receiver, base.position, base.at, base.origin, base.state)
+
+
+def configuration_row(receiver: int, put: ConfigurationRow) -> tuple[Any, ...]:
+    """The values of a configuration, in the order of the columns of its table."""
+    return (receiver, put.at, put.revision, put.document, put.changed_by, put.replaced)
 
 
 def milliseconds(at: float) -> int:

@@ -1,33 +1,20 @@
-"""Configurations of receivers without their secrets, and the differences between them. Pure.
+"""Configurations of receivers without their secrets, and the differences between them. Pure."""
 
-Members that may be secret (URL, secrets, headers, unknown members) are kept as a fingerprint. It is so short
-that it shows a change and nothing else: thousands of possible values have the same one.
-"""
-
-from hashlib import blake2b
 from typing import Any
 
 import msgspec
 
 from actors.errors import InvalidPolicy
-from actors.policy import Policy, members_of, parse
+from actors.policy import Policy, parse
+from streams.buckets.shown_members import SHOWN
 
 UNKNOWN_URL = "https://unknown.invalid/"
 """Stands for the URL, which is not kept."""
-SHOWN = frozenset(
-    {each.encode_name for each in msgspec.structs.fields(Policy)}
-    - {"url", "secrets", "old_secrets", "headers"}
-)
 
 
-def document_of(raw: bytes) -> str:
-    """The configuration as the ledger keeps it."""
-    try:
-        members = members_of(raw)
-    except InvalidPolicy:
-        return "{}"
-    kept = {name: value if name in SHOWN else _fingerprint(value) for name, value in members.items()}
-    return msgspec.json.encode(kept).decode()
+def document_of(members: dict[str, Any]) -> str:
+    """The configuration as the ledger keeps it, from its members without secrets."""
+    return msgspec.json.encode(members).decode()
 
 
 def changed(before: str | None, after: str) -> list[str]:
@@ -63,7 +50,3 @@ def policy_of(document: str | None) -> Policy | None:
         return parse(msgspec.json.encode(shown | {"url": UNKNOWN_URL}), strict=False)[0]
     except InvalidPolicy:
         return None
-
-
-def _fingerprint(value: object) -> str:
-    return blake2b(msgspec.json.encode(value), digest_size=2).hexdigest()

@@ -81,12 +81,17 @@ class RecordedChange(Struct, frozen=True):
 
 
 class Configured(Struct, frozen=True):
-    """A configuration without its secrets, or None if it was removed. `changed_by`: who did that."""
+    """A configuration without its secrets, or None if it was removed. `changed_by`: who did that.
+
+    `replaced`: the revision before it; 0 if it created the receiver, None if that is not known, and -1 if
+    others before it may be missing.
+    """
 
     at: int
     revision: int
     document: str | None
     changed_by: str = ""
+    replaced: int | None = None
 
 
 class ReceiverSummary(Struct, frozen=True):

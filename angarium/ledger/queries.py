@@ -201,16 +201,16 @@ class LedgerQueries:
     async def configurations(self, receiver: int, since: int, until: int, limit: int) -> list[Configured]:
         """The first configurations that were put from a time on and before another, in their order."""
         query = (
-            "SELECT at, revision, document, changed_by FROM configurations "
-            "WHERE receiver = ? AND at >= ? AND at < ? ORDER BY at LIMIT ?"
+            "SELECT at, revision, document, changed_by, replaced FROM configurations "
+            "WHERE receiver = ? AND at >= ? AND at < ? ORDER BY at, revision LIMIT ?"
         )
         return [Configured(*row) for row in await self.rows(query, receiver, since, until, limit)]
 
     async def configurations_before(self, receiver: int, at: int, limit: int) -> list[Configured]:
         """The last configurations that were put before a time, the newest first."""
         query = (
-            "SELECT at, revision, document, changed_by FROM configurations "
-            "WHERE receiver = ? AND at < ? ORDER BY at DESC LIMIT ?"
+            "SELECT at, revision, document, changed_by, replaced FROM configurations "
+            "WHERE receiver = ? AND at < ? ORDER BY at DESC, revision DESC LIMIT ?"
         )
         return [Configured(*row) for row in await self.rows(query, receiver, at, limit)]
 

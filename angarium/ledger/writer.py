@@ -347,7 +347,7 @@ class Writer:
             rows = [
                 ConfigurationRow(
                     each.receiver, milliseconds(each.stored_at), each.revision,
-                    None if each.raw is None else document_of(each.raw), each.by,
+                    None if each.document is None else document_of(each.document), each.by, each.replaced,
                 )
                 for each in puts
                 if _is_name(each.receiver)

@@ -1,7 +1,7 @@
 """The receivers' configurations as they are stored: read from the leader of their bucket, put, and removed.
 
 Each configuration says in its headers when its receiver was created, and which removal came before it, so
-that no removal is overlooked, however soon the receiver is put again.
+that no removal is overlooked, however soon the receiver is put again. Its trail has the changes before it.
 """
 
 from collections.abc import Sequence
@@ -10,9 +10,10 @@ import msgspec
 from msgspec import Struct
 
 from actors.errors import InvalidPolicy, Unavailable
-from actors.ids import shown_name, split_receiver
+from actors.ids import split_receiver
 from actors.policy import parse
 from actors.ports import Absent, Invalid, Removal
+from streams.buckets.change_trail import trail_after
 from streams.buckets.follower import is_removal
 from streams.installation.topology import Names
 from streams.nats.answers import Answer, Refused, StoredMessage, Unanswered
@@ -68,7 +69,11 @@ class StoredConfigurations:
     async def delete(self, receiver: str, revision: int | None = None) -> Answer:
         """Remove the configuration; if `revision` is given, only that one. Raises InvalidName."""
         split_receiver(receiver)
-        headers = NEWEST_ONLY | {KV_OPERATION: "PURGE"} | _changed_by(self._by)
+        try:
+            values = await self._values(receiver, await self.last(receiver))
+        except Unavailable as error:
+            return Unanswered(str(error))
+        headers = NEWEST_ONLY | {KV_OPERATION: "PURGE"} | _changed_by(self._by) | trail_after(values, None)
         if revision is not None:
             headers |= {EXPECTED: str(revision)}
         return await self._js.publish(self._prefix + receiver, b"", headers)
@@ -142,18 +147,19 @@ class StoredConfigurations:
             raise Unavailable(f"cannot ask for {receiver}: {error}") from error
 
     async def _store(self, receiver: str, raw: bytes, revision: int | None, by: str) -> Answer:
-        """Store a value with headers that mention the last removal, so that it is not overlooked."""
+        """Store a value with headers that mention what it drops: the last removal, and who changed what."""
         while True:
             try:
                 last = await self.last(receiver)
-                removal = await self.removal_before(receiver, last)
+                values = await self._values(receiver, last)
             except Unavailable as error:
                 return Unanswered(str(error))
             expected = revision
             if revision is None or (revision == 0 and last is not None and is_removal(last)):
                 expected = last.sequence if last else 0
             headers = NEWEST_ONLY | {EXPECTED: str(expected)} | _changed_by(by) | created_header(last)
-            if removal is not None:
+            headers |= trail_after(values, raw)
+            if (removal := _removal_among(values)) is not None:
                 headers |= {REMOVED: f"{removal.revision} {removal.at:.6f}"}
             answer = await self._js.publish(self._prefix + receiver, raw, headers)
             taken = isinstance(answer, Refused) and answer.code == WRONG_LAST_SEQUENCE
@@ -165,15 +171,19 @@ class StoredConfigurations:
 
         Raises `Unavailable`.
         """
+        return _removal_among(await self._values(receiver, newest))
+
+    async def _values(self, receiver: str, newest: StoredMessage | None) -> list[StoredMessage]:
+        """The values up to the newest, the oldest first; the newest alone if it mentions a removal."""
         if newest is None:
-            return None
-        if (found := removal_in(newest)) is not None:
-            return found
-        older = await self._at(receiver, 1)
-        while older is not None and older.sequence < newest.sequence:
-            found = removal_in(older) or found
-            older = await self._at(receiver, older.sequence + 1)
-        return found
+            return []
+        values: list[StoredMessage] = []
+        if removal_in(newest) is None:
+            older = await self._at(receiver, 1)
+            while older is not None and older.sequence < newest.sequence:
+                values.append(older)
+                older = await self._at(receiver, older.sequence + 1)
+        return [*values, newest]
 
     async def _at(self, receiver: str, revision: int) -> StoredMessage | None:
         try:
@@ -203,6 +213,11 @@ class StoredConfigurations:
     async def last_removal(self, receiver: str) -> Removal | None:
         """The last removal that the bucket knows, from its leader. Raises `Unavailable`."""
         return await self.removal_before(receiver, await self.last(receiver))
+
+
+def _removal_among(values: Sequence[StoredMessage]) -> Removal | None:
+    """The last removal that these values mention."""
+    return next(filter(None, map(removal_in, reversed(values))), None)
 
 
 def removal_in(message: StoredMessage) -> Removal | None:
@@ -237,8 +252,3 @@ def created_header(last: StoredMessage | None) -> dict[str, str]:
 
 def _changed_by(by: str) -> dict[str, str]:
     return {CHANGED_BY: by} if by else {}
-
-
-def changed_by(message: StoredMessage) -> str:
-    """The author of a change, as the client named itself: any text, so it is cut and made printable."""
-    return shown_name(message.headers.get(CHANGED_BY, ""))

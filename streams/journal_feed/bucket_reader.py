@@ -1,28 +1,38 @@
-"""Reads the configurations of receivers in the order of their bucket, as many as it still has.
+"""Reads the configurations of receivers in the order of their bucket, and the changes that it has dropped.
 
-The bucket drops older values by itself, so a value that was put and replaced while no ledger ran is missing
-here.
+The bucket drops older values by itself. The trail of a value has the last changes before it. An older one is
+missing here, which `replaced` tells.
 """
+
+from collections import Counter
+from typing import Any
 
 from msgspec import Struct
 
-from streams.buckets.follower import is_removal
-from streams.buckets.stored_configurations import changed_by
-from streams.installation.topology import Names
+from streams.buckets.change_trail import recorded, recorded_before
+from streams.installation.topology import RECEIVERS_HISTORY, Names
 from streams.lost_tails.marks import Mark
 from streams.lost_tails.places import BucketPlace, StreamPlace
+from streams.nats.answers import StoredMessage
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import until_answered
 
+UNKNOWN_REVISION = -1
+
 
 class PutConfiguration(Struct, frozen=True):
-    """A configuration that was put, or None if it was removed; `by`: who did that, if it is known."""
+    """A configuration without its secrets, or None if it was removed; `by`: who did that, if it is known.
+
+    `replaced`: the revision before it; 0 if it created the receiver, None if nothing is known of it,
+    `UNKNOWN_REVISION` if the bucket may have dropped others before it.
+    """
 
     receiver: str
     revision: int
     stored_at: float
-    raw: bytes | None
+    document: dict[str, Any] | None
     by: str
+    replaced: int | None
 
 
 class BucketReader:
@@ -35,7 +45,10 @@ class BucketReader:
         self._place: BucketPlace | None = None
 
     async def read(self, place: StreamPlace) -> tuple[StreamPlace, list[PutConfiguration]]:
-        """Read the values after the place; returns them and the place where to continue. Waits for NATS."""
+        """Read what comes after the place; returns it and the place where to continue. Waits for NATS.
+
+        A change of which a trail tells may have been returned before.
+        """
         known = self._place = compared_place(self._js, self._stream, place, self._place)
         while True:
             await until_answered(known.compare)
@@ -44,16 +57,27 @@ class BucketReader:
             )
             if not known.doubtful:
                 break  # Otherwise these messages may be from another bucket.
-        puts = [
-            PutConfiguration(
-                each.subject.removeprefix(self._prefix), each.sequence, each.stored_at,
-                None if is_removal(each) else each.data, changed_by(each),
-            )
-            for each in page.messages
-        ]  # fmt: skip
-        if puts:
-            known.move(Mark(position=puts[-1].revision, stored_at=puts[-1].stored_at))
-        return known.read_to, puts
+        if page.messages:
+            last = page.messages[-1]
+            known.move(Mark(position=last.sequence, stored_at=last.stored_at))
+        return known.read_to, self._puts(page.messages)
+
+    def _puts(self, messages: list[StoredMessage]) -> list[PutConfiguration]:
+        counts, before = Counter(each.subject for each in messages), dict[str, int]()
+        puts = list[PutConfiguration]()
+        for message in messages:
+            subject, receiver = message.subject, message.subject.removeprefix(self._prefix)
+            # Of a key with as many values as the bucket keeps, it may have dropped the one before.
+            full = counts[subject] >= RECEIVERS_HISTORY
+            older = before.get(subject, UNKNOWN_REVISION if full else None)
+            for each in (*recorded_before(message), recorded(message, older)):
+                puts.append(
+                    PutConfiguration(
+                        receiver, each.revision, each.stored_at, each.document, each.by, each.replaced
+                    )
+                )
+            before[subject] = message.sequence
+        return puts
 
 
 def compared_place(

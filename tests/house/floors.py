@@ -81,7 +81,8 @@ FLOORS: dict[str, tuple[str, ...]] = {
     ),
     "angarium.operations": (
         "failures",
-        "dead_letters ledger_queries live receivers tokens",
+        "dead_letters live receivers tokens",
+        "ledger_queries",
         "events installation jobs",
     ),
     "angarium.operations.receivers": (

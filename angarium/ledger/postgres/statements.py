@@ -73,9 +73,9 @@ WHERE b.last > ?2 AND b.first <= ?3 AND f.block = b.block AND f.receiver = ?1 AN
 ORDER BY f.position
 """
 CONFIGURATION = """
-INSERT INTO configurations SELECT * FROM unnest(?::int[], ?::bigint[], ?::bigint[], ?::text[], ?::text[])
-ON CONFLICT (receiver, at, revision)
-DO UPDATE SET document = excluded.document, changed_by = excluded.changed_by
+INSERT INTO configurations
+SELECT * FROM unnest(?::int[], ?::bigint[], ?::bigint[], ?::text[], ?::text[], ?::bigint[])
+ON CONFLICT (receiver, at, revision) DO NOTHING
 """
 
 PLACE = "SELECT created, position, stored_at FROM positions WHERE stream = ? AND share = 0"

@@ -23,6 +23,7 @@ from angarium.ledger.batch import (
     ReceiverRow,
     RowBatch,
     base_row,
+    configuration_row,
     note_unended,
     receiver_of,
 )
@@ -208,10 +209,7 @@ class PostgresStore:
                 raise self._lost()
             await self._session.each(
                 statements.CONFIGURATION,
-                [
-                    (known[each.receiver].id, each.at, each.revision, each.document, each.changed_by)
-                    for each in rows
-                ],
+                [configuration_row(known[each.receiver].id, each) for each in rows],
             )
 
     async def read_to(self, stream: str) -> int:

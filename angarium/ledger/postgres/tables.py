@@ -7,7 +7,7 @@ contains its period.
 
 from angarium.ledger import schema
 
-VERSION = 3
+VERSION = 4
 VERSION_MIN = 14
 """PostgreSQL 14 is the first that detaches a partition while others read it."""
 
@@ -80,7 +80,7 @@ CREATE TABLE changes (
 );
 CREATE TABLE configurations (
     receiver int NOT NULL, at bigint NOT NULL, revision bigint NOT NULL, document text,
-    changed_by text NOT NULL,
+    changed_by text NOT NULL, replaced bigint,
     PRIMARY KEY (receiver, at, revision)
 );
 CREATE TABLE claims (
@@ -112,6 +112,7 @@ INSERT INTO endings VALUES {", ".join(f"({code}, '{name}')" for code, name in en
 UPGRADE = f"""
 SET LOCAL statement_timeout = 0;
 ALTER TABLE configurations ADD COLUMN IF NOT EXISTS changed_by text NOT NULL DEFAULT '';
+ALTER TABLE configurations ADD COLUMN IF NOT EXISTS replaced bigint;
 DROP INDEX IF EXISTS deliveries_open, deliveries_unended;
 {UNENDED_INDEX}
 """

@@ -20,6 +20,7 @@ from angarium.ledger.batch import (
     ReceiverRow,
     RowBatch,
     base_row,
+    configuration_row,
     note_unended,
     receiver_of,
 )
@@ -254,11 +255,8 @@ class SqliteStore:
                 [(each.id, each.name, each.shard) for each in fresh],
             )
             await self._many(
-                "INSERT OR REPLACE INTO configurations VALUES (?,?,?,?,?)",
-                [
-                    (known[each.receiver].id, each.at, each.revision, each.document, each.changed_by)
-                    for each in rows
-                ],
+                "INSERT OR IGNORE INTO configurations VALUES (?,?,?,?,?,?)",
+                [configuration_row(known[each.receiver].id, each) for each in rows],
             )
             await self._move(stream, before, after)
 

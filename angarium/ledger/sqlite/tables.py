@@ -2,7 +2,7 @@
 
 from angarium.ledger import schema
 
-VERSION = 4
+VERSION = 5
 TYPE_INDEX = "CREATE INDEX attempts_type ON attempts (block, receiver, type, at) WHERE type IS NOT NULL"
 UNENDED_INDEX = "CREATE INDEX deliveries_unended ON deliveries (receiver, sequence) WHERE ending IS NULL"
 
@@ -61,7 +61,7 @@ CREATE TABLE changes (
 ) WITHOUT ROWID;
 CREATE TABLE configurations (
     receiver INTEGER NOT NULL, at INTEGER NOT NULL, revision INTEGER NOT NULL, document TEXT,
-    changed_by TEXT NOT NULL DEFAULT '',
+    changed_by TEXT NOT NULL DEFAULT '', replaced INTEGER,
     PRIMARY KEY (receiver, at, revision)
 ) WITHOUT ROWID;
 CREATE TABLE claims (
@@ -101,6 +101,10 @@ PRAGMA user_version = 3;
 DROP INDEX deliveries_open;
 {UNENDED_INDEX};
 PRAGMA user_version = 4;
+""",
+    4: """
+ALTER TABLE configurations ADD COLUMN replaced INTEGER;
+PRAGMA user_version = 5;
 """,
 }
 """The steps from each older version to the next one."""

@@ -9,10 +9,11 @@ from msgspec import Struct
 
 from actors.policy import Offline
 from actors.status import duration_text
-from angarium.ledger.configurations import changed, policy_of
+from angarium.ledger.configurations import policy_of
 from angarium.ledger.ledger_answers import Configured, RecordedChange
 from angarium.ledger.queries import ROWS_MAX
 from angarium.operations.failures import operation
+from angarium.operations.ledger_queries.configuration_changes import changed_members
 from angarium.operations.ledger_queries.ledger_access import (
     LedgerLag,
     OpenLedger,
@@ -56,6 +57,7 @@ _WORDS = {
     "retargeted": "its URL was changed: nothing holds it back any more",
     "repaired": "its events are read again, since the stream had lost its tail",
 }
+_UNKNOWN_CLIENT = "an unknown NATS client"
 _DISABLED = {"gone": "disabled: it answered 410 (Gone)", "failing": "disabled: it had failed for too long"}
 
 
@@ -155,23 +157,54 @@ async def _changes(
 def _entries(read: _Read, limit: int) -> list[_Entry]:
     """The first entries in their order. Only these are put into words, which costs time."""
     known = [*read.before, *read.configurations]
-    documents = [None, *(each.document for each in known)][-1 - len(read.configurations) : -1]
+    replaced = [None, *known][-1 - len(read.configurations) : -1]
     found: list[tuple[int, Callable[[], _Entry]]] = [
         (each.at, partial(_entry, each, known)) for each in read.changes
     ]
     found += [
         (each.at, partial(_put, each, before))
-        for each, before in zip(read.configurations, documents, strict=True)
+        for each, before in zip(read.configurations, replaced, strict=True)
     ]
     found += [(at, partial(_moved, at, node)) for at, node in read.claims]
     return [entry() for _, entry in sorted(found, key=lambda each: each[0])[:limit]]
 
 
-def _put(each: Configured, before: str | None) -> _Entry:
+def _put(each: Configured, before: Configured | None) -> _Entry:
+    """The entry of a configuration. `first_revision`: it has changes that are not recorded, from there on."""
     detail: dict[str, Any] = {"revision": each.revision}
     if each.changed_by:
         detail["by"] = each.changed_by
-    return each.at, "configured", _with(detail, _configured(each, before)), detail
+    by = each.changed_by or _UNKNOWN_CLIENT
+    if each.document is None:
+        return each.at, "configured", f"configuration removed, by {by}", detail
+    old = None if before is None else before.document
+    changes = [] if old is None else changed_members(old, each.document)
+    if changes:
+        detail["changes"] = changes
+    members = "; ".join(map(str, changes))
+    if not _lacks_changes(each, before):
+        what = "put" if old is None else "changed" if changes else "put again, unchanged"
+        revision = f"(revision {each.revision}){members and ': '}{members}"
+        return each.at, "configured", f"configuration {what} {revision}, by {by}", detail
+    first = 1 if before is None else before.revision + 1
+    detail["first_revision"] = first
+    revisions = f"revisions {first} to {each.revision}" if before else f"revisions up to {each.revision}"
+    what = members if changes else "nothing in the end" if old is not None else "not known what"
+    sentence = (
+        f"configuration changed ({revisions}): {what}, the last by {by}; who made the others is not known"
+    )
+    return each.at, "configured", sentence, detail
+
+
+def _lacks_changes(each: Configured, before: Configured | None) -> bool:
+    """True if there were changes between two configurations of a receiver that are not recorded."""
+    if each.replaced is None:
+        return False
+    if before is None:
+        return each.replaced > 0
+    if each.replaced == 0:
+        return before.document is not None
+    return each.replaced != before.revision
 
 
 def _moved(at: int, node: str) -> _Entry:
@@ -232,12 +265,3 @@ def _offline(configurations: list[Configured], at: int) -> Offline:
     put = next((each for each in reversed(configurations) if each.at <= at), None)
     policy = None if put is None else policy_of(put.document)
     return Offline() if policy is None else policy.offline
-
-
-def _configured(put: Configured, before: str | None) -> str:
-    if put.document is None:
-        return "configuration removed"
-    if before is None:
-        return f"configuration put (revision {put.revision})"
-    members = ", ".join(changed(before, put.document)) or "nothing"
-    return f"configuration changed (revision {put.revision}): {members}"

@@ -20,13 +20,10 @@ from actors.machine.state import State
 from actors.policy import parse
 from actors.status import inspect
 from angarium.ledger import queries, schema
-from angarium.ledger.configurations import changed
 from angarium.ledger.ledger_answers import AttemptFilter
 from angarium.operations.failures import NotDone
-from angarium.operations.ledger_queries import history
 from angarium.operations.ledger_queries.attempts import find_attempts
 from angarium.operations.ledger_queries.audit import audit
-from angarium.operations.ledger_queries.history import HistoryEntry, history_page, read_history
 from angarium.operations.ledger_queries.journey import journey
 from angarium.operations.ledger_queries.ledger_access import open_ledger
 from angarium.operations.ledger_queries.minutes import find_minutes
@@ -139,90 +136,6 @@ async def test_an_event_is_followed_over_all_receivers(
     assert (await refused(settings, lambda ledger: journey(ledger, "e7", "other"))).kind == "not_found"
 
 
-async def test_the_history_is_told_in_words(
-    js: JetStream, names: Names, pen: Pen, ledger: Kept, settings: Settings
-) -> None:
-    configurations = StoredConfigurations(js, names, by="token k3f6\x1b")
-    await configurations.put(RECEIVER, CONFIGURATION)
-    await catch_up(js, names, ledger)  # The bucket keeps the last one alone.
-    await configurations.put(RECEIVER, b'{"url": "https://example.com/2", "order": "relaxed"}')
-    target = f.Retargeted(receiver=RECEIVER, target="url")
-    await pen.flush(opens(), target, f.RateSet(receiver=RECEIVER, limit=Limit(5.0, 2)))
-    await pen.flush(failed(1, NOW + 10))
-    await pen.flush(delivered(1, NOW + 400, attempt=2), f.Paused(receiver=RECEIVER, at=NOW + 500))
-    # A resume has two facts: of the request, and of the configuration that it changes.
-    await pen.flush(f.Resumed(receiver=RECEIVER, at=NOW + 600), f.Resumed(receiver=RECEIVER, at=NOW + 600))
-    await pen.flush(failed(2, NOW + 700, status=410, gone=True))
-    await pen.flush(f.Disabled(receiver=RECEIVER, at=NOW + 650, reason="failing"))
-    await pen.flush(f.Resumed(receiver=RECEIVER, at=NOW + 660, by="ada@desk"))
-    await pen.flush(f.Disabled(receiver=RECEIVER, at=NOW + 700, reason="gone"))
-    await pen.flush(f.Claimed(epoch=2, at=NOW + 800, clean=False, position=0))
-    skipped, expired = numbered(3), (numbered(4),)
-    await pen.flush(
-        f.DeadLettered(receiver=RECEIVER, events=(skipped,), at=NOW + 900, reason="skipped", by="ada@desk"),
-        f.DeadLettered(receiver=RECEIVER, events=expired, at=NOW + 901, reason="expired"),
-        f.Forgot(receiver=RECEIVER, at=NOW + 950, position=9, next_sequence=7, discarded=2, by="token k3"),
-    )
-    await catch_up(js, names, ledger)
-    told = await ask(settings, lambda ledger: read_history(ledger, RECEIVER, 0, schema.END_OF_TIME))
-    said = [each.what for each in told.entries]
-    assert "configuration changed (revision 2): order, rate, url, by token k3f6?" in said
-    assert [each for each in said if not each.startswith("configuration")] == [
-        "started to accept events",
-        "rate 5 a second, burst 2",
-        "accepts events again; it was offline: 7 min without a success, 1 failure",
-        "paused",
-        "resumed: nothing holds it back any more",
-        "disabled: it had failed for too long",
-        "resumed: nothing holds it back any more, by ada@desk",
-        "disabled: it answered 410 (Gone)",
-        "its shard moved to one, from an owner that had died",
-        f"told to skip event 3 ({skipped.id}), by ada@desk",
-        "told to forget: 2 waiting events discarded, by token k3",
-    ]
-    assert told.now == "disabled: it answered 410 (Gone)"
-    for limit in (1, 2, 5):
-        assert await paged(settings, limit) == told.entries
-
-
-async def test_only_the_page_of_a_long_history_is_put_into_words(
-    js: JetStream,
-    names: Names,
-    pen: Pen,
-    ledger: Kept,
-    settings: Settings,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """A receiver may have had a configuration a second, and to compare two takes time."""
-    compared: list[str] = []
-
-    def counted(before: str | None, after: str) -> list[str]:
-        compared.append(after)
-        return changed(before, after)
-
-    monkeypatch.setattr(history, "changed", counted)
-    configurations = StoredConfigurations(js, names)
-    await pen.flush(opens())
-    for number in range(1, 9):
-        await configurations.put(RECEIVER, b'{"url": "https://example.com/", "rate": "%d/second"}' % number)
-        await catch_up(js, names, ledger)
-    page = await ask(settings, lambda ledger: history_page(ledger, RECEIVER, 0, schema.END_OF_TIME, None, 3))
-    assert len(page.entries) == 3
-    assert len(compared) <= 3
-
-
-async def paged(settings: Settings, limit: int) -> list[HistoryEntry]:
-    entries, start = list[HistoryEntry](), None
-    while True:
-        question = partial(
-            history_page, receiver=RECEIVER, since=0, until=schema.END_OF_TIME, start=start, limit=limit
-        )
-        page = await ask(settings, question)
-        entries += page.entries
-        if (start := page.next) is None:
-            return entries
-
-
 @pytest.mark.parametrize(("more", "verdict"), [(0, "kept"), (5, "exceeded")])
 async def test_the_audit_holds_attempts_against_the_limit_in_force(
     js: JetStream, names: Names, pen: Pen, ledger: Kept, settings: Settings, more: int, verdict: str
@@ -282,13 +195,13 @@ async def test_the_tables_of_an_older_version_are_upgraded(
     for statement in (
         "DROP INDEX attempts_type", "ALTER TABLE receivers DROP COLUMN last_position",
         "ALTER TABLE gaps DROP COLUMN share", "ALTER TABLE configurations DROP COLUMN changed_by",
-        "DROP INDEX deliveries_unended",
+        "ALTER TABLE configurations DROP COLUMN replaced", "DROP INDEX deliveries_unended",
         "CREATE INDEX deliveries_open ON deliveries (receiver, sequence) WHERE ended_at IS NULL",
         "PRAGMA user_version = 1",
     ):  # fmt: skip
         await ledger.execute(statement)
     failure = await refused(settings, lambda ledger: find_worst(ledger, 1.0, 1))
-    assert "has version 1, this Angarium knows 4" in failure.text
+    assert "has version 1, this Angarium knows 5" in failure.text
     await catch_up(js, names, ledger)
     found = await ask(settings, lambda ledger: find_attempts(ledger, RECEIVER, AttemptFilter(type="a")))
     assert len(found.attempts) == 1
@@ -302,13 +215,14 @@ async def test_the_tables_of_an_older_version_of_a_database_are_upgraded(
     await catch_up(js, names, ledger)
     before = await ledger.contents()
     for statement in (
-        "ALTER TABLE configurations DROP COLUMN changed_by", "DROP INDEX deliveries_unended",
+        "ALTER TABLE configurations DROP COLUMN changed_by",
+        "ALTER TABLE configurations DROP COLUMN replaced", "DROP INDEX deliveries_unended",
         "CREATE INDEX deliveries_open ON deliveries (receiver, sequence) WHERE ended_at IS NULL",
         "UPDATE ledger SET version = 1",
     ):  # fmt: skip
         await ledger.execute(statement)
     await catch_up(js, names, ledger)
-    assert await ledger.contents() == before | {"ledger": [(3, *before["ledger"][0][1:])]}
+    assert await ledger.contents() == before | {"ledger": [(4, *before["ledger"][0][1:])]}
     indexes = await ledger.rows("SELECT indexname FROM pg_indexes WHERE schemaname = current_schema()")
     assert ("deliveries_unended",) in indexes
     assert ("deliveries_open",) not in indexes

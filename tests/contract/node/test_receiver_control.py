@@ -8,7 +8,7 @@ from angarium.node.app import member
 from angarium.node.control_handler import ReceiverControl
 from angarium.node.metrics import NodeMetrics
 from angarium.node.node import Node
-from streams.buckets.stored_configurations import changed_by
+from streams.buckets.change_trail import changed_by
 from streams.clock import SystemTime
 from streams.control_requests.requests import ControlRequest, Denied, Granted
 from streams.installation.topology import Names

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from angarium.node.app import open_node
-from streams.buckets.stored_configurations import changed_by
+from streams.buckets.change_trail import changed_by
 from tests.edge.api.conftest import SECRET, SHARDS, URL, Api, problem
 from tests.support.fleet.sink import Reply, Sink
 from tests.support.waiting import until, until_true

@@ -1,0 +1,1 @@
+"""Records of a ledger as its users see them."""

@@ -1,0 +1,211 @@
+"""The history of a receiver, from a journal and a bucket whose contents are known."""
+
+from functools import partial
+from typing import Any
+
+import msgspec
+import pytest
+
+from actors.machine import facts as f
+from actors.machine.bucket import Limit
+from angarium.ledger import schema
+from angarium.operations.ledger_queries import history
+from angarium.operations.ledger_queries.configuration_changes import ChangedMember, changed_members
+from angarium.operations.ledger_queries.history import HistoryEntry, history_page, read_history
+from angarium.settings import Settings
+from streams.buckets.stored_configurations import StoredConfigurations
+from streams.installation.topology import Names
+from streams.nats.jetstream import JetStream
+from tests.contract.ledger.questions import ask
+from tests.support.ledgers import NOW, RECEIVER, Kept, Pen, catch_up, delivered, failed, numbered, opens
+
+CONFIGURATION = b'{"url": "https://example.com/", "rate": {"limit": 5, "burst": 2}}'
+
+
+async def test_the_history_is_told_in_words(
+    js: JetStream, names: Names, pen: Pen, ledger: Kept, settings: Settings
+) -> None:
+    receivers = StoredConfigurations(js, names, by="token k3f6\x1b")
+    await receivers.put(RECEIVER, CONFIGURATION)
+    await receivers.put(RECEIVER, b'{"url": "https://example.com/2", "order": "relaxed"}')
+    target = f.Retargeted(receiver=RECEIVER, target="url")
+    await pen.flush(opens(), target, f.RateSet(receiver=RECEIVER, limit=Limit(5.0, 2)))
+    await pen.flush(failed(1, NOW + 10))
+    await pen.flush(delivered(1, NOW + 400, attempt=2), f.Paused(receiver=RECEIVER, at=NOW + 500))
+    # A resume has two facts: of the request, and of the configuration that it changes.
+    await pen.flush(f.Resumed(receiver=RECEIVER, at=NOW + 600), f.Resumed(receiver=RECEIVER, at=NOW + 600))
+    await pen.flush(failed(2, NOW + 700, status=410, gone=True))
+    await pen.flush(f.Disabled(receiver=RECEIVER, at=NOW + 650, reason="failing"))
+    await pen.flush(f.Resumed(receiver=RECEIVER, at=NOW + 660, by="ada@desk"))
+    await pen.flush(f.Disabled(receiver=RECEIVER, at=NOW + 700, reason="gone"))
+    await pen.flush(f.Claimed(epoch=2, at=NOW + 800, clean=False, position=0))
+    skipped, expired = numbered(3), (numbered(4),)
+    await pen.flush(
+        f.DeadLettered(receiver=RECEIVER, events=(skipped,), at=NOW + 900, reason="skipped", by="ada@desk"),
+        f.DeadLettered(receiver=RECEIVER, events=expired, at=NOW + 901, reason="expired"),
+        f.Forgot(receiver=RECEIVER, at=NOW + 950, position=9, next_sequence=7, discarded=2, by="token k3"),
+    )
+    await catch_up(js, names, ledger)
+    told = await ask(settings, lambda ledger: read_history(ledger, RECEIVER, 0, schema.END_OF_TIME))
+    said = [each.what for each in told.entries]
+    assert (
+        "configuration changed (revision 2): order: strict (default) → relaxed; "
+        "rate: 5/second, burst 2 → default; url changed, by token k3f6?" in said
+    )
+    assert [each for each in said if not each.startswith("configuration")] == [
+        "started to accept events",
+        "rate 5 a second, burst 2",
+        "accepts events again; it was offline: 7 min without a success, 1 failure",
+        "paused",
+        "resumed: nothing holds it back any more",
+        "disabled: it had failed for too long",
+        "resumed: nothing holds it back any more, by ada@desk",
+        "disabled: it answered 410 (Gone)",
+        "its shard moved to one, from an owner that had died",
+        f"told to skip event 3 ({skipped.id}), by ada@desk",
+        "told to forget: 2 waiting events discarded, by token k3",
+    ]
+    assert told.now == "disabled: it answered 410 (Gone)"
+    for limit in (1, 2, 5):
+        assert await paged(settings, limit) == told.entries
+
+
+async def configured(settings: Settings) -> list[str]:
+    """The sentences of the history that tell of configurations."""
+    told = await ask(settings, lambda ledger: read_history(ledger, RECEIVER, 0, schema.END_OF_TIME))
+    return [each.what for each in told.entries if each.kind == "configured"]
+
+
+def timeout(seconds: int, **members: Any) -> bytes:
+    return msgspec.json.encode({"url": "https://example.com/", "timeout_s": seconds} | members)
+
+
+async def test_changes_between_two_reads_keep_their_authors(
+    js: JetStream, names: Names, pen: Pen, ledger: Kept, settings: Settings
+) -> None:
+    root, token = (
+        StoredConfigurations(js, names, by="root@vm"),
+        StoredConfigurations(js, names, by="token k3"),
+    )
+    await pen.flush(opens())
+    await root.put(RECEIVER, timeout(5))
+    await token.put(RECEIVER, timeout(6, secrets=["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"]))
+    await catch_up(js, names, ledger)
+    await token.put(RECEIVER, timeout(7, headers={"x-a": "hidden"}))
+    await root.put(RECEIVER, timeout(7, retry={"max_attempts": 3}))
+    await root.set_paused(RECEIVER, True, by="ada@desk")
+    await token.set_paused(RECEIVER, False, by="token k4")
+    await root.delete(RECEIVER)
+    await token.put(RECEIVER, timeout(8))
+    await catch_up(js, names, ledger)
+    assert await configured(settings) == [
+        "configuration put (revision 1), by root@vm",
+        "configuration changed (revision 2): secrets changed; timeout_s: 5 → 6, by token k3",
+        "configuration changed (revision 3): headers changed; secrets changed; timeout_s: 6 → 7, by token k3",
+        "configuration changed (revision 4): headers changed; retry.max_attempts: 0 (default) → 3, "
+        "by root@vm",
+        "configuration changed (revision 5): paused: false (default) → true, by ada@desk",
+        "configuration changed (revision 6): paused: true → false, by token k4",
+        "configuration removed, by root@vm",
+        "configuration put (revision 8), by token k3",
+    ]
+    told = await ask(settings, lambda ledger: read_history(ledger, RECEIVER, 0, schema.END_OF_TIME))
+    detail = next(each.detail for each in told.entries if each.detail.get("revision") == 2)
+    assert msgspec.to_builtins(detail) == {
+        "revision": 2, "by": "token k3",
+        "changes": [
+            {"member": "secrets", "old": None, "new": None}, {"member": "timeout_s", "old": "5", "new": "6"},
+        ],
+    }  # fmt: skip
+
+
+async def test_a_ledger_that_is_started_later_names_the_authors_of_the_last_changes(
+    js: JetStream, names: Names, pen: Pen, ledger: Kept, settings: Settings
+) -> None:
+    await pen.flush(opens())
+    for seconds in range(1, 4):
+        await StoredConfigurations(js, names, by=f"user{seconds}@vm").put(RECEIVER, timeout(seconds))
+    await catch_up(js, names, ledger)
+    assert await configured(settings) == [
+        "configuration put (revision 1), by user1@vm",
+        "configuration changed (revision 2): timeout_s: 1 → 2, by user2@vm",
+        "configuration changed (revision 3): timeout_s: 2 → 3, by user3@vm",
+    ]
+
+
+async def test_more_changes_than_are_kept_have_no_false_author(
+    js: JetStream, names: Names, pen: Pen, ledger: Kept, settings: Settings
+) -> None:
+    await pen.flush(opens())
+    await StoredConfigurations(js, names, by="root@vm").put(RECEIVER, timeout(1))
+    await catch_up(js, names, ledger)
+    for seconds in range(2, 14):
+        await StoredConfigurations(js, names, by=f"user{seconds}@vm").put(RECEIVER, timeout(seconds))
+    await catch_up(js, names, ledger)
+    told = await configured(settings)
+    assert told[:3] == [
+        "configuration put (revision 1), by root@vm",
+        "configuration changed (revisions 2 to 5): timeout_s: 1 → 5, the last by user5@vm; "
+        "who made the others is not known",
+        "configuration changed (revision 6): timeout_s: 5 → 6, by user6@vm",
+    ]
+    assert told[-1] == "configuration changed (revision 13): timeout_s: 12 → 13, by user13@vm"
+
+
+async def test_puts_of_another_nats_client_have_an_unknown_author_and_take_no_other(
+    js: JetStream, names: Names, pen: Pen, ledger: Kept, settings: Settings
+) -> None:
+    await pen.flush(opens())
+    token = StoredConfigurations(js, names, by="token k3")
+    await js.publish(names.receiver(RECEIVER), timeout(1))
+    await catch_up(js, names, ledger)
+    await token.put(RECEIVER, timeout(2))
+    await js.publish(names.receiver(RECEIVER), timeout(3))
+    await js.publish(names.receiver(RECEIVER), timeout(3))
+    await token.put(RECEIVER, timeout(4))
+    await catch_up(js, names, ledger)
+    assert await configured(settings) == [
+        "configuration put (revision 1), by an unknown NATS client",
+        "configuration changed (revision 2): timeout_s: 1 → 2, by token k3",
+        "configuration changed (revision 3): timeout_s: 2 → 3, by an unknown NATS client",
+        "configuration put again, unchanged (revision 4), by an unknown NATS client",
+        "configuration changed (revision 5): timeout_s: 3 → 4, by token k3",
+    ]
+
+
+async def test_only_the_page_of_a_long_history_is_put_into_words(
+    js: JetStream,
+    names: Names,
+    pen: Pen,
+    ledger: Kept,
+    settings: Settings,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A receiver may have had a configuration a second, and to compare two takes time."""
+    compared: list[str] = []
+
+    def counted(before: str | None, after: str) -> list[ChangedMember]:
+        compared.append(after)
+        return changed_members(before, after)
+
+    monkeypatch.setattr(history, "changed_members", counted)
+    receivers = StoredConfigurations(js, names)
+    await pen.flush(opens())
+    for number in range(1, 9):
+        await receivers.put(RECEIVER, b'{"url": "https://example.com/", "rate": "%d/second"}' % number)
+        await catch_up(js, names, ledger)
+    page = await ask(settings, lambda ledger: history_page(ledger, RECEIVER, 0, schema.END_OF_TIME, None, 3))
+    assert len(page.entries) == 3
+    assert len(compared) <= 3
+
+
+async def paged(settings: Settings, limit: int) -> list[HistoryEntry]:
+    entries, start = list[HistoryEntry](), None
+    while True:
+        question = partial(
+            history_page, receiver=RECEIVER, since=0, until=schema.END_OF_TIME, start=start, limit=limit
+        )
+        page = await ask(settings, question)
+        entries += page.entries
+        if (start := page.next) is None:
+            return entries
