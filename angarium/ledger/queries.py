@@ -70,6 +70,13 @@ SELECT r.name, sum(m.attempts), sum(m.delivered), sum(m.failed), sum(m.late_ms),
 FROM minutes m CROSS JOIN receivers r WHERE m.minute >= ? AND r.id = m.receiver AND r.name >= ? AND r.name < ?
 GROUP BY m.receiver, r.name HAVING sum(m.delivered) > 0 ORDER BY max(m.late_ms_max) DESC, r.name LIMIT ?
 """
+_FIRST_KNOWN = """
+SELECT min(at) FROM (
+    SELECT min(at) AS at FROM changes WHERE receiver = ?1
+    UNION ALL SELECT min(at) FROM configurations WHERE receiver = ?1
+    UNION ALL SELECT min(at) FROM states WHERE receiver = ?1
+) AS known
+"""
 MINUTES_MAX = ROWS_MAX = 1 << 31
 """Minutes of one answer; a question that says no limit gets all."""
 _MINUTES = """
@@ -250,6 +257,10 @@ class LedgerQueries:
             "ORDER BY at, position LIMIT ?"
         )
         return [(at, node) for at, node in await self.rows(query, shard, since, until, limit)]
+
+    async def first_known(self, receiver: int) -> int:
+        """The time of the first thing that is known of a receiver; 0 if nothing is."""
+        return int((await self.rows(_FIRST_KNOWN, receiver))[0][0] or 0)
 
     async def moment(self, receiver: int, name: str, at: int) -> FoldedState | Unknown:
         """The state of a receiver at a time: facts folded over the last base state before it.

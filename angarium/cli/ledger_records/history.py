@@ -17,7 +17,8 @@ from angarium.terminal import output
 def history(receiver: str, as_json: bool, **given: Any) -> None:
     """Show what happened to a receiver: paused, changed, resumed, disabled, offline, recovered.
 
-    If a configuration was put and replaced while no ledger ran, it is missing: NATS keeps the last one only.
+    A configuration is shown with the members that changed and who changed them. NATS keeps the last 8 changes
+    of a receiver; if more were made while no ledger ran, the authors of the older ones are not known.
     """
     from angarium.cli.ledger_records import ledger_questions
     from angarium.operations.ledger_queries.history import read_history

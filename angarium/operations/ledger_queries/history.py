@@ -51,10 +51,10 @@ SAME_RESUME_MS = 1000
 """Time within which two facts `resumed` of a receiver belong to one resume."""
 
 _WORDS = {
-    "opened": "started to accept events",
+    "opened": "its first event came",
     "paused": "paused",
     "resumed": "resumed: nothing holds it back any more",
-    "retargeted": "its URL was changed: nothing holds it back any more",
+    "retargeted": "its URL was changed; it starts afresh",
     "repaired": "its events are read again, since the stream had lost its tail",
 }
 _UNKNOWN_CLIENT = "an unknown NATS client"
@@ -110,7 +110,9 @@ async def _entries_and_condition(
         changes=await _changes(ledger, number, since, until, limit),
         configurations=await queries.configurations(number, since, until, limit),
         before=await queries.configurations_before(number, since, 1),
-        claims=await queries.unclean_claims(now.shard, since, until, limit),
+        claims=await queries.unclean_claims(
+            now.shard, max(since, await queries.first_known(number)), until, limit
+        ),
     )
     entries = await asyncio.to_thread(_entries, read, limit)
     condition = "accepts events"

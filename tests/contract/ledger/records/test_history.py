@@ -53,7 +53,7 @@ async def test_the_history_is_told_in_words(
         "rate: 5/second, burst 2 → default; url changed, by token k3f6?" in said
     )
     assert [each for each in said if not each.startswith("configuration")] == [
-        "started to accept events",
+        "its first event came",
         "rate 5 a second, burst 2",
         "accepts events again; it was offline: 7 min without a success, 1 failure",
         "paused",
@@ -171,6 +171,17 @@ async def test_puts_of_another_nats_client_have_an_unknown_author_and_take_no_ot
         "configuration put again, unchanged (revision 4), by an unknown NATS client",
         "configuration changed (revision 5): timeout_s: 3 → 4, by token k3",
     ]
+
+
+async def test_the_history_has_no_claim_from_before_the_receiver(
+    js: JetStream, names: Names, pen: Pen, ledger: Kept, settings: Settings
+) -> None:
+    await pen.flush(f.Claimed(epoch=2, at=NOW - 100, clean=False, position=0))
+    await pen.flush(opens(), f.Paused(receiver=RECEIVER, at=NOW + 500))
+    await pen.flush(f.Claimed(epoch=3, at=NOW + 800, clean=False, position=0))
+    await catch_up(js, names, ledger)
+    told = await ask(settings, lambda ledger: read_history(ledger, RECEIVER, 0, schema.END_OF_TIME))
+    assert [each.kind for each in told.entries] == ["opened", "paused", "claimed"]
 
 
 async def test_only_the_page_of_a_long_history_is_put_into_words(
