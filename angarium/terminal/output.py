@@ -22,6 +22,8 @@ COLUMN_GAP = 2
 CUT_LENGTH_MIN = 8
 """Characters that stay visible of a cut cell."""
 WIDE_COLUMNS = 10_000
+CONTINUED_INDENT = 4
+"""Blanks before the rest of a line on a terminal that is too narrow for its usual indentation."""
 
 
 def on_terminal() -> bool:
@@ -71,6 +73,26 @@ def say(text: str = "") -> None:
 def note(text: str) -> None:
     """Print a line for people to stderr, in addition to the answer, so that it never gets into a pipe."""
     click.echo(text, err=True)
+
+
+def say_wrapped(text: str, prefix: str = "", *, indent: int | None = None) -> None:
+    """Print a line; on a terminal, words that do not fit continue below it, indented as far as the prefix."""
+    if not on_terminal():
+        say(prefix + text)
+        return
+    columns = shutil.get_terminal_size().columns
+    begin = width(click.unstyle(prefix))
+    indent = begin if indent is None else indent
+    if indent > columns // 2:
+        indent = CONTINUED_INDENT
+    line, room = "", columns - begin
+    for word in text.split(" "):
+        if line and width(line) + 1 + width(word) > room:
+            say(prefix + line)
+            prefix, line, room = " " * indent, word, columns - indent
+        else:
+            line = f"{line} {word}" if line else word
+    say(prefix + line)
 
 
 def say_json(data: Any) -> None:

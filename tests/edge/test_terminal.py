@@ -83,6 +83,23 @@ minute = Minute(
 )
 output.say_table(NARROW_COLUMNS, [[cells(minute)[name] for name in NARROW_COLUMNS]])
 """
+TAIL = """
+from angarium.cli.live.tail import shown_rows
+from angarium.operations.live.tail import TailedAttempt
+attempt = TailedAttempt(
+    id="1-0", at="2026-01-31T12:00:00.123Z", receiver="acme.a-receiver-with-a-long-name", verdict="failed",
+    sequence=123456, event_id="0190f5a2-7e3c-7a0e-9c57-3f0d1e2b4c5d", type="order.created", attempt=12,
+    error="refused: connection refused by 192.0.2.1:443", latency_ms=12345.6,
+)
+"""
+WRAPPED = """
+from angarium.terminal import output
+from angarium.cli.installation.doctor import COLOURS
+word = output.styled(f"{'warning':7}", COLOURS["warning"])
+output.say_wrapped(" ".join(["a word and 日本語"] * 9), f"{word}  {'acme.billing':12}  ")
+output.say_wrapped("x" * 200)
+output.say_wrapped("y y", "a" * 79)
+"""
 INTERRUPTED = """
 import asyncio, os, signal
 from angarium.terminal.progress import progress
@@ -159,6 +176,32 @@ def test_minutes_fit_80_columns_in_a_line_each() -> None:
     assert len(lines) == 2
     assert max(map(len, lines)) <= 80
     assert lines[1].startswith("2026-01-31T12:00Z  123456")
+
+
+def test_followed_attempts_fit_80_columns_in_a_line_each() -> None:
+    lines = ESCAPE.sub("", seen(TAIL + "shown_rows(wide=False)(attempt)")).splitlines()
+    assert len(lines) == 2
+    assert max(map(len, lines)) <= 80
+    assert lines[1].split() == [
+        "12:00:00.123", "acme.a-rec…", "123456", "12", "refused:", "c…", "12346", "ms", "order.creat…"
+    ]  # fmt: skip
+    assert [lines[0].index(name) for name in ("receiver", "outcome", "event")] == [
+        lines[1].index(text) for text in ("acme", "refused", "order")
+    ]
+    (_, wide) = ESCAPE.sub("", seen(TAIL + "shown_rows(wide=True)(attempt)")).splitlines()
+    assert wide.startswith("2026-01-31T12:00:00.123Z  acme.a-receiver-with-a-long-name  123456")
+    assert wide.endswith("order.created 0190f5a2-7e3c-7a0e-9c57-3f0d1e2b4c5d")
+
+
+def test_words_that_do_not_fit_continue_below() -> None:
+    *lines, long, narrow, rest = ESCAPE.sub("", seen(WRAPPED)).splitlines()
+    assert max(map(cell_len, lines)) <= 80
+    assert lines[0].startswith("warning  acme.billing  a word and")
+    assert len(lines) > 2
+    assert all(each.startswith(" " * 23 + "a word") or each[23] != " " for each in lines[1:])
+    assert all(each[:23].isspace() for each in lines[1:])
+    assert long == "x" * 200
+    assert (narrow, rest) == ("a" * 79 + "y", "    y")
 
 
 def test_an_interrupted_command_gives_the_cursor_back_and_says_how_to_go_on() -> None:

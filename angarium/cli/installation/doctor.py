@@ -29,7 +29,7 @@ def doctor(as_json: bool, **given: Any) -> None:
     else:
         for finding in findings:
             word = output.styled(f"{finding.level:7}", COLOURS[finding.level])
-            output.say(f"{word}  {finding.subject:12}  {output.visible(finding.sentence)}")
+            output.say_wrapped(output.visible(finding.sentence), f"{word}  {finding.subject:12}  ")
     problems = sum(not finding.ok for finding in findings)
     if problems:
         raise click.ClickException(f"{problems} problem{'s' * (problems > 1)} found")

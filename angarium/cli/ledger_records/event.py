@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from angarium.operations.ledger_queries.journey import Journey
     from angarium.settings import Settings
 
+CONTINUED_INDENT = 4
 ANSWER_MAX = 200
 """Characters of an answer that are shown; `--json` has all that is kept."""
 
@@ -56,17 +57,15 @@ def event(event_id: str, tenant: str | None, as_json: bool, **given: Any) -> Non
         output.say_json(document | {"waiting": None if isinstance(search, NotDone) else waiting})
         return
     for delivery in found.deliveries:
-        output.say(headline(delivery))
+        output.say_wrapped(output.visible(headline(delivery)), indent=CONTINUED_INDENT)
         for each in delivery["attempts"]:
             took = f"{each['latency_ms']:.0f} ms"
-            output.say(
-                f"  {each['at']}  attempt {each['attempt']}: "
-                f"{output.visible(attempt_table.outcome(each))}, {took}"
-            )
+            tried = f"attempt {each['attempt']}: {output.visible(attempt_table.outcome(each))}, {took}"
+            output.say_wrapped(tried, f"  {each['at']}  ")
             if each["answer"]:
-                output.say(f"    answered: {output.first_of(each['answer'], ANSWER_MAX)}")
+                output.say_wrapped(output.first_of(each["answer"], ANSWER_MAX), "    answered: ")
     for waits in waiting:
-        output.say(output.visible(place_text(waits)))
+        output.say_wrapped(output.visible(place_text(waits)), indent=CONTINUED_INDENT)
     for note in unknown:
         output.note(f"note: {note}")
     ledger_questions.notes(found.ledger)

@@ -30,6 +30,6 @@ def history(receiver: str, as_json: bool, **given: Any) -> None:
         output.say_json(told)
         return
     for each in told.entries:
-        output.say(f"{each.at}  {output.visible(each.what)}")
-    output.say(f"{'now':24}  {output.visible(told.now)}")
+        output.say_wrapped(output.visible(each.what), f"{each.at}  ")
+    output.say_wrapped(output.visible(told.now), f"{'now':24}  ")
     ledger_questions.notes(told.ledger)

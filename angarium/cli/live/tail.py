@@ -8,12 +8,19 @@ from angarium.cli.invocation import completion, names, options
 from angarium.settings import Settings
 from angarium.terminal import output
 from angarium.terminal.run import end_on_sigterm, run_long
+from angarium.terminal.streamed_table import StreamedTable
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from angarium.operations.live.tail import TailedAttempt, TailFilter
 
-COLUMNS = (25, 24, 8, 4, 28, 10, 0)
-"""Minimum width of each column: at, receiver, number, attempt, outcome, took, event."""
+HEADINGS = ("at", "receiver", "number", "attempt", "outcome", "took", "event")
+WIDTHS = {"at": 12, "number": 7, "attempt": 7, "took": 8}
+"""Widths of the columns whose cells have a known length; the others share what is left of the terminal."""
+WIDE_WIDTHS = WIDTHS | {"at": 24, "receiver": 24, "outcome": 28, "event": 0}
+TIME_OF_DAY = slice(11, 23)
+"""Part of an RFC 3339 instant: on a terminal, the date would take the room of an id."""
 
 
 @click.command("tail", short_help="Show attempts as they happen.")
@@ -26,6 +33,7 @@ COLUMNS = (25, 24, 8, 4, 28, 10, 0)
     "--since", metavar="TIME", help="Start at this time: 5m, 2h, 2026-01-31T12:00:00Z (default: now)."
 )
 @click.option("--count", type=click.IntRange(1), metavar="N", help="Stop after N attempts.")
+@click.option("--wide", is_flag=True, help="Show all columns uncut and with the date, as in a pipe.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 @options.settings_flags(*options.CONNECTION)
 def tail(
@@ -34,6 +42,7 @@ def tail(
     types: tuple[str, ...],
     since: str | None,
     count: int | None,
+    wide: bool,
     as_json: bool,
     **given: Any,
 ) -> None:
@@ -50,11 +59,16 @@ def tail(
     wanted = TailFilter(about=about, failed=failed, types=types)
     wanted.check()
     since_at = None if since is None else quantities.instant(since, time.time())
-    run_long(_follow(options.settings_of(given), wanted, since_at, count, as_json=as_json))
+    show = output.say_json_line if as_json else shown_rows(wide=wide)
+    run_long(_follow(options.settings_of(given), wanted, since_at, count, show))
 
 
 async def _follow(
-    settings: Settings, wanted: "TailFilter", since: float | None, count: int | None, *, as_json: bool
+    settings: Settings,
+    wanted: "TailFilter",
+    since: float | None,
+    count: int | None,
+    show: "Callable[[TailedAttempt], None]",
 ) -> None:
     """Follow until enough were shown, or until Ctrl-C or SIGTERM, the usual way to end it."""
     import asyncio
@@ -75,27 +89,28 @@ async def _follow(
                     if isinstance(each, Missed):
                         output.note(f"note: {output.visible(each.why)}")
                         continue
-                    _show(each, as_json=as_json)
+                    show(each)
                     shown += 1
                     if shown == count:
                         return
 
 
-def _show(attempt: "TailedAttempt", *, as_json: bool) -> None:
-    if as_json:
-        output.say_json_line(attempt)
-        return
+def shown_rows(*, wide: bool) -> "Callable[[TailedAttempt], None]":
+    """Print the headings, and return what prints a row."""
+    wide = wide or not output.on_terminal()
+    table = StreamedTable(HEADINGS, WIDE_WIDTHS if wide else WIDTHS, wide=wide)
+    table.say_headings()
+    return lambda attempt: table.say(_cells(attempt, slice(None) if wide else TIME_OF_DAY))
+
+
+def _cells(attempt: "TailedAttempt", of_instant: slice) -> list[str]:
+    """The row of an attempt."""
     took = "" if attempt.latency_ms is None else f"{attempt.latency_ms:.0f} ms"
-    cells = (
-        attempt.at, attempt.receiver, str(attempt.sequence or "ping"),
+    return [
+        attempt.at[of_instant], attempt.receiver, str(attempt.sequence or "ping"),
         str(attempt.attempt), _outcome(attempt), took,
         " ".join(filter(None, (attempt.type, attempt.event_id))),
-    )  # fmt: skip
-    texts = [output.visible(cell) for cell in cells]
-    if output.on_terminal():
-        output.say("  ".join(map(str.ljust, texts, COLUMNS)).rstrip())
-    else:
-        output.say("\t".join(texts))
+    ]  # fmt: skip
 
 
 def _outcome(attempt: "TailedAttempt") -> str:
