@@ -50,11 +50,13 @@ class ShardProgress(Struct, frozen=True):
     - `floor`: all deliveries up to here are settled, or their receivers are parked.
     - `age_s`: the age of its snapshots.
     - `behind`: deliveries wait that no node has looked at.
+    - `ahead_since`: when the first facts were stored that its snapshots lack; None if they lack none.
     """
 
     floor: int
     age_s: float
     behind: bool
+    ahead_since: float | None = None
 
 
 class Waiting(Struct, frozen=True):
@@ -62,6 +64,22 @@ class Waiting(Struct, frozen=True):
 
     count: int
     oldest_at: float | None = None
+
+
+class SettledSince(Struct, frozen=True):
+    """The events of a receiver that were settled since its snapshot.
+
+    - `positions`: theirs in the stream.
+    - `discarded_to`: all up to there were discarded.
+    - `in_order`: they are settled in the order of the stream.
+    """
+
+    positions: frozenset[int] = frozenset()
+    discarded_to: int = 0
+    in_order: bool = True
+
+
+NOTHING_SETTLED = SettledSince()
 
 
 async def receiver_snapshots(
@@ -141,14 +159,15 @@ async def _progress_of(js: JetStream, names: Names, shard: int, now: float) -> S
     checkpoint = decode_checkpoint(found.data, key) if found and found.data else Checkpoint()
     floor, deliveries = checkpoint.floor, names.deliveries_of(shard)
     later = await js.next_message(names.journal, names.journal_of(shard), checkpoint.sequence + 1)
+    ahead_since = later.stored_at if later else None
     age_s = now - later.stored_at if later else 0.0
     last = await js.last_message(names.deliveries, deliveries)
     if last is not None and last.sequence > floor:
         first = await js.next_message(names.deliveries, deliveries, floor + 1)
         behind_s = now - first.stored_at if first else 0.0
         behind = behind_s > UNATTENDED_AFTER_S or not found
-        return ShardProgress(floor, max(age_s, behind_s, 0.0), behind)
-    return ShardProgress(floor, max(age_s, 0.0), behind=False)
+        return ShardProgress(floor, max(age_s, behind_s, 0.0), behind, ahead_since)
+    return ShardProgress(floor, max(age_s, 0.0), behind=False, ahead_since=ahead_since)
 
 
 def waiting_events(snapshot: ReceiverSnapshot, progress: ShardProgress) -> Waiting | None:
@@ -160,16 +179,29 @@ def waiting_events(snapshot: ReceiverSnapshot, progress: ShardProgress) -> Waiti
 
 
 async def count_waiting(
-    js: JetStream, names: Names, snapshot: ReceiverSnapshot, progress: ShardProgress
+    js: JetStream,
+    names: Names,
+    snapshot: ReceiverSnapshot,
+    progress: ShardProgress,
+    since: SettledSince = NOTHING_SETTLED,
 ) -> Waiting:
     """The waiting events of a receiver with a known state, counted in the stream. Raises `Unavailable`."""
     state = snapshot.state or State(receiver=snapshot.receiver)
     # An event that an owner released without parking the receiver is settled.
-    after = max(state.frontier.position, 0 if state.parked else progress.floor)
+    after = max(state.frontier.position, 0 if state.parked else progress.floor, since.discarded_to)
+    if since.in_order:
+        after = max(after, *since.positions, 0)
+    settled = sum(each > after for each in since.positions)
     subject = names.delivery(snapshot.shard, snapshot.receiver)
     page = await js.read(names.deliveries, subject, after + 1, batch=1, max_bytes=1)
-    stored = [each.stored_at for each in state.open] + [each.stored_at for each in page.messages]
-    return Waiting(len(stored) + page.pending, min(stored, default=None))
+    still_open = [
+        each.stored_at
+        for each in state.open
+        if each.position not in since.positions and each.position > since.discarded_to
+    ]
+    stored = still_open + [each.stored_at for each in page.messages]
+    count = max(0, len(stored) + page.pending - settled)
+    return Waiting(count, min(stored, default=None) if count else None)
 
 
 async def count_since(js: JetStream, names: Names, snapshot: ReceiverSnapshot, since: int) -> int:

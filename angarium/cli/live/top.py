@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 FAILING_HEADINGS = ("failing for", "receiver", "failures", "last")
 LATE_HEADINGS = ("latest", "mean", "receiver", "delivered", "failed")
+AGE_SHOWN_FROM_S = 1.0
 CLEARED = "\x1b[H\x1b[2J\x1b[3J"
 
 
@@ -93,6 +94,8 @@ def _show(picture: "TopScreen", *, wide: bool, over: bool) -> None:
     columns = table.TOP_COLUMNS
     rows = [table.cells(row, columns, now) for row in picture.receivers]
     output.say_table(columns, rows, cut=() if all_of_it else table.TOP_CUT, wide=all_of_it)
+    if not over and picture.age_s >= AGE_SHOWN_FROM_S:
+        output.note(f"note: {_as_of(picture)}")
     for note in picture.notes:
         output.note(f"note: {output.visible(note)}")
 
@@ -100,7 +103,15 @@ def _show(picture: "TopScreen", *, wide: bool, over: bool) -> None:
 def _summary(picture: "TopScreen") -> str:
     at = picture.at[11:19]
     waits = f"{picture.waiting} waiting for {picture.behind} of {picture.count} receivers"
-    return f"{at}Z  {waits}, {picture.in_per_s:.0f}/s in, {picture.out_per_s:.0f}/s out"
+    pace = f"{picture.in_per_s:.0f}/s in, {picture.out_per_s:.0f}/s out"
+    as_of = f", {_as_of(picture)}" if picture.age_s >= AGE_SHOWN_FROM_S else ""
+    return f"{at}Z  {waits}, {pace}{as_of}"
+
+
+def _as_of(picture: "TopScreen") -> str:
+    from angarium import quantities
+
+    return f"as of {quantities.age_text(picture.age_s)} ago"
 
 
 def _worst(

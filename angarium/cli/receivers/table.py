@@ -31,6 +31,7 @@ def cells(row: ListedReceiver, headings: Collection[str], now: float) -> list[An
     age_s = 0.0 if row.oldest_at is None else now - quantities.instant(row.oldest_at, now)
     members = msgspec.structs.asdict(row) | {
         "oldest": None if row.oldest_at is None else quantities.age_text(age_s),
+        "waiting": NOT_KNOWN_YET if row.waiting is None and row.phase is not None else row.waiting,
         "in": _per_second(row.in_per_s),
         "out": _per_second(row.out_per_s),
         "drained": _drained(row, age_s),

@@ -30,8 +30,8 @@ def test_a_flush_is_counted_by_receiver() -> None:
         f.Claimed(epoch=1, at=1.0, clean=True, position=0),
     )
     assert counted(RecentFlush(1.0, facts)) == {
-        RECEIVER: Counts(settled=1, attempts=2, failed=1, busy_ms=30.0),
-        "acme.shop": Counts(settled=4),
+        RECEIVER: Counts(settled=1, attempts=2, failed=1, busy_ms=30.0, positions={1}),
+        "acme.shop": Counts(settled=4, discarded_to=9),
     }
 
 

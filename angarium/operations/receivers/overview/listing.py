@@ -26,6 +26,7 @@ from angarium.operations.receivers.overview.pace import BacklogPace, Counts, Rec
 from streams.buckets.stored_configurations import Configuration, StoredConfigurations
 from streams.fleet.receivers_seen import (
     ReceiverSnapshot,
+    SettledSince,
     ShardProgress,
     Waiting,
     count_since,
@@ -46,6 +47,9 @@ COUNTED_AT_ONCE = 32
 RATE_MAX = 1e100
 """Largest limit that is shown; a larger one is shown as `?`, since one of 400 digits is not even a float."""
 READ_IN_A_TURN_MAX = 256
+OVERTAKEN_COUNTED_MAX = 256
+"""Receivers whose events are counted in the stream, each with a request, because the journal is ahead of
+their snapshots. Of the others it is not known how many wait."""
 OLD_AFTER_S = 15.0
 """Age from which on a note says how old the figures are; they are always a few seconds old."""
 _LOST = Policy(url="https://unknown.invalid/")
@@ -68,7 +72,10 @@ class ListedReceiver(ReceiverHealth, frozen=True, kw_only=True):
 
 
 class ReceiverFindings(Struct):
-    """Everything found out about one receiver; `snapshot` is None if only its configuration is known."""
+    """Everything found out about one receiver; `snapshot` is None if only its configuration is known.
+
+    `is_unknown`: its snapshot is overtaken, and its waiting events are not counted.
+    """
 
     name: str
     raw: bytes
@@ -77,15 +84,21 @@ class ReceiverFindings(Struct):
     waiting: Waiting | None = None
     policy: Policy | None = None
     arrived: int | None = None
+    is_unknown: bool = False
     pace: BacklogPace | None = None
 
 
 class Overview(Struct, frozen=True):
-    """The receivers, and notes about all of them; `exist`: there are some, in whatever phase."""
+    """The receivers, and notes about all of them.
+
+    - `exist`: there are some, in whatever phase.
+    - `age_s`: the age of the oldest snapshots that something has happened since.
+    """
 
     rows: list[ListedReceiver]
     notes: list[str]
     exist: bool
+    age_s: float = 0.0
 
 
 @operation
@@ -114,12 +127,14 @@ async def overview(
         rows = await _rows(found, known, shards, phases)
         recently = recently or Recently(RecentFlushes(js, names))
         await recently.read_on()
-        await _count(js, names, rows, shards, recently.since)
+        _forget_overtaken(rows, shards, recently)
+        await _count(js, names, rows, shards, recently)
         _measure(rows, recently, time.time())
     except AngariumError as error:
         unknown = [listed(ReceiverFindings(name, each.raw)) for name, each in found.items()]
         return Overview(unknown, [f"phases and counts cannot be read: {error}"], bool(found))
-    return Overview([listed(row) for row in rows], _old(shards), bool(found))
+    age_s = max((each.age_s for each in shards), default=0.0)
+    return Overview([listed(row) for row in rows], _old(shards), bool(found), round(age_s, 3))
 
 
 async def get_health(access: Access, receivers: Collection[str]) -> dict[str, ReceiverHealth] | NotDone:
@@ -170,17 +185,42 @@ def _without_snapshot(name: str, shards: int) -> ReceiverSnapshot:
     return ReceiverSnapshot(name, shard_of(tenant, rest, shards) if shards else 0, State(receiver=name))
 
 
+def _forget_overtaken(rows: list[ReceiverFindings], shards: list[ShardProgress], recently: Recently) -> None:
+    """Take the waiting events away where the journal is ahead of the snapshot that tells of them."""
+    overtaken = [
+        row
+        for row in rows
+        if row.waiting is not None
+        and row.snapshot is not None
+        and (ahead_since := shards[row.snapshot.shard].ahead_since) is not None
+        and recently.last_at.get(row.name, 0.0) >= ahead_since
+    ]
+    for row in overtaken:
+        row.waiting = None
+    for row in overtaken[OVERTAKEN_COUNTED_MAX:]:
+        row.is_unknown = True
+
+
 async def _count(
-    js: JetStream, names: Names, rows: list[ReceiverFindings], shards: list[ShardProgress], since: float
+    js: JetStream,
+    names: Names,
+    rows: list[ReceiverFindings],
+    shards: list[ShardProgress],
+    recently: Recently,
 ) -> None:
     """Count, in the stream, the waiting and the new events of receivers whose snapshots do not say it."""
-    left = iter([row for row in rows if row.waiting is None and row.snapshot is not None])
-    first = await js.first_since(names.deliveries, ALL_SUBJECTS, since)
+    left = iter(
+        [row for row in rows if row.waiting is None and row.snapshot is not None and not row.is_unknown]
+    )
+    first = await js.first_since(names.deliveries, ALL_SUBJECTS, recently.since)
 
     async def count() -> None:
         for row in left:
             assert row.snapshot is not None
-            row.waiting = await count_waiting(js, names, row.snapshot, shards[row.snapshot.shard])
+            counts = recently.counts.get(row.name, Counts())
+            in_order = row.policy is not None and row.policy.order == "strict"
+            since = SettledSince(frozenset(counts.positions), counts.discarded_to, in_order)
+            row.waiting = await count_waiting(js, names, row.snapshot, shards[row.snapshot.shard], since)
             if row.waiting.count and row.phase == "idle":
                 row.phase = "active"  # Its snapshot is older than its waiting events.
             row.arrived = 0 if first is None else await count_since(js, names, row.snapshot, first.sequence)

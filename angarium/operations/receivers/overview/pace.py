@@ -6,7 +6,7 @@ Everything is computed from what nodes have recorded in the last seconds: no nod
 from collections import deque
 from typing import Literal
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from actors.machine import facts as f
 from actors.policy import Policy
@@ -28,12 +28,18 @@ WORKING_BELOW_S = 2.0
 
 
 class Counts(Struct):
-    """Totals of one receiver over some time: attempts, and the time that they took in all."""
+    """Totals of one receiver over some time: attempts, and the time that they took in all.
+
+    - `positions`: those of the settled events.
+    - `discarded_to`: the position up to which all events were discarded.
+    """
 
     settled: int = 0
     attempts: int = 0
     failed: int = 0
     busy_ms: float = 0.0
+    positions: set[int] = field(default_factory=set)
+    discarded_to: int = 0
 
     def add(self, other: "Counts") -> None:
         """Add counts that were made elsewhere."""
@@ -41,6 +47,8 @@ class Counts(Struct):
         self.attempts += other.attempts
         self.failed += other.failed
         self.busy_ms += other.busy_ms
+        self.positions |= other.positions
+        self.discarded_to = max(self.discarded_to, other.discarded_to)
 
 
 class BacklogPace(Struct, frozen=True, kw_only=True):
@@ -56,12 +64,16 @@ class BacklogPace(Struct, frozen=True, kw_only=True):
 
 
 class Recently:
-    """The last seconds of every receiver, or of those of one shard."""
+    """The last seconds of every receiver, or of those of one shard.
+
+    `last_at`: when the last facts of each receiver were stored.
+    """
 
     def __init__(self, flushes: RecentFlushes) -> None:
         self._flushes = flushes
         self._seen = deque[tuple[float, dict[str, Counts]]]()
         self.counts: dict[str, Counts] = {}
+        self.last_at: dict[str, float] = {}
         self.span_s = RECENT_SPAN_S
         self.since = 0.0
 
@@ -73,9 +85,10 @@ class Recently:
         self.span_s = max(1.0, self._flushes.now - self.since)
         while self._seen and self._seen[0][0] < self.since:
             self._seen.popleft()
-        self.counts = {}
-        for _, of in self._seen:
+        self.counts, self.last_at = {}, {}
+        for stored_at, of in self._seen:
             for receiver, counts in of.items():
+                self.last_at[receiver] = stored_at
                 self.counts.setdefault(receiver, Counts()).add(counts)
 
 
@@ -87,12 +100,15 @@ def counted(flush: RecentFlush) -> dict[str, Counts]:
             continue
         counts = found.setdefault(fact.receiver, Counts())
         match fact:
-            case f.Delivered(events=events):
+            case f.Delivered(events=events) | f.DeadLettered(events=events):
                 counts.settled += len(events)
-            case f.DeadLettered(events=events):
-                counts.settled += len(events)
-            case f.Forgot(discarded=discarded) | f.Removed(discarded=discarded):
+                counts.positions.update(each.position for each in events)
+            case (
+                f.Forgot(discarded=discarded, position=position)
+                | f.Removed(discarded=discarded, position=position)
+            ):
                 counts.settled += discarded
+                counts.discarded_to = max(counts.discarded_to, position)
             case f.AttemptFailed():
                 counts.failed += 1
         if isinstance(fact, f.Delivered | f.AttemptFailed | f.Throttled):

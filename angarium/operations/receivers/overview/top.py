@@ -15,7 +15,7 @@ from streams.journal_feed.recent import RecentFlushes
 class TopScreen(Struct, frozen=True, kw_only=True):
     """The receivers whose events wait longest, and the sums of all `count` receivers.
 
-    `behind`: how many have waiting events.
+    `behind`: how many have waiting events. `age_s`: the age of the oldest phases and counts among them.
     """
 
     at: str
@@ -26,6 +26,7 @@ class TopScreen(Struct, frozen=True, kw_only=True):
     out_per_s: float
     receivers: list[ListedReceiver]
     notes: list[str]
+    age_s: float = 0.0
 
 
 class Top:
@@ -42,10 +43,10 @@ class Top:
         found = await overview(self._access, self._tenant, recently=self._recently)
         if isinstance(found, NotDone):
             return found
-        return picture(found.rows, self._limit, found.notes)
+        return picture(found.rows, self._limit, found.notes, found.age_s)
 
 
-def picture(rows: list[ListedReceiver], limit: int, notes: list[str]) -> TopScreen:
+def picture(rows: list[ListedReceiver], limit: int, notes: list[str], age_s: float = 0.0) -> TopScreen:
     """Sum up the rows, and keep the first `limit` of them."""
     ranked = sorted(rows, key=_rank)
     return TopScreen(
@@ -57,6 +58,7 @@ def picture(rows: list[ListedReceiver], limit: int, notes: list[str]) -> TopScre
         out_per_s=round(sum(each.out_per_s or 0.0 for each in rows), 3),
         receivers=ranked[:limit],
         notes=notes,
+        age_s=age_s,
     )
 
 

@@ -1,0 +1,89 @@
+"""Receivers whose snapshots are overtaken by the journal: what is shown of them is as new as the journal."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from actors.machine import facts as f
+from actors.machine.numbering import Numbered
+from angarium.cli.receivers.table import TOP_COLUMNS, cells
+from angarium.connecting import Access
+from angarium.operations.receivers.configurations.put import NewConfiguration, put_configuration
+from angarium.operations.receivers.overview import listing
+from angarium.operations.receivers.overview.listing import Overview, overview
+from angarium.settings import Settings
+from streams.journal.checkpoint import Checkpoint, encode_checkpoint
+from streams.nats.connection import ConnectOptions, connect
+from streams.nats.jetstream import JetStream
+from tests.support.installation import install, shard
+from tests.support.ledgers import RECEIVER, Pen
+
+EVENTS = 10
+
+
+@pytest.fixture
+async def access(nats_url: str, prefix: str) -> AsyncIterator[Access]:
+    wire = await connect(ConnectOptions(servers=(nats_url,)))
+    js = JetStream(wire)
+    await js.start()
+    await install(js, prefix)
+    yield Access(js, Settings(prefix=prefix, shards=4))
+    await js.stop()
+    await wire.close()
+
+
+async def put_events(access: Access, order: str = "strict") -> list[int]:
+    """A receiver whose shard is attended, and events for it; returns their positions."""
+    members = {"url": "https://example.com/", "order": order}
+    await put_configuration(access, RECEIVER, NewConfiguration(members=members))
+    js, names = access.js, access.names
+    await js.publish(names.keys.checkpoint(shard(RECEIVER)), encode_checkpoint(Checkpoint()))
+    positions = []
+    for number in range(EVENTS):
+        answer: Any = await js.publish(names.publish_to(RECEIVER), b"%d" % number)
+        positions.append(answer.sequence)
+    return positions
+
+
+def settled(position: int) -> f.Delivered:
+    event = Numbered(sequence=position, position=position, id=f"e{position}", stored_at=1.0)
+    return f.Delivered(receiver=RECEIVER, events=(event,), at=1.0, attempt=1, status=200, latency_ms=1.0)
+
+
+async def look(access: Access) -> Overview:
+    found = await overview(access, None)
+    assert isinstance(found, Overview)
+    return found
+
+
+@pytest.mark.parametrize(("order", "done"), [("strict", (0, 1, 2)), ("relaxed", (1, 3, 9))])
+async def test_waiting_events_are_counted_where_the_journal_is_ahead(
+    access: Access, order: str, done: tuple[int, ...]
+) -> None:
+    positions = await put_events(access, order)
+    (before,) = (await look(access)).rows
+    assert (before.phase, before.waiting) == ("idle", 0)
+    await Pen(access.js, access.names).flush(*(settled(positions[each]) for each in done))
+    (row,) = (await look(access)).rows
+    assert (row.phase, row.waiting) == ("active", EVENTS - len(done))
+    assert row.oldest_at is not None
+
+
+async def test_too_many_to_count_are_not_known(access: Access, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listing, "OVERTAKEN_COUNTED_MAX", 0)
+    positions = await put_events(access)
+    await Pen(access.js, access.names).flush(settled(positions[0]))
+    found = await look(access)
+    (row,) = found.rows
+    assert (row.phase, row.waiting, row.limited_by) == ("idle", None, None)
+    assert cells(row, TOP_COLUMNS, 0.0)[TOP_COLUMNS.index("waiting")] == "?"
+    assert found.age_s >= 0.0
+
+
+async def test_a_receiver_whose_events_are_all_settled_has_none_waiting(access: Access) -> None:
+    positions = await put_events(access)
+    pen = Pen(access.js, access.names)
+    await pen.flush(*(settled(each) for each in positions))
+    (row,) = (await look(access)).rows
+    assert (row.phase, row.waiting, row.oldest_at) == ("idle", 0, None)
