@@ -37,7 +37,8 @@ configuration."""
 class Head(Struct, frozen=True, kw_only=True):
     """The oldest event that is not settled, and the number that it has or will get.
 
-    `type` is empty if the event is not in memory.
+    `type` is empty if the event is not in memory. `published_at`: when the event was
+    published of which this is a copy, if that was well before.
     """
 
     position: int
@@ -45,6 +46,12 @@ class Head(Struct, frozen=True, kw_only=True):
     id: str
     stored_at: float
     type: str = ""
+    published_at: float = 0.0
+
+    @property
+    def accepted_at(self) -> float:
+        """When the event was accepted from its producer."""
+        return self.published_at or self.stored_at
 
 
 class OldestEvent(TypedDict):
@@ -316,7 +323,7 @@ def known_head(state: State, view: View, in_flight: Mapping[int, Event]) -> Head
         event = in_flight.get(entry.position) or view.open_in_memory.get(entry.position)
         return Head(
             position=entry.position, sequence=entry.sequence, id=entry.id, stored_at=entry.stored_at,
-            type=event.type if event else "",
+            published_at=entry.published_at, type=event.type if event else "",
         )  # fmt: skip
     return read_head(state, [*in_flight.values(), *([view.head] if view.head else [])])
 
@@ -327,7 +334,7 @@ def read_head(state: State, events: Iterable[Event]) -> Head | None:
         if event.position > state.frontier.position and not is_repeat(state.frontier, event):
             return Head(
                 position=event.position, sequence=state.frontier.sequence + 1, id=event.id,
-                stored_at=event.stored_at, type=event.type,
+                stored_at=event.stored_at, published_at=event.published_at, type=event.type,
             )  # fmt: skip
     return None
 
@@ -338,7 +345,7 @@ def _head(head: Head, now: float) -> OldestEvent:
         "event_id": head.id,
         "type": head.type or None,
         "stored_at": _instant(head.stored_at),
-        "age_s": round(max(0.0, now - head.stored_at), 3),
+        "age_s": round(max(0.0, now - head.accepted_at), 3),
     }
 
 

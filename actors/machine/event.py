@@ -13,6 +13,7 @@ class Event(Struct, frozen=True, gc=False, kw_only=True):
 
     - `position`: its sequence in the stream.
     - `stored_at`: when the stream stored it, in seconds since the epoch.
+    - `published_at`: when the event was published of which this is a copy, if that was well before.
     - `again`: the mark of a replay or a redrive; empty for the original.
     - `source`: position of the event that the router copied it from; 0 for a direct send.
     - `traceparent`, `tracestate`: the trace headers as published.
@@ -31,6 +32,12 @@ class Event(Struct, frozen=True, gc=False, kw_only=True):
     traceparent: str = ""
     tracestate: str = ""
     malformed: str = ""
+    published_at: float = 0.0
+
+    @property
+    def accepted_at(self) -> float:
+        """When the event was accepted from its producer."""
+        return self.published_at or self.stored_at
 
     @property
     def key(self) -> bytes:

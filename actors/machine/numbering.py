@@ -13,7 +13,10 @@ from actors.machine.event import Event
 
 
 class Numbered(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
-    """An event with its number, as outcome facts carry it. `type` is empty in facts of older versions."""
+    """An event with its number, as outcome facts carry it. `type` is empty in facts of older versions.
+
+    `published_at`: when the event was published of which this is a copy, if that was well before.
+    """
 
     sequence: int
     position: int
@@ -22,13 +25,19 @@ class Numbered(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     again: str = ""
     source: int = 0
     type: str = ""
+    published_at: float = 0.0
+
+    @property
+    def accepted_at(self) -> float:
+        """When the event was accepted from its producer."""
+        return self.published_at or self.stored_at
 
 
 def with_number(event: Event, sequence: int) -> Numbered:
     """The event with that number."""
     return Numbered(
         sequence=sequence, position=event.position, id=event.id, stored_at=event.stored_at,
-        again=event.again, source=event.source, type=event.type,
+        again=event.again, source=event.source, type=event.type, published_at=event.published_at,
     )  # fmt: skip
 
 

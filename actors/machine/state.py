@@ -43,6 +43,12 @@ class Open(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     next_at: float = 0.0
     status: int | None = None
     type: str = ""
+    published_at: float = 0.0
+
+    @property
+    def accepted_at(self) -> float:
+        """When the event was accepted from its producer."""
+        return self.published_at or self.stored_at
 
 
 class Counters(Struct, frozen=True, gc=False, kw_only=True):
@@ -154,7 +160,7 @@ def as_numbered(entry: Open) -> Numbered:
     """The open event as facts name it."""
     return Numbered(
         sequence=entry.sequence, position=entry.position, id=entry.id, stored_at=entry.stored_at,
-        again=entry.again, source=entry.source, type=entry.type,
+        again=entry.again, source=entry.source, type=entry.type, published_at=entry.published_at,
     )  # fmt: skip
 
 
@@ -162,7 +168,7 @@ def fresh_entry(event: Numbered) -> Open:
     """The entry of an open event that was not tried yet."""
     return Open(
         sequence=event.sequence, position=event.position, id=event.id, stored_at=event.stored_at,
-        again=event.again, source=event.source, type=event.type,
+        again=event.again, source=event.source, type=event.type, published_at=event.published_at,
     )  # fmt: skip
 
 

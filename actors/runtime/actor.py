@@ -334,7 +334,7 @@ class Actor:
         environment, live, pending, position = self.environment, self.live, self.pending, event.position
         self.active_at = now
         del pending.in_flight[position]
-        environment.totals.attempt_ended(outcome, now - event.stored_at)
+        environment.totals.attempt_ended(outcome, now - (event.published_at or event.stored_at))
         environment.attempt_ended()
         if self._attempt_end is not None:
             self._attempt_end.set_result(None)

@@ -252,7 +252,7 @@ class RowBatch(Struct):
             self.attempts.append((*key, event.sequence, event.position, *shared, event.type or None, answer))
             if verdict == schema.DELIVERED:
                 self._delivery(receiver, event, fact.attempt, ended_at, schema.SETTLED, first_at=began_at)
-                late_ms = max(0, ended_at - milliseconds(event.stored_at))
+                late_ms = max(0, ended_at - milliseconds(event.accepted_at))
                 minute[7] += late_ms
                 minute[8] = max(minute[8], late_ms)
             else:
@@ -272,6 +272,7 @@ class RowBatch(Struct):
                 self.block, event.position, *key, event.id, event.again or None,
                 milliseconds(event.stored_at),
                 first_at, ended_at, ending, reason, attempts, event.type or None,
+                milliseconds(event.published_at) or None,
             ]  # fmt: skip
             if ended_at is None:
                 receiver.open[event.sequence] = (self.block, event.position)

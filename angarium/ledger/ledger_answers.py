@@ -45,13 +45,14 @@ class RecordedDelivery(Struct, frozen=True, kw_only=True):
     """One event and one of its receivers, with all recorded attempts.
 
     `ended_at` is None until it has ended; `ending` is also None if it ended within a gap. `count` counts its
-    attempts.
+    attempts. `published_at` is earlier than `stored_at` if the event had to wait for its fan-out.
     """
 
     receiver: str
     sequence: int
     event: str
     again: str | None
+    published_at: int
     stored_at: int
     ended_at: int | None
     ending: int | None

@@ -39,7 +39,7 @@ WHERE d.block = b.block AND d.position = ? AND d.receiver = ? AND d.sequence = ?
 """
 JOURNEY = """
 SELECT r.name, d.sequence, d.event, d.again, d.stored_at, d.first_at, d.ended_at, d.ending, d.reason,
-    d.attempts, d.type, d.receiver
+    d.attempts, d.type, d.published_at, d.receiver
 FROM blocks b CROSS JOIN deliveries d {index} CROSS JOIN receivers r
 WHERE d.block = b.block AND d.event = ?1 AND r.id = d.receiver AND r.name >= ?2 AND r.name < ?3
     AND (r.name, d.sequence) > (?4, ?5)
@@ -166,15 +166,15 @@ class LedgerQueries:
         found, most = [], schema.END_OF_TIME if limit is None else limit
         query = JOURNEY.format(index=self._reader.by("deliveries_event"))
         for *members, receiver in await self.rows(query, event, *_names_of(tenant), *after, most):
-            name, sequence, event_id, again, stored_at, first_at, ended_at, ending, reason, count, kind = (
-                members
-            )
+            name, sequence, event_id, again, stored_at, first_at, *rest = members
+            ended_at, ending, reason, count, kind, published_at = rest
             tries: Iterable[Any] = ()
             if first_at is not None:
                 end = schema.END_OF_TIME if ended_at is None else ended_at
                 tries = await self.rows(_TRIES, receiver, first_at, end, sequence)
             found.append(RecordedDelivery(
                 receiver=name, sequence=sequence, event=event_id, again=again, stored_at=stored_at,
+                published_at=stored_at if published_at is None else published_at,
                 ended_at=ended_at, ending=ending, reason=reason, count=count,
                 type=kind, attempts=tuple(_attempt(row, event_id) for row in tries),
             ))  # fmt: skip

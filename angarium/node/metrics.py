@@ -60,7 +60,7 @@ class NodeMetrics(Collector):
         yield _counters("deliveries", "Attempts by outcome.", "outcome", totals.deliveries)
         yield _counters("attempts", "Attempts by status.", "status", totals.attempts)
         yield histogram("attempt_seconds", "Time from request to outcome.", totals.attempt_s)
-        yield histogram("arrival_seconds", "Time from storing an event to its 2xx.", totals.arrival_s)
+        yield histogram("arrival_seconds", "Time from accepting an event to its 2xx.", totals.arrival_s)
         yield _counters("dead_letters", "Events given up.", "reason", totals.dead_letters)
 
     def _memory(self) -> Iterator[Metric]:

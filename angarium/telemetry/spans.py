@@ -83,7 +83,7 @@ def delivery_span(
     return Span(
         name=f"deliver {fact.receiver}", kind=SpanKind.CONSUMER, trace=context.trace, failed=failed,
         span=span_id(fact.receiver, event.sequence, DELIVERY_ORDINAL, event.id), parent=context.parent,
-        start=min(event.stored_at, fact.at), end=fact.at, attributes=attributes, moments=moments,
+        start=min(event.accepted_at, fact.at), end=fact.at, attributes=attributes, moments=moments,
     )  # fmt: skip
 
 

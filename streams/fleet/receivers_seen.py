@@ -21,6 +21,7 @@ from streams.journal import snapshots
 from streams.journal.checkpoint import Checkpoint, decode_checkpoint
 from streams.journal.snapshots import Snapshot
 from streams.nats.jetstream import JetStream
+from streams.reading.messages import stored_event
 from streams.reading.newest import newest
 from streams.versions import read_versioned
 
@@ -60,7 +61,7 @@ class ShardProgress(Struct, frozen=True):
 
 
 class Waiting(Struct, frozen=True):
-    """The number of events that wait, and the time at which the oldest of them was stored."""
+    """The number of events that wait, and the time at which the oldest of them was accepted."""
 
     count: int
     oldest_at: float | None = None
@@ -175,7 +176,7 @@ def waiting_events(snapshot: ReceiverSnapshot, progress: ShardProgress) -> Waiti
     state = snapshot.state
     if state is None or state.parked or progress.behind:
         return None
-    return Waiting(len(state.open), min((each.stored_at for each in state.open), default=None))
+    return Waiting(len(state.open), min((each.accepted_at for each in state.open), default=None))
 
 
 async def count_waiting(
@@ -195,13 +196,13 @@ async def count_waiting(
     subject = names.delivery(snapshot.shard, snapshot.receiver)
     page = await js.read(names.deliveries, subject, after + 1, batch=1, max_bytes=1)
     still_open = [
-        each.stored_at
+        each.accepted_at
         for each in state.open
         if each.position not in since.positions and each.position > since.discarded_to
     ]
-    stored = still_open + [each.stored_at for each in page.messages]
-    count = max(0, len(stored) + page.pending - settled)
-    return Waiting(count, min(stored, default=None) if count else None)
+    accepted = still_open + [stored_event(each).accepted_at for each in page.messages]
+    count = max(0, len(accepted) + page.pending - settled)
+    return Waiting(count, min(accepted, default=None) if count else None)
 
 
 async def count_since(js: JetStream, names: Names, snapshot: ReceiverSnapshot, since: int) -> int:

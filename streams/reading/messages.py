@@ -19,6 +19,7 @@ from streams.nats.headers import (
     CONTENT_TYPE,
     EVENT_AGAIN,
     EVENT_ID,
+    EVENT_PUBLISHED,
     EVENT_SOURCE,
     EVENT_TYPE,
     MESSAGE_ID,
@@ -30,14 +31,20 @@ TYPE_DEFAULT = "message"
 CONTENT_TYPE_DEFAULT = "application/json"
 
 _NONE_GIVEN = dict.fromkeys(
-    (EVENT_TYPE, CONTENT_TYPE, EVENT_AGAIN, EVENT_SOURCE, TRACEPARENT, TRACESTATE, EVENT_ID, MESSAGE_ID), ""
-)
+    (
+        EVENT_TYPE, CONTENT_TYPE, EVENT_AGAIN, EVENT_SOURCE, EVENT_PUBLISHED, TRACEPARENT, TRACESTATE,
+        EVENT_ID, MESSAGE_ID,
+    ),
+    "",
+)  # fmt: skip
 _OUR_TYPES = "angarium."
 TYPE_LOOKED_AT_MAX = 256
 """Characters of a type that are looked at. No valid type has more, and results are cached."""
 RECEIVER_LOOKED_AT_MAX = 256
 """Characters of a receiver's id that are looked at; a valid one has at most 129."""
 _SOURCE = re.compile(r"[1-9][0-9]{0,18}\Z")
+PUBLISHED_APART_S = 0.01
+"""Time from publishing an event to storing its copy that is worth a member in each of its facts."""
 _AGAIN = re.compile(r"[A-Za-z0-9_:-]{1,128}\Z")
 _CONTENT_TYPE = re.compile(r"[\x21-\x7e](?:[\t\x20-\x7e]{0,254}[\x21-\x7e])?\Z")
 _TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}\Z")
@@ -82,6 +89,14 @@ def event_of(position: int, stored_at: float, headers: dict[str, str] | None, bo
         again, malformed = "", f"{EVENT_AGAIN}: set by replays and redrives only; leave it out"
     if source and not _SOURCE.match(source):
         source, malformed = "", f"{EVENT_SOURCE}: set by the router only; leave it out"
+    published_at = 0.0
+    if (source or again) and given[EVENT_PUBLISHED]:
+        try:
+            published_at = float(given[EVENT_PUBLISHED])
+        except ValueError:
+            published_at = 0.0  # Only a router sets it.
+        if not 0 < published_at < stored_at - PUBLISHED_APART_S:
+            published_at = 0.0
     traceparent = given[TRACEPARENT]
     if traceparent and not _TRACEPARENT.match(traceparent):
         traceparent = ""
@@ -99,6 +114,7 @@ def event_of(position: int, stored_at: float, headers: dict[str, str] | None, bo
         traceparent=traceparent,
         tracestate=tracestate if tracestate and _TRACESTATE.match(tracestate) else "",
         malformed=malformed,
+        published_at=published_at,
     )
 
 

@@ -15,6 +15,7 @@ from streams.nats.headers import (
     CONTENT_TYPE,
     EVENT_AGAIN,
     EVENT_ID,
+    EVENT_PUBLISHED,
     EVENT_SOURCE,
     EVENT_TYPE,
     MESSAGE_ID,
@@ -23,7 +24,7 @@ from streams.nats.headers import (
 )
 from streams.reading import messages
 
-_MEANT_FOR_ONE = frozenset({EVENT_TYPE, EVENT_SOURCE})
+_MEANT_FOR_ONE = frozenset({EVENT_TYPE, EVENT_SOURCE, EVENT_PUBLISHED})
 """Headers that have a meaning in the deliveries stream only."""
 
 
@@ -43,11 +44,11 @@ def published_event(
 
 
 def copy_headers(event: Event, source: int | None = None) -> dict[str, str]:
-    """The headers of a copy: those that are passed on, and its source, unless it is sent again.
+    """The headers of a copy: those that are passed on, its time, and its source, unless it is sent again.
 
     `source`: given if it is not the event's position (`streams.lost_tails.marks.Marks.source`).
     """
-    headers = {EVENT_ID: event.id, EVENT_TYPE: event.type}
+    headers = {EVENT_ID: event.id, EVENT_TYPE: event.type, EVENT_PUBLISHED: f"{event.stored_at:.3f}"}
     if event.again:
         headers[EVENT_AGAIN] = event.again
     else:

@@ -17,7 +17,8 @@ from angarium.operations.receivers.overview.pace import Limit
 
 DELIVERY: dict[str, Any] = {
     "receiver": "acme.billing", "sequence": 17, "type": "order.created", "again": False, "state": "open",
-    "reason": None, "stored_at": "2026-01-31T12:00:00.000Z", "ended_at": None, "attempts": [],
+    "reason": None, "published_at": "2026-01-31T12:00:00.000Z",
+    "stored_at": "2026-01-31T12:00:00.000Z", "ended_at": None, "attempts": [],
 }  # fmt: skip
 LOOK = "(angarium inspect acme.billing shows what for), stored 2026-01-31T12:00:00.000Z"
 

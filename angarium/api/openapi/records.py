@@ -41,6 +41,7 @@ class AttemptPage(Struct, frozen=True, kw_only=True):
 class DeliveryItem(Struct, frozen=True, kw_only=True):
     """An event and one of its receivers; `again` names the replay or redrive that sent it.
 
+    `published_at` is earlier than `stored_at` if the event waited for its fan-out; lateness counts from it.
     `state` is `open` until the event is settled, and `unknown` if the ledger does not know the end; a dead
     letter has a `reason`.
     """
@@ -51,6 +52,7 @@ class DeliveryItem(Struct, frozen=True, kw_only=True):
     again: str | None
     state: str
     reason: str | None
+    published_at: str | None
     stored_at: str | None
     ended_at: str | None
     attempts: list[AttemptItem]
@@ -161,7 +163,8 @@ GET_EVENT = _described(
         "event_id": "order-17",
         "deliveries": [{
             "receiver": "acme.billing", "sequence": 17, "type": "order.created", "again": None,
-            "state": "delivered", "reason": None, "stored_at": _AT, "ended_at": "2026-11-22T20:00:02.525Z",
+            "state": "delivered", "reason": None, "published_at": _AT, "stored_at": _AT,
+            "ended_at": "2026-11-22T20:00:02.525Z",
             "attempts": [_FAILED, _DELIVERED],
         }],
         "next_cursor": None,

@@ -111,7 +111,9 @@ def headline(delivery: dict[str, Any]) -> str:
     kind = f" ({delivery['type']})" if delivery["type"] else ""
     name = f"{delivery['receiver']} #{delivery['sequence']}{kind}"
     again = ", sent again" if delivery["again"] else ""
-    stored = f"stored {delivery['stored_at']}{again}"
+    waited = delivery["published_at"] != delivery["stored_at"]
+    published = f"published {delivery['published_at']}, " if waited else ""
+    stored = f"{published}stored {delivery['stored_at']}{again}"
     ended = delivery["ended_at"]
     match delivery["state"]:
         case "open":

@@ -35,7 +35,7 @@ NARROW_COLUMNS = ("minute", "attempts", "delivered", "failed", "dead", "latency"
 def minutes(receiver: str, wide: bool, as_json: bool, **given: Any) -> None:
     """Show the attempts to a receiver by minute: how many, how they ended, how long they took.
 
-    Latency is the mean of the attempts, and the longest; lateness the mean time from storing an event to
+    Latency is the mean of the attempts, and the longest; lateness the mean time from accepting an event to
     delivering it, and the longest. Minutes in which nothing happened are left out.
     """
     from angarium.cli.ledger_records import ledger_questions

@@ -122,7 +122,7 @@ WITH later AS (SELECT min(block) AS block FROM blocks WHERE block >= ?2), moved 
         AND (d.ended_at IS NULL OR d.ended_at > ?3)
     RETURNING d.*)
 INSERT INTO deliveries SELECT n.block, d.position, d.receiver, d.sequence, d.event, d.again, d.stored_at,
-    d.first_at, d.ended_at, d.ending, d.reason, d.attempts, d.type
+    d.first_at, d.ended_at, d.ending, d.reason, d.attempts, d.type, d.published_at
 FROM moved d CROSS JOIN later n
 """
 """Deliveries that may have attempts in a later period stay as long as these."""

@@ -7,7 +7,7 @@ contains its period.
 
 from angarium.ledger import schema
 
-VERSION = 4
+VERSION = 5
 VERSION_MIN = 14
 """PostgreSQL 14 is the first that detaches a partition while others read it."""
 
@@ -51,7 +51,7 @@ CREATE INDEX attempts_type ON attempts (block, receiver, type, at) WHERE type IS
 CREATE TABLE deliveries (
     block bigint NOT NULL, position bigint NOT NULL, receiver int NOT NULL, sequence bigint NOT NULL,
     event text NOT NULL, again text, stored_at bigint NOT NULL, first_at bigint, ended_at bigint,
-    ending smallint, reason text, attempts int NOT NULL, type text,
+    ending smallint, reason text, attempts int NOT NULL, type text, published_at bigint,
     PRIMARY KEY (block, position, receiver, sequence)
 ) PARTITION BY RANGE (block);
 CREATE INDEX deliveries_event ON deliveries (block, event);
@@ -113,6 +113,7 @@ UPGRADE = f"""
 SET LOCAL statement_timeout = 0;
 ALTER TABLE configurations ADD COLUMN IF NOT EXISTS changed_by text NOT NULL DEFAULT '';
 ALTER TABLE configurations ADD COLUMN IF NOT EXISTS replaced bigint;
+ALTER TABLE deliveries ADD COLUMN IF NOT EXISTS published_at bigint;
 DROP INDEX IF EXISTS deliveries_open, deliveries_unended;
 {UNENDED_INDEX}
 """

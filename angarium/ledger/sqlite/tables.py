@@ -2,7 +2,7 @@
 
 from angarium.ledger import schema
 
-VERSION = 5
+VERSION = 6
 TYPE_INDEX = "CREATE INDEX attempts_type ON attempts (block, receiver, type, at) WHERE type IS NOT NULL"
 UNENDED_INDEX = "CREATE INDEX deliveries_unended ON deliveries (receiver, sequence) WHERE ending IS NULL"
 
@@ -32,7 +32,7 @@ CREATE INDEX attempts_other ON attempts (block, receiver, at, status) WHERE verd
 CREATE TABLE deliveries (
     block INTEGER NOT NULL, position INTEGER NOT NULL, receiver INTEGER NOT NULL, sequence INTEGER NOT NULL,
     event TEXT NOT NULL, again TEXT, stored_at INTEGER NOT NULL, first_at INTEGER, ended_at INTEGER,
-    ending INTEGER, reason TEXT, attempts INTEGER NOT NULL, type TEXT,
+    ending INTEGER, reason TEXT, attempts INTEGER NOT NULL, type TEXT, published_at INTEGER,
     PRIMARY KEY (block, position, receiver, sequence)
 ) WITHOUT ROWID;
 CREATE INDEX deliveries_event ON deliveries (block, event);
@@ -105,6 +105,10 @@ PRAGMA user_version = 4;
     4: """
 ALTER TABLE configurations ADD COLUMN replaced INTEGER;
 PRAGMA user_version = 5;
+""",
+    5: """
+ALTER TABLE deliveries ADD COLUMN published_at INTEGER;
+PRAGMA user_version = 6;
 """,
 }
 """The steps from each older version to the next one."""

@@ -153,11 +153,11 @@ def judge(snapshot: ReceiverSnapshot, state: State, raw: bytes, now: float) -> U
 
 
 def _oldest_at(state: State) -> float:
-    """The earliest time at which the oldest waiting event was stored; 0.0 if none is known."""
-    stored = [each.stored_at for each in state.open]
-    if state.parked and not stored and state.waiting_since is not None:
-        stored.append(state.waiting_since)
-    return min(stored, default=0.0)
+    """The earliest time at which the oldest waiting event was accepted; 0.0 if none is known."""
+    accepted = [each.accepted_at for each in state.open]
+    if state.parked and not accepted and state.waiting_since is not None:
+        accepted.append(state.waiting_since)
+    return min(accepted, default=0.0)
 
 
 async def _worst(

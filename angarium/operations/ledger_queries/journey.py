@@ -75,6 +75,7 @@ def _shown(delivery: RecordedDelivery) -> dict[str, Any]:
         "again": delivery.again,
         "state": _state(delivery),
         "reason": delivery.reason,
+        "published_at": text(delivery.published_at),
         "stored_at": text(delivery.stored_at),
         "ended_at": text(delivery.ended_at),
         "attempts": [attempt_document(each) for each in delivery.attempts],

@@ -16,7 +16,8 @@ from angarium.operations.ledger_queries.ledger_access import (
 class Minute(Struct, frozen=True):
     """The attempts that began in a minute, and the events that were given up in it (`dead`).
 
-    Latency is that of an attempt; lateness the time from storing an event to delivering it, null without any.
+    Latency is that of an attempt; lateness the time from accepting an event to delivering it, null
+    without any.
     """
 
     at: str

@@ -59,4 +59,7 @@ def _head(state: State) -> Head | None:
     if not state.open:
         return None
     entry = state.open[0]
-    return Head(position=entry.position, sequence=entry.sequence, id=entry.id, stored_at=entry.stored_at)
+    return Head(
+        position=entry.position, sequence=entry.sequence, id=entry.id, stored_at=entry.stored_at,
+        published_at=entry.published_at,
+    )  # fmt: skip

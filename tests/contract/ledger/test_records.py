@@ -186,6 +186,24 @@ async def test_attempts_are_counted_by_minute(
     assert [each.attempts for each in later.minutes] == [2]
 
 
+async def test_lateness_counts_from_the_publication_of_an_event(
+    js: JetStream, names: Names, pen: Pen, ledger: Kept, settings: Settings
+) -> None:
+    """It waited for its fan-out for 7 s, and was delivered half a second after its copy was stored."""
+    waited, direct = numbered(1, published_at=NOW - 7), numbered(2)
+    await pen.flush(
+        opens(), delivered(1, NOW + 0.5, events=(waited,)), delivered(2, NOW + 1, events=(direct,))
+    )
+    await catch_up(js, names, ledger)
+    (minute,) = (await ask(settings, lambda ledger: find_minutes(ledger, RECEIVER, 0, 2 * MS))).minutes
+    assert (minute.late_s, minute.late_s_max) == (4.25, 7.5)
+    for event, published_at in (("e1", "2027-01-15T07:59:53.000Z"), ("e2", "2027-01-15T08:00:00.000Z")):
+        found = await ask(settings, lambda ledger, event=event: journey(ledger, event))
+        (delivery,) = found.deliveries
+        assert delivery["published_at"] == published_at
+        assert delivery["stored_at"] == "2027-01-15T08:00:00.000Z"
+
+
 @pytest.mark.parametrize("world", [("memory", "sqlite")])
 async def test_the_tables_of_an_older_version_are_upgraded(
     js: JetStream, names: Names, pen: Pen, ledger: Kept, settings: Settings
@@ -195,13 +213,14 @@ async def test_the_tables_of_an_older_version_are_upgraded(
     for statement in (
         "DROP INDEX attempts_type", "ALTER TABLE receivers DROP COLUMN last_position",
         "ALTER TABLE gaps DROP COLUMN share", "ALTER TABLE configurations DROP COLUMN changed_by",
-        "ALTER TABLE configurations DROP COLUMN replaced", "DROP INDEX deliveries_unended",
+        "ALTER TABLE configurations DROP COLUMN replaced",
+        "ALTER TABLE deliveries DROP COLUMN published_at", "DROP INDEX deliveries_unended",
         "CREATE INDEX deliveries_open ON deliveries (receiver, sequence) WHERE ended_at IS NULL",
         "PRAGMA user_version = 1",
     ):  # fmt: skip
         await ledger.execute(statement)
     failure = await refused(settings, lambda ledger: find_worst(ledger, 1.0, 1))
-    assert "has version 1, this Angarium knows 5" in failure.text
+    assert "has version 1, this Angarium knows 6" in failure.text
     await catch_up(js, names, ledger)
     found = await ask(settings, lambda ledger: find_attempts(ledger, RECEIVER, AttemptFilter(type="a")))
     assert len(found.attempts) == 1
@@ -216,13 +235,14 @@ async def test_the_tables_of_an_older_version_of_a_database_are_upgraded(
     before = await ledger.contents()
     for statement in (
         "ALTER TABLE configurations DROP COLUMN changed_by",
-        "ALTER TABLE configurations DROP COLUMN replaced", "DROP INDEX deliveries_unended",
+        "ALTER TABLE configurations DROP COLUMN replaced",
+        "ALTER TABLE deliveries DROP COLUMN published_at", "DROP INDEX deliveries_unended",
         "CREATE INDEX deliveries_open ON deliveries (receiver, sequence) WHERE ended_at IS NULL",
         "UPDATE ledger SET version = 1",
     ):  # fmt: skip
         await ledger.execute(statement)
     await catch_up(js, names, ledger)
-    assert await ledger.contents() == before | {"ledger": [(4, *before["ledger"][0][1:])]}
+    assert await ledger.contents() == before | {"ledger": [(5, *before["ledger"][0][1:])]}
     indexes = await ledger.rows("SELECT indexname FROM pg_indexes WHERE schemaname = current_schema()")
     assert ("deliveries_unended",) in indexes
     assert ("deliveries_open",) not in indexes

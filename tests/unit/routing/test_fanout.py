@@ -2,6 +2,8 @@
 
 import pytest
 
+from actors.machine.numbering import with_number
+from actors.machine.state import as_numbered, fresh_entry
 from streams.reading.messages import event_of
 from streams.routing.fanout import copy_headers, published_event
 
@@ -17,7 +19,8 @@ def test_a_copy_has_the_passed_on_headers_and_its_source() -> None:
     event = published_event(7, AT, "acme.order.created", headers, b"body")
     assert copy_headers(event) == {
         "Angarium-Id": "order-1", "Angarium-Type": "order.created", "Angarium-Source": "7",
-        "Content-Type": "text/plain", "traceparent": TRACE, "tracestate": "a=b",
+        "Angarium-Published": "1700000000.250", "Content-Type": "text/plain",
+        "traceparent": TRACE, "tracestate": "a=b",
     }  # fmt: skip
 
 
@@ -32,7 +35,29 @@ def test_the_actor_reads_of_a_copy_what_was_published() -> None:
 
 def test_an_event_that_is_sent_again_has_no_source() -> None:
     event = published_event(7, AT, "acme.a", {"Angarium-Id": "x", "Angarium-Again": "r1"}, b"")
-    assert copy_headers(event) == {"Angarium-Id": "x", "Angarium-Type": "a", "Angarium-Again": "r1"}
+    assert copy_headers(event) == {
+        "Angarium-Id": "x", "Angarium-Type": "a", "Angarium-Again": "r1",
+        "Angarium-Published": "1700000000.250",
+    }  # fmt: skip
+
+
+def test_a_copy_that_had_to_wait_knows_when_its_event_was_published() -> None:
+    event = published_event(7, AT, "acme.a", {"Angarium-Published": "1.000"}, b"")
+    assert (event.published_at, event.accepted_at) == (0.0, AT)
+    late, soon = (event_of(99, AT + after, copy_headers(event), b"") for after in (7.64, 0.005))
+    assert (late.stored_at, late.published_at, late.accepted_at) == (AT + 7.64, AT, AT)
+    assert (soon.published_at, soon.accepted_at) == (0.0, AT + 0.005)
+    numbered = with_number(late, 3)
+    assert (numbered.accepted_at, as_numbered(fresh_entry(numbered))) == (AT, numbered)
+
+
+@pytest.mark.parametrize(
+    ("said", "source"), [("1.000", ""), ("x", "7"), ("nan", "7"), ("1700000009.000", "7"), ("9" * 400, "7")]
+)
+def test_a_time_that_no_router_wrote_is_ignored(said: str, source: str) -> None:
+    """A direct send has none, and nothing is published after its copy is stored."""
+    event = event_of(7, AT, {"Angarium-Published": said, "Angarium-Source": source}, b"")
+    assert (event.published_at, event.malformed) == (0.0, "")
 
 
 def test_a_derived_id_is_not_that_of_a_direct_send_at_the_same_place_and_time() -> None:
