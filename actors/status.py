@@ -16,7 +16,7 @@ from msgspec.structs import asdict
 from actors.credentials import REDACTED, Credentials, credentials_of
 from actors.machine.bucket import refill
 from actors.machine.event import Event
-from actors.machine.facts import AttemptFailed, OutcomeFact
+from actors.machine.facts import AttemptFailed, Delivered, OutcomeFact
 from actors.machine.numbering import is_repeat
 from actors.machine.outcome import Answered
 from actors.machine.scheduling.next_step import next_step
@@ -29,6 +29,8 @@ from actors.policy import SECONDS, Policy
 Phase = Literal[
     "idle", "active", "throttled", "backing_off", "offline", "paused", "disabled", "misconfigured"
 ]  # fmt: skip
+SLOW_ANSWER_MS = 50.0
+"""Latency from which on the pace of a strict receiver is told by it."""
 Remedy = Literal["resume", "put"]
 """The end of a condition that does not end by itself: the receiver is resumed, or put with a valid
 configuration."""
@@ -231,7 +233,7 @@ def why(
     held = _held_words(state, policy, view, now, problems)
     if not backlog:
         return f"nothing waits; {held}" if held else "nothing waits"
-    return held or _waiting_words(state, policy, view, now)
+    return held or _waiting_words(state, policy, view, now, backlog)
 
 
 def _held_words(
@@ -253,17 +255,19 @@ def _held_words(
             at = _resume_at(state, policy, now)
             following = f"the next attempt is at {_moment(at, now)}" if at else "the next attempt is due"
             following = "an attempt is under way" if view.in_flight else following
-            return f"offline: {_no_success(state, now)}, {_failures(state)}; {following}"
+            return f"offline: {_no_success(state, now)}, {_failures(state, policy)}; {following}"
         case "throttled":
             reason = f"it answered {state.last.status}" if state.last and state.last.status else "as it asked"
             return f"throttled until {_moment(state.throttled_until, now)}: {reason}"
         case _:
             until = _resume_at(state, policy, now) or now
-            return f"backing off until {_moment(until, now)}: {_failures(state)}"
+            return f"backing off until {_moment(until, now)}: {_failures(state, policy)}"
 
 
-def _waiting_words(state: State, policy: Policy | None, view: View, now: float) -> str:
+def _waiting_words(state: State, policy: Policy | None, view: View, now: float, backlog: int) -> str:
     """Say what the next event waits for if nothing holds its receiver back, by the machine's next step."""
+    if pace := _answers_pace(state, policy, view, backlog):
+        return pace
     if count := len(view.in_flight):
         return "an attempt is under way" if count == 1 else f"{count} attempts are under way"
     match next_step(state, policy, view, now):
@@ -287,9 +291,27 @@ def _no_success(state: State, now: float) -> str:
     return "it kept failing" if since is None else f"no success since {_moment(since, now)}"
 
 
-def _failures(state: State) -> str:
+def _answers_pace(state: State, policy: Policy | None, view: View, backlog: int) -> str:
+    """Say that others wait for a slow answer: `answers take 0.3 s, one attempt at a time: 3.3 a second`."""
+    last = state.last
+    if policy is None or policy.order != "strict" or len(view.in_flight) != 1 or backlog < 2:
+        return ""
+    if not isinstance(last, Delivered) or last.latency_ms < SLOW_ANSWER_MS:
+        return ""
+    a_second = 1000 / last.latency_ms
+    if policy.rate is not None and policy.rate.per_second <= a_second:
+        return ""
+    return f"answers take {last.latency_ms / 1000:.2g} s, one attempt at a time: {a_second:.2g} a second"
+
+
+def _failures(state: State, policy: Policy | None) -> str:
     """Describe the receiver's failures: `3 failures in a row, the last: HTTP 503`."""
     count, last = state.consecutive_failures, state.last
+    rejections = state.open[0].rejections if state.open else 0
+    if not count and policy is not None and isinstance(last, AttemptFailed) and last.rejected:
+        return (
+            f"rejected {rejections} of {policy.retry.rejected_attempts} times, the last: HTTP {last.status}"
+        )
     if isinstance(last, AttemptFailed) and last.ours:
         return "this node was overloaded at the last attempt"
     failures = "1 failure" if count == 1 else f"{count} failures in a row"

@@ -51,6 +51,10 @@ class Store(Protocol):
     """
 
     @property
+    def shown(self) -> str:
+        """The whole path of the file, or the address of the database, for people."""
+
+    @property
     def shares(self) -> int:
         """The number of shares."""
 

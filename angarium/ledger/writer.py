@@ -165,7 +165,8 @@ class Writer:
         if {share: hold.epoch for share, hold in holds.items()} != self._epochs:
             self._epochs = {share: hold.epoch for share, hold in holds.items()}
             position = min((hold.place.position for hold in holds.values()), default=0)
-            log.info("ledger.follows", extra={"position": position, **self._shares_for_log()})
+            where = {"position": position, "ledger": self._store.shown}
+            log.info("ledger.follows", extra=where | self._shares_for_log())
         elif holds == self._holds:
             self._held_at = asked_at
             return

@@ -8,6 +8,7 @@ import pytest
 from angarium import logs
 from angarium.cli import main
 from angarium.cli.dead_letters import table
+from angarium.cli.ledger_records.attempt_table import failing_cells
 from angarium.cli.live.inspection import lines
 from angarium.cli.receivers import receiver
 from angarium.operations.receivers.configurations.get import ShownConfiguration, shown
@@ -71,7 +72,9 @@ def test_a_state_in_words() -> None:
     assert shown["head"] == "#2 order.created, e2, 7 min old"
     assert shown["backlog"] == "2 (accepted and not settled)"
     assert shown["queued"] == "0 (of these in the node's memory)"
-    assert shown["parked"] == "yes (the others are read from the stream when due)"
+    assert (
+        shown["parked"] == "yes (events that are not queued are read from the stream when their turn comes)"
+    )
     assert shown["phase"] == "backing_off"
     assert not {"failing_since", "disabled", "problems", "why"} & shown.keys()
 
@@ -182,3 +185,25 @@ def test_nothing_in_an_error_is_obeyed() -> None:
     assert main._sentence("--reason \x1b[2J\u202e\x9b: there is\nno such.") == (
         "--reason \\x1b[2J\\u202e\\x9b: there is no such"
     )
+
+
+def test_an_answer_from_before_the_last_attempt_is_left_out() -> None:
+    refused = STATE["last_attempt"] | {"status": None, "error": "refused: connection refused"}
+    told = "\n".join(lines(STATE | {"last_attempt": refused, "last_response": {"status": 200}}))
+    assert "last_response" not in told
+    assert "last_response" in "\n".join(lines(STATE))
+
+
+def test_whole_numbers_are_printed_whole() -> None:
+    members = {"rate": {"limit": 100.0, "per": "second"}, "timeout_s": 7.5, "events": ["a"], "paused": False}
+    assert json.dumps(receiver.with_whole_numbers(members)) == (
+        '{"rate": {"limit": 100, "per": "second"}, "timeout_s": 7.5, "events": ["a"], "paused": false}'
+    )
+
+
+def test_a_disabled_receiver_fails_since_no_time() -> None:
+    row = {
+        "failing_since": None, "receiver": "acme.a", "failures": 0, "disabled": "gone", "status": 410,
+        "error": None,
+    }  # fmt: skip
+    assert failing_cells(row) == ["disabled", "acme.a", None, "disabled (gone); HTTP 410"]

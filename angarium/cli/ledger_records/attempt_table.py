@@ -32,6 +32,8 @@ def failing_cells(row: dict[str, Any]) -> list[Any]:
     lasts = None if since is None else quantities.age_text(now - quantities.instant(since, now))
     last = row["error"] or (f"HTTP {row['status']}" if row["status"] else None)
     disabled = f"disabled ({row['disabled']}); " if row["disabled"] else ""
+    if row["disabled"] and lasts is None:
+        return ["disabled", row["receiver"], None, f"{disabled}{last or 'no attempt'}"]
     return [lasts, row["receiver"], row["failures"], f"{disabled}{last or 'no attempt'}"]
 
 

@@ -52,6 +52,7 @@ def audit(receiver: str, plot: Path | None, as_json: bool, **given: Any) -> None
             audit_plot.draw(plot, found, VERDICTS[found.verdict])
         except OSError as error:
             raise click.ClickException(f"cannot write {plot}: {error.strerror}") from error
+        output.note(f"wrote {plot}")
     if as_json:
         output.say_json(query.document(found))
     else:

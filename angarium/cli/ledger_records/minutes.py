@@ -20,10 +20,10 @@ HEADINGS = (
     "dead",
     "latency",
     "longest",
-    "late",
-    "latest",
+    "mean late",
+    "most late",
 )
-NARROW_COLUMNS = ("minute", "attempts", "delivered", "failed", "dead", "latency", "late")
+NARROW_COLUMNS = ("minute", "attempts", "delivered", "failed", "dead", "latency", "mean late")
 
 
 @click.command("minutes", short_help="Show throughput and latency by minute, from the ledger.")
@@ -65,8 +65,8 @@ def cells(each: "Minute") -> dict[str, Any]:
         "dead": each.dead,
         "latency": _timed(each.latency_ms, "ms"),
         "longest": _timed(each.latency_ms_max, "ms"),
-        "late": _timed(each.late_s, "s"),
-        "latest": _timed(each.late_s_max, "s"),
+        "mean late": _timed(each.late_s, "s"),
+        "most late": _timed(each.late_s_max, "s"),
     }
 
 

@@ -57,6 +57,8 @@ def lines(state: dict[str, Any]) -> list[str]:
     for name, value in state.items():
         if name in ("receiver", "why", "remedy") or value in (None, [], {}):
             continue
+        if name == "last_response" and _is_older(value, state.get("last_attempt")):
+            continue
         shown.append(f"  {name:{width}}  {_value(name, value)}{_meaning(name, value)}")
     return shown
 
@@ -68,6 +70,11 @@ def headline(state: dict[str, Any]) -> str:
     return f"{count} waiting, {why}{remedy}" if count else f"{why}{remedy}"
 
 
+def _is_older(answer: Any, attempt: Any) -> bool:
+    """True if the last attempt got no answer, or another one: its answer is not the last response."""
+    return isinstance(attempt, dict) and attempt.get("status") != answer.get("status")
+
+
 def _meaning(name: str, value: Any) -> str:
     """Explains a member beyond its name."""
     match name, value:
@@ -76,7 +83,7 @@ def _meaning(name: str, value: Any) -> str:
         case "queued", _:
             return " (of these in the node's memory)"
         case "parked", True:
-            return " (the others are read from the stream when due)"
+            return " (events that are not queued are read from the stream when their turn comes)"
         case _:
             return ""
 

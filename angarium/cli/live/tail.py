@@ -33,6 +33,7 @@ TIME_OF_DAY = slice(11, 23)
     "--since", metavar="TIME", help="Start at this time: 5m, 2h, 2026-01-31T12:00:00Z (default: now)."
 )
 @click.option("--count", type=click.IntRange(1), metavar="N", help="Stop after N attempts.")
+@click.option("--no-follow", is_flag=True, help="With --since: stop when everything up to now was shown.")
 @click.option("--wide", is_flag=True, help="Show all columns uncut and with the date, as in a pipe.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 @options.settings_flags(*options.CONNECTION)
@@ -42,6 +43,7 @@ def tail(
     types: tuple[str, ...],
     since: str | None,
     count: int | None,
+    no_follow: bool,
     wide: bool,
     as_json: bool,
     **given: Any,
@@ -58,9 +60,11 @@ def tail(
 
     wanted = TailFilter(about=about, failed=failed, types=types)
     wanted.check()
+    if no_follow and since is None:
+        raise click.UsageError("--no-follow shows what has happened: say from when on with --since")
     since_at = None if since is None else quantities.instant(since, time.time())
     show = output.say_json_line if as_json else shown_rows(wide=wide)
-    run_long(_follow(options.settings_of(given), wanted, since_at, count, show))
+    run_long(_follow(options.settings_of(given), wanted, since_at, count, show, ends=no_follow))
 
 
 async def _follow(
@@ -69,6 +73,8 @@ async def _follow(
     since: float | None,
     count: int | None,
     show: "Callable[[TailedAttempt], None]",
+    *,
+    ends: bool,
 ) -> None:
     """Follow until enough were shown, or until Ctrl-C or SIGTERM, the usual way to end it."""
     import asyncio
@@ -84,7 +90,7 @@ async def _follow(
             shown, access = 0, Access(js, settings)
             if wanted.about is not None and await is_known(access, wanted.about) is False:
                 names.note_unknown(wanted.about)
-            async with aclosing(Tail(access, wanted, since=since).follow()) as found:
+            async with aclosing(Tail(access, wanted, since=since).follow(ends=ends)) as found:
                 async for each in found:
                     if isinstance(each, Missed):
                         output.note(f"note: {output.visible(each.why)}")

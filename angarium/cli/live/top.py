@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from angarium.operations.receivers.overview.top import TopScreen
 
 FAILING_HEADINGS = ("failing for", "receiver", "failures", "last")
-LATE_HEADINGS = ("latest", "mean", "receiver", "delivered", "failed")
+LATE_HEADINGS = ("most late", "mean late", "receiver", "delivered", "failed")
 AGE_SHOWN_FROM_S = 1.0
 CLEARED = "\x1b[H\x1b[2J\x1b[3J"
 
@@ -114,6 +114,12 @@ def _as_of(picture: "TopScreen") -> str:
     return f"as of {quantities.age_text(picture.age_s)} ago"
 
 
+def _title(text: str) -> None:
+    """Print what a table shows, on a terminal only."""
+    if output.on_terminal():
+        output.say(text)
+
+
 def _worst(
     settings: Settings, tenant: str | None, within: str, limit: int, *, wide: bool, as_json: bool
 ) -> None:
@@ -127,9 +133,11 @@ def _worst(
         output.say_json(worst)
         return
     cut = () if wide else ("last", "receiver")
+    _title("Failing or disabled now, the longest outage first:")
     output.say_table(FAILING_HEADINGS, map(attempt_table.failing_cells, worst.failing), cut=cut, wide=wide)
     if output.on_terminal():
         output.say()
+    _title(f"Latest deliveries within {within}:")
     output.say_table(LATE_HEADINGS, map(attempt_table.late_cells, worst.late), cut=cut[1:], wide=wide)
     if tenant is not None and not worst.failing and not worst.late:
         output.note(f"note: no receiver of tenant {tenant} failed or was late; check how its name is spelled")

@@ -106,7 +106,7 @@ def get(name: str, **given: Any) -> None:
     from angarium.operations.receivers.configurations.get import get_configuration
 
     shown = perform(options.settings_of(given), lambda access: get_configuration(access, name))
-    output.say_json(shown.members)
+    output.say_json(with_whole_numbers(shown.members))
     if shown.problems:
         output.note(f"not in force: {output.visible('; '.join(shown.problems))}")
     if shown.warnings:
@@ -256,3 +256,12 @@ def _agreement(name: str, *, yes: bool) -> Callable[[object], bool]:
         return click.confirm(f"{name} has {waiting} waiting; discard them?", err=True)
 
     return (lambda _: True) if yes else agreed
+
+
+def with_whole_numbers(value: Any) -> Any:
+    """The value with whole numbers written whole: `100`, not `100.0`."""
+    if isinstance(value, dict):
+        return {name: with_whole_numbers(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return list(map(with_whole_numbers, value))
+    return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 1e15 else value

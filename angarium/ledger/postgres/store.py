@@ -95,6 +95,10 @@ class PostgresStore:
     # ---- what the writer asks
 
     @property
+    def shown(self) -> str:
+        return self._shown
+
+    @property
     def shares(self) -> int:
         return SHARE_COUNT
 

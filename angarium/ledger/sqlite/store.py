@@ -158,6 +158,10 @@ class SqliteStore:
         return StreamPlace(created=created, mark=Mark(position=position, stored_at=stored_at))
 
     @property
+    def shown(self) -> str:
+        return str(self._path.absolute())
+
+    @property
     def shares(self) -> int:
         return 1
 

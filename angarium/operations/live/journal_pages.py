@@ -86,8 +86,11 @@ class JournalPages:
         self.place = StreamPlace(created=info.created, mark=Mark(position=position))
         return missed
 
-    async def follow(self) -> AsyncGenerator[list[StoredMessage] | Missed, None]:
-        """Continue forever, even after NATS was away. Raises ApiError if the journal does not exist."""
+    async def follow(self, *, ends: bool = False) -> AsyncGenerator[list[StoredMessage] | Missed, None]:
+        """Continue forever, even after NATS was away. Raises ApiError if the journal does not exist.
+
+        With `ends`, it ends where the journal does.
+        """
         reader = JournalReader(self._js, self._names)
         try:
             while True:
@@ -104,6 +107,8 @@ class JournalPages:
                     case Gap(first, last, until_at):
                         self._pass(last, until_at)
                         yield Missed(f"messages {first} to {last} of the journal were purged")
+                    case [] if ends:
+                        return
                     case []:
                         await asyncio.sleep(LOOK_EVERY_S)
                     case messages:

@@ -106,14 +106,17 @@ class Tail:
         self._since = since
         self._after = None if after is None else parse_attempt_position(after)
 
-    async def follow(self) -> AsyncGenerator[TailedAttempt | Missed, None]:
-        """Yield attempts forever, even after NATS was away. Raises NewerVersion, ApiError without setup."""
+    async def follow(self, *, ends: bool = False) -> AsyncGenerator[TailedAttempt | Missed, None]:
+        """Yield attempts forever, even after NATS was away. Raises NewerVersion, ApiError without setup.
+
+        With `ends`, only those that the journal has by now.
+        """
         last = self._after or AttemptPosition()
         missed = await self._pages.start(since=self._since, after=self._after)
         if missed is not None:
             last = AttemptPosition()
             yield missed
-        async with aclosing(self._pages.follow()) as pages:
+        async with aclosing(self._pages.follow(ends=ends)) as pages:
             async for page in pages:
                 if isinstance(page, Missed):
                     last = AttemptPosition()  # The attempts from here on were not yielded before.

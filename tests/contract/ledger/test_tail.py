@@ -149,6 +149,16 @@ async def test_purged_facts_are_reported_as_missed(js: JetStream, names: Names, 
     ]
 
 
+async def test_a_tail_that_does_not_follow_ends_with_the_journal(
+    js: JetStream, names: Names, pen: Pen
+) -> None:
+    assert [each async for each in tail(js, names, since=0.0).follow(ends=True)] == []
+    await pen.flush(delivered(1), failed(2))
+    async with asyncio.timeout(PATIENCE_S):
+        found = [each async for each in tail(js, names, since=0.0).follow(ends=True)]
+    assert named(found) == named(await first(tail(js, names, since=0.0), 2))
+
+
 async def test_the_tail_continues_when_nats_is_back(
     js: JetStream, names: Names, pen: Pen, monkeypatch: pytest.MonkeyPatch
 ) -> None:

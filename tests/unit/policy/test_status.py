@@ -7,6 +7,7 @@ from typing import Any, get_args
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from actors import status
 from actors.credentials import Credentials, credentials_of
@@ -80,6 +81,9 @@ def test_the_phase_is_the_gravest_that_holds(
 FAILED = AttemptFailed(receiver="a.b", events=(), at=NOW, attempt=1, status=503, error="HTTP 503")
 TIMEOUT = AttemptFailed(receiver="a.b", events=(), at=NOW, attempt=1, error="timeout: no answer in 15 s")
 OURS = AttemptFailed(receiver="a.b", events=(), at=NOW, attempt=1, error="overload: full", ours=True)
+ANSWERED_400 = AttemptFailed(receiver="a.b", events=(), at=NOW, attempt=3, status=400, rejected=True)
+REJECTED = replace(ENTRY, rejections=3, next_at=NOW + 600)
+SLOW = Delivered(receiver="a.b", events=(), at=NOW, attempt=1, status=200, latency_ms=300.0)
 THROTTLED = Throttled(receiver="a.b", events=(), at=NOW, attempt=1, status=429, until=NOW + 42)
 EMPTY = Bucket(0.0, NOW, 1)
 BURIALS = tuple(Burial(position=n, reason="expired") for n in range(BURIALS_MAX))
@@ -90,6 +94,16 @@ BURIALS = tuple(Burial(position=n, reason="expired") for n in range(BURIALS_MAX)
     [
         ({}, POLICY, View(in_flight=(1,)), "an attempt is under way"),
         ({}, RELAXED, View(in_flight=(1, 2)), "2 attempts are under way"),
+        (
+            {"last": SLOW}, Policy(url="https://a.example"), View(in_flight=(1,)),
+            "answers take 0.3 s, one attempt at a time: 3.3 a second",
+        ),
+        ({"last": SLOW}, RELAXED, View(in_flight=(1,)), "an attempt is under way"),
+        ({"last": SLOW}, POLICY, View(in_flight=(1,)), "an attempt is under way"),
+        (
+            {"open": (REJECTED,), "backoff_until": NOW + 600, "last": ANSWERED_400}, POLICY, View(),
+            "backing off until 2023-11-14T22:23:20Z (in 10 min): rejected 3 of 5 times, the last: HTTP 400",
+        ),
         ({}, POLICY, View(waiting=(HEAD,)), "the next attempt is due"),
         ({"parked": True}, POLICY, View(), "the next attempt is due"),
         ({}, POLICY, UNREADY, "waiting for NATS to confirm what was recorded"),
