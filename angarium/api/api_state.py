@@ -32,6 +32,8 @@ LEADER_TIMEOUT_S = 1.0
 """Time limit for asking the leader of the configurations; the answer is more exact with it."""
 CONTROL_REQUESTS_MAX = 64
 """Requests to the owners of receivers in flight at a time; a ping may take a minute."""
+LETTER_READS_MAX = 16
+"""Requests that read dead letters at a time; NATS sends each up to a MiB or a whole letter at once."""
 REDRIVE_PAUSE_S = 0.05
 """Pause after each redrive of a request: all redrives of an installation share one lock."""
 QUESTIONS_MAX = 16
@@ -51,6 +53,7 @@ class ApiState:
         self.erasures = UnfinishedErasures(Erasures(access.js, access.names))
         self.limits = RequestLimits()
         self.control_limits = RequestLimits(CONTROL_REQUESTS_MAX)
+        self.letter_limits = RequestLimits(LETTER_READS_MAX)
         self.question_limits = RequestLimits(QUESTIONS_MAX)
         self.examination = Examination(access)
         self.no_ledger = RateLimitedLog(log, "api.no_ledger")

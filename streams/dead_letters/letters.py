@@ -40,18 +40,24 @@ REQUESTS_MAX = 32
 """Requests about single letters that are under way at a time."""
 SPAN_MIN, SPAN_MAX = 256, 16_384
 """Positions of the stream that are searched at a time from the newest on."""
+SPAN_BYTES_MAX = 4 << 20
+"""Bytes that are read of one span; if there are more, a shorter one is read."""
+SPAN_DIVISOR = 16
+SENT_BYTES_MAX = 4 << 20
+"""Bytes of one read of letters that are sent again."""
+READ_BYTES_MAX = 1 << 20
+"""Bytes of any other read. With 4 MiB, 16 readers fill what nats-server keeps for a client (64 MiB)."""
 
 T = TypeVar("T")
 
 
-class Letter(Struct, frozen=True):
-    """A dead letter in its stream: at `position` since `at`, in seconds since the epoch."""
+class LetterHead(Struct, frozen=True):
+    """A dead letter without its body: at `position` in its stream since `at`, in seconds since the epoch."""
 
     position: int
     receiver: str
     at: float
     headers: dict[str, str]
-    body: bytes
 
     @property
     def mark(self) -> Mark:
@@ -100,6 +106,22 @@ class Letter(Struct, frozen=True):
         return self.headers.get(DEAD_BODY) == bury.BODY_GONE
 
 
+class ListedLetter(LetterHead, frozen=True):
+    """A dead letter as lists show it: its body was read and dropped, and had `size` bytes."""
+
+    size: int
+
+
+class Letter(LetterHead, frozen=True):
+    """A whole dead letter."""
+
+    body: bytes
+
+    @property
+    def size(self) -> int:
+        return len(self.body)
+
+
 class Selection(Struct, frozen=True, kw_only=True):
     """Selection of letters.
 
@@ -113,12 +135,12 @@ class Selection(Struct, frozen=True, kw_only=True):
     since: float | None = None
     until: float | None = None
 
-    def wants(self, letter: Letter) -> bool:
+    def wants(self, letter: LetterHead) -> bool:
         """True if letters of this receiver are wanted."""
         in_time = (self.since is None or letter.at >= self.since) and not self.is_past(letter)
         return in_time and (not self.reasons or letter.reason in self.reasons)
 
-    def is_past(self, letter: Letter) -> bool:
+    def is_past(self, letter: LetterHead) -> bool:
         """True if this letter and all later ones are too new: letters are ordered by time."""
         return self.until is not None and letter.at >= self.until
 
@@ -138,6 +160,16 @@ class LetterPage(Struct, frozen=True):
     up_to: int
 
 
+class NewestPage(Struct, frozen=True):
+    """One page of a search from the newest letter on, like `LetterPage`; `size`: bytes that were read."""
+
+    letters: list[ListedLetter]
+    seen: int
+    unseen: int
+    up_to: int
+    size: int
+
+
 class DeadLetters:
     """The dead letters of one installation. A request that gets no answer in time raises `Unavailable`."""
 
@@ -152,14 +184,19 @@ class DeadLetters:
         newest = await ask_for_command(self._js.last_message, self._stream, self._names.dead("*.*"))
         return newest.sequence if newest else 0
 
-    async def pages(self, selection: Selection, end: int, after: int = 0) -> AsyncIterator[LetterPage]:
-        """The letters after `after`, up to and including `end`, the oldest first; none is missing."""
+    async def pages(
+        self, selection: Selection, end: int, after: int = 0, bytes_max: int = SENT_BYTES_MAX
+    ) -> AsyncIterator[LetterPage]:
+        """The letters after `after`, up to and including `end`, the oldest first; none is missing.
+
+        A page has about `bytes_max` bytes at most.
+        """
         subject, position = self._names.dead(selection.receivers), after + 1
         if selection.since is not None:
             first = await ask_for_command(self._js.first_since, self._stream, subject, selection.since)
             position = max(position, first.sequence if first else end + 1)
         while position <= end:
-            found = await ask_for_command(self._js.read, self._stream, subject, position)
+            found = await ask_for_command(self._js.read, self._stream, subject, position, 256, bytes_max)
             messages, unseen = found.messages, found.pending
             position = messages[-1].sequence + 1 if messages else position
             if not unseen and position <= end:
@@ -175,31 +212,48 @@ class DeadLetters:
             if not unseen or (letters and selection.is_past(letters[-1])):
                 return
 
-    async def newest(self, selection: Selection, end: int) -> AsyncIterator[LetterPage]:
-        """The letters, the newest first, for callers that want only some of them."""
-        subject, oldest, span = self._names.dead(selection.receivers), 1, SPAN_MIN
+    async def newest(
+        self, selection: Selection, end: int, bytes_max: int = SPAN_BYTES_MAX
+    ) -> AsyncIterator[NewestPage]:
+        """The letters, the newest first and without bodies, for callers that want only some of them.
+
+        A page has about `bytes_max` bytes at most, or one letter.
+        """
+        subject, oldest, span, given_up = self._names.dead(selection.receivers), 1, SPAN_MIN, 0
         if selection.since is not None:
             first = await ask_for_command(self._js.first_since, self._stream, subject, selection.since)
             oldest = first.sequence if first else end + 1
         while end >= oldest:
             start = max(oldest, end - span + 1)
-            letters = await self._between(subject, start, end)
+            letters, size = await self._between(subject, start, end, bytes_max)
+            if size > bytes_max and start < end:
+                given_up += size
+                span = max(1, (end - start + 1) // SPAN_DIVISOR)
+                continue
             wanted = [each for each in reversed(letters) if selection.wants(each)]
-            yield LetterPage(wanted, len(letters), start - oldest, start)
-            span = min(span * 2, SPAN_MAX) if len(letters) < SPAN_MIN else SPAN_MIN
-            end = start - 1
+            yield NewestPage(wanted, len(letters), start - oldest, start, given_up + size)
+            if len(letters) >= SPAN_MIN:
+                span = SPAN_MIN
+            elif size <= bytes_max // 2:
+                span = min(span * 2, SPAN_MAX)
+            end, given_up = start - 1, 0
 
-    async def _between(self, subject: str, start: int, end: int) -> list[Letter]:
-        """The letters at these positions, the oldest first."""
-        letters: list[Letter] = []
-        while start <= end:
+    async def _between(
+        self, subject: str, start: int, end: int, bytes_max: int
+    ) -> tuple[list[ListedLetter], int]:
+        """The letters at these positions, the oldest first, and their bytes; stops beyond `bytes_max`."""
+        letters: list[ListedLetter] = []
+        size, each_max = 0, min(bytes_max, READ_BYTES_MAX)
+        while start <= end and size <= bytes_max:
             batch = min(SPAN_MIN, end - start + 1)
-            found = await ask_for_command(self._js.read, self._stream, subject, start, batch)
-            letters += [self._letter(each) for each in found.messages if each.sequence <= end]
+            found = await ask_for_command(self._js.read, self._stream, subject, start, batch, each_max)
+            messages = [each for each in found.messages if each.sequence <= end]
+            letters += map(self._listed, messages)
+            size += sum(map(_size, messages))
             if not found.pending:
                 break
             start = found.messages[-1].sequence + 1
-        return letters
+        return letters, size
 
     async def letter(self, position: int) -> Letter | None:
         """The letter at `position`, from the leader."""
@@ -236,6 +290,15 @@ class DeadLetters:
     def _letter(self, message: StoredMessage) -> Letter:
         receiver = message.subject.removeprefix(self._subject)
         return Letter(message.sequence, receiver, message.stored_at, message.headers, message.data)
+
+    def _listed(self, message: StoredMessage) -> ListedLetter:
+        receiver = message.subject.removeprefix(self._subject)
+        return ListedLetter(message.sequence, receiver, message.stored_at, message.headers, len(message.data))
+
+
+def _size(message: StoredMessage) -> int:
+    """About the bytes that came with a message."""
+    return len(message.data) + sum(len(name) + len(value) for name, value in message.headers.items())
 
 
 async def _for_each(each_of: Iterable[T], do: Callable[[T], Awaitable[None]]) -> None:

@@ -14,7 +14,7 @@ from litestar.params import FromPath, PathParameter, QueryParameter
 
 from actors.ids import split_receiver
 from angarium.api.admission.gate import needs
-from angarium.api.api_state import InjectedAccess, InjectedApi
+from angarium.api.api_state import InjectedApi
 from angarium.api.openapi.dead_letters import (
     DROP_DEAD_LETTER,
     GET_DEAD_LETTER,
@@ -44,7 +44,7 @@ from angarium.operations.dead_letters.listing import LetterNumbers, newest_befor
 from angarium.operations.dead_letters.redrive import redrive
 from angarium.operations.jobs.begin import begin_redrive, same_job
 from angarium.operations.jobs.plans import JobDocument
-from streams.dead_letters.letters import Letter, Selection
+from streams.dead_letters.letters import Letter, ListedLetter, Selection
 from streams.dead_letters.malformed import MALFORMED_RECEIVER
 
 PATH = "/v1/tenants/{tenant:str}/dead-letters"
@@ -55,7 +55,7 @@ Number = Annotated[int, PathParameter(ge=1, le=NUMBER_MAX)]
 @get(PATH, opt=needs("read"), **LIST_DEAD_LETTERS)
 async def list_dead_letters(
     tenant: FromPath[str],
-    access: InjectedAccess,
+    api: InjectedApi,
     receiver: Annotated[str | None, QueryParameter(max_length=64)] = None,
     reason: Annotated[Reason | None, QueryParameter()] = None,
     since: Moment = None,
@@ -67,14 +67,16 @@ async def list_dead_letters(
     wanted = _selection(
         tenant, receiver, (reason,) if reason else (), moment("since", since), moment("until", until)
     )
-    page = result_of(await newest_before(access, wanted, limit, cursor))
+    with api.letter_limits.admit(tenant):
+        page = result_of(await newest_before(api.access, wanted, limit, cursor))
     return DeadLetterPage(letters=[_item(each) for each in page.letters], next_cursor=_cursor(page.next))
 
 
 @get(f"{PATH}/{{number:int}}", opt=needs("read"), **GET_DEAD_LETTER)
-async def get_dead_letter(tenant: FromPath[str], number: Number, access: InjectedAccess) -> LetterDocument:
+async def get_dead_letter(tenant: FromPath[str], number: Number, api: InjectedApi) -> LetterDocument:
     """Show a dead letter."""
-    letter = result_of(await find(access, number, tenant=tenant))
+    with api.letter_limits.admit(tenant):
+        letter = result_of(await find(api.access, number, tenant=tenant))
     text, binary = _body(letter)
     return LetterDocument(
         **msgspec.structs.asdict(_item(letter)), response=letter.response or None, headers=letter.headers,
@@ -83,10 +85,11 @@ async def get_dead_letter(tenant: FromPath[str], number: Number, access: Injecte
 
 
 @delete(f"{PATH}/{{number:int}}", status_code=200, opt=needs("manage"), **DROP_DEAD_LETTER)
-async def drop_dead_letter(tenant: FromPath[str], number: Number, access: InjectedAccess) -> LetterItem:
+async def drop_dead_letter(tenant: FromPath[str], number: Number, api: InjectedApi) -> LetterItem:
     """Delete a dead letter permanently."""
-    letter = result_of(await find(access, number, tenant=tenant))
-    result_of(await drop(access, (number,)))
+    with api.letter_limits.admit(tenant):
+        letter = result_of(await find(api.access, number, tenant=tenant))
+        result_of(await drop(api.access, (number,)))
     return _item(letter)
 
 
@@ -100,7 +103,8 @@ async def redrive_dead_letters(
     with api.control_limits.admit(tenant):
         if key and (known := result_of(await same_job(api.access, "redrive", tenant, key))) is not None:
             return accepted(api, known)
-        wanted = await _wanted(api.access, tenant, given)
+        with api.letter_limits.admit(tenant):
+            wanted = await _wanted(api.access, tenant, given)
         if wanted.next is not None and given.limit is None and given.cursor is None:
             selection = _selection(tenant, given.receiver, given.reasons, given.since, given.until)
             return accepted(api, result_of(await begin_redrive(api.access, tenant, selection, key)))
@@ -163,11 +167,11 @@ def _cursor(position: int | None) -> str | None:
     return None if position is None else str(position)
 
 
-def _item(letter: Letter) -> LetterItem:
+def _item(letter: Letter | ListedLetter) -> LetterItem:
     return LetterItem(
         number=letter.position, receiver=letter.receiver, sequence=letter.sequence, reason=letter.reason,
         at=instant(letter.at), attempts=letter.attempts, status=letter.status, type=letter.type,
-        id=letter.event_id, bytes=None if letter.body_gone else len(letter.body),
+        id=letter.event_id, bytes=None if letter.body_gone else letter.size,
     )  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from angarium import quantities
 from angarium.logs import instant
 from angarium.terminal import output
-from streams.dead_letters.letters import Letter
+from streams.dead_letters.letters import Letter, ListedLetter
 from streams.nats.headers import DEAD_RESPONSE
 
 HEADINGS = ("letter", "receiver", "number", "reason", "at", "attempts", "status", "type", "id", "bytes")
@@ -18,7 +18,7 @@ NAME_WIDTH_MAX = 40
 """Width of the column of header names; longer names (up to 60,000 characters) are shown in full."""
 
 
-def row(letter: Letter) -> dict[str, Any]:
+def row(letter: Letter | ListedLetter) -> dict[str, Any]:
     """The row of a letter in a list."""
     return {
         "letter": letter.position,
@@ -30,7 +30,7 @@ def row(letter: Letter) -> dict[str, Any]:
         "status": letter.status,
         "type": letter.type,
         "id": letter.event_id,
-        "bytes": None if letter.body_gone else len(letter.body),
+        "bytes": None if letter.body_gone else letter.size,
     }
 
 

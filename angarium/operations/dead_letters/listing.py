@@ -3,29 +3,34 @@
 from msgspec import Struct
 
 from angarium.connecting import Access
-from angarium.operations.dead_letters.pages import Progress, no_progress, reporting
+from angarium.operations.dead_letters.pages import Progress, no_progress
 from angarium.operations.failures import operation
-from streams.dead_letters.letters import DeadLetters, Letter, Selection
+from streams.dead_letters.letters import READ_BYTES_MAX, DeadLetters, ListedLetter, Selection
 
 LOOKS_MAX = 32
 """Pages of the stream that are searched for one page of a list."""
+LOOKED_AT_BYTES_MAX = 16 << 20
+"""Bytes that are read for one page of a list, which may be short therefore."""
 
 
 class Newest(Struct, frozen=True):
     """Letters, the newest first, and whether there are older ones."""
 
-    letters: list[Letter]
+    letters: list[ListedLetter]
     more: bool
 
 
 @operation
 async def newest(access: Access, wanted: Selection, limit: int, progress: Progress = no_progress) -> Newest:
     """The newest letters, at most `limit` (0: all)."""
-    found: list[Letter] = []
+    found: list[ListedLetter] = []
     letters = DeadLetters(access.js, access.names)
     with progress("reading") as tell:
-        async for page in reporting(letters.newest(wanted, await letters.end()), tell):
-            found += page
+        seen = 0
+        async for page in letters.newest(wanted, await letters.end()):
+            found += page.letters
+            seen += page.seen
+            tell(seen, seen + page.unseen)
             if 0 < limit < len(found):
                 return Newest(found[:limit], more=True)
     return Newest(found, more=False)
@@ -41,23 +46,23 @@ class LetterNumbers(Struct, frozen=True):
 class LettersBefore(Struct, frozen=True):
     """Letters, the newest first, and the position before which the others begin; None if these are all."""
 
-    letters: list[Letter]
+    letters: list[ListedLetter]
     next: int | None
 
 
 @operation
 async def newest_before(access: Access, wanted: Selection, limit: int, before: int | None) -> LettersBefore:
-    """The newest letters before that position, at most `limit`; fewer if many others are in between."""
+    """The newest letters before that position, at most `limit`; fewer if much would have to be read."""
     letters = DeadLetters(access.js, access.names)
     end = await letters.end() if before is None else before - 1
-    found: list[Letter] = []
-    looked = 0
+    found: list[ListedLetter] = []
+    looked = size = 0
     async for page in letters.newest(wanted, end):
         found += page.letters
-        looked += 1
+        looked, size = looked + 1, size + page.size
         if len(found) > limit:
             return LettersBefore(found[:limit], found[limit - 1].position)
-        if looked >= LOOKS_MAX and page.unseen > 0:
+        if (looked >= LOOKS_MAX or size >= LOOKED_AT_BYTES_MAX) and page.unseen > 0:
             return LettersBefore(found, page.up_to)
     return LettersBefore(found, None)
 
@@ -68,7 +73,7 @@ async def oldest_after(access: Access, wanted: Selection, limit: int, after: int
     letters = DeadLetters(access.js, access.names)
     found: list[int] = []
     looked = 0
-    async for page in letters.pages(wanted, await letters.end(), after):
+    async for page in letters.pages(wanted, await letters.end(), after, READ_BYTES_MAX):
         found += [each.position for each in page.letters]
         looked += 1
         if len(found) > limit:

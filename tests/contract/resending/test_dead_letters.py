@@ -143,6 +143,30 @@ async def test_few_letters_among_very_many_places_are_found_in_few_looks(
     assert [page.unseen for page in pages] == [1545, 1033, 9, 0]
 
 
+async def test_large_letters_are_listed_without_their_bodies_a_few_at_a_time(
+    js: JetStream, names: Names, dead: DeadLetters
+) -> None:
+    """A span that has more than may be read at once is read in shorter ones, and none is left out."""
+    for _ in range(40):
+        await js.publish(names.dead(ONE), b"x" * 1000)
+    await asyncio.gather(*(js.publish(names.dead(OTHER), b"") for _ in range(400)))
+    pages = [page async for page in dead.newest(Selection(receivers=ONE), 440, bytes_max=8000)]
+    letters = [letter for page in pages for letter in page.letters]
+    assert [(letter.position, letter.size) for letter in letters] == [(at, 1000) for at in range(40, 0, -1)]
+    assert not any(hasattr(letter, "body") for letter in letters)
+    assert max(len(page.letters) for page in pages) <= 8
+    assert sum(page.size for page in pages) <= 3 * 40_000, "spans that were given up count"
+
+
+async def test_a_letter_larger_than_may_be_read_at_once_is_listed(
+    js: JetStream, names: Names, dead: DeadLetters
+) -> None:
+    for _ in range(3):
+        await js.publish(names.dead(ONE), b"x" * 1000)
+    pages = [page async for page in dead.newest(Selection(), 3, bytes_max=100)]
+    assert [[letter.position for letter in page.letters] for page in pages] == [[3], [2], [1]]
+
+
 async def test_letters_that_come_during_a_search_are_not_read(
     js: JetStream, names: Names, dead: DeadLetters
 ) -> None:

@@ -9,11 +9,14 @@ import pytest
 
 from actors.machine.facts import Burial
 from angarium.api.openapi.dead_letters import Reason
+from angarium.api.requests.request_limits import TENANTS_MIN, RequestLimits
 from angarium.api.routes import dead_letters
 from angarium.connecting import Access
+from angarium.operations.dead_letters import listing
 from angarium.operations.dead_letters.redrive import Sent
+from streams.dead_letters import letters
 from streams.dead_letters.bury import DeadLetterWriter
-from streams.dead_letters.letters import REASONS
+from streams.dead_letters.letters import REASONS, DeadLetters, Letter
 from streams.nats.headers import EVENT_ID
 from streams.resending.redrive import Redriven
 from tests.edge.api.conftest import LETTERS, Api, manager, problem
@@ -48,6 +51,48 @@ async def test_letters_are_listed_the_newest_first_and_page_by_page(api: Api) ->
         assert numbers(await client.get(LETTERS, params={"until": "2001-01-01T00:00:00Z"})) == []
         assert numbers(await client.get(LETTERS, params={"since": "0001-01-01T00:00:00Z", "limit": 1})) == [7]
         assert numbers(await client.get(LETTERS, params={"since": "9999-01-01T00:00:00Z"})) == []
+
+
+async def test_a_page_ends_where_much_was_read(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A short page says by its cursor that it is one."""
+    monkeypatch.setattr(listing, "LOOKED_AT_BYTES_MAX", 1)
+    monkeypatch.setattr(letters, "SPAN_MIN", 2)
+    for number in range(1, 6):
+        await api.bury("acme.billing", number)
+    async with await manager(api) as client:
+        first = await client.get(LETTERS)
+        rest = await client.get(LETTERS, params={"cursor": first.json()["next_cursor"]})
+    assert (numbers(first), numbers(rest)) == ([5, 4], [3, 2])
+
+
+async def test_one_tenants_reads_of_letters_leave_room_for_others(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api.state.letter_limits = RequestLimits(TENANTS_MIN)
+    await api.bury("acme.billing", 1)
+    await api.bury("other.billing", 2)
+    theirs = LETTERS.replace("acme", "other")
+    reads, go_on = list[int](), asyncio.Event()
+    letter = DeadLetters.letter
+
+    async def held(self: DeadLetters, position: int) -> Letter | None:
+        reads.append(position)
+        await go_on.wait()
+        return await letter(self, position)
+
+    async with await manager(api) as client, await manager(api, "other") as other:
+        monkeypatch.setattr(DeadLetters, "letter", held)
+        first = asyncio.create_task(client.get(f"{LETTERS}/1"))
+        await until(lambda: bool(reads))
+        for refused in (
+            client.get(LETTERS), client.get(f"{LETTERS}/1"), client.delete(f"{LETTERS}/1"),
+            client.post(f"{LETTERS}/redrive", json={"numbers": [1]}),
+        ):  # fmt: skip
+            assert "too many requests" in problem(await refused, 503, "unavailable")
+        assert numbers(await other.get(theirs)) == [2]
+        go_on.set()
+        assert (await first).status_code == 200
+        assert numbers(await client.get(LETTERS)) == [1]
 
 
 async def test_a_time_of_the_year_10000_is_the_last_one(api: Api) -> None:
