@@ -38,6 +38,8 @@ REASONS = (
 )  # fmt: skip
 REQUESTS_MAX = 32
 """Requests about single letters that are under way at a time."""
+OWNERS_READ_MAX = 4
+"""Letters that are read at a time to find out whose they are. Each comes with its body, which is dropped."""
 SPAN_MIN, SPAN_MAX = 256, 16_384
 """Positions of the stream that are searched at a time from the newest on."""
 SPAN_BYTES_MAX = 4 << 20
@@ -271,6 +273,17 @@ class DeadLetters:
         await _for_each(positions, read)
         return sorted(found, key=lambda letter: letter.position)
 
+    async def receivers(self, positions: Iterable[int]) -> dict[int, str]:
+        """The receivers of the letters that exist at these positions, from the leader."""
+        found: dict[int, str] = {}
+
+        async def read(position: int) -> None:
+            if (letter := await self.letter(position)) is not None:
+                found[position] = letter.receiver
+
+        await _for_each(positions, read, OWNERS_READ_MAX)
+        return found
+
     async def drop(self, letters: Iterable[Mark], on_dropped: Callable[[int], None] = lambda _: None) -> int:
         """Delete these letters; returns how many there were. `on_dropped` is called for each that is gone.
 
@@ -301,15 +314,17 @@ def _size(message: StoredMessage) -> int:
     return len(message.data) + sum(len(name) + len(value) for name, value in message.headers.items())
 
 
-async def _for_each(each_of: Iterable[T], do: Callable[[T], Awaitable[None]]) -> None:
-    """Call `do` for all of them, `REQUESTS_MAX` at a time; raises the first exception that it raises."""
+async def _for_each(
+    each_of: Iterable[T], do: Callable[[T], Awaitable[None]], together: int = REQUESTS_MAX
+) -> None:
+    """Call `do` for all of them, `together` at a time; raises the first exception that it raises."""
     rest = iter(each_of)
 
     async def work() -> None:
         for each in rest:
             await do(each)
 
-    await asyncio.gather(*(work() for _ in range(REQUESTS_MAX)))
+    await asyncio.gather(*(work() for _ in range(together)))
 
 
 def _count(text: str | None) -> int | None:

@@ -11,7 +11,7 @@ from streams.dead_letters.letters import DeadLetters, Letter
 async def find(access: Access, position: int, *, tenant: str | None = None) -> Letter:
     """The letter at that position; with `tenant`, only if it is that tenant's. Fails as not_found."""
     letter = await DeadLetters(access.js, access.names).letter(position)
-    if letter is None or tenant not in (None, _tenant_of(letter)):
+    if letter is None or tenant not in (None, _tenant_of(letter.receiver)):
         raise OperationError(
             "not_found", f"there is no letter {position}", remedy="; angarium dead list shows all"
         )
@@ -21,10 +21,10 @@ async def find(access: Access, position: int, *, tenant: str | None = None) -> L
 @operation
 async def owned(access: Access, positions: Sequence[int], tenant: str) -> tuple[int, ...]:
     """The positions of those letters that exist and belong to the tenant, in their order."""
-    letters = await DeadLetters(access.js, access.names).letters(positions)
-    return tuple(each.position for each in letters if _tenant_of(each) == tenant)
+    found = await DeadLetters(access.js, access.names).receivers(dict.fromkeys(positions))
+    return tuple(sorted(each for each, receiver in found.items() if _tenant_of(receiver) == tenant))
 
 
-def _tenant_of(letter: Letter) -> str:
-    """The tenant of the letter's receiver."""
-    return letter.receiver.partition(".")[0]
+def _tenant_of(receiver: str) -> str:
+    """The tenant of a letter's receiver."""
+    return receiver.partition(".")[0]

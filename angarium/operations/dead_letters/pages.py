@@ -3,7 +3,14 @@
 from collections.abc import AsyncIterator, Callable, Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
-from streams.dead_letters.letters import DeadLetters, Letter, LetterPage, Selection
+from streams.dead_letters.letters import (
+    REQUESTS_MAX,
+    SENT_BYTES_MAX,
+    DeadLetters,
+    Letter,
+    LetterPage,
+    Selection,
+)
 
 PAGE_LETTERS = 256
 
@@ -24,12 +31,18 @@ def no_progress(what: str) -> Iterator[Tell]:
 async def pages(letters: DeadLetters, wanted: Wanted, tell: Tell) -> AsyncIterator[list[Letter]]:
     """The existing letters among those wanted; `tell` gets how many were looked at, and of how many."""
     if isinstance(wanted, Selection):
-        async for page in reporting(letters.pages(wanted, await letters.end()), tell):
-            yield page
+        async for found in reporting(letters.pages(wanted, await letters.end()), tell):
+            yield found
         return
-    for start in range(0, len(wanted), PAGE_LETTERS):
-        yield await letters.letters(wanted[start : start + PAGE_LETTERS])
-        tell(min(start + PAGE_LETTERS, len(wanted)), len(wanted))
+    page: list[Letter] = []
+    for start in range(0, len(wanted), REQUESTS_MAX):
+        seen = min(start + REQUESTS_MAX, len(wanted))
+        page += await letters.letters(wanted[start:seen])
+        full = len(page) >= PAGE_LETTERS or sum(each.size for each in page) >= SENT_BYTES_MAX
+        if full or seen == len(wanted):
+            yield page
+            page = []
+            tell(seen, len(wanted))
 
 
 async def reporting(found: AsyncIterator[LetterPage], tell: Tell) -> AsyncIterator[list[Letter]]:

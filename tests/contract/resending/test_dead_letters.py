@@ -8,9 +8,10 @@ import pytest
 
 from actors.machine.facts import Burial
 from streams.dead_letters.bury import DeadLetterWriter
-from streams.dead_letters.letters import DeadLetters, Letter, LetterPage, Selection
+from streams.dead_letters.letters import OWNERS_READ_MAX, DeadLetters, Letter, LetterPage, Selection
 from streams.installation.topology import Names
 from streams.lost_tails.marks import Mark
+from streams.nats.answers import StoredMessage
 from streams.nats.errors import ApiError
 from streams.nats.jetstream import JetStream
 from tests.support.installation import publish
@@ -165,6 +166,27 @@ async def test_a_letter_larger_than_may_be_read_at_once_is_listed(
         await js.publish(names.dead(ONE), b"x" * 1000)
     pages = [page async for page in dead.newest(Selection(), 3, bytes_max=100)]
     assert [[letter.position for letter in page.letters] for page in pages] == [[3], [2], [1]]
+
+
+async def test_the_receivers_of_letters_are_found_a_few_at_a_time(
+    js: JetStream, names: Names, dead: DeadLetters, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each letter comes with its body."""
+    for receiver in (ONE, FOREIGN) * 4:
+        await bury(js, names, receiver, await dead.end() + 1)
+    reading, most, message = 0, 0, js.message
+
+    async def counted(stream: str, sequence: int) -> StoredMessage | None:
+        nonlocal reading, most
+        reading += 1
+        most = max(most, reading)
+        found = await message(stream, sequence)
+        reading -= 1
+        return found
+
+    monkeypatch.setattr(js, "message", counted)
+    assert await dead.receivers(range(1, 12)) == {at: (ONE, FOREIGN)[(at + 1) % 2] for at in range(1, 9)}
+    assert most == OWNERS_READ_MAX
 
 
 async def test_letters_that_come_during_a_search_are_not_read(
