@@ -42,10 +42,11 @@ class RecordedAttempt(Struct, frozen=True, kw_only=True):
 
 
 class RecordedDelivery(Struct, frozen=True, kw_only=True):
-    """One event and one of its receivers, with all recorded attempts.
+    """One event and one of its receivers, with its recorded attempts: the first and the last ones.
 
     `ended_at` is None until it has ended; `ending` is also None if it ended within a gap. `count` counts its
-    attempts. `published_at` is earlier than `stored_at` if the event had to wait for its fan-out.
+    attempts, `attempts_total` those that are on record. `published_at` is earlier than `stored_at` if the event
+    had to wait for its fan-out.
     """
 
     receiver: str
@@ -60,6 +61,7 @@ class RecordedDelivery(Struct, frozen=True, kw_only=True):
     count: int
     type: str | None
     attempts: tuple[RecordedAttempt, ...]
+    attempts_total: int
 
 
 class AttemptFilter(Struct, frozen=True, kw_only=True):

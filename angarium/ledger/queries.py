@@ -3,7 +3,6 @@
 The SQL is the same for SQLite and for PostgreSQL, placeholders are `?` or `?1`, `?2`.
 """
 
-from collections.abc import Iterable
 from typing import Any, Protocol
 
 import msgspec
@@ -45,13 +44,19 @@ WHERE d.block = b.block AND d.event = ?1 AND r.id = d.receiver AND r.name >= ?2 
     AND (r.name, d.sequence) > (?4, ?5)
 ORDER BY r.name, d.sequence LIMIT ?6
 """
-_TRIES = """
-SELECT a.at, a.sequence, a.attempt, a.verdict, a.status, a.error, a.latency_us, a.next_at, a.answer, a.type
+_TRIES_OF = """
 FROM blocks b CROSS JOIN attempts a
 WHERE b.until >= ?2 AND b.since <= ?3 AND a.block = b.block AND a.receiver = ?1 AND a.at BETWEEN ?2 AND ?3
     AND a.sequence = ?4
-ORDER BY a.at
 """
+_TRIES = f"""
+SELECT a.at, a.sequence, a.attempt, a.verdict, a.status, a.error, a.latency_us, a.next_at, a.answer, a.type
+{_TRIES_OF}"""
+_FIRST_TRIES = f"{_TRIES} ORDER BY a.at, a.position, a.ordinal LIMIT ?5"
+_LAST_TRIES = f"{_TRIES} ORDER BY a.at DESC, a.position DESC, a.ordinal DESC LIMIT ?5"
+_TRIES_COUNT = f"SELECT count(*) {_TRIES_OF}"
+TRIES_MAX = 50
+"""Attempts of a delivery that are told from its beginning, and from its end."""
 _STARTS = """
 SELECT a.at FROM blocks b CROSS JOIN attempts a
 WHERE b.until >= ? AND b.since < ? AND a.block = b.block AND a.receiver = ? AND a.at >= ? AND a.at < ?
@@ -161,24 +166,33 @@ class LedgerQueries:
     ) -> list[RecordedDelivery]:
         """The deliveries of an event to a tenant's receivers or to all, by receiver and sequence.
 
-        Only those `after` a receiver's sequence, at most `limit`; each with its attempts.
+        Only those `after` a receiver's sequence, at most `limit`; each with its first and last attempts.
         """
         found, most = [], schema.END_OF_TIME if limit is None else limit
         query = JOURNEY.format(index=self._reader.by("deliveries_event"))
         for *members, receiver in await self.rows(query, event, *_names_of(tenant), *after, most):
             name, sequence, event_id, again, stored_at, first_at, *rest = members
             ended_at, ending, reason, count, kind, published_at = rest
-            tries: Iterable[Any] = ()
+            tries, total = list[Any](), 0
             if first_at is not None:
                 end = schema.END_OF_TIME if ended_at is None else ended_at
-                tries = await self.rows(_TRIES, receiver, first_at, end, sequence)
+                tries, total = await self._tries(receiver, first_at, end, sequence)
             found.append(RecordedDelivery(
                 receiver=name, sequence=sequence, event=event_id, again=again, stored_at=stored_at,
                 published_at=stored_at if published_at is None else published_at,
                 ended_at=ended_at, ending=ending, reason=reason, count=count,
-                type=kind, attempts=tuple(_attempt(row, event_id) for row in tries),
+                type=kind, attempts=tuple(_attempt(row, event_id) for row in tries), attempts_total=total,
             ))  # fmt: skip
         return found
+
+    async def _tries(self, *delivery: int) -> tuple[list[Any], int]:
+        """The first and the last attempts of a delivery, in their order, and how many there are."""
+        tries = await self.rows(_FIRST_TRIES, *delivery, TRIES_MAX + 1)
+        if len(tries) <= TRIES_MAX:
+            return tries, len(tries)
+        ((total,),) = await self.rows(_TRIES_COUNT, *delivery)
+        last = await self.rows(_LAST_TRIES, *delivery, min(TRIES_MAX, total - TRIES_MAX))
+        return tries[:TRIES_MAX] + last[::-1], total
 
     async def starts(self, receiver: int, since: int, until: int, limit: int) -> list[int]:
         """The times at which attempts began, pings included, in order."""

@@ -43,7 +43,7 @@ class DeliveryItem(Struct, frozen=True, kw_only=True):
 
     `published_at` is earlier than `stored_at` if the event waited for its fan-out; lateness counts from it.
     `state` is `open` until the event is settled, and `unknown` if the ledger does not know the end; a dead
-    letter has a `reason`.
+    letter has a `reason`. `attempts` are the first 50 and the last 50 of `attempts_total`.
     """
 
     receiver: str
@@ -56,10 +56,11 @@ class DeliveryItem(Struct, frozen=True, kw_only=True):
     stored_at: str | None
     ended_at: str | None
     attempts: list[AttemptItem]
+    attempts_total: int
 
 
 class JourneyPage(Struct, frozen=True, kw_only=True):
-    """The deliveries of an event, by receiver and sequence."""
+    """The deliveries of an event, by receiver and sequence; a page with many attempts may be short."""
 
     event_id: str
     deliveries: list[DeliveryItem]
@@ -158,14 +159,14 @@ LIST_MINUTES = _described(
 )  # fmt: skip
 GET_EVENT = _described(
     "Show an event's deliveries to the tenant's receivers", JourneyPage,
-    "The deliveries of the event, each with its attempts",
+    "The deliveries of the event, each with its first and last attempts",
     {
         "event_id": "order-17",
         "deliveries": [{
             "receiver": "acme.billing", "sequence": 17, "type": "order.created", "again": None,
             "state": "delivered", "reason": None, "published_at": _AT, "stored_at": _AT,
             "ended_at": "2026-11-22T20:00:02.525Z",
-            "attempts": [_FAILED, _DELIVERED],
+            "attempts": [_FAILED, _DELIVERED], "attempts_total": 2,
         }],
         "next_cursor": None,
         "ledger": _LEDGER,

@@ -31,10 +31,11 @@ ANSWER_MAX = 200
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @options.settings_flags("ledger", *options.CONNECTION)
 def event(event_id: str, tenant: str | None, as_json: bool, **given: Any) -> None:
-    """Show which receivers got an event, with its number, each attempt, and how it ended.
+    """Show which receivers got an event, with its number, its attempts, and how it ended.
 
-    The attempts are from the ledger. For receivers that have not started on the event, NATS is asked where it
-    waits: its place, why, and when its turn comes. The exit status is 1 if no receiver is listed.
+    The attempts are from the ledger; of more than 100 the first and the last 50 are shown. For receivers that
+    have not started on the event, NATS is asked where it waits: its place, why, and when its turn comes. The
+    exit status is 1 if no receiver is listed.
     """
     from angarium.cli.invocation.perform import CommandFailed, result_of
     from angarium.cli.ledger_records import attempt_table, ledger_questions
@@ -58,7 +59,10 @@ def event(event_id: str, tenant: str | None, as_json: bool, **given: Any) -> Non
         return
     for delivery in found.deliveries:
         output.say_wrapped(output.visible(headline(delivery)), indent=CONTINUED_INDENT)
-        for each in delivery["attempts"]:
+        left_out = delivery["attempts_total"] - len(delivery["attempts"])
+        for place, each in enumerate(delivery["attempts"]):
+            if left_out > 0 and place == len(delivery["attempts"]) // 2:
+                output.say(f"  … {left_out} more (angarium attempts {output.visible(delivery['receiver'])})")
             took = f"{each['latency_ms']:.0f} ms"
             tried = f"attempt {each['attempt']}: {output.visible(attempt_table.outcome(each))}, {took}"
             output.say_wrapped(tried, f"  {each['at']}  ")

@@ -22,8 +22,15 @@ WHY_NONE = (
 )
 
 
+PAGE_ATTEMPTS_MAX = 1000
+"""Attempts on a page, which may have fewer deliveries therefore."""
+
+
 class Journey(Struct, frozen=True):
-    """The deliveries of an event, by receiver, each with its attempts; `more`: there are others."""
+    """The deliveries of an event, by receiver, each with its first and last attempts.
+
+    `more`: there are other deliveries.
+    """
 
     event_id: str
     deliveries: list[dict[str, Any]]
@@ -42,7 +49,7 @@ async def journey(
 ) -> Journey:
     """The journey of an event, of one tenant if given. Fails as not_found.
 
-    It contains the deliveries `after` a receiver's sequence, at most `limit`.
+    It contains the deliveries `after` a receiver's sequence, at most `limit`, fewer with many attempts.
     """
     found = await ledger.queries.journey(event_id, tenant, after, None if limit is None else limit + 1)
     if not found and not after[0]:
@@ -51,12 +58,18 @@ async def journey(
             f"no attempt of the event {event_id} is recorded: {await why_nothing(ledger, WHY_NONE)}",
             remedy="; see angarium inspect and angarium dead list",
         )
-    return Journey(
-        event_id,
-        list(map(_shown, found[:limit])),
-        limit is not None and len(found) > limit,
-        await ledger_lag(ledger),
-    )
+    page = found if limit is None else _page(found[:limit])
+    return Journey(event_id, list(map(_shown, page)), len(found) > len(page), await ledger_lag(ledger))
+
+
+def _page(found: list[RecordedDelivery]) -> list[RecordedDelivery]:
+    """The first deliveries, as many as have room for their attempts, and at least one."""
+    size = 0
+    for count, each in enumerate(found):
+        size += len(each.attempts)
+        if count and size > PAGE_ATTEMPTS_MAX:
+            return found[:count]
+    return found
 
 
 async def recorded_journey(ledger: OpenLedger, event_id: str, tenant: str | None = None) -> Journey | NotDone:
@@ -79,6 +92,7 @@ def _shown(delivery: RecordedDelivery) -> dict[str, Any]:
         "stored_at": text(delivery.stored_at),
         "ended_at": text(delivery.ended_at),
         "attempts": [attempt_document(each) for each in delivery.attempts],
+        "attempts_total": delivery.attempts_total,
     }
 
 

@@ -13,6 +13,7 @@ from actors.machine.bucket import Limit
 from actors.machine.numbering import Numbered
 from angarium.operations.failures import NotDone
 from angarium.operations.ledger_queries import audit
+from angarium.operations.ledger_queries import journey as journeys
 from angarium.operations.ledger_queries.journey import journey
 from angarium.operations.ledger_queries.ledger_access import LEDGER_CODE, OpenLedger, open_ledger
 from angarium.operations.ledger_queries.worst_receivers import find_worst
@@ -62,6 +63,23 @@ async def test_a_long_journey_is_told_in_pages(
     assert found == [(f"acme.{name}", sequence) for name in "abc" for sequence in (1, 2)]
     past = await ask(settings, lambda ledger: journey(ledger, "e1", "acme", after=("acme.c", 2), limit=2))
     assert (past.deliveries, past.more) == ([], False)
+
+
+async def test_a_page_of_a_journey_ends_before_it_has_too_many_attempts(
+    js: JetStream, names: Names, pen: Pen, ledger: Kept, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journeys, "PAGE_ATTEMPTS_MAX", 2)
+    for name, count in (("acme.a", 3), ("acme.b", 1), ("acme.c", 1), ("acme.d", 1)):
+        made = [failed(7, NOW + each, attempt=each, receiver=name) for each in range(1, count + 1)]
+        await pen.flush(opens(name), *made, receiver=name)
+    await catch_up(js, names, ledger)
+    pages: list[list[str]] = []
+    more, after = True, ("", 0)
+    while more:
+        page = await ask(settings, lambda ledger, at=after: journey(ledger, "e7", "acme", after=at, limit=9))
+        pages.append([each["receiver"] for each in page.deliveries])
+        more, after = page.more, (pages[-1][-1], 7)
+    assert pages == [["acme.a"], ["acme.b", "acme.c"], ["acme.d"]]
 
 
 def _again(sequence: int) -> Any:
