@@ -11,8 +11,9 @@ from msgspec import Struct
 
 from actors.errors import AngariumError, Unavailable, Unusable
 from angarium.connecting import Access
+from angarium.operations.failures import operation
 from angarium.operations.jobs import plans
-from angarium.operations.jobs.plans import JobKind, StoredPlan, next_plan, plan_in
+from angarium.operations.jobs.plans import JobKind, StoredPlan, is_over, next_plan, plan_in
 from angarium.operations.jobs.seats import JobKey, Seats, WaitingJob
 from angarium.operations.jobs.work import work_off
 from angarium.rate_limited_log import RateLimitedLog
@@ -25,6 +26,8 @@ from streams.resending.replay import HALTED
 LOOK_EVERY_S = 2.0
 RETRY_AFTER_S = 15.0
 """Time until a job is retried that could not continue: the stream was full, or NATS was away."""
+UNFINISHED_MAX = 256
+"""Unfinished replays of a tenant: each is read, kept and looked through by every process."""
 STOP_TIMEOUT_S = 4.0
 """Time for copies in flight; after it the plan stays held, and another process has to wait for a lease."""
 
@@ -56,6 +59,9 @@ class Jobs:
             "redrive": BucketPlace(access.js, access.names.actors),
         }
         self._known: dict[JobKey, _KnownJob] = {}
+        self._ended: dict[JobKey, StoredPlan] = {}
+        self._reading = asyncio.Lock()
+        self._read_from = float("-inf")
         self._seats = Seats()
         self._working: dict[JobKey, asyncio.Task[None]] = {}
         self.redrives_here = asyncio.Lock()
@@ -81,6 +87,25 @@ class Jobs:
         """The jobs that are worked off here now."""
         return tuple(self._working)
 
+    @operation
+    async def all(self) -> list[StoredPlan]:
+        """All plans as they are now, also those of ended jobs that are still shown.
+
+        Requests at the same time share one look, which reads only what has changed.
+        """
+        asked_at = asyncio.get_running_loop().time()
+        async with self._reading:
+            if self._read_from < asked_at:
+                await self._read()
+        self._ended = {key: stored for key, stored in self._ended.items() if not is_over(stored)}
+        return [*self.unfinished(), *self._ended.values()]
+
+    def has_room(self, receiver: str) -> bool:
+        """False if the receiver's tenant has too many unfinished replays, and none is this receiver's."""
+        tenant = receiver.partition(".")[0]
+        theirs = sum(kind == "replay" and owner.startswith(f"{tenant}.") for kind, owner in self._known)
+        return theirs < UNFINISHED_MAX or ("replay", receiver) in self._known
+
     def halt(self) -> None:
         """Release each job as soon as none of its copies is in flight."""
         self._halted = True
@@ -103,7 +128,8 @@ class Jobs:
         while True:
             self._woken.clear()
             try:
-                await self._read()
+                async with self._reading:
+                    await self._read()
             except Unavailable as error:
                 log.debug("job.unread", extra={"why": str(error)})
             except AngariumError as error:
@@ -116,11 +142,13 @@ class Jobs:
                 continue
 
     async def _read(self) -> None:
-        """Read the plans that have changed. Raises Unavailable."""
+        """Read the plans that have changed; `_reading` is held. Raises Unavailable."""
+        began_at = asyncio.get_running_loop().time()
         for kind, place in self._places.items():
             await place.check_created()
             if not await place.compare():
                 self._known = {key: known for key, known in self._known.items() if key[0] != kind}
+                self._ended = {key: stored for key, stored in self._ended.items() if key[0] != kind}
             while (message := await next_plan(self._access, kind, place.position)) is not None:
                 if place.doubtful:
                     break  # The next look compares first.
@@ -129,11 +157,14 @@ class Jobs:
                     self._update(plan_in(self._access, message))
                 except Unusable as error:
                     log.warning("job.unreadable", extra={"why": str(error)})
+        self._read_from = began_at
 
     def _update(self, stored: StoredPlan) -> None:
         key, now = (stored.kind, stored.owner), asyncio.get_running_loop().time()
+        self._ended.pop(key, None)
         if stored.job is None or not stored.plan.unfinished:
             self._known.pop(key, None)
+            self._ended[key] = stored
         elif (known := self._known.get(key)) is None:
             self._known[key] = _KnownJob(stored, now, now)
         else:

@@ -52,7 +52,7 @@ REPLAY_EVENTS: dict[str, Any] = {
     "summary": "Send a receiver past events again",
     "description": "Each event is sent exactly once more, with a new number and its old id, even if a "
     "process dies. A receiver has one replay at a time. If one is unfinished, the answer is 409 and "
-    "`Location` names it.",
+    "`Location` names it. A tenant has at most 256 unfinished replays; it gets 429 for more.",
     "tags": ["jobs"],
     "operation_class": operation(
         body("The events to send.", {"application/json": _ASKED}, "ReplayRequest"), [KEY]
@@ -60,7 +60,7 @@ REPLAY_EVENTS: dict[str, Any] = {
     "responses": {
         200: result(Preview, "With `dry_run`: the events that would be sent", _SHOWN),
         202: ACCEPTED,
-        **problems(408, 409, 413, 415, 422),
+        **problems(408, 409, 413, 415, 422, 429),
     },
 }
 LIST_JOBS: dict[str, Any] = {

@@ -8,6 +8,7 @@ from litestar.params import FromPath
 from angarium import quantities
 from angarium.api.admission.gate import caller, needs
 from angarium.api.api_state import ApiState, InjectedApi
+from angarium.api.background.jobs import UNFINISHED_MAX
 from angarium.api.openapi.jobs import (
     GET_JOB,
     LIST_JOBS,
@@ -31,6 +32,9 @@ from angarium.operations.jobs.show import show
 from angarium.operations.jobs.stop import stop
 from streams.buckets.tokens import ALL_TENANTS
 
+UNFINISHED_RETRY_S = 30
+"""The `Retry-After` for a tenant that has too many unfinished replays; jobs take turns of 30 s."""
+
 
 @post(
     "/v1/tenants/{tenant:str}/receivers/{name:str}/replay", status_code=202, opt=needs("manage"),
@@ -47,6 +51,9 @@ async def replay_events(
     with api.control_limits.admit(tenant):
         if given.dry_run:
             return Response(result_of(await preview(api.access, receiver, wanted)), status_code=200)
+        if not api.jobs.has_room(receiver):
+            detail = f"{UNFINISHED_MAX} replays of the tenant are unfinished; wait for one, or stop it"
+            raise ProblemRaised(429, "rate", detail, retry_after=str(UNFINISHED_RETRY_S))
         key = idempotency_key(headers_by_name(request.scope["headers"]))
         return accepted(api, result_of(await begin_replay(api.access, receiver, wanted, per_second, key)))
 
@@ -58,11 +65,9 @@ async def list_jobs(
     """List the jobs of the token's tenant, newest first; with a token for all tenants, those of all."""
     tenant = caller(request).tenant
     with api.control_limits.admit(tenant):
-        found = result_of(
-            await listing.list_jobs(
-                api.access, None if tenant == ALL_TENANTS else tenant, limit, job_place_of(cursor)
-            )
-        )
+        plans = result_of(await api.jobs.all())
+        whose = None if tenant == ALL_TENANTS else tenant
+        found = result_of(await listing.list_jobs(api.access, whose, limit, job_place_of(cursor), plans))
     return JobPage(jobs=found.jobs, next_cursor=cursor_of_job(found.next))
 
 

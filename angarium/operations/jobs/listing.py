@@ -1,12 +1,14 @@
 """Lists jobs: the unfinished ones, and the last one of each receiver and tenant."""
 
+from collections.abc import Collection
+
 from msgspec import Struct
 
 from actors.ids import check_tenant
 from angarium.connecting import Access
 from angarium.operations.failures import operation
-from angarium.operations.jobs.plans import JobDocument, document, is_over
-from angarium.operations.jobs.waiting import all_plans, why_no_seat
+from angarium.operations.jobs.plans import JobDocument, StoredPlan, document, is_over
+from angarium.operations.jobs.waiting import all_plans, running_jobs, why_no_seat
 
 
 class JobPlace(Struct, frozen=True, order=True):
@@ -29,12 +31,19 @@ class JobPage(Struct, frozen=True):
 
 @operation
 async def list_jobs(
-    access: Access, tenant: str | None, limit: int | None = None, after: JobPlace | None = None
+    access: Access,
+    tenant: str | None,
+    limit: int | None = None,
+    after: JobPlace | None = None,
+    followed: Collection[StoredPlan] | None = None,
 ) -> JobPage:
-    """The jobs of a tenant, or of all, the newest first: those after a place. Fails as invalid."""
+    """The jobs of a tenant, or of all, the newest first: those after a place. Fails as invalid.
+
+    `followed`: the plans of all jobs, of a process that knows them anyway.
+    """
     if tenant is not None:
         check_tenant(tenant)
-    plans, failures = await all_plans(access)
+    plans, failures = await all_plans(access) if followed is None else (followed, [])
     found = {
         JobPlace(round(stored.job.began_at * 1e6), stored.id): stored
         for stored in plans
@@ -43,7 +52,8 @@ async def list_jobs(
     places = sorted((each for each in found if after is None or each < after), reverse=True)
     page = places[:limit]
     following = page[-1] if len(places) > len(page) else None
-    jobs = [document(found[each], why_no_seat(found[each], plans)) for each in page]
+    running = running_jobs(plans)
+    jobs = [document(found[each], why_no_seat(found[each], running)) for each in page]
     return JobPage(
         jobs, following, [why for subject, why in failures if tenant in (None, _tenant_of(subject))]
     )

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from angarium.connecting import Access
 from angarium.operations.failures import operation
 from angarium.operations.jobs.plans import JobDocument, StoredPlan, document, plan_of_job
-from angarium.operations.jobs.waiting import all_plans, waits_for_seat, why_no_seat
+from angarium.operations.jobs.waiting import all_plans, running_jobs, waits_for_seat, why_no_seat
 
 
 @operation
@@ -19,4 +19,4 @@ async def show(access: Access, job: str, plans: Iterable[StoredPlan] | None = No
         return document(stored)
     if plans is None:
         plans, _ = await all_plans(access)
-    return document(stored, why_no_seat(stored, plans))
+    return document(stored, why_no_seat(stored, running_jobs(plans)))

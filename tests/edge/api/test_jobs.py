@@ -17,6 +17,7 @@ from angarium.api import server
 from angarium.api.background import jobs
 from angarium.api.openapi import dead_letters
 from angarium.api.problems import HIDDEN
+from angarium.connecting import Access
 from angarium.operations.jobs import plans, seats, work
 from angarium.operations.jobs.begin import Begun, begin_redrive, begin_replay
 from angarium.operations.jobs.listing import JobPage, list_jobs
@@ -25,12 +26,13 @@ from angarium.settings import Settings
 from streams.dead_letters.letters import Selection
 from streams.installation.partitions import shard_of
 from streams.journal.snapshots import Snapshot
+from streams.nats.answers import StoredMessage
 from streams.nats.headers import EVENT_ID
 from streams.resending import ended_replays
 from tests.edge.api.conftest import LETTERS, Api, manager, problem
 from tests.support.installation import publish
 from tests.support.processes.commands import Terminal
-from tests.support.waiting import until_true
+from tests.support.waiting import until, until_true
 
 BILLING = "/v1/tenants/acme/receivers/billing"
 SINCE = {"since": "2026-01-01T00:00:00Z"}
@@ -272,6 +274,60 @@ async def listed(client: httpx.AsyncClient, limit: int) -> list[str]:
             return found
         assert len(page["jobs"]) == limit
         cursor = {"cursor": page["next_cursor"]}
+
+
+async def test_lists_at_the_same_time_share_one_look_at_what_has_changed(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No list reads the plans of all tenants."""
+    await api.state.jobs.stop()
+    for receiver in ("acme.billing", "other.billing"):
+        await events(api, 1, receiver)
+        assert isinstance(await begin_replay(api.to, receiver, ReplayRange(since=0.0), 1000.0), Begun)
+    read, plan_in = list[str](), plans.plan_in
+
+    def counted(access: Access, message: StoredMessage) -> plans.StoredPlan:
+        read.append(message.subject)
+        return plan_in(access, message)
+
+    monkeypatch.setattr(jobs, "plan_in", counted)
+    async with await manager(api) as client:
+        (first,) = await listed(client, 50)
+        answers = await asyncio.gather(*(client.get("/v1/jobs") for _ in range(8)))
+    assert [[each["id"] for each in answer.json()["jobs"]] for answer in answers] == [[first]] * 8
+    assert len(read) == 2
+
+
+async def test_a_tenant_has_a_limited_number_of_unfinished_replays(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each is read by every process, and looked through at each list."""
+    monkeypatch.setattr(jobs, "UNFINISHED_MAX", 1)
+    for receiver in ("acme.billing", "acme.mail", "other.billing"):
+        await events(api, 3, receiver)
+    slow, key = SINCE | {"rate": "1/hour"}, {"idempotency-key": "monday"}
+    mail = BILLING.replace("billing", "mail")
+    async with await manager(api) as client, await manager(api, "other") as other:
+        begun = await client.post(f"{BILLING}/replay", json=slow, headers=key)
+        place = begun.headers["location"]
+
+        await until(lambda: not api.state.jobs.has_room("acme.mail"))
+        assert (await client.post(f"{mail}/replay", json=slow | {"dry_run": True})).status_code == 200
+        refused = await client.post(f"{mail}/replay", json=slow)
+        assert "replays of the tenant are unfinished" in problem(refused, 429, "rate")
+        assert refused.headers["retry-after"] == "30"
+        same = await client.post(f"{BILLING}/replay", json=slow, headers=key)
+        assert (same.status_code, same.headers["location"]) == (202, place)
+        problem(await client.post(f"{BILLING}/replay", json=slow), 409, "conflict")
+        theirs = await other.post(f"{BILLING.replace('acme', 'other')}/replay", json=SINCE)
+        assert theirs.status_code == 202, theirs.text
+        await client.delete(place)
+        await ended(client, place)
+
+        async def has_room() -> bool:
+            return (await client.post(f"{mail}/replay", json=SINCE)).status_code == 202
+
+        await until_true(has_room)
 
 
 async def test_the_command_line_lists_shows_and_stops_jobs(api: Api, tmp_path: Path) -> None:
