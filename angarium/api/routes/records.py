@@ -29,7 +29,7 @@ from angarium.api.openapi.records import (
 from angarium.api.problems import Fault, invalid, not_found
 from angarium.api.queries.cursors import Limit, MinuteCursor, TimeCursor, cursor_of, start_of
 from angarium.api.queries.ledger import consult, span
-from angarium.api.queries.times import Moment, moment
+from angarium.api.queries.times import Moment, moment, seconds
 from angarium.api.routes.publishing import ID_TEXT, is_id
 from angarium.ledger.ledger_answers import AttemptFilter
 from angarium.operations.ledger_queries.attempts import attempts_page
@@ -175,7 +175,7 @@ async def get_top(
 def _last_hour(since: str | None, until: str | None) -> tuple[int, int]:
     """The period of a query, in milliseconds; without `since` an hour, without `until` up to now."""
     end = moment("until", until) or datetime.now(UTC)
-    begin = moment("since", since) or datetime.fromtimestamp(max(0.0, end.timestamp() - ASKED_TIME_S), UTC)
+    begin = moment("since", since) or datetime.fromtimestamp(max(0.0, seconds(end) - ASKED_TIME_S), UTC)
     return span(begin, end)
 
 

@@ -263,6 +263,16 @@ async def test_an_invalid_question_is_refused_with_the_reason(reader: httpx.Asyn
     assert answer.json()["errors"][0]["parameter"] in wrong
 
 
+@pytest.mark.parametrize("path", ["audit", "minutes"])
+async def test_the_last_hour_before_the_year_10000_is_an_answer(
+    api: Api, pen: Pen, ledger: InFile, reader: httpx.AsyncClient, path: str
+) -> None:
+    """A time with a zone behind UTC may be in the year 10000 of UTC."""
+    await pen.flush(delivered(1))
+    await catch_up(api.js, api.names, ledger)
+    await ok(reader, f"{AT}/{path}", until="9999-12-31T23:59:59-23:59")
+
+
 async def test_without_a_ledger_it_is_said_without_a_path(
     api: Api, reader: httpx.AsyncClient, ledger: InFile, caplog: pytest.LogCaptureFixture
 ) -> None:
