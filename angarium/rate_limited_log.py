@@ -20,12 +20,13 @@ class RateLimitedLog:
     ) -> None:
         self._log, self._name, self._level = log, name, level
         self._fields: dict[str, Any] = {}
+        self._error: BaseException | None = None
         self._count = 0
         self._burst = self._left = burst
 
-    def __call__(self, **fields: Any) -> None:
-        """Log or count one occurrence."""
-        self._fields = fields
+    def __call__(self, error: BaseException | None = None, /, **fields: Any) -> None:
+        """Log or count one occurrence; of an `error` with its traceback."""
+        self._fields, self._error = fields, error
         self._count += 1
         if self._left:
             if self.is_idle:
@@ -39,8 +40,8 @@ class RateLimitedLog:
 
     def _say(self) -> None:
         count = {"count": self._count} if self._count > 1 else {}
-        self._log.log(self._level, self._name, extra=self._fields | count)
-        self._count = 0
+        self._log.log(self._level, self._name, exc_info=self._error, extra=self._fields | count)
+        self._count, self._error = 0, None
         self._left -= 1
 
     def _refill_later(self) -> None:

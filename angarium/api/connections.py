@@ -39,6 +39,22 @@ Send = Callable[[Any], Awaitable[None]]
 
 
 _full = RateLimitedLog(logging.getLogger(__name__), "api.connections_full")
+_invalid = RateLimitedLog(logging.getLogger(__name__), "api.invalid_request")
+
+
+class _ProtocolLog(logging.Logger):
+    """uvicorn's log of a connection, whose lines a client without a token could cause without limit."""
+
+    def __init__(self) -> None:
+        super().__init__("uvicorn.error", logging.WARNING)
+        self.parent = logging.getLogger("uvicorn.error")
+
+    def warning(self, msg: object, *args: object, **kwargs: Any) -> None:
+        """Count a request that cannot be read; one line a second says how many there were."""
+        _invalid(why=str(msg))
+
+
+_protocol_log = _ProtocolLog()
 
 
 class _HeadTooLarge(Exception):
@@ -120,6 +136,7 @@ class Connection(HttpToolsProtocol):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self.logger = _protocol_log
         self.access_log = False  # It would show paths, which may contain a token by mistake.
         self._in_head = True
         self._head = 0
@@ -190,6 +207,10 @@ class Connection(HttpToolsProtocol):
             self._linger()
         else:
             super().on_response_complete()
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """Count it like a request that cannot be read; it is answered as if it asked for no upgrade."""
+        self.logger.warning("Unsupported upgrade request.")
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
         super()._start_asgi_task(cycle, _CancellableApp(cycle, app))

@@ -19,6 +19,7 @@ from angarium.operations.failures import Kind, NotDone, not_done
 from angarium.operations.receivers.configurations.put import WOULD_LOSE_CODE
 from angarium.operations.receivers.control_requests.ask import UNAVAILABLE_CODE, UNKNOWN_CODE
 from angarium.operations.receivers.declarations.declared import pointer, text_of
+from angarium.rate_limited_log import RateLimitedLog
 
 MEDIA_TYPE = "application/problem+json"
 TYPES = "urn:angarium:problem:"
@@ -26,7 +27,9 @@ RETRY_AFTER_S = 1
 """The `Retry-After` of temporary errors. It is short: most of them end at once, and clients back off."""
 HIDDEN = "there is nothing here that this token may see"
 
-log = logging.getLogger(__name__)
+BROKEN_BURST = 8
+"""Defects that are logged one by one, each with its traceback, before there is one line a second."""
+_broken = RateLimitedLog(logging.getLogger(__name__), "api.broken", burst=BROKEN_BURST, level=logging.ERROR)
 
 T = TypeVar("T")
 
@@ -191,7 +194,7 @@ def problem_for(error: Exception, method: str, path: str) -> ProblemRaised:
         case HTTPException(status_code=status, detail=detail, headers=headers) if status < 500:
             return _problem_of_litestar(status, detail, headers or {})
         case _:
-            log.error("api.broken", exc_info=error, extra={"method": method, "path": path})
+            _broken(error, method=method, path=path)
             return ProblemRaised(
                 500, "internal", "this is a defect of Angarium; the log of the API says more"
             )

@@ -43,6 +43,17 @@ async def test_a_line_for_one_occurrence_has_no_count(caplog: pytest.LogCaptureF
 
 
 @in_virtual_time
+async def test_the_traceback_of_the_latest_error_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    warn = RateLimitedLog(LOG, "api.broken")
+    errors = [RuntimeError(str(number)) for number in range(3)]
+    for position, error in enumerate(errors):
+        warn(error, position=position)
+    await asyncio.sleep(1.5)
+    assert told(caplog) == [(0, 1), (2, 2)]
+    assert [each.exc_info[1] for each in caplog.records if each.exc_info] == [errors[0], errors[2]]
+
+
+@in_virtual_time
 async def test_a_burst_is_told_one_by_one_and_comes_back_with_time(caplog: pytest.LogCaptureFixture) -> None:
     warn = RateLimitedLog(LOG, "receiver.offline", burst=3)
     for position in range(10):

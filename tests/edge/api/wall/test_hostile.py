@@ -324,6 +324,21 @@ async def test_no_event_is_kept_for_a_nats_that_does_not_read(
         await until_true(stored)
 
 
+async def test_requests_without_a_token_fill_no_log(api: Api, caplog: pytest.LogCaptureFixture) -> None:
+    """Neither those that are no HTTP nor those that ask for another protocol."""
+    upgrade = b"GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n"
+    raw = await connected(api)
+    for _ in range(20):
+        raw.writer.write(upgrade)
+        async with asyncio.timeout(PATIENCE_S):
+            assert (await raw.reader.readuntil(b"}")).startswith(b"HTTP/1.1 200")
+        assert (await said(api, b"no request\r\n\r\n")).startswith(b"HTTP/1.1 400")
+    raw.writer.close()
+    lines = [each for each in caplog.records if each.levelno >= logging.WARNING]
+    assert {each.getMessage() for each in lines} <= {"api.invalid_request"}
+    assert len(lines) <= 5
+
+
 async def test_no_log_has_a_token(api: Api, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     token = await api.token()
