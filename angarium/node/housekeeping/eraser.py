@@ -14,7 +14,8 @@ alone what producers sent after that. Nothing here is fenced, and nothing has to
 effect of erasing once, and an ended delivery stays ended.
 
 A request costs a search in all that its tenant has stored. So tenants take turns, one request each, and the
-eraser rests as long as it has worked.
+eraser rests as long as it has worked. While it awaits owners it does not work: only the tenant of these
+receivers, which may hang, waits as long again.
 """
 
 import asyncio
@@ -55,8 +56,11 @@ default."""
 LOOKED_AGAIN_WITHIN_S = 3600.0
 """Time after which an erasure is not looked at again: if no eraser works that long, some are left out."""
 OWNER_TIMEOUT_S = 10.0
-"""Time for an owner to answer. It awaits the attempts under way, and may be asked again meanwhile."""
+"""Time for the owners of a tenant's receivers to answer, all together. They await the attempts under way, and
+may be asked again meanwhile."""
 OWNERS_ASKED_AT_ONCE = 16
+ANSWERED_FOR_S = 600.0
+"""Time in which an owner that has answered is not asked again, if others have not: there may be 100,000."""
 log = logging.getLogger(__name__)
 
 
@@ -80,6 +84,13 @@ class _DoneErasure(Struct):
     revision: int
     seen_at: float
     looked_again: bool = False
+
+
+class _Answered(Struct):
+    """The receivers whose owners have nothing of an event any more, and since when they are asked."""
+
+    since: float
+    receivers: set[str]
 
 
 class Eraser:
@@ -109,6 +120,9 @@ class Eraser:
         self._gone_since: dict[tuple[str, str], float] = {}
         self._rest_until: dict[tuple[str, str], float] = {}
         self._done: dict[tuple[str, str], _DoneErasure] = {}
+        self._answered: dict[tuple[str, str], _Answered] = {}
+        self._awaited_s = 0.0
+        self._tenants_rest_until: dict[str, float] = {}
         self._delayed = Complaint(js, log, "erasure.delayed")
 
     async def run(self) -> None:
@@ -117,9 +131,9 @@ class Eraser:
         rest = TRY_EVERY_S
         while True:
             await asyncio.sleep(rest)
-            began = loop.time()
+            began, self._awaited_s = loop.time(), 0.0
             more = self._epoch_of_shard_0() is not None and await self.erase_due()
-            worked = loop.time() - began
+            worked = max(0.0, loop.time() - began - self._awaited_s)
             rest = worked if more else max(worked, TRY_EVERY_S)
 
     async def erase_due(self) -> bool:
@@ -128,6 +142,7 @@ class Eraser:
             self._epoch = epoch
             self._gone_since.clear()
             self._rest_until.clear()
+            self._answered.clear()
         try:
             pending = await self._read()
         except AngariumError as error:
@@ -181,7 +196,14 @@ class Eraser:
         known, now = {_key(erasure) for erasure, _ in pending}, asyncio.get_running_loop().time()
         self._gone_since = {key: at for key, at in self._gone_since.items() if key in known}
         self._rest_until = {key: at for key, at in self._rest_until.items() if key in known}
-        return [each for each in pending if self._rest_until.get(_key(each[0]), now) <= now]
+        self._answered = {key: each for key, each in self._answered.items() if key in known}
+        rests = self._tenants_rest_until = {
+            tenant: until for tenant, until in self._tenants_rest_until.items() if until > now
+        }
+        return [
+            each for each in pending
+            if each[0].tenant not in rests and self._rest_until.get(_key(each[0]), now) <= now
+        ]  # fmt: skip
 
     async def _try(self, erasure: Erasure, revision: int) -> None:
         progress = _ErasureProgress(erasure)
@@ -298,9 +320,40 @@ class Eraser:
         )
         # The memory of the others may hold an answer that repeats the body, and their shards must continue.
         others = set(await self._configurations.names(progress.erasure.tenant)) - found.keys()
+        loop, key = asyncio.get_running_loop(), _key(progress.erasure)
+        began = loop.time()
+        answered = self._answered.get(key)
+        if answered is None or began - answered.since > ANSWERED_FOR_S:
+            answered = self._answered[key] = _Answered(began, set())
+        try:
+            async with asyncio.timeout(OWNER_TIMEOUT_S):
+                waits_for = await self._ask_owners(progress, found, others - answered.receivers, answered)
+        except TimeoutError:
+            return "owners of its tenant's receivers have not answered yet"
+        finally:
+            took = loop.time() - began
+            self._awaited_s += took
+            if took > TRY_EVERY_S:
+                self._tenants_rest_until[progress.erasure.tenant] = loop.time() + took
+        del self._answered[key]
+        return waits_for
+
+    async def _ask_owners(
+        self,
+        progress: _ErasureProgress,
+        found: dict[str, list[int]],
+        others: set[str],
+        answered: _Answered,
+    ) -> str:
         turn = asyncio.Semaphore(OWNERS_ASKED_AT_ONCE)
-        asked = (self._ask_owner(progress, each, [], turn) for each in sorted(others))
-        if waits_for := next(filter(None, await asyncio.gather(*asked)), ""):
+
+        async def ask(receiver: str) -> str:
+            waits_for = await self._ask_owner(progress, receiver, [], turn)
+            if not waits_for:
+                answered.receivers.add(receiver)
+            return waits_for
+
+        if waits_for := next(filter(None, await asyncio.gather(*map(ask, sorted(others)))), ""):
             return waits_for
         progress.found += len(found)
         for receiver, copies in found.items():

@@ -331,6 +331,64 @@ async def test_the_other_owners_of_the_tenant_are_asked_to_forget(js: JetStream,
     assert (await status(js, names)).done_at is not None
 
 
+async def test_a_tenant_whose_owners_do_not_answer_delays_others_by_one_deadline(
+    js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All its receivers are asked within it, and then it rests as long itself."""
+    monkeypatch.setattr(eraser_room, "OWNER_TIMEOUT_S", 0.4)
+    monkeypatch.setattr(eraser_room, "OWNERS_ASKED_AT_ONCE", 2)
+    monkeypatch.setattr(eraser_room, "TRY_EVERY_S", 0.1)
+    asked = list[str]()
+    hangs = await js.wire.subscribe(
+        names.control("erase", "acme", "*"), lambda message: asked.append(message.subject)
+    )
+    for number in range(8):
+        await StoredConfigurations(js, names).put(f"acme.r{number}", b'{"url": "https://example.com/"}')
+    for tenant in ("acme", "other"):
+        await Erasures(js, names).request(tenant, "e1", "ops@host", time.time())
+    working = eraser(js, names)
+    began = time.monotonic()
+    await working.erase_due()
+    assert 0.4 <= time.monotonic() - began < 0.8
+    assert (await status(js, names)).waits_for == "owners of its tenant's receivers have not answered yet"
+    other = await Erasures(js, names).get("other", "e1")
+    assert other is not None
+    assert other.waits_for.startswith("the last copies"), "it had its turn"
+    asked.clear()
+    await working.erase_due()
+    assert asked == []
+    await hangs.unsubscribe()
+
+
+async def test_owners_that_have_answered_are_not_asked_again_for_those_that_have_not(
+    js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise a tenant with more receivers than can be asked within a deadline would never be done."""
+    monkeypatch.setattr(eraser_room, "OWNER_TIMEOUT_S", 0.3)
+    asked, silent = list[str](), {"acme.r1"}
+
+    def reply(message: Message) -> None:
+        receiver = f"acme.{message.subject.rpartition('.')[2]}"
+        asked.append(receiver)
+        if receiver not in silent:
+            answer = msgspec.json.encode({"ok": True, "messages": 0, "waiting": 0})
+            js.wire.send([Put(message.reply, answer, None)], [""])
+
+    owners = await js.wire.subscribe(names.control("erase", "acme", "*"), reply)
+    for receiver in ("acme.r0", "acme.r1"):
+        await StoredConfigurations(js, names).put(receiver, b'{"url": "https://example.com/"}')
+    await Erasures(js, names).request("acme", "e1", "ops@host", time.time())
+    working = eraser(js, names)
+    await working.erase_due()
+    await working.erase_due()
+    assert asked == ["acme.r0", "acme.r1", "acme.r1"]
+    silent.clear()
+    await looked(working)
+    assert (await status(js, names)).done_at is not None
+    assert asked[3] == "acme.r1"
+    await owners.unsubscribe()
+
+
 async def test_a_tenant_with_many_requests_delays_no_other(js: JetStream, names: Names) -> None:
     erasures = Erasures(js, names)
     for number in range(5):
