@@ -38,6 +38,8 @@ REDRIVE_PAUSE_S = 0.05
 """Pause after each redrive of a request: all redrives of an installation share one lock."""
 QUESTIONS_MAX = 16
 """Questions to the ledger at a time; for SQLite, each reads in a thread of its own."""
+AUDITS_MAX = 4
+"""Audits at a time, one of a tenant: each works up to a second, in a thread, and rests as long."""
 
 log = logging.getLogger(__name__)
 
@@ -55,6 +57,7 @@ class ApiState:
         self.control_limits = RequestLimits(CONTROL_REQUESTS_MAX)
         self.letter_limits = RequestLimits(LETTER_READS_MAX)
         self.question_limits = RequestLimits(QUESTIONS_MAX)
+        self.audit_limits = RequestLimits(AUDITS_MAX)
         self.examination = Examination(access)
         self.no_ledger = RateLimitedLog(log, "api.no_ledger")
         self.tails = Tails(access, self.valid)

@@ -7,13 +7,15 @@ longer. If the limit changed in a window, the highest burst counts, and each rat
 
 import math
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 from msgspec import Struct
 
 CLOCK_TOLERANCE_MS = 10
 BARS_MAX = 16
+PAUSE_AFTER = 1024
+"""Windows after which `pause` is called: a millisecond or two."""
 
 
 class LimitPeriod(Struct, frozen=True):
@@ -58,9 +60,16 @@ def lengths(limits: Sequence[LimitPeriod]) -> list[float]:
 
 
 def busiest(
-    starts: Sequence[int], limits: Sequence[LimitPeriod], length_s: float, before: float = math.inf
+    starts: Sequence[int],
+    limits: Sequence[LimitPeriod],
+    length_s: float,
+    before: float = math.inf,
+    pause: Callable[[], None] = lambda: None,
 ) -> Window:
-    """Look at every window of that length that begins with an attempt, and `before`; `starts` ascend."""
+    """Look at every window of that length that begins with an attempt, and `before`; `starts` ascend.
+
+    `pause` is called now and then: the work may take a second.
+    """
     found, least_room = Window(length_s), math.inf
     length_ms, end, exceeded = length_s * 1000, 0, 0
     period, allowed_within = 0, [_allowed_within(each, length_ms) for each in limits]
@@ -68,6 +77,8 @@ def busiest(
     for index, start in enumerate(starts):
         if start >= before:
             break
+        if index % PAUSE_AFTER == 0:
+            pause()
         while end < len(starts) and starts[end] < start + length_ms:
             end += 1
         while ends[period] <= start - CLOCK_TOLERANCE_MS:
@@ -103,15 +114,21 @@ def allowance(limits: Sequence[LimitPeriod], since: float, until: float) -> int 
     return math.floor(burst + tokens + 1e-9) if burst else None
 
 
-def bars(starts: Sequence[int], limits: Sequence[LimitPeriod], since: int, until: int) -> list[Bar]:
-    """The chart: the time in equal parts, none shorter than a second."""
+def bars(
+    starts: Sequence[int],
+    limits: Sequence[LimitPeriod],
+    since: int,
+    until: int,
+    pause: Callable[[], None] = lambda: None,
+) -> list[Bar]:
+    """The chart: the time in equal parts, none shorter than a second; `pause` as for `busiest`."""
     count = min(BARS_MAX, max(1, (until - since) // 1000))
     edges = [since + (until - since) * each // count for each in range(count + 1)]
     found = []
     for begin, end in pairwise(edges):
         first, last = bisect_left(starts, begin), bisect_left(starts, end)
         reach = bisect_left(starts, end + 1000)
-        second = busiest(starts[first:reach], limits, 1.0, end)
+        second = busiest(starts[first:reach], limits, 1.0, end, pause)
         allowed = second.allowed if first < last else allowance(limits, begin, begin + 1000)
         found.append(Bar(begin, last - first, second.attempts, allowed))
     return found

@@ -1,11 +1,14 @@
 """The audit of promise 4: windows against the limit in force, with a bucket of our own as the judge."""
 
+import time
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.machine.bucket import Bucket, refill, take
 from actors.machine.bucket import Limit as InForce
 from angarium.ledger.audit import BARS_MAX, CLOCK_TOLERANCE_MS, LimitPeriod, allowance, bars, busiest, lengths
+from angarium.operations.ledger_queries import audit
 
 TEN = [LimitPeriod(0, 10.0, 2)]
 
@@ -23,6 +26,17 @@ def test_a_window_with_too_many_is_found_among_any_others() -> None:
     assert found.allowed is not None
     assert found.attempts > found.allowed
     assert found.exceeded
+
+
+def test_an_audit_rests_as_long_as_it_works() -> None:
+    """It is in a thread, and other requests wait while it has the interpreter."""
+    starts = range(0, 600_000, 10)
+    began, worked = time.perf_counter(), time.thread_time()
+    windows, _ = audit._judged(list(starts), TEN)
+    worked = time.thread_time() - worked
+    assert windows[0].exceeded
+    assert worked > 4 * audit.SLICE_S, "a test of less says nothing"
+    assert time.perf_counter() - began > 1.6 * worked
 
 
 def test_without_a_limit_nothing_is_exceeded() -> None:

@@ -115,7 +115,9 @@ async def get_audit(
 ) -> AuditDocument:
     """Audit a receiver's rate; without `since`, in the hour before `until`, or in the last hour."""
     within, receiver = _last_hour(since, until), f"{tenant}.{name}"
-    return document(await consult(api, tenant, lambda ledger: audit(ledger, receiver, *within, AUDITED_MAX)))
+    with api.audit_limits.admit(tenant):
+        found = await consult(api, tenant, lambda ledger: audit(ledger, receiver, *within, AUDITED_MAX))
+    return document(found)
 
 
 @get(f"{PATH}/minutes", opt=needs("read"), **LIST_MINUTES)

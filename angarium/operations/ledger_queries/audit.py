@@ -1,6 +1,7 @@
 """Audits a receiver's rate: attempts in every window against the limit in force at that time."""
 
 import asyncio
+import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Literal
 
@@ -24,7 +25,9 @@ COMPARISONS_PER_ATTEMPT = 8
 """Windows times limits for each attempt: of many changes of the rate, only a part is judged at once."""
 
 _JUDGES = ThreadPoolExecutor(1, "audit")
-"""Audits run one after the other: each may occupy the interpreter for seconds, and other requests wait."""
+"""Audits run one after the other, in slices: other requests wait while one occupies the interpreter."""
+SLICE_S = 0.005
+"""Work after which an audit rests as long."""
 
 
 class Audit(Struct, frozen=True):
@@ -125,9 +128,23 @@ def _too_much(receiver: str, count: str, until: int) -> OperationError:
 
 
 def _judged(starts: list[int], limits: list[LimitPeriod]) -> tuple[list[Window], list[Bar]]:
-    """The busiest windows and the chart: up to a second's work, done in a thread."""
-    windows = [busiest(starts, limits, length_s) for length_s in lengths(limits)]
-    return windows, bars(starts, limits, starts[0], starts[-1] + 1) if starts else []
+    """The busiest windows and the chart: up to a second's work, done in a thread, and as long a rest."""
+    rest = _Rests()
+    windows = [busiest(starts, limits, length_s, rest) for length_s in lengths(limits)]
+    return windows, bars(starts, limits, starts[0], starts[-1] + 1, rest) if starts else []
+
+
+class _Rests:
+    """Sleeps as long as the thread has worked since the last time, in slices."""
+
+    def __init__(self) -> None:
+        self._since = time.thread_time()
+
+    def __call__(self) -> None:
+        worked = time.thread_time() - self._since
+        if worked >= SLICE_S:
+            time.sleep(worked)
+            self._since = time.thread_time()
 
 
 def document(found: Audit) -> AuditDocument:

@@ -309,6 +309,29 @@ async def test_a_tenants_slow_questions_keep_no_other_one_waiting(
     assert api.state.question_limits.requests == 0
 
 
+async def test_a_tenant_has_one_audit_at_a_time(
+    api: Api, pen: Pen, ledger: InFile, reader: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await pen.flush(delivered(1))
+    await pen.flush(delivered(1, receiver=OTHER), receiver=OTHER)
+    await catch_up(api.js, api.names, ledger)
+    number, starts, go_on = await _number(ledger, RECEIVER), LedgerQueries.starts, asyncio.Event()
+
+    async def held(self: LedgerQueries, receiver: int, *more: int) -> list[int]:
+        if receiver == number:
+            await go_on.wait()
+        return await starts(self, receiver, *more)
+
+    monkeypatch.setattr(LedgerQueries, "starts", held)
+    first = asyncio.ensure_future(reader.get(f"{AT}/audit"))
+    await until(lambda: api.state.audit_limits.requests == 1)
+    problem(await reader.get(f"{AT}/audit"), 503, "unavailable")
+    async with await api.client("other", ["read"]) as other:
+        await ok(other, "/v1/tenants/other/receivers/billing/audit")
+    go_on.set()
+    assert (await first).status_code == 200
+
+
 async def _number(ledger: InFile, receiver: str) -> int:
     db = sqlite3.connect(ledger.path)
     (number,) = db.execute("SELECT id FROM receivers WHERE name = ?", (receiver,)).fetchone()
