@@ -4,6 +4,7 @@ A request is a key of its own, so it outlives its caller. The node that owns sha
 record stays, with the event's id and nothing that the event held.
 """
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import msgspec
@@ -22,6 +23,8 @@ from streams.nats.jetstream import JetStream
 from streams.versions import read_versioned
 
 VERSION = 1
+READ_AT_ONCE = 64
+"""Requests that are read at a time from the beginning: one after the other, 20,000 take 8 s."""
 
 
 class Erasure(Struct, frozen=True, kw_only=True):
@@ -90,10 +93,10 @@ class Erasures:
             if request.done_at is None:
                 yield request, revision
 
-    async def unread(self) -> AsyncIterator[tuple[Erasure, int]]:
-        """Yield the requests to carry out, and at least once each one that is done, with their revisions.
+    async def unread(self, done_since: float = 0.0) -> AsyncIterator[tuple[Erasure, int]]:
+        """Yield the requests to carry out, and at least once each one that was done since a time.
 
-        Each revision is read once, and then only those requests that were not done. So one that waits for
+        They come with their revisions. Each revision is read once, and then only those requests that were not done. So one that waits for
         long does not make all later ones be read again. Raises `Unavailable` and `ApiError`.
         """
         await self._read_to.check_created()
@@ -106,19 +109,14 @@ class Erasures:
                 yield _request_in(found), revision
             elif found is not None and found.sequence > revision:
                 del self._pending[subject]  # It comes below.
-        position = self._read_to.position
-        while (found := await self._next(position)) is not None:
-            position = found.sequence
-            request = _request_in(found) if found.data else None
+        async for mark, request in _requests_after(self._js, self._names, self._read_to.position):
+            position = mark.position
             if not self._read_to.doubtful:
                 if request is not None and request.done_at is None:
-                    self._pending[found.subject] = position
-                self._read_to.move(Mark(position=position, stored_at=found.stored_at))
-            if request is not None:
+                    self._pending[self._names.keys.erasure(request.tenant, request.event)] = position
+                self._read_to.move(mark)
+            if request is not None and (request.done_at is None or request.done_at >= done_since):
                 yield request, position
-
-    async def _next(self, after: int) -> StoredMessage | None:
-        return await self._js.next_message(self._names.actors, self._names.keys.erasures, after + 1)
 
     async def store_progress(self, erasure: Erasure, revision: int) -> None:
         """Store how far a request is. Raises `Unavailable` if it was changed since that revision."""
@@ -151,10 +149,33 @@ async def next_request(js: JetStream, names: Names, after: int) -> tuple[Mark, E
     Raises `Unavailable`, `ApiError`, NewerVersion and NotOurs.
     """
     found = await js.next_message(names.actors, names.keys.erasures, after + 1)
-    if found is None:
-        return None
-    request = _request_in(found) if found.data else None
-    return Mark(position=found.sequence, stored_at=found.stored_at), request
+    return None if found is None else marked(found)
+
+
+async def _requests_after(
+    js: JetStream, names: Names, position: int
+) -> AsyncIterator[tuple[Mark, Erasure | None]]:
+    """The requests after a position, in their order; at the beginning, many are read at a time."""
+    if not position:
+        # What is stored after this look, and moves others behind it, is found one by one.
+        subjects, info = await js.subjects_and_info(names.actors, names.keys.erasures)
+        messages: list[StoredMessage | None] = []
+        for start in range(0, len(subjects), READ_AT_ONCE):
+            some = subjects[start : start + READ_AT_ONCE]
+            messages += await asyncio.gather(*(js.last_message(names.actors, each) for each in some))
+        found = [each for each in messages if each is not None and each.sequence <= info.last]
+        for message in sorted(found, key=lambda each: each.sequence):
+            position = message.sequence
+            yield marked(message)
+    while following := await next_request(js, names, position):
+        position = following[0].position
+        yield following
+
+
+def marked(message: StoredMessage) -> tuple[Mark, Erasure | None]:
+    """The request in a message, with its place; None if it was deleted. Raises NewerVersion and NotOurs."""
+    request = _request_in(message) if message.data else None
+    return Mark(position=message.sequence, stored_at=message.stored_at), request
 
 
 def _request_in(message: StoredMessage) -> Erasure:

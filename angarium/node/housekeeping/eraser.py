@@ -165,7 +165,7 @@ class Eraser:
     async def _read(self) -> list[tuple[Erasure, int]]:
         """The requests to carry out; remembers those that were done lately. Raises errors of NATS."""
         pending = []
-        async for erasure, revision in self._erasures.unread():
+        async for erasure, revision in self._erasures.unread(self._wall() - LOOKED_AGAIN_WITHIN_S):
             key = _key(erasure)
             if erasure.done_at is None:
                 self._done.pop(key, None)

@@ -12,7 +12,7 @@ The owner of shard 0 purges for all shards. Every node makes sure that its shard
   events up, and that is recorded.
 - A tenant with a quota gives up its oldest events and dead letters beyond it.
 - The state of a removed receiver is forgotten as soon as none of its events can be left.
-- The plans of replays are dropped that ended long ago.
+- The plans of replays and the records of erasures are dropped that ended long ago.
 """
 
 import asyncio
@@ -23,6 +23,7 @@ from itertools import count, cycle, islice
 
 from actors.errors import AngariumError
 from angarium.node.shard import NodeContext, Shard
+from streams.erasing.old_erasures import drop_old_erasures
 from streams.eviction import (
     EvictionOrders,
     GivingWay,
@@ -87,6 +88,8 @@ class Maintenance:
         self._leftovers_at = 0.0
         self._replays_at = 0.0
         self._replays_after = 0
+        self._erasures_at = 0.0
+        self._erasures_after = 0
 
     async def run(self) -> None:
         """Run until it is cancelled."""
@@ -100,6 +103,7 @@ class Maintenance:
                 if self.epoch_of_shard_0() is not None:
                     await self._purge(deliveries)
                     await self._drop_ended_replays()
+                    await self._drop_old_erasures()
                 await self._find_leftovers()
             except AngariumError as error:
                 Complaint(self._context.js, log, "maintenance.failed").tell(str(error))
@@ -121,6 +125,15 @@ class Maintenance:
             self._replays_after = after or 0
             if after is None:
                 self._replays_at = now + LEFTOVERS_EVERY_S
+
+    async def _drop_old_erasures(self) -> None:
+        now, context = asyncio.get_running_loop().time(), self._context
+        if now >= self._erasures_at:
+            wall = context.time.wall()
+            after = await drop_old_erasures(context.js, context.names, wall, self._erasures_after)
+            self._erasures_after = after or 0
+            if after is None:
+                self._erasures_at = now + LEFTOVERS_EVERY_S
 
     def _working(self) -> list[Shard]:
         return [each for each in self._owned.values() if not (each.ended.is_set() or each.suspended)]

@@ -11,6 +11,7 @@ from angarium.node.housekeeping.eraser import Eraser
 from streams.buckets.stored_configurations import StoredConfigurations
 from streams.erasing import search
 from streams.erasing.erasures import Erasure, Erasures, finished
+from streams.erasing.old_erasures import KEPT_FOR_S, drop_old_erasures
 from streams.installation.topology import Names
 from streams.journal.checkpoint import Checkpoint, encode_checkpoint
 from streams.journal.envelope import decode_flush, encode_flush
@@ -164,6 +165,56 @@ async def test_a_new_eraser_looks_again_only_for_recent_erasures(js: JetStream, 
     for _ in range(3):
         await working.erase_due()
     assert [(await status(js, names, event)).deliveries for event in ("e1", "e2")] == [1, 0]
+
+
+async def test_a_new_eraser_reads_the_records_of_others_many_at_a_time(
+    js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In their order, and from then on only what is new."""
+    now, erasures = time.time(), Erasures(js, names)
+    for number in range(20):
+        await erasures.request("acme", f"e{number}", "ops@host", now)
+    done = [each async for each in erasures.pending()][:15]
+    for number, (request, revision) in enumerate(done):
+        await erasures.store_progress(finished(request, now - 1000.0 * number, 1, 1), revision)
+    last_message, next_message = js.last_message, js.next_message
+    reading, most, one_by_one = 0, 0, 0
+
+    async def counted(stream: str, subject: str) -> StoredMessage | None:
+        nonlocal reading, most
+        reading += 1
+        most = max(most, reading)
+        found = await last_message(stream, subject)
+        reading -= 1
+        return found
+
+    async def following(stream: str, subject: str, sequence: int) -> StoredMessage | None:
+        nonlocal one_by_one
+        one_by_one += 1
+        return await next_message(stream, subject, sequence)
+
+    monkeypatch.setattr(js, "last_message", counted)
+    monkeypatch.setattr(js, "next_message", following)
+    fresh = Erasures(js, names)
+    found = [each async for each in fresh.unread(now - 2500.0)]
+    assert [each.event for each, _ in found] == [f"e{number}" for number in (15, 16, 17, 18, 19, 0, 1, 2)]
+    assert [revision for _, revision in found] == sorted(revision for _, revision in found)
+    assert (most, one_by_one) == (20, 1)
+
+
+async def test_a_record_of_an_erasure_is_dropped_long_after_its_end(js: JetStream, names: Names) -> None:
+    now, erasures = time.time(), Erasures(js, names)
+    ended = {"old": KEPT_FOR_S + 60.0, "new": KEPT_FOR_S - 60.0, "open": None}
+    for event, ago in ended.items():
+        await erasures.request("acme", event, "ops@host", now - 2 * KEPT_FOR_S)
+        async for request, revision in erasures.pending():
+            if ago is not None:
+                await erasures.store_progress(finished(request, now - ago, 1, 1), revision)
+    assert await drop_old_erasures(js, names, now) is None
+    left = [event for event in ended if await erasures.get("acme", event) is not None]
+    assert left == ["new", "open"]
+    again = await erasures.request("acme", "old", "ops@host", now)
+    assert again.done_at is None
 
 
 async def test_nothing_is_looked_for_twice_after_its_end(
