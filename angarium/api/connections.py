@@ -15,6 +15,7 @@ from uvicorn._types import (
     ASGIReceiveCallable,
     ASGISendCallable,
     ASGISendEvent,
+    HTTPResponseStartEvent,
     Scope,
 )
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
@@ -67,14 +68,15 @@ class _CancellableApp:
     uvicorn would log a traceback for that, and answer 500.
     """
 
-    def __init__(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+    def __init__(self, connection: "Connection", cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        self._connection = connection
         self._cycle = cycle
         self._app = app
 
     async def __call__(self, scope: Scope, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
         cycle = self._cycle
         try:
-            await self._app(scope, receive, _Send(cycle))
+            await self._app(scope, receive, _Send(self._connection, cycle))
         except asyncio.CancelledError:
             if cycle.response_started:
                 cycle.disconnected = True  # Then uvicorn expects no more of the answer.
@@ -84,15 +86,29 @@ class _CancellableApp:
 
 
 class _Send:
-    """The `send` of one request, which can also send a whole answer at once."""
+    """The `send` of one request, which can also send a whole answer at once.
 
-    __slots__ = ("_cycle",)
+    An answer that begins before the body is read says that the connection ends with it.
+    """
 
-    def __init__(self, cycle: RequestResponseCycle) -> None:
+    __slots__ = ("_connection", "_cycle")
+
+    def __init__(self, connection: "Connection", cycle: RequestResponseCycle) -> None:
+        self._connection = connection
         self._cycle = cycle
 
     def __call__(self, message: ASGISendEvent) -> Awaitable[None]:
+        if message["type"] == "http.response.start" and self._cycle.more_body and self._cycle.keep_alive:
+            return self._start_last(message)
         return self._cycle.send(message)
+
+    async def _start_last(self, start: HTTPResponseStartEvent) -> None:
+        """Begin the last answer. `keep_alive` stays: uvicorn would close before the rest is read."""
+        cycle = self._cycle
+        self._connection.ends = True
+        headers = [*start.get("headers", []), (b"connection", b"close")]
+        await cycle.send({**start, "headers": headers})
+        cycle.keep_alive = True
 
     async def whole(self, status: int, headers: Iterable[tuple[bytes, bytes]], content: bytes) -> None:
         """Send a response in one write. uvicorn makes two, and looks for characters that no header has."""
@@ -102,7 +118,8 @@ class _Send:
         if cycle.disconnected:
             return
         lines = [b"%b: %b\r\n" % each for each in (*cycle.default_headers, *headers)]
-        if not cycle.keep_alive:
+        self._connection.ends = self._connection.ends or cycle.more_body
+        if self._connection.ends or not cycle.keep_alive:
             lines.append(b"connection: close\r\n")
         cycle.response_started = cycle.response_complete = True
         cycle.transport.write(b"".join((STATUS_LINE[status], *lines, b"\r\n", content)))
@@ -132,12 +149,13 @@ async def send_answer(
 
 
 class Connection(HttpToolsProtocol):
-    """One connection of a client."""
+    """One connection of a client. `ends`: an answer has said that it is the last one."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.logger = _protocol_log
         self.access_log = False  # It would show paths, which may contain a token by mistake.
+        self.ends = False
         self._in_head = True
         self._head = 0
         self._idle_since = 0.0
@@ -205,15 +223,17 @@ class Connection(HttpToolsProtocol):
         self._idle_since = self.loop.time()
         if not self.pipeline and self.cycle.more_body and not self.transport.is_closing():
             self._linger()
-        else:
-            super().on_response_complete()
+            return
+        if self.ends:
+            self.transport.close()
+        super().on_response_complete()
 
     def _unsupported_upgrade_warning(self) -> None:
         """Count it like a request that cannot be read; it is answered as if it asked for no upgrade."""
         self.logger.warning("Unsupported upgrade request.")
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
-        super()._start_asgi_task(cycle, _CancellableApp(cycle, app))
+        super()._start_asgi_task(cycle, _CancellableApp(self, cycle, app))
 
     # ---- bounds
 

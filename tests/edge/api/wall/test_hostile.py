@@ -182,6 +182,19 @@ async def test_an_answer_reaches_a_client_that_still_sends(api: Api, head: str) 
     assert answer.endswith(b"}")
 
 
+@pytest.mark.parametrize("path", [PATH, "/v1/tenants/acme/receivers/billing/pause", "/nowhere"])
+async def test_an_answer_before_the_body_says_that_it_is_the_last(api: Api, path: str) -> None:
+    """A client that reuses its connections would send its next request where it is not answered."""
+    request = f"POST {path} HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\n".encode()
+    early = await said(api, request)
+    assert early.startswith((b"HTTP/1.1 401", b"HTTP/1.1 404"))
+    assert early.count(b"connection: close\r\n") == 1
+    last = b"GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"
+    answers = await said(api, request + b"{}" + last)
+    assert answers.count(b"HTTP/1.1 ") == 2
+    assert answers.count(b"connection: close\r\n") == 1
+
+
 async def test_a_body_that_is_too_large_is_refused_before_it_comes(api: Api, head: str) -> None:
     raw = await connected(api)
     raw.writer.write(f"{head}content-length: {MAX_BODY + 1}\r\n\r\n".encode())
