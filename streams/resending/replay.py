@@ -28,7 +28,7 @@ from streams.buckets.stored_configurations import StoredConfigurations
 from streams.clock import Timekeeper
 from streams.installation.topology import Names
 from streams.nats.answers import Answer, Refused, Stored, StoredMessage, Unanswered
-from streams.nats.headers import EVENT_ID, MESSAGE_ID
+from streams.nats.headers import EVENT_AGAIN, EVENT_ID, MESSAGE_ID
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import ask_for_command
 from streams.reading.messages import stored_event
@@ -38,7 +38,7 @@ from streams.resending.plan_lock import LOCK_LEASE_S, HeldPlan, PlanLock
 from streams.resending.sources import ASKED_AT_ONCE
 
 VERSION = 1
-TOO_LARGE = "too_large"
+TOO_LARGE, TAKEN = "too_large", "taken"
 HALTED = "the process that sent it was stopped"
 NOT_DUE = "the next copy is not due yet"
 
@@ -117,12 +117,14 @@ class Replayed(Struct):
     - `sent`: number of copies, including those of an interrupted command.
     - `purged`: some of the wanted events are no longer stored.
     - `too_large`: positions of events that are too large for the stream now.
+    - `taken`: positions of events under whose message ids another publisher has stored something else.
     - `stopped`: why no more were sent; empty if all were.
     """
 
     sent: int = 0
     purged: bool = False
     too_large: list[int] = field(default_factory=list)
+    taken: list[int] = field(default_factory=list)
     stopped: str = ""
 
 
@@ -148,7 +150,7 @@ class Replay:
         self._lock = lock
         self._pace_s = pace_s
         self._next_at = 0.0
-        self._too_large_before = 0
+        self._left_before: dict[str, int] = {}
         self._subject = names.deliveries_to(receiver)
         self._configurations = StoredConfigurations(js, names)
         self._receiver_asked_at = -math.inf
@@ -173,7 +175,7 @@ class Replay:
             await self._store(done_to=plan.choice.until)
             return
         done_to, sent = plan.done_to, plan.sent
-        self._too_large_before = plan.job.left.get(TOO_LARGE, 0) if plan.job else 0
+        self._left_before = plan.job.left if plan.job else {}
         self.done.purged = await self._count(done_to, plan.choice.until) < plan.left
         async for page in pages_between(self._js, self._names, self._subject, plan.after, info.last):
             for message in page:
@@ -226,8 +228,9 @@ class Replay:
         job = self._lock.plan.job
         if job is None:
             return None
-        count = self._too_large_before + len(self.done.too_large)
-        left = job.left | ({TOO_LARGE: count} if count else {})
+        now = {TOO_LARGE: len(self.done.too_large), TAKEN: len(self.done.taken)}
+        counts = {why: self._left_before.get(why, 0) + count for why, count in now.items()}
+        left = job.left | {why: count for why, count in counts.items() if count}
         return replace(job, purged=job.purged or self.done.purged, left=left)
 
     async def _renew(self) -> None:
@@ -273,6 +276,8 @@ class Replay:
             match await self._publish(page[place], event):
                 case None:
                     self.done.purged = True
+                case Stored(sequence=stored, duplicate=True) if not await self._is_copy(stored, event):
+                    self.done.taken.append(event.position)
                 case Stored():
                     self.done.sent += 1
                 case Refused(code=code) if code in TOO_LARGE_CODES:
@@ -299,6 +304,18 @@ class Replay:
         """Send a copy; None if the event is gone."""
         subject, headers = self._names.publish_to(self._receiver), self._headers(message, event)
         return await self._lock.publish(subject, event.body, headers, self._sources, event.position)
+
+    async def _is_copy(self, position: int, event: Event) -> bool:
+        """True if the message that has the copy's id is our copy; one that is gone was settled and purged."""
+        found = await ask_for_command(self._js.message, self._names.deliveries, position)
+        if found is None:
+            return True
+        named = {EVENT_ID: event.id, EVENT_AGAIN: self._lock.plan.again}
+        return (
+            found.subject.endswith(f".{self._receiver}")
+            and all(found.headers.get(name) == value for name, value in named.items())
+            and found.data == event.body
+        )
 
     async def _wait(self) -> None:
         """Wait for the next copy, and keep the lock meanwhile, unless it stops here."""

@@ -118,6 +118,9 @@ def _replay(
         if done.too_large:
             left = count_text(len(done.too_large), "event")
             output.say(f"left out {left} that the stream takes no more: too large")
+        if done.taken:
+            left = count_text(len(done.taken), "event")
+            output.say(f"left out {left} whose message id another publisher has used")
     _kept(done)
     if done.purged:
         output.note("note: some that were to be sent were purged meanwhile: the stream keeps them no more")

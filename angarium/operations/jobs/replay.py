@@ -75,6 +75,7 @@ class ReplayReport(Struct, frozen=True, kw_only=True):
     finished: bool
     purged: bool
     too_large: list[int]
+    taken: list[int]
     stopped: str | None
     kept_since: str | None
     left: dict[str, int]
@@ -151,7 +152,7 @@ async def replay(
     await work.leave(unfinished=not finished)
     return ReplayReport(
         receiver=receiver, again=lock.plan.again, sent=done.sent, finished=finished, purged=done.purged,
-        too_large=done.too_large, stopped=done.stopped or None,
+        too_large=done.too_large, taken=done.taken, stopped=done.stopped or None,
         kept_since=chosen.kept_since_text if chosen else None, left=chosen.left if chosen else {},
     )  # fmt: skip
 

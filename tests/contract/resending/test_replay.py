@@ -355,6 +355,44 @@ async def test_an_event_that_is_too_large_holds_up_no_other(js: JetStream, names
     assert done == Replayed(sent=2, too_large=[large])
 
 
+@pytest.fixture
+async def remembering(js: JetStream, names: Names) -> Names:
+    """The installation with JetStream's usual window."""
+    info = await js.stream_info(names.deliveries)
+    assert info is not None
+    await js.stream_update(info.config | {"duplicate_window": 120_000_000_000})
+    return names
+
+
+@pytest.mark.parametrize("taker", ["evil.own", ONE])
+async def test_a_message_id_that_was_taken_is_not_believed(
+    js: JetStream, remembering: Names, taker: str
+) -> None:
+    """As with redrives: an event whose copy was not stored does not count as sent."""
+    names = remembering
+    first, second = await published(js, names, 1, 2)
+    until = await end(js, names)
+    headers = {"Nats-Msg-Id": f"{ONE}:replay:nonce-replay-1:{first}", "Angarium-Id": "e1"}
+    await publish(js, names, taker, b"something else", headers | {"Angarium-Again": "replay-1"})
+    done = await replayed(js, names, Choice(begin=0, until=until))
+    assert done == Replayed(sent=1, taken=[first])
+    assert second in [
+        int(each.headers["Nats-Msg-Id"].rpartition(":")[2]) for each in await sent_again(js, names)
+    ]
+
+
+async def test_a_copy_that_was_stored_already_counts_as_sent(js: JetStream, remembering: Names) -> None:
+    names = remembering
+    (position,) = await published(js, names, 1)
+    until = await end(js, names)
+    copy = {
+        "Nats-Msg-Id": f"{ONE}:replay:nonce-replay-1:{position}", "Angarium-Id": "e1",
+        "Angarium-Again": "replay-1",
+    }  # fmt: skip
+    await publish(js, names, ONE, b"1", copy)
+    assert await replayed(js, names, Choice(begin=0, until=until)) == Replayed(sent=1)
+
+
 # ---- the operation
 
 
