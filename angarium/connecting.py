@@ -19,12 +19,14 @@ T = TypeVar("T")
 class Access(Struct, frozen=True):
     """Access to an installation, as every operation takes it: an open connection, and the settings.
 
-    `by` names the author of changes, for the record.
+    `by` names the author of changes, for the record. `admit_change` is called with the receiver before a
+    configuration is stored or removed; it may raise `OperationError`.
     """
 
     js: JetStream
     settings: Settings
     by: str = ""
+    admit_change: Callable[[str], None] = lambda receiver: None
 
     @property
     def installation(self) -> Installation:

@@ -6,9 +6,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from litestar.di import NamedDependency
+from msgspec.structs import replace
 
 from actors.errors import Unavailable
 from actors.subscriptions import Subscriptions
+from angarium.api.admission.change_rate import ChangeRate
 from angarium.api.admission.gate import expired
 from angarium.api.admission.token_rates import TokenRates
 from angarium.api.admission.unfinished_erasures import UnfinishedErasures
@@ -48,7 +50,8 @@ class ApiState:
     """The state of one process, created by `open_api_state`."""
 
     def __init__(self, access: Access) -> None:
-        self.access = access
+        self.changes = ChangeRate()
+        self.access = replace(access, admit_change=self.changes.admit)
         self.tokens = TokenStore(access.js, access.names)
         self.rates = TokenRates()
         self.erasure_rates = TokenRates()

@@ -19,19 +19,20 @@ class _Bucket(Struct):
 
 
 class Standing(Struct, frozen=True):
-    """The tokens left, and how long it takes until the bucket is full again."""
+    """The tokens left, and how long it takes until there is one (`next_s`), and until the bucket is full."""
 
     admitted: bool
     limit: int
     remaining: int
     reset_s: int
     wait_s: int
+    next_s: int
 
-    def headers(self) -> dict[str, str]:
+    def headers(self, policy: str = "token") -> dict[str, str]:
         """The headers of draft-ietf-httpapi-ratelimit-headers."""
         return {
-            "ratelimit-policy": f'"token";q={self.limit};w=1',
-            "ratelimit": f'"token";r={self.remaining};t={self.reset_s}',
+            "ratelimit-policy": f'"{policy}";q={self.limit};w=1',
+            "ratelimit": f'"{policy}";r={self.remaining};t={self.reset_s}',
         }
 
 
@@ -62,4 +63,5 @@ class TokenRates:
             remaining=max(0, math.floor(bucket.level)),
             reset_s=math.ceil((limit - bucket.level) / rate),
             wait_s=0 if admitted else max(1, math.ceil((needed - bucket.level) / rate)),
+            next_s=max(1, math.ceil((1 - bucket.level) / rate)),
         )

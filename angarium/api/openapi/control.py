@@ -86,7 +86,7 @@ ROTATE_RECEIVER_SECRET = _described(
         )
     ),
 )  # fmt: skip
-ROTATE_RECEIVER_SECRET["responses"] |= problems(400, 408, 412, 413, 415)
+ROTATE_RECEIVER_SECRET["responses"] |= problems(400, 408, 412, 413, 415, 429)
 
 _ERASURE = {
     "tenant": "acme", "event": "order-17", "requested_by": "token k3f6w2m5qzra",

@@ -129,7 +129,7 @@ PUT_RECEIVER: dict[str, Any] = {
     "responses": {
         200: result(StoredReceiver, _DONE, _PUT),
         201: result(StoredReceiver, "The receiver is new. " + _DONE, _MADE),
-        **problems(400, 408, 409, 412, 413, 415, 422, 428),
+        **problems(400, 408, 409, 412, 413, 415, 422, 428, 429),
     },
 }  # fmt: skip
 PATCH_RECEIVER: dict[str, Any] = {
@@ -142,7 +142,7 @@ PATCH_RECEIVER: dict[str, Any] = {
     ),
     "responses": {
         200: result(StoredReceiver, _DONE, _PUT),
-        **problems(400, 408, 409, 412, 413, 415, 422),
+        **problems(400, 408, 409, 412, 413, 415, 422, 429),
     },
 }  # fmt: skip
 DELETE_RECEIVER: dict[str, Any] = {
@@ -153,6 +153,6 @@ DELETE_RECEIVER: dict[str, Any] = {
         200: result(RemovedReceiver, "The removed receiver", {
             "receiver": "acme.billing", "discarded": 12, "certain": True, "recorded": True,
         }),
-        **problems(400, 409, 412, 422),
+        **problems(400, 409, 412, 422, 429),
     },
 }  # fmt: skip

@@ -1,11 +1,12 @@
 """The configurations of receivers: read, and changed under a condition that the client states."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from litestar import Request, Response, delete, get, patch, post, put
 from litestar.params import FromPath, QueryParameter
 
 from actors.policy import members_of
+from angarium.api.admission.change_rate import CHANGES_CODE
 from angarium.api.admission.gate import needs
 from angarium.api.api_state import ApiState, InjectedAccess, InjectedApi
 from angarium.api.openapi.control import ROTATE_RECEIVER_SECRET, RotationRequest
@@ -27,6 +28,7 @@ from angarium.api.requests.bodies import decoded, json_body
 from angarium.api.requests.conditions import Condition, condition, is_known, met, tag
 from angarium.api.requests.headers import headers_by_name
 from angarium.connecting import Access
+from angarium.operations.failures import NotDone
 from angarium.operations.receivers.configurations.get import get_configuration, list_configurations
 from angarium.operations.receivers.configurations.patch import patch_configuration
 from angarium.operations.receivers.configurations.proposal import PutResult
@@ -41,6 +43,7 @@ NOT_KEPT = {"cache-control": "no-store"}
 """Headers of answers that no cache may store."""
 
 Asked = Request[Any, Any, Any]
+T = TypeVar("T")
 
 
 @get("/v1/tenants/{tenant:str}/receivers", opt=needs("read"), **LIST_RECEIVERS)
@@ -89,7 +92,7 @@ async def put_receiver(
     receiver, members, asked = f"{tenant}.{name}", await _members(request, api), _condition(request)
     revision = await _revision(access, receiver, asked)
     new = NewConfiguration(members=members, replace=asked.given, revision=revision)
-    done = met(await put_configuration(access, receiver, new), asked)
+    done = _changed(api, receiver, await put_configuration(access, receiver, new), asked)
     headers = NOT_KEPT | tag(done.revision)
     if done.replaced:
         return Response(_stored(done), headers=headers)
@@ -104,17 +107,18 @@ async def patch_receiver(
     receiver, members, asked = f"{tenant}.{name}", await _members(request, api), _condition(request)
     if asked.revision == conditions.NO_REVISION:
         raise ProblemRaised(400, "not-http", "PATCH changes an existing configuration; send If-Match")
-    done = met(await patch_configuration(access, receiver, members, revision=asked.revision), asked)
+    outcome = await patch_configuration(access, receiver, members, revision=asked.revision)
+    done = _changed(api, receiver, outcome, asked)
     return Response(_stored(done), headers=NOT_KEPT | tag(done.revision))
 
 
 @delete(PATH, status_code=200, opt=needs("manage"), **DELETE_RECEIVER)
 async def delete_receiver(
-    request: Asked, tenant: FromPath[str], name: FromPath[str], access: InjectedAccess
+    request: Asked, tenant: FromPath[str], name: FromPath[str], api: InjectedApi, access: InjectedAccess
 ) -> RemovedReceiver:
     """Remove a receiver, and discard its waiting events."""
     receiver, asked = f"{tenant}.{name}", _condition(request)
-    done = met(await remove_receiver(access, receiver, revision=asked.revision), asked)
+    done = _changed(api, receiver, await remove_receiver(access, receiver, revision=asked.revision), asked)
     return RemovedReceiver(
         receiver=receiver, discarded=done.waiting.count, certain=done.waiting.certain, recorded=done.discarded
     )
@@ -125,12 +129,19 @@ async def rotate_receiver_secret(
     request: Asked, tenant: FromPath[str], name: FromPath[str], api: InjectedApi, access: InjectedAccess
 ) -> Response[Rotated]:
     """Give a receiver a new signing secret."""
-    asked = _condition(request)
+    receiver, asked = f"{tenant}.{name}", _condition(request)
     given = decoded(await json_body(request, api.limits) or b"{}", RotationRequest)
-    revision = await _revision(access, f"{tenant}.{name}", asked)
-    outcome = await rotate_secret(access, f"{tenant}.{name}", given.overlap_s, revision=revision)
-    done = met(outcome, asked)
+    revision = await _revision(access, receiver, asked)
+    outcome = await rotate_secret(access, receiver, given.overlap_s, revision=revision)
+    done = _changed(api, receiver, outcome, asked)
     return Response(done, headers=NOT_KEPT | tag(done.revision))
+
+
+def _changed(api: ApiState, receiver: str, outcome: T | NotDone, asked: Condition) -> T:
+    """The result of a change. Raises `ProblemRaised`, 429 if the tenant has too many."""
+    if isinstance(outcome, NotDone) and outcome.code == CHANGES_CODE:
+        raise api.changes.problem(receiver, outcome.text)
+    return met(outcome, asked)
 
 
 def _condition(request: Asked) -> Condition:

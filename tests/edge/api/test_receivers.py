@@ -229,6 +229,32 @@ async def test_receivers_are_listed_page_by_page(api: Api) -> None:
     assert SECRET not in whole.text
 
 
+async def test_a_tenant_changes_no_more_receivers_than_its_rate(api: Api) -> None:
+    """What is invalid, or does not exist, neither counts nor gets 429 for it."""
+    api.state.changes.per_s = 0.001
+    path = "/v1/tenants/{}/receivers/billing"
+    async with await manager(api) as client, await manager(api, "other") as other:
+        mine, others = path.format("acme"), path.format("other")
+        problem(await client.put(mine, json={"url": "ftp://x"}), 422, "invalid")
+        problem(await client.delete(mine), 404, "not-found")
+        stored = await client.put(mine, json={"url": URL})
+        assert stored.status_code == 201
+        for refused in (
+            await client.put(mine, json={"url": f"{URL}/2"}),
+            await client.patch(mine, json={"rate": "5/second"}),
+            await client.post(f"{mine}/rotate-secret"),
+            await client.delete(mine),
+        ):
+            problem(refused, 429, "rate")
+            assert 900 < int(refused.headers["retry-after"]) <= 1000
+            assert refused.headers["ratelimit-policy"] == '"tenant";q=1;w=1'
+            assert refused.headers["ratelimit"].startswith('"tenant";r=0;t=')
+        problem(await client.put(mine, json={"url": "ftp://x"}), 422, "invalid")
+        problem(await client.delete(f"{LIST}/nobody"), 404, "not-found")
+        assert (await client.get(mine)).headers["etag"] == stored.headers["etag"]
+        assert (await other.put(others, json={"url": URL})).status_code == 201
+
+
 async def test_another_tenants_token_finds_no_receiver(api: Api) -> None:
     await api.receiver("acme.billing")
     async with await manager(api, "other") as stranger, await api.client("acme", ["read"]) as reader:

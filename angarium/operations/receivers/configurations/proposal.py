@@ -108,6 +108,7 @@ def propose(
 
 async def store(access: Access, proposal: Proposal) -> PutResult:
     """Store the proposal if the stored configuration is still the compared one. Raises `OperationError`."""
+    access.admit_change(proposal.receiver)
     raw = msgspec.json.encode(proposal.members)
     expected = 0 if proposal.before is None else proposal.before.revision
     answer = await StoredConfigurations(access.js, access.names, by=access.by).put(

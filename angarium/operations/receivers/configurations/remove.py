@@ -47,6 +47,7 @@ async def remove_receiver(
     waiting = await backlog(access, name)
     if waiting.count and not agreed(waiting):
         return RemoveResult(removed=False, waiting=waiting)
+    access.admit_change(name)
     confirmed(name, await configurations.delete(name, revision))
     gone = not waiting.count or await until_gone(access, name)
     return RemoveResult(removed=True, discarded=gone, waiting=waiting)
