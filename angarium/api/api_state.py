@@ -36,8 +36,9 @@ CONTROL_REQUESTS_MAX = 64
 """Requests to the owners of receivers in flight at a time; a ping may take a minute."""
 LETTER_READS_MAX = 16
 """Requests that read dead letters at a time; NATS sends each up to a MiB or a whole letter at once."""
-REDRIVE_PAUSE_S = 0.05
-"""Pause after each redrive of a request: all redrives of an installation share one lock."""
+REDRIVE_PAUSE_S = 0.3
+"""Pause after each redrive of a request: all redrives of an installation share one lock, and other processes
+look every 0.25 s whether it is free."""
 QUESTIONS_MAX = 16
 """Questions to the ledger at a time; for SQLite, each reads in a thread of its own."""
 AUDITS_MAX = 4

@@ -49,6 +49,9 @@ from streams.dead_letters.malformed import MALFORMED_RECEIVER
 
 PATH = "/v1/tenants/{tenant:str}/dead-letters"
 
+REDRIVE_PATIENCE_S = 20.0
+"""Time in which a redrive waits for those of other processes; each rests after every request or page."""
+
 Number = Annotated[int, PathParameter(ge=1, le=NUMBER_MAX)]
 
 
@@ -119,7 +122,7 @@ async def _sent(access: Access, given: RedriveRequest, wanted: LetterNumbers) ->
         return RedriveResult(
             redriven=0, left={}, missing=missing, stopped=None, next_cursor=_cursor(wanted.next)
         )
-    sent = result_of(await redrive(access, wanted.positions)).done
+    sent = result_of(await redrive(access, wanted.positions, patience_s=REDRIVE_PATIENCE_S)).done
     following = _cursor(wanted.next)
     if sent.stopped and given.numbers is None:
         following = given.cursor or "0"

@@ -1,5 +1,6 @@
 """Sends dead letters to their receivers again."""
 
+import asyncio
 import uuid
 from collections.abc import Callable
 
@@ -10,6 +11,7 @@ from angarium.operations.dead_letters.pages import PAGE_LETTERS, Progress, Wante
 from angarium.operations.failures import operation
 from streams.clock import SystemTime
 from streams.dead_letters.letters import DeadLetters
+from streams.resending.plan_lock import Busy
 from streams.resending.redrive import Redrive, Redriven
 from streams.resending.redrive_lock import RedriveLock
 
@@ -30,14 +32,15 @@ async def redrive(
     unsure_too: bool = False,
     progress: Progress = no_progress,
     waiting: Callable[[float, float], None] = lambda began_at, wait_s: None,
+    patience_s: float = 0.0,
 ) -> Sent:
     """Send the letters again, at most `limit`. Fails as a conflict while another redrive runs.
 
-    `waiting` is called if an earlier redrive was interrupted, with when it began and how long to wait for it.
+    If another one runs, it is tried again for `patience_s`. `waiting` is called if an earlier redrive was
+    interrupted, with when it began and how long to wait for it.
     """
     seen: set[int] = set()
-    lock = RedriveLock(access.js, access.names, uuid.uuid4().hex, SystemTime())
-    await lock.acquire(lambda plan, wait_s: waiting(plan.at, wait_s))
+    lock = await _locked(access, waiting, patience_s)
     work = Redrive(access.js, access.names, lock, unsure_too=unsure_too)
     await work.begin()
     seen.update(work.done.finished)
@@ -52,3 +55,18 @@ async def redrive(
                 break
     await work.end()
     return Sent(work.done, missing(wanted, seen))
+
+
+async def _locked(access: Access, waiting: Callable[[float, float], None], patience_s: float) -> RedriveLock:
+    """The lock of all redrives. Raises `Busy` if others have it for that time."""
+    loop = asyncio.get_running_loop()
+    until = loop.time() + patience_s
+    while True:
+        lock = RedriveLock(access.js, access.names, uuid.uuid4().hex, SystemTime())
+        try:
+            await lock.acquire(lambda plan, wait_s: waiting(plan.at, wait_s))
+        except Busy:
+            if loop.time() >= until:
+                raise
+        else:
+            return lock

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Collection
+from functools import partial
 from typing import get_args
 
 import httpx
@@ -13,12 +14,15 @@ from angarium.api.requests.request_limits import TENANTS_MIN, RequestLimits
 from angarium.api.routes import dead_letters
 from angarium.connecting import Access
 from angarium.operations.dead_letters import listing
+from angarium.operations.dead_letters import redrive as redrives
 from angarium.operations.dead_letters.redrive import Sent
+from streams.clock import SystemTime
 from streams.dead_letters import letters
 from streams.dead_letters.bury import DeadLetterWriter
 from streams.dead_letters.letters import REASONS, DeadLetters, Letter
 from streams.nats.headers import EVENT_ID
 from streams.resending.redrive import Redriven
+from streams.resending.redrive_lock import RedriveLock
 from tests.edge.api.conftest import LETTERS, Api, manager, problem
 from tests.support.installation import publish
 from tests.support.waiting import until
@@ -114,7 +118,7 @@ async def test_tenants_take_turns_at_redriving(api: Api, monkeypatch: pytest.Mon
     await api.bury("other.billing", 5)
     order, go_on = list[int](), asyncio.Event()
 
-    async def held(access: Access, positions: Collection[int]) -> Sent:
+    async def held(access: Access, positions: Collection[int], patience_s: float) -> Sent:
         order.extend(positions)
         await go_on.wait()
         return Sent(Redriven(), [])
@@ -132,6 +136,33 @@ async def test_tenants_take_turns_at_redriving(api: Api, monkeypatch: pytest.Mon
         go_on.set()
         assert [(await each).status_code for each in requests] == [200] * 5
     assert order[1] == 5
+
+
+async def test_a_redrive_waits_for_those_of_other_processes(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One tenant's redrives in another process get no tenant 409."""
+    monkeypatch.setattr(redrives, "RedriveLock", partial(RedriveLock, lease_s=0.2))
+    await api.bury("other.billing", 1)
+    rival = RedriveLock(api.js, api.names, "rival", SystemTime())
+    held = asyncio.Event()
+
+    async def redrives_all_the_time() -> None:
+        while True:
+            await rival.acquire()
+            for _ in range(10):
+                held.set()
+                await asyncio.sleep(0.05)
+                await rival.store()
+            await rival.store(held=False)
+            await asyncio.sleep(0.1)
+
+    working = asyncio.create_task(redrives_all_the_time())
+    await held.wait()
+    async with await api.client("other", ["manage"]) as other:
+        sent = await other.post(f"{LETTERS.replace('acme', 'other')}/redrive", json={"numbers": [1]})
+    working.cancel()
+    assert (sent.status_code, sent.json().get("redriven")) == (200, 1), sent.text
 
 
 async def test_a_letter_is_shown_whole(api: Api) -> None:
