@@ -96,8 +96,9 @@ class Erasures:
     async def unread(self, done_since: float = 0.0) -> AsyncIterator[tuple[Erasure, int]]:
         """Yield the requests to carry out, and at least once each one that was done since a time.
 
-        They come with their revisions. Each revision is read once, and then only those requests that were not done. So one that waits for
-        long does not make all later ones be read again. Raises `Unavailable` and `ApiError`.
+        They come with their revisions. Each revision is read once, and then only those requests that were not
+        done. So one that waits for long does not make all later ones be read again. Raises `Unavailable` and
+        `ApiError`.
         """
         await self._read_to.check_created()
         await self._read_to.compare()

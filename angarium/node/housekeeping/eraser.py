@@ -341,7 +341,7 @@ class Eraser:
     async def _ask_owners(
         self,
         progress: _ErasureProgress,
-        found: dict[str, list[int]],
+        found: dict[str, list[Mark]],
         others: set[str],
         answered: _Answered,
     ) -> str:

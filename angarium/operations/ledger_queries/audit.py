@@ -130,7 +130,7 @@ def _too_much(receiver: str, count: str, until: int) -> OperationError:
 def _judged(starts: list[int], limits: list[LimitPeriod]) -> tuple[list[Window], list[Bar]]:
     """The busiest windows and the chart: up to a second's work, done in a thread, and as long a rest."""
     rest = _Rests()
-    windows = [busiest(starts, limits, length_s, rest) for length_s in lengths(limits)]
+    windows = [busiest(starts, limits, length_s, pause=rest) for length_s in lengths(limits)]
     return windows, bars(starts, limits, starts[0], starts[-1] + 1, rest) if starts else []
 
 

@@ -3,6 +3,7 @@
 import time
 from typing import Any, cast
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -18,8 +19,9 @@ from streams.journal.envelope import decode_flush, encode_flush
 from streams.journal_feed.journal_reader import JournalReader
 from streams.journal_feed.redacted_flushes import store_redacted
 from streams.lost_tails.places import BEGINNING
-from streams.nats.answers import StoredMessage, StreamInfo
+from streams.nats.answers import Put, StoredMessage, StreamInfo
 from streams.nats.jetstream import JetStream
+from streams.nats.wire import Message
 from streams.routing_progress import RoutingProgress
 from tests.contract.support.owners import owner_says
 from tests.contract.support.routers import PARTITION, OpenOwner, announce, settled
