@@ -229,7 +229,7 @@ class Connection(HttpToolsProtocol):
         super().on_response_complete()
 
     def _unsupported_upgrade_warning(self) -> None:
-        """Count it like a request that cannot be read; it is answered as if it asked for no upgrade."""
+        """Counts the request like an unreadable one; it is answered as if it asked for no upgrade."""
         self.logger.warning("Unsupported upgrade request.")
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:

@@ -35,7 +35,7 @@ def test_an_audit_rests_as_long_as_it_works() -> None:
     windows, _ = audit._judged(list(starts), TEN)
     worked = time.thread_time() - worked
     assert windows[0].exceeded
-    assert worked > 4 * audit.SLICE_S, "a test of less says nothing"
+    assert worked > 4 * audit.WORK_BEFORE_REST_S, "a test of less says nothing"
     assert time.perf_counter() - began > 1.6 * worked
 
 

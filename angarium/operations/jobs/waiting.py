@@ -34,7 +34,7 @@ def waits_for_seat(stored: StoredPlan) -> bool:
 
 
 def running_jobs(plans: Iterable[StoredPlan]) -> Counter[str]:
-    """How many jobs run, by tenant. Count them once for a page: there may be 10,000 plans."""
+    """The number of running jobs of each tenant, counted once for a page: there may be 10,000 plans."""
     held = (each for each in plans if each.job and each.plan.unfinished and each.plan.held)
     return Counter(each.tenant for each in held if each.job and state_of(each, each.job) == "running")
 

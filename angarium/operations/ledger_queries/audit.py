@@ -26,7 +26,7 @@ COMPARISONS_PER_ATTEMPT = 8
 
 _JUDGES = ThreadPoolExecutor(1, "audit")
 """Audits run one after the other, in slices: other requests wait while one occupies the interpreter."""
-SLICE_S = 0.005
+WORK_BEFORE_REST_S = 0.005
 """Work after which an audit rests as long."""
 
 
@@ -142,7 +142,7 @@ class _Rests:
 
     def __call__(self) -> None:
         worked = time.thread_time() - self._since
-        if worked >= SLICE_S:
+        if worked >= WORK_BEFORE_REST_S:
             time.sleep(worked)
             self._since = time.thread_time()
 

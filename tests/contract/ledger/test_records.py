@@ -117,27 +117,6 @@ async def test_the_answers_to_failed_attempts_are_kept(
     assert [each["answer"] for each in found["attempts"]] == ["no such order", None]
 
 
-async def test_of_very_many_attempts_the_first_and_the_last_are_told(
-    js: JetStream, names: Names, pen: Pen, ledger: Kept, settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(queries, "TRIES_MAX", 2)
-    attempts = {7: 7, 8: 4, 9: 3}
-    await pen.flush(opens())
-    for sequence, count in attempts.items():
-        made = [failed(sequence, NOW + sequence * 10 + each, attempt=each) for each in range(1, count + 1)]
-        await pen.flush(*made[:3])
-        await pen.flush(*made[3:])
-    await catch_up(js, names, ledger)
-
-    async def told(sequence: int) -> tuple[list[int], int]:
-        (found,) = (await ask(settings, lambda ledger: journey(ledger, f"e{sequence}"))).deliveries
-        return [each["attempt"] for each in found["attempts"]], found["attempts_total"]
-
-    assert await told(7) == ([1, 2, 6, 7], 7)
-    assert await told(8) == ([1, 2, 3, 4], 4)
-    assert await told(9) == ([1, 2, 3], 3)
-
-
 async def test_an_event_is_followed_over_all_receivers(
     js: JetStream, names: Names, pen: Pen, ledger: Kept, settings: Settings
 ) -> None:

@@ -11,6 +11,7 @@ import pytest
 from actors.machine import facts as f
 from actors.machine.bucket import Limit
 from actors.machine.numbering import Numbered
+from angarium.ledger import queries
 from angarium.operations.failures import NotDone
 from angarium.operations.ledger_queries import audit
 from angarium.operations.ledger_queries import journey as journeys
@@ -63,6 +64,27 @@ async def test_a_long_journey_is_told_in_pages(
     assert found == [(f"acme.{name}", sequence) for name in "abc" for sequence in (1, 2)]
     past = await ask(settings, lambda ledger: journey(ledger, "e1", "acme", after=("acme.c", 2), limit=2))
     assert (past.deliveries, past.more) == ([], False)
+
+
+async def test_a_delivery_with_many_attempts_has_the_first_and_the_last_ones(
+    js: JetStream, names: Names, pen: Pen, ledger: Kept, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queries, "TRIES_MAX", 2)
+    attempts = {7: 7, 8: 4, 9: 3}
+    await pen.flush(opens())
+    for sequence, count in attempts.items():
+        made = [failed(sequence, NOW + sequence * 10 + each, attempt=each) for each in range(1, count + 1)]
+        await pen.flush(*made[:3])
+        await pen.flush(*made[3:])
+    await catch_up(js, names, ledger)
+
+    async def told(sequence: int) -> tuple[list[int], int]:
+        (found,) = (await ask(settings, lambda ledger: journey(ledger, f"e{sequence}"))).deliveries
+        return [each["attempt"] for each in found["attempts"]], found["attempts_total"]
+
+    assert await told(7) == ([1, 2, 6, 7], 7)
+    assert await told(8) == ([1, 2, 3, 4], 4)
+    assert await told(9) == ([1, 2, 3], 3)
 
 
 async def test_a_page_of_a_journey_ends_before_it_has_too_many_attempts(
