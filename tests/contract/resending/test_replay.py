@@ -443,7 +443,6 @@ async def test_an_event_settled_since_the_last_snapshot_is_replayed_too(
 ) -> None:
     """The journal has it, and the owner's next snapshots will; one that does not run writes none."""
     to, one = Access(js, Settings(prefix=names.prefix)), shard(ONE)
-    await StoredConfigurations(js, names).put(ONE, b'{"url": "https://example.com/"}')
     positions = await published(js, names, *range(4))
     recorded = await js.publish(names.journal_of(one), b"{}")
     assert isinstance(recorded, Stored)
