@@ -43,6 +43,8 @@ QUESTIONS_MAX = 16
 """Questions to the ledger at a time; for SQLite, each reads in a thread of its own."""
 AUDITS_MAX = 4
 """Audits at a time, one of a tenant: each works up to a second, in a thread, and rests as long."""
+EVENT_SEARCHES_MAX = 16
+"""Searches of the streams for an event at a time; each holds a few pages of messages."""
 
 log = logging.getLogger(__name__)
 
@@ -62,6 +64,7 @@ class ApiState:
         self.letter_limits = RequestLimits(LETTER_READS_MAX)
         self.question_limits = RequestLimits(QUESTIONS_MAX)
         self.audit_limits = RequestLimits(AUDITS_MAX)
+        self.search_limits = RequestLimits(EVENT_SEARCHES_MAX)
         self.examination = Examination(access)
         self.no_ledger = RateLimitedLog(log, "api.no_ledger")
         self.tails = Tails(access, self.valid)

@@ -59,11 +59,35 @@ class DeliveryItem(Struct, frozen=True, kw_only=True):
     attempts_total: int
 
 
+class WaitingItem(Struct, frozen=True, kw_only=True):
+    """An event that waits for a receiver, at `place` of the `waiting` ones; the first has place 1.
+
+    `why` says what holds the receiver up, `remedy` which operation ends that, if it does not end by itself.
+    `due_s`: seconds until the event's turn if everything continues as it is. Null: not known.
+    """
+
+    receiver: str
+    stored_at: str
+    place: int | None
+    waiting: int | None
+    due_s: float | None
+    why: str
+    remedy: str | None
+
+
 class JourneyPage(Struct, frozen=True, kw_only=True):
-    """The deliveries of an event, by receiver and sequence; a page with many attempts may be short."""
+    """The deliveries of an event, by receiver and sequence, and the receivers for which it still waits.
+
+    A page has the receivers between its first and its last delivery; one with many attempts may be short.
+    `waiting` is null if the streams could not be searched; `notes` say why, or what was left out. `why_none`:
+    why no receiver gets the event.
+    """
 
     event_id: str
     deliveries: list[DeliveryItem]
+    waiting: list[WaitingItem] | None
+    why_none: str | None
+    notes: list[str]
     next_cursor: str | None
     ledger: LedgerLag
 
@@ -158,8 +182,8 @@ LIST_MINUTES = _described(
     },
 )  # fmt: skip
 GET_EVENT = _described(
-    "Show an event's deliveries to the tenant's receivers", JourneyPage,
-    "The deliveries of the event, each with its first and last attempts",
+    "Show an event's deliveries to the tenant's receivers, and where it still waits", JourneyPage,
+    "The deliveries of the event, each with its first and last attempts, and the receivers for which it waits",
     {
         "event_id": "order-17",
         "deliveries": [{
@@ -168,6 +192,12 @@ GET_EVENT = _described(
             "ended_at": "2026-11-22T20:00:02.525Z",
             "attempts": [_FAILED, _DELIVERED], "attempts_total": 2,
         }],
+        "waiting": [{
+            "receiver": "acme.slow", "stored_at": _AT, "place": 273, "waiting": 273, "due_s": None,
+            "why": "paused", "remedy": "POST /v1/tenants/acme/receivers/slow/resume",
+        }],
+        "why_none": None,
+        "notes": [],
         "next_cursor": None,
         "ledger": _LEDGER,
     },

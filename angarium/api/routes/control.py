@@ -36,6 +36,13 @@ _REMEDIES: Mapping[str, str] = {"resume": "POST {}/resume", "put": "PUT {}"}
 """The requests of the API by the remedies of a live state."""
 
 
+def operation_for(remedy: str | None, receiver: str) -> str | None:
+    """The operation of the API that does what an operator has to do for a receiver."""
+    tenant, _, name = receiver.partition(".")
+    operation = _REMEDIES.get(remedy or "")
+    return None if operation is None else operation.format(f"/v1/tenants/{tenant}/receivers/{name}")
+
+
 @get(f"{PATH}/state", opt=needs("read"), **GET_RECEIVER_STATE)
 async def get_receiver_state(
     tenant: FromPath[str],
@@ -56,19 +63,12 @@ async def get_receiver_state(
         instant = past("at", then)
         return await consult(api, tenant, lambda ledger: state_at(ledger, receiver, instant))
     with api.control_limits.admit(tenant):
-        found = _with_operation(
-            result_of(await state(api.access, receiver)), f"/v1/tenants/{tenant}/receivers/{name}"
-        )
+        found = result_of(await state(api.access, receiver))
+        found = found | {"remedy": operation_for(found.get("remedy"), receiver)}
         if health:
             by_name = result_of(await get_health(api.access, [receiver]))
             found = found | {"health": msgspec.to_builtins(by_name.get(receiver))}
     return found
-
-
-def _with_operation(found: StateDocument, path: str) -> StateDocument:
-    """The state, with the operation of the API that is the remedy."""
-    remedy = _REMEDIES.get(found.get("remedy") or "")
-    return found | {"remedy": None if remedy is None else remedy.format(path)}
 
 
 @post(f"{PATH}/pause", status_code=200, opt=needs("manage"), **PAUSE_RECEIVER)

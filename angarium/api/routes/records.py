@@ -24,18 +24,23 @@ from angarium.api.openapi.records import (
     JourneyPage,
     LateItem,
     MinutePage,
+    WaitingItem,
     WorstReceivers,
 )
-from angarium.api.problems import Fault, invalid, not_found
+from angarium.api.problems import Fault, invalid, not_found, problem_of
 from angarium.api.queries.cursors import Limit, MinuteCursor, TimeCursor, cursor_of, start_of
+from angarium.api.queries.event_searches import search_streams
 from angarium.api.queries.ledger import consult, span
 from angarium.api.queries.times import Moment, moment, seconds
+from angarium.api.routes.control import operation_for
 from angarium.api.routes.publishing import ID_TEXT, is_id
 from angarium.ledger.ledger_answers import AttemptFilter
+from angarium.operations.events.search import EventSearch
+from angarium.operations.failures import NotDone
 from angarium.operations.ledger_queries.attempts import attempts_page
 from angarium.operations.ledger_queries.audit import AuditDocument, audit, document
 from angarium.operations.ledger_queries.history import history_page
-from angarium.operations.ledger_queries.journey import journey
+from angarium.operations.ledger_queries.journey import Journey, recorded_journey
 from angarium.operations.ledger_queries.minutes import minutes_page
 from angarium.operations.ledger_queries.worst_receivers import find_worst
 from streams.reading.messages import type_problem
@@ -142,20 +147,56 @@ async def list_minutes(
 async def get_event(
     tenant: FromPath[str], event: EventId, api: InjectedApi, limit: Limit = 50, cursor: JourneyCursor = None
 ) -> JourneyPage:
-    """Show an event's deliveries to the tenant's receivers."""
+    """Show an event's deliveries to the tenant's receivers, and where it still waits."""
     if not is_id(event):
         raise not_found(f"an event's id is {ID_TEXT}")
     name, _, sequence = (cursor or "").partition(":")
     after = (f"{tenant}.{name}", int(sequence)) if cursor else ("", 0)
-    found = await consult(
-        api, tenant, lambda ledger: journey(ledger, event, tenant, after=after, limit=limit)
-    )
-    deliveries = msgspec.convert(found.deliveries, list[DeliveryItem])
-    following = None
-    if found.more:
-        last = deliveries[-1]
-        following = f"{last.receiver.partition('.')[2]}:{last.sequence}"
-    return JourneyPage(event_id=event, deliveries=deliveries, next_cursor=following, ledger=found.ledger)
+    with api.search_limits.admit(tenant):
+        found = await consult(
+            api, tenant, lambda ledger: recorded_journey(ledger, event, tenant, after=after, limit=limit)
+        )
+        recorded = [each["receiver"] for each in found.deliveries]
+        last = recorded[-1] if found.more else None
+        search = await search_streams(api, tenant, event, recorded, after[0], last)
+    if isinstance(search, NotDone):
+        if not recorded:
+            raise problem_of(search)
+        waiting, why_none, notes = None, None, [f"where it waits is not known: {search.text}"]
+    else:
+        _check_known(event, found, search)
+        waiting, why_none, notes = _waiting(search), search.why_none or None, search.notes
+    return JourneyPage(
+        event_id=event, deliveries=msgspec.convert(found.deliveries, list[DeliveryItem]), waiting=waiting,
+        why_none=why_none, notes=notes, next_cursor=_following(found), ledger=found.ledger,
+    )  # fmt: skip
+
+
+def _check_known(event: str, found: Journey, search: EventSearch) -> None:
+    """Raises `ProblemRaised` with the reasons if neither the ledger nor a stream has the event."""
+    if not (found.deliveries or search.waiting or search.stored):
+        late = filter(None, [found.ledger.late])
+        reasons = "; ".join((search.why_none, *search.notes, *found.ledger.lacking, *late))
+        raise not_found(f"no attempt of the event {event} is recorded: {reasons}")
+
+
+def _waiting(search: EventSearch) -> list[WaitingItem]:
+    """The receivers for which the event waits, each with the operation that is the remedy."""
+    return [
+        WaitingItem(
+            receiver=each.receiver, stored_at=each.stored_at, place=each.place, waiting=each.waiting,
+            due_s=each.due_s, why=each.why, remedy=operation_for(each.remedy, each.receiver),
+        )
+        for each in search.waiting
+    ]  # fmt: skip
+
+
+def _following(found: Journey) -> str | None:
+    """The cursor of the page after this one."""
+    if not found.more:
+        return None
+    last = found.deliveries[-1]
+    return f"{last['receiver'].partition('.')[2]}:{last['sequence']}"
 
 
 @get("/v1/tenants/{tenant:str}/top", opt=needs("read"), **GET_TOP)

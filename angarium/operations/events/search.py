@@ -58,11 +58,15 @@ class WaitingDelivery(Struct, frozen=True, kw_only=True):
 
 
 class EventSearch(Struct, frozen=True, kw_only=True):
-    """The receivers for which an event waits; if there are none, the reason. `notes`: parts not searched."""
+    """The receivers for which an event waits; if there are none, the reason. `notes`: parts not searched.
+
+    `stored`: a stream has the event, although it waits for no receiver.
+    """
 
     waiting: list[WaitingDelivery]
     why_none: str
     notes: list[str]
+    stored: bool = False
 
 
 class _Searched(Struct, frozen=True):
@@ -72,21 +76,42 @@ class _Searched(Struct, frozen=True):
     cut: bool
 
 
+class SearchBounds(Struct, frozen=True, kw_only=True):
+    """The bounds of a search: only receivers `after` one, and up to `last`, in alphabetical order.
+
+    `at_once`: how many of them are searched at a time; `timeout_s`: for how long.
+    """
+
+    after: str = ""
+    last: str | None = None
+    at_once: int = SEARCHED_AT_ONCE
+    timeout_s: float | None = None
+
+    def take(self, receiver: str) -> bool:
+        """True if the receiver is between them."""
+        return receiver > self.after and (self.last is None or receiver <= self.last)
+
+
 @operation
 async def search_event(
-    access: Access, event: str, tenant: str | None, recorded: Collection[str] = ()
+    access: Access,
+    event: str,
+    tenant: str | None,
+    recorded: Collection[str] = (),
+    bounds: SearchBounds = SearchBounds(),  # noqa: B008 - it is immutable.
 ) -> EventSearch:
     """Search for an event, of one tenant if given, except for receivers whose attempts are `recorded`."""
     if tenant is not None:
         check_tenant(tenant)
     js, names, among = access.js, access.names, tenant or "*"
-    receivers = [each for each in await StoredConfigurations(js, names).all(among) if each not in recorded]
+    there = await StoredConfigurations(js, names).all(among)
+    receivers = [each for each in there if each not in recorded and bounds.take(each)]
     notes = list[str]()
     if len(receivers) > RECEIVERS_MAX:
         notes.append(f"{len(receivers)} receivers are too many to search their waiting events")
         receivers = []
     states = {each.receiver: each.state async for each in receiver_snapshots(js, names, among)}
-    turns, found = asyncio.Semaphore(SEARCHED_AT_ONCE), list[WaitingDelivery]()
+    turns, found, left = asyncio.Semaphore(bounds.at_once), list[WaitingDelivery](), {*receivers}
 
     async def search(receiver: str) -> None:
         async with turns:
@@ -95,10 +120,20 @@ async def search_event(
                 found.append(delivery)
             elif cut:
                 notes.append(f"more than {SEARCHED_MAX} events wait for {receiver}; only those were searched")
+            left.remove(receiver)
 
-    await asyncio.gather(*map(search, receivers))
-    none = "" if found or recorded else await _why_none(access, event, among)
-    return EventSearch(waiting=sorted(found, key=lambda each: each.receiver), why_none=none, notes=notes)
+    try:
+        async with asyncio.timeout(bounds.timeout_s):
+            await asyncio.gather(*map(search, receivers))
+    except TimeoutError:
+        notes.append(
+            f"{len(left)} of {len(receivers)} receivers could not be searched within {bounds.timeout_s:g} s"
+        )
+    found.sort(key=lambda each: each.receiver)
+    if found or recorded:
+        return EventSearch(waiting=found, why_none="", notes=notes)
+    why, stored = await _why_none(access, event, among)
+    return EventSearch(waiting=[], why_none=why, notes=notes, stored=stored)
 
 
 async def _among_waiting(
@@ -148,33 +183,33 @@ def due_s(live: StateDocument, pace: ReceiverHealth | None, place: int, now: flo
     return round(place / per_s, 1) if per_s else None
 
 
-async def _why_none(access: Access, event: str, among: str) -> str:
-    """The reason why an event waits for no receiver and has no recorded attempt."""
+async def _why_none(access: Access, event: str, among: str) -> tuple[str, bool]:
+    """The reason why an event waits for no receiver, and whether a stream has it."""
     js, names, letters = access.js, access.names, DeadLetters(access.js, access.names)
     seen = 0
     async for page in letters.newest(Selection(receivers=f"{among}.*"), await letters.end()):
         for letter in page.letters:
             if letter.event_id == event:
-                return f"it is dead letter {letter.position}, for {letter.receiver} ({letter.reason})"
+                why = f"it is dead letter {letter.position}, for {letter.receiver} ({letter.reason})"
+                return why, True
         seen += page.seen
         if seen >= SEARCHED_MAX:
             break
     stored = await _newest(js, names.deliveries, names.deliveries_to(f"{among}.*"), event, stored_event)
     if message := stored.message:
         receiver, at = message.subject.split(".", 3)[3], instant(message.stored_at)
-        since = f"it was stored for {receiver} at {at}, and no longer waits"
-        recent = _is_recent(message)
-        return f"{since}: {'settled a moment ago, so ask again' if recent else 'it was discarded unread'}"
+        what = "settled a moment ago, so ask again" if _is_recent(message) else "it was discarded unread"
+        return f"it was stored for {receiver} at {at}, and no longer waits: {what}", True
     published = await _newest(js, names.events, names.events_for(among), event, _published)
     if message := published.message:
         tenant, _, kind = message.subject.split(".", 3)[3].partition(".")
         if _is_recent(message):
-            return "it was published a moment ago; ask again"
+            return "it was published a moment ago; ask again", True
         copies = "no copy of it was found" if stored.cut else f"no receiver of {tenant} subscribed to {kind}"
-        return f"it was published at {instant(message.stored_at)}, and {copies}"
+        return f"it was published at {instant(message.stored_at)}, and {copies}", True
     if stored.cut or published.cut:
-        return f"it is not among the newest {SEARCHED_MAX} messages of the streams"
-    return "no stream has it, so it was not published under this id, or longer ago than is kept"
+        return f"it is not among the newest {SEARCHED_MAX} messages of the streams", False
+    return "no stream has it, so it was not published under this id, or longer ago than is kept", False
 
 
 def _is_recent(message: StoredMessage) -> bool:
@@ -193,8 +228,8 @@ async def _newest(
     end = (await js.existing_stream(stream)).last
     start = max(1, end - SEARCHED_MAX + 1)
     found = await _search(js, stream, subject, start, event, read)
-    first = await js.next_message(stream, subject, 1) if start > 1 else None
-    return _Searched(found.message, found.cut or (first is not None and first.sequence < start))
+    first = (await js.read(stream, subject, 1, batch=1, max_bytes=1)).messages if start > 1 else []
+    return _Searched(found.message, found.cut or any(each.sequence < start for each in first))
 
 
 async def _search(

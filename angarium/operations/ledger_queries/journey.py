@@ -72,9 +72,16 @@ def _page(found: list[RecordedDelivery]) -> list[RecordedDelivery]:
     return found
 
 
-async def recorded_journey(ledger: OpenLedger, event_id: str, tenant: str | None = None) -> Journey | NotDone:
+async def recorded_journey(
+    ledger: OpenLedger,
+    event_id: str,
+    tenant: str | None = None,
+    *,
+    after: tuple[str, int] = ("", 0),
+    limit: int | None = None,
+) -> Journey | NotDone:
     """The journey of an event, without a delivery if the ledger knows none."""
-    found = await journey(ledger, event_id, tenant)
+    found = await journey(ledger, event_id, tenant, after=after, limit=limit)
     if isinstance(found, NotDone) and found.kind == "not_found":
         return Journey(event_id, [], more=False, ledger=await ledger_lag(ledger))
     return found

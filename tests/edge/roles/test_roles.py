@@ -13,6 +13,9 @@ import httpx
 import pytest
 from nats.errors import NoRespondersError
 
+from angarium.connecting import Access, open_jetstream
+from angarium.operations.events.search import EventSearch, search_event
+from angarium.settings import Settings
 from tests.support.fleet.sink import Reply, Sink
 from tests.support.processes.commands import PATIENCE_S, Running, Terminal, line_with
 from tests.support.processes.nats_cli import NatsCli, needs_nats_cli
@@ -310,6 +313,12 @@ async def test_the_api_publishes_and_steers_and_owns_nothing(server: Server, tmp
             await worked_off(client, tenant)
         api.terminate()
         assert api.wait(PATIENCE_S) == 0
+
+    as_api = Settings(nats=(server.url("api"),))
+    async with open_jetstream(as_api) as js:
+        found = await search_event(Access(js, as_api), "never-published", "acme")
+        assert isinstance(found, EventSearch), found
+        assert found.why_none.startswith("no stream has it")
 
     async def noted() -> bool:
         (listed,) = await asyncio.to_thread(operator.json, "token", "list")

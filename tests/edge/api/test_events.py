@@ -1,0 +1,149 @@
+"""An event over HTTP: what the ledger has of it, where else it waits, and why no receiver gets it."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import pytest
+from msgspec.structs import replace
+
+from angarium.api.queries import event_searches
+from angarium.node.app import open_node
+from angarium.operations.events import search as event_search
+from angarium.operations.failures import NotDone
+from angarium.settings import Settings
+from streams.nats.headers import EVENT_ID
+from tests.edge.api.conftest import SHARDS, Api, problem
+from tests.support.installation import publish
+from tests.support.ledgers import Pen, catch_up, delivered, in_file, opens
+from tests.support.waiting import until, until_true
+
+PATIENCE_S = 30.0
+EVENTS = "/v1/tenants/acme/events"
+
+
+@pytest.fixture
+async def reader(api: Api, settings: Settings) -> AsyncIterator[httpx.AsyncClient]:
+    """A client of an API whose ledger has a delivery of e1, to acme.billing, and two of e2."""
+    pen = Pen(api.js, api.names)
+    await pen.flush(opens(), delivered(1), delivered(2))
+    await pen.flush(opens("acme.mail"), delivered(2, receiver="acme.mail"))
+    await catch_up(api.js, api.names, in_file(settings.ledger))
+    async with await api.client("acme", ["read"]) as client:
+        yield client
+
+
+@pytest.fixture
+async def node(settings: Settings, reader: httpx.AsyncClient) -> AsyncIterator[None]:
+    """A node that owns all shards."""
+    async with open_node(replace(settings, node="a")) as running:
+        await until(lambda: len(running.owned) == SHARDS)
+        yield
+
+
+async def found(client: httpx.AsyncClient, event: str, **query: Any) -> Any:
+    answer = await client.get(f"{EVENTS}/{event}", params=query)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+async def waits(api: Api, receiver: str, *events: str) -> None:
+    """A paused receiver, for which these events wait."""
+    await api.receiver(receiver, paused=True)
+    for event in events:
+        await publish(api.js, api.names, receiver, b"{}", {EVENT_ID: event})
+
+
+async def test_an_event_that_waits_is_shown_with_its_place_and_why(
+    api: Api, reader: httpx.AsyncClient, node: None
+) -> None:
+    await waits(api, "acme.slow", "e0", "e1", "e9")
+    told = await found(reader, "e9")
+    assert told["deliveries"] == []
+    assert told["notes"] == []
+    (waiting,) = told["waiting"]
+    assert waiting.pop("stored_at").endswith("Z")
+    assert waiting == {
+        "receiver": "acme.slow", "place": 3, "waiting": 3, "due_s": None, "why": "paused",
+        "remedy": "POST /v1/tenants/acme/receivers/slow/resume",
+    }  # fmt: skip
+    told = await found(reader, "e1")
+    assert [each["state"] for each in told["deliveries"]] == ["delivered"]
+    assert [(each["receiver"], each["place"]) for each in told["waiting"]] == [("acme.slow", 2)]
+    async with await api.client("other", ["read"]) as other:
+        problem(await other.get("/v1/tenants/other/events/e9"), 404, "not-found")
+
+
+async def test_each_page_has_what_waits_between_its_receivers(
+    api: Api, reader: httpx.AsyncClient, node: None
+) -> None:
+    for name in ("acme.abc", "acme.north", "acme.zulu"):
+        await waits(api, name, "e2")
+    pages, cursor = list[list[str]](), None
+    while not pages or cursor:
+        page = await found(reader, "e2", limit=1, **({"cursor": cursor} if cursor else {}))
+        cursor = page["next_cursor"]
+        pages.append([each["receiver"] for each in (*page["deliveries"], *page["waiting"])])
+    assert pages == [["acme.billing", "acme.abc"], ["acme.mail", "acme.north", "acme.zulu"]]
+
+
+async def test_an_event_that_only_a_stream_has_says_why_no_receiver_gets_it(
+    api: Api, reader: httpx.AsyncClient, node: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await publish(api.js, api.names, "acme.unknown", b"{}", {EVENT_ID: "lost"})
+
+    async def buried() -> bool:
+        told = await reader.get(f"{EVENTS}/lost")
+        return bool(told.status_code == 200 and told.json()["why_none"].startswith("it is dead letter 1"))
+
+    await until_true(buried)
+    assert (await found(reader, "lost"))["deliveries"] == []
+    why = problem(await reader.get(f"{EVENTS}/never"), 404, "not-found")
+    assert "no attempt of the event never is recorded: no stream has it, so it was not published" in why
+    monkeypatch.setattr(event_search, "RECEIVERS_MAX", 0)
+    await api.receiver("acme.slow", paused=True)
+    why = problem(await reader.get(f"{EVENTS}/never"), 404, "not-found")
+    assert "; 1 receivers are too many to search their waiting events" in why
+
+
+async def test_if_the_streams_cannot_be_searched_a_member_says_so(
+    api: Api, reader: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fails(*_: object, **__: object) -> NotDone:
+        return NotDone(kind="unavailable", text="NATS is away")
+
+    monkeypatch.setattr(event_searches, "search_event", fails)
+    told = await found(reader, "e1")
+    assert len(told["deliveries"]) == 1
+    assert (told["waiting"], told["notes"]) == (None, ["where it waits is not known: NATS is away"])
+    assert "NATS is away" in problem(await reader.get(f"{EVENTS}/e9"), 503, "unavailable")
+
+
+async def test_a_search_has_a_time_limit_and_tells_what_it_found_until_then(
+    api: Api, reader: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def slow(*_: object) -> NotDone:
+        await asyncio.sleep(PATIENCE_S)
+        raise AssertionError("nothing ended it")
+
+    await waits(api, "acme.slow", "e1")
+    monkeypatch.setattr(event_search, "state", slow)
+    monkeypatch.setattr(event_searches, "RECEIVERS_TIMEOUT_S", 0.2)
+    told = await found(reader, "e1")
+    assert len(told["deliveries"]) == 1
+    assert told["waiting"] == []
+    assert told["notes"] == ["1 of 1 receivers could not be searched within 0.2 s"]
+    monkeypatch.setattr(event_searches, "SEARCH_TIMEOUT_S", 0.0)
+    told = await found(reader, "e1")
+    assert told["waiting"] is None
+    assert told["notes"] == ["where it waits is not known: the search took longer than 0 s"]
+
+
+async def test_a_tenants_searches_leave_room_for_others(api: Api, reader: httpx.AsyncClient) -> None:
+    searches = api.state.search_limits
+    with searches.admit("acme"), searches.admit("acme"), searches.admit("acme"), searches.admit("acme"):
+        problem(await reader.get(f"{EVENTS}/e1"), 503, "unavailable")
+        async with await api.client("other", ["read"]) as other:
+            problem(await other.get("/v1/tenants/other/events/e1"), 404, "not-found")
+    assert (await reader.get(f"{EVENTS}/e1")).status_code == 200
