@@ -22,6 +22,7 @@ from streams.journal.fence import Appended, Overtaken, append
 from streams.nats.answers import Answer, Refused, Stored, Unanswered
 from streams.nats.codes import IN_FLIGHT
 from streams.nats.jetstream import JetStream
+from streams.nats.protocol import rfc3339
 from streams.nats.retry import COMMAND_PATIENCE_S, Pauses, ask_for_command
 from streams.resending.sources import Sources
 from streams.versions import read_versioned
@@ -34,16 +35,22 @@ late."""
 
 
 class Busy(AngariumError):
-    """Another process holds the lock."""
+    """Another process holds the lock. `remedy` says who that is, as far as it is known, and what to do."""
+
+    def __init__(self, text: str, *, work: str = "", remedy: str = "") -> None:
+        super().__init__(text)
+        self.work = work
+        self.remedy = remedy
 
 
-class HeldPlan(Struct, frozen=True, kw_only=True):
+class HeldPlan(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The part of a plan that makes it a lock.
 
     - `run`: the command's own id.
     - `step`: counts its plans, so that no two are equal.
     - `at`: time by the holder's wall clock, for people.
     - `held`: True until the lock is released.
+    - `by`: who holds it, for people; empty if an older Angarium stored it.
     """
 
     v: int
@@ -51,6 +58,7 @@ class HeldPlan(Struct, frozen=True, kw_only=True):
     step: int
     at: float
     held: bool
+    by: str = ""
 
 
 P = TypeVar("P", bound=HeldPlan)
@@ -80,35 +88,47 @@ class PlanLock(Generic[P]):
     def carried_over(self, before: P) -> P:
         """The first plan, with the work that the plan before it has left undone."""
         first = self.plan
-        return replace(before, v=first.v, run=first.run, step=first.step, at=first.at, held=True)
+        return replace(
+            before, v=first.v, run=first.run, step=first.step, at=first.at, held=True, by=first.by
+        )  # fmt: skip
 
     async def acquire(self, waiting: Callable[[P, float], None] = lambda *_: None) -> None:
         """Take the lock; `plan` then contains the work that the previous plan has left undone.
 
         If the previous holder did not release the lock, this waits until that holder certainly cannot
-        continue, or has released it; `waiting` gets its plan and the number of seconds. Raises `Busy` if the
-        holder continues nevertheless.
+        continue, or has released it; `waiting` gets its plan and the number of seconds. Raises `Busy` as soon
+        as the holder continues nevertheless.
         """
         before = await self.read()
         if before is not None and before.held:
             wait_s = self.lease_s * LEASES_WAITED
             waiting(before, wait_s)
             revision = self._revision
-            before = await self._released(wait_s)
+            before = await self._released(before, wait_s)
             if before is not None and before.held and self._revision != revision:
-                raise Busy(f"another {self._work} is running; wait until it ends, then run this one again")
+                raise self._runs(before)
         if before is not None:
             self.plan = self.carried_over(before)
         await self.store()
 
-    async def _released(self, wait_s: float) -> P | None:
-        """The plan as soon as its holder has released it; as it is after that time, if not."""
+    def _runs(self, holder: P) -> Busy:
+        by = f" by {holder.by}" if holder.by else ""
+        return Busy(
+            f"another {self._work} is running",
+            work=self._work,
+            remedy=f", begun{by} at {rfc3339(holder.at)}; wait until it ends, then run this one again",
+        )
+
+    async def _released(self, before: P, wait_s: float) -> P | None:
+        """The plan once its holder has released it, or continued; as it is after that time, if neither."""
         loop = asyncio.get_running_loop()
         until = loop.time() + wait_s
         while True:
             await asyncio.sleep(min(max(0.0, until - loop.time()), self.lease_s / LOOKS_A_LEASE))
             plan = await self.read()
             if plan is None or not plan.held or loop.time() >= until:
+                return plan
+            if (plan.run, plan.step) != (before.run, before.step):
                 return plan
 
     async def store(self, **changes: Any) -> None:
@@ -130,7 +150,11 @@ class PlanLock(Generic[P]):
             case Appended(position):
                 self.plan, self._revision, self._ends_at = plan, position, sent_at + self.lease_s
             case Overtaken():
-                raise Busy(f"another {self._work} started in between; run this one again to continue")
+                raise Busy(
+                    f"another {self._work} started in between",
+                    work=self._work,
+                    remedy="; run this one again to continue",
+                )
 
     def change(self, **changes: Any) -> None:
         """Change the plan here; the next one that is stored has these changes, at the latest a renewal.

@@ -47,7 +47,7 @@ class RedriveJobLock(PlanLock[RedriveJobPlan]):
 
     def __init__(
         self, js: JetStream, names: Names, tenant: str, run: str, time: Timekeeper, *,
-        lease_s: float = LOCK_LEASE_S,
+        lease_s: float = LOCK_LEASE_S, by: str = "",
     ) -> None:  # fmt: skip
-        plan = RedriveJobPlan(v=VERSION, run=run, step=0, at=time.wall(), held=True)
+        plan = RedriveJobPlan(v=VERSION, run=run, step=0, at=time.wall(), held=True, by=by)
         super().__init__(js, names.actors, names.keys.redrive_job(tenant), plan, "redrive", time, lease_s)

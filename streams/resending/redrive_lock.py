@@ -36,7 +36,8 @@ class RedriveLock(PlanLock[RedrivePlan]):
     """The lock that all redrives of an installation share; `run` names the command that holds it."""
 
     def __init__(
-        self, js: JetStream, names: Names, run: str, time: Timekeeper, *, lease_s: float | None = None
-    ) -> None:
-        plan = RedrivePlan(v=VERSION, run=run, step=0, at=time.wall(), held=True)
+        self, js: JetStream, names: Names, run: str, time: Timekeeper, *, lease_s: float | None = None,
+        by: str = "",
+    ) -> None:  # fmt: skip
+        plan = RedrivePlan(v=VERSION, run=run, step=0, at=time.wall(), held=True, by=by)
         super().__init__(js, names.actors, names.keys.redrive, plan, "redrive", time, lease_s or LOCK_LEASE_S)

@@ -103,9 +103,9 @@ class ReplayLock(PlanLock[ReplayPlan]):
 
     def __init__(
         self, js: JetStream, names: Names, receiver: str, run: str, time: Timekeeper, *,
-        lease_s: float | None = None,
+        lease_s: float | None = None, by: str = "",
     ) -> None:  # fmt: skip
-        plan = ReplayPlan(v=VERSION, run=run, step=0, at=time.wall(), held=True)
+        plan = ReplayPlan(v=VERSION, run=run, step=0, at=time.wall(), held=True, by=by)
         super().__init__(
             js, names.actors, names.keys.replay(receiver), plan, "replay", time, lease_s or LOCK_LEASE_S
         )

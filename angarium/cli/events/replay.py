@@ -102,7 +102,7 @@ def _replay(
     def waiting(began_at: float, wait_s: float) -> None:
         began = instant(began_at)
         output.note(
-            f"the replay of {began} did not end cleanly; waiting {wait_s:.0f} s to be sure that it stopped"
+            f"the replay of {began} was not released; waiting {wait_s:.0f} s to see whether it still runs"
         )
 
     done = perform(

@@ -62,7 +62,7 @@ async def _locked(access: Access, waiting: Callable[[float, float], None], patie
     loop = asyncio.get_running_loop()
     until = loop.time() + patience_s
     while True:
-        lock = RedriveLock(access.js, access.names, uuid.uuid4().hex, SystemTime())
+        lock = RedriveLock(access.js, access.names, uuid.uuid4().hex, SystemTime(), by=access.by)
         try:
             await lock.acquire(lambda plan, wait_s: waiting(plan.at, wait_s))
         except Busy:

@@ -180,7 +180,7 @@ async def _locked(
     access: Access, receiver: str, waiting: Callable[[float, float], None], *, resume: bool
 ) -> ReplayLock:
     """The lock; refuses to begin while a replay is unfinished, and to resume if none is."""
-    lock = ReplayLock(access.js, access.names, receiver, uuid.uuid4().hex, SystemTime())
+    lock = ReplayLock(access.js, access.names, receiver, uuid.uuid4().hex, SystemTime(), by=access.by)
     before = await lock.read()
     _check(receiver, before, resume=resume)
     await lock.acquire(lambda plan, wait_s: waiting(plan.at, wait_s))
@@ -194,7 +194,7 @@ async def _locked(
 
 def _check(receiver: str, plan: ReplayPlan | None, *, resume: bool) -> None:
     unfinished = plan is not None and plan.unfinished
-    if plan is not None and plan.job is not None and unfinished and not resume:
+    if plan is not None and plan.job is not None and unfinished:
         job = f"replay.{receiver}.{plan.job.id}"
         raise OperationError(
             "conflict",

@@ -7,6 +7,7 @@ another process need not wait for a lease.
 """
 
 import asyncio
+import socket
 import uuid
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -50,18 +51,23 @@ async def work_off(
     """
     run, time = uuid.uuid4().hex, SystemTime()
     if kind == "replay":
-        replays = ReplayLock(access.js, access.names, owner, run, time, lease_s=plans.LEASE_S)
+        replays = ReplayLock(access.js, access.names, owner, run, time, lease_s=plans.LEASE_S, by=_process())
         return await _held(
             replays,
             lambda: _replay(access, owner, replays, is_halted),
             lambda: _count(access, owner, replays),
         )
-    redrives = RedriveJobLock(access.js, access.names, owner, run, time, lease_s=plans.LEASE_S)
+    redrives = RedriveJobLock(access.js, access.names, owner, run, time, lease_s=plans.LEASE_S, by=_process())
     return await _held(
         redrives,
         lambda: _redrive(access, redrives, is_halted, redrives_here),
         lambda: _count_page(access, redrives),
     )
+
+
+def _process() -> str:
+    """Name this process to operators."""
+    return f"a process of the HTTP API on {socket.gethostname()}"
 
 
 async def _held(
@@ -182,7 +188,7 @@ async def _redrive_lock(
     """The lock of all redrives, as soon as no other one has it; None if the process is halted."""
     while not is_halted():
         redrive_lock = RedriveLock(
-            access.js, access.names, uuid.uuid4().hex, SystemTime(), lease_s=plans.LEASE_S
+            access.js, access.names, uuid.uuid4().hex, SystemTime(), lease_s=plans.LEASE_S, by=_process()
         )
         try:
             if await _while_renewed(lock, _unless_halted(redrive_lock.acquire(), is_halted)):

@@ -27,7 +27,7 @@ from streams.resending import copies
 from streams.resending.plan_lock import Busy, PlanLock
 from streams.resending.redrive_job import RedriveJobPlan
 from streams.resending.redrive_lock import RedriveLock
-from streams.resending.replay import ReplayPlan
+from streams.resending.replay import ReplayLock, ReplayPlan
 from tests.contract.jobs.jobs import (
     FAST,
     access,
@@ -118,6 +118,27 @@ async def test_the_same_key_is_the_same_job_and_another_one_waits_for_its_end(
     assert gone.kind == "not_found"
     await go_on(to)
     assert await again(js, names, "a") == [0, 1, 2, 3, 4] * 2
+
+
+async def test_a_command_does_not_take_up_a_job_that_is_not_finished_and_says_so_at_once(
+    js: JetStream, names: Names
+) -> None:
+    to, wanted = access(js, names), await events(js, names, "a")
+    job = await replay_job(to, wanted)
+    holder = ReplayLock(js, names, ONE, "holder", SystemTime(), lease_s=60.0)
+    await holder.acquire()
+    async with asyncio.timeout(30.0):
+        for refused in (
+            await commands.replay(to, ONE, None, FAST), await commands.abandon(to, ONE),
+            await commands.replay(to, ONE, wanted, FAST),
+        ):  # fmt: skip
+            assert isinstance(refused, NotDone)
+            assert refused.kind == "conflict"
+            assert refused.text == f"a replay for {ONE} that was begun over HTTP is not finished: {job.id}"
+            assert f"angarium job stop {job.id}" in refused.remedy
+    await holder.store(held=False)
+    await go_on(to)
+    assert await again(js, names, "a") == [0, 1, 2, 3, 4]
 
 
 async def test_a_command_that_is_not_finished_is_no_job_and_no_process_takes_it_up(

@@ -145,8 +145,8 @@ async def test_an_event_that_is_too_large_is_counted_once_over_many_takeovers_of
 async def test_a_command_that_is_given_up_tells_what_was_sent(
     server: Server, js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def soon_over(*which: Any) -> ReplayLock:
-        return ReplayLock(*which, lease_s=LEASE_S)
+    def soon_over(*which: Any, **by: Any) -> ReplayLock:
+        return ReplayLock(*which, lease_s=LEASE_S, **by)
 
     monkeypatch.setattr("angarium.operations.jobs.replay.ReplayLock", soon_over)
     to, wanted = access(js, names), await events(js, names, "a")

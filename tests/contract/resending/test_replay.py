@@ -23,9 +23,10 @@ from streams.installation.topology import Names
 from streams.journal.checkpoint import Checkpoint
 from streams.nats.answers import Stored, StoredMessage
 from streams.nats.jetstream import JetStream
+from streams.nats.protocol import rfc3339
 from streams.reading.messages import stored_event
 from streams.resending import copies
-from streams.resending.plan_lock import Busy
+from streams.resending.plan_lock import LEASES_WAITED, Busy
 from streams.resending.replay import Choice, Replay, Replayed, ReplayLock
 from tests.contract.resending.settled_events import ONE, end, settled
 from tests.contract.resending.windows import LEASE_S, install_with_receiver
@@ -47,7 +48,8 @@ async def names(js: JetStream, prefix: str) -> Names:
 
 
 def locked(js: JetStream, names: Names, run: str = "", lease_s: float = LEASE_S) -> ReplayLock:
-    return ReplayLock(js, names, ONE, run or f"run-{next(_runs)}", SystemTime(), lease_s=lease_s)
+    run = run or f"run-{next(_runs)}"
+    return ReplayLock(js, names, ONE, run, SystemTime(), lease_s=lease_s, by="me@here")
 
 
 _runs = iter(range(1_000_000))
@@ -159,8 +161,13 @@ async def test_a_replay_keeps_its_pace_and_its_lock(js: JetStream, names: Names)
     await work.begin(Choice(begin=0, until=await end(js, names)), "m", "n")
     began_at = time.monotonic()
     sending = asyncio.create_task(work.send_rest(NOTHING_TOLD))
-    with pytest.raises(Busy, match="another replay is running"):
+    with pytest.raises(Busy, match="another replay is running") as busy:
         await locked(js, names, lease_s=LONG_LEASE_S).acquire()
+    assert busy.value.remedy == (
+        f", begun by me@here at {rfc3339(lock.plan.at)}; wait until it ends, then run this one again"
+    )
+    # It is known as soon as the lock is renewed, half a lease later, and not only after a lease.
+    assert time.monotonic() - began_at < LONG_LEASE_S * LEASES_WAITED
     assert not sending.done()
     await sending
     assert time.monotonic() - began_at >= 1.5 * LONG_LEASE_S
