@@ -75,6 +75,13 @@ class WaitingItem(Struct, frozen=True, kw_only=True):
     remedy: str | None
 
 
+class ErasedItem(Struct, frozen=True):
+    """The last erasure of an event: who asked for it, and when it was done; null while it is under way."""
+
+    at: str | None
+    by: str
+
+
 class JourneyPage(Struct, frozen=True, kw_only=True):
     """The deliveries of an event, by receiver and sequence, and the receivers for which it still waits.
 
@@ -87,6 +94,7 @@ class JourneyPage(Struct, frozen=True, kw_only=True):
     deliveries: list[DeliveryItem]
     waiting: list[WaitingItem] | None
     why_none: str | None
+    erased: ErasedItem | None
     notes: list[str]
     next_cursor: str | None
     ledger: LedgerLag
@@ -197,6 +205,7 @@ GET_EVENT = _described(
             "why": "paused", "remedy": "POST /v1/tenants/acme/receivers/slow/resume",
         }],
         "why_none": None,
+        "erased": None,
         "notes": [],
         "next_cursor": None,
         "ledger": _LEDGER,

@@ -19,6 +19,7 @@ from angarium.api.openapi.records import (
     AttemptItem,
     AttemptPage,
     DeliveryItem,
+    ErasedItem,
     FailingItem,
     HistoryPage,
     JourneyPage,
@@ -163,18 +164,20 @@ async def get_event(
         if not recorded:
             raise problem_of(search)
         waiting, why_none, notes = None, None, [f"where it waits is not known: {search.text}"]
+        erased = None
     else:
         _check_known(event, found, search)
         waiting, why_none, notes = _waiting(search), search.why_none or None, search.notes
+        erased = next((ErasedItem(at=each.at, by=each.by) for each in search.erased), None)
     return JourneyPage(
         event_id=event, deliveries=msgspec.convert(found.deliveries, list[DeliveryItem]), waiting=waiting,
-        why_none=why_none, notes=notes, next_cursor=_following(found), ledger=found.ledger,
+        why_none=why_none, erased=erased, notes=notes, next_cursor=_following(found), ledger=found.ledger,
     )  # fmt: skip
 
 
 def _check_known(event: str, found: Journey, search: EventSearch) -> None:
     """Raises `ProblemRaised` with the reasons if neither the ledger nor a stream has the event."""
-    if not (found.deliveries or search.waiting or search.stored):
+    if not (found.deliveries or search.waiting or search.stored or search.erased):
         late = filter(None, [found.ledger.late])
         reasons = "; ".join((search.why_none, *search.notes, *found.ledger.lacking, *late))
         raise not_found(f"no attempt of the event {event} is recorded: {reasons}")

@@ -13,7 +13,7 @@ from angarium.terminal import output
 from angarium.terminal.run import run
 
 if TYPE_CHECKING:
-    from angarium.operations.events.search import EventSearch, WaitingDelivery
+    from angarium.operations.events.search import ErasedEvent, EventSearch, WaitingDelivery
     from angarium.operations.failures import NotDone
     from angarium.operations.ledger_queries.journey import Journey
     from angarium.settings import Settings
@@ -35,7 +35,7 @@ def event(event_id: str, tenant: str | None, as_json: bool, **given: Any) -> Non
 
     The attempts are from the ledger; of more than 100 the first and the last 50 are shown. For receivers that
     have not started on the event, NATS is asked where it waits: its place, why, and when its turn comes. The
-    exit status is 1 if no receiver is listed.
+    exit status is 1 if no receiver is listed, and it was not erased either.
     """
     from angarium.cli.invocation.perform import CommandFailed, result_of
     from angarium.cli.ledger_records import attempt_table, ledger_questions
@@ -46,16 +46,17 @@ def event(event_id: str, tenant: str | None, as_json: bool, **given: Any) -> Non
     if isinstance(search, NotDone):
         if search.kind == "invalid":
             result_of(search)
-        waiting, unknown = [], [f"where it waits is not known: {search.sentence}"]
+        waiting, erased, unknown = [], [], [f"where it waits is not known: {search.sentence}"]
     else:
-        waiting, unknown = search.waiting, search.notes
-    if not (found.deliveries or waiting):
+        waiting, erased, unknown = search.waiting, search.erased, search.notes
+    if not (found.deliveries or waiting or erased):
         why = () if isinstance(search, NotDone) else (search.why_none,)
         reasons = "; ".join((*why, *unknown, *found.ledger.notes))
         raise CommandFailed(f"no attempt of the event {event_id} is recorded: {reasons}")
     if as_json:
         document = msgspec.to_builtins(found)
-        output.say_json(document | {"waiting": None if isinstance(search, NotDone) else waiting})
+        document |= {"waiting": None if isinstance(search, NotDone) else waiting}
+        output.say_json(document | {"erased": None if isinstance(search, NotDone) else erased})
         return
     for delivery in found.deliveries:
         output.say_wrapped(output.visible(headline(delivery)), indent=CONTINUED_INDENT)
@@ -70,6 +71,8 @@ def event(event_id: str, tenant: str | None, as_json: bool, **given: Any) -> Non
                 output.say_wrapped(output.first_of(each["answer"], ANSWER_MAX), "    answered: ")
     for waits in waiting:
         output.say_wrapped(output.visible(place_text(waits)), indent=CONTINUED_INDENT)
+    for each in erased:
+        output.say_wrapped(output.visible(erased_text(event_id, each)), indent=CONTINUED_INDENT)
     for note in unknown:
         output.note(f"note: {note}")
     ledger_questions.notes(found.ledger)
@@ -108,6 +111,13 @@ def place_text(delivery: "WaitingDelivery") -> str:
     )
     why = f"{delivery.why}{remedy_text(delivery.remedy, delivery.receiver)}"
     return f"{delivery.receiver}: waiting{place}{turn}, stored {delivery.stored_at}: {why}"
+
+
+def erased_text(event_id: str, erased: "ErasedEvent") -> str:
+    """The erasure of an event, in a line: `order-18: erased 2026-…Z, asked by root@vm`."""
+    if erased.at is None:
+        return f"{event_id}: its erasure, asked by {erased.by}, is under way"
+    return f"{event_id}: erased {erased.at}, asked by {erased.by}"
 
 
 def headline(delivery: dict[str, Any]) -> str:

@@ -7,7 +7,7 @@ import asyncio
 import time
 from collections.abc import Callable, Collection
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from actors.ids import check_tenant
 from actors.machine.event import Event
@@ -23,6 +23,7 @@ from angarium.operations.receivers.overview.listing import get_health
 from angarium.operations.receivers.overview.pace import UNMEASURED
 from streams.buckets.stored_configurations import StoredConfigurations
 from streams.dead_letters.letters import DeadLetters, Selection
+from streams.erasing.erasures import Erasures
 from streams.fleet.receivers_seen import receiver_snapshots
 from streams.nats.answers import StoredMessage
 from streams.nats.jetstream import JetStream
@@ -31,6 +32,8 @@ from streams.routing.fanout import published_event
 
 RECEIVERS_MAX = 1000
 """Receivers whose waiting events are searched."""
+TENANTS_MAX = 100
+"""Tenants whose records of erasures are looked at, if none is given."""
 SEARCHED_MAX = 10_000
 """Messages that are looked at: the first that wait for a receiver, the newest of a stream."""
 SEARCHED_BYTES_MAX = 64 << 20
@@ -57,16 +60,25 @@ class WaitingDelivery(Struct, frozen=True, kw_only=True):
     due_s: float | None
 
 
+class ErasedEvent(Struct, frozen=True, kw_only=True):
+    """The last erasure of an event: who asked for it, and when it was done; None while it is under way."""
+
+    tenant: str
+    at: str | None
+    by: str
+
+
 class EventSearch(Struct, frozen=True, kw_only=True):
     """The receivers for which an event waits; if there are none, the reason. `notes`: parts not searched.
 
-    `stored`: a stream has the event, although it waits for no receiver.
+    `stored`: a stream has the event, although it waits for no receiver. `erased`: one for each tenant.
     """
 
     waiting: list[WaitingDelivery]
     why_none: str
     notes: list[str]
     stored: bool = False
+    erased: list[ErasedEvent] = field(default_factory=list)
 
 
 class _Searched(Struct, frozen=True):
@@ -130,10 +142,28 @@ async def search_event(
             f"{len(left)} of {len(receivers)} receivers could not be searched within {bounds.timeout_s:g} s"
         )
     found.sort(key=lambda each: each.receiver)
-    if found or recorded:
-        return EventSearch(waiting=found, why_none="", notes=notes)
-    why, stored = await _why_none(access, event, among)
-    return EventSearch(waiting=[], why_none=why, notes=notes, stored=stored)
+    tenants = [tenant] if tenant else sorted({each.partition(".")[0] for each in there})
+    erased = await _erasures(access, event, tenants, notes)
+    why, stored = "", False
+    if not (found or recorded):
+        why, stored = await _why_none(access, event, among)
+        if erased and not stored:
+            at = erased[0].at
+            why = "its erasure is under way" if at is None else f"it was erased {at}"
+    return EventSearch(waiting=found, why_none=why, notes=notes, stored=stored, erased=erased)
+
+
+async def _erasures(access: Access, event: str, tenants: list[str], notes: list[str]) -> list[ErasedEvent]:
+    """The erasures of the event in these tenants: what waited in a stream alone leaves only their record."""
+    if len(tenants) > TENANTS_MAX:
+        notes.append(f"{len(tenants)} tenants are too many to look whether one had it erased; choose one")
+        return []
+    records, found = Erasures(access.js, access.names), list[ErasedEvent]()
+    for tenant in tenants:
+        if (each := await records.get(tenant, event)) is not None:
+            at = None if each.done_at is None else instant(each.done_at)
+            found.append(ErasedEvent(tenant=tenant, at=at, by=each.by))
+    return found
 
 
 async def _among_waiting(

@@ -5,14 +5,21 @@ from collections.abc import AsyncIterator
 import pytest
 from msgspec.structs import replace
 
-from angarium.cli.ledger_records.event import place_text
+from angarium.cli.ledger_records.event import erased_text, place_text
 from angarium.connecting import Access
 from angarium.node.app import open_node
 from angarium.operations.events import search as event_search
-from angarium.operations.events.search import EventSearch, WaitingDelivery, due_s, search_event
+from angarium.operations.events.search import (
+    ErasedEvent,
+    EventSearch,
+    WaitingDelivery,
+    due_s,
+    search_event,
+)
 from angarium.operations.failures import NotDone
 from angarium.operations.receivers.overview.health import ReceiverHealth
 from angarium.settings import Settings
+from streams.erasing.erasures import Erasures
 from streams.nats.connection import ConnectOptions, connect
 from streams.nats.jetstream import JetStream
 from tests.support.installation import SHARDS, install, publish
@@ -97,6 +104,34 @@ async def test_an_event_that_waits_nowhere_has_one_reason(
     assert await why("never") == "it is not among the newest 1 messages of the streams"
     monkeypatch.setattr(event_search, "RECEIVERS_MAX", 0)
     assert (await search(access, "late")).notes == ["1 receivers are too many to search their waiting events"]
+
+
+async def test_an_event_that_was_erased_is_known_by_the_record_of_that(access: Access) -> None:
+    """What waited in the stream alone leaves no delivery in any ledger."""
+    await put(access, NAME)
+    erasures = Erasures(access.js, access.names)
+    await erasures.request("acme", "gone", "root@vm", 1.0)
+    for tenant in ("acme", None):
+        found = await search(access, "gone", tenant=tenant)
+        (erased,) = found.erased
+        assert erased == ErasedEvent(tenant="acme", at=erased.at, by="root@vm")
+        assert found.why_none.startswith("its erasure is under way" if erased.at is None else "it was erased")
+
+    async def done() -> bool:
+        (erased,) = (await search(access, "gone")).erased
+        return erased.at is not None
+
+    await until_true(done)
+    found = await search(access, "gone")
+    assert (found.waiting, found.stored) == ([], False)
+    assert found.why_none.startswith("it was erased 2")
+    assert (await search(access, "gone", NAME)).erased == found.erased
+    assert erased_text("gone", found.erased[0]) == f"gone: erased {found.erased[0].at}, asked by root@vm"
+    assert erased_text("gone", replace(found.erased[0], at=None)) == (
+        "gone: its erasure, asked by root@vm, is under way"
+    )
+    await send(access, NAME, "gone")
+    assert [each.place for each in (await search(access, "gone")).waiting] == [1]
 
 
 async def test_a_tenant_that_cannot_be_is_wrong_input(access: Access) -> None:

@@ -13,6 +13,7 @@ from angarium.node.app import open_node
 from angarium.operations.events import search as event_search
 from angarium.operations.failures import NotDone
 from angarium.settings import Settings
+from streams.erasing.erasures import Erasures, finished
 from streams.nats.headers import EVENT_ID
 from tests.edge.api.conftest import SHARDS, Api, problem
 from tests.support.installation import publish
@@ -105,6 +106,25 @@ async def test_an_event_that_only_a_stream_has_says_why_no_receiver_gets_it(
     await api.receiver("acme.slow", paused=True)
     why = problem(await reader.get(f"{EVENTS}/never"), 404, "not-found")
     assert "; 1 receivers are too many to search their waiting events" in why
+
+
+async def test_an_event_that_was_erased_says_when_and_who_asked(api: Api, reader: httpx.AsyncClient) -> None:
+    erasures = Erasures(api.js, api.names)
+    for event in ("e1", "gone"):
+        await erasures.request("acme", event, "root@vm", 1.0)
+        told = await found(reader, event)
+        assert told["erased"] == {"at": None, "by": "root@vm"}
+    async for request, revision in erasures.pending():
+        await erasures.store_progress(finished(request, 2.0, 1), revision)
+    told = await found(reader, "gone")
+    at = "1970-01-01T00:00:02.000Z"
+    assert told["erased"] == {"at": at, "by": "root@vm"}
+    assert (told["deliveries"], told["waiting"], told["why_none"]) == ([], [], f"it was erased {at}")
+    told = await found(reader, "e1")
+    assert (len(told["deliveries"]), told["erased"]["at"], told["why_none"]) == (1, at, None)
+    assert (await found(reader, "e2"))["erased"] is None
+    async with await api.client("other", ["read"]) as other:
+        problem(await other.get("/v1/tenants/other/events/gone"), 404, "not-found")
 
 
 async def test_if_the_streams_cannot_be_searched_a_member_says_so(
