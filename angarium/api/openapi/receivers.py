@@ -134,7 +134,8 @@ PUT_RECEIVER: dict[str, Any] = {
 }  # fmt: skip
 PATCH_RECEIVER: dict[str, Any] = {
     "summary": "Change some members of a configuration",
-    "description": "A JSON merge patch (RFC 7396): null resets a member to its default.",
+    "description": "A JSON merge patch (RFC 7396): null resets a member to its default. A rate as text, "
+    "such as 5/second, leaves a stored burst as it is.",
     "tags": ["receivers"],
     "operation_class": operation(
         body("The members to change.", {_MERGE: {"rate": {"limit": 5}, "events": None}}, PATCH),

@@ -56,6 +56,11 @@ async def bench(js: JetStream, prefix: str) -> Patching:
             ["rate: 10/second, burst 20 → 5/second, burst 20"],
             {"rate": {"limit": 5, "burst": 20}},
         ),
+        (
+            {"rate": "20/minute"},
+            ["rate: 10/second, burst 20 → 20/minute, burst 20"],
+            {"rate": {"limit": 20, "per": "minute", "burst": 20}},
+        ),
         ({"rate": None}, ["rate: 10/second, burst 20 → default"], {"rate": None}),
         (
             {"rate": {"burst": None}},
@@ -92,6 +97,12 @@ async def test_named_members_change_and_all_others_stay(
 async def test_a_rate_in_words_is_changed_by_its_members(bench: Patching) -> None:
     await bench.store({"url": URL, "rate": "10/min"})
     assert await bench.patched({"rate": {"burst": 5}}) == ["rate: 10/minute, burst 1 → 10/minute, burst 5"]
+    await bench.store({"url": URL, "rate": {"limit": 10}})
+    await bench.patched({"rate": "20/min"})
+    assert (await bench.stored())["rate"] == "20/min"
+    assert (
+        (await bench.refused({"rate": "20/fortnight"})).problems[0].startswith("rate: '20/fortnight' is not")
+    )
     await bench.store({"url": URL, "rate": "10/min"})
     await bench.patched({"order": "relaxed"})
     assert await bench.stored() == {"url": URL, "rate": "10/min", "order": "relaxed"}

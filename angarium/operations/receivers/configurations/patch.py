@@ -42,14 +42,17 @@ async def patch_configuration(
 def merged(stored: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
     """The members with the change in them. Raises InvalidPolicy if it takes away an unknown member.
 
-    A rate may be stored as a text; its members can still be changed one by one. The names of headers are
-    case-insensitive.
+    A rate may be stored as a text; its members can still be changed one by one. One that is given as a text
+    names no burst, so the stored one stays. The names of headers are case-insensitive.
     """
     if unknown := [each for each in change if change[each] is None and not _is_there(each, stored)]:
         raise InvalidPolicy([f"{each}: unknown member; check the spelling" for each in unknown])
     whole = dict(stored)
     if isinstance(rate := stored.get("rate"), str):
         whole["rate"] = rate_members(rate)
+    match change.get("rate"), whole.get("rate"):
+        case str() as given, {"burst": _}:
+            change = change | {"rate": rate_members(given) or given}
     if isinstance(headers := change.get("headers"), dict) and isinstance(stored.get("headers"), dict):
         spelling = {each.lower(): each for each in stored["headers"]}
         change = change | {"headers": {spelling.get(each.lower(), each): headers[each] for each in headers}}
