@@ -44,6 +44,7 @@ from angarium.operations.dead_letters.listing import LetterNumbers, newest_befor
 from angarium.operations.dead_letters.redrive import redrive
 from angarium.operations.jobs.begin import begin_redrive, same_job
 from angarium.operations.jobs.plans import JobDocument
+from angarium.operations.live.tail import is_known
 from streams.dead_letters.letters import Letter, ListedLetter, Selection
 from streams.dead_letters.malformed import MALFORMED_RECEIVER
 
@@ -108,11 +109,23 @@ async def redrive_dead_letters(
             return accepted(api, known)
         with api.letter_limits.admit(tenant):
             wanted = await _wanted(api.access, tenant, given)
+        if given.receiver is not None and not (wanted.positions or given.cursor):
+            await _check_receiver(api.access, tenant, given.receiver)
         if wanted.next is not None and given.limit is None and given.cursor is None:
             selection = _selection(tenant, given.receiver, given.reasons, given.since, given.until)
             return accepted(api, result_of(await begin_redrive(api.access, tenant, selection, key)))
         async with api.redrive_turns.turn(tenant), api.jobs.redrives_here:
             return Response(await _sent(api.access, given, wanted))
+
+
+async def _check_receiver(access: Access, tenant: str, name: str) -> None:
+    """Refuse a receiver that does not exist and has no letters: its name is misspelled. Raises `ProblemRaised`."""
+    receiver = f"{tenant}.{name}"
+    if name == MALFORMED_RECEIVER or result_of(await is_known(access, receiver)):
+        return
+    if not result_of(await newest_before(access, Selection(receivers=receiver), 1, None)).letters:
+        detail = f"there is no receiver {receiver}, and it has no dead letters"
+        raise invalid(Fault(pointer="/receiver", detail=detail))
 
 
 async def _sent(access: Access, given: RedriveRequest, wanted: LetterNumbers) -> RedriveResult:

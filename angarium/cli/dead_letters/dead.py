@@ -68,10 +68,7 @@ def dead() -> None:
 def list_letters(receiver: str | None, limit: int, wide: bool, as_json: bool, **given: Any) -> None:
     """List dead letters, newest first: all, or those of a tenant or a receiver."""
     from angarium.cli.dead_letters import selection, table
-    from angarium.connecting import with_access
     from angarium.operations.dead_letters.listing import newest
-    from angarium.operations.live.tail import is_known
-    from angarium.terminal.run import run
 
     settings = options.settings_of(given)
     wanted = selection.by_flags(receiver, given)
@@ -90,13 +87,8 @@ def list_letters(receiver: str | None, limit: int, wide: bool, as_json: bool, **
         )
     if listed.more:
         output.note(f"note: these are the newest {limit}; --limit 0 lists all")
-    # Who may read letters but no receivers is not told of an error: the list is whole.
-    if (
-        receiver is not None
-        and not rows
-        and run(with_access(settings, lambda access: is_known(access, receiver))) is False
-    ):
-        names.note_unknown(receiver)
+    if receiver is not None and not rows:
+        names.note_if_unknown(settings, receiver)
 
 
 @dead.command(short_help="Show a dead letter.")
@@ -143,6 +135,8 @@ def redrive(
     else:
         for line in redrive_report.summary(done):
             output.say(line)
+    if not (isinstance(wanted, tuple) or done.redriven or done.left) and which:
+        names.note_if_unknown(settings, which[0])
     if done.stopped:
         raise click.ClickException(f"{done.stopped}; run it again when events are settled")
     if sent.missing:
@@ -178,5 +172,7 @@ def drop(
         output.say_json({"dropped": dropped.count})
     else:
         output.say(f"dropped {selection.counted(dropped.count)}")
+    if not (isinstance(wanted, tuple) or dropped.count) and which:
+        names.note_if_unknown(settings, which[0])
     if dropped.missing:
         raise click.ClickException(selection.missing_text(dropped.missing))

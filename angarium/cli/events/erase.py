@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from angarium.cli.invocation import options
+from angarium.cli.invocation import names, options
 from angarium.cli.invocation.perform import CommandFailed, result_of
 from angarium.terminal import output
 from angarium.terminal.run import run
@@ -68,8 +68,12 @@ async def _erased(
     import asyncio
 
     from angarium.operations.events.erase import get_erasure, only_tenant, request_erasure
+    from angarium.operations.live.tail import is_known
 
-    tenant = tenant or result_of(await only_tenant(access))
+    if tenant is None:
+        tenant = result_of(await only_tenant(access))
+    elif await is_known(access, tenant) is False:
+        names.note_unknown(tenant)
     if not agreed(tenant):
         raise CommandFailed(f"{event} was not erased")
     status = result_of(await request_erasure(access, tenant, event))

@@ -1,12 +1,15 @@
 """The arguments that name a receiver or a tenant: checked before anything is asked, and completed by Tab."""
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from angarium.cli.invocation import completion
 from angarium.terminal import output
+
+if TYPE_CHECKING:
+    from angarium.settings import Settings
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -30,6 +33,19 @@ def note_unknown(name: str) -> None:
     """Say that there is no such receiver, or none of such a tenant: the name may be misspelled."""
     unknown = f"there is no receiver {name}" if "." in name else f"tenant {name} has no receivers"
     output.note(f"note: {unknown}; angarium receiver list shows all that there are")
+
+
+def note_if_unknown(settings: "Settings", name: str) -> None:
+    """Say so if there is no such receiver or tenant, of which nothing was found.
+
+    A user who may not read the receivers is told nothing: what was found is complete.
+    """
+    from angarium.connecting import with_access
+    from angarium.operations.live.tail import is_known
+    from angarium.terminal.run import run
+
+    if run(with_access(settings, lambda access: is_known(access, name))) is False:
+        note_unknown(name)
 
 
 def receiver(parameter: str) -> Callable[[Command], Command]:

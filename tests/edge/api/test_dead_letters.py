@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Collection
 from functools import partial
+from pathlib import Path
 from typing import get_args
 
 import httpx
@@ -25,6 +26,7 @@ from streams.resending.redrive import Redriven
 from streams.resending.redrive_lock import RedriveLock
 from tests.edge.api.conftest import LETTERS, Api, manager, problem
 from tests.support.installation import publish
+from tests.support.processes.commands import Terminal
 from tests.support.waiting import until
 
 BILLING = "/v1/tenants/acme/receivers/billing"
@@ -243,6 +245,37 @@ async def test_problems_of_a_redrive_have_pointers(api: Api, given: object, poin
         refused = await client.post(f"{LETTERS}/redrive", json=given)
     problem(refused, 422, "invalid")
     assert refused.json()["errors"][0]["pointer"] == pointer
+
+
+async def test_a_receiver_that_does_not_exist_and_has_no_letter_is_misspelled(api: Api) -> None:
+    await api.receiver("acme.billing")
+    await api.bury("acme.gone", 1)
+    async with await manager(api) as client:
+        refused = await client.post(f"{LETTERS}/redrive", json={"receiver": "billlng"})
+        assert "there is no receiver acme.billlng" in problem(refused, 422, "invalid")
+        assert refused.json()["errors"][0]["pointer"] == "/receiver"
+        for known in ({"receiver": "billing"}, {"receiver": "gone", "reasons": ["evicted"]}):
+            done = await client.post(f"{LETTERS}/redrive", json=known)
+            assert (done.status_code, done.json()["redriven"]) == (200, 0), done.text
+
+
+async def test_commands_note_a_name_of_which_there_is_nothing(api: Api, tmp_path: Path) -> None:
+    await api.receiver("acme.billing")
+    terminal = Terminal(tmp_path, api.to.settings.nats[0])
+    terminal.environment |= {"ANGARIUM_PREFIX": api.to.settings.prefix, "ANGARIUM_SHARDS": "2"}
+
+    async def noted(*words: str) -> str:
+        return (await asyncio.to_thread(terminal.run, *words)).stderr
+
+    assert "note: tenant acmee has no receivers;" in await noted("dead", "redrive", "acmee")
+    assert "note: there is no receiver bad.nobody;" in await noted("dead", "redrive", "bad.nobody")
+    assert "note: there is no receiver bad.nobody;" in await noted("dead", "drop", "bad.nobody", "--yes")
+    assert (
+        await noted("dead", "redrive", "acme") == await noted("dead", "drop", "acme.billing", "--yes") == ""
+    )
+    erase = ("erase", "--event", "e1", "--yes", "--wait", "0s", "--tenant")
+    assert "note: tenant acmee has no receivers;" in await noted(*erase, "acmee")
+    assert "note:" not in await noted(*erase, "acme")
 
 
 async def test_bad_queries_are_refused(api: Api) -> None:
