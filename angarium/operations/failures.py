@@ -93,8 +93,8 @@ def not_done(error: AngariumError) -> NotDone:
             return NotDone(kind="invalid", text=text, problems=tuple(problems))
         case BadInput():
             return NotDone(kind="invalid", text=text, problems=(text,))
-        case Busy(remedy=remedy):
-            return NotDone(kind="conflict", text=text, remedy=remedy)
+        case Busy(work=work, remedy=remedy):
+            return NotDone(kind="conflict", text=text, code=f"{work}-unfinished", remedy=remedy)
         case NotPermitted():
             return NotDone(kind="not_allowed", text=text)
         case ApiError(code=code):

@@ -3,7 +3,7 @@
 import os
 import signal
 import sys
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, NoReturn, TypeVar
 
 from angarium.terminal import output
@@ -14,7 +14,7 @@ SHOW_CURSOR = "\r\x1b[2K\x1b[?25h"
 """Clears the line of a progress bar, and shows the cursor that it hides."""
 
 
-def run(work: Coroutine[Any, Any, T], *, interrupted: str = "") -> T:
+def run(work: Coroutine[Any, Any, T], *, interrupted: str | Callable[[], str] = "") -> T:
     """Run a short task; `interrupted` is said if Ctrl-C ends it.
 
     Ctrl-C ends the process at once, even while it reads standard input: asyncio's own handler would wait for
@@ -23,7 +23,9 @@ def run(work: Coroutine[Any, Any, T], *, interrupted: str = "") -> T:
     """
     import asyncio
 
-    before = signal.signal(signal.SIGINT, lambda *_: _end(interrupted))
+    before = signal.signal(
+        signal.SIGINT, lambda *_: _end(interrupted if isinstance(interrupted, str) else interrupted())
+    )
     try:
         return asyncio.run(work)
     finally:

@@ -18,6 +18,7 @@ class Job(Struct, frozen=True, kw_only=True, omit_defaults=True):
     - `left`: how many were not sent, by reason.
     - `stop`: a client asks to stop it; the holder of the plan ends it then.
     - `failed`, `why`: that it cannot be done, and why; or only why it waits.
+    - `by`: who began it, for people.
     """
 
     id: str
@@ -29,3 +30,4 @@ class Job(Struct, frozen=True, kw_only=True, omit_defaults=True):
     stop: bool = False
     failed: bool = False
     why: str = ""
+    by: str = ""

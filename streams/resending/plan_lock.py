@@ -67,7 +67,8 @@ P = TypeVar("P", bound=HeldPlan)
 class PlanLock(Generic[P]):
     """The lock at `subject`, from `acquire` on until a plan says that it is no longer `held`.
 
-    `plan` is the first plan, and `work` names the work in messages.
+    `plan` is the first plan, and `work` names the work in messages. `read_at` is when the plan was stored
+    that was read last: the one of the previous holder, once the lock is taken.
     """
 
     def __init__(
@@ -82,6 +83,7 @@ class PlanLock(Generic[P]):
         self.time = time
         self._decoder = msgspec.json.Decoder(type(plan))
         self._revision = 0
+        self.read_at = 0.0
         self._ends_at = 0.0
         self._renewing = asyncio.Lock()
 
@@ -217,6 +219,7 @@ class PlanLock(Generic[P]):
         """The plan in force; its revision is the one that the next `store` replaces."""
         message = await ask_for_command(self._js.last_message, self._stream, self._subject)
         self._revision = message.sequence if message else 0
+        self.read_at = message.stored_at if message else 0.0
         if message is None:
             return None
         return read_versioned(self._decoder, message.data, self.plan.v, message.subject)

@@ -68,6 +68,16 @@ class Choice(Struct, frozen=True, kw_only=True):
         return not self.types or any(matches(each, event.type) for each in self.types)
 
 
+class EndedJob(Struct, frozen=True, kw_only=True):
+    """A job that ended before a command took its place in the plan, and when; the others as in that plan."""
+
+    job: Job
+    ended_at: float
+    left: int = 0
+    sent: int = 0
+    again: str = ""
+
+
 class ReplayPlan(HeldPlan, frozen=True, kw_only=True):
     """The plan of a replay.
 
@@ -82,6 +92,8 @@ class ReplayPlan(HeldPlan, frozen=True, kw_only=True):
     - `pace_s`: the time between two copies; 0 if an older Angarium began it, which did not record that.
     - `due_at`: when the next copy is due, if the job was released until then, in seconds since the epoch.
     - `job`: the job that it is, if processes of the API work it off.
+    - `command`: the same of a command, which no process takes up.
+    - `previous`: the last job before that command.
     """
 
     unfinished: bool = False
@@ -96,6 +108,14 @@ class ReplayPlan(HeldPlan, frozen=True, kw_only=True):
     pace_s: float = 0.0
     due_at: float = 0.0
     job: Job | None = None
+    command: Job | None = None
+    previous: EndedJob | None = None
+
+    def ended_job(self, ended_at: float) -> EndedJob | None:
+        """The last job of this receiver, if it has ended."""
+        if self.job is None:
+            return self.previous
+        return EndedJob(job=self.job, ended_at=ended_at, left=self.left, sent=self.sent, again=self.again)
 
 
 class ReplayLock(PlanLock[ReplayPlan]):
@@ -156,14 +176,17 @@ class Replay:
         self._receiver_asked_at = -math.inf
         self._sources = lock.sources(names.deliveries, self.ensure_not_removed)
 
-    async def begin(self, choice: Choice, again: str, nonce: str, job: Job | None = None) -> None:
-        """Begin a replay if none is unfinished."""
+    async def begin(
+        self, choice: Choice, again: str, nonce: str, job: Job | None = None, *, command: Job | None = None
+    ) -> None:
+        """Begin a replay if none is unfinished: a `job`, or else that of a `command`."""
         info = await deliveries_info(self._js, self._names)
         left = await self._count(choice.begin, choice.until)
         await self._lock.store(
             unfinished=True, created=info.created, choice=choice, done_to=choice.begin, left=left,
             after=info.last, sent=0, again=again, nonce=nonce, pace_s=self._pace_s,
-            job=job and replace(job, total=left),
+            job=job and replace(job, total=left), command=command and replace(command, total=left),
+            previous=None if job else self._lock.plan.ended_job(self._lock.read_at),
         )  # fmt: skip
 
     async def resume(self) -> None:
@@ -175,7 +198,8 @@ class Replay:
             await self._store(done_to=plan.choice.until)
             return
         done_to, sent = plan.done_to, plan.sent
-        self._left_before = plan.job.left if plan.job else {}
+        account = plan.job or plan.command
+        self._left_before = account.left if account else {}
         self.done.purged = await self._count(done_to, plan.choice.until) < plan.left
         async for page in pages_between(self._js, self._names, self._subject, plan.after, info.last):
             for message in page:
@@ -217,21 +241,23 @@ class Replay:
 
     async def _store(self, **changes: Any) -> None:
         """Store how far it has come."""
-        await self._lock.store(**changes, job=self._job())
+        await self._lock.store(**changes, **self._accounts())
 
     def _record_progress(self, done_to: int, left: int) -> None:
         """Let the next plan that is stored say that all messages up to there are dealt with."""
-        self._lock.change(done_to=done_to, left=left, sent=self.done.sent, job=self._job())
+        self._lock.change(done_to=done_to, left=left, sent=self.done.sent, **self._accounts())
 
-    def _job(self) -> Job | None:
-        """The job with the messages that were not sent, which commands report at their end."""
-        job = self._lock.plan.job
-        if job is None:
-            return None
+    def _accounts(self) -> dict[str, Job | None]:
+        """The job, or the command, with what is not sent."""
         now = {TOO_LARGE: len(self.done.too_large), TAKEN: len(self.done.taken)}
         counts = {why: self._left_before.get(why, 0) + count for why, count in now.items()}
-        left = job.left | {why: count for why, count in counts.items() if count}
-        return replace(job, purged=job.purged or self.done.purged, left=left)
+        left = {why: count for why, count in counts.items() if count}
+        purged, plan = self.done.purged, self._lock.plan
+        return {
+            name: account
+            and replace(account, purged=account.purged or purged, left=account.left | left)
+            for name, account in (("job", plan.job), ("command", plan.command))
+        }
 
     async def _renew(self) -> None:
         """Renew the lock in good time: a holder that is silent for a lease counts as dead.

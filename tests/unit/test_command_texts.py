@@ -45,11 +45,12 @@ def test_an_event_that_is_not_settled_says_what_it_waits_for(
 def test_a_job_began_at_a_time_that_every_command_takes() -> None:
     job = JobDocument(
         id="replay.acme.billing.0123456789abcdef", kind="replay", tenant="acme", receiver="acme.billing",
-        state="done", began_at="2026-01-31T12:00:05.123Z", ended_at=None, looked_at=5, total=5, sent=4,
+        origin="http", by="token k3f6", state="done", began_at="2026-01-31T12:00:05.123Z", ended_at=None,
+        looked_at=5, total=5, sent=4,
         left={}, kept_since=None, purged=False, again=None, why=None,
     )  # fmt: skip
-    _, state, began, looked_at, sent = job_cells(job)
-    assert (state, began, looked_at, sent) == ("done", "2026-01-31T12:00Z", "5 of 5", 4)
+    _, state, began, looked_at, sent, by = job_cells(job)
+    assert (state, began, looked_at, sent, by) == ("done", "2026-01-31T12:00Z", "5 of 5", 4, "token k3f6")
     assert quantities.instant(str(began), 0.0) == quantities.instant("2026-01-31T12:00:00Z", 0.0)
 
 

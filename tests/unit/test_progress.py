@@ -3,13 +3,20 @@
 import pytest
 
 from angarium.terminal import output
+from angarium.terminal import progress as progress_lines
 from angarium.terminal.progress import progress
 
 
-def test_in_a_pipe_there_is_none(capsys: pytest.CaptureFixture[str]) -> None:
+def test_in_a_pipe_a_line_comes_from_time_to_time(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     with progress("redriving") as tell:
         tell(1, 2)
     assert capsys.readouterr() == ("", "")
+    monkeypatch.setattr(progress_lines, "LINE_EVERY_S", 0.0)
+    with progress("redriving") as tell:
+        tell(1, 2)
+    assert capsys.readouterr() == ("", "redriving: 1 of 2\n")
 
 
 def test_on_a_terminal_it_shows_how_much_of_how_much(

@@ -35,7 +35,8 @@ class JobPage(Struct, frozen=True, kw_only=True):
 _ASKED = {"since": "2026-11-22T18:00:00Z", "types": ["order.*"], "rate": "50/second"}
 _JOB = {
     "id": "replay.acme.billing.9f86d081884c7d65", "kind": "replay", "tenant": "acme",
-    "receiver": "acme.billing", "state": "running", "began_at": "2026-11-22T20:00:00.000Z", "ended_at": None,
+    "receiver": "acme.billing", "origin": "http", "by": "token k3f6w2m5qzra", "state": "running",
+    "began_at": "2026-11-22T20:00:00.000Z", "ended_at": None,
     "looked_at": 512, "total": 20000, "sent": 498, "left": {"too_large": 1},
     "kept_since": "2026-11-22T19:00:00.000Z", "purged": False, "mark": "replay-0a1b2c3d4e5f", "why": None,
 }  # fmt: skip
@@ -66,7 +67,8 @@ REPLAY_EVENTS: dict[str, Any] = {
 LIST_JOBS: dict[str, Any] = {
     "summary": "List the jobs of the token's tenant, newest first",
     "description": "With a token for all tenants, the jobs of all. Each receiver's last replay and each "
-    "tenant's last redrive are shown, until seven days after their end.",
+    "tenant's last redrive are shown, until seven days after their end; and each receiver's last replay that "
+    "was begun on the command line.",
     "tags": ["jobs"],
     "responses": {
         200: result(JobPage, "A page of jobs", {

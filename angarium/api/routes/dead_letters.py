@@ -99,7 +99,7 @@ async def drop_dead_letter(tenant: FromPath[str], number: Number, api: InjectedA
 
 @post(f"{PATH}/redrive", status_code=200, opt=needs("manage"), **REDRIVE_DEAD_LETTERS)
 async def redrive_dead_letters(
-    request: Request[Any, Any, Any], tenant: FromPath[str], api: InjectedApi
+    request: Request[Any, Any, Any], tenant: FromPath[str], api: InjectedApi, access: InjectedAccess
 ) -> Response[RedriveResult | JobDocument]:
     """Send dead letters to their receivers again."""
     given = decoded(await json_body(request, api.limits), RedriveRequest)
@@ -113,13 +113,13 @@ async def redrive_dead_letters(
             await _check_receiver(api.access, tenant, given.receiver)
         if wanted.next is not None and given.limit is None and given.cursor is None:
             selection = _selection(tenant, given.receiver, given.reasons, given.since, given.until)
-            return accepted(api, result_of(await begin_redrive(api.access, tenant, selection, key)))
+            return accepted(api, result_of(await begin_redrive(access, tenant, selection, key)))
         async with api.redrive_turns.turn(tenant), api.jobs.redrives_here:
             return Response(await _sent(api.access, given, wanted))
 
 
 async def _check_receiver(access: Access, tenant: str, name: str) -> None:
-    """Refuse a receiver that does not exist and has no letters: its name is misspelled. Raises `ProblemRaised`."""
+    """Raises `ProblemRaised` if a receiver does not exist and has no letters: its name is misspelled."""
     receiver = f"{tenant}.{name}"
     if name == MALFORMED_RECEIVER or result_of(await is_known(access, receiver)):
         return

@@ -7,7 +7,7 @@ from litestar.params import FromPath
 
 from angarium import quantities
 from angarium.api.admission.gate import caller, needs
-from angarium.api.api_state import ApiState, InjectedApi
+from angarium.api.api_state import ApiState, InjectedAccess, InjectedApi
 from angarium.api.background.jobs import UNFINISHED_MAX
 from angarium.api.openapi.jobs import (
     GET_JOB,
@@ -41,7 +41,11 @@ UNFINISHED_RETRY_S = 30
     **REPLAY_EVENTS,
 )  # fmt: skip
 async def replay_events(
-    request: Request[Any, Any, Any], tenant: FromPath[str], name: FromPath[str], api: InjectedApi
+    request: Request[Any, Any, Any],
+    tenant: FromPath[str],
+    name: FromPath[str],
+    api: InjectedApi,
+    access: InjectedAccess,
 ) -> Response[JobDocument | Preview]:
     """Send a receiver past events again."""
     given = decoded(await json_body(request, api.limits), ReplayRequest)
@@ -55,7 +59,7 @@ async def replay_events(
             detail = f"{UNFINISHED_MAX} replays of the tenant are unfinished; wait for one, or stop it"
             raise ProblemRaised(429, "rate", detail, retry_after=str(UNFINISHED_RETRY_S))
         key = idempotency_key(headers_by_name(request.scope["headers"]))
-        return accepted(api, result_of(await begin_replay(api.access, receiver, wanted, per_second, key)))
+        return accepted(api, result_of(await begin_replay(access, receiver, wanted, per_second, key)))
 
 
 @get("/v1/jobs", opt=needs("read"), **LIST_JOBS)
@@ -92,7 +96,10 @@ def accepted(api: ApiState, begun: Begun) -> Response[Any]:
     location = f"/v1/jobs/{begun.job.id}"
     if not begun.mine:
         detail = f"{begun.job.id} is unfinished: wait for its end, or stop it"
-        raise ProblemRaised(409, "conflict", detail, location=location)
+        if begun.job.origin == "command line":
+            by = f" by {begun.job.by}" if begun.job.by else ""
+            detail = f"{begun.job.id}, begun on the command line{by}, is unfinished: it has to be ended there"
+        raise ProblemRaised(409, f"{begun.job.kind}-unfinished", detail, location=location)
     api.jobs.wake()
     return Response(begun.job, status_code=202, headers={"location": location})
 

@@ -1,4 +1,4 @@
-"""`angarium job …`: replays and long redrives that processes of the HTTP API work off."""
+"""`angarium job …`: replays and long redrives of processes of the HTTP API, and replays of commands."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 LIST_MAX = 50
 
 
-@click.group(short_help="List, show and stop jobs (begun over HTTP).")
+@click.group(short_help="List, show and stop jobs: replays and long redrives.")
 def job() -> None:
-    """List, show and stop jobs: replays and long redrives that were begun over HTTP."""
+    """List and show jobs: replays, and long redrives. Those that were begun over HTTP can be stopped."""
 
 
 @job.command("list", short_help="List the jobs.")
@@ -25,7 +25,10 @@ def job() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per job.")
 @options.settings_flags(*options.CONNECTION)
 def list_(tenant: str | None, limit: int, as_json: bool, **given: Any) -> None:
-    """List the jobs of a tenant, or of all, newest first: the last one of each receiver and tenant."""
+    """List the jobs of a tenant, or of all, newest first: the last one of each receiver and tenant.
+
+    Replays that were begun on the command line are listed, too, with who began them.
+    """
     from angarium.operations.jobs.listing import list_jobs
 
     listed = perform(options.settings_of(given), lambda access: list_jobs(access, tenant, limit or None))
@@ -33,7 +36,7 @@ def list_(tenant: str | None, limit: int, as_json: bool, **given: Any) -> None:
         for each in listed.jobs:
             output.say_json_line(each)
     else:
-        output.say_table(("job", "state", "began", "looked at", "sent"), map(cells, listed.jobs))
+        output.say_table(("job", "state", "began", "looked at", "sent", "by"), map(cells, listed.jobs))
     for why in listed.unreadable:
         output.note(f"note: {why}")
     if listed.next is not None:
@@ -67,7 +70,8 @@ def _say(found: "JobDocument", *, as_json: bool) -> None:
         output.say_json(found)
         return
     output.say(f"{found.id}: {found.state}, sent {found.sent}, looked at {_done(found)}")
-    output.say(f"  began {found.began_at}" + (f", ended {found.ended_at}" if found.ended_at else ""))
+    by = f" by {output.visible(found.by)} ({found.origin})" if found.by else ""
+    output.say(f"  began {found.began_at}{by}" + (f", ended {found.ended_at}" if found.ended_at else ""))
     for reason, count in sorted(found.left.items()):
         output.say(f"  {count} not sent: {reason}")
     if found.again is not None:
@@ -82,7 +86,7 @@ def _say(found: "JobDocument", *, as_json: bool) -> None:
 
 def cells(each: "JobDocument") -> tuple[object, ...]:
     """The row of a job, with its time to the minute, as `--since` takes it."""
-    return each.id, each.state, f"{each.began_at[:16]}Z", _done(each), each.sent
+    return each.id, each.state, f"{each.began_at[:16]}Z", _done(each), each.sent, each.by or "-"
 
 
 def _done(each: "JobDocument") -> str:

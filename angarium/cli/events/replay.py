@@ -98,6 +98,7 @@ def _replay(
     from angarium.logs import instant
     from angarium.operations.jobs.replay import replay
     from angarium.quantities import count_text
+    from streams.resending.replay import Replayed
 
     def waiting(began_at: float, wait_s: float) -> None:
         began = instant(began_at)
@@ -105,10 +106,18 @@ def _replay(
             f"the replay of {began} was not released; waiting {wait_s:.0f} s to see whether it still runs"
         )
 
+    begun: list[Replayed] = []
+
+    def interrupted() -> str:
+        sent = f"{count_text(begun[0].sent, 'event')} sent; " if begun else ""
+        return f"{sent}angarium replay {receiver} --resume continues it, --abandon gives it up"
+
     done = perform(
         settings,
-        lambda access: replay(access, receiver, wanted, rate, progress=progress, waiting=waiting),
-        interrupted=f"angarium replay {receiver} --resume continues it, --abandon gives it up",
+        lambda access: replay(
+            access, receiver, wanted, rate, progress=progress, waiting=waiting, began=begun.append
+        ),
+        interrupted=interrupted,
     )
     if as_json:
         output.say_json(done)

@@ -26,7 +26,10 @@ class WrongRequest(CommandFailed):
 
 
 def perform(
-    settings: Settings, operation: "Callable[[Access], Awaitable[T | NotDone]]", *, interrupted: str = ""
+    settings: Settings,
+    operation: "Callable[[Access], Awaitable[T | NotDone]]",
+    *,
+    interrupted: str | Callable[[], str] = "",
 ) -> T:
     """Run a short operation; returns its result. Raises CommandFailed.
 
@@ -34,7 +37,10 @@ def perform(
     """
     from angarium.connecting import with_access
 
-    said = f"angarium: interrupted; {interrupted}\n" if interrupted else ""
+    def said() -> str:
+        text = interrupted if isinstance(interrupted, str) else interrupted()
+        return f"angarium: interrupted; {text}\n" if text else ""
+
     return result_of(run(with_access(settings, operation), interrupted=said))
 
 

@@ -9,7 +9,7 @@ from msgspec import Struct
 from angarium.connecting import Access
 from angarium.operations.failures import OperationError, operation
 from angarium.operations.jobs import plans
-from angarium.operations.jobs.plans import JobDocument, JobKind, document, plan_of
+from angarium.operations.jobs.plans import JobDocument, JobKind, StoredPlan, document, plan_of
 from angarium.operations.jobs.replay import ReplayRange, choose
 from streams.buckets.stored_configurations import StoredConfigurations
 from streams.clock import SystemTime
@@ -45,7 +45,9 @@ async def begin_replay(
     if not lock.plan.unfinished:
         work = Replay(access.js, access.names, receiver, lock, 1 / per_second)
         again, nonce = f"replay-{secrets.token_hex(6)}", secrets.token_hex(16)
-        job = Job(id=job_id, began_at=time.wall(), kept_since=chosen.kept_since, left=chosen.left)
+        job = Job(
+            id=job_id, began_at=time.wall(), kept_since=chosen.kept_since, left=chosen.left, by=access.by
+        )
         await work.begin(chosen.choice, again, nonce, job)
     await lock.store(held=False)
     return await _begun(access, "replay", receiver, job_id)
@@ -63,7 +65,8 @@ async def begin_redrive(access: Access, tenant: str, wanted: Selection, key: str
     changes: dict[str, object] = {}
     if not lock.plan.unfinished:
         changes = {
-            "unfinished": True, "job": Job(id=job_id, began_at=time.wall()), "receivers": wanted.receivers,
+            "unfinished": True, "job": Job(id=job_id, began_at=time.wall(), by=access.by),
+            "receivers": wanted.receivers,
             "reasons": tuple(sorted(wanted.reasons)), "since": wanted.since, "until": wanted.until,
             "done_to": 0, "end": await DeadLetters(access.js, access.names).end(),
             "receivers_end": await ask_for_command(StoredConfigurations(access.js, access.names).end),
@@ -77,9 +80,15 @@ async def begin_redrive(access: Access, tenant: str, wanted: Selection, key: str
 async def same_job(access: Access, kind: JobKind, owner: str, key: str) -> Begun | None:
     """The job that was begun under that key, if it is still known."""
     stored = await plan_of(access, kind, owner)
-    if stored is None or stored.job is None or stored.job.id != _job_id(kind, owner, key):
-        return None
-    return Begun(document(stored))
+    found = None if stored is None else _of_id(stored, _job_id(kind, owner, key))
+    return None if found is None else Begun(document(found))
+
+
+def _of_id(stored: StoredPlan, job_id: str) -> StoredPlan | None:
+    """The job of that id, also if the replay of a command has taken its place."""
+    return next(
+        (each for each in (stored, stored.previous) if each and each.job and each.job.id == job_id), None
+    )
 
 
 def _job_id(kind: JobKind, owner: str, key: str) -> str:
@@ -94,8 +103,10 @@ async def _other(access: Access, kind: JobKind, owner: str, job_id: str) -> Begu
     stored = await plan_of(access, kind, owner)
     if stored is None:
         return None
-    if stored.job is not None and (stored.plan.unfinished or stored.job.id == job_id):
-        return Begun(document(stored), mine=stored.job.id == job_id)
+    if (mine := _of_id(stored, job_id)) is not None:
+        return Begun(document(mine))
+    if stored.plan.unfinished and stored.account is not None:
+        return Begun(document(stored), mine=False)
     if stored.plan.unfinished:
         raise OperationError(
             "conflict",

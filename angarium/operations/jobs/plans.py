@@ -5,6 +5,7 @@ from typing import Literal
 
 import msgspec
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from angarium import logs
 from angarium.connecting import Access
@@ -20,9 +21,12 @@ from streams.resending.replay import ReplayPlan
 from streams.versions import read_versioned
 
 LEASE_S = LOCK_LEASE_S
+CUT_OFF = "its command was cut off or has stopped; an operator has to resume it or give it up"
+"""The reason why the replay of a command does not continue."""
 
 JobKind = Literal["replay", "redrive"]
 JobState = Literal["running", "waiting", "stopping", "done", "stopped", "failed"]
+JobOrigin = Literal["http", "command line"]
 JobPlan = ReplayPlan | RedriveJobPlan
 
 _ID = re.compile(r"(replay|redrive)\.([A-Za-z0-9_.-]{1,130})\.([0-9a-f]{16})\Z")
@@ -35,13 +39,16 @@ class JobDocument(Struct, frozen=True, kw_only=True):
 
     `left` counts those that were not sent, by reason. `kept_since`: earlier events were wanted, and are not
     kept any more; `purged`: nor are some that were to be sent. `again` is the value of `angarium-again` of a
-    replay. `why` says what a job waits for, or why it has failed. Instants are RFC 3339.
+    replay. `why` says what a job waits for, or why it has failed. `origin`: where it was begun, `by`: who
+    began it. What was begun on the command line is worked off there. Instants are RFC 3339.
     """
 
     id: str
     kind: JobKind
     tenant: str
     receiver: str | None
+    origin: JobOrigin
+    by: str | None
     state: JobState
     began_at: str
     ended_at: str | None
@@ -72,6 +79,27 @@ class StoredPlan(Struct, frozen=True):
     def job(self) -> Job | None:
         return self.plan.job
 
+    @property
+    def command(self) -> Job | None:
+        """The replay of a command, which no process takes up."""
+        return self.plan.command if isinstance(self.plan, ReplayPlan) else None
+
+    @property
+    def account(self) -> Job | None:
+        """The job, or the replay of a command; None for what an older Angarium stored."""
+        return self.job or self.command
+
+    @property
+    def previous(self) -> "StoredPlan | None":
+        """The job that ended before a command took its place, as its plan was."""
+        if not isinstance(self.plan, ReplayPlan) or (ended := self.plan.previous) is None:
+            return None
+        plan = replace(
+            self.plan, job=ended.job, command=None, previous=None, unfinished=False, held=False,
+            left=ended.left, sent=ended.sent, again=ended.again,
+        )  # fmt: skip
+        return StoredPlan(self.kind, self.owner, plan, self.revision, ended.ended_at)
+
     def wait_s(self, now: float) -> float:
         """The time until its next copy is due, but never longer than its pace: clocks may be wrong."""
         if not isinstance(self.plan, ReplayPlan):
@@ -80,8 +108,8 @@ class StoredPlan(Struct, frozen=True):
 
     @property
     def id(self) -> str:
-        """The name of its job; empty if it is none."""
-        return "" if self.plan.job is None else f"{self.kind}.{self.owner}.{self.plan.job.id}"
+        """The name of its job, or of a command's replay; empty if it has none."""
+        return "" if self.account is None else f"{self.kind}.{self.owner}.{self.account.id}"
 
 
 def kind_and_owner(job: str) -> tuple[JobKind, str] | None:
@@ -127,6 +155,8 @@ async def plan_of_job(access: Access, job: str) -> StoredPlan:
     """The plan of a job. Raises `OperationError` if there is none, or it ended long ago."""
     found = kind_and_owner(job)
     stored = None if found is None else await plan_of(access, *found)
+    if stored is not None and stored.id != job:
+        stored = stored.previous
     if stored is None or stored.id != job or is_over(stored):
         raise OperationError("not_found", f"there is no job {job}", remedy="; angarium job list shows all")
     return stored
@@ -139,19 +169,24 @@ def is_over(stored: StoredPlan) -> bool:
 
 def document(stored: StoredPlan, seat: str = "") -> JobDocument:
     """All that is told of a job; `seat` says why it has none, if it waits for one."""
-    plan, job = stored.plan, stored.plan.job
+    plan, job = stored.plan, stored.account
     assert job is not None, "only jobs have a document"
+    state = state_of(stored, job)
+    why = seat or job.why
+    if stored.command is not None and state == "waiting":
+        why = CUT_OFF
     if isinstance(plan, ReplayPlan):
         looked_at, receiver, again = job.total - plan.left, _one(stored.owner), plan.again
     else:
         looked_at, receiver, again = plan.seen, _one(plan.receivers), ""
     return JobDocument(
-        id=stored.id, kind=stored.kind, tenant=stored.tenant, receiver=receiver, state=state_of(stored, job),
+        id=stored.id, kind=stored.kind, tenant=stored.tenant, receiver=receiver, state=state,
+        origin="http" if stored.command is None else "command line", by=job.by or None,
         began_at=logs.instant(job.began_at),
         ended_at=None if plan.unfinished else logs.instant(stored.stored_at),
         looked_at=max(0, looked_at), total=job.total, sent=plan.sent, left=job.left,
         kept_since=None if job.kept_since is None else logs.instant(job.kept_since), purged=job.purged,
-        again=again or None, why=seat or job.why or None,
+        again=again or None, why=why or None,
     )  # fmt: skip
 
 

@@ -27,7 +27,8 @@ from streams.fleet.receivers_seen import last_snapshot, wait_for_snapshots
 from streams.nats.retry import ask_for_command
 from streams.reading.messages import stored_event
 from streams.resending.copies import deliveries_info, pages_between
-from streams.resending.replay import Choice, ReceiverRemoved, Replay, ReplayLock, ReplayPlan
+from streams.resending.job import Job
+from streams.resending.replay import Choice, ReceiverRemoved, Replay, Replayed, ReplayLock, ReplayPlan
 
 TYPES_SHOWN_MAX = 20
 OTHERS = "(others)"
@@ -125,13 +126,14 @@ async def replay(
     *,
     progress: Progress = no_progress,
     waiting: Callable[[float, float], None] = lambda began_at, wait_s: None,
+    began: Callable[[Replayed], None] = lambda done: None,
 ) -> ReplayReport:
     """Send the events again at a limited pace; without `wanted`, finish an earlier replay.
 
     Without `per_second`, an earlier replay continues at its own pace.
     Fails as not_found, as invalid if an earlier replay has to be resumed first, as a conflict if another one
     for the receiver is under way, and as refused if the receiver is removed meanwhile. `waiting` is called if
-    an earlier one was interrupted.
+    an earlier one was interrupted, `began` with the result, which changes as events are sent.
     """
     split_receiver(receiver)
     chosen = None if wanted is None else await choose(access, receiver, wanted)
@@ -142,7 +144,13 @@ async def replay(
     if chosen is None:
         await work.resume()
     else:
-        await work.begin(chosen.choice, f"replay-{secrets.token_hex(6)}", secrets.token_hex(16))
+        command = Job(
+            id=secrets.token_hex(8), began_at=lock.time.wall(), kept_since=chosen.kept_since,
+            left=chosen.left, by=access.by,
+        )  # fmt: skip
+        again, nonce = f"replay-{secrets.token_hex(6)}", secrets.token_hex(16)
+        await work.begin(chosen.choice, again, nonce, command=command)
+    began(work.done)
     try:
         with progress("replaying") as tell:
             await work.send_rest(tell)
@@ -172,6 +180,8 @@ async def abandon(access: Access, receiver: str) -> int:
     lock = await _locked(access, receiver, lambda *_: None, resume=True)
     work = Replay(access.js, access.names, receiver, lock, lock.plan.pace_s)
     await work.resume()
+    command = lock.plan.command
+    lock.change(command=command and replace(command, stop=True))
     await work.leave(unfinished=False)
     return lock.plan.sent
 

@@ -5,25 +5,36 @@ from msgspec.structs import replace
 
 from angarium.connecting import Access
 from angarium.operations.failures import OperationError, operation
-from angarium.operations.jobs.plans import JobDocument, document, key_of, plan_of_job
+from angarium.operations.jobs.plans import JobDocument, StoredPlan, document, key_of, plan_of_job
 from streams.journal.fence import Appended, append
 
 TRIES_MAX = 20
 """A plan changes with each page that is sent, so the request to stop may have to be repeated."""
 
 
+def _belongs_to_command(stored: StoredPlan) -> OperationError:
+    by = f" by {stored.command.by}" if stored.command and stored.command.by else ""
+    return OperationError(
+        "refused",
+        f"{stored.id} was begun on the command line{by}, where it has to be ended",
+        remedy=f": press Ctrl-C there, then run angarium replay {stored.owner} --abandon",
+    )
+
+
 @operation
 async def stop(access: Access, job: str) -> JobDocument:
-    """Ask the process that works at it to stop; without one it ends at once. Fails as not_found.
+    """Ask the process that works at it to stop; without one it ends at once.
 
-    The holder's next plan is then refused. So it learns of the request, and sends no more.
+    The holder's next plan is then refused. So it learns of the request, and sends no more. Fails as
+    not_found, and as refused if it is the replay of a command.
     """
     for _ in range(TRIES_MAX):
         stored = await plan_of_job(access, job)
         found = stored.job
-        assert found is not None, "it has an id"
-        if not stored.plan.unfinished or found.stop:
+        if not stored.plan.unfinished or (found is not None and found.stop):
             return document(stored)
+        if found is None:
+            raise _belongs_to_command(stored)
         plan = replace(stored.plan, unfinished=stored.plan.held, job=replace(found, stop=True, why=""))
         data = msgspec.json.encode(plan)
         key = key_of(access, stored.kind, stored.owner)

@@ -19,7 +19,8 @@ async def all_plans(access: Access) -> tuple[list[StoredPlan], list[tuple[str, s
     readable, unreadable = [], []
     for message in found.values():
         try:
-            readable.append(plan_in(access, message))
+            stored = plan_in(access, message)
+            readable += [each for each in (stored, stored.previous) if each is not None]
         except Unusable as error:
             unreadable.append((message.subject, str(error)))
     return readable, unreadable

@@ -150,9 +150,13 @@ async def test_a_command_that_is_not_finished_is_no_job_and_no_process_takes_it_
     await js.stream_update(info.config | {"max_msgs": await end(js, names) + 2})
     assert not isinstance(await commands.replay(to, ONE, wanted, FAST), NotDone)
     await js.stream_update(info.config | {"max_msgs": -1})
-    refused = await begin_replay(to, ONE, wanted, FAST)
+    other = await begin_replay(to, ONE, wanted, FAST)
+    assert isinstance(other, Begun)
+    assert (other.mine, other.job.origin, other.job.state) == (False, "command line", "waiting")
+    assert (other.job.sent, other.job.why) == (2, plans.CUT_OFF)
+    refused = await stop(to, other.job.id)
     assert isinstance(refused, NotDone)
-    assert (refused.kind, "from the command line" in refused.text) == ("conflict", True)
+    assert f"angarium replay {ONE} --abandon" in refused.remedy
     assert await go_on(to) == ""
     assert await again(js, names, "a") == [0, 1]
     assert not isinstance(await commands.replay(to, ONE, None, FAST), NotDone)

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -31,9 +32,10 @@ from streams.nats.headers import EVENT_ID
 from streams.resending import ended_replays
 from tests.edge.api.conftest import LETTERS, Api, manager, problem
 from tests.support.installation import publish
-from tests.support.processes.commands import Terminal
+from tests.support.processes.commands import PATIENCE_S, Terminal
 from tests.support.waiting import until, until_true
 
+REPLAY = "/v1/tenants/acme/receivers/billing/replay"
 BILLING = "/v1/tenants/acme/receivers/billing"
 SINCE = {"since": "2026-01-01T00:00:00Z"}
 LEASE_S = 0.3
@@ -110,7 +112,8 @@ async def test_a_request_that_comes_twice_begins_one_replay(api: Api) -> None:
         other = await client.post(f"{BILLING}/replay", json=slow)
         assert (first.status_code, same.status_code) == (202, 202)
         assert same.headers["location"] == first.headers["location"] == other.headers["location"]
-        assert first.json()["id"] in problem(other, 409, "conflict")
+        assert first.json()["id"] in problem(other, 409, "replay-unfinished")
+        assert other.json()["title"] == "Another replay is unfinished"
         stopping = await client.delete(first.headers["location"])
         assert stopping.json()["state"] in ("stopping", "stopped")
         assert (await ended(client, first.headers["location"]))["state"] == "stopped"
@@ -349,7 +352,7 @@ async def test_the_command_line_lists_shows_and_stops_jobs(api: Api, tmp_path: P
     (mine,) = await known(api, "acme")
     (line,) = (await done("list", "acme")).splitlines()[1:]
     assert line.split()[:2] == [mine.id, "waiting"]
-    assert line.split("\t")[3:] == ["0 of 3", "0"]
+    assert line.split("\t")[3:] == ["0 of 3", "0", "-"]
     assert "no job runs" in await done("show", mine.id)
     assert "no job runs" in (mine.why or "")
     assert json.loads(await done("list", "acme", "--json"))["id"] == mine.id
@@ -362,6 +365,44 @@ async def test_the_command_line_lists_shows_and_stops_jobs(api: Api, tmp_path: P
     assert json.loads(await done("show", mine.id, "--json"))["state"] == "stopped"
     missing = await asyncio.to_thread(terminal.failed, "job", "show", mine.id[:-16] + "0" * 16)
     assert "angarium job list shows all" in missing
+
+
+async def test_the_replay_of_a_command_is_listed_and_keeps_the_last_job(api: Api, tmp_path: Path) -> None:
+    await events(api, 3)
+    async with await manager(api) as client:
+        key = {"idempotency-key": "monday"}
+        begun = await client.post(REPLAY, json={"since": "2026-01-01T00:00:00Z"}, headers=key)
+        job = await ended(client, begun.headers["location"])
+        assert (job["origin"], job["by"].split()[0]) == ("http", "token")
+        terminal = Terminal(tmp_path, api.to.settings.nats[0])
+        terminal.environment |= {"ANGARIUM_PREFIX": api.to.settings.prefix, "ANGARIUM_SHARDS": "2"}
+        slow = ("replay", "acme.billing", "--since", "1h", "--rate", "1/minute")
+        with await asyncio.to_thread(terminal.start, *slow) as running:
+            await until_true(lambda: _has_sent(client, 1))
+            first, second = (await client.get("/v1/jobs")).json()["jobs"]
+            assert (second, first["origin"], first["state"]) == (job, "command line", "running")
+            assert (first["sent"], first["total"], "@" in first["by"]) == (1, 3, True)
+            other = await client.post(REPLAY, json={"since": "2026-01-01T00:00:00Z"})
+            assert f"{first['id']}, begun on the command line by" in problem(other, 409, "replay-unfinished")
+            assert other.headers["location"] == f"/v1/jobs/{first['id']}"
+            same = await client.post(REPLAY, json={"since": "2026-01-01T00:00:00Z"}, headers=key)
+            assert (same.status_code, same.json()) == (202, job)
+            assert "command line" in problem(await client.delete(f"/v1/jobs/{first['id']}"), 409, "refused")
+            running.send_signal(signal.SIGINT)
+            _, err = await asyncio.to_thread(running.communicate, timeout=PATIENCE_S)
+            assert "interrupted; 1 event sent; angarium replay acme.billing --resume continues it" in err
+        await asyncio.to_thread(terminal.done, "replay", "acme.billing", "--abandon")
+        shown = (await client.get(f"/v1/jobs/{first['id']}")).json()
+        assert (shown["state"], shown["sent"]) == ("stopped", 1)
+        assert (await client.get(f"/v1/jobs/{job['id']}")).json() == job
+        newer = await client.post(REPLAY, json={"since": "2026-01-01T00:00:00Z"})
+        assert newer.status_code == 202, newer.text
+        assert (await client.get(f"/v1/jobs/{job['id']}")).status_code == 404
+
+
+async def _has_sent(client: httpx.AsyncClient, count: int) -> bool:
+    """True if the newest job has sent so many, as it was stored last."""
+    return bool((await client.get("/v1/jobs")).json()["jobs"][0]["sent"] == count)
 
 
 async def known(api: Api, tenant: str | None) -> list[plans.JobDocument]:
