@@ -73,15 +73,27 @@ async def json_body(request: Request[Any, Any, Any], limits: RequestLimits) -> b
     return body
 
 
+_syntax = msgspec.json.Decoder(msgspec.Raw)
+
+
+def check_json(body: bytes) -> None:
+    """Raises `ProblemRaised` if a body is not JSON at all; reads it without making anything of it."""
+    try:
+        _syntax.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ProblemRaised(400, "not-http", f"the body is not valid JSON ({error})") from None
+
+
 def decoded(body: bytes, kind: type[T]) -> T:
     """The value in a body. Raises `ProblemRaised`, with a pointer."""
     try:
         return msgspec.json.decode(body, type=kind)
-    except msgspec.ValidationError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        check_json(body)
+        if not isinstance(error, msgspec.ValidationError):
+            raise invalid(Fault(detail=f"not valid JSON ({error})")) from None
         path, detail = problem(error, kind)
         raise invalid(Fault(pointer=pointed(path), detail=detail)) from None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise invalid(Fault(detail=f"not valid JSON ({error})")) from None
 
 
 def pointed(path: str) -> str:

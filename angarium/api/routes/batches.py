@@ -15,7 +15,7 @@ from angarium.api.admission.gate import Caller, caller, needs
 from angarium.api.api_state import ApiState, InjectedApi
 from angarium.api.openapi.publishing import ITEMS_MAX, PUBLISH_BATCH, BatchAnswer, BatchItem, ItemAnswer
 from angarium.api.problems import Fault, ProblemRaised, invalid, problem_of
-from angarium.api.requests.bodies import pointed, read_body
+from angarium.api.requests.bodies import check_json, pointed, read_body
 from angarium.api.requests.headers import Headers, header, headers_by_name
 from angarium.api.routes.publishing import ID_TEXT, Asked, is_id, must_exist, within_rate
 from angarium.operations.events.accept import Accepted, accept_all, check_unsent
@@ -92,10 +92,10 @@ def _members(body: bytes) -> Sequence[Raw]:
     try:
         places = msgspec.structs.astuple(_array.decode(body))
     except msgspec.ValidationError as error:
-        too_many = str(error).startswith(_TOO_LONG)
-        raise (
-            _too_many() if too_many else invalid(Fault(pointer="", detail="must be an array of events"))
-        ) from None
+        if str(error).startswith(_TOO_LONG):
+            raise _too_many() from None
+        check_json(body)
+        raise invalid(Fault(pointer="", detail="must be an array of events")) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ProblemRaised(400, "not-http", f"the body is not valid JSON ({error})") from None
     return places if places[-1] is not None else places[: places.index(None)]

@@ -24,7 +24,7 @@ from angarium.api.openapi.receivers import (
 from angarium.api.problems import ProblemRaised, result_of
 from angarium.api.queries.cursors import Limit, NameCursor, after_name, cursor_after
 from angarium.api.requests import conditions
-from angarium.api.requests.bodies import decoded, json_body
+from angarium.api.requests.bodies import check_json, decoded, json_body
 from angarium.api.requests.conditions import Condition, condition, is_known, met, tag
 from angarium.api.requests.headers import headers_by_name
 from angarium.connecting import Access
@@ -158,7 +158,9 @@ async def _revision(access: Access, receiver: str, asked: Condition) -> int | No
 
 async def _members(request: Asked, api: ApiState) -> dict[str, Any]:
     """The members that a body in JSON has. Raises `ProblemRaised` and InvalidPolicy."""
-    return members_of(await json_body(request, api.limits))
+    body = await json_body(request, api.limits)
+    check_json(body)
+    return members_of(body)
 
 
 def _stored(done: PutResult) -> StoredReceiver:

@@ -73,6 +73,8 @@ async def test_each_event_that_cannot_be_published_says_why_and_the_others_are(a
     ("content", "media", "status", "name"),
     [
         (b"[1", "application/json", 400, "not-http"),
+        (b'{"type":"a"', "application/json", 400, "not-http"),
+        (b'{"type":"a"}', "application/json", 422, "invalid"),
         (b"[" * 100_000, "application/json", 400, "not-http"),
         (b"\xff", "application/json", 400, "not-http"),
         (b"{}", "application/json", 422, "invalid"),
