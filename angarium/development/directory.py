@@ -114,9 +114,23 @@ def occupied(path: Path) -> Iterator[DevDirectory]:
             raise Occupied(_occupied_text(path, os.pread(lock, 4096, 0))) from None
         directory = DevDirectory(path, lock)
         directory.write_occupant("")
+        _write(os.open(path / "dev.pid", _FLAGS | os.O_TRUNC, 0o600), b"%d\n" % os.getpid())
         yield directory
     finally:
         os.close(lock)
+
+
+def nats_of(path: Path) -> str:
+    """The URLs of the NATS of the `angarium dev` that runs in the directory; empty if none runs there."""
+    try:
+        file = path / "dev.json"
+        if file.stat().st_uid != os.getuid():
+            return ""  # Another user decides nothing for us.
+        occupant = msgspec.json.decode(file.read_bytes(), type=Occupant)
+        os.kill(occupant.pid, 0)
+    except (OSError, ValueError):
+        return ""
+    return occupant.nats
 
 
 def _occupied_text(path: Path, content: bytes) -> str:

@@ -7,6 +7,7 @@ here: the settings convert and check them, from every source.
 import functools
 import logging
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -19,6 +20,8 @@ from angarium.terminal import output
 log = logging.getLogger(__name__)
 
 QUIET = {"log_level": "error"}
+DEV_DIRECTORY = ".angarium"
+"""The directory of `angarium dev`, unless it is told another one."""
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -59,7 +62,7 @@ def settings_of(given: dict[str, Any], **usual: Any) -> Settings:
     """
     names = {"config", *(each.name for each in msgspec.structs.fields(Settings))}
     said = {name: value for name, value in given.items() if name in names}
-    loaded = settings.load(said, usual=QUIET | usual)
+    loaded = settings.load(said, usual=QUIET | _nats_here() | usual)
     logs.configure(loaded.log_format, loaded.log_level)
     for unknown in settings.unknown_variables():
         if loaded.log_format == "json":
@@ -67,6 +70,17 @@ def settings_of(given: dict[str, Any], **usual: Any) -> Settings:
         else:
             output.note(f"note: {unknown}")
     return loaded
+
+
+def _nats_here() -> dict[str, Any]:
+    """The NATS of the `angarium dev` that runs in this directory, if there is one, as the usual one."""
+    directory = Path(DEV_DIRECTORY)
+    if not (directory / "dev.json").exists():
+        return {}
+    from angarium.development.directory import nats_of
+
+    found = nats_of(directory)
+    return {"nats": tuple(found.split(","))} if found else {}
 
 
 @functools.cache

@@ -109,6 +109,7 @@ def test_a_server_that_was_killed_is_started_again_and_nothing_is_lost(tmp_path:
         terminal.done("receiver", "put", "acme.killed", "--url", url, "--unsigned", "--paused")
         terminal.done("publish", "acme.killed", "1")
         pid = int((tmp_path / ".angarium" / "nats-server.pid").read_text())
+        assert pid != int((tmp_path / ".angarium" / "dev.pid").read_text())
         os.kill(pid, signal.SIGKILL)
         terminal.until(lambda: terminal.run("publish", "acme.killed", "2").returncode == 0)
         terminal.until(lambda: terminal.run("receiver", "resume", "acme.killed").returncode == 0)
