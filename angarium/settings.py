@@ -197,6 +197,7 @@ def load(
             except msgspec.ValidationError:
                 shown = "" if each.name == "nats" else f", not {found.value!r}"  # It may hold a password.
                 wanted = allowed(inspect.type_info(each.type))
+                wanted += " (bytes, such as 1048576, or 1MiB; 1MB is 1000000)" * (each.name in _SIZES)
                 problems.append(f"{each.name} ({found.source}): must be {wanted}{shown}")
             except quantities.BadQuantity as error:
                 problems.append(f"{each.name} ({found.source}): {error}")

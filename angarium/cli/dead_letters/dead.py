@@ -12,8 +12,17 @@ from angarium.terminal.progress import progress
 
 LIST_MAX = 100
 LETTER_MAX = (1 << 63) - 1
+DIGITS_MAX = 19
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def _letter(_: click.Context, __: click.Parameter, text: str) -> int:
+    """The number of a letter. Raises click.UsageError."""
+    number = int(text) if text.isdecimal() and len(text) <= DIGITS_MAX else 0
+    if not 0 < number <= LETTER_MAX:
+        raise click.UsageError(f"{text[:60]!r} is not the number of a letter; angarium dead list shows them")
+    return number
 
 
 def _filters(command: Command) -> Command:
@@ -92,7 +101,7 @@ def list_letters(receiver: str | None, limit: int, wide: bool, as_json: bool, **
 
 
 @dead.command(short_help="Show a dead letter.")
-@click.argument("letter", type=click.IntRange(1, LETTER_MAX))
+@click.argument("letter", callback=_letter)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON; a binary body is in base64.")
 @options.settings_flags(*options.CONNECTION)
 def show(letter: int, as_json: bool, **given: Any) -> None:

@@ -44,8 +44,17 @@ def replay(
     from angarium import quantities
     from angarium.operations.jobs.replay import ReplayRange
 
-    ways = sum(map(bool, (since is not None, resume, abandon)))
-    if ways != 1 or ((resume or abandon) and (until is not None or types or dry_run)):
+    if resume and abandon:
+        raise click.UsageError("--resume and --abandon contradict each other; give one")
+    begins = {
+        "--since": since is not None,
+        "--until": until is not None,
+        "--type": types,
+        "--dry-run": dry_run,
+    }
+    if (resume or abandon) and (wrong := next((flag for flag, value in begins.items() if value), None)):
+        raise click.UsageError(f"{'--resume' if resume else '--abandon'} goes without {wrong}")
+    if not (resume or abandon or since is not None):
         raise click.UsageError("give --since, --resume or --abandon")
     now, per_second = time.time(), None if rate is None else quantities.rate(rate).per_second
     settings = options.settings_of(given)

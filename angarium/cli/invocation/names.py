@@ -26,6 +26,9 @@ def _tenant(_: click.Context, __: click.Parameter, tenant: str | None) -> str | 
     """The tenant, if one was named. Raises InvalidName."""
     from actors.ids import check_tenant
 
+    if tenant is not None and "." in tenant:
+        first = tenant.partition(".")[0]
+        raise click.UsageError(f"give a tenant, such as {first}; for one receiver: angarium inspect {tenant}")
     return None if tenant is None else check_tenant(tenant)
 
 

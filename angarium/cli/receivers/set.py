@@ -39,6 +39,10 @@ def set_members(name: str, unset: tuple[str, ...], dry_run: bool, as_json: bool,
         raise click.UsageError("nothing to change; give a flag, such as --rate 5/second, or --unset MEMBER")
     settings = options.settings_of(given)
     done = perform(settings, lambda access: patch_configuration(access, name, change, dry_run=dry_run))
+    changed = {each.member.lower() for each in done.changes}
+    for path in unset:
+        if path.lower() not in changed and "." in path:
+            output.note(f"note: {output.visible(path)} is not set")
     for note in done.notes:
         output.note(f"note: {note}")
     if as_json:

@@ -70,6 +70,29 @@ def test_a_misspelled_command_is_told_with_the_one_that_was_meant(
     assert terminal.failed(*typed, status=2) == line
 
 
+@pytest.mark.parametrize(
+    ("typed", "says"),
+    [
+        ("receiver list acme.bill", "such as acme; for one receiver: angarium inspect acme.bill"),
+        ("replay acme.billing --since 1h --resume", "--resume goes without --since"),
+        ("replay acme.billing --abandon --dry-run", "--abandon goes without --dry-run"),
+        ("replay acme.billing --abandon --resume", "--resume and --abandon contradict each other"),
+        ("dead show x", "'x' is not the number of a letter"),
+        ("dead show 0", "'0' is not the number of a letter"),
+        ("setup --max-bytes 1MB", "(bytes, such as 1048576, or 1MiB; 1MB is 1000000)"),
+    ],
+)  # fmt: skip
+def test_wrong_usage_says_what_is_right(terminal: Terminal, typed: str, says: str) -> None:
+    assert says in terminal.failed(*typed.split(), status=2)
+
+
+def test_a_member_that_is_not_set_is_noted(terminal: Terminal) -> None:
+    unset = ("receiver", "set", "acme.billing", "--unset")
+    assert terminal.run(*unset, "headers.nope").stderr == "note: headers.nope is not set\n"
+    terminal.done("receiver", "set", "acme.billing", "--header", "X-Team=a")
+    assert terminal.run(*unset, "headers.x-team").stderr == ""
+
+
 def test_an_editor_that_does_not_start_changes_nothing_and_fails(terminal: Terminal) -> None:
     terminal.environment["EDITOR"] = "/nonexistent"
     try:
