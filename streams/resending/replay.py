@@ -254,8 +254,7 @@ class Replay:
         left = {why: count for why, count in counts.items() if count}
         purged, plan = self.done.purged, self._lock.plan
         return {
-            name: account
-            and replace(account, purged=account.purged or purged, left=account.left | left)
+            name: account and replace(account, purged=account.purged or purged, left=account.left | left)
             for name, account in (("job", plan.job), ("command", plan.command))
         }
 

@@ -191,7 +191,7 @@ LIST_MINUTES = _described(
 )  # fmt: skip
 GET_EVENT = _described(
     "Show an event's deliveries to the tenant's receivers, and where it still waits", JourneyPage,
-    "The deliveries of the event, each with its first and last attempts, and the receivers for which it waits",
+    "The event's deliveries, each with its first and last attempts, and the receivers for which it waits",
     {
         "event_id": "order-17",
         "deliveries": [{

@@ -14,7 +14,7 @@ from litestar.params import FromPath, PathParameter, QueryParameter
 
 from actors.ids import split_receiver
 from angarium.api.admission.gate import needs
-from angarium.api.api_state import InjectedApi
+from angarium.api.api_state import InjectedAccess, InjectedApi
 from angarium.api.openapi.dead_letters import (
     DROP_DEAD_LETTER,
     GET_DEAD_LETTER,

@@ -16,7 +16,6 @@ from angarium.operations.failures import NotDone
 from angarium.operations.jobs import replay as operation
 from angarium.operations.jobs.replay import Preview, ReplayRange, ReplayReport
 from angarium.settings import Settings
-from streams.buckets.stored_configurations import StoredConfigurations
 from streams.clock import SystemTime
 from streams.fleet import receivers_seen
 from streams.installation.topology import Names
