@@ -171,7 +171,9 @@ async def test_the_history_comes_in_pages(
     await catch_up(api.js, api.names, ledger)
     told = await ok(reader, f"{AT}/history")
     assert told["now"] == "accepts events"
-    assert "configuration put (revision 1)" in [each["what"] for each in told["entries"]]
+    assert "configuration put (revision 1), by an unknown NATS client" in [
+        each["what"] for each in told["entries"]
+    ]
     for limit in range(1, 9):
         assert await paged(reader, f"{AT}/history", "entries", limit=limit) == told["entries"]
     since = instant(NOW + 60)

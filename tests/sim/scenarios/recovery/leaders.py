@@ -4,7 +4,7 @@ from tests.sim.plan import Plan
 from tests.sim.stage import old, staged
 from tests.sim.world.process import Process
 
-RECEIVERS = tuple(f"acme.r{number}" for number in range(8))
+RECEIVERS = tuple(f"acme.r{number}" for number in range(16))
 
 
 def position_of_a_deposed_leader() -> None:
@@ -38,7 +38,7 @@ def snapshots_of_a_deposed_leader() -> None:
                 stage.publish(event, receiver=receiver)
             stage.settle()
             stage.wait(2.5)
-            stage.depose(stage.run.names.actors, 0.5)
+            stage.depose(stage.run.names.actors, 0.4)
         first.kill()
         stage.node()
         stage.wait(5.0)
