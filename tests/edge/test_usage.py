@@ -52,7 +52,7 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (["publish", "acme.x", "{}", "--content-type", "a\r\nb: c"], "--content-type: printable ASCII"),
         (["publish", "acme.x", "{}", "--nats", "http://x"], "nats (--nats): one is not a server address"),
         (["dev", "--nats", "nats://127.0.0.1:1", "--port", "4223"], "--port is for the embedded server"),
-        (["dead", "show", "9" * 30], "is not in the range"),
+        (["dead", "show", "9" * 30], "is not the number of a letter"),
         (
             ["receiver", "put", "acme.x", "--url"],
             "'--url' requires an argument; see angarium receiver put --help",
@@ -91,7 +91,7 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ),
         (["receiver", "put", "acme.x", '{"secrets": []}', "--unsigned"], "give them once"),
         (["receiver", "put", "acme.x", "--order", "fifo"], "invalid value for '--order'"),
-        (["receiver", "list", "a.b"], "tenant 'a.b'"),
+        (["receiver", "list", "a.b"], "give a tenant, such as a; for one receiver: angarium inspect a.b"),
         (["receiver", "ping", "acme"], "write it as <tenant>.<name>"),
         (["inspect", "acme"], "write it as <tenant>.<name>"),
         (["listen", "--port", "x"], "angarium listen: invalid value for '--port'"),

@@ -98,7 +98,8 @@ class Jobs:
             if self._read_from < asked_at:
                 await self._read()
         self._ended = {key: stored for key, stored in self._ended.items() if not is_over(stored)}
-        return [*self.unfinished(), *self._ended.values()]
+        plans = [*self.unfinished(), *self._ended.values()]
+        return [*plans, *(each.previous for each in plans if each.previous is not None)]
 
     def has_room(self, receiver: str) -> bool:
         """False if the receiver's tenant has too many unfinished replays, and none is this receiver's."""

@@ -263,7 +263,7 @@ async def test_a_full_stream_ends_it(alone: Terminal, js: JetStream) -> None:
         (("list", "--since", "yesterday"), "'yesterday' is not a time"),
         (("list", "--until", "2026-01-31T12:00:00"), "is not a time; write an age"),
         (("list", "1acme"), "tenant '1acme'"),
-        (("show", "0"), "0 is not in the range"),
+        (("show", "0"), "'0' is not the number of a letter"),
     ],
 )
 def test_wrong_usage(alone: Terminal, arguments: tuple[str, ...], words: str) -> None:

@@ -321,7 +321,7 @@ async def test_a_tenant_has_a_limited_number_of_unfinished_replays(
         assert refused.headers["retry-after"] == "30"
         same = await client.post(f"{BILLING}/replay", json=slow, headers=key)
         assert (same.status_code, same.headers["location"]) == (202, place)
-        problem(await client.post(f"{BILLING}/replay", json=slow), 409, "conflict")
+        problem(await client.post(f"{BILLING}/replay", json=slow), 409, "replay-unfinished")
         theirs = await other.post(f"{BILLING.replace('acme', 'other')}/replay", json=SINCE)
         assert theirs.status_code == 202, theirs.text
         await client.delete(place)
