@@ -1,6 +1,6 @@
 """News about a receiver: it was disabled, is offline, is back, or waits for a valid configuration.
 
-News are derived from the confirmed facts, by comparing the states before and after each. A takeover restores
+News is derived from the confirmed facts, by comparing the states before and after each. A takeover restores
 these states from the journal and the snapshots, so it reports nothing twice. If an owner dies between a
 fact's append and its confirmation, that one piece of news is lost.
 

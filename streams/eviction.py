@@ -59,8 +59,8 @@ class Sample(Struct, frozen=True):
         return self.position <= self.settled_to
 
 
-class GivingWay(Struct, frozen=True):
-    """The order that a tenant's events which wait below the position give way; all tenants' if it is ""."""
+class EvictionOrder(Struct, frozen=True):
+    """An order to evict the waiting events of `tenant` below a position; of all tenants if it is empty."""
 
     tenant: str
     below: int
@@ -85,7 +85,7 @@ async def _judged(
 
 async def beyond_quota(
     js: JetStream, names: Names, deliveries: StreamInfo, tenant: str, quota: int
-) -> GivingWay | None:
+) -> EvictionOrder | None:
     """The order that what a tenant has waiting beyond its quota gives way; None if it is within it.
 
     Waits for NATS; raises like `samples_of`.
@@ -97,7 +97,7 @@ async def beyond_quota(
         return None
     waiting = _waiting(await _judged(js, names, deliveries, parts))
     missing = sum(each.stands_for for each in waiting) - quota
-    return GivingWay(tenant, _below(waiting, missing)) if missing > 0 else None
+    return EvictionOrder(tenant, _below(waiting, missing)) if missing > 0 else None
 
 
 async def drop_letters_beyond(
@@ -203,8 +203,8 @@ def settled_surplus(samples: Sequence[Sample], missing: float) -> dict[str, int]
     return chosen
 
 
-def giving_way(samples: Sequence[Sample], missing: float) -> GivingWay | None:
-    """The tenant that gives way, and with which events; None if settled messages are enough."""
+def eviction_order(samples: Sequence[Sample], missing: float) -> EvictionOrder | None:
+    """The order to evict the oldest events of the tenant with most waiting; None if enough is settled."""
     waiting, missing = _waiting(samples), missing - _settled_bytes(samples)
     if missing <= 0 or not waiting:
         return None
@@ -213,7 +213,7 @@ def giving_way(samples: Sequence[Sample], missing: float) -> GivingWay | None:
         held[each.tenant] += each.stands_for
     # By name if they hold the same, so that all nodes choose the same one.
     tenant = max(sorted(held), key=held.__getitem__)
-    return GivingWay(tenant, _below([each for each in waiting if each.tenant == tenant], missing))
+    return EvictionOrder(tenant, _below([each for each in waiting if each.tenant == tenant], missing))
 
 
 def _waiting(samples: Sequence[Sample]) -> list[Sample]:
@@ -245,16 +245,16 @@ class EvictionOrders:
         self._removed = -1
         self._without_effect = 0
 
-    def next_order(self, samples: Sequence[Sample], deliveries: StreamInfo) -> GivingWay | None:
+    def next_order(self, samples: Sequence[Sample], deliveries: StreamInfo) -> EvictionOrder | None:
         """The order for the stream as it is now; None if no event has to give way."""
-        order = giving_way(samples, surplus(deliveries))
+        order = eviction_order(samples, surplus(deliveries))
         removed = deliveries.last - deliveries.messages
         stands_still = order is not None and removed == self._removed
         self._without_effect = self._without_effect + 1 if stands_still else 0
         self._removed = removed
         if order is None or self._without_effect < LOOKS_WITHOUT_EFFECT:
             return order
-        return GivingWay("", _below(_waiting(samples), surplus(deliveries) - _settled_bytes(samples)))
+        return EvictionOrder("", _below(_waiting(samples), surplus(deliveries) - _settled_bytes(samples)))
 
 
 async def purge_settled(js: JetStream, names: Names, samples: Sequence[Sample], missing: float) -> None:

@@ -1,4 +1,4 @@
-"""Looks at some messages of a stream that may have gaps, each with the number of messages it stands for.
+"""Samples a stream that may have gaps: each sampled message stands for a known number of messages.
 
 The range of positions is cut in two, and again the part with most messages, until there are enough parts. A
 part is known by its first message. nats-server tells how many messages come after one, so two looks tell how

@@ -1,4 +1,4 @@
-"""Drops the plans of replays that ended long ago: there is one for each receiver, also for those removed."""
+"""Drops the plans of replays that ended long ago. Each receiver has one, and a removed one keeps it."""
 
 import msgspec
 

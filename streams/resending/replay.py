@@ -69,7 +69,7 @@ class Choice(Struct, frozen=True, kw_only=True):
 
 
 class EndedJob(Struct, frozen=True, kw_only=True):
-    """A job that ended before a command took its place in the plan, and when; the others as in that plan."""
+    """The job that the plan held before a command replaced it; the other members are those of its plan."""
 
     job: Job
     ended_at: float

@@ -1,4 +1,4 @@
-"""Erasing an event: an operator wants its content gone from wherever it is.
+"""Ends an erased event's deliveries to one receiver: numbers it, records its end, and deletes its message.
 
 Numbers are given in the order of the stream, so a message may leave it only if that changes no number, given
 or to be given. The rules (`tests/unit/runtime/test_erase.py` tries a crash at each moment, and finds

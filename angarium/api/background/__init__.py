@@ -1,1 +1,5 @@
-"""Work of a process outside its requests, such as one reading of the journal for all streams."""
+"""Background work of an API process.
+
+`jobs` runs jobs, in turns by `paced_work`; `tail_streams` reads the journal once for all open tails. Read
+`jobs` first.
+"""

@@ -1,1 +1,1 @@
-"""The commands that send events and take them back: `publish`, `replay`, `erase`. Read `publish` first."""
+"""The commands that send and erase events: `publish`, `replay`, `job`, `erase`. Read `publish` first."""

@@ -1,4 +1,6 @@
-"""From a typed command to an operation and back: flags, names, Tab completion, and how a command fails.
+"""From a typed command to an operation and back.
 
-Read `options` first, then `perform`. All other folders of commands use these four.
+`options` makes flags of settings, `names` takes names, `completion` completes them, `perform` runs an
+operation, and `remedies` says which command helps. All other folders of commands use these five. Read
+`options` first, then `perform`.
 """

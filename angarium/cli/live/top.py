@@ -20,10 +20,10 @@ CLEARED = "\x1b[H\x1b[2J\x1b[3J"
 
 @click.command("top", short_help="Show the receivers whose events wait longest.")
 @names.tenant("tenant")
-@click.option("--once", is_flag=True, help="Show one picture, as in a pipe.")
+@click.option("--once", is_flag=True, help="Print once and exit, as in a pipe.")
 @click.option(
     "--every", type=click.FloatRange(0.5, 60), default=2.0, show_default=True, metavar="S",
-    help="Seconds between two pictures.",
+    help="Refresh interval, in seconds.",
 )  # fmt: skip
 @click.option("--within", metavar="AGE", help="The worst of this period, from the ledger: 15m, 2h, 1d.")
 @click.option(

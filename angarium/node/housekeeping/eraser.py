@@ -54,7 +54,7 @@ LATE_BYTES_S = 600.0
 """Time after which no connection can be alive that was silent since: nats-server closes it after 6 min by
 default."""
 LOOKED_AGAIN_WITHIN_S = 3600.0
-"""Time after which an erasure is not looked at again: if no eraser works that long, some are left out."""
+"""Time within which a finished erasure is checked for late copies; after it, it never is."""
 OWNER_TIMEOUT_S = 10.0
 """Time for the owners of a tenant's receivers to answer, all together. They await the attempts under way, and
 may be asked again meanwhile."""
@@ -87,7 +87,7 @@ class _DoneErasure(Struct):
 
 
 class _Answered(Struct):
-    """The receivers whose owners have nothing of an event any more, and since when they are asked."""
+    """The receivers whose owners have nothing of an event any more, and since when they have been asked."""
 
     since: float
     receivers: set[str]

@@ -12,7 +12,7 @@ The owner of shard 0 purges for all shards. Every node makes sure that its shard
   events up, and that is recorded.
 - A tenant with a quota gives up its oldest events and dead letters beyond it.
 - The state of a removed receiver is forgotten as soon as none of its events can be left.
-- The plans of replays and the records of erasures are dropped that ended long ago.
+- Plans of replays and records of erasures that ended long ago are dropped.
 """
 
 import asyncio
@@ -25,8 +25,8 @@ from actors.errors import AngariumError
 from angarium.node.shard import NodeContext, Shard
 from streams.erasing.old_erasures import drop_old_erasures
 from streams.eviction import (
+    EvictionOrder,
     EvictionOrders,
-    GivingWay,
     Sample,
     beyond_quota,
     drop_letters_beyond,
@@ -159,9 +159,9 @@ class Maintenance:
             await self._find_oldest(shard)
         return deliveries
 
-    async def _orders_of_quotas(self, deliveries: StreamInfo) -> list[GivingWay]:
+    async def _orders_of_quotas(self, deliveries: StreamInfo) -> list[EvictionOrder]:
         """Look at some tenants with a quota, in turns: what they have beyond it gives way."""
-        js, names, found = self._context.js, self._context.names, list[GivingWay]()
+        js, names, found = self._context.js, self._context.names, list[EvictionOrder]()
         by_tenant = self._context.routing.by_tenant
         for tenant in islice(self._quotas, min(QUOTAS_A_ROUND, len(by_tenant.with_quota))):
             settings = by_tenant.of(tenant)

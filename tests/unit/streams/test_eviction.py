@@ -4,10 +4,10 @@ from msgspec.structs import replace
 
 from streams.eviction import (
     LOOKS_WITHOUT_EFFECT,
+    EvictionOrder,
     EvictionOrders,
-    GivingWay,
     Sample,
-    giving_way,
+    eviction_order,
     settled_surplus,
 )
 from streams.nats.answers import StreamInfo
@@ -27,8 +27,8 @@ def test_nothing_gives_way_if_enough_is_settled() -> None:
         sample(2, "busy.a", 30, settled_to=9),
         sample(3, "busy.b", 5, settled_to=3),
     ]
-    assert giving_way(samples, 35) is None
-    assert giving_way(samples, 36) == GivingWay("quiet", 2)
+    assert eviction_order(samples, 35) is None
+    assert eviction_order(samples, 36) == EvictionOrder("quiet", 2)
 
 
 def test_the_tenant_that_has_most_bytes_gives_way_with_its_oldest_events() -> None:
@@ -38,9 +38,9 @@ def test_the_tenant_that_has_most_bytes_gives_way_with_its_oldest_events() -> No
         *(sample(position, "many.a", 1) for position in range(2, 12)),
         sample(12, "large.a", 20), sample(13, "large.b", 20), sample(14, "large.a", 20),
     ]  # fmt: skip
-    assert giving_way(samples, 15) == GivingWay("large", 13)
-    assert giving_way(samples, 25) == GivingWay("large", 14)
-    assert giving_way(samples, 500) == GivingWay("large", 15)
+    assert eviction_order(samples, 15) == EvictionOrder("large", 13)
+    assert eviction_order(samples, 25) == EvictionOrder("large", 14)
+    assert eviction_order(samples, 500) == EvictionOrder("large", 15)
 
 
 def test_settled_messages_go_only_as_many_as_are_in_the_way() -> None:
@@ -60,7 +60,7 @@ def test_if_an_order_has_no_effect_all_tenants_give_way() -> None:
     orders = EvictionOrders()
     found = [orders.next_order(samples, FULL) for _ in range(LOOKS_WITHOUT_EFFECT + 1)]
     assert {each.tenant for each in found[:-1] if each} == {"most"}
-    assert found[-1] == GivingWay("", 2)
+    assert found[-1] == EvictionOrder("", 2)
     purged = replace(FULL, messages=90)
     again = orders.next_order(samples, purged)
     assert again is not None
