@@ -139,9 +139,16 @@ class FaultInjector:
         for each in self.missed:
             await self.checkpoint(each)
         end = self._chance.randint(1, len(self._history.flushes))
-        await self._lose(set(range(1, end)))
+        await self._lose(set(range(1, end)) - self._copied_before(end))
         await self._js.purge(self._names.journal, end)
         await drop_redacted(self._js, self._names, end)
+
+    def _copied_before(self, end: int) -> set[int]:
+        """The unbroken run of copies right before a position, which a purge leaves."""
+        first = end
+        while first - 1 in self._copied - self._gone:
+            first -= 1
+        return set(range(first, end))
 
     async def delete(self) -> None:
         """Drop one message by hand, which a snapshot of its shard covers."""
