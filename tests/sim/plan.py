@@ -54,7 +54,7 @@ def drawn(world: World) -> Plan:
         shards=1 if hot else chance.choice((1, 1, 1, 2, 3)),
         ttl_s=chance.choice((2.0, 2.0, 3.0, 5.0)),
         clustered=clustered,
-        max_payload=chance.choice((16 << 10, 1 << 20)),
+        max_payload=chance.choice((32 << 10, 1 << 20)),
         faults=with_deposed(draw(chance, clustered=clustered), world.random("deposed"), clustered),
         hot=hot,
         duration_s=chance.choice((5.0, 10.0, 10.0, 20.0, 60.0)) * chance.uniform(0.5, 1.0),
