@@ -144,15 +144,14 @@ class _Settled:
         if not floor:
             return 0
         try:
-            state = await self._state(shard, receiver)
-            if state is not None:
-                return min(floor, settled_to(state))
-            # Up to the floor, its events were turned away, if the record of unknown receivers says so.
+            # Events from before the receiver existed may wait in the record of unknown receivers.
             record = await self._state(shard, UNKNOWN_RECEIVERS) or State(receiver=UNKNOWN_RECEIVERS)
+            state = await self._state(shard, receiver)
         except Unusable:
             return 0
-        needed = record.needed_position
-        return floor if needed is None else min(floor, needed - 1)
+        if record.needed_position is not None:
+            floor = min(floor, record.needed_position - 1)
+        return floor if state is None else min(floor, settled_to(state))
 
     async def _floor(self, shard: int) -> int:
         """The floor of the shard; 0 if its records are not about this stream."""
