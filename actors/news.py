@@ -5,7 +5,7 @@ these states from the journal and the snapshots, so it reports nothing twice. If
 fact's append and its confirmation, that one piece of news is lost.
 
 That a receiver is offline is no fact: it fails for so long that it counts as offline at some moment, and the
-next attempt may be an hour away. `FailingReceivers` tells it in time.
+next attempt may be an hour away. `FailingReceivers` reports it in time.
 """
 
 import math
@@ -26,8 +26,8 @@ NEWSWORTHY_FACTS = frozenset({
 })  # fmt: skip
 """The facts that may be news, or the beginning or end of a failure; `Delivered` may be too, if the receiver
 was failing."""
-TOLD_AT_ONCE_MAX = 1000
-"""Receivers that are told at a time to be offline: some milliseconds' work."""
+REPORTED_AT_ONCE_MAX = 1000
+"""Receivers that are reported as offline at a time: some milliseconds' work."""
 WHY_LENGTH_MAX = 200
 
 
@@ -41,12 +41,12 @@ class News(Struct, frozen=True, kw_only=True):
 
 
 class _Failing(Struct):
-    """A receiver that fails: since when, its last error, and whether it was told that it is offline."""
+    """A receiver that fails: since when, its last error, and whether it was reported as offline."""
 
     since: float
     error: str = ""
     is_paused: bool = False
-    is_told: bool = False
+    is_reported: bool = False
 
 
 class FailingReceivers:
@@ -54,7 +54,7 @@ class FailingReceivers:
 
     The host asks twice a second whether one is due, which costs nothing if none is.
 
-    - `claimed_at`: the time of our claim; an earlier owner has told what was due before.
+    - `claimed_at`: the time of our claim; an earlier owner has reported what was due before.
     - `policy`: returns the configuration in force.
     """
 
@@ -68,10 +68,10 @@ class FailingReceivers:
         self._due: list[tuple[float, str]] = []
         self._due_at: dict[str, float] = {}
 
-    def was_told(self, receiver: str) -> bool:
-        """True if it was told, by us or an earlier owner, that the receiver is offline."""
+    def was_reported(self, receiver: str) -> bool:
+        """True if we, or an earlier owner, reported the receiver as offline."""
         failing = self._failing.get(receiver)
-        return failing is not None and failing.is_told
+        return failing is not None and failing.is_reported
 
     def restore(self, state: State) -> None:
         """Take note of the state of an actor that came into memory."""
@@ -79,7 +79,7 @@ class FailingReceivers:
             self.note(state)
             failing = self._failing.get(state.receiver)
             if failing is not None:
-                failing.is_told = self._offline_at(state.receiver, failing) < self._claimed_at
+                failing.is_reported = self._offline_at(state.receiver, failing) < self._claimed_at
 
     def note(self, state: State) -> None:
         """Take note of a confirmed state, after a fact that may begin or end a failure."""
@@ -96,19 +96,19 @@ class FailingReceivers:
     def configured(self, receiver: str) -> None:
         """Take note of a changed configuration, which may name another time."""
         failing = self._failing.get(receiver)
-        if failing is not None and not failing.is_told:
+        if failing is not None and not failing.is_reported:
             self._schedule(receiver, self._offline_at(receiver, failing))
 
-    def tell_due(self, now: float) -> None:
-        """Tell which receivers are offline by now, some at a time."""
-        told = 0
-        while self._due and self._due[0][0] <= now and told < TOLD_AT_ONCE_MAX:
+    def report_due(self, now: float) -> None:
+        """Report the receivers that are offline by now, some at a time."""
+        count = 0
+        while self._due and self._due[0][0] <= now and count < REPORTED_AT_ONCE_MAX:
             at, receiver = heappop(self._due)
             if self._due_at.get(receiver) != at:
                 continue  # It was due earlier, after another configuration.
             del self._due_at[receiver]
             failing, policy = self._failing.get(receiver), self._policy(receiver)
-            if failing is None or failing.is_told:
+            if failing is None or failing.is_reported:
                 continue
             if failing.is_paused or (policy is not None and policy.paused):
                 continue  # Its time begins again when it is resumed.
@@ -116,8 +116,8 @@ class FailingReceivers:
             if offline_at > now:
                 self._schedule(receiver, offline_at)
                 continue
-            failing.is_told = True
-            told += 1
+            failing.is_reported = True
+            count += 1
             why = _no_success(now - failing.since, failing.error)
             self._on_news(_news("offline", receiver, why, failing.since))
 
@@ -138,7 +138,7 @@ def news(
     """The news in a confirmed fact, or None.
 
     - `invalid`: the receiver has a configuration, but never had a valid one.
-    - `was_offline`: it was told that it is offline.
+    - `was_offline`: it was reported as offline.
     """
     receiver, since = before.receiver, before.failing_since
     match fact:

@@ -2,5 +2,5 @@
 
 Read `installation` first (what Angarium has in NATS), then `journal` (how nothing is lost), `reading` and
 `routing`. `buckets` has the configurations and tokens, `control_requests` answers requests about receivers,
-and `purge` deletes what is no longer needed.
+and `storage` deletes what is no longer needed.
 """

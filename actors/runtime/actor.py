@@ -277,7 +277,7 @@ class Actor:
                 if live.state.limit != limit:
                     live.tokens.restore(live.state.limit, live.state.bucket)
             case c.UnparkReceiver():
-                pending.cursor.unparked()
+                pending.cursor.forget_left()
                 live.record(step, now)
             case _:
                 assert_never(step)

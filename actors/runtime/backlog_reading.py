@@ -39,7 +39,7 @@ class BacklogReading:
     async def _read(self, step: s.ReadBacklog | s.ReadOpenEvent) -> None:
         """Read the events that have been seen up to now; later ones need not be in the answer."""
         backlog, pending, cursor = self._environment.backlog, self._pending, self._pending.cursor
-        up_to, known = cursor.seen, cursor.known
+        up_to, last_stored = cursor.seen_to, cursor.last_stored
         found: Event | Batch | None
         try:
             if isinstance(step, s.ReadOpenEvent):
@@ -54,15 +54,15 @@ class BacklogReading:
             return
         cursor.reading = False
         if isinstance(found, Batch):
-            pending.was_read(found, up_to, known)
+            pending.take_read(found, up_to, last_stored)
         elif isinstance(step, s.ReadOpenEvent):
-            pending.fetched(step.position, found)
+            pending.hold_read_again(step.position, found)
         self._wake()
 
     async def _count(self, after: int) -> None:
         """Find out how many events are only in the stream, up to which position; one replica counts them."""
         backlog, cursor = self._environment.backlog, self._pending.cursor
-        forgets, read_count = cursor.forgets, cursor.read_count
+        generation, read_count = cursor.count_generation, cursor.read_count
         try:
             counted = await backlog.count(self._receiver, after)
             end = await backlog.end()
@@ -72,5 +72,5 @@ class BacklogReading:
             return
         cursor.counting = False
         if not self._environment.stopped:
-            cursor.was_counted(counted, end, forgets=forgets, read_count=read_count)
+            cursor.take_count(counted, end, generation=generation, read_count=read_count)
             self._wake()

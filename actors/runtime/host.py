@@ -206,7 +206,7 @@ class Host:
     def undecided_to(self) -> int:
         """The last position at which an event for an unknown name may be only in the stream; 0 if none is."""
         unknown = self.residents.unknown
-        return unknown.cursor.seen if unknown and unknown.state.parked else 0
+        return unknown.cursor.seen_to if unknown and unknown.state.parked else 0
 
     def within_lease(self) -> bool:
         """True if a first byte may leave now."""
@@ -361,7 +361,7 @@ class Host:
             now = self.clock.now()
             await self.residents.park(dict.fromkeys(self.bindings.overdue(now - UNACKED_MAX_S)))
             self.acknowledge()
-            self.failing.tell_due(now)
+            self.failing.report_due(now)
             if self._wake_all_later and self.may_start():
                 self._wake_all_later = False
                 self.residents.wake_all()

@@ -67,7 +67,7 @@ class LiveState:
             failing = self.environment.failing
             report = news(
                 self.confirmed, fact, state, self.policy,
-                invalid=self.invalid, was_offline=failing.was_told(self.receiver),
+                invalid=self.invalid, was_offline=failing.was_reported(self.receiver),
             )  # fmt: skip
             if report is not None:
                 self.environment.on_news(report)

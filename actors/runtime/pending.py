@@ -8,7 +8,7 @@ everything else that happens here follows what was recorded.
 from actors.machine import commands as c
 from actors.machine.event import Event
 from actors.machine.state import State, is_settled, open_entry
-from actors.memory.cursor import Cursor, LastLeft
+from actors.memory.cursor import Cursor, LastStored
 from actors.memory.mailbox import Mailbox
 from actors.memory.unacked import Unacked
 from actors.ports import Batch
@@ -53,7 +53,7 @@ class Pending:
             late.remove(position)
             self.settle(position)
         for position in late:
-            cursor.left_behind(position, 0)
+            cursor.leave(position, 0)
         if late:
             self.park()
 
@@ -73,7 +73,7 @@ class Pending:
                 self.settle(position)
         elif self.mailbox.fits(event) and (not state.parked or cursor.is_read_up):
             self.mailbox.append(event)
-            cursor.arrived(position)
+            cursor.note_read(position)
         else:
             self._leave(position, event.source)
 
@@ -83,7 +83,7 @@ class Pending:
             self.settle(position)
         elif not self.has(position):
             if state.parked:
-                self.cursor.saw(position, event.source)
+                self.cursor.note_stored(position, event.source)
                 self.unacked.release(position, self.cursor.parked_index)
             else:
                 self.open_in_memory[position] = event
@@ -114,7 +114,7 @@ class Pending:
 
     def _leave(self, position: int, source: int) -> None:
         """Leave the event in the stream, from which it is read when its turn comes."""
-        self.cursor.left_behind(position, source)
+        self.cursor.leave(position, source)
         if self.live.state.parked:
             self.unacked.release(position, self.cursor.parked_index)
         else:
@@ -148,7 +148,7 @@ class Pending:
             self.settle(bound)
         self.mailbox.drop_to(position)
         self.open_in_memory.clear()
-        self.cursor.discarded(position)
+        self.cursor.discard(position)
         if self.cursor.has_seen_beyond(position):
             live.record(c.ParkReceiver(now), now)
             self.cursor.parked_index = live.environment.recorder.index
@@ -170,28 +170,29 @@ class Pending:
         events = (*mailbox.events, *self.open_in_memory.values(), *self.in_flight.values())
         sources = {each.position: each.source for each in events}
         for position in self.unacked.bound:
-            cursor.saw(position, sources.get(position, 0))
+            cursor.note_stored(position, sources.get(position, 0))
         self.unacked.release_all(cursor.parked_index)
         frontier, dropped = live.state.frontier.position, mailbox.clear()
         self.open_in_memory.clear()
         if undecided_to:
-            cursor.parked_undecided(frontier, undecided_to, len(dropped))
+            cursor.park_undecided(frontier, undecided_to, len(dropped))
         else:
             kept_to = dropped[0].position - 1 if dropped else cursor.read_to
-            cursor.parked(max(frontier, kept_to), len(dropped))
+            cursor.park(max(frontier, kept_to), len(dropped))
 
-    def was_read(self, batch: Batch, up_to: int, known: LastLeft) -> None:
+    def take_read(self, batch: Batch, up_to: int, last_stored: LastStored) -> None:
         """Queue the events that were found, up to one that was there and is gone: that is recorded first."""
-        found = self.cursor.was_read(batch.events, complete=batch.complete, up_to=up_to, known=known.position)
+        known = last_stored.position
+        found = self.cursor.take_read(batch.events, complete=batch.complete, up_to=up_to, known=known)
         for event in found.events:
             self.mailbox.append(event)
         if found.gone and not self.mailbox:
             first, last = found.gone
-            missing = c.MissEvents(first, last, posted=self.bounds.unrecorded, source=known.source)
+            missing = c.MissEvents(first, last, posted=self.bounds.unrecorded, source=last_stored.source)
             self.live.record(missing, self.live.environment.clock.now())
-            self.cursor.missed(last)
+            self.cursor.pass_missing(last)
 
-    def fetched(self, position: int, event: Event | None) -> None:
+    def hold_read_again(self, position: int, event: Event | None) -> None:
         """Hold the open event that was read again; if it is gone (None), record that."""
         live = self.live
         if self.has(position) or open_entry(live.state, position) is None:

@@ -39,7 +39,7 @@ class PostingBounds:
     def posted_to_max(self) -> int:
         """The position beyond which no owner can have posted an event."""
         environment, cursor = self._environment, self._cursor
-        return max(environment.claim_position, environment.bindings.received, cursor.read_to, cursor.seen)
+        return max(environment.claim_position, environment.bindings.received, cursor.read_to, cursor.seen_to)
 
     @property
     def posted_to(self) -> int:

@@ -16,8 +16,8 @@ from actors.machine.state import State
 from actors.policy import Policy
 from actors.runtime.actor import ASK_AGAIN_S, Actor
 from actors.runtime.live_state import LiveState
+from actors.runtime.unknown_receivers.decision_rounds import UnknownReceiverEnvironment
 from actors.runtime.unknown_receivers.record import UnknownReceiversRecord
-from actors.runtime.unknown_receivers.turns import UnknownReceiverEnvironment
 
 LOADS_AT_ONCE = 32
 """Parked receivers of one shard whose snapshots are read at a time, if other shards leave room for them."""

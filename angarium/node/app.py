@@ -17,8 +17,8 @@ from actors.memory.unacked import NodeHolders
 from actors.ports import Sender
 from actors.tenant_settings import SettingsByTenant
 from angarium.connecting import connect_options
-from angarium.delivery.connections.bounded_turns import BoundedTurns
 from angarium.delivery.connections.guard import Guard
+from angarium.delivery.connections.paced_starts import PacedStarts
 from angarium.delivery.connections.pool import ConnectionLimits
 from angarium.delivery.connections.resolver import DnsResolver
 from angarium.delivery.http1_transport import Http1Transport
@@ -171,7 +171,7 @@ async def member(
     routing = Routing(matching(receivers), freshness, copies, readers, RoutingTotals(), by_tenant)
     context = NodeContext(
         js=js, names=names, node=settings.node, time=time, members=members, receivers=receivers,
-        sender=sender, readers=readers, loads=LoadSlots(begin=BoundedTurns().begin),
+        sender=sender, readers=readers, loads=LoadSlots(begin=PacedStarts().begin),
         burials_at_once=asyncio.Semaphore(1), routing=routing,
         totals=NodeTotals(), announcer=Announcer(), saturated=saturated, holders=NodeHolders(),
         drain_s=settings.drain_s, replay_keep_s=settings.replay_keep_s,

@@ -116,7 +116,7 @@ class _ActorsInMemory(Struct):
         for actor in host.actors.values():
             state, in_flight = actor.state, actor.pending.in_flight
             self.in_flight += len(in_flight)
-            self.waiting += len(actor.pending.mailbox) + actor.pending.cursor.left
+            self.waiting += len(actor.pending.mailbox) + actor.pending.cursor.left_min
             self.waiting += sum(each.position not in in_flight for each in state.open)
             if actor.loaded and (phase := held_back(state, actor.policy, now)):
                 self.held[phase] += 1

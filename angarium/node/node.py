@@ -225,7 +225,7 @@ class Node:
         try:
             return await work
         except (Unavailable, ApiError) as error:
-            Complaint(self.context.js, log, "shard.claim_failed", shard=shard).tell(str(error))
+            Complaint(self.context.js, log, "shard.claim_failed", shard=shard).log_once(str(error))
         except Unusable as error:
             self._refuse(shard, str(error))
         return None

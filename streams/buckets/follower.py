@@ -65,7 +65,7 @@ class Follower:
         self._begins_again = begins_again
         self._is_complete = is_complete
         self._asks_leader = asks_leader
-        self._again = False
+        self._is_starting_over = False
         self._place = BucketPlace(js, stream)
         self._woken = asyncio.Event()
         self._reading = asyncio.Lock()
@@ -165,8 +165,8 @@ class Follower:
                 except (Unavailable, ApiError) as error:
                     log.debug("following %s of %s: %s", self._subject, self._stream, error)
                     return False
-                if self._again:
-                    self._again = False
+                if self._is_starting_over:
+                    self._is_starting_over = False
                     self._is_complete()
                 self.read_at = asked_at
                 return True
@@ -182,7 +182,7 @@ class Follower:
 
     async def _is_at_the_end(self, messages: list[StoredMessage]) -> bool:
         """True if the leader has no more. Raises `Unavailable` if the replica that was read lags."""
-        if not (self._asks_leader or self._again):
+        if not (self._asks_leader or self._is_starting_over):
             return True
         last = await self._js.last_message(self._stream, self._subject)
         if last is None or last.sequence <= self.applied:
@@ -192,7 +192,7 @@ class Follower:
         return False
 
     def _begin_again(self) -> None:
-        self._again = True
+        self._is_starting_over = True
         self._begins_again()
 
     async def _hand_on(self, messages: list[StoredMessage]) -> None:

@@ -28,7 +28,7 @@ from streams.reading.messages import RECEIVER_LOOKED_AT_MAX, receiver_problem
 
 log = logging.getLogger(__name__)
 
-CLOCKS_DIFFER_S = 300.0
+CLOCK_SKEW_MAX_S = 300.0
 """Largest difference between the clocks of two stream leaders, or step back of one. Beyond it, a new receiver
 misses events that were published after it was put."""
 
@@ -72,8 +72,8 @@ class Receivers:
         self._removals: dict[str, Removal] = {}
         self._newest_created_at = 0.0
         self._listeners: list[Callable[[str], None]] = []
-        self._asking: asyncio.Task[None] | None = None
-        self._next: asyncio.Task[None] | None = None
+        self._catching_up: asyncio.Task[None] | None = None
+        self._next_catch_up: asyncio.Task[None] | None = None
         self._follower = Follower(
             js, self._stream, f"{self._prefix}>", self._follow,
             begins_again=self._begin_again, is_complete=self._drop_unseen,
@@ -84,7 +84,7 @@ class Receivers:
         await self._follower.start()
 
     async def stop(self) -> None:
-        for task in filter(None, (self._asking, self._next)):
+        for task in filter(None, (self._catching_up, self._next_catch_up)):
             task.cancel()
         await self._follower.stop()
 
@@ -98,16 +98,16 @@ class Receivers:
 
         Callers share one request; a caller that comes while one is under way waits for the next.
         """
-        if self._next is None:
-            self._next = asyncio.ensure_future(self._catch_up(self._asking))
+        if self._next_catch_up is None:
+            self._next_catch_up = asyncio.ensure_future(self._catch_up(self._catching_up))
             # If all callers have given up by the time it fails, none of them takes the exception.
-            self._next.add_done_callback(lambda task: task.cancelled() or task.exception())
-        await asyncio.shield(self._next)
+            self._next_catch_up.add_done_callback(lambda task: task.cancelled() or task.exception())
+        await asyncio.shield(self._next_catch_up)
 
     async def _catch_up(self, before: asyncio.Task[None] | None) -> None:
         if before is not None:
             await asyncio.wait({before})
-        self._asking, self._next = self._next, None
+        self._catching_up, self._next_catch_up = self._next_catch_up, None
         try:
             await self._follower.catch_up()
         except ApiError as error:
@@ -151,7 +151,7 @@ class Receivers:
 
         Each stream has the time of its own leader, so a receiver counts as a little older than it is.
         """
-        until = at + CLOCKS_DIFFER_S
+        until = at + CLOCK_SKEW_MAX_S
         if until >= self._newest_created_at:
             return receivers
         return tuple(each for each in receivers if self._created_at(each) <= until)

@@ -78,10 +78,10 @@ class DeadLetterWriter:
     """See `actors.ports.DeadLetterWriter`. It never gives up: a full stream only delays it."""
 
     def __init__(
-        self, js: JetStream, names: Names, turns: asyncio.Semaphore | None = None,
+        self, js: JetStream, names: Names, at_once: asyncio.Semaphore | None = None,
         within_lease: Callable[[], bool] = lambda: True,
     ) -> None:  # fmt: skip
-        """All shards of a node share `turns`: one shard at a time buries letters for unknown names.
+        """All shards of a node share `at_once`: one shard at a time buries letters for unknown names.
 
         `within_lease` is asked before each letter. A later owner buries the same event, which may be erased
         after that.
@@ -89,7 +89,7 @@ class DeadLetterWriter:
         self._within_lease = within_lease
         self._js = js
         self._names = names
-        self._turns = turns or asyncio.Semaphore(1)
+        self._at_once = at_once or asyncio.Semaphore(1)
 
     async def bury(
         self, receiver: str, burials: Sequence[Burial], answers: Mapping[int, str] = NO_ANSWERS
@@ -104,13 +104,13 @@ class DeadLetterWriter:
         complaint = Complaint(self._js, log, "dead_letter.waiting", receiver=receiver, position=min(left))
         while left:
             if next(iter(left.values())).receiver:  # Unknown names wait for all others, here and in NATS.
-                async with self._turns:
+                async with self._at_once:
                     why = await self._try(receiver, left, answers, UNKNOWN_AT_ONCE)
             else:
                 why = await self._try(receiver, left, answers, len(left))
             if why is None:
                 continue
-            complaint.tell(why)
+            complaint.log_once(why)
             await pauses.wait()
 
     async def _try(

@@ -234,7 +234,7 @@ class Members:
     def lapse(self) -> None:
         """Stop all shards before a renewal if the lease is over: the renewal must not revive it."""
         complaint = Complaint(self._js, log, "lease.lapsed", node=self.node)
-        complaint.tell(f"no heartbeat was stored for {self._ttl_s - LEASE_MARGIN_S:g} s")
+        complaint.log_once(f"no heartbeat was stored for {self._ttl_s - LEASE_MARGIN_S:g} s")
         for listener in self._on_lapse:
             listener()
         self.lease = Lease(self._ttl_s, self._time)
@@ -258,7 +258,7 @@ class Members:
             self._unstored.over()
             self._own, self.stored = StoredHeartbeat(answer.sequence, sent_at), number
             return self._acknowledged(lease, sent_at)
-        self._unstored.tell(answer.text if isinstance(answer, Refused) else answer.why)
+        self._unstored.log_once(answer.text if isinstance(answer, Refused) else answer.why)
         return False
 
     def _acknowledged(self, lease: Lease, sent_at: float) -> bool:

@@ -63,7 +63,7 @@ async def append(
                 ours = last is not None and last.data == data
                 return Appended(last.sequence) if last is not None and ours else Overtaken(last)
             case Refused(code=code, text=text) if code not in IN_FLIGHT:
-                complaint.tell(f"{text} ({code})")
+                complaint.log_once(f"{text} ({code})")
             case Refused() | Unanswered():
                 log.debug("append.repeated", extra={"subject": subject, "answer": str(answer)})
         await pauses.wait()

@@ -52,7 +52,7 @@ class Complaint:
         self._fields = fields
         self._logged = 0, ""
 
-    def tell(self, why: str, **fields: Any) -> None:
+    def log_once(self, why: str, **fields: Any) -> None:
         """Log the reason, unless that was done before; `fields` belong to this occurrence."""
         level = logging.DEBUG if self._js.disturbed else logging.WARNING
         if (level, why) != self._logged:

@@ -185,7 +185,7 @@ class Reader:
             if not isinstance(begins, str):
                 return begins
             timeout_s = min(2 * timeout_s, CONSUMER_TIMEOUT_MAX_S)
-            complaint.tell(begins)
+            complaint.log_once(begins)
             await pauses.wait()
 
     async def _try_a_consumer(self, timeout_s: float) -> int | Loss | str:

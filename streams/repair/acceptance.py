@@ -39,9 +39,9 @@ from streams.nats.errors import RepairError
 from streams.nats.jetstream import JetStream
 from streams.nats.protocol import epoch_of
 from streams.nats.retry import until_answered
-from streams.purge import ANY_POSITION
 from streams.repair.damage import NOT_COMPLETE, Damage, LostTail, check_agreed, examine, examine_with_history
 from streams.routing_progress import RoutingProgress
+from streams.storage.purge import ANY_POSITION
 
 FLUSH_FACTS_MAX = 64
 """Facts in one flush: each names 512 positions at most, so 64 fit into a quarter of any message."""

@@ -6,7 +6,7 @@ from actors.errors import Unusable
 from streams.installation.topology import Names
 from streams.nats.answers import StoredMessage
 from streams.nats.jetstream import JetStream
-from streams.resending.replay import VERSION, ReplayPlan
+from streams.resending.replay_lock import VERSION, ReplayPlan
 from streams.versions import read_versioned
 
 SHOWN_FOR_S = 7 * 86_400.0

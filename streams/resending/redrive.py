@@ -39,7 +39,7 @@ from streams.resending.redrive_lock import RedriveLock
 GONE = "gone"
 MALFORMED = "malformed"
 REMOVED = "removed"
-TAKEN = "taken"
+ID_TAKEN = "taken"
 TOO_LARGE = "too_large"
 UNSURE = "unsure"
 
@@ -133,10 +133,10 @@ class Redrive:
             self._receivers_end = await ask_for_command(self._configurations.end)
         plan = self._lock.plan
         planned = await self._letters.letters(plan.letters)
-        sent = await self._already_sent(planned, plan.after)
+        sent = await self._already_sent(planned, plan.stream_end)
         self._unsure = {letter.position for letter in await self._letters.letters(plan.unsure)}
         # This is checked after the search: a copy that was not found may have been purged meanwhile.
-        if (await deliveries_info(self._js, self._names)).first > plan.after + 1:
+        if (await deliveries_info(self._js, self._names)).first > plan.stream_end + 1:
             self._unsure |= {letter.position for letter in planned}
         await self._letters.drop(each.mark for each in planned if each.position in sent)
         self.done.finished = sorted(sent)
@@ -148,7 +148,7 @@ class Redrive:
             return
         nonce = self._lock.plan.nonce or secrets.token_hex(16)
         await self._keep(
-            after=(await deliveries_info(self._js, self._names)).last, letters=possible, nonce=nonce
+            stream_end=(await deliveries_info(self._js, self._names)).last, letters=possible, nonce=nonce
         )
         there = await self._read(possible)
         sent = await self._send(there)
@@ -238,7 +238,7 @@ class Redrive:
         elif _is_copy(message, letter, self._lock.plan.nonce):
             sent.add(letter.position)
         else:
-            self._leave(letter, TAKEN)
+            self._leave(letter, ID_TAKEN)
 
     # ---- what an interrupted redrive has sent
 

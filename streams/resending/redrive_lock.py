@@ -9,6 +9,8 @@ for it (docs/decisions/redrive-exactly-once.md).
 The plan is also the lock (`streams.resending.plan_lock`).
 """
 
+from msgspec import field
+
 from streams.clock import Timekeeper
 from streams.installation.topology import Names
 from streams.nats.jetstream import JetStream
@@ -20,13 +22,13 @@ VERSION = 2
 class RedrivePlan(HeldPlan, frozen=True, kw_only=True):
     """The plan of a redrive: what the holder of the lock is about to do.
 
-    - `after`: copies that this plan has sent are after this position of the deliveries.
+    - `stream_end`: copies that this plan has sent are after this position of the deliveries.
     - `letters`: positions of the letters that are being sent.
     - `unsure`: positions of letters of which it can no longer be known whether they were sent.
     - `nonce`: part of the message ids, drawn once and then kept; version 1 had none.
     """
 
-    after: int = 0
+    stream_end: int = field(default=0, name="after")
     letters: tuple[int, ...] = ()
     unsure: tuple[int, ...] = ()
     nonce: str = ""

@@ -5,7 +5,7 @@ positions, and publishes a copy of each wanted event, one after the other, each 
 copy is a new delivery: it keeps the event's id, gets a new number, and has an `angarium-again` of its own.
 
 Before the copies of a page, a plan is stored: the position up to which all is done (`done_to`), and the end
-of the stream at that moment (`after`). As copies are sent one by one, those after `after` belong to the first
+of the stream at that moment (`stream_end`). As copies are sent one by one, those after it belong to the first
 events after `done_to`, and the last of them shows how far the replay got
 (docs/decisions/a-replay-is-a-row.md). Between pages, each renewal of the lock stores how far it has come.
 
@@ -23,9 +23,7 @@ from msgspec.structs import replace
 
 from actors.errors import AngariumError, Unavailable
 from actors.machine.event import Event
-from actors.subscriptions import matches
 from streams.buckets.stored_configurations import StoredConfigurations
-from streams.clock import Timekeeper
 from streams.installation.topology import Names
 from streams.nats.answers import Answer, Refused, Stored, StoredMessage, Unanswered
 from streams.nats.headers import EVENT_AGAIN, EVENT_ID, MESSAGE_ID
@@ -34,101 +32,16 @@ from streams.nats.retry import ask_for_command
 from streams.reading.messages import stored_event
 from streams.resending.copies import TOO_LARGE_CODES, copied_headers, deliveries_info, pages_between
 from streams.resending.job import Job
-from streams.resending.plan_lock import LOCK_LEASE_S, HeldPlan, PlanLock
+from streams.resending.replay_lock import Choice, ReplayLock
 from streams.resending.sources import ASKED_AT_ONCE
 
-VERSION = 1
-TOO_LARGE, TAKEN = "too_large", "taken"
+TOO_LARGE, ID_TAKEN = "too_large", "taken"
 HALTED = "the process that sent it was stopped"
 NOT_DUE = "the next copy is not due yet"
 
 
 class ReceiverRemoved(AngariumError):
     """The receiver was removed after its events were chosen."""
-
-
-class Choice(Struct, frozen=True, kw_only=True):
-    """The events of a receiver to send again: after `begin`, up to `until`, of types that match a pattern.
-
-    Copies of an earlier replay or redrive are excluded, and so are the events at `waiting`, which are not
-    settled yet. `removal` is the revision of the receiver's last removal before, 0 if there was none. It is
-    None if an older Angarium chose them: then it is that at the first look.
-    """
-
-    begin: int
-    until: int
-    types: tuple[str, ...] = ()
-    waiting: tuple[int, ...] = ()
-    removal: int | None = None
-
-    def takes(self, event: Event) -> bool:
-        """True if the event has to be sent again."""
-        if event.again or event.malformed or event.position in self.waiting:
-            return False
-        return not self.types or any(matches(each, event.type) for each in self.types)
-
-
-class EndedJob(Struct, frozen=True, kw_only=True):
-    """The job that the plan held before a command replaced it; the other members are those of its plan."""
-
-    job: Job
-    ended_at: float
-    left: int = 0
-    sent: int = 0
-    again: str = ""
-
-
-class ReplayPlan(HeldPlan, frozen=True, kw_only=True):
-    """The plan of a replay.
-
-    - `unfinished`: True until everything is sent, or the replay was given up.
-    - `created`: when the deliveries stream was created.
-    - `done_to`: all messages up to here are dealt with.
-    - `left`: number of messages after it.
-    - `after`: the copies of these messages are after this position.
-    - `sent`: number of copies so far.
-    - `again`: the value of `angarium-again` of the copies, which receivers see.
-    - `nonce`: part of the message ids only.
-    - `pace_s`: the time between two copies; 0 if an older Angarium began it, which did not record that.
-    - `due_at`: when the next copy is due, if the job was released until then, in seconds since the epoch.
-    - `job`: the job that it is, if processes of the API work it off.
-    - `command`: the same of a command, which no process takes up.
-    - `previous`: the last job before that command.
-    """
-
-    unfinished: bool = False
-    created: str = ""
-    choice: Choice = Choice(begin=0, until=0)
-    done_to: int = field(default=0, name="cursor")
-    left: int = 0
-    after: int = 0
-    sent: int = 0
-    again: str = field(default="", name="mark")
-    nonce: str = ""
-    pace_s: float = 0.0
-    due_at: float = 0.0
-    job: Job | None = None
-    command: Job | None = None
-    previous: EndedJob | None = None
-
-    def ended_job(self, ended_at: float) -> EndedJob | None:
-        """The last job of this receiver, if it has ended."""
-        if self.job is None:
-            return self.previous
-        return EndedJob(job=self.job, ended_at=ended_at, left=self.left, sent=self.sent, again=self.again)
-
-
-class ReplayLock(PlanLock[ReplayPlan]):
-    """The lock of the replays for one receiver; `run` names the command that holds it."""
-
-    def __init__(
-        self, js: JetStream, names: Names, receiver: str, run: str, time: Timekeeper, *,
-        lease_s: float | None = None, by: str = "",
-    ) -> None:  # fmt: skip
-        plan = ReplayPlan(v=VERSION, run=run, step=0, at=time.wall(), held=True, by=by)
-        super().__init__(
-            js, names.actors, names.keys.replay(receiver), plan, "replay", time, lease_s or LOCK_LEASE_S
-        )
 
 
 class Replayed(Struct):
@@ -184,7 +97,7 @@ class Replay:
         left = await self._count(choice.begin, choice.until)
         await self._lock.store(
             unfinished=True, created=info.created, choice=choice, done_to=choice.begin, left=left,
-            after=info.last, sent=0, again=again, nonce=nonce, pace_s=self._pace_s,
+            stream_end=info.last, sent=0, again=again, nonce=nonce, pace_s=self._pace_s,
             job=job and replace(job, total=left), command=command and replace(command, total=left),
             previous=None if job else self._lock.plan.ended_job(self._lock.read_at),
         )  # fmt: skip
@@ -198,16 +111,16 @@ class Replay:
             await self._store(done_to=plan.choice.until)
             return
         done_to, sent = plan.done_to, plan.sent
-        account = plan.job or plan.command
-        self._left_before = account.left if account else {}
+        job = plan.job or plan.command
+        self._left_before = job.left if job else {}
         self.done.purged = await self._count(done_to, plan.choice.until) < plan.left
-        async for page in pages_between(self._js, self._names, self._subject, plan.after, info.last):
+        async for page in pages_between(self._js, self._names, self._subject, plan.stream_end, info.last):
             for message in page:
                 if (position := self._source_of(message)) is not None and position > done_to:
                     done_to, sent = position, sent + 1
             await self._lock.ensure_held(self._lock.lease_s / 2)
         left = await self._count(done_to, plan.choice.until)
-        await self._lock.store(done_to=done_to, left=left, sent=sent, after=info.last)
+        await self._lock.store(done_to=done_to, left=left, sent=sent, stream_end=info.last)
         self.done.sent = sent
         if plan.due_at:
             wait_s = min(plan.due_at - self._lock.time.wall(), self._pace_s)
@@ -241,21 +154,21 @@ class Replay:
 
     async def _store(self, **changes: Any) -> None:
         """Store how far it has come."""
-        await self._lock.store(**changes, **self._accounts())
+        await self._lock.store(**changes, **self._updated_jobs())
 
     def _record_progress(self, done_to: int, left: int) -> None:
         """Let the next plan that is stored say that all messages up to there are dealt with."""
-        self._lock.change(done_to=done_to, left=left, sent=self.done.sent, **self._accounts())
+        self._lock.change(done_to=done_to, left=left, sent=self.done.sent, **self._updated_jobs())
 
-    def _accounts(self) -> dict[str, Job | None]:
+    def _updated_jobs(self) -> dict[str, Job | None]:
         """The job, or the command, with what is not sent."""
-        now = {TOO_LARGE: len(self.done.too_large), TAKEN: len(self.done.taken)}
+        now = {TOO_LARGE: len(self.done.too_large), ID_TAKEN: len(self.done.taken)}
         counts = {why: self._left_before.get(why, 0) + count for why, count in now.items()}
         left = {why: count for why, count in counts.items() if count}
         purged, plan = self.done.purged, self._lock.plan
         return {
-            name: account and replace(account, purged=account.purged or purged, left=account.left | left)
-            for name, account in (("job", plan.job), ("command", plan.command))
+            name: job and replace(job, purged=job.purged or purged, left=job.left | left)
+            for name, job in (("job", plan.job), ("command", plan.command))
         }
 
     async def _renew(self) -> None:
@@ -290,7 +203,7 @@ class Replay:
             info = await deliveries_info(self._js, self._names)
             # Everything before the page is dealt with.
             done_to = max(self._lock.plan.done_to, page[0].sequence - 1)
-            await self._store(done_to=done_to, left=left, after=info.last, sent=self.done.sent)
+            await self._store(done_to=done_to, left=left, stream_end=info.last, sent=self.done.sent)
         for number, event in enumerate(wanted):
             await self._wait()
             if self.done.stopped:

@@ -65,7 +65,7 @@ class Freshness:
             try:
                 await self._catch_up()
             except Unavailable as error:
-                complaint.tell(f"configurations cannot be read: {error}")
+                complaint.log_once(f"configurations cannot be read: {error}")
                 await pauses.wait()
             else:
                 self._as_of = asked_at

@@ -109,7 +109,7 @@ class Lanes(Generic[T]):
         """Log why the lane waits, but not for every lane and not every time."""
         if not self._failing:
             self._complaint.over()
-        self._complaint.tell(why, receiver=lane)
+        self._complaint.log_once(why, receiver=lane)
         self._failing.add(lane)
 
 

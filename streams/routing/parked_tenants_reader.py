@@ -79,7 +79,7 @@ class ParkedTenantsReader:
                 try:
                     done = await self._read(request)
                 except Unavailable as error:
-                    complaint.tell(f"parked events cannot be read: {error}", tenant=request.tenant)
+                    complaint.log_once(f"parked events cannot be read: {error}", tenant=request.tenant)
                     done = False
                 if done:
                     pauses = Pauses(self._js)

@@ -74,14 +74,27 @@ T = TypeVar("T", bound=WaitingEvent)
 class TenantInMemory(Generic[T]):
     """A tenant with events in memory, or a parked one.
 
-    - `events`: those that are not routed, by position, in order; `unmatched`: the last of them.
-    - `copies`: unconfirmed copies; `bytes`: of the events in memory; `in_turn`: waits to be matched.
-    - `holds_back`: some of its events may keep `routed` back.
-    - `read_to`: everything of the tenant up to here was in memory. Only for a parked one, like `passed_to`.
+    - `events`: those that are not routed, by position, in order.
+    - `unmatched`: the last of these, whose receivers are not looked up yet.
+    - `copies`: number of unconfirmed copies.
+    - `bytes`: size of the events in memory.
+    - `parked`: later events are left in the stream.
+    - `queued_to_match`: it is among those whose next event is matched.
+    - `may_hold_back`: some of its events may keep `routed` back.
+    - `passed_to`: the last position of an event that was left in the stream. Only for a parked tenant.
+    - `read_to`: everything of the tenant up to here was in memory. Only for a parked tenant.
     """
 
     __slots__ = (
-        "bytes", "copies", "events", "holds_back", "in_turn", "parked", "passed_to", "read_to", "unmatched",
+        "bytes",
+        "copies",
+        "events",
+        "may_hold_back",
+        "parked",
+        "passed_to",
+        "queued_to_match",
+        "read_to",
+        "unmatched",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -89,7 +102,7 @@ class TenantInMemory(Generic[T]):
         self.unmatched: deque[T] = deque()
         self.copies = 0
         self.bytes = 0
-        self.parked = self.in_turn = self.holds_back = False
+        self.parked = self.queued_to_match = self.may_hold_back = False
         self.passed_to = self.read_to = 0
 
     @property
@@ -180,7 +193,7 @@ class Tenants(Generic[T]):
         if tenant.parked:
             tenant.read_to = event.position
         self.holding_back[event.position] = event
-        tenant.holds_back = True
+        tenant.may_hold_back = True
         self._keep(tenant, event)
 
     @property
@@ -207,8 +220,8 @@ class Tenants(Generic[T]):
     def _pass(self, tenant: TenantInMemory[T], passed_to: int) -> None:
         """Let `routed` pass all events of a parked tenant up to `passed_to`."""
         tenant.passed_to = passed_to
-        if tenant.holds_back:  # Not for each event of a flood that is dropped.
-            tenant.holds_back = False
+        if tenant.may_hold_back:  # Not for each event of a flood that is dropped.
+            tenant.may_hold_back = False
             for position in tenant.events:
                 self.holding_back.pop(position, None)
 
@@ -252,7 +265,7 @@ class Tenants(Generic[T]):
                 heappush(self._without_token, (token_at, name))
                 continue
             tenant = self.by_name[name]
-            tenant.in_turn = False
+            tenant.queued_to_match = False
             return tenant.unmatched.popleft()
         return None
 
@@ -265,13 +278,13 @@ class Tenants(Generic[T]):
         """Take note of the number of copies of an event, as `next_to_match` returned it."""
         tenant = self.by_name[event.tenant]
         tenant.copies += copies
-        self._take_turn(event.tenant, tenant)
+        self._queue_to_match(event.tenant, tenant)
 
     def confirmed(self, event: T) -> None:
         """Take note that a copy of the event is stored."""
         tenant = self.by_name[event.tenant]
         tenant.copies -= 1
-        self._take_turn(event.tenant, tenant)
+        self._queue_to_match(event.tenant, tenant)
 
     def close(self, event: T) -> bool:
         """Take note that all copies of the event are stored; returns whether its tenant wants to read on."""
@@ -286,9 +299,9 @@ class Tenants(Generic[T]):
         tenant.events[event.position] = event
         tenant.bytes += event.size
         tenant.unmatched.append(event)
-        self._take_turn(event.tenant, tenant)
+        self._queue_to_match(event.tenant, tenant)
 
-    def _take_turn(self, name: str, tenant: TenantInMemory[T]) -> None:
-        if tenant.unmatched and not tenant.in_turn and tenant.copies < UNCONFIRMED_COPIES_MAX:
-            tenant.in_turn = True
+    def _queue_to_match(self, name: str, tenant: TenantInMemory[T]) -> None:
+        if tenant.unmatched and not tenant.queued_to_match and tenant.copies < UNCONFIRMED_COPIES_MAX:
+            tenant.queued_to_match = True
             self._to_match.append(name)

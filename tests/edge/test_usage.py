@@ -105,7 +105,9 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (["setup", "--shards", "many"], "shards (--shards): must be a whole number"),
     ],
 )
-def test_wrong_usage(arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_usage_is_answered_in_one_line(
+    arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main.run(arguments) == main.EXIT_WRONG_USAGE
     out, err = capsys.readouterr()
     assert out == ""

@@ -18,8 +18,8 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "reading",
         "buckets dead_letters",
         "resending routing fleet",
-        "control_requests erasing producer purge sampling server",
-        "eviction journal_feed",
+        "control_requests erasing producer server storage",
+        "journal_feed",
         "repair",
     ),
     "angarium": (

@@ -25,7 +25,6 @@ from angarium.node import shard_snapshots
 from angarium.node.app import member
 from angarium.node.housekeeping import maintenance
 from angarium.settings import Settings
-from streams import purge
 from streams.installation import topology
 from streams.installation.setup import setup
 from streams.installation.topology import Names
@@ -33,6 +32,7 @@ from streams.journal import parked_receivers, snapshots
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import stream_info
 from streams.routing import router, tenants
+from streams.storage import purge
 from tests.sim.checks.checkers import Checkers
 from tests.sim.fanout_producer import FanoutProducer
 from tests.sim.plan import Plan, drawn

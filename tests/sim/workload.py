@@ -245,7 +245,7 @@ def _left(actor: Actor, deliveries: Deliveries) -> list[int]:
     pending, cursor = actor.pending, actor.pending.cursor
     if not actor.loaded or cursor.reading or not actor.state.parked:
         return []
-    waiting = deliveries.between(actor.receiver, cursor.read_to, cursor.known.position)
+    waiting = deliveries.between(actor.receiver, cursor.read_to, cursor.last_stored.position)
     return waiting + [each.position for each in actor.live.confirmed.open if not pending.has(each.position)]
 
 

@@ -53,7 +53,7 @@ from streams.lost_tails.marks import Mark, Marks, SourceOffset
 from streams.resending.job import Job
 from streams.resending.redrive_job import RedriveJobPlan
 from streams.resending.redrive_lock import RedrivePlan
-from streams.resending.replay import Choice, ReplayPlan
+from streams.resending.replay_lock import Choice, ReplayPlan
 from streams.routing_progress import RoutingProgress
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -162,13 +162,13 @@ CHECKPOINT_1 = replace(CHECKPOINT_2, v=1, parked={WHO: AT + 30, "acme.crm": None
 
 PART = Part(as_of=99, receivers={WHO: AT + 30, "acme.crm": None})
 
-PLAN_1 = RedrivePlan(v=1, run="0c1d", step=3, at=AT, held=True, after=41, letters=(7, 9), unsure=(2,))
+PLAN_1 = RedrivePlan(v=1, run="0c1d", step=3, at=AT, held=True, stream_end=41, letters=(7, 9), unsure=(2,))
 PLAN = replace(PLAN_1, v=2, nonce="5e1f")
 
 JOB = Job(id="j1", began_at=AT)
 REPLAY_PLAN = ReplayPlan(
     v=1, run="0c1d", step=3, at=AT, held=True, unfinished=True, created="2027-01-15T08:00:00Z",
-    choice=Choice(begin=4, until=9, removal=5), done_to=7, left=2, after=41, sent=3, again="replay-0a1b",
+    choice=Choice(begin=4, until=9, removal=5), done_to=7, left=2, stream_end=41, sent=3, again="replay-0a1b",
     nonce="5e1f", pace_s=0.5, due_at=AT + 1, job=JOB,
 )  # fmt: skip
 REDRIVE_JOB_PLAN = RedriveJobPlan(

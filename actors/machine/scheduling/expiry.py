@@ -31,7 +31,7 @@ def own_failures_reason(entry: Open, policy: Policy) -> str:
 
 def overflow_count(state: State, policy: Policy, view: View) -> int:
     """Count the waiting events beyond `backlog_max`, as far as they are known."""
-    waiting = view.cursor.left + len(view.waiting) + len(state.open) + len(view.in_flight)
+    waiting = view.cursor.left_min + len(view.waiting) + len(state.open) + len(view.in_flight)
     beyond = waiting - policy.backlog_max
     if beyond <= 0:
         return 0

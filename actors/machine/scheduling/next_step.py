@@ -43,15 +43,15 @@ def next_step(state: State, policy: Policy | None, view: View, now: float) -> s.
     if not view.adopted or _window_differs(state, policy):
         return _ADOPTING if view.in_flight else c.Adopt(view.bounds.posted_to_max, view.bounds.epoch)
     cursor = view.cursor
-    if not (cursor.counted or cursor.counting) and cursor.seen - cursor.read_to > policy.backlog_max:
+    if not (cursor.counted or cursor.counting) and cursor.seen_to - cursor.read_to > policy.backlog_max:
         return s.CountBacklog(cursor.read_to)
     if len(view.in_flight) >= concurrency_of(state, policy):
         return _IN_FLIGHT
     head = view.head
     if head and _is_over(state, head):
         return c.DropRepeat(head)
-    all_read = cursor.read_to >= cursor.seen and (head is None or head.position > cursor.seen)
-    if state.parked and all_read and all(each.position > cursor.seen for each in state.open):
+    all_read = cursor.read_to >= cursor.seen_to and (head is None or head.position > cursor.seen_to)
+    if state.parked and all_read and all(each.position > cursor.seen_to for each in state.open):
         return c.UnparkReceiver()
     if policy.order == "strict":
         step = _step_for(state, policy, view, now, state.open[0] if state.open else None)
@@ -108,7 +108,7 @@ def _is_over(state: State, head: Event) -> bool:
 def _step_for(state: State, policy: Policy, view: View, now: float, entry: Open | None) -> s.Step:
     """The step for an open event, or for the next one that has no number."""
     event = view.open_in_memory.get(entry.position) if entry else view.head
-    if entry is None and event is None and not (state.parked and view.cursor.read_to < view.cursor.seen):
+    if entry is None and event is None and not (state.parked and view.cursor.read_to < view.cursor.seen_to):
         return _RESTING
     ends_at, reason = give_up_due(state, policy, view, entry, event)
     if now >= ends_at:

@@ -51,9 +51,9 @@ class CursorView(Protocol):
     """The part of the cursor that decisions depend on: how far the stream is read, and what is left in it.
 
     - `read_to`: all events up to here are in memory or settled.
-    - `seen`: the last position at which an event was certainly stored.
-    - `left`: the least number of events that are only in the stream.
-    - `counted`: `left` is exact.
+    - `seen_to`: the last position at which an event was certainly stored.
+    - `left_min`: at least this many events are only in the stream.
+    - `counted`: `left_min` is exact.
     - `counting`: the events are being counted.
     """
 
@@ -61,10 +61,10 @@ class CursorView(Protocol):
     def read_to(self) -> int: ...
 
     @property
-    def seen(self) -> int: ...
+    def seen_to(self) -> int: ...
 
     @property
-    def left(self) -> int: ...
+    def left_min(self) -> int: ...
 
     @property
     def counted(self) -> bool: ...
@@ -77,8 +77,8 @@ class UnreadCursor(Struct, frozen=True):
     """The cursor if there was never anything to read."""
 
     read_to: int = 0
-    seen: int = 0
-    left: int = 0
+    seen_to: int = 0
+    left_min: int = 0
     counted: bool = True
     counting: bool = False
 

@@ -34,7 +34,7 @@ def step_without_policy(state: State, view: View, now: float) -> s.Step:
             return _REST
         return (
             c.UnparkReceiver()
-            if view.cursor.read_to >= view.cursor.seen
+            if view.cursor.read_to >= view.cursor.seen_to
             else s.ReadBacklog(view.cursor.read_to)
         )
     if head.position > view.absent_up_to and not head.malformed:
@@ -49,7 +49,7 @@ def _waits_up_to(position: int, state: State, view: View) -> bool:
         return state.open[0].position <= position
     if view.head:
         return view.head.position <= position
-    return state.parked and view.cursor.read_to < min(view.cursor.seen, position)
+    return state.parked and view.cursor.read_to < min(view.cursor.seen_to, position)
 
 
 def _step_while_invalid(state: State, view: View, now: float) -> s.Step:
@@ -58,7 +58,7 @@ def _step_while_invalid(state: State, view: View, now: float) -> s.Step:
     if entry is None and head is None:
         if not state.parked:
             return _REST
-        if view.cursor.read_to >= view.cursor.seen:
+        if view.cursor.read_to >= view.cursor.seen_to:
             return c.UnparkReceiver()
     stored_at = entry.stored_at if entry else head.stored_at if head else state.waiting_since
     if stored_at is None:

@@ -112,7 +112,7 @@ async def settle_in_order(actor: Actor, position: int) -> bool:
             live.record(c.DropRepeat(event), environment.clock.now())
         else:
             live.record(c.AcceptEvent(event), environment.clock.now())
-    pending.cursor.numbered(len(found), position)
+    pending.cursor.pass_numbered(len(found), position)
     return True
 
 

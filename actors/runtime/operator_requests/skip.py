@@ -68,7 +68,7 @@ async def _read(actor: Actor) -> Numbered | None:
     while actor.state.parked and cursor.has_unread:
         if cursor.reading:
             raise _at_work(actor)
-        frontier, up_to, known = actor.state.frontier, cursor.seen, cursor.known
+        frontier, up_to, known = actor.state.frontier, cursor.seen_to, cursor.last_stored
         cursor.reading = True
         try:
             batch = await actor.environment.backlog.read(actor.receiver, cursor.read_to, up_to, MAILBOX_MAX)
@@ -76,7 +76,7 @@ async def _read(actor: Actor) -> Numbered | None:
             cursor.reading = False
         if actor.state.frontier is not frontier or pending.in_flight:
             raise _at_work(actor)
-        pending.was_read(batch, up_to, known)
+        pending.take_read(batch, up_to, known)
         _drop_repeats(actor)
         if found := _known(actor):
             return found

@@ -37,7 +37,7 @@ from actors.policy import Policy
 from actors.runtime.actor import ASK_AGAIN_S, Actor
 from actors.runtime.burials import Burials
 from actors.runtime.live_state import LiveState
-from actors.runtime.unknown_receivers.turns import Turns, UnknownReceiverEnvironment
+from actors.runtime.unknown_receivers.decision_rounds import DecisionRounds, UnknownReceiverEnvironment
 from actors.runtime.unknown_receivers.undecided_events import UndecidedEvents
 
 BURIED_AT_ONCE = 64
@@ -54,7 +54,7 @@ class UnknownReceiversRecord:
     `activate` brings an actor into memory.
     """
 
-    __slots__ = ("_activate", "_turns", "active_at", "burials", "cursor", "cutoff", "environment", "live",
+    __slots__ = ("_activate", "_rounds", "active_at", "burials", "cursor", "cutoff", "environment", "live",
                  "loaded", "ready", "receiver", "remembered", "unacked", "undecided")  # fmt: skip
 
     def __init__(self, environment: UnknownReceiverEnvironment, activate: Callable[[str], Actor]) -> None:
@@ -71,7 +71,7 @@ class UnknownReceiversRecord:
         self.undecided = UndecidedEvents()
         self.remembered: set[str] = set()
         self.active_at = environment.clock.now()
-        self._turns = Turns(self, activate)
+        self._rounds = DecisionRounds(self, activate)
 
     @property
     def state(self) -> State:
@@ -142,7 +142,7 @@ class UnknownReceiversRecord:
         if not self.state.parked:
             self.live.record(c.ParkReceiver(None, self.environment.released_to), self.environment.clock.now())
             self.cursor.parked_index = self.environment.recorder.index
-            self.cursor.restore(max(self.cursor.read_to, self.turned_away_to), self.cursor.seen)
+            self.cursor.restore(max(self.cursor.read_to, self.turned_away_to), self.cursor.seen_to)
         self.unacked.release_all(self.cursor.parked_index)
 
     def give_up_to(self, position: int, reason: str) -> None:
@@ -159,7 +159,7 @@ class UnknownReceiversRecord:
         if self.loaded and not self.environment.stopped:
             self._bury_next()
             if self.undecided or self.state.parked:
-                self._turns.begin()
+                self._rounds.begin()
 
     # ---- messages
 
@@ -175,7 +175,7 @@ class UnknownReceiversRecord:
             self.let_wait(receiver, event)
             self.wake()
         else:
-            self.cursor.saw(position, event.source)
+            self.cursor.note_stored(position, event.source)
             self.park()
             self.wake()
 
@@ -183,8 +183,8 @@ class UnknownReceiversRecord:
         """Let an event wait until it is decided."""
         self.undecided.add(receiver, event)
         if self.loaded:
-            self.cursor.arrived(max(self.cursor.read_to, event.position))
-            self.cursor.saw(event.position, event.source)
+            self.cursor.note_read(max(self.cursor.read_to, event.position))
+            self.cursor.note_stored(event.position, event.source)
 
     def give_to_known(self, *receivers: str) -> None:
         """Tell receivers that are known now where their events are, so that none of these waits here."""
@@ -212,4 +212,4 @@ class UnknownReceiversRecord:
     async def _bury(self, burials: tuple[Burial, ...]) -> None:
         await self.burials.bury(self.live, burials)
         self.wake()
-        self._turns.burial_ended()
+        self._rounds.burial_ended()

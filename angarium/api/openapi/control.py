@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
-from angarium.api.openapi.parts import body, operation, problems, result
+from angarium.api.openapi.shared_texts import body, operation, problems, result
 from angarium.operations.events.erase import ErasureStatus
 from angarium.operations.receivers.configurations.rotate import OVERLAP_MAX_S, Rotated
 from angarium.operations.receivers.control_requests.forget import Forgotten

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct
 
 from angarium.api.openapi.jobs import ACCEPTED, KEY
-from angarium.api.openapi.parts import body, operation, problems, result
+from angarium.api.openapi.shared_texts import body, operation, problems, result
 
 LETTERS_MAX = 1000
 """Letters that one request sends again."""

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from angarium.api.openapi.parts import problems, result
+from angarium.api.openapi.shared_texts import problems, result
 from angarium.operations.installation.finding import ReceiverAilment
 from angarium.operations.installation.fleet import SeenNodes, SeenShard
 

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
-from angarium.api.openapi.parts import body, header_parameter, operation, problems, result
+from angarium.api.openapi.shared_texts import body, header_parameter, operation, problems, result
 from angarium.operations.jobs.plans import JobDocument
 from angarium.operations.jobs.replay import Preview
 
@@ -32,7 +32,7 @@ class JobPage(Struct, frozen=True, kw_only=True):
     next_cursor: str | None
 
 
-_ASKED = {"since": "2026-11-22T18:00:00Z", "types": ["order.*"], "rate": "50/second"}
+_REQUEST = {"since": "2026-11-22T18:00:00Z", "types": ["order.*"], "rate": "50/second"}
 _JOB = {
     "id": "replay.acme.billing.9f86d081884c7d65", "kind": "replay", "tenant": "acme",
     "receiver": "acme.billing", "origin": "http", "by": "token k3f6w2m5qzra", "state": "running",
@@ -40,7 +40,7 @@ _JOB = {
     "looked_at": 512, "total": 20000, "sent": 498, "left": {"too_large": 1},
     "kept_since": "2026-11-22T19:00:00.000Z", "purged": False, "mark": "replay-0a1b2c3d4e5f", "why": None,
 }  # fmt: skip
-_SHOWN = {
+_EXAMPLE = {
     "receiver": "acme.billing", "events": 498, "bytes": 20480, "types": {"order.created": 498},
     "oldest_at": "2026-11-22T19:00:00.000Z", "newest_at": "2026-11-22T20:00:00.000Z", "kept_since": None,
     "left": {"not_settled_yet": 2},
@@ -56,10 +56,10 @@ REPLAY_EVENTS: dict[str, Any] = {
     "`Location` names it. A tenant has at most 256 unfinished replays; it gets 429 for more.",
     "tags": ["jobs"],
     "operation_class": operation(
-        body("The events to send.", {"application/json": _ASKED}, "ReplayRequest"), [KEY]
+        body("The events to send.", {"application/json": _REQUEST}, "ReplayRequest"), [KEY]
     ),
     "responses": {
-        200: result(Preview, "With `dry_run`: the events that would be sent", _SHOWN),
+        200: result(Preview, "With `dry_run`: the events that would be sent", _EXAMPLE),
         202: ACCEPTED,
         **problems(408, 409, 413, 415, 422, 429),
     },

@@ -6,7 +6,7 @@ from typing import Any
 from litestar.openapi.spec import Operation
 from msgspec import Raw, Struct
 
-from angarium.api.openapi.parts import body, header_parameter, problems, result
+from angarium.api.openapi.shared_texts import body, header_parameter, problems, result
 from angarium.api.problems import HIDDEN, TITLES, TYPES, Fault
 from angarium.operations.events.accept import Accepted
 from streams.nats.headers import EVENT_ID

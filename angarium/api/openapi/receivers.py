@@ -6,7 +6,7 @@ from litestar.openapi.datastructures import ResponseSpec
 from msgspec import Struct
 
 from angarium.api.openapi.configuration import CONFIGURATION, PATCH
-from angarium.api.openapi.parts import body, header_parameter, operation, problems, result
+from angarium.api.openapi.shared_texts import body, header_parameter, operation, problems, result
 from angarium.operations.receivers.configurations.changes import MemberChange
 from angarium.operations.receivers.overview.health import ReceiverHealth
 
@@ -76,7 +76,7 @@ _PUT = {
     "receiver": "acme.billing", "revision": 8, "replaced": True, "secret": None, "secrets": 1,
     "changes": [{"member": "rate", "old": "10/second", "new": "5/second", "lost": False}], "notes": [],
 }  # fmt: skip
-_MADE = _PUT | {
+_CREATED = _PUT | {
     "replaced": False, "secret": "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "changes": [], "revision": 1,
 }  # fmt: skip
 _MERGE = "application/merge-patch+json"
@@ -88,7 +88,7 @@ _NONE_MATCH = header_parameter(
 _KNOWN = header_parameter(
     "If-None-Match", "The ETag that the client has; the answer is 304 if it is still current.", _TAG
 )
-_DONE = "The configuration is stored; nodes use it within a second"
+_IN_FORCE_SOON = "The configuration is stored; nodes use it within a second"
 
 GET_RECEIVER: dict[str, Any] = {
     "summary": "Show the configuration of a receiver, with … in place of secrets",
@@ -127,8 +127,8 @@ PUT_RECEIVER: dict[str, Any] = {
         [_MATCH, _NONE_MATCH],
     ),
     "responses": {
-        200: result(StoredReceiver, _DONE, _PUT),
-        201: result(StoredReceiver, "The receiver is new. " + _DONE, _MADE),
+        200: result(StoredReceiver, _IN_FORCE_SOON, _PUT),
+        201: result(StoredReceiver, "The receiver is new. " + _IN_FORCE_SOON, _CREATED),
         **problems(400, 408, 409, 412, 413, 415, 422, 428, 429),
     },
 }  # fmt: skip
@@ -142,7 +142,7 @@ PATCH_RECEIVER: dict[str, Any] = {
         [_MATCH],
     ),
     "responses": {
-        200: result(StoredReceiver, _DONE, _PUT),
+        200: result(StoredReceiver, _IN_FORCE_SOON, _PUT),
         **problems(400, 408, 409, 412, 413, 415, 422, 429),
     },
 }  # fmt: skip

@@ -4,7 +4,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from angarium.api.openapi.parts import problems, result
+from angarium.api.openapi.shared_texts import problems, result
 from angarium.operations.ledger_queries.audit import AuditDocument
 from angarium.operations.ledger_queries.history import HistoryEntry
 from angarium.operations.ledger_queries.ledger_access import LedgerLag

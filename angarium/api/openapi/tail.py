@@ -5,10 +5,10 @@ from typing import Any
 from litestar.openapi.datastructures import ResponseSpec
 from litestar.openapi.spec import Example
 
-from angarium.api.openapi.parts import header_parameter, operation, problems
+from angarium.api.openapi.shared_texts import header_parameter, operation, problems
 
 EVENT_STREAM = "text/event-stream"
-_SHOWN = """retry: 1000
+_EXAMPLE = """retry: 1000
 id: 4711-0
 
 event: attempt
@@ -34,7 +34,7 @@ TAIL_ATTEMPTS: dict[str, Any] = {
     "responses": {
         200: ResponseSpec(
             str, generate_examples=False, description="The stream of events", media_type=EVENT_STREAM,
-            examples=[Example(summary="The stream of events", value=_SHOWN)],
+            examples=[Example(summary="The stream of events", value=_EXAMPLE)],
         ),
         **problems(422, 429),
     },

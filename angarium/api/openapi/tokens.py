@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from litestar.openapi.datastructures import ResponseSpec
 from msgspec import Meta, Struct
 
-from angarium.api.openapi.parts import body, operation, problems, result
+from angarium.api.openapi.shared_texts import body, operation, problems, result
 from angarium.operations.tokens.create import NOTE_MAX, RATE_MAX
 from angarium.operations.tokens.listing import ListedToken
 from streams.buckets.tokens import Scope
@@ -44,7 +44,7 @@ class CreatedTokenDocument(Struct, frozen=True, kw_only=True):
     note: str
 
 
-_ASKED = {"tenant": "acme", "scopes": ["publish"], "lasts_s": 7776000, "rate": 100, "note": "the shop"}
+_REQUEST = {"tenant": "acme", "scopes": ["publish"], "lasts_s": 7776000, "rate": 100, "note": "the shop"}
 _TOKEN = {
     "id": "k3f6w2m5qzra", "tenant": "acme", "scopes": ["publish"], "created_at": "2026-11-22T20:00:00Z",
     "expires_at": "2027-02-20T20:00:00Z", "rate": 100, "note": "the shop",
@@ -63,7 +63,7 @@ CREATE_TOKEN: dict[str, Any] = {
     "summary": "Create a token",
     "tags": ["tokens"],
     "operation_class": operation(
-        body("The tenant and the scopes.", {"application/json": _ASKED}, "TokenRequest"),
+        body("The tenant and the scopes.", {"application/json": _REQUEST}, "TokenRequest"),
     ),
     "responses": {
         201: result(CreatedTokenDocument, "The token; only this answer shows its text",

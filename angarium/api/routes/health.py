@@ -5,7 +5,7 @@ from litestar.openapi.datastructures import ResponseSpec
 from msgspec import Struct
 
 from angarium.api.api_state import InjectedApi
-from angarium.api.openapi.parts import problems, result
+from angarium.api.openapi.shared_texts import problems, result
 from angarium.api.problems import unavailable
 
 

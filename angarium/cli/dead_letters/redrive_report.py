@@ -5,7 +5,7 @@ from typing import Any
 
 from angarium.cli.dead_letters.selection import counted
 from angarium.logs import instant
-from streams.resending.redrive import GONE, MALFORMED, REMOVED, TAKEN, TOO_LARGE, UNSURE, Redriven
+from streams.resending.redrive import GONE, ID_TAKEN, MALFORMED, REMOVED, TOO_LARGE, UNSURE, Redriven
 
 WHY_LEFT = {
     GONE: "cannot be redriven, since only the headers could be kept",
@@ -15,7 +15,7 @@ WHY_LEFT = {
     TOO_LARGE: "cannot be redriven, since the stream no longer accepts events of that size",
     UNSURE: "may have been redriven by an interrupted command, and its copies are purged; "
     "drop them, or redrive them with --unsure",
-    TAKEN: "cannot be redriven now, since another publisher used their message id for something "
+    ID_TAKEN: "cannot be redriven now, since another publisher used their message id for something "
     "else; redrive them again in two minutes, and check who may publish there",
 }
 

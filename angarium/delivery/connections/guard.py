@@ -209,7 +209,7 @@ class Guard:
         self._resolver = resolver or DnsResolver()
         self._verdicts: dict[str, tuple[Verdict, float]] = {}
         self._lookups: dict[tuple[str, str], asyncio.Task[Verdict]] = {}
-        self._turns: WeakValueDictionary[str, asyncio.BoundedSemaphore] = WeakValueDictionary()
+        self._lookup_slots: WeakValueDictionary[str, asyncio.BoundedSemaphore] = WeakValueDictionary()
 
     def known(self, target: Target, now: float) -> Verdict | None:
         """The verdict, if no question to a server is needed. `now` is the time of the loop."""
@@ -236,12 +236,12 @@ class Guard:
         return await asyncio.shield(lookup)
 
     async def _resolve(self, host: str, tenant: str) -> Resolved:
-        turns = self._turns.get(tenant)
-        if turns is None:
-            turns = self._turns[tenant] = asyncio.BoundedSemaphore(LOOKUPS_MAX)
-        await turns.acquire()
+        slots = self._lookup_slots.get(tenant)
+        if slots is None:
+            slots = self._lookup_slots[tenant] = asyncio.BoundedSemaphore(LOOKUPS_MAX)
+        await slots.acquire()
         over = ExitStack()
-        over.callback(turns.release)
+        over.callback(slots.release)
         later = asyncio.get_running_loop().call_later(LOOKUP_COUNTS_FOR_S, over.close)
         try:
             return await self._resolver.resolve(host)

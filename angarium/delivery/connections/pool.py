@@ -19,9 +19,9 @@ from collections import deque
 
 from msgspec import Struct
 
-from angarium.delivery.connections.bounded_turns import BoundedTurns
 from angarium.delivery.connections.connect import NoAnswer
 from angarium.delivery.connections.connection_turns import Bound, Slots, Waiter
+from angarium.delivery.connections.paced_starts import PacedStarts
 from angarium.delivery.http_exchange.http1 import Exchange, Http1Connection
 from angarium.delivery.http_exchange.transport import FailureKind
 
@@ -121,7 +121,7 @@ class Pool:
         self._closing: set[Http1Connection] = set()
         self._whole = _ConnectionBound(limits.connections_max)
         self._slots = Slots(self._whole)
-        self._opening = BoundedTurns()
+        self._opening = PacedStarts()
         self._idle, self._queue = self._whole.idle, self._whole.queue
         self._due: list[Http1Connection] = []
         self._expired: deque[tuple[Http1Connection, Exchange]] = deque()

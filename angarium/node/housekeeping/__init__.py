@@ -1,4 +1,4 @@
 """Work of a node for the whole installation: `maintenance` makes room, `eraser` erases events on request.
 
-`erasure_turns` says whose request comes next. Read `maintenance` first.
+Read `maintenance` first. `erasure_turns` says whose request comes next, and `erasure_steps` how it is done.
 """

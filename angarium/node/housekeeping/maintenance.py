@@ -24,7 +24,11 @@ from itertools import count, cycle, islice
 from actors.errors import AngariumError
 from angarium.node.shard import NodeContext, Shard
 from streams.erasing.old_erasures import drop_old_erasures
-from streams.eviction import (
+from streams.journal_feed.redacted_flushes import drop_redacted
+from streams.nats.answers import StreamInfo
+from streams.nats.retry import Complaint, stream_info
+from streams.resending.ended_replays import drop_ended_replays
+from streams.storage.eviction import (
     EvictionOrder,
     EvictionOrders,
     Sample,
@@ -33,16 +37,12 @@ from streams.eviction import (
     purge_settled,
     samples_of,
 )
-from streams.journal_feed.redacted_flushes import drop_redacted
-from streams.nats.answers import StreamInfo
-from streams.nats.retry import Complaint, stream_info
-from streams.purge import is_short, purge_deliveries, purge_events, purge_journal, surplus
-from streams.resending.ended_replays import drop_ended_replays
+from streams.storage.purge import is_short, purge_deliveries, purge_events, purge_journal, surplus
 
 ROUND_EVERY_S = 10.0
 HURRIED_ROUND_EVERY_S = 2.0
 """Interval of the rounds while room is short."""
-REMADE_AFTER_ROUNDS = 6
+ROUNDS_PER_RECREATION_CHECK = 6
 """Rounds from one search for recreated streams to the next."""
 JOURNAL_LAG_MAX = 16
 """Messages of the journal, for each existing shard, by which a shard may fall behind."""
@@ -81,7 +81,7 @@ class Maintenance:
         self._owned = owned
         self._deliveries = StreamEnd()
         self._events = StreamEnd()
-        self._short = False
+        self._is_room_short = False
         self._samples: list[Sample] = []
         self._orders = EvictionOrders()
         self._quotas = cycle(context.routing.by_tenant.with_quota)
@@ -94,19 +94,19 @@ class Maintenance:
     async def run(self) -> None:
         """Run until it is cancelled."""
         for number in count(1):
-            await asyncio.sleep(HURRIED_ROUND_EVERY_S if self._short else ROUND_EVERY_S)
+            await asyncio.sleep(HURRIED_ROUND_EVERY_S if self._is_room_short else ROUND_EVERY_S)
             try:
-                if number % REMADE_AFTER_ROUNDS == 0:
+                if number % ROUNDS_PER_RECREATION_CHECK == 0:
                     await self._stop_recreated()
                 deliveries = await self._maintain_shards()
-                self._short = is_short(deliveries)
+                self._is_room_short = is_short(deliveries)
                 if self.epoch_of_shard_0() is not None:
                     await self._purge(deliveries)
                     await self._drop_ended_replays()
                     await self._drop_old_erasures()
                 await self._find_leftovers()
             except AngariumError as error:
-                Complaint(self._context.js, log, "maintenance.failed").tell(str(error))
+                Complaint(self._context.js, log, "maintenance.failed").log_once(str(error))
             except Exception:  # The next round may succeed, and without rounds the streams would fill up.
                 log.exception("maintenance.broken")
 

@@ -123,10 +123,10 @@ async def search_event(
         notes.append(f"{len(receivers)} receivers are too many to search their waiting events")
         receivers = []
     states = {each.receiver: each.state async for each in receiver_snapshots(js, names, among)}
-    turns, found, left = asyncio.Semaphore(bounds.at_once), list[WaitingDelivery](), {*receivers}
+    slots, found, left = asyncio.Semaphore(bounds.at_once), list[WaitingDelivery](), {*receivers}
 
     async def search(receiver: str) -> None:
-        async with turns:
+        async with slots:
             message, cut = await _among_waiting(access, receiver, states.get(receiver), event)
             if message is not None and (delivery := await _delivery(access, receiver, message)) is not None:
                 found.append(delivery)

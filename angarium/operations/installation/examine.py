@@ -14,7 +14,7 @@ from streams.installation.topology import Installation
 from streams.nats.errors import ApiError, ConnectError, NotPermitted, SetupError
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import stream_info
-from streams.purge import is_short
+from streams.storage.purge import is_short
 
 CLOCK_OFF_MAX_S = 2.0
 """Allowed clock error. Verifiers allow five minutes, so seconds are harmless; but they show that NTP is

@@ -8,7 +8,7 @@ from streams.installation.topology import Installation
 from streams.nats.answers import StreamInfo
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import stream_info
-from streams.purge import deliveries_held, events_held, journal_held
+from streams.storage.purge import deliveries_held, events_held, journal_held
 
 EVENT_BYTES = 1200
 """Bytes of an event of 1 KiB with its subject and headers, to estimate how many fit into a stream."""

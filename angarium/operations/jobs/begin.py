@@ -17,7 +17,8 @@ from streams.dead_letters.letters import DeadLetters, Selection
 from streams.nats.retry import ask_for_command
 from streams.resending.job import Job
 from streams.resending.redrive_job import RedriveJobLock
-from streams.resending.replay import Replay, ReplayLock
+from streams.resending.replay import Replay
+from streams.resending.replay_lock import ReplayLock
 
 
 class Begun(Struct, frozen=True):

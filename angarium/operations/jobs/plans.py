@@ -13,11 +13,11 @@ from angarium.operations.failures import OperationError
 from streams.clock import SystemTime
 from streams.nats.answers import StoredMessage
 from streams.nats.retry import ask_for_command
-from streams.resending import ended_replays, redrive_job, replay
+from streams.resending import ended_replays, redrive_job, replay_lock
 from streams.resending.job import Job
 from streams.resending.plan_lock import LEASES_WAITED, LOCK_LEASE_S
 from streams.resending.redrive_job import RedriveJobPlan
-from streams.resending.replay import ReplayPlan
+from streams.resending.replay_lock import ReplayPlan
 from streams.versions import read_versioned
 
 LEASE_S = LOCK_LEASE_S
@@ -143,7 +143,7 @@ def plan_in(access: Access, message: StoredMessage) -> StoredPlan:
     """The plan in a message. Raises Unusable."""
     where, replays = message.subject, access.names.keys.replay("")
     if where.startswith(replays):
-        plan: JobPlan = read_versioned(_replay, message.data, replay.VERSION, where)
+        plan: JobPlan = read_versioned(_replay, message.data, replay_lock.VERSION, where)
         owner = where.removeprefix(replays).replace("=", ".")
         return StoredPlan("replay", owner, plan, message.sequence, message.stored_at)
     plan = read_versioned(_redrive, message.data, redrive_job.VERSION, where)

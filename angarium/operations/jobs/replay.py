@@ -28,7 +28,8 @@ from streams.nats.retry import ask_for_command
 from streams.reading.messages import stored_event
 from streams.resending.copies import deliveries_info, pages_between
 from streams.resending.job import Job
-from streams.resending.replay import Choice, ReceiverRemoved, Replay, Replayed, ReplayLock, ReplayPlan
+from streams.resending.replay import ReceiverRemoved, Replay, Replayed
+from streams.resending.replay_lock import Choice, ReplayLock, ReplayPlan
 
 TYPES_SHOWN_MAX = 20
 OTHERS = "(others)"

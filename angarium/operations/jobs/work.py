@@ -28,7 +28,8 @@ from streams.resending.plan_lock import Busy, PlanLock
 from streams.resending.redrive import Redrive
 from streams.resending.redrive_job import RedriveJobLock, RedriveJobPlan
 from streams.resending.redrive_lock import RedriveLock
-from streams.resending.replay import HALTED, NOT_DUE, ReceiverRemoved, Replay, ReplayLock, ReplayPlan
+from streams.resending.replay import HALTED, NOT_DUE, ReceiverRemoved, Replay
+from streams.resending.replay_lock import ReplayLock, ReplayPlan
 
 PAGE_PAUSE_S = 0.25
 """Time between two pages of letters, in which another redrive gets its turn."""

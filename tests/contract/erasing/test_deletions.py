@@ -14,6 +14,7 @@ import pytest
 from actors.errors import Unavailable
 from actors.machine.facts import Burial
 from angarium.node.housekeeping import eraser as eraser_room
+from angarium.node.housekeeping import erasure_steps
 from angarium.node.housekeeping.eraser import Eraser
 from streams.buckets.stored_configurations import StoredConfigurations
 from streams.dead_letters.bury import DeadLetterWriter
@@ -106,7 +107,7 @@ async def test_a_published_event_at_the_position_of_an_erased_one_stays(
     )  # fmt: skip
     await js.publish(names.journal_of(PARTITION), data)
     other = retaken(nats, names.events, position, lambda: announce(js, names, b"another", headers=NEW))
-    once_after(monkeypatch, eraser_room, "read_past", other)
+    once_after(monkeypatch, erasure_steps, "read_past", other)
     await erase(nats, names)
     assert await is_there(nats, names.events, position)
 
@@ -199,7 +200,7 @@ async def test_a_flush_at_the_position_of_an_erased_one_stays(
     nats: Powerless, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also if the copy for readers is being stored at that moment."""
-    for room, name in ((eraser_room, "read_checkpoint"), (eraser_room, "store_redacted")):
+    for room, name in ((erasure_steps, "read_checkpoint"), (erasure_steps, "store_redacted")):
         pen = Pen(nats.js, names)
         position = await pen.flush(failed(1, answer="secret"))
         await pen.flush(opens())

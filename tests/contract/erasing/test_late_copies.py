@@ -11,7 +11,7 @@ from actors.machine.facts import Burial
 from actors.machine.numbering import Numbered
 from angarium.node.housekeeping import eraser as eraser_room
 from angarium.node.housekeeping.eraser import Eraser
-from streams.buckets.receivers import CLOCKS_DIFFER_S
+from streams.buckets.receivers import CLOCK_SKEW_MAX_S
 from streams.buckets.stored_configurations import StoredConfigurations
 from streams.dead_letters.bury import DeadLetterWriter
 from streams.erasing import search
@@ -27,7 +27,7 @@ from tests.support.ledgers import RECEIVER, Pen, failed, opens
 
 LATE_S = 1.0
 SECRET = {"Angarium-Id": "e1"}
-LONG_AFTER_S = eraser_room.LATE_BYTES_S + CLOCKS_DIFFER_S + 60.0
+LONG_AFTER_S = eraser_room.LATE_BYTES_S + CLOCK_SKEW_MAX_S + 60.0
 ENDED = {"ok": True, "messages": 1, "waiting": 0}
 NAMELESS = "acme._late"
 """No receiver can have this name, so the eraser itself deletes what was sent to it."""
@@ -216,7 +216,7 @@ async def test_a_node_whose_clock_is_ahead_looks_again_no_earlier(
     source = await installation.erase()
     await installation.rejected(1, **{"Angarium-Source": str(source)})
     await installation.checkpoint()
-    installation.ahead_s = eraser_room.LATE_BYTES_S + CLOCKS_DIFFER_S / 2
+    installation.ahead_s = eraser_room.LATE_BYTES_S + CLOCK_SKEW_MAX_S / 2
     ahead = installation.new_eraser()
     async with owner_says(installation.js, installation.names, RECEIVER, ENDED):
         await ahead.erase_due()

@@ -10,7 +10,7 @@ from streams.nats.answers import Stored
 from streams.nats.jetstream import JetStream
 from streams.resending import ended_replays
 from streams.resending.ended_replays import SHOWN_FOR_S, drop_ended_replays
-from streams.resending.replay import VERSION, ReplayPlan
+from streams.resending.replay_lock import VERSION, ReplayPlan
 
 LATER_S = SHOWN_FOR_S + 60.0
 

@@ -22,7 +22,8 @@ from streams.resending import copies
 from streams.resending.plan_lock import Busy, PlanLock
 from streams.resending.redrive import Redrive
 from streams.resending.redrive_lock import RedriveLock
-from streams.resending.replay import HALTED, Choice, Replay, ReplayLock
+from streams.resending.replay import HALTED, Replay
+from streams.resending.replay_lock import Choice, ReplayLock
 from tests.contract.jobs.jobs import (
     FAST,
     access,
@@ -214,7 +215,7 @@ def slow_pages(names: Names, monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
-async def test_the_lock_is_renewed_while_no_letter_is_wanted_for_long(
+async def test_the_lock_is_renewed_while_page_after_page_has_no_wanted_letter(
     js: JetStream, names: Names, slow_pages: Clock
 ) -> None:
     """Otherwise one process after the other would take the job, find as little, and lose it, forever."""

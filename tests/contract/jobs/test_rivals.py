@@ -20,7 +20,8 @@ from streams.nats.answers import Page
 from streams.nats.jetstream import JetStream
 from streams.resending.plan_lock import Busy
 from streams.resending.redrive_lock import RedriveLock
-from streams.resending.replay import Replay, ReplayLock
+from streams.resending.replay import Replay
+from streams.resending.replay_lock import ReplayLock
 from tests.contract.jobs.jobs import (
     FAST,
     access,

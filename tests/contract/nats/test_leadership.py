@@ -79,7 +79,7 @@ async def test_nothing_of_many_subjects_is_proved_in_the_same_way(js: JetStream,
         await ensure_none(js, stream, all_ours, 2, 4)
 
 
-async def test_nothing_of_more_subjects_than_the_server_answers_for_at_once_is_proved_in_parts(
+async def test_absence_is_proved_in_parts_if_there_are_more_subjects_than_the_server_answers_for(
     js: JetStream, names: Names
 ) -> None:
     receivers = [each for each in (f"acme.x{number}" for number in range(4_600)) if shard(each) == 0][:1_100]

@@ -75,9 +75,9 @@ async def test_a_trouble_is_told_once_for_each_reason_and_again_after_it_was_ove
 ) -> None:
     complaint = Complaint(away.js, log, "thing.waiting", shard=3)
     for why in ("full", "full", "gone"):
-        complaint.tell(why)
+        complaint.log_once(why)
     complaint.over()
-    complaint.tell("gone")
+    complaint.log_once("gone")
     assert _told(caplog) == [("thing.waiting", why) for why in ("full", "gone", "gone")]
 
 
@@ -86,14 +86,14 @@ async def test_a_failure_while_nats_is_away_is_logged_only_if_it_lasts(
 ) -> None:
     complaint = Complaint(away.js, log, "thing.waiting")
     away.lose()
-    complaint.tell("no answer")
+    complaint.log_once("no answer")
     away.come_back()
-    complaint.tell("no answer")
+    complaint.log_once("no answer")
     assert _told(caplog) == []
     monkeypatch.setattr(jetstream, "DISTURBED_FOR_S", 0.0)
     away.lose()
     away.come_back()
-    complaint.tell("no answer")
+    complaint.log_once("no answer")
     assert _told(caplog) == [("thing.waiting", "no answer")]
 
 

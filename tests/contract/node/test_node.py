@@ -30,8 +30,8 @@ from streams.nats.answers import Stored, StreamInfo
 from streams.nats.errors import ApiError, NotOurs, NotPermitted, StreamRemade
 from streams.nats.jetstream import JetStream
 from streams.nats.wire import Wire
-from streams.resending import replay
-from streams.resending.replay import ReplayPlan
+from streams.resending import replay_lock
+from streams.resending.replay_lock import ReplayPlan
 from streams.routing_progress import NOTHING_ROUTED
 from tests.contract.node.senders import NobodySends
 from tests.contract.support.shards import RECEIVER, SHARD
@@ -381,7 +381,7 @@ async def test_plans_of_jobs_that_ended_long_ago_go(
     monkeypatch.setattr("angarium.node.housekeeping.maintenance.ROUND_EVERY_S", 0.01)
     monkeypatch.setattr("streams.resending.ended_replays.SHOWN_FOR_S", -1.0)
     names = await install(js, prefix)
-    plan = ReplayPlan(v=replay.VERSION, run="r", step=1, at=0.0, held=False)
+    plan = ReplayPlan(v=replay_lock.VERSION, run="r", step=1, at=0.0, held=False)
     subject = names.keys.replay("acme.a")
     await js.publish(subject, msgspec.json.encode(plan))
     async with member(wire, node_settings(names), SystemTime(), NobodySends()):

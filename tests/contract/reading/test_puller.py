@@ -301,7 +301,7 @@ async def test_after_a_gap_it_is_quiet(script: Script) -> None:
     assert len(script.wire.sent) == 1
 
 
-async def test_after_stop_it_is_quiet(script: Script) -> None:
+async def test_a_stopped_puller_passes_nothing_on(script: Script) -> None:
     handlers = list(script.wire.handlers.values())
     await script.puller.stop()
     assert script.wire.handlers == {}

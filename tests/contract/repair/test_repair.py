@@ -252,7 +252,7 @@ def test_sources_rise_above_those_of_an_earlier_loss_that_lay_beyond() -> None:
     assert source_offsets_after(marks, gap) == (SourceOffset(above=4, offset=6_000_000_009),)
 
 
-async def test_writes_what_the_tail_said_of_parked_receivers_and_what_is_needed(
+async def test_a_repair_writes_a_checkpoint_with_the_parked_receivers_and_the_needed_position(
     js: JetStream, names: Names
 ) -> None:
     """The journal up to the repair is not read again: the checkpoint has to say it."""

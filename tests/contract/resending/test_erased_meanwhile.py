@@ -12,7 +12,8 @@ from streams.nats.answers import Answer, Unanswered
 from streams.nats.jetstream import JetStream
 from streams.resending.redrive import Redrive
 from streams.resending.redrive_lock import RedriveLock
-from streams.resending.replay import Choice, Replay, ReplayLock
+from streams.resending.replay import Replay
+from streams.resending.replay_lock import Choice, ReplayLock
 from tests.contract.resending.settled_events import ONE, end
 from tests.contract.support.faults import Publish, misbehaving
 from tests.contract.support.servers import Server

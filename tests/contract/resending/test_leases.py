@@ -9,7 +9,7 @@ from streams.installation.topology import Names
 from streams.nats.answers import Answer, StoredMessage, Unanswered
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import COMMAND_PATIENCE_S
-from streams.resending.replay import ReplayLock
+from streams.resending.replay_lock import ReplayLock
 from streams.resending.sources import Sources
 from tests.contract.resending.settled_events import ONE
 from tests.contract.support.faults import Publish, misbehaving

@@ -16,7 +16,8 @@ from streams.nats.answers import Answer, Stored, Unanswered
 from streams.nats.jetstream import JetStream
 from streams.resending.redrive import Redrive
 from streams.resending.redrive_lock import RedriveLock
-from streams.resending.replay import Choice, ReceiverRemoved, Replay, ReplayLock
+from streams.resending.replay import ReceiverRemoved, Replay
+from streams.resending.replay_lock import Choice, ReplayLock
 from tests.contract.jobs.jobs import access, again, buried, events, go_on, redrive_job, replay_job, shown
 from tests.contract.resending.settled_events import ONE, end
 from tests.contract.resending.windows import install_with_receiver

@@ -26,7 +26,8 @@ from streams.nats.protocol import rfc3339
 from streams.reading.messages import stored_event
 from streams.resending import copies
 from streams.resending.plan_lock import LEASES_WAITED, Busy
-from streams.resending.replay import Choice, Replay, Replayed, ReplayLock
+from streams.resending.replay import Replay, Replayed
+from streams.resending.replay_lock import Choice, ReplayLock
 from tests.contract.resending.settled_events import ONE, end, settled
 from tests.contract.resending.windows import LEASE_S, install_with_receiver
 from tests.contract.support.crashing_jetstream import OVER_DEATHS, WHEREVER_IT_DIES, lives

@@ -6,8 +6,8 @@ from unittest.mock import Mock
 
 import pytest
 
-from angarium.delivery.connections.bounded_turns import BEGUN_IN_TURN_MAX
 from angarium.delivery.connections.connect import default_tls
+from angarium.delivery.connections.paced_starts import BEGUN_IN_TURN_MAX
 from angarium.delivery.connections.pool import DEFAULT_LIMITS, EXPIRED_AT_ONCE, Key, Pool
 from angarium.delivery.http1_transport import Http1Transport
 from angarium.delivery.http_exchange.http1 import Exchange, Http1Connection

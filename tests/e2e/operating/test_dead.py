@@ -266,7 +266,9 @@ async def test_a_full_stream_ends_it(alone: Terminal, js: JetStream) -> None:
         (("show", "0"), "'0' is not the number of a letter"),
     ],
 )
-def test_wrong_usage(alone: Terminal, arguments: tuple[str, ...], words: str) -> None:
+def test_wrong_usage_of_dead_commands_names_the_remedy(
+    alone: Terminal, arguments: tuple[str, ...], words: str
+) -> None:
     assert words in alone.failed("dead", *arguments, status=2)
 
 

@@ -5,7 +5,6 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from streams import purge
 from streams.buckets.receivers import Receivers
 from streams.installation import topology
 from streams.journal import claim
@@ -17,6 +16,7 @@ from streams.reading.pull import Puller, gap_told
 from streams.reading.reply_subject import DeliveryInfo, delivery_info
 from streams.routing.tenants import Tenants
 from streams.routing_progress import NOTHING_ROUTED, RoutingProgress
+from streams.storage import purge
 from tests.sim.mutants.mutant import Mutant
 from tests.sim.scenarios import reading, routing
 

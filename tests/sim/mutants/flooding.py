@@ -5,7 +5,6 @@ from typing import Any
 from msgspec.structs import replace
 
 from angarium.node import shard_snapshots
-from streams import purge
 from streams.journal import claim
 from streams.journal.checkpoint import Checkpoint
 from streams.journal.claim import JournalPast
@@ -15,6 +14,7 @@ from streams.routing import parked_tenants_reader
 from streams.routing.tenant_rates import TenantRates
 from streams.routing.tenants import TenantInMemory, Tenants
 from streams.routing_progress import RoutingProgress
+from streams.storage import purge
 from tests.sim.mutants.mutant import Mutant
 from tests.sim.scenarios import flooding
 

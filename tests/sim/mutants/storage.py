@@ -9,7 +9,6 @@ from actors.machine.state import State
 from actors.memory.retention import Needed, Retention
 from actors.runtime.host import Host
 from angarium.node.housekeeping import maintenance
-from streams import eviction, purge
 from streams.installation.topology import Names
 from streams.journal import snapshots
 from streams.journal.checkpoint import Checkpoint, read_checkpoint
@@ -17,7 +16,8 @@ from streams.journal.load_slots import LoadSlots
 from streams.journal.snapshots import fenced
 from streams.nats.answers import Put, StreamInfo
 from streams.nats.jetstream import JetStream
-from streams.purge import NeededFrom, deliveries_held, surplus, surplus_end
+from streams.storage import eviction, purge
+from streams.storage.purge import NeededFrom, deliveries_held, surplus, surplus_end
 from tests.sim.mutants.mutant import Mutant
 from tests.sim.scenarios.recovery import snapshots as states
 from tests.sim.scenarios.recovery import storage
@@ -127,6 +127,9 @@ STORAGE_MUTANTS = [
            storage.full_of_what_no_receiver_takes),
     Mutant("open-purged", "of a receiver nothing is purged that is open, or owed a burial",
            ((eviction, "settled_to", _settled_to_the_frontier),)),
+    Mutant("refused-purged", "of what came before a receiver was put nothing is purged that is owed a burial",
+           ((eviction, "UNKNOWN_RECEIVERS", "unknown.none"),),
+           storage.full_while_a_refused_event_is_not_buried),
     Mutant("unrouted-purged", "events are kept until they are routed",
            ((purge, "events_held", _no_events_held),)),
     Mutant("sent-again-as-built", "what is sent again after a look is rebuilt from what the look found",

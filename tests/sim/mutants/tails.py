@@ -9,7 +9,6 @@ from actors.machine.facts import Fact
 from actors.machine.state import State
 from angarium.node import shard
 from angarium.node.node import Node
-from streams import purge
 from streams.clock import Timekeeper
 from streams.installation.topology import Names
 from streams.journal import claim, refusal
@@ -24,6 +23,7 @@ from streams.reading import backlog, reader
 from streams.reading.inbox import Inbox
 from streams.repair import acceptance, damage
 from streams.repair.acceptance import FlushMembers, Repair
+from streams.storage import purge
 from tests.sim.mutants.mutant import Mutant
 from tests.sim.scenarios.recovery import repairs
 from tests.sim.scenarios.recovery import tails as losses

@@ -13,7 +13,7 @@ from streams.erasing.erasures import Erasure
 from streams.resending.plan_lock import LOCK_LEASE_S
 from streams.resending.redrive import REMOVED, UNSURE
 from streams.resending.redrive_job import RedriveJobPlan
-from streams.resending.replay import ReplayPlan
+from streams.resending.replay_lock import ReplayPlan
 from tests.sim.checks.checkers import Checkers
 from tests.sim.server.streams.store import Stored
 from tests.sim.server.streams.stream import Stream

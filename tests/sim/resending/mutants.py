@@ -6,7 +6,6 @@ from typing import Any
 from msgspec.structs import replace
 
 from angarium.node.housekeeping import eraser
-from streams import purge
 from streams.erasing import search
 from streams.journal import claim
 from streams.journal.claim import JournalPast
@@ -14,9 +13,11 @@ from streams.lost_tails.marks import Mark
 from streams.nats.answers import Answer
 from streams.resending.plan_lock import PlanLock
 from streams.resending.redrive_lock import RedriveLock
-from streams.resending.replay import Replay, ReplayLock
+from streams.resending.replay import Replay
+from streams.resending.replay_lock import ReplayLock
 from streams.resending.sources import Sources
 from streams.routing_progress import RoutingProgress
+from streams.storage import purge
 from tests.sim.mutants.mutant import Mutant
 from tests.sim.resending import scenarios
 from tests.sim.resending.resending_run import ResendingRun

@@ -25,7 +25,6 @@ from angarium.operations.jobs import begin, plans, replay, work
 from angarium.operations.jobs.begin import Begun, begin_redrive, begin_replay
 from angarium.operations.jobs.replay import ReplayRange
 from angarium.settings import Settings
-from streams import purge
 from streams.buckets.stored_configurations import StoredConfigurations
 from streams.dead_letters.letters import Selection
 from streams.erasing.erasures import Erasures
@@ -33,6 +32,7 @@ from streams.nats.answers import Stored
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import stream_info
 from streams.nats.wire import Message
+from streams.storage import purge
 from tests.sim.plan import Plan
 from tests.sim.resending.judgement import ResendingCheckers, content
 from tests.sim.run import ProcessTime, Run

@@ -55,6 +55,7 @@ ALL = (
     discarding.put_again_under_a_blind_owner, discarding.burst_from_a_backlog_before_a_crash,
     erasing.erased_after_it_was_posted, erasing.erased_before_it_is_on_record, erasing.erased_far_back,
     storage.full_of_what_no_receiver_takes,
+    storage.full_while_a_refused_event_is_not_buried,
     unknown_receivers.refusal_is_lost,
     unknown_receivers.burial_is_lost, unknown_receivers.put_before_the_refusal_is_on_record,
     unknown_receivers.behind_one_that_is_slow, unknown_receivers.put_unheard, unknown_receivers.undecided,

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from streams.buckets.receivers import CLOCKS_DIFFER_S
+from streams.buckets.receivers import CLOCK_SKEW_MAX_S
 from streams.buckets.stored_configurations import StoredConfigurations
 from streams.installation.topology import Names
 from streams.nats.answers import Stored
@@ -93,10 +93,10 @@ def event_from_before_its_receiver_was_put_again() -> None:
     with staged() as stage:
         stage.do(_put)
         stage.announce("one")
-        stage.wait(2 * CLOCKS_DIFFER_S)
+        stage.wait(2 * CLOCK_SKEW_MAX_S)
         stage.do(_remove)
         stage.do(_put)
-        stage.wait(2 * CLOCKS_DIFFER_S)
+        stage.wait(2 * CLOCK_SKEW_MAX_S)
         stage.do(_put)
         stage.node()
         stage.settle()

@@ -285,7 +285,7 @@ async def test_nothing_is_kept_of_a_tenant_that_asks_for_no_name() -> None:
     await guard.judge(parse_target("https://hook/"), "acme")
     await guard.judge(parse_target("https://other/"), "beta")
     await asyncio.sleep(0)
-    assert not guard._turns
+    assert not guard._lookup_slots
 
 
 def test_a_name_that_could_not_be_resolved_is_asked_for_again() -> None:

@@ -416,8 +416,8 @@ def test_removal_discards_on_record_and_keeps_the_numbering() -> None:
     assert (state.bucket, state.limit, state.target) == (bucket, Limit(1.0, 5), "")
     assert state.counters.discarded == 4
     actor.policy = None
-    assert actor.step(read_to=40, seen=40) == c.UnparkReceiver()
-    assert actor.step(read_to=40, seen=44) == s.ReadBacklog(40)
+    assert actor.step(read_to=40, seen_to=40) == c.UnparkReceiver()
+    assert actor.step(read_to=40, seen_to=44) == s.ReadBacklog(40)
 
 
 def test_a_receiver_put_again_keeps_its_numbers_and_its_window_and_gets_no_old_events() -> None:

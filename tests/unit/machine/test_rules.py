@@ -61,7 +61,9 @@ class Turn(Struct, frozen=True):
     @property
     def unread(self) -> bool:
         state, view = self.case.state, self.case.view
-        return not self.entry and not self.event and state.parked and view.cursor.read_to < view.cursor.seen
+        return (
+            not self.entry and not self.event and state.parked and view.cursor.read_to < view.cursor.seen_to
+        )
 
     @property
     def over(self) -> bool:
@@ -114,7 +116,7 @@ OF_RECEIVER: dict[Rule, tuple[Callable[[State, Policy, View], bool], Steps]] = {
     ),
     Rule.COUNTING: (
         lambda _, policy, view: not (view.cursor.counted or view.cursor.counting)
-        and view.cursor.seen - view.cursor.read_to > policy.backlog_max,
+        and view.cursor.seen_to - view.cursor.read_to > policy.backlog_max,
         s.CountBacklog,
     ),
     Rule.IN_FLIGHT: (lambda state, policy, view: len(view.in_flight) >= width(state, policy), ()),
@@ -127,9 +129,9 @@ OF_RECEIVER: dict[Rule, tuple[Callable[[State, Policy, View], bool], Steps]] = {
         c.DropRepeat,
     ),
     Rule.UNPARKING: (
-        lambda state, _, view: state.parked and view.cursor.read_to >= view.cursor.seen
-        and all(each.position > view.cursor.seen for each in state.open)
-        and (view.head is None or view.head.position > view.cursor.seen),
+        lambda state, _, view: state.parked and view.cursor.read_to >= view.cursor.seen_to
+        and all(each.position > view.cursor.seen_to for each in state.open)
+        and (view.head is None or view.head.position > view.cursor.seen_to),
         c.UnparkReceiver,
     ),
 }  # fmt: skip
@@ -253,7 +255,7 @@ def drawn(random: Random) -> Case:
         parked=some(0.4), waiting_since=NOW - age(positions[0] if positions else 50) if some(0.7) else None,
     )  # fmt: skip
     cursor = UnreadCursor(
-        read_to=read_to, seen=random.choice((0, read_to, read_to + 5, read_to + 2000)), counted=some(0.5),
+        read_to=read_to, seen_to=random.choice((0, read_to, read_to + 5, read_to + 2000)), counted=some(0.5),
         counting=some(0.3),
     )  # fmt: skip
     view = View(

@@ -131,8 +131,8 @@ def test_a_paused_or_disabled_receiver_gets_nothing(held: dict[str, Any]) -> Non
     rule = Rule.PAUSED if "paused" in held else Rule.DISABLED
     assert actor.step(head=EVENT) == s.Park(rule)
     changed(actor, parked=True, waiting_since=NOW)
-    assert actor.step(seen=5) == s.WaitUntil(NOW + MAX_AGE_S, rule)
-    assert changed(actor, waiting_since=None).step(seen=5) == s.Rest(rule)
+    assert actor.step(seen_to=5) == s.WaitUntil(NOW + MAX_AGE_S, rule)
+    assert changed(actor, waiting_since=None).step(seen_to=5) == s.Rest(rule)
 
 
 def test_a_pause_holds_from_the_moment_that_it_is_known() -> None:
@@ -163,9 +163,9 @@ def test_an_expired_event_is_given_up_even_while_paused(given: Policy) -> None:
 
 def test_an_event_that_expires_in_the_stream_is_read_and_given_up() -> None:
     actor = changed(Actor(PAUSED), parked=True, waiting_since=NOW)
-    assert actor.step(NOW + MAX_AGE_S, read_to=4, seen=9) == s.ReadBacklog(4)
+    assert actor.step(NOW + MAX_AGE_S, read_to=4, seen_to=9) == s.ReadBacklog(4)
     actor = changed(failed(PAUSED), parked=True)
-    assert actor.step(NOW + MAX_AGE_S, seen=9) == given_up("expired", EVENT)
+    assert actor.step(NOW + MAX_AGE_S, seen_to=9) == given_up("expired", EVENT)
 
 
 def test_attempts_are_limited_where_the_policy_says_so() -> None:
@@ -209,21 +209,21 @@ def test_a_burial_is_owed_once_the_dead_letter_is_confirmed_also_without_a_confi
 
 def test_a_parked_receiver_reads_on_until_it_has_read_all_that_was_seen() -> None:
     actor = changed(Actor(), parked=True)
-    assert actor.step(read_to=5, seen=9) == s.ReadBacklog(5)
-    assert isinstance(actor.step(read_to=9, seen=9, head=event(8)), s.Post)
+    assert actor.step(read_to=5, seen_to=9) == s.ReadBacklog(5)
+    assert isinstance(actor.step(read_to=9, seen_to=9, head=event(8)), s.Post)
 
 
 def test_a_receiver_unparks_only_when_all_that_was_seen_is_settled() -> None:
     actor = changed(Actor(), parked=True)
-    assert actor.step(read_to=9, seen=9) == c.UnparkReceiver()
-    assert actor.step(read_to=12, seen=9, head=event(12)) == c.UnparkReceiver()
-    assert actor.step(read_to=9, seen=9, in_flight=(5,)) == s.Rest(Rule.IN_FLIGHT)
-    assert changed(failed(), parked=True).step(read_to=9, seen=9) == s.ReadOpenEvent(5)
+    assert actor.step(read_to=9, seen_to=9) == c.UnparkReceiver()
+    assert actor.step(read_to=12, seen_to=9, head=event(12)) == c.UnparkReceiver()
+    assert actor.step(read_to=9, seen_to=9, in_flight=(5,)) == s.Rest(Rule.IN_FLIGHT)
+    assert changed(failed(), parked=True).step(read_to=9, seen_to=9) == s.ReadOpenEvent(5)
 
 
 def test_nothing_is_read_while_the_receiver_is_held_back() -> None:
     actor = changed(Actor(), parked=True, waiting_since=NOW, throttled_until=NOW + 60)
-    assert actor.step(seen=9) == s.WaitUntil(NOW + 60, Rule.THROTTLED)
+    assert actor.step(seen_to=9) == s.WaitUntil(NOW + 60, Rule.THROTTLED)
 
 
 # ---- configuration
@@ -258,8 +258,8 @@ def test_without_a_configuration_the_leader_is_asked_about_what_waits() -> None:
 def test_events_of_an_unknown_receiver_in_the_stream_are_read_and_refused() -> None:
     actor = changed(Actor(opened=False), parked=True)
     actor.policy = None
-    assert actor.step(read_to=5, seen=9) == s.ReadBacklog(5)
-    assert actor.step(read_to=9, seen=9) == c.UnparkReceiver()
+    assert actor.step(read_to=5, seen_to=9) == s.ReadBacklog(5)
+    assert actor.step(read_to=9, seen_to=9) == c.UnparkReceiver()
     changed(actor, burials=tuple(f.Burial(position=n, reason="x") for n in range(BURIALS_MAX)))
     assert actor.step(head=EVENT, absent_up_to=5, burying=True) == s.Rest(Rule.UNCONFIGURED)
 

@@ -63,10 +63,10 @@ class Receiver(RuleBasedStateMachine):
         if self.place[position] == GONE or position <= self.cursor.read_to:
             return
         if not full and (not self.parked or self.cursor.is_read_up):
-            self.cursor.arrived(position)
+            self.cursor.note_read(position)
             self.place[position] = MEMORY
         else:
-            self.cursor.left_behind(position, 0)
+            self.cursor.leave(position, 0)
             if self.count is not None:
                 self.came_during_a_count.add(position)
             if not self.parked:
@@ -78,10 +78,10 @@ class Receiver(RuleBasedStateMachine):
     def park(self) -> None:
         waiting = self.of(MEMORY)
         for position in waiting:
-            self.cursor.saw(position, 0)
+            self.cursor.note_stored(position, 0)
             self.place[position] = STREAM
         kept_to = min(waiting) - 1 if waiting else self.cursor.read_to
-        self.cursor.parked(kept_to, len(waiting))
+        self.cursor.park(kept_to, len(waiting))
         self.parked = True
 
     @precondition(lambda self: not self.parked and not self.of(MEMORY))
@@ -89,16 +89,16 @@ class Receiver(RuleBasedStateMachine):
     def park_undecided(self) -> None:
         """Parks a receiver of which some undecided events are known to lie there, but not which."""
         position = self.cursor.read_to
-        self.cursor.parked_undecided(position, max(position, self.end), 0)
+        self.cursor.park_undecided(position, max(position, self.end), 0)
         self.arrived_to, self.parked = self.end, True
 
     # ---- what comes from there
 
-    @precondition(lambda self: self.parked and self.asked is None and self.cursor.read_to < self.cursor.seen)
+    @precondition(lambda self: self.parked and self.asked is None and self.cursor.has_unread)
     @rule()
     def read_begins(self) -> None:
         self.cursor.reading = True
-        self.asked = (self.cursor.seen, self.cursor.known.position)
+        self.asked = (self.cursor.seen_to, self.cursor.last_stored.position)
 
     @precondition(lambda self: self.asked is not None)
     @rule(size=st.integers(1, 3), lagging=st.booleans(), beyond=st.booleans())
@@ -109,7 +109,7 @@ class Receiver(RuleBasedStateMachine):
         page = there[: 0 if lagging else size]
         complete = not lagging and (len(page) == len(there) or page[-1] >= up_to)
         before = self.cursor.read_to
-        found = self.cursor.was_read(
+        found = self.cursor.take_read(
             [event(each) for each in page], complete=complete, up_to=up_to, known=known
         )
         for each in found.events:
@@ -118,7 +118,7 @@ class Receiver(RuleBasedStateMachine):
         if found.gone is not None and not self.of(MEMORY):
             first, last = found.gone
             assert all(self.place.get(each, GONE) == GONE for each in range(first, last + 1))
-            self.cursor.missed(last)
+            self.cursor.pass_missing(last)
 
     @rule(data=st.data())
     def vanishes(self, data: st.DataObject) -> None:
@@ -130,7 +130,7 @@ class Receiver(RuleBasedStateMachine):
     @precondition(lambda self: self.parked and self.cursor.is_read_up and not self.of(MEMORY))
     @rule()
     def unpark(self) -> None:
-        self.cursor.unparked()
+        self.cursor.forget_left()
         self.parked, self.losses = False, 0
 
     # ---- what is over
@@ -144,8 +144,8 @@ class Receiver(RuleBasedStateMachine):
     @rule(data=st.data())
     def discarded(self, data: st.DataObject) -> None:
         """All that can have been posted, or what came before the receiver was put again."""
-        position = data.draw(st.integers(0, max(self.cursor.read_to, self.cursor.seen)))
-        self.cursor.discarded(position)
+        position = data.draw(st.integers(0, max(self.cursor.read_to, self.cursor.seen_to)))
+        self.cursor.discard(position)
         more = self.cursor.has_seen_beyond(position)
         for each in [each for each in self.place if each <= position]:
             self.place[each] = OVER
@@ -153,19 +153,19 @@ class Receiver(RuleBasedStateMachine):
 
     # ---- how many are left
 
-    @precondition(lambda self: self.parked and self.count is None and self.cursor.read_to < self.cursor.seen)
+    @precondition(lambda self: self.parked and self.count is None and self.cursor.has_unread)
     @rule()
     def count_begins(self) -> None:
         """A backlog is counted only if something is known to be left (`next_step`)."""
         left = [each for each in self.of(STREAM) if each > self.cursor.read_to]
-        self.count = (len(left), self.end, self.cursor.forgets, self.cursor.read_count)
+        self.count = (len(left), self.end, self.cursor.count_generation, self.cursor.read_count)
 
     @precondition(lambda self: self.count is not None)
     @rule()
     def count_ends(self) -> None:
         assert self.count is not None
-        (counted, end, forgets, read_count), self.count = self.count, None
-        self.cursor.was_counted(counted, end, forgets=forgets, read_count=read_count)
+        (counted, end, generation, read_count), self.count = self.count, None
+        self.cursor.take_count(counted, end, generation=generation, read_count=read_count)
 
     # ---- what must hold
 
@@ -174,7 +174,7 @@ class Receiver(RuleBasedStateMachine):
         cursor = self.cursor
         for position, place in self.place.items():
             if position <= self.arrived_to and place == STREAM:
-                assert cursor.read_to < position <= cursor.seen, f"{position} is read by nobody"
+                assert cursor.read_to < position <= cursor.seen_to, f"{position} is read by nobody"
             if place == MEMORY:
                 assert position <= cursor.read_to, f"{position} would be read again"
 
@@ -186,14 +186,14 @@ class Receiver(RuleBasedStateMachine):
     @invariant()
     def no_more_is_left_than_lies_there(self) -> None:
         there = [each for each in self.of(STREAM) if each > self.cursor.read_to]
-        assert self.cursor.left <= len(there) + self.losses
+        assert self.cursor.left_min <= len(there) + self.losses
 
     @invariant()
     def what_is_counted_is_all_there_is(self) -> None:
         """But for what came while it was counted: that may be in the count or not."""
         if self.cursor.counted and not self.losses and self.count is None:
             known = [each for each in self.of(STREAM) if self.cursor.read_to < each <= self.arrived_to]
-            assert self.cursor.left >= len(set(known) - self.came_during_a_count)
+            assert self.cursor.left_min >= len(set(known) - self.came_during_a_count)
 
 
 Receiver.TestCase.settings = settings(max_examples=150, stateful_step_count=30)
@@ -231,7 +231,7 @@ def test_a_read_finds_new_events_and_missing_ones(
     cursor = Cursor()
     cursor.restore(3, 20)
     events: list[Event] = [event(position) for position in positions]
-    assert cursor.was_read(events, complete=complete, up_to=9, known=known) == expected
+    assert cursor.take_read(events, complete=complete, up_to=9, known=known) == expected
     assert cursor.read_to == read_to
 
 
@@ -247,26 +247,26 @@ def counting(left: int) -> Cursor:
 
 def test_events_read_during_a_count_are_no_longer_left() -> None:
     cursor = counting(5)
-    cursor.was_read([event(1), event(2)], complete=False, up_to=5, known=0)
-    cursor.was_counted(5, 5, forgets=0, read_count=0)
-    assert (cursor.left, cursor.counted) == (3, True)
+    cursor.take_read([event(1), event(2)], complete=False, up_to=5, known=0)
+    cursor.take_count(5, 5, generation=0, read_count=0)
+    assert (cursor.left_min, cursor.counted) == (3, True)
 
 
 def test_a_count_that_was_overtaken_by_a_whole_read_says_nothing() -> None:
     cursor = counting(2)
-    forgets, read_count = cursor.forgets, cursor.read_count
-    cursor.was_read([event(1), event(2)], complete=True, up_to=2, known=0)
-    cursor.was_counted(2, 2, forgets=forgets, read_count=read_count)
-    assert cursor.left == 0
+    generation, read_count = cursor.count_generation, cursor.read_count
+    cursor.take_read([event(1), event(2)], complete=True, up_to=2, known=0)
+    cursor.take_count(2, 2, generation=generation, read_count=read_count)
+    assert cursor.left_min == 0
 
 
 def test_events_up_to_the_end_of_a_count_may_be_in_it() -> None:
     cursor = counting(5)
-    cursor.was_counted(7, 9, forgets=0, read_count=0)
-    cursor.left_behind(8, 0)
-    assert cursor.left == 7
-    cursor.left_behind(10, 0)
-    assert cursor.left == 8
+    cursor.take_count(7, 9, generation=0, read_count=0)
+    cursor.leave(8, 0)
+    assert cursor.left_min == 7
+    cursor.leave(10, 0)
+    assert cursor.left_min == 8
 
 
 def test_while_a_read_is_under_way_nothing_overtakes_what_it_may_find() -> None:
@@ -278,10 +278,10 @@ def test_while_a_read_is_under_way_nothing_overtakes_what_it_may_find() -> None:
 
 def test_events_beyond_the_discarded_ones_are_uncounted_and_reported() -> None:
     cursor = counting(9)
-    cursor.was_counted(4, 9, forgets=0, read_count=0)
-    cursor.discarded(5)
+    cursor.take_count(4, 9, generation=0, read_count=0)
+    cursor.discard(5)
     assert cursor.has_seen_beyond(5)
-    assert (cursor.read_to, cursor.seen, cursor.left, cursor.counted) == (5, 9, 0, False)
-    cursor.discarded(9)
+    assert (cursor.read_to, cursor.seen_to, cursor.left_min, cursor.counted) == (5, 9, 0, False)
+    cursor.discard(9)
     assert not cursor.has_seen_beyond(9)
-    assert (cursor.read_to, cursor.seen) == (9, 9)
+    assert (cursor.read_to, cursor.seen_to) == (9, 9)

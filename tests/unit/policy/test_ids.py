@@ -11,36 +11,36 @@ GOOD_ID = st.text("ABCxyz019_-:", min_size=1, max_size=128)
 
 
 @pytest.mark.parametrize("tenant", ["a", "Acme", "a-1_B", "x" * 64])
-def test_good_tenants(tenant: str) -> None:
+def test_valid_tenants_are_accepted(tenant: str) -> None:
     assert check_tenant(tenant) == tenant
 
 
 @pytest.mark.parametrize("tenant", ["", "1a", "_a", "-a", "a.b", "a b", "ä", "a\n", "x" * 65, "a*", "a>"])
-def test_bad_tenants(tenant: str) -> None:
+def test_invalid_tenants_are_refused(tenant: str) -> None:
     with pytest.raises(InvalidName, match="tenant"):
         check_tenant(tenant)
 
 
 @pytest.mark.parametrize("receiver", ["acme.billing", "A.1", "a.-", "a." + "n" * 64, "a.b_"])
-def test_good_receivers(receiver: str) -> None:
+def test_valid_receivers_are_split_into_tenant_and_name(receiver: str) -> None:
     assert ".".join(split_receiver(receiver)) == receiver
 
 
 @pytest.mark.parametrize("receiver", ["acme", "", ".", "a.", ".b", "a._b", "a.b.c", "a.b ", "a." + "n" * 65])
-def test_bad_receivers(receiver: str) -> None:
+def test_invalid_receivers_are_refused(receiver: str) -> None:
     with pytest.raises(InvalidName):
         split_receiver(receiver)
 
 
 @pytest.mark.parametrize("event_type", ["a", "order.created", "A-1._x", ".".join("t" * 16), "x" * 200])
-def test_good_types(event_type: str) -> None:
+def test_valid_types_are_accepted(event_type: str) -> None:
     assert check_type(event_type) == event_type
 
 
 @pytest.mark.parametrize(
     "event_type", ["", ".", "a.", ".a", "a..b", "a.*", ">", "a b", "a\n", ".".join("t" * 17), "x" * 201]
 )
-def test_bad_types(event_type: str) -> None:
+def test_invalid_types_are_refused(event_type: str) -> None:
     with pytest.raises(InvalidName, match="event type"):
         check_type(event_type)
 

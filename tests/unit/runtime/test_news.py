@@ -7,7 +7,7 @@ import pytest
 from actors.machine import facts as f
 from actors.machine.outcome import Answered, Failed
 from actors.machine.state import State
-from actors.news import TOLD_AT_ONCE_MAX, FailingReceivers, News, news
+from actors.news import REPORTED_AT_ONCE_MAX, FailingReceivers, News, news
 from actors.policy import Offline, Retry
 from actors.ports import Invalid
 from tests.unit.worlds.shard import RECEIVER, ShardWorld, strict
@@ -139,12 +139,12 @@ def test_a_receiver_that_fails_again_and_again_is_remembered_once() -> None:
 def test_many_that_are_due_at_once_are_told_in_turns() -> None:
     found = list[News]()
     watch = FailingReceivers(0.0, lambda _: None, found.append)
-    for number in range(TOLD_AT_ONCE_MAX + 1):
+    for number in range(REPORTED_AT_ONCE_MAX + 1):
         watch.note(State(receiver=f"acme.r{number}", failing_since=1.0))
-    watch.tell_due(1000.0)
-    assert len(found) == TOLD_AT_ONCE_MAX
-    watch.tell_due(1000.0)
-    assert len(found) == TOLD_AT_ONCE_MAX + 1
+    watch.report_due(1000.0)
+    assert len(found) == REPORTED_AT_ONCE_MAX
+    watch.report_due(1000.0)
+    assert len(found) == REPORTED_AT_ONCE_MAX + 1
 
 
 @pytest.mark.parametrize("snapshots", [False, True])

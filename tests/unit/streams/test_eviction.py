@@ -2,7 +2,8 @@
 
 from msgspec.structs import replace
 
-from streams.eviction import (
+from streams.nats.answers import StreamInfo
+from streams.storage.eviction import (
     LOOKS_WITHOUT_EFFECT,
     EvictionOrder,
     EvictionOrders,
@@ -10,7 +11,6 @@ from streams.eviction import (
     eviction_order,
     settled_surplus,
 )
-from streams.nats.answers import StreamInfo
 
 FULL = StreamInfo(
     "D", "", first=1, last=100, messages=100, bytes=100, max_bytes=100, config={"max_msg_size": 1}

@@ -23,7 +23,7 @@ def test_inboxes_and_what_an_import_puts_in_their_place_are_answered(reply: str)
         "_INBOX." + "\\xff" * 1000,
     ],
 )  # fmt: skip
-def test_nothing_else_is(reply: str) -> None:
+def test_no_other_subject_is_an_inbox(reply: str) -> None:
     assert not Inboxes("_INBOX", "_own.in").includes(reply)
 
 

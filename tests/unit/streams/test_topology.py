@@ -74,7 +74,7 @@ def test_the_room_of_each_stream() -> None:
     assert by_name(Installation())["ANGARIUM_EVENTS"]["max_bytes"] == 4 << 30
 
 
-def test_the_journal() -> None:
+def test_the_journal_is_compressed_replicated_and_kept_for_its_age() -> None:
     journal = by_name(Installation(replicas=3))["ANGARIUM_JOURNAL"]
     assert journal["compression"] == "s2"
     assert journal["max_age"] == JOURNAL_AGE_S * SECOND

@@ -8,8 +8,8 @@ from actors.ids import UNKNOWN_RECEIVERS
 from actors.machine import facts as f
 from actors.machine.facts import Burial
 from actors.ports import Invalid
-from actors.runtime.unknown_receivers import turns
-from actors.runtime.unknown_receivers.turns import DISCARD_AFTER_S, TURN_PAUSE_S
+from actors.runtime.unknown_receivers import decision_rounds
+from actors.runtime.unknown_receivers.decision_rounds import DISCARD_AFTER_S, ROUND_PAUSE_S
 from actors.runtime.unknown_receivers.undecided_events import WAITING_MAX
 from tests.unit.worlds.shard import RECEIVER, ShardWorld, strict
 from tests.unit.worlds.unknown import UNKNOWN, all_buried, flood, hold_burials, names, record_of
@@ -40,7 +40,7 @@ async def test_a_few_at_a_time_are_worth_few_flushes() -> None:
         world.publish(receiver=name)
         await world.pass_time(0.1)
     await all_buried(world, 100)
-    assert len(world.journal.of(f.TurnedAway)) <= 10 / TURN_PAUSE_S + 2
+    assert len(world.journal.of(f.TurnedAway)) <= 10 / ROUND_PAUSE_S + 2
 
 
 @in_virtual_time
@@ -58,7 +58,7 @@ async def test_events_that_wait_for_a_burial_are_bounded_in_number_and_character
         world.publish(receiver=f"acme.{'y' * 500}{number}")
     await world.until(lambda: world.host.bindings.bound == 0)
     assert max(number for number, _ in sizes) <= 128
-    assert max(length for _, length in sizes) <= turns.NAMES_LENGTH_MAX
+    assert max(length for _, length in sizes) <= decision_rounds.NAMES_LENGTH_MAX
 
 
 @in_virtual_time

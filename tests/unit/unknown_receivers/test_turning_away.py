@@ -6,8 +6,8 @@ import pytest
 
 from actors.machine import facts as f
 from actors.machine.facts import Burial
-from actors.runtime.unknown_receivers import turns
-from actors.runtime.unknown_receivers.turns import DISCARD_AFTER_S, TURN_LANES, TURN_PAUSE_S
+from actors.runtime.unknown_receivers import decision_rounds
+from actors.runtime.unknown_receivers.decision_rounds import DISCARD_AFTER_S, ROUND_LANES, ROUND_PAUSE_S
 from tests.unit.worlds.shard import ShardWorld, strict
 from tests.unit.worlds.unknown import UNKNOWN, all_buried, flood, hold_burials
 from tests.unit.worlds.values import policy
@@ -68,7 +68,7 @@ async def test_many_are_turned_away_without_a_pause() -> None:
 async def test_a_few_that_only_the_stream_knows_are_turned_away_without_a_pause(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(turns, "READS_A_TURN", 1)
+    monkeypatch.setattr(decision_rounds, "READS_A_ROUND", 1)
     world = strict()
     world.policies.unavailable = True
     flood(world, 1)
@@ -151,15 +151,15 @@ async def test_shards_that_a_flood_reaches_at_once_turn_away_one_after_the_other
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """All at once, their facts and burials in a row would hold up what is for known receivers."""
-    turns = {epoch: await _turns_of(epoch, monkeypatch) for epoch in (1, 17, 40, 64)}
-    for epoch, at in turns.items():
-        phases = [(each - epoch / TURN_LANES) % TURN_PAUSE_S for each in at]
+    rounds = {epoch: await _rounds_of(epoch, monkeypatch) for epoch in (1, 17, 40, 64)}
+    for epoch, at in rounds.items():
+        phases = [(each - epoch / ROUND_LANES) % ROUND_PAUSE_S for each in at]
         assert len(at) >= 4
         assert max(phases) < 0.01
 
 
-async def _turns_of(epoch: int, monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The times of a shard's turns with that epoch during a flood, except the first, which waits for none."""
+async def _rounds_of(epoch: int, monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The times of a shard's rounds with that epoch in a flood, except the first, which waits for none."""
     world = ShardWorld()
     world.epoch = epoch - 1
     world.crash()

@@ -5,8 +5,8 @@ import pytest
 from actors.ids import UNKNOWN_RECEIVERS
 from actors.machine import facts as f
 from actors.memory.retention import Needed
-from actors.runtime.unknown_receivers import turns
-from actors.runtime.unknown_receivers.turns import READ_AT_ONCE
+from actors.runtime.unknown_receivers import decision_rounds
+from actors.runtime.unknown_receivers.decision_rounds import READ_AT_ONCE
 from actors.runtime.unknown_receivers.undecided_events import WAITING_MAX
 from tests.unit.worlds.shard import ShardWorld, strict
 from tests.unit.worlds.unknown import UNKNOWN, all_buried, flood, hold_burials, record_of
@@ -207,7 +207,7 @@ async def test_undecided_events_are_given_up_if_the_stream_is_full() -> None:
 async def test_positions_without_undecided_events_are_passed_over(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(turns, "PASSED_POSITIONS_MIN", 200)
+    monkeypatch.setattr(decision_rounds, "PASSED_POSITIONS_MIN", 200)
     world = strict()
     world.policies.unavailable = True
     flood(world, 1)
@@ -227,8 +227,8 @@ async def test_positions_without_undecided_events_are_passed_over(
 
 @in_virtual_time
 async def test_an_unread_event_is_not_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns, "PASSED_POSITIONS_MIN", 1)
-    monkeypatch.setattr(turns, "READS_A_TURN", 1)
+    monkeypatch.setattr(decision_rounds, "PASSED_POSITIONS_MIN", 1)
+    monkeypatch.setattr(decision_rounds, "READS_A_ROUND", 1)
     world = strict()
     world.policies.unavailable = True
     flood(world, 1)

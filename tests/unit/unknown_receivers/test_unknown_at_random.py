@@ -13,7 +13,7 @@ import pytest
 from actors.machine import facts as f
 from actors.machine.facts import Burial
 from actors.ports import Invalid
-from actors.runtime.unknown_receivers import record, turns, undecided_events
+from actors.runtime.unknown_receivers import decision_rounds, record, undecided_events
 from tests.unit.worlds.shard import RECEIVER, ShardWorld
 from tests.unit.worlds.values import policy
 from tests.unit.worlds.virtual_time import in_virtual_time
@@ -171,10 +171,10 @@ class Story:
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Little is held in memory, so that much is read again."""
     monkeypatch.setattr(undecided_events, "WAITING_MAX", 4)
-    monkeypatch.setattr(turns, "READ_AT_ONCE", 2)
-    monkeypatch.setattr(turns, "DECIDED_AT_ONCE", 2)
+    monkeypatch.setattr(decision_rounds, "READ_AT_ONCE", 2)
+    monkeypatch.setattr(decision_rounds, "DECIDED_AT_ONCE", 2)
     monkeypatch.setattr(record, "BURIED_AT_ONCE", 2)
-    monkeypatch.setattr(turns, "PASSED_POSITIONS_MIN", 3)
+    monkeypatch.setattr(decision_rounds, "PASSED_POSITIONS_MIN", 3)
 
 
 @pytest.mark.parametrize("seed", range(60))

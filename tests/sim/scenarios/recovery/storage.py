@@ -4,8 +4,9 @@ import asyncio
 
 from streams.nats.answers import Refused
 from streams.nats.jetstream import JetStream
+from streams.nats.wire import Message
 from tests.sim.plan import Plan
-from tests.sim.stage import R, Stage, staged
+from tests.sim.stage import Deal, R, Stage, staged
 
 HEALTHY = "acme.r1"
 EVENTS = 40
@@ -20,6 +21,30 @@ def full_of_what_no_receiver_takes() -> None:
         stage.node()
         stage.do(lambda js: _publish(js, stage, R))
         stage.do(lambda js: _publish(js, stage, HEALTHY))
+        stage.put()
+        stage.settle()
+
+
+def full_while_a_refused_event_is_not_buried() -> None:
+    """An event came before its receiver was put: its dead letter waits while settled messages go."""
+    plan = Plan(receivers=(R, HEALTHY), snapshot_every_s=1.0, maintenance_every_s=1.0, room=4 << 10)
+    with staged(plan) as stage:
+        stage.put(paused=True)
+        stage.node()
+        stage.owner()
+        letters = stage.run.names.dead(HEALTHY)
+
+        def judge(message: Message, deal: Deal) -> None:
+            if message.subject != letters:
+                deal()
+
+        stage.gate(judge)
+        stage.publish("early", receiver=HEALTHY)
+        stage.until(lambda: bool(stage.checkers.ledger(HEALTHY).numbering(HEALTHY).refused))
+        stage.put(HEALTHY)
+        stage.do(lambda js: _publish(js, stage, R))
+        stage.do(lambda js: _publish(js, stage, HEALTHY))
+        stage.gate(lambda _, deal: deal())
         stage.put()
         stage.settle()
 

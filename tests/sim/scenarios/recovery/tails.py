@@ -5,9 +5,9 @@ from functools import partial
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import stream_info
 from streams.nats.wire import Message
-from streams.purge import purge_deliveries, purge_events
 from streams.reading import pull
 from streams.repair.damage import examine
+from streams.storage.purge import purge_deliveries, purge_events
 from tests.sim.checks.lost_tail import AfterLostTail
 from tests.sim.plan import Plan
 from tests.sim.stage import Deal, Stage, old, staged

@@ -2,14 +2,14 @@
 
 import asyncio
 
-from angarium.delivery.connections.bounded_turns import BEGUN_IN_TURN_MAX, BoundedTurns
+from angarium.delivery.connections.paced_starts import BEGUN_IN_TURN_MAX, PacedStarts
 
 
 async def test_few_begin_in_a_turn_and_in_order() -> None:
-    turns, begun = BoundedTurns(), list[int]()
+    starts, begun = PacedStarts(), list[int]()
 
     async def begin(number: int) -> None:
-        await turns.begin()
+        await starts.begin()
         begun.append(number)
 
     tasks = [asyncio.create_task(begin(number)) for number in range(10 * BEGUN_IN_TURN_MAX)]
@@ -24,8 +24,8 @@ async def test_few_begin_in_a_turn_and_in_order() -> None:
 
 
 async def test_a_waiter_that_stopped_waiting_takes_no_turn() -> None:
-    turns = BoundedTurns()
-    tasks = [asyncio.create_task(turns.begin()) for _ in range(3 * BEGUN_IN_TURN_MAX)]
+    starts = PacedStarts()
+    tasks = [asyncio.create_task(starts.begin()) for _ in range(3 * BEGUN_IN_TURN_MAX)]
     await asyncio.sleep(0)
     for task in tasks[BEGUN_IN_TURN_MAX:-1]:
         task.cancel()

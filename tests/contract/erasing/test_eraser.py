@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from angarium.node.housekeeping import eraser as eraser_room
+from angarium.node.housekeeping import erasure_steps
 from angarium.node.housekeeping.eraser import Eraser
 from streams.buckets.stored_configurations import StoredConfigurations
 from streams.erasing import search
@@ -388,8 +389,8 @@ async def test_a_tenant_whose_owners_do_not_answer_delays_others_by_one_deadline
     js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All its receivers are asked within it, and then it rests as long itself."""
-    monkeypatch.setattr(eraser_room, "OWNER_TIMEOUT_S", 0.4)
-    monkeypatch.setattr(eraser_room, "OWNERS_ASKED_AT_ONCE", 2)
+    monkeypatch.setattr(erasure_steps, "OWNER_TIMEOUT_S", 0.4)
+    monkeypatch.setattr(erasure_steps, "OWNERS_ASKED_AT_ONCE", 2)
     monkeypatch.setattr(eraser_room, "TRY_EVERY_S", 0.1)
     asked = list[str]()
     hangs = await js.wire.subscribe(
@@ -417,7 +418,7 @@ async def test_owners_that_have_answered_are_not_asked_again_for_those_that_have
     js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise a tenant with more receivers than can be asked within a deadline would never be done."""
-    monkeypatch.setattr(eraser_room, "OWNER_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(erasure_steps, "OWNER_TIMEOUT_S", 0.3)
     asked, silent = list[str](), {"acme.r1"}
 
     def reply(message: Message) -> None:

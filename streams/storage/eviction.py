@@ -4,8 +4,8 @@ Settled messages go first, wherever they are: an old event that waits keeps thos
 by sequence. Then the tenant gives way that has most waiting, with its oldest events.
 
 How much that is, is estimated from some messages, each of which stands for the ones that follow it
-(`streams/sampling.py`). All nodes look at nearly the same ones, and so choose alike without telling each
-other.
+(`streams/storage/sampling.py`). All nodes look at nearly the same ones, and so choose alike without telling
+each other.
 """
 
 import asyncio
@@ -27,8 +27,8 @@ from streams.journal.snapshots import Snapshot
 from streams.nats.answers import StreamInfo
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import until_answered
-from streams.purge import same_end_of, surplus
-from streams.sampling import StreamPart, sample_stream
+from streams.storage.purge import same_end_of, surplus
+from streams.storage.sampling import StreamPart, sample_stream
 from streams.versions import read_versioned
 
 SAMPLES_MAX = 64
@@ -96,8 +96,8 @@ async def beyond_quota(
     if sum(each.size for each in parts) <= quota:
         return None
     waiting = _waiting(await _judged(js, names, deliveries, parts))
-    missing = sum(each.stands_for for each in waiting) - quota
-    return EvictionOrder(tenant, _below(waiting, missing)) if missing > 0 else None
+    bytes_to_free = sum(each.stands_for for each in waiting) - quota
+    return EvictionOrder(tenant, _below(waiting, bytes_to_free)) if bytes_to_free > 0 else None
 
 
 async def drop_letters_beyond(
@@ -111,11 +111,11 @@ async def drop_letters_beyond(
         return 0
     subject = names.dead_of(tenant)
     parts = await sample_stream(js, letters, SAMPLES_MAX, subject)
-    missing = float(sum(each.size for each in parts) - quota)
+    bytes_to_free = float(sum(each.size for each in parts) - quota)
     below = 0
     for part in parts:
-        if missing > 0:
-            below, missing = part.message.sequence + 1, missing - part.size
+        if bytes_to_free > 0:
+            below, bytes_to_free = part.message.sequence + 1, bytes_to_free - part.size
     return await js.purge_subject(letters.name, subject, below - 1) if below else 0
 
 
@@ -183,7 +183,7 @@ def settled_to(state: State) -> int:
     return state.frontier.position if needed is None else min(state.frontier.position, needed - 1)
 
 
-def settled_surplus(samples: Sequence[Sample], missing: float) -> dict[str, int]:
+def settled_surplus(samples: Sequence[Sample], bytes_to_free: float) -> dict[str, int]:
     """The subjects whose settled messages make enough room, with the position up to which they are settled.
 
     Those with most settled bytes come first; all of them if they are too few.
@@ -195,24 +195,24 @@ def settled_surplus(samples: Sequence[Sample], missing: float) -> dict[str, int]
             settled_up_to[each.subject] = each.settled_to
     chosen = dict[str, int]()
     for subject, size in sorted(held.items(), key=itemgetter(1), reverse=True):
-        if missing <= 0:
+        if bytes_to_free <= 0:
             break
         chosen[subject] = settled_up_to[subject]
-        missing -= size
+        bytes_to_free -= size
     return chosen
 
 
-def eviction_order(samples: Sequence[Sample], missing: float) -> EvictionOrder | None:
+def eviction_order(samples: Sequence[Sample], bytes_to_free: float) -> EvictionOrder | None:
     """The order to evict the oldest events of the tenant with most waiting; None if enough is settled."""
-    waiting, missing = _waiting(samples), missing - _settled_bytes(samples)
-    if missing <= 0 or not waiting:
+    waiting, bytes_to_free = _waiting(samples), bytes_to_free - _settled_bytes(samples)
+    if bytes_to_free <= 0 or not waiting:
         return None
     held = defaultdict[str, float](float)
     for each in waiting:
         held[each.tenant] += each.stands_for
     # By name if they hold the same, so that all nodes choose the same one.
     tenant = max(sorted(held), key=held.__getitem__)
-    return EvictionOrder(tenant, _below([each for each in waiting if each.tenant == tenant], missing))
+    return EvictionOrder(tenant, _below([each for each in waiting if each.tenant == tenant], bytes_to_free))
 
 
 def _waiting(samples: Sequence[Sample]) -> list[Sample]:
@@ -224,12 +224,12 @@ def _settled_bytes(samples: Sequence[Sample]) -> float:
     return sum(each.stands_for for each in samples if each.settled)
 
 
-def _below(waiting: Sequence[Sample], missing: float) -> int:
-    """The position below which there is as much as is missing."""
+def _below(waiting: Sequence[Sample], bytes_to_free: float) -> int:
+    """The position below which there is as much as that."""
     below = 0
     for each in waiting:
-        if missing > 0:
-            below, missing = each.position + 1, missing - each.stands_for
+        if bytes_to_free > 0:
+            below, bytes_to_free = each.position + 1, bytes_to_free - each.stands_for
     return below
 
 
@@ -256,10 +256,10 @@ class EvictionOrders:
         return EvictionOrder("", _below(_waiting(samples), surplus(deliveries) - _settled_bytes(samples)))
 
 
-async def purge_settled(js: JetStream, names: Names, samples: Sequence[Sample], missing: float) -> None:
+async def purge_settled(js: JetStream, names: Names, samples: Sequence[Sample], bytes_to_free: float) -> None:
     """Purge settled messages by subject, as many as make enough room. Raises `Unavailable` and `ApiError`.
 
     That holds up the stream for 4 µs a message, so it is done only if nothing can be purged by sequence.
     """
-    for subject, last in settled_surplus(samples, missing).items():
+    for subject, last in settled_surplus(samples, bytes_to_free).items():
         await js.purge_subject(names.deliveries, subject, last)

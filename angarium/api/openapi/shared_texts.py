@@ -1,4 +1,4 @@
-"""Parts of the description that all operations share: problems, parameters, examples."""
+"""Texts and objects that the descriptions of all operations use: problems, parameters, examples."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -11,7 +11,7 @@ from angarium.connecting import Access, open_jetstream
 from angarium.settings import Settings
 from streams.installation.setup import setup
 from tests.edge.api.conftest import Api
-from tests.edge.api.wall.raw import PATH, PATIENCE_S, connected
+from tests.edge.api.hostile_clients.raw import PATH, PATIENCE_S, connected
 from tests.support.waiting import until
 
 BATCHES = "/v1/tenants/acme/events"

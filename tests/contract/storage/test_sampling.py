@@ -7,7 +7,7 @@ import pytest
 from streams.installation.topology import Names
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import stream_info
-from streams.sampling import StreamPart, sample_stream
+from streams.storage.sampling import StreamPart, sample_stream
 from tests.support.installation import install, publish, shard
 
 PARTS_MAX = 64

@@ -16,7 +16,7 @@ from angarium.api.requests.request_limits import TENANTS_MIN, RequestLimits
 from angarium.operations.events import accept
 from streams.server.embedded import EmbeddedServer
 from tests.edge.api.conftest import MAX_BODY, Api, problem
-from tests.edge.api.wall.raw import PATH, PATIENCE_S, Raw, connected
+from tests.edge.api.hostile_clients.raw import PATH, PATIENCE_S, Raw, connected
 from tests.support.waiting import until, until_true
 
 

@@ -12,7 +12,6 @@ from actors.ports import Attempt
 from actors.tenant_settings import TenantSettings
 from angarium.node.app import member
 from streams.clock import SystemTime
-from streams.eviction import samples_of
 from streams.installation.topology import Names
 from streams.journal.claim import read_past
 from streams.nats.answers import Refused, Stored
@@ -20,6 +19,7 @@ from streams.nats.headers import DEAD_REASON, EVENT_ID
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import stream_info
 from streams.nats.wire import Wire
+from streams.storage.eviction import samples_of
 from tests.support.installation import install, node_settings, shard
 from tests.support.waiting import until, until_true
 

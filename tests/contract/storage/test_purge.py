@@ -4,7 +4,6 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from streams import purge
 from streams.installation.partitions import partition_of
 from streams.installation.topology import Names
 from streams.journal.checkpoint import Checkpoint
@@ -15,7 +14,9 @@ from streams.journal.recovery import Recovery, recover
 from streams.journal.snapshots import Snapshots
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import stream_info
-from streams.purge import (
+from streams.routing_progress import RoutingProgress
+from streams.storage import purge
+from streams.storage.purge import (
     NeededFrom,
     deliveries_held,
     is_short,
@@ -25,7 +26,6 @@ from streams.purge import (
     surplus,
     surplus_end,
 )
-from streams.routing_progress import RoutingProgress
 from tests.contract.support.shards import Clocks, Listening, blank, own, repeated
 from tests.support.installation import SHARDS, install, publish
 from tests.support.installation import shard as shard_of

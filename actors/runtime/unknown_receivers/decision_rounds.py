@@ -1,6 +1,6 @@
-"""Turns: the events for unknown names that have come so far are turned away, or given to known receivers.
+"""Decides in rounds: events for unknown names are turned away, or given to receivers that are known now.
 
-A turn reads on in the stream, lets the node catch up with the leader of the configurations, and then decides
+A round reads on in the stream, lets the node catch up with the leader of the configurations, and then decides
 about all events that came before it asked. The record says which events wait, and records what is decided.
 """
 
@@ -29,24 +29,24 @@ DECIDED_AT_ONCE = 64
 """Events that are turned away at a time."""
 READ_AT_ONCE = 128
 """Events that one read of the stream returns at most."""
-READS_A_TURN = 8
-"""Reads of the stream in one turn at most."""
+READS_A_ROUND = 8
+"""Reads of the stream in one round at most."""
 COMING_MAX = 256
 """Known receivers that may be coming into memory because of found events; at this number, reading stops."""
 NAMES_LENGTH_MAX = 32 << 10
 """Characters of all names that wait for a burial: one name can be as long as a subject."""
-TURN_PAUSE_S = 1.0
-"""Pause between two turns, so that a flood costs few flushes; after the first turn it is 0.5 to 1.5 times as
-long. The first turn after a silence comes without delay.
+ROUND_PAUSE_S = 1.0
+"""Pause between two rounds, so that a flood costs few flushes; after the first round it is 0.5 to 1.5 times
+as long. The first round after a silence comes without delay.
 """
-TURN_LANES = 64
-"""Points in time within that pause, so that 64 shards have their turns at different times.
+ROUND_LANES = 64
+"""Points in time within that pause, so that 64 shards have their rounds at different times.
 
 A flood reaches all shards at once, and they share the question to the leader. If all their facts and burials
 followed at once, they would delay the known receivers.
 """
-BUSY_TURN_PAUSE_S = 0.05
-"""Pause between turns if more than a page of events waits."""
+BUSY_ROUND_PAUSE_S = 0.05
+"""Pause between rounds if more than a page of events waits."""
 DISCARD_AFTER_S = 60.0
 """If nothing could be buried for this long, the lowest events are discarded."""
 PASSED_POSITIONS_MIN = 10_000
@@ -67,7 +67,7 @@ class UnknownReceiverEnvironment(ActorEnvironment, Protocol):
 
 
 class DecidedRecord(Protocol):
-    """The record whose events are decided in turns; see `record.UnknownReceiversRecord`."""
+    """The record whose events are decided in rounds; see `record.UnknownReceiversRecord`."""
 
     environment: UnknownReceiverEnvironment
     live: LiveState
@@ -92,8 +92,8 @@ class DecidedRecord(Protocol):
         ...
 
 
-class Turns:
-    """The turns of one shard; `activate` brings an actor into memory.
+class DecisionRounds:
+    """The rounds of one shard; `activate` brings an actor into memory.
 
     - `_coming`: known receivers that were told about events, and are coming into memory.
     - `_buried_at`: when a dead letter was last stored, or none was owed.
@@ -105,9 +105,9 @@ class Turns:
         "_buried_at",
         "_coming",
         "_cursor",
+        "_decided_at",
         "_environment",
         "_record",
-        "_turned_at",
         "_undecided",
         "_under_way",
     )  # fmt: skip
@@ -120,11 +120,11 @@ class Turns:
         self._activate = activate
         self._coming: list[Actor] = []
         self._under_way = False
-        self._turned_at = self._beat_at = float("-inf")
+        self._decided_at = self._beat_at = float("-inf")
         self._buried_at = self._environment.clock.now()
 
     def begin(self) -> None:
-        """Take turns from now on, unless that is being done."""
+        """Decide from now on, unless that is being done."""
         if not self._under_way:
             self._under_way = True
             self._environment.spawn(self._run())
@@ -134,21 +134,21 @@ class Turns:
         self._buried_at = self._environment.clock.now()
 
     async def _run(self) -> None:
-        """Take turns as long as any event waits."""
+        """Decide round after round, as long as any event waits."""
         while self._undecided or self._record.state.parked:
             busy = len(self._undecided) > DECIDED_AT_ONCE or self._record.has_unread
-            due_at = self._turned_at + BUSY_TURN_PAUSE_S if busy else self._beat_at
+            due_at = self._decided_at + BUSY_ROUND_PAUSE_S if busy else self._beat_at
             await asyncio.sleep(max(0.0, due_at - self._environment.clock.now()))
             try:
-                await self._turn()
+                await self._decide()
             except Unavailable:
                 await asyncio.sleep(ASK_AGAIN_S)
         self._under_way = False
 
-    async def _turn(self) -> None:
+    async def _decide(self) -> None:
         """Turn away the events that have come so far, or give them to receivers that are known after all."""
-        self._turned_at = now = self._environment.clock.now()
-        self._beat_at = next_beat(now, TURN_PAUSE_S, lane=self._environment.epoch, lanes=TURN_LANES)
+        self._decided_at = now = self._environment.clock.now()
+        self._beat_at = next_beat(now, ROUND_PAUSE_S, lane=self._environment.epoch, lanes=ROUND_LANES)
         self._release_resting()
         await self._read_on()
         covered = self._undecided.positions
@@ -167,18 +167,18 @@ class Turns:
 
     async def _read_on(self) -> None:
         """Read such events from the stream, as many as there is room for."""
-        for _ in range(READS_A_TURN):
+        for _ in range(READS_A_ROUND):
             if not self._record.has_unread or not self._undecided.has_room(READ_AT_ONCE):
                 return
             if len(self._coming) >= COMING_MAX:
                 return
-            cursor, up_to = self._cursor, self._cursor.seen
+            cursor, up_to = self._cursor, self._cursor.seen_to
             found = await self._environment.backlog.read_all(cursor.read_to, up_to, READ_AT_ONCE)
             if self._environment.stopped:
                 return
             self._accept_found([each for each in found.events if each[1].position <= up_to])
             if found.complete:
-                cursor.arrived(max(cursor.read_to, up_to))
+                cursor.note_read(max(cursor.read_to, up_to))
 
     def _accept_found(self, found: Iterable[tuple[str, Event]]) -> None:
         """Take events beyond those read before: no event of these names waits behind them."""
@@ -187,7 +187,7 @@ class Turns:
                 self._record.let_wait(receiver, event)
             else:
                 self._pass_on(receiver, event)
-            self._cursor.arrived(event.position)
+            self._cursor.note_read(event.position)
 
     def _pass_on(self, receiver: str, event: Event) -> None:
         """Tell a known receiver about an event that was found; as a rule it knows that event already."""
