@@ -149,8 +149,8 @@ class _Settled:
             state = await self._state(shard, receiver)
         except Unusable:
             return 0
-        if record.needed_position is not None:
-            floor = min(floor, record.needed_position - 1)
+        if (needed := needed_by_record(record, receiver)) is not None:
+            floor = min(floor, needed - 1)
         return floor if state is None else min(floor, settled_to(state))
 
     async def _floor(self, shard: int) -> int:
@@ -181,6 +181,14 @@ def settled_to(state: State) -> int:
     """The position up to which a receiver in this state needs no message any more."""
     needed = state.needed_position
     return state.frontier.position if needed is None else min(state.frontier.position, needed - 1)
+
+
+def needed_by_record(record: State, receiver: str) -> int | None:
+    """The lowest position of the receiver's messages that the record of unknown receivers may still need."""
+    needed = [each.position for each in record.burials if each.receiver == receiver]
+    if record.parked:  # Whose events are undecided is not in the state.
+        needed.append(record.frontier.position + 1)
+    return min(needed, default=None)
 
 
 def settled_surplus(samples: Sequence[Sample], bytes_to_free: float) -> dict[str, int]:

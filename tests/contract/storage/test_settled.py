@@ -20,6 +20,7 @@ LAST_SETTLED = EVENTS - 1
 """The last message stays: by its time, a lost tail is noticed."""
 DONE = State(receiver=RECEIVER, frontier=Frontier(position=EVENTS))
 REFUSED = Burial(position=4, reason="unknown_receiver", receiver=RECEIVER)
+OF_ANOTHER = Burial(position=2, reason="unknown_receiver", receiver="acme.other")
 
 
 @pytest.mark.parametrize(
@@ -30,9 +31,18 @@ REFUSED = Burial(position=4, reason="unknown_receiver", receiver=RECEIVER)
         ([replace(DONE, parked=True, frontier=Frontier(position=6))], 6),
         ([State(receiver=UNKNOWN_RECEIVERS, burials=(REFUSED,))], 3),
         ([DONE, State(receiver=UNKNOWN_RECEIVERS, burials=(REFUSED,))], 3),
+        ([DONE, State(receiver=UNKNOWN_RECEIVERS, burials=(OF_ANOTHER,))], LAST_SETTLED),
         ([DONE, State(receiver=UNKNOWN_RECEIVERS, parked=True)], 0),
     ],
-    ids=["no state", "all settled", "parked", "to be refused", "refused before it was put", "undecided"],
+    ids=[
+        "no state",
+        "all settled",
+        "parked",
+        "to be refused",
+        "refused before it was put",
+        "another is refused",
+        "undecided",
+    ],  # fmt: skip
 )
 async def test_a_message_is_settled_only_if_no_record_of_its_shard_needs_it(
     js: JetStream, prefix: str, states: list[State], settled_to: int
