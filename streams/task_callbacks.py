@@ -13,10 +13,15 @@ def on_defect(part: str, on_broken: Callable[[str], None]) -> Callable[[asyncio.
 
     def ended(task: asyncio.Task[Any]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.error(f"{part}.broken", exc_info=error)
-            on_broken(f"its {part} broke")
+            report_defect(part, on_broken, error)
 
     return ended
+
+
+def report_defect(part: str, on_broken: Callable[[str], None], error: BaseException) -> None:
+    """Log an exception that ends work for `part`, and call `on_broken`."""
+    log.error(f"{part}.broken", exc_info=error)
+    on_broken(f"its {part} broke")
 
 
 def reporting(message: str) -> Callable[[asyncio.Task[Any]], None]:

@@ -47,6 +47,7 @@ from streams.nats.jetstream import JetStream
 from streams.nats.wire import Wire
 from streams.reading.backlog import READERS_MAX
 from streams.routing.freshness import Freshness
+from streams.routing.lanes import CopySlots
 from streams.routing.router import COPIES_AT_ONCE, Routing, RoutingTotals
 
 log = logging.getLogger(__name__)
@@ -165,7 +166,7 @@ async def member(
     receivers = Receivers(js, names, settings.rate)
     members = Members(js, names, settings.node, time, ttl_s=settings.ttl_s, version=angarium.__version__)
     freshness = Freshness(js, receivers.catch_up, time)
-    copies = asyncio.Semaphore(COPIES_AT_ONCE)
+    copies = CopySlots(COPIES_AT_ONCE)
     readers = asyncio.Semaphore(READERS_MAX)
     by_tenant = SettingsByTenant(settings.tenants)
     routing = Routing(matching(receivers), freshness, copies, readers, RoutingTotals(), by_tenant)

@@ -34,6 +34,7 @@ from streams.nats.protocol import (
     ConsumerReply,
     MessageReply,
     PurgeReply,
+    SharedHeaders,
     StreamReply,
     consumer_info,
     is_page_part,
@@ -163,6 +164,21 @@ class JetStream:
             return Refused(MESSAGE_TOO_LARGE, "message size exceeds the server's max_payload")
         answer = await self._replies.ask(subject, data, headers, timeout_s)
         return answer if isinstance(answer, Unanswered) else publish_answer(answer)
+
+    def begin_publish(self, put: Put, answered: Callable[[Answer], None], timeout_s: float = 2.0) -> None:
+        """Store one message without waiting for room in the connection: look at `wire.unsent` before.
+
+        `answered` is called once, as `publish` returns, and may be called before this returns. It must
+        neither block nor raise.
+        """
+        if _size(put.data, put.headers) > self.wire.max_payload:
+            answered(Refused(MESSAGE_TOO_LARGE, "message size exceeds the server's max_payload"))
+            return
+
+        def end(answer: Message | Unanswered) -> None:
+            answered(answer if isinstance(answer, Unanswered) else publish_answer(answer))
+
+        self._replies.begin(put, timeout_s, end)
 
     async def publish_all(self, puts: Sequence[Put], timeout_s: float = 2.0) -> list[Answer]:
         """Store messages in their order, handed over in one piece, and each answered for itself.
@@ -426,6 +442,8 @@ def _size(data: bytes, headers: dict[str, str] | None) -> int:
     """The payload as the server counts it: `NATS/1.0`, lines `name: value`, an empty line, the data."""
     if not headers:
         return len(data)
+    if isinstance(headers, SharedHeaders):
+        return len(data) + len(headers.block)
     lines = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
     return len(data) + 12 + len(lines.encode())
 

@@ -233,8 +233,23 @@ def _page_message(data: bytes, headers: dict[str, str]) -> StoredMessage:
     return StoredMessage(subject, int(sequence), epoch_of(time), headers, data)
 
 
+class SharedHeaders(dict[str, str]):
+    """Headers of many messages, which do not change: their block is written once.
+
+    Raises ValueError like `header_block`.
+    """
+
+    __slots__ = ("block",)
+
+    def __init__(self, headers: dict[str, str]) -> None:
+        super().__init__(headers)
+        self.block = header_block(headers)
+
+
 def header_block(headers: dict[str, str] | None) -> bytes:
     """Write a whole block of headers. Raises ValueError if one of them would be read as several."""
+    if isinstance(headers, SharedHeaders):
+        return headers.block
     lines = "".join([f"{name}: {value}\r\n" for name, value in headers.items()]) if headers else ""
     block = f"NATS/1.0\r\n{lines}\r\n"
     ends = 2 + (len(headers) if headers else 0)

@@ -1,11 +1,12 @@
 """Requests and their answers over one inbox: every request ends, with an answer or with a reason.
 
 One subscription receives all answers; the last token of the subject names the request. One sweep enforces all
-deadlines while requests are waiting, so a request costs one future and no timer.
+deadlines while requests are waiting, so a request costs no timer.
 """
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from streams.nats.answers import Forbidden, Put, Unanswered
 from streams.nats.errors import Disconnected
@@ -22,20 +23,24 @@ Without this, a request during the election of a leader would wait for its deadl
 
 
 class _Request:
-    """`again_at`: when it is sent once more; None if it may not be."""
+    """A request that has no answer yet.
 
-    __slots__ = ("again_at", "asked_at", "deadline", "future", "is_part", "parts", "put")
+    - `answered`: called once, with all parts of the answer, or the reason why there is none.
+    - `again_at`: when it is sent once more; None if it may not be.
+    """
+
+    __slots__ = ("again_at", "answered", "asked_at", "deadline", "is_part", "parts", "put")
 
     def __init__(
         self,
         put: Put,
-        future: asyncio.Future[list[Message] | Unanswered],
+        answered: Callable[[list[Message] | Unanswered], None],
         asked_at: float,
         timeout_s: float,
         is_part: Callable[[Message], bool] | None,
     ) -> None:
         self.put = put
-        self.future = future
+        self.answered = answered
         self.asked_at = asked_at
         self.deadline = asked_at + timeout_s
         self.is_part = is_part
@@ -154,21 +159,47 @@ class Replies:
         """Send a request; returns all answers up to and including the first that ends the page."""
         if (why := self._closed()) is not None:
             return why
-        self._request_count += 1
-        token = str(self._request_count)
+        future: asyncio.Future[list[Message] | Unanswered] = self._loop.create_future()
         put, now = Put(subject, data, headers), self._loop.time()
-        request = _Request(put, self._loop.create_future(), now, timeout_s, is_part)
+        request = _Request(put, partial(_settle, future), now, timeout_s, is_part)
         if repeat:
             request.again_at = now + AGAIN_AFTER_S
-        self._requests[token] = request
-        if self._sweeper is None:
-            self._sweep_later()
+        token = self._expect(request)
         try:
             await self._wire.publish(subject, data, self._prefix + token, headers)
         except Disconnected as error:
             del self._requests[token]
             return Unanswered(str(error))
-        return await request.future
+        return await future
+
+    def begin(self, put: Put, timeout_s: float, answered: Callable[[Message | Unanswered], None]) -> None:
+        """Send a request without waiting, as `Wire.send` does.
+
+        `answered` is called once, with the first answer or the reason why there is none; that may be before
+        this returns. It must neither block nor raise.
+        """
+        if (why := self._closed()) is not None:
+            answered(why)
+            return
+
+        def end(parts: list[Message] | Unanswered) -> None:
+            answered(parts if isinstance(parts, Unanswered) else _answer_in(parts[0], put.subject))
+
+        token = self._expect(_Request(put, end, self._loop.time(), timeout_s, None))
+        try:
+            self._wire.send((put,), (self._prefix + token,))
+        except Disconnected as error:
+            del self._requests[token]
+            answered(Unanswered(str(error)))
+
+    def _expect(self, request: _Request) -> str:
+        """Give the request a token, by which its answer is known."""
+        self._request_count += 1
+        token = str(self._request_count)
+        self._requests[token] = request
+        if self._sweeper is None:
+            self._sweep_later()
+        return token
 
     def _closed(self) -> Unanswered | None:
         """Why nothing can be asked at the moment."""
@@ -187,7 +218,7 @@ class Replies:
         request.parts.append(message)
         if request.is_part is None or not request.is_part(message):
             del self._requests[token]
-            self._end(request, request.parts)
+            request.answered(request.parts)
 
     def _in_group(self, token: str, message: Message) -> None:
         name, _, place = token.partition("-")
@@ -255,13 +286,15 @@ class Replies:
 
     def _end_each(self, tokens: list[str], answer: Unanswered) -> None:
         for token in tokens:
-            self._end(self._requests.pop(token), answer)
+            # An answer may begin the next request, or end others.
+            if (request := self._requests.pop(token, None)) is not None:
+                request.answered(answer)
 
-    @staticmethod
-    def _end(request: _Request, answer: list[Message] | Unanswered) -> None:
-        # It is done already if the caller was cancelled.
-        if not request.future.done():
-            request.future.set_result(answer)
+
+def _settle(future: asyncio.Future[list[Message] | Unanswered], answer: list[Message] | Unanswered) -> None:
+    # It is done already if the caller was cancelled.
+    if not future.done():
+        future.set_result(answer)
 
 
 def _answer_in(message: Message, subject: str) -> Message | Unanswered:

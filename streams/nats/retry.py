@@ -37,6 +37,10 @@ class Pauses:
             return
         self.next_s = min(2 * self.next_s, PAUSE_MAX_S)
 
+    def begin_again(self) -> None:
+        """Let the next pause be short: an attempt succeeded."""
+        self.next_s = PAUSE_MIN_S
+
 
 class Complaint:
     """A log line `event` that says why something waits: a warning, once for each reason.

@@ -10,12 +10,13 @@ receivers delays others by one copy.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
+from functools import partial
 from typing import Generic, TypeVar
 
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import Complaint, Pauses
-from streams.task_callbacks import on_defect
+from streams.task_callbacks import on_defect, report_defect
 
 SENDERS_MAX = 32
 """Lanes served at a time: enough to keep the server busy, and few enough to leave room for others. With 64, a
@@ -26,33 +27,68 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
+class CopySlots:
+    """Slots for the items that all lanes of a node may have under way, given in the order of the requests."""
+
+    def __init__(self, count: int) -> None:
+        self._free = count
+        self._waiting: deque[Callable[[], None]] = deque()
+        self._is_serving_soon = False
+
+    def take(self, when_free: Callable[[], None]) -> bool:
+        """Take a slot; if there is none, returns False, and calls `when_free` once, when there may be one."""
+        if not self._free:
+            self._waiting.append(when_free)
+            return False
+        self._free -= 1
+        return True
+
+    def give_back(self) -> None:
+        """Give a slot back that was taken."""
+        self._free += 1
+        if self._waiting and not self._is_serving_soon:
+            self._is_serving_soon = True
+            asyncio.get_running_loop().call_soon(self._serve)
+
+    def _serve(self) -> None:
+        """Call those that wait; one that needs no slot any more leaves it to the next."""
+        self._is_serving_soon = False
+        while self._free and self._waiting:
+            self._waiting.popleft()()
+
+
 class Lanes(Generic[T]):
     """Items in lanes, sent in order within each lane. A lane is a receiver's: `<tenant>.<name>`.
 
-    - `send(lane, item)`: returns an empty text when the item has arrived, otherwise why that is not known.
+    - `begin(lane, item, ended)`: begins to send, and calls `ended` once, possibly before it returns: with an
+      empty text when the item has arrived, otherwise with the reason why that is not known.
     - `arrived(item)`: called once for each item of each lane.
     - `on_broken`: called if a defect leaves items unsent.
+    - `slots`: shared by all lanes of a node.
     - `weight`: the number of items in one turn of a tenant.
     """
 
     def __init__(
         self,
         js: JetStream,
-        send: Callable[[str, T], Awaitable[str]],
+        begin: Callable[[str, T, Callable[[str], None]], None],
         arrived: Callable[[T], None],
         on_broken: Callable[[str], None],
+        slots: CopySlots,
         weight: Callable[[str], int] = lambda _: 1,
     ) -> None:
         self._js = js
-        self._send = send
+        self._begin = begin
         self._arrived = arrived
         self._on_broken = on_broken
+        self._slots = slots
         self._lanes: dict[str, list[T]] = {}
         self._ready = _Turns(weight)
         self._failing: set[str] = set()
         self._complaint = Complaint(js, log, "routing.waiting")
-        self._serving = 0
-        self._senders: set[asyncio.Task[None]] = set()
+        self._senders = [Pauses(js) for _ in range(SENDERS_MAX)]
+        self._pausing: set[asyncio.Task[None]] = set()
+        self._is_sending_soon = self._is_waiting_for_slot = self._is_stopped = False
 
     def add(self, lane: str, item: T) -> None:
         """Put an item at the end of the lane."""
@@ -62,37 +98,66 @@ class Lanes(Generic[T]):
             return
         self._lanes[lane] = [item]
         self._ready.add(lane)
-        if self._serving < SENDERS_MAX:
-            self._serving += 1
-            sender = asyncio.ensure_future(self._serve())
-            self._senders.add(sender)
-            sender.add_done_callback(self._senders.discard)
-            sender.add_done_callback(on_defect("router", self._on_broken))
+        self._send_soon()
 
     async def stop(self) -> None:
         """Send nothing more; it stays unknown whether items under way arrived."""
-        senders = list(self._senders)
-        for sender in senders:
-            sender.cancel()
-        if senders:
-            await asyncio.wait(senders)
+        self._is_stopped = True
+        pausing = list(self._pausing)
+        for task in pausing:
+            task.cancel()
+        if pausing:
+            await asyncio.wait(pausing)
 
-    async def _serve(self) -> None:
-        """Send the heads of lanes, one after the other, until none is ready."""
-        pauses = Pauses(self._js)
-        while self._ready:
-            lane = self._ready.next()
-            why = await self._send(lane, self._lanes[lane][0])
-            if why:
-                self._tell(lane, why)
-                await pauses.wait()
-                self._ready.add(lane)
-            else:
-                pauses = Pauses(self._js)
-                self._move_up(lane)
-        # This is not left to the end of the task: an item added before that end is noticed would never be
-        # sent.
-        self._serving -= 1
+    def _send_soon(self) -> None:
+        """Send what is ready when the loop has done what it has to do now, so that much is sent at once."""
+        if not self._is_sending_soon:
+            self._is_sending_soon = True
+            asyncio.get_running_loop().call_soon(self._send_ready)
+
+    def _send_ready(self) -> None:
+        """Begin to send the heads of lanes that are ready, as many as there are senders and slots for."""
+        self._is_sending_soon = False
+        while self._ready and self._senders and not (self._is_waiting_for_slot or self._is_stopped):
+            if not self._slots.take(self._slot_is_free):
+                self._is_waiting_for_slot = True
+                return
+            lane, sender = self._ready.next(), self._senders.pop()
+            try:
+                self._begin(lane, self._lanes[lane][0], partial(self._ended, lane, sender))
+            except Exception as error:
+                self._slots.give_back()
+                report_defect("router", self._on_broken, error)
+
+    def _slot_is_free(self) -> None:
+        self._is_waiting_for_slot = False
+        self._send_ready()
+
+    def _ended(self, lane: str, sender: Pauses, why: str) -> None:
+        """Let the sender serve the next lane; after a failure, when it has paused."""
+        self._slots.give_back()
+        if self._is_stopped:
+            return
+        if why:
+            self._tell(lane, why)
+            pausing = asyncio.ensure_future(self._pause(lane, sender))
+            self._pausing.add(pausing)
+            pausing.add_done_callback(self._pausing.discard)
+            pausing.add_done_callback(on_defect("router", self._on_broken))
+            return
+        sender.begin_again()
+        self._senders.append(sender)
+        self._send_soon()
+        try:
+            self._move_up(lane)
+        except Exception as error:
+            report_defect("router", self._on_broken, error)
+
+    async def _pause(self, lane: str, sender: Pauses) -> None:
+        await sender.wait()
+        self._ready.add(lane)
+        self._senders.append(sender)
+        self._send_soon()
 
     def _move_up(self, lane: str) -> None:
         """Take the head of the lane as arrived."""

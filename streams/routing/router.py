@@ -15,7 +15,8 @@ erased after another owner has routed it, and no copy may come then.
 
 import asyncio
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
+from typing import assert_never
 
 from msgspec import Struct
 
@@ -26,15 +27,16 @@ from actors.tenant_settings import SettingsByTenant
 from streams.dead_letters.malformed import MALFORMED_RECEIVER, bury_malformed
 from streams.installation.topology import Names
 from streams.lost_tails.marks import UNKNOWN_MARKS, Mark, Marks
-from streams.nats.answers import Refused, Stored, StoredMessage, Unanswered
+from streams.nats.answers import Answer, Put, Refused, Stored, StoredMessage, Unanswered
 from streams.nats.jetstream import JetStream
+from streams.nats.protocol import SharedHeaders
 from streams.nats.wire import Message
 from streams.reading.messages import RECEIVER_LOOKED_AT_MAX
 from streams.reading.reader import Reader, ReadingTerms
 from streams.reading.reply_subject import DeliveryInfo
 from streams.routing.fanout import copy_headers, published_event
 from streams.routing.freshness import Freshness
-from streams.routing.lanes import Lanes
+from streams.routing.lanes import CopySlots, Lanes
 from streams.routing.parked_tenants_reader import ParkedTenantsReader
 from streams.routing.tenant_rates import TenantRates
 from streams.routing.tenants import ReadRequest, Tenants
@@ -82,7 +84,7 @@ class Routing(Struct, frozen=True):
 
     match: Callable[[str, str, float], tuple[str, ...]]
     freshness: Freshness
-    copies: asyncio.Semaphore
+    copies: CopySlots
     readers: asyncio.Semaphore
     totals: RoutingTotals
     by_tenant: SettingsByTenant = SettingsByTenant()
@@ -98,7 +100,8 @@ class _EventInMemory:
         self.event = event
         self.position = event.position
         self.came_at = came_at
-        self.headers = copy_headers(event, source)
+        headers = copy_headers(event, source)
+        self.headers = headers if event.malformed else SharedHeaders(headers)
         self.copies = self.unconfirmed = 0
         self.size = event.size
 
@@ -141,7 +144,10 @@ class Router:
         self._on_broken = terms.on_broken
         self._on_progress = on_progress
         self._known = known
-        self._lanes = Lanes(js, self._send, self._confirmed, terms.on_broken, routing.by_tenant.weight)
+        self._lanes = Lanes(
+            js, self._begin_copy, self._confirmed, terms.on_broken, routing.copies, routing.by_tenant.weight
+        )
+        self._burying: set[asyncio.Task[str]] = set()
         self._matching: asyncio.Task[None] | None = None
         self._reader = Reader(
             js,
@@ -188,6 +194,11 @@ class Router:
                 timer.cancel()
         await self._parked_reader.stop()
         await self._lanes.stop()
+        burying = list(self._burying)
+        for task in burying:
+            task.cancel()
+        if burying:
+            await asyncio.wait(burying)
         await self._reader.stop()
 
     @property
@@ -310,26 +321,37 @@ class Router:
 
     # ---- copies
 
-    async def _send(self, receiver: str, opened: _EventInMemory) -> str:
-        """Publish a copy; returns an empty text when it is confirmed, otherwise the reason why it is not."""
-        if opened.event.malformed:
-            if not self._within_lease():
-                return LEASE_OVER
-            return await bury_malformed(self._js, self._names, receiver, opened.event)
-        async with self._routing.copies:
-            if not self._within_lease():
-                return LEASE_OVER
-            answer = await self._js.publish(
-                self._names.publish_to(receiver), opened.event.body, opened.headers
-            )
+    def _begin_copy(self, receiver: str, opened: _EventInMemory, ended: Callable[[str], None]) -> None:
+        """Publish a copy; calls `ended` with an empty text when it is confirmed, or why it is not."""
+        if not self._within_lease():
+            ended(LEASE_OVER)
+        elif opened.event.malformed:
+            self._bury(receiver, opened, ended)
+        else:
+            put = Put(self._names.publish_to(receiver), opened.event.body, opened.headers)
+            self._js.begin_publish(put, partial(self._answered, ended))
+
+    def _bury(self, receiver: str, opened: _EventInMemory, ended: Callable[[str], None]) -> None:
+        """Store a malformed event as a dead letter."""
+        burying = asyncio.ensure_future(bury_malformed(self._js, self._names, receiver, opened.event))
+        self._burying.add(burying)
+        burying.add_done_callback(self._burying.discard)
+        burying.add_done_callback(on_defect("router", self._on_broken))
+        burying.add_done_callback(
+            lambda task: ended("stopped" if task.cancelled() or task.exception() else task.result())
+        )
+
+    def _answered(self, ended: Callable[[str], None], answer: Answer) -> None:
         match answer:
             case Stored():
                 self._routing.totals.copies += 1
-                return ""
+                ended("")
             case Refused(code, text):
-                return f"{text} (JetStream error {code})"
+                ended(f"{text} (JetStream error {code})")
             case Unanswered(why):
-                return why
+                ended(why)
+            case _:
+                assert_never(answer)
 
     def _confirmed(self, opened: _EventInMemory) -> None:
         opened.unconfirmed -= 1

@@ -3,12 +3,13 @@
 import asyncio
 import random
 from collections import Counter, defaultdict
+from collections.abc import Awaitable, Callable
 
 import pytest
 
 from streams.nats.jetstream import JetStream
 from streams.routing import lanes
-from streams.routing.lanes import Lanes
+from streams.routing.lanes import CopySlots, Lanes
 from tests.sim.server import FakeServer
 from tests.support.waiting import PATIENCE_S, until
 
@@ -16,6 +17,23 @@ from tests.support.waiting import PATIENCE_S, until
 def connected() -> JetStream:
     """A connection that lasts."""
     return JetStream(FakeServer().connect("test"))
+
+
+def beginning(
+    send: Callable[[str, int], Awaitable[str]],
+) -> Callable[[str, int, Callable[[str], None]], None]:
+    """Sends by a task for each item, which ends as `send` does; a defect ends it, too."""
+
+    def begin(lane: str, item: int, ended: Callable[[str], None]) -> None:
+        task = asyncio.ensure_future(send(lane, item))
+        task.add_done_callback(lambda task: ended(task.result()))
+
+    return begin
+
+
+def slots(count: int = 1000) -> CopySlots:
+    """More than enough, if not said otherwise."""
+    return CopySlots(count)
 
 
 class Road:
@@ -29,7 +47,9 @@ class Road:
         self.under_way: Counter[str] = Counter()
         self.most = 0
         self.broken: list[str] = []
-        self.lanes: Lanes[int] = Lanes(connected(), self._send, self._note, self.broken.append)
+        self.lanes: Lanes[int] = Lanes(
+            connected(), beginning(self._send), self._note, self.broken.append, slots()
+        )
 
     async def _send(self, lane: str, item: int) -> str:
         assert not self.under_way[lane]
@@ -99,7 +119,9 @@ async def test_an_item_added_while_the_last_sender_ends_is_sent(
     async def send(_: str, __: int) -> str:
         return ""
 
-    leaving = Lanes(connected(), send, lambda item: sent[item].set_result(None), pytest.fail)
+    leaving = Lanes(
+        connected(), beginning(send), lambda item: sent[item].set_result(None), pytest.fail, slots()
+    )
     for number in (0, 1):
         leaving.add(f"t.r{number}", number)
         async with asyncio.timeout(PATIENCE_S):
@@ -131,10 +153,10 @@ async def test_a_sender_that_fails_is_not_silent(caplog: pytest.LogCaptureFixtur
     """Its lane would stand still forever, unnoticed."""
     broken: list[str] = []
 
-    async def fail(lane: str, item: int) -> str:
+    def fail(lane: str, item: int, ended: Callable[[str], None]) -> None:
         raise RuntimeError("the sender broke")
 
-    failing: Lanes[int] = Lanes(connected(), fail, lambda _: None, broken.append)
+    failing: Lanes[int] = Lanes(connected(), fail, lambda _: None, broken.append, slots())
     failing.add("t.a", 1)
     await until(lambda: bool(broken))
     assert broken == ["its router broke"]
@@ -157,10 +179,55 @@ async def test_a_tenant_of_weight_three_sends_three_items_in_its_turn(
             all_sent.set()
 
     weights = {"large": 3, "small": 1}
-    turns = Lanes(connected(), send, arrived, pytest.fail, weights.__getitem__)
+    turns = Lanes(connected(), beginning(send), arrived, pytest.fail, slots(), weights.__getitem__)
     for number in range(8):
         for tenant in weights:
             turns.add(f"{tenant}.r{number}", number)
     async with asyncio.timeout(PATIENCE_S):
         await all_sent.wait()
     assert sent[:12] == ["large", "large", "large", "small"] * 2 + ["large", "large", "small", "small"]
+
+
+async def test_lanes_of_a_node_share_slots_and_none_keeps_them_from_another() -> None:
+    """Ten slots, three partitions with more to send: at most ten items are under way, and all arrive."""
+    shared, under_way, most, arrived = slots(10), Counter[str](), list[int](), Counter[int]()
+
+    def begin(lane: str, item: int, ended: Callable[[str], None]) -> None:
+        under_way[lane] += 1
+        most.append(under_way.total())
+
+        def end() -> None:
+            under_way[lane] -= 1
+            ended("")
+
+        asyncio.get_running_loop().call_later(0.001, end)
+
+    def note(item: int) -> None:
+        arrived[item] += 1
+
+    partitions: list[Lanes[int]] = [Lanes(connected(), begin, note, pytest.fail, shared) for _ in range(3)]
+    for partition, each in enumerate(partitions):
+        for number in range(40):
+            each.add(f"t.r{number}", partition)
+    await until(lambda: arrived == {0: 40, 1: 40, 2: 40})
+    assert max(most) == 10
+
+
+async def test_lanes_that_stopped_leave_their_slots_to_others() -> None:
+    """Also a slot for which they waited, and that of an item under way, when it ends."""
+    shared, ends, arrived = slots(1), list[Callable[[str], None]](), list[int]()
+    leaving, staying = (
+        Lanes[int](connected(), lambda _, __, ended: ends.append(ended), arrived.append, pytest.fail, shared)
+        for _ in range(2)
+    )
+    leaving.add("t.a", 1)
+    await until(lambda: len(ends) == 1)
+    leaving.add("t.b", 2)
+    await asyncio.sleep(0)
+    staying.add("t.c", 3)
+    await asyncio.sleep(0)
+    await leaving.stop()
+    ends[0]("")
+    await until(lambda: len(ends) == 2)
+    ends[1]("")
+    assert arrived == [3]

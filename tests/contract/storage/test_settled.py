@@ -42,8 +42,8 @@ OF_ANOTHER = Burial(position=2, reason="unknown_receiver", receiver="acme.other"
         "refused before it was put",
         "another is refused",
         "undecided",
-    ],  # fmt: skip
-)
+    ],
+)  # fmt: skip
 async def test_a_message_is_settled_only_if_no_record_of_its_shard_needs_it(
     js: JetStream, prefix: str, states: list[State], settled_to: int
 ) -> None:

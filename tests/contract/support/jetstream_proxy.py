@@ -1,12 +1,14 @@
 """A JetStream that lets a test step in between a call and what carries it out."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
-from streams.nats.answers import Answer, Page, StoredMessage
+from streams.nats.answers import Answer, Page, Put, StoredMessage
 from streams.nats.jetstream import JetStream
 from streams.nats.wire import Message
+from streams.task_callbacks import reporting
 
 Call = Callable[[], Awaitable[Any]]
 """Carries out a call of which `JetStreamProxy.around` is told."""
@@ -22,6 +24,12 @@ class JetStreamProxy(JetStream):
     async def publish(self, *args: Any, **options: Any) -> Answer:
         answer: Answer = await self._through("publish", super().publish, *args, **options)
         return answer
+
+    def begin_publish(self, put: Put, answered: Callable[[Answer], None], timeout_s: float = 2.0) -> None:
+        """As `publish`, since what differs may have to wait."""
+        publishing = asyncio.ensure_future(self.publish(put.subject, put.data, put.headers, timeout_s))
+        publishing.add_done_callback(reporting("a publish failed"))
+        publishing.add_done_callback(lambda task: answered(task.result()))
 
     async def request(self, *args: Any, **options: Any) -> Message:
         message: Message = await self._through("request", super().request, *args, **options)

@@ -19,6 +19,7 @@ from streams.nats.jetstream import JetStream
 from streams.reading.messages import stored_event
 from streams.reading.reader import ReadingTerms
 from streams.routing.freshness import Freshness
+from streams.routing.lanes import CopySlots
 from streams.routing.router import Router, Routing, RoutingTotals
 from streams.routing_progress import NOTHING_ROUTED, RoutingProgress
 from tests.contract.support.faults import FaultyJetStream, misbehaving
@@ -68,7 +69,7 @@ class Owner:
         self._follows = follows
         match = matching(self.receivers)
         freshness = Freshness(js, self.receivers.catch_up, self.clocks)
-        self._routing = Routing(match, freshness, asyncio.Semaphore(100), asyncio.Semaphore(1), self.totals)
+        self._routing = Routing(match, freshness, CopySlots(100), asyncio.Semaphore(1), self.totals)
         self.router = self._new_router()
 
     def _new_router(self) -> Router:

@@ -1,7 +1,7 @@
 """The rules of the router and of its copies, each taken out by itself."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any, ClassVar, TypeAlias
 from weakref import WeakValueDictionary
 
@@ -24,7 +24,7 @@ from streams.routing_progress import RoutingProgress
 from tests.sim.mutants.mutant import Mutant
 from tests.sim.scenarios import routing
 
-_SendCopy: TypeAlias = Callable[[str, Any], Awaitable[str]]
+_BeginCopy: TypeAlias = Callable[[str, Any, Callable[[str], None]], None]
 
 _copy_confirmed = Tenants.confirmed
 
@@ -37,17 +37,19 @@ def _let_pass_at_first(tenants: Tenants[Any], event: Any) -> None:
 class _LanesThatGoOn(Lanes[Any]):
     """A head that failed goes to the end of its lane."""
 
-    def __init__(
-        self, js: JetStream, send: _SendCopy, arrived: Callable[[Any], None], on_broken: Callable[[str], None]
-    ) -> None:
+    def __init__(self, js: JetStream, begin: _BeginCopy, arrived: Callable[[Any], None], *more: Any) -> None:
         failed: list[Any] = []
 
-        async def send_or_go_on(lane: str, item: Any) -> str:
-            if await send(lane, item):
+        def begin_or_go_on(lane: str, item: Any, ended: Callable[[str], None]) -> None:
+            def went_or_goes_on(why: str) -> None:
+                if not why:
+                    ended("")
+                    return
                 failed.append(item)
                 self.add(lane, item)
-                await asyncio.sleep(0.1)
-            return ""
+                asyncio.get_running_loop().call_later(0.1, ended, "")
+
+            begin(lane, item, went_or_goes_on)
 
         def went(item: Any) -> None:
             if item in failed:
@@ -55,15 +57,14 @@ class _LanesThatGoOn(Lanes[Any]):
             else:
                 arrived(item)
 
-        super().__init__(js, send_or_go_on, went, on_broken)
+        super().__init__(js, begin_or_go_on, went, *more)
 
 
-def _lanes_of_one_try(js: JetStream, send: _SendCopy, *more: Any) -> Lanes[Any]:
-    async def send_once(lane: str, item: Any) -> str:
-        await send(lane, item)
-        return ""
+def _lanes_of_one_try(js: JetStream, begin: _BeginCopy, *more: Any) -> Lanes[Any]:
+    def begin_once(lane: str, item: Any, ended: Callable[[str], None]) -> None:
+        begin(lane, item, lambda _: ended(""))
 
-    return Lanes(js, send_once, *more)
+    return Lanes(js, begin_once, *more)
 
 
 class _RouterWithOldMemory(Router):
