@@ -26,7 +26,7 @@ class JetStreamProxy(JetStream):
         return answer
 
     def begin_publish(self, put: Put, answered: Callable[[Answer], None], timeout_s: float = 2.0) -> None:
-        """As `publish`, since what differs may have to wait."""
+        """Publishes by a task, since `around` may have to wait."""
         publishing = asyncio.ensure_future(self.publish(put.subject, put.data, put.headers, timeout_s))
         publishing.add_done_callback(reporting("a publish failed"))
         publishing.add_done_callback(lambda task: answered(task.result()))
