@@ -3,8 +3,9 @@
 The server, the node and the sink run in processes of their own. First there is a crowd of configured
 receivers: how soon is a node ready, how much memory does it need with a few of them active, what does it do
 while nothing happens, and how late is the first event for an actor that is not in memory? Then, on fresh
-servers, a node with parked actors is killed: how soon does another one deliver? And a receiver recovers that
-is far behind: how fast does it get its backlog, and how much memory does that need?
+servers, a node with parked actors is killed: how soon does another one deliver? A node at full load is
+killed: how many events are repeated? And a receiver recovers that is far behind: how fast does it get its
+backlog, in either order, and how much memory does that need?
 """
 
 import asyncio
@@ -27,6 +28,10 @@ EVENT_EVERY_S = 0.002
 LOOK_EVERY_S = 0.05
 GIVE_UP_AFTER_S = 60.0
 QUIET_PAUSE_S = 2.0
+LOADED_RECEIVERS = 200
+"""Receivers of the node that is killed at full load."""
+IN_FLIGHT_MAX = 64
+"""Attempts that the receiver that is behind has in flight in relaxed order."""
 PROBED_RECEIVERS = 64
 """Receivers that get events while a killed node restarts: any of them may be served first."""
 
@@ -34,13 +39,15 @@ PROBED_RECEIVERS = 64
 class ScalePlan(Struct, frozen=True, kw_only=True):
     """A plan: how many receivers there are, and how many of them get events, wait or are behind.
 
-    `receivers` are configured, `active` of them get events; `parked` wait when the node is killed; `behind`
-    events wait for one of them. The idle node is watched for `timed_s`.
+    `receivers` are configured, `active` of them get events; `parked` wait when the node is killed; another
+    node is killed when it has delivered half of `loaded` events; `behind` events wait for one receiver. The
+    idle node is watched for `timed_s`.
     """
 
     receivers: int = 100_000
     active: int = 1000
     parked: int = 5000
+    loaded: int = 20_000
     behind: int = 200_000
     shards: int = SHARDS
     timed_s: float = 10.0
@@ -52,9 +59,10 @@ class ScaleFigures(Struct, frozen=True, kw_only=True):
     `ready_s`: from the start of a node's process until it runs all shards, the crowd configured. `idle` is a
     share of one core. `fresh_…`: from publish to arrival, of the first event after a start, for which the
     actor is brought into memory; `resident_…` of the second. `first_s` and `all_s`: from the kill of a node
-    whose heartbeat was awaited for `ttl_s` until the first delivery, and until all shards run again. `drain`
-    is deliveries a second to the one that was behind; `drain_…_mb` is the node's memory before, and the most
-    that was seen of it meanwhile.
+    whose heartbeat was awaited for `ttl_s` until the first delivery, and until all shards run again.
+    `repeated`: the events that came twice after the kill at full load. `drain` is deliveries a second to the
+    one that was behind, in strict order, `drain_relaxed` in relaxed order; `drain_…_mb` is the node's memory
+    before, and the most that was seen of it meanwhile.
     """
 
     receivers: int
@@ -71,8 +79,11 @@ class ScaleFigures(Struct, frozen=True, kw_only=True):
     resident_p99_ms: float
     first_s: float
     all_s: float
+    loaded: int
+    repeated: int
     behind: int
     drain: float
+    drain_relaxed: float
     drain_before_mb: float | None
     drain_max_mb: float | None
     lost: int
@@ -176,11 +187,28 @@ class ScaleBench(Bench[ScalePlan]):
             await node.stop()
         return Return(first_s=report.first_at - killed_at, all_s=all_s, report=report, published=published)
 
-    async def drain(self) -> Drain:
+    async def at_full_load(self) -> Report:
+        """Kill a node that catches up with many receivers, and start it again. Raises as `crowd`."""
+        plan, node = self._plan, self._harness.node()
+        self._tell(f"kill a node at full load, half-way through {plan.loaded} events, and start it again")
+        await self._configure(range(LOADED_RECEIVERS))
+        await self._publish([number % LOADED_RECEIVERS for number in range(plan.loaded)])
+        try:
+            await node.start()
+            await node.until_ready()
+            while await self._sink.count() < plan.loaded // 2:  # noqa: ASYNC110  # It is another process.
+                await asyncio.sleep(LOOK_EVERY_S)
+            await node.kill()
+            await node.start()
+            return await self._arrived(plan.loaded)
+        finally:
+            await node.stop()
+
+    async def drain(self, **policy: object) -> Drain:
         """Let a receiver recover for which many events wait. Raises as `crowd`."""
         plan, on = self._plan, self._harness
         self._tell(f"publish {plan.behind} events to a paused receiver")
-        await self._configure([0], paused=True)
+        await self._configure([0], paused=True, **policy)
         await self._publish([0] * plan.behind)
         node = on.node()
         try:
@@ -190,7 +218,7 @@ class ScaleBench(Bench[ScalePlan]):
             self._tell("resume it")
             before, seen = usage(node.pid), list[float]()
             await self._sink.forget()
-            await self._configure([0])
+            await self._configure([0], **policy)
             report = await self._arrived(plan.behind, lambda: seen.append(_memory_mb(usage(node.pid))))
         finally:
             await node.stop()
@@ -278,10 +306,14 @@ async def measured(plan: ScalePlan, tell: Callable[[str], None]) -> ScaleFigures
     async with harness(plan.shards) as on:
         after = await ScaleBench(plan, on, tell).after_a_kill()
     async with harness(plan.shards) as on:
+        loaded = await ScaleBench(plan, on, tell).at_full_load()
+    async with harness(plan.shards) as on:
         drain = await ScaleBench(plan, on, tell).drain()
+    async with harness(plan.shards) as on:
+        relaxed = await ScaleBench(plan, on, tell).drain(order="relaxed", concurrency=IN_FLIGHT_MAX)
     tell(f"bring {plan.receivers} actors into memory")
-    reports = (crowd.fresh, crowd.resident, after.report, drain.report)
-    awaited = (plan.active, plan.active, after.published, plan.behind)
+    reports = (crowd.fresh, crowd.resident, after.report, loaded, drain.report, relaxed.report)
+    awaited = (plan.active, plan.active, after.published, plan.loaded, plan.behind, plan.behind)
     return ScaleFigures(
         receivers=plan.receivers, active=plan.active, parked=plan.parked, ttl_s=Settings().ttl_s,
         ready_s=crowd.ready_s, memory_mb=crowd.memory_mb, idle=crowd.idle,
@@ -289,9 +321,11 @@ async def measured(plan: ScalePlan, tell: Callable[[str], None]) -> ScaleFigures
         fresh_p50_ms=crowd.fresh.p50_ms, fresh_p99_ms=crowd.fresh.p99_ms,
         resident_p50_ms=crowd.resident.p50_ms, resident_p99_ms=crowd.resident.p99_ms,
         first_s=after.first_s, all_s=after.all_s,
-        behind=plan.behind, drain=drain.rate, drain_max_mb=drain.memory_max_mb,
+        loaded=plan.loaded, repeated=loaded.repeats,
+        behind=plan.behind, drain=drain.rate, drain_relaxed=relaxed.rate, drain_max_mb=drain.memory_max_mb,
         drain_before_mb=drain.before.memory_mb if drain.before else None,
         lost=sum(awaited) - sum(report.deliveries for report in reports),
-        repeats=sum(report.repeats for report in reports),
-        disordered=sum(report.disordered for report in reports),
+        repeats=sum(report.repeats for report in reports if report is not loaded),
+        # In relaxed order, events may come in any order.
+        disordered=sum(report.disordered for report in reports if report is not relaxed.report),
     )  # fmt: skip

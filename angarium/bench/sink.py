@@ -9,6 +9,7 @@ import asyncio
 import math
 import sys
 import time
+from collections import defaultdict
 from typing import cast
 
 import httptools
@@ -69,21 +70,30 @@ def percentile(ordered: list[float], share: float) -> float:
 
 
 class Sink:
-    """State that all connections share."""
+    """State that all connections share.
+
+    - `highest`: the highest number that came, by URL.
+    - `skipped`: the numbers below that did not come yet.
+    """
 
     def __init__(self) -> None:
         self.arrivals = Arrivals()
         self.highest: dict[bytes, int] = {}
+        self.skipped: defaultdict[bytes, set[int]] = defaultdict(set)
 
     def count(self, url: bytes, sequence: int, stamp: bytes) -> None:
         """Count a delivery that came."""
         arrivals, now = self.arrivals, time.time()
         before = self.highest.get(url, 0)
-        if sequence <= before:
-            arrivals.repeats += 1
-            return
-        arrivals.disordered += sequence > before + 1
-        self.highest[url] = sequence
+        if sequence > before + 1:
+            arrivals.disordered += 1
+            self.skipped[url].update(range(before + 1, sequence))
+        elif sequence <= before:
+            if sequence not in self.skipped[url]:
+                arrivals.repeats += 1
+                return
+            self.skipped[url].remove(sequence)
+        self.highest[url] = max(before, sequence)
         arrivals.first_at = arrivals.first_at or now
         arrivals.last_at = now
         arrivals.delays.append(now - float(stamp))

@@ -146,12 +146,14 @@ def isolation(seconds: float, as_json: bool, **plan: int) -> None:
         _check(row, f"delivery with {row.neighbours}")
 
 
-@bench.command(short_help="Measure very many receivers, a killed node, and a long backlog.")
+@bench.command(short_help="Measure very many receivers, killed nodes, and a long backlog.")
 @click.option("--receivers", default=100_000, show_default=True, type=click.IntRange(100))
 @click.option("--active", default=1000, show_default=True, type=click.IntRange(1),
               help="Number of them that get events.")  # fmt: skip
 @click.option("--parked", default=5000, show_default=True, type=click.IntRange(1),
               help="Parked actors when the node is killed.")  # fmt: skip
+@click.option("--loaded", default=20_000, show_default=True, type=click.IntRange(100),
+              help="Events of the node that is killed at full load.")  # fmt: skip
 @click.option("--behind", default=200_000, show_default=True, type=click.IntRange(100),
               help="Events that wait for the recovering receiver.")  # fmt: skip
 @click.option("--seconds", default=10.0, show_default=True, type=click.FloatRange(0.1, 600),
@@ -159,9 +161,10 @@ def isolation(seconds: float, as_json: bool, **plan: int) -> None:
 @with_shards
 @click.option("--json", "as_json", is_flag=True, help="Print only the figures, in JSON.")
 def scale(receivers: int, active: int, seconds: float, as_json: bool, **plan: int) -> None:
-    """Measure very many receivers (few of them active), a node killed with parked actors, and a long backlog.
+    """Measure very many receivers (few of them active), two nodes that are killed, and a long backlog.
 
-    The exit status is 1 if a delivery was lost, repeated or came out of order.
+    The exit status is 1 if a delivery was lost, came out of order, or was repeated but for a kill at full
+    load.
     """
     from angarium.bench.scale import ScalePlan, measured
 
@@ -411,7 +414,9 @@ def _scale_rows(figures: Any) -> list[tuple[str, str]]:
         ("publish to arrival, in memory, p99", f"{figures.resident_p99_ms:.1f} ms"),
         (f"kill to first delivery, lease {figures.ttl_s:g} s", f"{figures.first_s:.1f} s"),
         (f"kill to all shards, {figures.parked:,} parked", f"{figures.all_s:.1f} s"),
+        (f"repeats after a kill at full load, of {figures.loaded:,}", f"{figures.repeated:,}"),
         (f"deliveries/s to one that is {figures.behind:,} behind", f"{figures.drain:,.0f}"),
+        ("the same, in relaxed order", f"{figures.drain_relaxed:,.0f}"),
     ]
     if figures.drain_before_mb is not None and figures.drain_max_mb is not None:
         memory = f"{figures.drain_before_mb:.0f} to {figures.drain_max_mb:.0f} MB"

@@ -89,13 +89,18 @@ def test_events_are_measured_by_way_of_the_router_too() -> None:
 @pytest.mark.alone
 def test_a_crowd_a_kill_and_a_backlog_are_measured() -> None:
     command = [sys.executable, "-m", "angarium", "bench", "scale", "--json"]
-    small = ["--receivers", "500", "--active", "50", "--parked", "20", "--behind", "500", "--seconds", "0.5"]
+    small = [
+        "--receivers", "500", "--active", "50", "--parked", "20", "--loaded", "2000", "--behind", "500",
+        "--seconds", "0.5",
+    ]  # fmt: skip
     done = subprocess.run([*command, *small], capture_output=True, text=True, timeout=100, check=False)
     assert done.returncode == 0, done.stderr
     figures = msgspec.convert(json.loads(done.stdout), scale.ScaleFigures)
     assert (figures.receivers, figures.active, figures.parked, figures.behind) == (500, 50, 20, 500)
     assert (figures.lost, figures.repeats, figures.disordered) == (0, 0, 0)
     assert figures.drain > 0
+    assert figures.drain_relaxed > 0
+    assert 0 <= figures.repeated < figures.loaded == 2000
     assert figures.ttl_s < figures.first_s <= figures.all_s + 1
     assert 0 < figures.resident_p50_ms <= figures.resident_p99_ms
     assert 0 < figures.fresh_p50_ms <= figures.fresh_p99_ms

@@ -30,6 +30,12 @@ def test_an_event_that_overtakes_is_out_of_order() -> None:
     assert counted(1, 3).arrivals.report().disordered == 1
 
 
+def test_an_overtaken_event_is_a_delivery_once() -> None:
+    """In relaxed order this is meant."""
+    report = counted(1, 4, 2, 3, 2, 5).arrivals.report()
+    assert (report.deliveries, report.repeats, report.disordered) == (5, 1, 1)
+
+
 def test_each_receiver_has_numbers_of_its_own() -> None:
     sink = counted(1, 2)
     sink.count(b"/2", 1, b"1795233800.123456")
