@@ -6,6 +6,9 @@ plus half a second, *by our clock*, counts as dead. An expired key proves nothin
 server's fast clock, can expire the key of a live node. That time begins again with each connection, before a
 shard may be claimed; but a node that was dead gets no share until it shows a new heartbeat.
 
+A restart of NATS may also bring back the last heartbeat of a node that died long ago. A heartbeat proves life
+only if it is not certainly older than a TTL, by the revisions of our own.
+
 A look counts as of the moment at which we sent our own last heartbeat, and only if it shows that heartbeat: a
 leader that was deposed, and answers all the same, knows none that is newer. And a claim is a sign of life: it
 names the heartbeat under which it was made, which our last look may not have seen yet
@@ -25,6 +28,7 @@ from msgspec.structs import replace
 from actors.errors import Unavailable
 from streams.clock import Timekeeper
 from streams.fleet.lease import LEASE_MARGIN_S, Lease
+from streams.fleet.own_heartbeats import OwnHeartbeats, StoredHeartbeat
 from streams.fleet.rendezvous import wanted_shards
 from streams.installation.topology import Names
 from streams.journal.claim import Owner
@@ -76,13 +80,6 @@ class _Heartbeat(Struct, frozen=True):
     number: int = 0
 
 
-class StoredHeartbeat(Struct, frozen=True):
-    """Our own last heartbeat that is stored: its revision, and when it was sent, by our clock."""
-
-    revision: int
-    sent_at: float
-
-
 _member = msgspec.json.Decoder(Member)
 
 
@@ -111,7 +108,7 @@ class Members:
         self._version = version
         self.run = js.wire.new_inbox().partition(".")[2]
         self.heartbeat = self.stored = 0
-        self._own = StoredHeartbeat(0, -math.inf)
+        self._own = OwnHeartbeats()
         self._unstored = Complaint(js, log, "heartbeat.unstored", node=node)
         self._seen: dict[str, _Heartbeat] = {}
         self._runs: dict[tuple[str, str], _Heartbeat] = {}
@@ -256,7 +253,8 @@ class Members:
         )
         if isinstance(answer, Stored):
             self._unstored.over()
-            self._own, self.stored = StoredHeartbeat(answer.sequence, sent_at), number
+            self._own.add(StoredHeartbeat(answer.sequence, sent_at, self._time.boottime()))
+            self.stored = number
             return self._acknowledged(lease, sent_at)
         self._unstored.log_once(answer.text if isinstance(answer, Refused) else answer.why)
         return False
@@ -284,7 +282,7 @@ class Members:
                     await self._hint.wait()
             self._hint.clear()
             try:
-                if self._own.sent_at < self._next_silent_from() <= self._time.boottime():
+                if self._own.last.sent_at < self._next_silent_from() <= self._time.boottime():
                     await self._renew()  # A look tells nothing about the time after it.
                 await self._read_heartbeats()
                 wait_s = self._until_next_read_s()
@@ -307,7 +305,7 @@ class Members:
 
     async def _read_heartbeats(self) -> None:
         """Read the bucket. Each heartbeat changes the key's revision, so none is missed."""
-        page, as_of = await read_heartbeats(self._js, self._names, lambda: self._own)
+        page, as_of = await read_heartbeats(self._js, self._names, lambda: self._own.last)
         present: dict[str, bool] = {}
         for message in page.messages:
             node = message.subject.rpartition(".")[2]
@@ -326,12 +324,14 @@ class Members:
                 listener()
 
     def _record_heartbeat(self, node: str, message: StoredMessage) -> bool:
-        """Take note of the heartbeat; True if it is new to us."""
-        seen = self._seen.get(node)
+        """Take note of the heartbeat; True if it is new to us, and not certainly older than a TTL."""
+        seen, now = self._seen.get(node), self._time.boottime()
         if seen is not None and seen.revision == message.sequence:
             return False
         member = self._member(node, message.data)
-        seen = _Heartbeat(message.sequence, self._time.boottime(), member.ttl_s, member.heartbeat)
+        if self._own.is_older(message.sequence, now - max(self._ttl_s, member.ttl_s) - LEASE_MARGIN_S):
+            return False
+        seen = _Heartbeat(message.sequence, now, member.ttl_s, member.heartbeat)
         self._seen[node] = self._runs[node, member.run] = seen
         return True
 

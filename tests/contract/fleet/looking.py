@@ -9,7 +9,7 @@ from actors.errors import Unavailable
 from streams.fleet.lease import LEASE_MARGIN_S
 from streams.fleet.members import Member, Members
 from streams.installation.topology import Names
-from streams.nats.answers import Page
+from streams.nats.answers import Page, StoredMessage
 from streams.nats.jetstream import JetStream
 from tests.contract.support.faults import FaultyJetStream
 from tests.support.waiting import until
@@ -22,8 +22,12 @@ Join = Callable[..., Awaitable[Members]]
 
 
 class Looking(FaultyJetStream):
-    """Counts the looks at the bucket, or answers none while `blind`; may know nothing newer."""
+    """Counts the looks at the bucket, or answers none while `blind`; may know nothing newer.
 
+    `revived`: messages that are shown, too, as by a server that was killed.
+    """
+
+    revived: tuple[StoredMessage, ...] = ()
     blind = False
     knows_up_to: int | None = None
     looks = 0
@@ -37,7 +41,7 @@ class Looking(FaultyJetStream):
         if self.knows_up_to is not None:
             page = replace(page, up_to=self.knows_up_to)
         self.looks += 1
-        return page
+        return replace(page, messages=[*page.messages, *self.revived])
 
     async def another_look(self) -> None:
         """Return when one that begins now has ended."""

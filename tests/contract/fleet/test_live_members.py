@@ -7,9 +7,11 @@ make it live again.
 import asyncio
 
 import pytest
+from msgspec.structs import replace
 
 from streams.fleet.members import Members
 from streams.installation.topology import Names
+from streams.nats.jetstream import JetStream
 from tests.contract.fleet.looking import DEAD_S, ROUND_S, TTL_S, Join, Looking, show
 from tests.contract.support.shards import Clocks
 from tests.support.waiting import until
@@ -89,3 +91,43 @@ async def test_a_node_that_was_dead_gets_its_share_with_its_next_heartbeat(
     await show(looking, names, "b", 2)
     await until(lambda: members.live == ("a", "b"))
     await members.leave()
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["it saw it die", "it came after its death"])
+async def test_a_revived_heartbeat_of_a_dead_node_gives_it_no_share(
+    names: Names, clocks: Clocks, looking: Looking, join: Join, known: bool
+) -> None:
+    """nats-server shows expired messages for a moment after kill -9: here, with another revision, too."""
+    await join(looking, "c")
+    await show(looking, names, "b")
+    old = await looking.last_message(names.nodes, names.node("b"))
+    assert old is not None
+    if not known:
+        await looking.purge(names.nodes, old.sequence + 1)
+    members = await join(looking, "a")
+    clocks.turn(DEAD_S)
+    await until(lambda: members.live == ("a", "c"))
+    clocks.turn(DEAD_S)
+    changes: list[tuple[str, ...]] = []
+    members.on_change(lambda: changes.append(members.live))
+    looking.revived = (old, replace(old, sequence=old.sequence - 1))
+    members.connection_changed(True)
+    await looking.another_look()
+    looking.revived = ()
+    await looking.another_look()
+    assert not changes
+
+
+async def test_a_node_is_live_with_lower_revisions_in_a_recreated_bucket(
+    js: JetStream, names: Names, clocks: Clocks, join: Join
+) -> None:
+    a = await join(js, "a")
+    await until(lambda: a.heartbeat > 10)
+    clocks.turn(DEAD_S)
+    await until(lambda: a.lease.valid())
+    info = await js.stream_info(names.nodes)
+    assert info is not None
+    await js.request(f"$JS.API.STREAM.DELETE.{names.nodes}", b"")
+    await js.stream_create(info.config)
+    await show(js, names, "b")
+    await until(lambda: a.live == ("a", "b"))
