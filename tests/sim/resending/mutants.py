@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from angarium.node.housekeeping import eraser
+from angarium.node.housekeeping import eraser, erasure_steps
 from streams.erasing import search
 from streams.journal import claim
 from streams.journal.claim import JournalPast
@@ -87,7 +87,7 @@ RESENDING_MUTANTS = [
            ((eraser, "LATE_COPIES_S", -math.inf),),
            scenarios.erased_shortly_after_its_source_was_there),
     Mutant("erased-unrouted", "what producers published is deleted when it is routed",
-           ((eraser, "read_past", _routed_to_the_end),),
+           ((erasure_steps, "read_past", _routed_to_the_end),),
            scenarios.erased_while_it_is_routed),
     Mutant("looked-at-once", "an erasure looks again for copies that came late",
            ((search, "late_copies", _no_late_copies),),
