@@ -4,8 +4,12 @@ from collections.abc import Callable
 
 from actors.machine.bucket import Bucket, Limit, next_token_at, refill, take
 
-BUCKETS_MAX = 1024
-"""Buckets beyond which those are forgotten whose tenants have published nothing for long."""
+FORGET_AFTER_MIN = 1024
+"""Events, at least, from one look to the next for tenants that have published nothing for long."""
+BUCKETS_MAX = 8192
+"""Buckets in memory: producers invent names of tenants. Tenants beyond them share one bucket."""
+SHARED = ""
+"""The key of that bucket, which is no tenant's name."""
 
 
 class TenantRates:
@@ -18,6 +22,7 @@ class TenantRates:
     def __init__(self, limit_of: Callable[[str], Limit | None]) -> None:
         self._limit_of = limit_of
         self._buckets: dict[str, Bucket] = {}
+        self._takes_to_forget = FORGET_AFTER_MIN
 
     @property
     def held(self) -> int:
@@ -29,11 +34,14 @@ class TenantRates:
         limit = self._limit_of(tenant)
         if limit is None:
             return 0.0
+        self._takes_to_forget -= 1
+        if not self._takes_to_forget:
+            self._forget_full(now)
+        if tenant not in self._buckets and len(self._buckets) >= BUCKETS_MAX:
+            tenant = SHARED
         filled = refill(self._buckets.get(tenant) or Bucket(1.0, now, 0), limit, now, 0)
         left = take(filled)
         self._buckets[tenant] = left or filled
-        if len(self._buckets) > BUCKETS_MAX:
-            self._forget_full(now)
         return 0.0 if left else next_token_at(filled, limit)
 
     def _forget_full(self, now: float) -> None:
@@ -41,3 +49,5 @@ class TenantRates:
             limit = self._limit_of(tenant)
             if limit is None or refill(bucket, limit, now, 0).tokens >= limit.burst:
                 del self._buckets[tenant]
+        # So each event pays for one bucket that is looked at.
+        self._takes_to_forget = max(FORGET_AFTER_MIN, len(self._buckets))

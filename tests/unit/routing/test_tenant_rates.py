@@ -40,10 +40,30 @@ def test_a_new_owner_grants_no_burst() -> None:
 
 
 def test_tenants_without_a_rate_take_no_memory_and_those_that_are_quiet_are_forgotten() -> None:
-    limits = {f"t{number}": Limit(1.0, 1) for number in range(2 * module.BUCKETS_MAX)}
+    limits = {f"t{number}": Limit(1.0, 1) for number in range(2 * module.FORGET_AFTER_MIN)}
     rates = TenantRates(limits.get)
     assert rates.take("free", 0.0) == 0.0
     for number, tenant in enumerate(limits):
         assert rates.take(tenant, float(number)) == 0.0
     assert rates.take("t0", float(len(limits))) == 0.0
-    assert rates.held <= module.BUCKETS_MAX + 1
+    assert rates.held <= module.FORGET_AFTER_MIN + 1
+
+
+def test_very_many_tenants_cost_no_more_each_and_share_a_bucket_at_last() -> None:
+    """Their names come from producers, and at a low rate no bucket is full again soon."""
+    asked = 0
+
+    def limit_of(_: str) -> Limit:
+        nonlocal asked
+        asked += 1
+        return Limit(1 / 3600, 1)
+
+    rates, count = TenantRates(limit_of), 3 * module.BUCKETS_MAX
+    granted = sum(not rates.take(f"t{number}", 1000.0) for number in range(count))
+    assert granted == module.BUCKETS_MAX + 1
+    assert rates.held == module.BUCKETS_MAX + 1
+    assert asked < 4 * count
+    assert rates.take("t0", 1000.0) > 1000.0, "a tenant keeps the bucket that it has"
+    for _ in range(count):
+        rates.take("t0", 1e6)
+    assert rates.held == 1, "the others are full by now"
