@@ -71,6 +71,11 @@ class Subscriptions:
         else:
             self._tenants.pop(tenant_name, None)
 
+    @property
+    def tenants(self) -> tuple[str, ...]:
+        """The tenants whose receivers subscribe to anything."""
+        return tuple(self._tenants)
+
     def match(self, tenant_name: str, event_type: str) -> tuple[str, ...]:
         """The receivers of the tenant that subscribe to the type, each once, in alphabetical order."""
         tenant = self._tenants.get(tenant_name)

@@ -34,7 +34,7 @@ from angarium.node.shard import NodeContext
 from angarium.node.totals import NodeTotals
 from angarium.settings import Settings
 from angarium.telemetry.opening import Tracing, open_tracing
-from streams.buckets.receivers import Receivers, matching
+from streams.buckets.receivers import Receivers, matching, subscriptions_of
 from streams.clock import SystemTime, Timekeeper
 from streams.control_requests.micro_service import Identity, MicroService
 from streams.control_requests.requests import ControlServer
@@ -169,7 +169,11 @@ async def member(
     copies = CopySlots(COPIES_AT_ONCE)
     readers = asyncio.Semaphore(READERS_MAX)
     by_tenant = SettingsByTenant(settings.tenants)
-    routing = Routing(matching(receivers), freshness, copies, readers, RoutingTotals(), by_tenant)
+    subscriptions = subscriptions_of(receivers)
+    routing = Routing(
+        matching(receivers, subscriptions), freshness, copies, readers, RoutingTotals(), by_tenant,
+        tenants=lambda: subscriptions.tenants, partitions=settings.shards,
+    )  # fmt: skip
     context = NodeContext(
         js=js, names=names, node=settings.node, time=time, members=members, receivers=receivers,
         sender=sender, readers=readers, loads=LoadSlots(begin=PacedStarts().begin),

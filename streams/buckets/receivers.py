@@ -272,13 +272,13 @@ class Receivers:
             listener(receiver)
 
 
-def matching(receivers: Receivers) -> Callable[[str, str, float], tuple[str, ...]]:
+def matching(
+    receivers: Receivers, subscriptions: Subscriptions
+) -> Callable[[str, str, float], tuple[str, ...]]:
     """Returns what finds the receivers of an event, by its tenant, its type, and when it was stored.
 
-    A receiver gets no event from before it was created, however late that is routed. Call this before
-    `receivers` are started.
+    A receiver gets no event from before it was created, however late that is routed.
     """
-    subscriptions = subscriptions_of(receivers)
 
     def match(tenant: str, event_type: str, stored_at: float) -> tuple[str, ...]:
         return receivers.existing_at(stored_at, subscriptions.match(tenant, event_type))

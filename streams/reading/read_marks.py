@@ -35,6 +35,10 @@ class ReadMarks:
             self._seen = Mark(position=newest.position, stored_at=newest.stored_at)
         return higher(known, self._seen)
 
+    def note(self, mark: Mark) -> None:
+        """Take note of a message that was read in another way, from the stream of the present consumer."""
+        self._seen = higher(self._seen, mark)
+
     def doubt(self, known: Mark) -> None:
         """Remember the messages that are known now: later ones may be of another stream."""
         highest = self.highest(known)

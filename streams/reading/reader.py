@@ -116,6 +116,10 @@ class Reader:
         """The number of the present consumer, or None if the stream has to be compared first."""
         return self.consumers if self.compared else None
 
+    def note(self, mark: Mark) -> None:
+        """Take note of a message that was read in another way: the present consumer has the same stream."""
+        self._marks.note(mark)
+
     async def start(self) -> None:
         """Begin. The first message comes once a consumer is made, which waits for server and lease."""
         self._reading = asyncio.ensure_future(self._read())

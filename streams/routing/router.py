@@ -34,6 +34,7 @@ from streams.nats.wire import Message
 from streams.reading.messages import RECEIVER_LOOKED_AT_MAX
 from streams.reading.reader import Reader, ReadingTerms
 from streams.reading.reply_subject import DeliveryInfo
+from streams.routing.ahead_reader import AheadReader
 from streams.routing.fanout import copy_headers, published_event
 from streams.routing.freshness import Freshness
 from streams.routing.lanes import CopySlots, Lanes
@@ -52,6 +53,10 @@ COPY_BYTES = 96
 COPIES_AT_ONCE = 256
 """Copies under way at a time in all partitions of a node, so that large ones do not fill the memory."""
 
+IN_A_ROW_MAX = 32
+"""Events and copies that are matched before other work has a turn. After an event of a parked tenant it has
+one at once: on a busy machine, others would wait for the copies of a flood."""
+
 MATCHED_IN_A_ROW = 1000
 """Receivers of one event that are matched before other work has a turn; they take a millisecond."""
 
@@ -59,9 +64,9 @@ WAITING_MAX_S = 2.0
 """Time for which an event may keep `routed` back; beyond it, its tenant parks. Only routed events are acked,
 and the consumer of the partition stops if too much is not acked."""
 
-PULL_BATCH = 256
-"""Events requested at a time. All of them arrive, even when the reader is held. With 64, others wait five
-times as long until the events of a flood, which are dropped, have come."""
+PULL_BATCH = 64
+"""Events requested at a time. All of them arrive, even when the reader is held. With 256, a flood passes five
+times as fast, but takes the core from those that are read ahead of it meanwhile."""
 
 LEASE_OVER = "the lease of this node has expired"
 
@@ -80,6 +85,7 @@ class Routing(Struct, frozen=True):
 
     - `match`: returns the tenant's receivers that subscribe to a type, and existed when the event was stored.
     - `by_tenant`: weights and rates.
+    - `tenants`: returns the tenants whose receivers subscribe to anything, of all partitions.
     """
 
     match: Callable[[str, str, float], tuple[str, ...]]
@@ -88,6 +94,8 @@ class Routing(Struct, frozen=True):
     readers: asyncio.Semaphore
     totals: RoutingTotals
     by_tenant: SettingsByTenant = SettingsByTenant()
+    tenants: Callable[[], Sequence[str]] = tuple
+    partitions: int = 1
 
 
 class _EventInMemory:
@@ -171,6 +179,18 @@ class Router:
             take_read=self._take_read,
             on_broken=terms.on_broken,
         )
+        self._ahead_reader = AheadReader(
+            js,
+            names,
+            partition,
+            reader=self._reader,
+            at_once=routing.readers,
+            tenants=routing.tenants,
+            partitions=routing.partitions,
+            next_ahead=self._next_ahead,
+            take_ahead=self._take_ahead,
+            on_broken=terms.on_broken,
+        )
 
     async def start(self) -> None:
         """Begin to route."""
@@ -178,6 +198,7 @@ class Router:
         self._matching.add_done_callback(on_defect("router", self._on_broken))
         await self._reader.start()
         self._parked_reader.start()
+        self._ahead_reader.start()
 
     def ack(self, position: int) -> None:
         """Ack the events up to the position; the journal must hold that they are routed."""
@@ -193,6 +214,7 @@ class Router:
             if timer is not None:
                 timer.cancel()
         await self._parked_reader.stop()
+        await self._ahead_reader.stop()
         await self._lanes.stop()
         burying = list(self._burying)
         for task in burying:
@@ -217,25 +239,33 @@ class Router:
         if told.position > self._tenants.highest:
             address = message.subject[self._prefix :]
             tenant = address.partition(".")[0]
-            if self._tenants.admits(tenant, may_park=has_valid_name(tenant)):
+            if self._tenants.recognise(tenant, told.position):
+                self._plan_parking(WAITING_MAX_S)
+            elif self._tenants.admits(tenant, may_park=has_valid_name(tenant)):
                 event = published_event(told.position, told.stored_at, address, message.headers, message.data)
-                self._tenants.add(self._opened(tenant, event))
+                self._tenants.add(opened := self._opened(tenant, event))
+                self._charge(opened.size)
                 self._matchable.set()
                 self._plan_parking(WAITING_MAX_S)
             else:
                 self._tenants.drop(tenant, told.position)
                 self._parked_reader.wake()
+            self._ahead_reader.arrived(told.pending, bool(self._tenants.parked))
             self._on_progress()
 
     def _opened(self, tenant: str, event: Event) -> _EventInMemory:
         """The event, which comes into memory now."""
         source = self._known.source(event.position)
-        opened = _EventInMemory(tenant, event, source, self._routing.freshness.now())
-        self._charge(opened.size)
-        return opened
+        return _EventInMemory(tenant, event, source, self._routing.freshness.now())
+
+    def _read_event(self, tenant: str, message: StoredMessage) -> _EventInMemory:
+        address = message.subject[self._prefix :]
+        event = published_event(message.sequence, message.stored_at, address, message.headers, message.data)
+        return self._opened(tenant, event)
 
     async def _match(self) -> None:
         """Match the events that have come, in the order of each tenant, with fresh configurations."""
+        in_a_row = 0
         while True:
             await self._matchable.wait()
             self._matchable.clear()
@@ -243,7 +273,10 @@ class Router:
             while (opened := self._tenants.next_to_match(freshness.now())) is not None:
                 await freshness.cover(opened.came_at)
                 await self._distribute(opened)
-                await asyncio.sleep(0)
+                in_a_row += 1 + opened.copies
+                if in_a_row >= IN_A_ROW_MAX or opened.tenant in self._tenants.parked:
+                    in_a_row = 0
+                    await asyncio.sleep(0)
             self._plan_token()
 
     def _plan_token(self) -> None:
@@ -310,12 +343,22 @@ class Router:
         return None if self._bytes > OPEN_BYTES_MAX else self._tenants.next_read()
 
     def _take_read(self, request: ReadRequest, found: Sequence[StoredMessage], complete: bool) -> None:
-        events = list[_EventInMemory]()
-        for each in found:
-            address = each.subject[self._prefix :]
-            event = published_event(each.sequence, each.stored_at, address, each.headers, each.data)
-            events.append(self._opened(request.tenant, event))
+        events = [self._read_event(request.tenant, each) for each in found]
         self._tenants.take_read(request, events, complete=complete)
+        self._charge(sum(event.size for event in events))
+        self._matchable.set()
+        self._on_progress()
+
+    # ---- reading ahead
+
+    def _next_ahead(self, tenant: str) -> ReadRequest | None:
+        return None if self._bytes > OPEN_BYTES_MAX else self._tenants.next_ahead(tenant)
+
+    def _take_ahead(self, tenant: str, found: Sequence[StoredMessage]) -> None:
+        # Their copies have higher sources than anything that arrives: their loss must be noticed, too.
+        self._reader.note(Mark(position=found[-1].sequence, stored_at=found[-1].stored_at))
+        kept = self._tenants.take_ahead(tenant, [self._read_event(tenant, each) for each in found])
+        self._charge(sum(event.size for event in kept))
         self._matchable.set()
         self._on_progress()
 

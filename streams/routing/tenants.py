@@ -14,17 +14,20 @@ while others continue. The rules:
    `passed_to`. What arrived later and is held stops `routed`. An event that is dropped raises `passed_to`.
 2. A new owner reads a parked tenant's events from `unrouted_from` up to the recorded `routed`, unprompted.
 3. A parked tenant's arrivals are held if everything of it before was read and there is room; if not, they
-   are dropped. Nothing above `passed_to` is read by subject, so nothing comes twice.
+   are dropped. Nothing of it above `passed_to` is read by subject.
 4. A tenant is no longer parked when everything up to `passed_to` was read and is routed.
 5. An event above its tenant's rate waits for its token, like one that has no turn. Nothing else depends on
    that: an event that waits for long is parked with its tenant.
+6. Events of a tenant that is not parked may be *read ahead*: by its subject, above the highest arrival, in
+   order, while it has room. Such an event stops `routed` only from its arrival on, which is recognised by its
+   position and not kept again. So a parked tenant's position is never beyond what has arrived.
 
 `routed` and `unrouted_from` of each parked tenant are recorded together, in each flush of the
 shard's journal, as of one moment (`RoutingProgress`).
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
 from typing import Generic, Protocol, TypeVar
 
@@ -59,8 +62,12 @@ class WaitingEvent(Protocol):
     def came_at(self) -> float: ...
 
 
+NO_END = 1 << 63
+"""A position beyond all others."""
+
+
 class ReadRequest(Struct, frozen=True):
-    """A part of a parked tenant's events to be read: `above` a position, `up_to` another."""
+    """A part of a tenant's events to be read: `above` a position, `up_to` another or `NO_END`."""
 
     tenant: str
     above: int
@@ -82,7 +89,8 @@ class TenantInMemory(Generic[T]):
     - `queued_to_match`: it is among those whose next event is matched.
     - `may_hold_back`: some of its events may keep `routed` back.
     - `passed_to`: the last position of an event that was left in the stream. Only for a parked tenant.
-    - `read_to`: everything of the tenant up to here was in memory. Only for a parked tenant.
+    - `read_to`: everything of the tenant up to here was in memory; if it is not parked, up to the highest
+      arrival, too.
     """
 
     __slots__ = (
@@ -110,10 +118,14 @@ class TenantInMemory(Generic[T]):
         return len(self.events) >= EVENTS_MAX or self.bytes >= BYTES_MAX
 
     @property
+    def has_room(self) -> bool:
+        """True if half of its room is free."""
+        return len(self.events) * 2 <= EVENTS_MAX and self.bytes * 2 <= BYTES_MAX
+
+    @property
     def wants_to_read(self) -> bool:
-        """True if more of it is in the stream, and half of its room is free."""
-        has_room = len(self.events) * 2 <= EVENTS_MAX and self.bytes * 2 <= BYTES_MAX
-        return self.parked and self.read_to < self.passed_to and has_room
+        """True if it is parked, more of it is in the stream, and it has room."""
+        return self.parked and self.read_to < self.passed_to and self.has_room
 
     @property
     def unrouted_from(self) -> int:
@@ -131,7 +143,7 @@ class Tenants(Generic[T]):
 
     - `recorded`: the state by the journal.
     - `highest`: the highest event that has arrived.
-    - `by_name`: the tenants with events in memory, and those that are `parked`.
+    - `by_name`: the tenants with events in memory, and those that are `parked` or read ahead.
     - `holding_back`: the events that stop `routed`, by position, in order.
     """
 
@@ -162,6 +174,18 @@ class Tenants(Generic[T]):
         return RoutingProgress(routed=self.routed, parked_tenants=parked)
 
     # ---- arrivals
+
+    def recognise(self, name: str, position: int) -> bool:
+        """True if the tenant's event that arrives now was in memory before; otherwise `admits` decides."""
+        tenant = self.by_name.get(name)
+        if tenant is None or position > tenant.read_to:
+            return False
+        self.highest = position
+        if (event := tenant.events.get(position)) is not None:
+            self.holding_back[position] = event
+            tenant.may_hold_back = True
+        self._tidy(name, tenant)
+        return True
 
     def admits(self, name: str, *, may_park: bool) -> bool:
         """True if the tenant's event that arrives now is to be kept by `add`, False if `drop` is to take it.
@@ -205,10 +229,10 @@ class Tenants(Generic[T]):
         """Park a tenant whose event keeps `routed` back; False if it cannot be parked."""
         tenant = self.by_name[name]
         if tenant.parked:
-            self._pass(tenant, tenant.read_to)
+            self._pass(tenant, min(tenant.read_to, self.highest))
             return True
         if may_park and len(self.parked) < PARKED_MAX:
-            self._park(name, tenant, passed_to=self.highest, read_to=self.highest)
+            self._park(name, tenant, passed_to=self.highest, read_to=max(tenant.read_to, self.highest))
             return True
         return False
 
@@ -218,7 +242,7 @@ class Tenants(Generic[T]):
         self._pass(tenant, passed_to)
 
     def _pass(self, tenant: TenantInMemory[T], passed_to: int) -> None:
-        """Let `routed` pass all events of a parked tenant up to `passed_to`."""
+        """Let `routed` pass all events of a parked tenant up to `passed_to`, with all that have arrived."""
         tenant.passed_to = passed_to
         if tenant.may_hold_back:  # Not for each event of a flood that is dropped.
             tenant.may_hold_back = False
@@ -226,11 +250,11 @@ class Tenants(Generic[T]):
                 self.holding_back.pop(position, None)
 
     def _tidy(self, name: str, tenant: TenantInMemory[T]) -> None:
-        """End the parking of a tenant that has caught up, and forget a tenant without events."""
+        """End the parking of a tenant that has caught up; forget one of which nothing is to be recognised."""
         if tenant.parked and tenant.caught_up:
             tenant.parked = False
             del self.parked[name]
-        if not tenant.parked and not tenant.events:
+        if not tenant.parked and not tenant.events and tenant.read_to <= self.highest:
             del self.by_name[name]
 
     # ---- reading by subject
@@ -252,6 +276,33 @@ class Tenants(Generic[T]):
         if complete:
             tenant.read_to = request.up_to
         self._tidy(request.tenant, tenant)
+
+    # ---- reading ahead
+
+    def next_ahead(self, name: str) -> ReadRequest | None:
+        """The next part of a tenant's events to be read ahead; None if it is parked, or has no room."""
+        tenant = self.by_name.get(name)
+        if tenant is None:
+            return ReadRequest(name, self.highest, NO_END, EVENTS_MAX)
+        if tenant.parked or not tenant.has_room:
+            return None
+        above = max(tenant.read_to, self.highest)
+        return ReadRequest(name, above, NO_END, EVENTS_MAX - len(tenant.events))
+
+    def take_ahead(self, name: str, events: Iterable[T]) -> list[T]:
+        """Keep events of a tenant in their order, the first ones above the place of the request.
+
+        Those that have arrived since are left out; so are all if the tenant was parked meanwhile. Returns
+        those that are kept.
+        """
+        tenant, kept = self.by_name.get(name) or TenantInMemory(), list[T]()
+        for event in events:
+            if not tenant.parked and event.position > max(tenant.read_to, self.highest):
+                self.by_name[name] = tenant
+                self._keep(tenant, event)
+                tenant.read_to = event.position
+                kept.append(event)
+        return kept
 
     # ---- matching and copies
 

@@ -4,7 +4,7 @@ from msgspec import Struct
 
 from streams.journal.parked_receivers import PART_BYTES
 from streams.journal.snapshots import BATCH_MESSAGES_MAX
-from streams.routing import router, tenants
+from streams.routing import ahead_reader, router, tenants
 from tests.sim.world.faults import CALM, Faults, draw, with_deposed
 from tests.sim.world.world import World
 
@@ -17,6 +17,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     messages of one batch of snapshots, `part_bytes`: of one part of the list of parked receivers.
     `tenant_events`: how many of a tenant a router has in memory, `tenant_copies`: how many are unconfirmed;
     `tenants_parked`: how many of a partition; `waiting_s`: how long an event may keep `routed` back.
+    `pull_batch`: how many events a router requests at a time; `behind`: how many are left to be handed out
+    when it reads ahead of a flood; `requests_late_s`: how late such a request may arrive.
     `replay_keep_s`: how long what is settled is kept."""
 
     receivers: tuple[str, ...] = ("acme.r0",)
@@ -39,6 +41,9 @@ class Plan(Struct, frozen=True, kw_only=True):
     tenant_copies: int = tenants.UNCONFIRMED_COPIES_MAX
     tenants_parked: int = tenants.PARKED_MAX
     waiting_s: float = router.WAITING_MAX_S
+    pull_batch: int = router.PULL_BATCH
+    behind: int = ahead_reader.BEHIND_MIN
+    requests_late_s: float = 0.0
     replay_keep_s: float = 0.0
 
 
@@ -70,4 +75,7 @@ def drawn(world: World) -> Plan:
         tenant_copies=floods.choice((1, 4, tenants.UNCONFIRMED_COPIES_MAX)),
         tenants_parked=floods.choice((1, tenants.PARKED_MAX)),
         waiting_s=floods.choice((0.05, 0.5, router.WAITING_MAX_S)),
+        pull_batch=floods.choice((2, 4, router.PULL_BATCH)),
+        behind=floods.choice((0, 4, ahead_reader.BEHIND_MIN)),
+        requests_late_s=floods.choice((0.0, 0.05, 0.5)),
     )

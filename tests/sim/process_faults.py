@@ -8,6 +8,7 @@ and does without others.
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
+from streams.installation.topology import Names
 from streams.nats.wire import Message
 from tests.sim.server.sessions import Frame
 from tests.sim.world.process import Process
@@ -22,6 +23,9 @@ AWAY_MAX_S = 20.0
 
 DECISIVE = ("_owner", "_checkpoint", "_actors", "_JOURNAL")
 """Frames about these are likelier moments than others: between them a shard changes hands."""
+
+
+ASKS_FOR_EVENTS = f"CONSUMER.MSG.NEXT.{Names().events}."
 
 
 class ProcessFaults:
@@ -44,6 +48,7 @@ class ProcessFaults:
         self._after_start = chance.choice((0.0, 0.0, 0.01, 0.05))
         self._draw_frame()
         self._names = run.world.random("names")
+        self._late = run.world.random("late requests")
         self._used_again = self._names.choice((0.0, 0.0, 0.5, 1.0))
 
     def name(self, fresh: str, dead: Collection[str]) -> str:
@@ -139,6 +144,10 @@ class ProcessFaults:
 
     def arrives(self, frame: Frame, deal: Callable[[], None]) -> None:
         """Something reaches the server, which will `deal` with it."""
+        late_s = self.run.plan.requests_late_s
+        if late_s and not self.over and isinstance(frame, Message) and ASKS_FOR_EVENTS in frame.subject:
+            self.run.world.after(late_s * self._late.random(), deal)
+            return
         victim = self._victim(frame)
         if victim is None:
             deal()

@@ -31,7 +31,7 @@ from streams.installation.topology import Names
 from streams.journal import parked_receivers, snapshots
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import stream_info
-from streams.routing import router, tenants
+from streams.routing import ahead_reader, router, tenants
 from streams.storage import purge
 from tests.sim.checks.checkers import Checkers
 from tests.sim.fanout_producer import FanoutProducer
@@ -299,6 +299,8 @@ def _tuned(plan: Plan) -> Iterator[None]:
             (tenants, "UNCONFIRMED_COPIES_MAX", plan.tenant_copies),
             (tenants, "PARKED_MAX", plan.tenants_parked),
             (router, "WAITING_MAX_S", plan.waiting_s),
+            (router, "PULL_BATCH", plan.pull_batch),
+            (ahead_reader, "BEHIND_MIN", plan.behind),
         ):
             stack.enter_context(patch.object(owner, name, value))
         yield

@@ -8,7 +8,7 @@ import pytest
 from streams.installation.partitions import partition_of
 from streams.installation.topology import Names
 from streams.nats.jetstream import JetStream
-from streams.routing import tenants
+from streams.routing import ahead_reader, router, tenants
 from streams.routing_progress import RoutingProgress
 from tests.contract.support.faults import after
 from tests.contract.support.routers import (
@@ -27,6 +27,7 @@ from tests.support.waiting import until
 A = "acme.a"
 NEIGHBOUR = next(name for n in itertools.count() if partition_of(name := f"t{n}", SHARDS) == PARTITION)
 COUNT = 30
+MANY = 1000
 
 
 @pytest.fixture(autouse=True)
@@ -55,6 +56,25 @@ async def test_others_are_routed_while_a_flood_waits(
     await has_stored(js, names, A, bodies)
     await until(lambda: owner.record.routing.parked_tenants == {})
     await settled(js, names, last)
+
+
+async def test_others_are_read_ahead_of_a_flood(
+    js: JetStream, names: Names, open_owner: OpenOwner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(router, "PULL_BATCH", 2)
+    monkeypatch.setattr(ahead_reader, "BEHIND_MIN", 4)
+    others = [b"first", b"second", b"third"]
+    await subscribe(js, names, A)
+    await subscribe(js, names, f"{NEIGHBOUR}.b")
+    await announce_many(js, names, MANY)
+    for body in others:
+        last = await announce(js, names, body, tenant=NEIGHBOUR)
+    owner = await open_owner()
+    await has_stored(js, names, f"{NEIGHBOUR}.b", others)
+    assert owner.router.progress.routed < MANY
+    assert owner.router.mark.position == last
+    await until(lambda: owner.record.routing.routed == last)
+    assert owner.published(f"{NEIGHBOUR}.b") == others
 
 
 async def test_another_router_continues_a_flood(js: JetStream, names: Names, open_owner: OpenOwner) -> None:

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from actors.machine.numbering import Frontier, Numbered, is_repeat, number
-from streams.buckets.receivers import Receivers, matching
+from streams.buckets.receivers import Receivers, matching, subscriptions_of
 from streams.buckets.stored_configurations import StoredConfigurations
 from streams.installation.partitions import partition_of
 from streams.installation.topology import Names
@@ -67,9 +67,13 @@ class Owner:
         self.receivers = Receivers(js, names)
         self._names = names
         self._follows = follows
-        match = matching(self.receivers)
+        subscriptions = subscriptions_of(self.receivers)
+        match = matching(self.receivers, subscriptions)
         freshness = Freshness(js, self.receivers.catch_up, self.clocks)
-        self._routing = Routing(match, freshness, CopySlots(100), asyncio.Semaphore(1), self.totals)
+        self._routing = Routing(
+            match, freshness, CopySlots(100), asyncio.Semaphore(1), self.totals,
+            tenants=lambda: subscriptions.tenants, partitions=SHARDS,
+        )  # fmt: skip
         self.router = self._new_router()
 
     def _new_router(self) -> Router:

@@ -10,7 +10,9 @@ from streams.journal.checkpoint import Checkpoint
 from streams.journal.claim import JournalPast
 from streams.nats.answers import StoredMessage
 from streams.nats.jetstream import JetStream
+from streams.reading.reader import Reader
 from streams.routing import parked_tenants_reader
+from streams.routing.ahead_reader import AheadReader
 from streams.routing.tenant_rates import TenantRates
 from streams.routing.tenants import TenantInMemory, Tenants
 from streams.routing_progress import RoutingProgress
@@ -19,7 +21,7 @@ from tests.sim.mutants.mutant import Mutant
 from tests.sim.scenarios import flooding
 
 _read_past, _purge_read_past = claim.read_past, vars(purge)["read_past"]
-_add, _drop, _init = Tenants.add, Tenants.drop, Tenants.__init__
+_add, _drop, _init, _recognise = Tenants.add, Tenants.drop, Tenants.__init__, Tenants.recognise
 
 
 def _without_parked(past: JournalPast) -> JournalPast:
@@ -84,6 +86,20 @@ def _always_kept(of: Tenants[Any], name: str, *, may_park: bool) -> bool:
     return True
 
 
+def _unrecognised(of: Tenants[Any], name: str, position: int) -> bool:
+    return False
+
+
+def _recognised_and_passed(of: Tenants[Any], name: str, position: int) -> bool:
+    recognised = _recognise(of, name, position)
+    of.holding_back.pop(position, None)
+    return recognised
+
+
+async def _as_found(_: AheadReader) -> None:
+    """Wait for nothing."""
+
+
 FLOODING_MUTANTS = [
     Mutant("parked-forgotten", "a claim repeats the parked tenants",
            ((claim, "read_past", _without_the_parked),),
@@ -121,4 +137,19 @@ FLOODING_MUTANTS = [
     Mutant("waits-for-long", "a tenant whose event keeps `routed` back for too long is parked",
            ((Tenants, "park", _kept_waiting),),
            flooding.one_event_waits_and_others_are_routed),
+    Mutant("never-read-ahead", "events of other tenants are read ahead of a flood",
+           ((AheadReader, "arrived", lambda *_: None),),
+           flooding.others_are_read_ahead_of_a_flood),
+    Mutant("read-ahead-and-taken-again", "an event that was read ahead is recognised when it arrives",
+           ((Tenants, "recognise", _unrecognised),),
+           flooding.others_are_read_ahead_of_a_flood),
+    Mutant("read-ahead-and-passed", "an event that was read ahead stops `routed` from its arrival on",
+           ((Tenants, "recognise", _recognised_and_passed),),
+           flooding.what_was_read_ahead_is_not_routed),
+    Mutant("read-ahead-unmarked", "the mark covers what was read ahead",
+           ((Reader, "note", lambda *_: None),),
+           flooding.what_was_read_ahead_is_lost),
+    Mutant("read-ahead-unproven", "what is read ahead is taken when the consumer has proved that it is there",
+           ((AheadReader, "next_arrival", _as_found),),
+           flooding.a_new_tail_is_read_ahead),
 ]  # fmt: skip

@@ -39,6 +39,8 @@ ALL = (
     flooding.owner_of_a_parked_tenant_dies, flooding.parked_tenant_is_stopped_and_read_on,
     flooding.journal_ages_out_behind_a_parked_tenant, flooding.replica_lags_behind_a_parked_tenant,
     flooding.one_event_waits_and_others_are_routed, flooding.event_is_held_behind_a_flood,
+    flooding.others_are_read_ahead_of_a_flood, flooding.what_was_read_ahead_is_not_routed,
+    flooding.what_was_read_ahead_is_lost, flooding.a_new_tail_is_read_ahead,
     rates.start_long_after_its_record, rates.ping_before_a_crash, rates.burst_before_a_crash,
     rates.owner_key_is_deleted, rates.ping_during_a_queue,
     backlogs.put_again_at_once, backlogs.put_again_twice, backlogs.put_again_before_it_was_known,

@@ -1,15 +1,19 @@
 """Parked tenants: a flood of one waits in the stream, and nothing of it is lost if its router dies."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from streams.nats.wire import Message
+from tests.sim.checks.lost_tail import AfterLostTail
 from tests.sim.plan import Plan
-from tests.sim.stage import R, Stage, old, staged
+from tests.sim.stage import Deal, R, Stage, old, staged
 from tests.sim.world.process import Process
 
 OTHER = "umbra.r0"
 FLOOD = 20
+AHEAD = {"tenant_events": 2, "pull_batch": 2, "behind": 4}
+AGAIN_S = 20.0
+"""Longer than a router takes to notice that its consumer is gone, and to compare the stream."""
 
 
 def flooded(**more: Any) -> Plan:
@@ -112,6 +116,112 @@ def event_is_held_behind_a_flood() -> None:
         lost.clear()
         stage.node()
         stage.settle()
+
+
+def others_are_read_ahead_of_a_flood() -> None:
+    """The consumer is far behind, and an event of another tenant is routed, once."""
+    with staged(flooded(**AHEAD)) as stage:
+        requests = _read_ahead(stage)
+        stage.until(lambda: stage.checkers.starts == 1)
+        stage.wait(1.0)
+        _expect_recorded(stage, 4, {"acme": 1})
+        requests.let_all_arrive()
+        stage.wait(2.0)
+        _expect_recorded(stage, FLOOD + 1, {"acme": 1})
+        requests.owner.kill()
+        stage.node()
+        stage.settle()
+        store = stage.run.server.streams[stage.run.names.deliveries].store
+        copies = [each for each in store.messages.values() if each.data == b"other"]
+        stage.expect(len(copies) == 1, f"there are {len(copies)} copies")
+
+
+def what_was_read_ahead_is_not_routed() -> None:
+    """Everything has arrived, also the event that was read ahead and whose copy is not stored."""
+    with staged(flooded(**AHEAD, waiting_s=30.0)) as stage:
+        requests = _read_ahead(stage, OTHER)
+        requests.let_all_arrive()
+        stage.wait(2.0)
+        _expect_recorded(stage, FLOOD, {"acme": 1})
+        requests.owner.kill()
+        stage.node()
+        stage.settle()
+
+
+def what_was_read_ahead_is_lost() -> None:
+    """The server loses a tail of which nothing has arrived: one event of it was read ahead and delivered."""
+    with staged(flooded(**AHEAD)) as stage:
+        requests = _read_ahead(stage)
+        stage.until(lambda: stage.checkers.starts == 1)
+        after = AfterLostTail(stage)
+        stage.run.network.restart_server(0.5)
+        after.lose_tail(stage.run.names.events, FLOOD // 2)
+        stage.wait(0.5)
+        stage.announce(*[f"new{number}" for number in range(FLOOD)], tenant="umbra")
+        requests.let_all_arrive()
+        stage.wait(AGAIN_S)
+        after.expect_refused(stage.run.names.events)
+
+
+def a_new_tail_is_read_ahead() -> None:
+    """The stream has lost a tail, and the consumer is gone with its server, which nothing has told yet."""
+    with staged(flooded(**AHEAD)) as stage:
+        requests = _read_ahead(stage)
+        stage.until(lambda: stage.checkers.starts == 1)
+        after = AfterLostTail(stage)
+        events = stage.run.server.streams[stage.run.names.events]
+        for consumer in list(events.consumers.values()):
+            events.lose(consumer)
+        after.lose_tail(stage.run.names.events, FLOOD // 2)
+        stage.announce(*[f"new{number}" for number in range(FLOOD)], tenant="umbra")
+        stage.wait(1.0)
+        requests.let_all_arrive()
+        stage.wait(AGAIN_S)
+        after.expect_refused(stage.run.names.events)
+
+
+class _Requests:
+    """A gate before the requests of a router's consumer, each of which is for one event."""
+
+    def __init__(self, stage: Stage, blocked: Sequence[str]) -> None:
+        """No copy for the `blocked` receivers arrives as long as the first owner lives."""
+        _subscribed(stage)
+        self.stage = stage
+        self.owner = stage.node()
+        stage.owner()
+        stage.wait(2.0)
+        self._held: list[Deal] = []
+        self._open = False
+        copies = {stage.run.names.publish_to(receiver) for receiver in blocked}
+        asks = f"CONSUMER.MSG.NEXT.{stage.run.names.events}."
+
+        def judge(message: Message, deal: Deal) -> None:
+            if asks in message.subject and not self._open:
+                self._held.append(deal)
+            elif not (message.subject in copies and self.owner.alive):
+                deal()
+
+        stage.gate(judge)
+
+    def let_one_arrive(self) -> None:
+        self.stage.until(lambda: bool(self._held))
+        self._held.pop(0)()
+        self.stage.wait(0.3)
+
+    def let_all_arrive(self) -> None:
+        self._open = True
+        for deal in self._held:
+            deal()
+
+
+def _read_ahead(stage: Stage, *blocked: str) -> _Requests:
+    """A flood, of which three events arrive, and one event of another tenant, which is read ahead."""
+    requests = _Requests(stage, [R, *blocked])
+    stage.announce(*old(FLOOD))
+    stage.announce("other", tenant="umbra")
+    requests.let_one_arrive()
+    requests.let_one_arrive()
+    return requests
 
 
 def _subscribed(stage: Stage) -> None:

@@ -31,6 +31,11 @@ class Waiting(Struct, frozen=True):
     came_at: float = 0.0
 
 
+def waiting(tenant: str, position: int) -> Waiting:
+    """An event of the naive list; some are large."""
+    return Waiting(tenant, position, size=module.BYTES_MAX if position % 5 == 0 else 1)
+
+
 class World:
     """A partition whose events are numbered from 1; a router that may die, and what it recorded last."""
 
@@ -39,8 +44,10 @@ class World:
         self.done: set[int] = set()
         self.recorded = NOTHING_ROUTED
         self.matched: dict[int, Waiting] = {}
+        self.last_matched: dict[str, int] = {}
         self.kept: dict[int, str] = {}
         self.request: ReadRequest | None = None
+        self.ahead: list[ReadRequest] = []
         self.tenants = Tenants[Waiting](NOTHING_ROUTED, limited())
         self.now = 0.0
 
@@ -51,8 +58,10 @@ class World:
         position = self.tenants.highest + 1
         if position <= len(self.stream):
             tenant = self.stream[position - 1]
+            if self.tenants.recognise(tenant, position):
+                return
             if self.tenants.admits(tenant, may_park=True):
-                self.tenants.add(Waiting(tenant, position))
+                self.tenants.add(waiting(tenant, position))
                 self.keep(tenant, position)
             else:
                 self.tenants.drop(tenant, position)
@@ -61,7 +70,8 @@ class World:
         self.now += 0.25
         event = self.tenants.next_to_match(self.now)
         if event is not None:
-            assert event.position not in self.matched, "an event is matched twice"
+            assert event.position > self.last_matched.get(event.tenant, 0), "twice, or out of order"
+            self.last_matched[event.tenant] = event.position
             self.matched[event.position] = event
             self.tenants.matched(event, 1)
 
@@ -76,6 +86,7 @@ class World:
     def keep(self, tenant: str, position: int) -> None:
         self.kept[position] = tenant
         in_memory = list(self.kept.values()).count(tenant)
+        assert list(self.tenants.holding_back) == sorted(self.tenants.holding_back)
         assert in_memory <= module.EVENTS_MAX or tenant not in self.tenants.progress.parked_tenants
 
     def read(self) -> None:
@@ -88,10 +99,30 @@ class World:
                 each for each in range(request.above + 1, request.up_to + 1) if self.of(each, request.tenant)
             ]
             part = found[: request.count_max]
-            events = [Waiting(request.tenant, each) for each in part]
+            events = [waiting(request.tenant, each) for each in part]
             self.tenants.take_read(request, events, complete=part == found)
             for each in part:
                 self.keep(request.tenant, each)
+
+    def read_ahead(self, tenant: str, behind: int) -> None:
+        """Ask for a tenant's events above the arrivals, or take them from a replica that is so far behind."""
+        if len(self.ahead) < 2:
+            request = self.tenants.next_ahead(tenant)
+            self.ahead += [request] if request else []
+            return
+        request = self.ahead.pop(0)
+        above, end = request.above, len(self.stream) - behind
+        found = [each for each in range(above + 1, end + 1) if self.of(each, request.tenant)]
+        before = self.in_memory(request.tenant)
+        events = [waiting(request.tenant, each) for each in found[: request.count_max]]
+        self.tenants.take_ahead(request.tenant, events)
+        for each in sorted(self.in_memory(request.tenant) - before):
+            self.keep(request.tenant, each)
+            assert len(self.in_memory(request.tenant)) <= module.EVENTS_MAX
+
+    def in_memory(self, tenant: str) -> set[int]:
+        known = self.tenants.by_name.get(tenant)
+        return set(known.events) if known else set()
 
     def of(self, position: int, tenant: str) -> bool:
         return self.stream[position - 1] == tenant
@@ -112,12 +143,15 @@ class World:
             done = position in self.done
             assert done or not now.covers(tenant, position), f"{position} is lost"
             assert done or now.needed_from <= position, f"{position} would be purged"
+        for tenant, position in now.parked_tenants.items():
+            assert position <= self.tenants.highest, f"the position of {tenant} is beyond what has arrived"
         self.recorded = now
 
     def take_over(self) -> None:
         """Another router takes over, which routes again what was not recorded."""
         self.tenants, self.matched, self.kept = Tenants[Waiting](self.recorded, limited()), {}, {}
-        self.request = None
+        self.request, self.ahead = None, []
+        self.last_matched = {}
 
     def rest(self) -> None:
         for _ in range(20 * len(self.stream) + 20):
@@ -130,7 +164,9 @@ class World:
 ACTS: tuple[Act, ...] = (
     *((World.publish, tenant) for tenant in TENANTS),
     (World.arrive,), (World.arrive,), (World.match,), (World.read,), (World.wait_too_long,), (World.record,),
-    (World.take_over,), (World.route, 0), (World.route, 1), (World.route, 2),
+    (World.take_over,),
+    *((World.read_ahead, tenant, behind) for tenant in TENANTS for behind in (0, 2)),
+    (World.route, 0), (World.route, 1), (World.route, 2),
 )  # fmt: skip
 
 
@@ -145,8 +181,14 @@ def few() -> Iterator[None]:
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.lists(st.sampled_from(ACTS), min_size=60, max_size=120))
-def test_nothing_is_lost_and_all_comes_to_rest(script: list[Act]) -> None:
+@given(st.lists(st.sampled_from(ACTS), min_size=60, max_size=120), st.sampled_from((2, 3)))
+def test_nothing_is_lost_and_all_comes_to_rest(script: list[Act], events_max: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "EVENTS_MAX", events_max)
+        _run(script)
+
+
+def _run(script: list[Act]) -> None:
     world = World()
     for act, *arguments in script:
         act(world, *arguments)
@@ -233,6 +275,79 @@ def test_an_event_that_waits_too_long_keeps_others_back_no_more() -> None:
     assert (world.tenants.routed, world.tenants.progress.parked_tenants) == (2, {"acme": 1})
     world.route(0)
     assert (world.tenants.routed, world.tenants.progress.parked_tenants) == (2, {})
+
+
+def read_ahead(world: World, tenant: str) -> None:
+    for _ in range(3):
+        world.read_ahead(tenant, 0)
+
+
+def test_an_event_is_read_ahead_and_keeps_others_back_only_from_its_arrival_on() -> None:
+    world = flooded()
+    for tenant in ("acme", "beta"):
+        world.publish(tenant)
+    read_ahead(world, "beta")
+    world.match()
+    world.match()
+    assert set(world.matched) == {1, 7}
+    assert (world.tenants.routed, world.tenants.highest) == (5, 5)
+    world.arrive()
+    world.arrive()
+    assert (world.tenants.routed, world.tenants.highest) == (6, 7)
+    world.route(1)
+    assert (world.tenants.routed, world.tenants.progress.parked_tenants) == (7, {"acme": 1})
+
+
+def test_an_event_that_was_read_ahead_and_routed_is_not_kept_again() -> None:
+    world = flooded()
+    world.publish("beta")
+    read_ahead(world, "beta")
+    world.match()
+    world.match()
+    world.route(1)
+    world.arrive()
+    assert (world.tenants.routed, world.done) == (6, {6})
+    assert list(world.tenants.by_name) == ["acme"]
+
+
+def test_no_parked_tenant_and_none_without_room_is_read_ahead() -> None:
+    world = flooded("beta", "beta")
+    assert world.tenants.next_ahead("acme") is None
+    assert world.tenants.next_ahead("beta") is None
+    assert world.tenants.next_ahead("cora") == ReadRequest("cora", 7, module.NO_END, 2)
+
+
+def test_a_tenant_that_is_read_ahead_is_parked_only_up_to_what_has_arrived(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "EVENTS_MAX", 3)
+    world = World()
+    for tenant in ("beta", "acme", "beta", "beta"):
+        world.publish(tenant)
+    world.arrive()
+    read_ahead(world, "beta")
+    world.wait_too_long()
+    assert world.tenants.progress.parked_tenants == {"beta": 1}
+    world.arrive()
+    world.arrive()
+    for _ in range(4):
+        world.match()
+    world.route(1)
+    assert (world.tenants.routed, world.done) == (2, {2})
+    world.wait_too_long()
+    assert (world.tenants.routed, world.tenants.progress.parked_tenants) == (3, {"beta": 1})
+    world.route(0)
+    world.route(0)
+    assert (world.tenants.routed, world.tenants.progress.parked_tenants) == (3, {})
+
+
+def test_events_that_were_requested_before_their_tenant_was_parked_are_not_taken() -> None:
+    tenants = Tenants[Waiting](NOTHING_ROUTED, limited())
+    assert tenants.next_ahead("acme") is not None
+    tenants.add(Waiting("acme", 1, size=module.BYTES_MAX))
+    tenants.drop("acme", 2)
+    tenants.take_ahead("acme", [Waiting("acme", position) for position in (1, 2, 3)])
+    assert list(tenants.by_name["acme"].events) == [1]
 
 
 def test_only_so_many_tenants_are_parked() -> None:

@@ -1,0 +1,174 @@
+"""Reads ahead of a flood: events of other tenants, by subject, that the consumer has not come to yet.
+
+A router that is far behind drops thousands of events of a flood before the consumer hands out what other
+tenants have published since. So it also asks for their events, in turns, as long as it is behind
+(`streams.routing.tenants` says what becomes of them).
+
+The server of the stream may have restarted without its tail, and our connection to another server has stayed:
+then a page is of another stream than the consumer's messages. The consumer is in the memory of one server, so
+a message of it that arrives after the page proves that it is still there. A page is taken only then.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from heapq import heappop, heappush
+
+from actors.errors import Unavailable
+from streams.installation.partitions import partition_of
+from streams.installation.topology import Names
+from streams.nats.answers import StoredMessage
+from streams.nats.jetstream import JetStream
+from streams.nats.retry import Complaint
+from streams.reading.reader import Reader
+from streams.routing.parked_tenants_reader import PAGE_BYTES_MAX
+from streams.routing.tenants import ReadRequest
+from streams.task_callbacks import on_defect
+
+BEHIND_MIN = 512
+"""Events that the consumer has left to hand out, above which others are read ahead; so many pass in 50 ms."""
+
+PAUSE_MIN_S = 0.025
+PAUSE_MAX_S = 0.1
+"""Pause before a tenant is read again, at first and at most; it doubles while nothing is found."""
+
+IDLE_READS_PER_S = 250
+"""Reads a second of tenants that publish nothing: with many of them, the longest pause is longer."""
+
+AT_ONCE = 16
+"""Reads under way at a time."""
+
+READS_PER_S_MAX = 1600
+"""Reads a second, however many tenants have events."""
+
+LISTED_FOR_S = 10.0
+"""Time after which the tenants are listed again."""
+
+LISTED_IN_A_ROW = 1000
+"""Tenants that are looked at before other work has a turn; they take a millisecond."""
+
+log = logging.getLogger(__name__)
+
+
+class AheadReader:
+    """The reading ahead in one partition.
+
+    - `next_ahead`: returns what to read next of a tenant, or None.
+    - `take_ahead`: takes its messages.
+    - `tenants`: returns the tenants that have receivers, of all `partitions`.
+    - `reader`: reads the partition.
+    - `at_once`: shared by all reads of a node.
+    """
+
+    def __init__(
+        self,
+        js: JetStream,
+        names: Names,
+        partition: int,
+        *,
+        reader: Reader,
+        at_once: asyncio.Semaphore,
+        tenants: Callable[[], Sequence[str]],
+        partitions: int,
+        next_ahead: Callable[[str], ReadRequest | None],
+        take_ahead: Callable[[str, Sequence[StoredMessage]], None],
+        on_broken: Callable[[str], None],
+    ) -> None:
+        self._js = js
+        self._names = names
+        self._partition = partition
+        self._reader = reader
+        self._at_once = at_once
+        self._tenants = tenants
+        self._partitions = partitions
+        self._next_ahead = next_ahead
+        self._take_ahead = take_ahead
+        self._on_broken = on_broken
+        self._behind = asyncio.Event()
+        self._arrived = asyncio.Event()
+        self._complaint = Complaint(js, log, "routing.waiting")
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._task = asyncio.ensure_future(self._run())
+        self._task.add_done_callback(on_defect("router", self._on_broken))
+
+    async def stop(self) -> None:
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.wait({task})
+
+    def arrived(self, pending: int, floods: bool) -> None:
+        """Take note of an arrival, and how many are to come; `floods`: a tenant's events are dropped."""
+        self._arrived.set()
+        if pending <= BEHIND_MIN:
+            self._behind.clear()
+        elif floods:
+            self._behind.set()
+
+    async def next_arrival(self) -> None:
+        """Wait until an event arrives after this call."""
+        self._arrived.clear()
+        await self._arrived.wait()
+
+    async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
+        here, listed_until = list[str](), loop.time()
+        while True:
+            await self._behind.wait()
+            if loop.time() >= listed_until:
+                here, listed_until = await self._list(), loop.time() + LISTED_FOR_S
+            if here:
+                await self._read_in_turns(here, listed_until)
+            else:
+                await asyncio.sleep(LISTED_FOR_S)
+
+    async def _list(self) -> list[str]:
+        """The tenants of this partition."""
+        here = list[str]()
+        for number, tenant in enumerate(self._tenants(), 1):
+            if partition_of(tenant, self._partitions) == self._partition:
+                here.append(tenant)
+            if number % LISTED_IN_A_ROW == 0:
+                await asyncio.sleep(0)
+        return here
+
+    async def _read_in_turns(self, tenants: Sequence[str], until: float) -> None:
+        """Read while the consumer is behind, but not for longer than `until`."""
+        loop = asyncio.get_running_loop()
+        pause_max_s = max(PAUSE_MAX_S, len(tenants) / IDLE_READS_PER_S)
+        turns = [(loop.time(), PAUSE_MIN_S, tenant) for tenant in tenants]
+
+        async def read_some() -> None:
+            while self._behind.is_set() and loop.time() < until:
+                at, pause_s, tenant = heappop(turns)
+                await asyncio.sleep(max(at - loop.time(), AT_ONCE / READS_PER_S_MAX))
+                found = await self._read(tenant)
+                pause_s = PAUSE_MIN_S if found else min(2 * pause_s, pause_max_s)
+                heappush(turns, (loop.time() + pause_s, pause_s, tenant))
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(min(AT_ONCE, len(tenants))):
+                group.create_task(read_some())
+
+    async def _read(self, tenant: str) -> bool:
+        """Read a part of a tenant's events; returns whether there were any."""
+        consumer, request = self._reader.trusted_consumer, self._next_ahead(tenant)
+        if consumer is None or request is None:
+            return False
+        subject = self._names.event(self._partition, tenant, ">")
+        try:
+            async with self._at_once:
+                page = await self._js.read(
+                    self._names.events, subject, request.above + 1, request.count_max, PAGE_BYTES_MAX
+                )
+        except Unavailable as error:
+            self._complaint.log_once(f"events cannot be read ahead: {error}")
+            return False
+        if not page.messages:
+            return False
+        await self.next_arrival()
+        if self._reader.trusted_consumer == consumer:
+            self._take_ahead(tenant, page.messages)
+        return True
