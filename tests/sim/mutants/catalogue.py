@@ -35,7 +35,8 @@ from actors.runtime.pending import Pending
 from actors.runtime.posting_bounds import PostingBounds
 from streams.fleet import members
 from streams.fleet.lease import LEASE_MARGIN_S, Lease
-from streams.fleet.members import Members, StoredHeartbeat
+from streams.fleet.members import Members
+from streams.fleet.own_heartbeats import StoredHeartbeat
 from streams.installation.topology import Names
 from streams.journal import claim, journal, recovery, snapshots
 from streams.journal.claim import Claim, NotOwned, Owner
