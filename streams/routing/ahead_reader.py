@@ -71,7 +71,7 @@ class AheadReader:
         tenants: Callable[[], Sequence[str]],
         partitions: int,
         next_ahead: Callable[[str], ReadRequest | None],
-        take_ahead: Callable[[str, Sequence[StoredMessage]], None],
+        take_ahead: Callable[[ReadRequest, Sequence[StoredMessage]], None],
         on_broken: Callable[[str], None],
     ) -> None:
         self._js = js
@@ -170,5 +170,5 @@ class AheadReader:
             return False
         await self.next_arrival()
         if self._reader.trusted_consumer == consumer:
-            self._take_ahead(tenant, page.messages)
+            self._take_ahead(request, page.messages)
         return True

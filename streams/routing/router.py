@@ -277,6 +277,8 @@ class Router:
                 if in_a_row >= IN_A_ROW_MAX or opened.tenant in self._tenants.parked:
                     in_a_row = 0
                     await asyncio.sleep(0)
+            if self._bytes > OPEN_BYTES_MAX:
+                self._charge(-sum(event.size for event in self._tenants.shed(has_valid_name)))
             self._plan_token()
 
     def _plan_token(self) -> None:
@@ -354,10 +356,11 @@ class Router:
     def _next_ahead(self, tenant: str) -> ReadRequest | None:
         return None if self._bytes > OPEN_BYTES_MAX else self._tenants.next_ahead(tenant)
 
-    def _take_ahead(self, tenant: str, found: Sequence[StoredMessage]) -> None:
+    def _take_ahead(self, request: ReadRequest, found: Sequence[StoredMessage]) -> None:
         # Their copies have higher sources than anything that arrives: their loss must be noticed, too.
         self._reader.note(Mark(position=found[-1].sequence, stored_at=found[-1].stored_at))
-        kept = self._tenants.take_ahead(tenant, [self._read_event(tenant, each) for each in found])
+        events = [self._read_event(request.tenant, each) for each in found]
+        kept = self._tenants.take_ahead(request, events)
         self._charge(sum(event.size for event in kept))
         self._matchable.set()
         self._on_progress()

@@ -16,8 +16,9 @@ while others continue. The rules:
 3. A parked tenant's arrivals are held if everything of it before was read and there is room; if not, they
    are dropped. Nothing of it above `passed_to` is read by subject.
 4. A tenant is no longer parked when everything up to `passed_to` was read and is routed.
-5. An event above its tenant's rate waits for its token, like one that has no turn. Nothing else depends on
-   that: an event that waits for long is parked with its tenant.
+5. An event above its tenant's rate waits for its token, like one that has no turn. A tenant that waits for
+   one needs one event in memory: if memory is short, it is parked, and the others are dropped (`shed`). What
+   was requested of it before then no longer follows what it has in memory, and is not taken.
 6. Events of a tenant that is not parked may be *read ahead*: by its subject, above the highest arrival, in
    order, while it has room. Such an event stops `routed` only from its arrival on, which is recognised by its
    position and not kept again. So a parked tenant's position is never beyond what has arrived.
@@ -27,7 +28,7 @@ shard's journal, as of one moment (`RoutingProgress`).
 """
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from heapq import heappop, heappush
 from typing import Generic, Protocol, TypeVar
 
@@ -87,6 +88,7 @@ class TenantInMemory(Generic[T]):
     - `bytes`: size of the events in memory.
     - `parked`: later events are left in the stream.
     - `queued_to_match`: it is among those whose next event is matched.
+    - `waits_for_token`: it is above its rate.
     - `may_hold_back`: some of its events may keep `routed` back.
     - `passed_to`: the last position of an event that was left in the stream. Only for a parked tenant.
     - `read_to`: everything of the tenant up to here was in memory; if it is not parked, up to the highest
@@ -103,6 +105,7 @@ class TenantInMemory(Generic[T]):
         "queued_to_match",
         "read_to",
         "unmatched",
+        "waits_for_token",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -110,7 +113,7 @@ class TenantInMemory(Generic[T]):
         self.unmatched: deque[T] = deque()
         self.copies = 0
         self.bytes = 0
-        self.parked = self.queued_to_match = self.may_hold_back = False
+        self.parked = self.queued_to_match = self.may_hold_back = self.waits_for_token = False
         self.passed_to = self.read_to = 0
 
     @property
@@ -119,7 +122,9 @@ class TenantInMemory(Generic[T]):
 
     @property
     def has_room(self) -> bool:
-        """True if half of its room is free."""
+        """True if half of its room is free, and it can make use of more."""
+        if self.waits_for_token and self.unmatched:
+            return False
         return len(self.events) * 2 <= EVENTS_MAX and self.bytes * 2 <= BYTES_MAX
 
     @property
@@ -270,6 +275,8 @@ class Tenants(Generic[T]):
     def take_read(self, request: ReadRequest, events: Sequence[T], *, complete: bool) -> None:
         """Take messages; `complete`: the stream has no others up to the requested place."""
         tenant = self.by_name[request.tenant]
+        if request.above > tenant.read_to:
+            return  # It has shed events since.
         for event in events:
             self._keep(tenant, event)
             tenant.read_to = event.position
@@ -289,13 +296,16 @@ class Tenants(Generic[T]):
         above = max(tenant.read_to, self.highest)
         return ReadRequest(name, above, NO_END, EVENTS_MAX - len(tenant.events))
 
-    def take_ahead(self, name: str, events: Iterable[T]) -> list[T]:
+    def take_ahead(self, request: ReadRequest, events: Iterable[T]) -> list[T]:
         """Keep events of a tenant in their order, the first ones above the place of the request.
 
-        Those that have arrived since are left out; so are all if the tenant was parked meanwhile. Returns
-        those that are kept.
+        Those that have arrived since are left out; so are all if the tenant was parked meanwhile, or has shed
+        events. Returns those that are kept.
         """
-        tenant, kept = self.by_name.get(name) or TenantInMemory(), list[T]()
+        name, kept = request.tenant, list[T]()
+        tenant = self.by_name.get(name) or TenantInMemory()
+        if request.above > max(tenant.read_to, self.highest):
+            return kept
         for event in events:
             if not tenant.parked and event.position > max(tenant.read_to, self.highest):
                 self.by_name[name] = tenant
@@ -309,16 +319,43 @@ class Tenants(Generic[T]):
     def next_to_match(self, now: float) -> T | None:
         """The next event to be matched: tenants take turns, as far as their copies and rates have room."""
         while self._without_token and self._without_token[0][0] <= now:
-            self._to_match.append(heappop(self._without_token)[1])
+            name = heappop(self._without_token)[1]
+            self.by_name[name].waits_for_token = False
+            self._to_match.append(name)
         while self._to_match:
             name = self._to_match.popleft()
+            tenant = self.by_name[name]
             if token_at := self._rates.take(name, now):
+                tenant.waits_for_token = True
                 heappush(self._without_token, (token_at, name))
                 continue
-            tenant = self.by_name[name]
             tenant.queued_to_match = False
             return tenant.unmatched.popleft()
         return None
+
+    def shed(self, may_park: Callable[[str], bool]) -> list[T]:
+        """Leave to the stream what tenants above their rate have in memory, but for the next event of each.
+
+        Returns the events that are dropped. `may_park`: as for `admits`, by name.
+        """
+        dropped = list[T]()
+        for _, name in self._without_token:
+            tenant = self.by_name[name]
+            if len(tenant.unmatched) < 2 or tenant.unmatched[0].position > self.highest:
+                continue
+            if not (tenant.parked or (may_park(name) and len(self.parked) < PARKED_MAX)):
+                continue
+            if not tenant.parked:
+                self._park(name, tenant, passed_to=self.highest, read_to=tenant.read_to)
+            self._pass(tenant, max(tenant.passed_to, min(tenant.unmatched[-1].position, self.highest)))
+            first, *rest = tenant.unmatched
+            for event in rest:
+                del tenant.events[event.position]
+                tenant.bytes -= event.size
+            tenant.unmatched = deque((first,))
+            tenant.read_to = rest[0].position - 1
+            dropped += rest
+        return dropped
 
     @property
     def next_token_at(self) -> float | None:

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from actors.machine.numbering import Frontier, Numbered, is_repeat, number
+from actors.tenant_settings import SettingsByTenant
 from streams.buckets.receivers import Receivers, matching, subscriptions_of
 from streams.buckets.stored_configurations import StoredConfigurations
 from streams.installation.partitions import partition_of
@@ -33,6 +34,8 @@ PARTITION = partition_of(TENANT, SHARDS)
 
 OpenOwner = Callable[..., Awaitable["Owner"]]
 
+NO_SETTINGS = SettingsByTenant()
+
 
 class Record(Struct):
     """The content of the journal: who owns the partition, and how far it is routed."""
@@ -56,6 +59,7 @@ class Owner:
         *,
         follows: bool = True,
         within_lease: bool = True,
+        by_tenant: SettingsByTenant = NO_SETTINGS,
     ) -> None:
         self.record = record or Record()
         self.js = js
@@ -71,7 +75,7 @@ class Owner:
         match = matching(self.receivers, subscriptions)
         freshness = Freshness(js, self.receivers.catch_up, self.clocks)
         self._routing = Routing(
-            match, freshness, CopySlots(100), asyncio.Semaphore(1), self.totals,
+            match, freshness, CopySlots(100), asyncio.Semaphore(1), self.totals, by_tenant,
             tenants=lambda: subscriptions.tenants, partitions=SHARDS,
         )  # fmt: skip
         self.router = self._new_router()
@@ -119,7 +123,7 @@ async def owners(server: Server, names: Names) -> AsyncIterator[OpenOwner]:
     record = Record()
     async with AsyncExitStack() as stack:
 
-        async def start(**manner: bool) -> Owner:
+        async def start(**manner: Any) -> Owner:
             owner = Owner(await stack.enter_async_context(misbehaving(server)), names, record, **manner)
             stack.push_async_callback(owner.stop)
             await owner.start()

@@ -115,7 +115,7 @@ class World:
         found = [each for each in range(above + 1, end + 1) if self.of(each, request.tenant)]
         before = self.in_memory(request.tenant)
         events = [waiting(request.tenant, each) for each in found[: request.count_max]]
-        self.tenants.take_ahead(request.tenant, events)
+        self.tenants.take_ahead(request, events)
         for each in sorted(self.in_memory(request.tenant) - before):
             self.keep(request.tenant, each)
             assert len(self.in_memory(request.tenant)) <= module.EVENTS_MAX
@@ -131,6 +131,11 @@ class World:
         event = self.tenants.first_holding_back
         if event is not None and self.tenants.park(event.tenant, may_park=True):
             assert self.tenants.first_holding_back != event, "it keeps others back all the same"
+
+    def shed(self) -> None:
+        """Let memory be short."""
+        for event in self.tenants.shed(lambda _: True):
+            del self.kept[event.position]
 
     def record(self) -> None:
         now, before = self.tenants.progress, self.recorded
@@ -164,7 +169,7 @@ class World:
 ACTS: tuple[Act, ...] = (
     *((World.publish, tenant) for tenant in TENANTS),
     (World.arrive,), (World.arrive,), (World.match,), (World.read,), (World.wait_too_long,), (World.record,),
-    (World.take_over,),
+    (World.take_over,), (World.shed,),
     *((World.read_ahead, tenant, behind) for tenant in TENANTS for behind in (0, 2)),
     (World.route, 0), (World.route, 1), (World.route, 2),
 )  # fmt: skip
@@ -246,6 +251,72 @@ def test_a_tenant_above_its_rate_waits_for_a_token_and_holds_no_other_up() -> No
     assert world.tenants.next_token_at == pytest.approx(10.5)
     assert world.tenants.next_to_match(10.4) is None
     assert world.tenants.next_to_match(10.6) == Waiting("acme", 2)
+
+
+def test_tenants_above_their_rate_shed_all_but_their_next_event_and_get_the_rest_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "EVENTS_MAX", 8)
+    world = World()
+    world.tenants = Tenants(NOTHING_ROUTED, limited(acme=Limit(1.0, 1)))
+    for tenant in ("acme", "acme", "beta", "acme", "acme"):
+        world.publish(tenant)
+        world.arrive()
+    world.match()
+    world.route(0)
+    assert world.tenants.shed(lambda _: True) == [], "none waits for a token"
+    world.match()
+    world.match()
+    world.route(0)
+    assert [each.position for each in world.tenants.shed(lambda _: True)] == [4, 5]
+    assert (world.tenants.routed, world.tenants.progress.parked_tenants) == (5, {"acme": 2})
+    assert world.tenants.next_read() is None, "it has no use for more before it has a token"
+    world.now = 20.0
+    world.match()
+    assert world.tenants.next_read() == ReadRequest("acme", 3, 5, 7)
+
+
+def test_a_page_that_was_requested_before_its_tenant_shed_events_is_not_taken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It would follow what the tenant does not have in memory any more."""
+    monkeypatch.setattr(module, "EVENTS_MAX", 4)
+    world = World()
+    world.tenants = Tenants(NOTHING_ROUTED, limited(acme=Limit(1.0, 1)))
+    for _ in range(7):
+        world.publish("acme")
+        world.arrive()
+    world.match()
+    world.route(0)
+    world.match()
+    world.now = 20.0
+    world.match()
+    world.route(0)
+    request = world.tenants.next_read()
+    assert request == ReadRequest("acme", 4, 7, 2)
+    assert world.tenants.next_to_match(world.now) is None
+    assert [each.position for each in world.tenants.shed(lambda _: True)] == [4]
+    world.tenants.take_read(request, [Waiting("acme", 5), Waiting("acme", 6)], complete=False)
+    assert list(world.tenants.by_name["acme"].events) == [3]
+
+
+def test_events_read_ahead_that_do_not_follow_what_came_before_are_not_taken() -> None:
+    """They were requested above 4; 3 and 4 were shed since, and are in the stream alone."""
+    tenants = Tenants[Waiting](NOTHING_ROUTED, limited())
+    tenants.add(Waiting("acme", 2))
+    assert tenants.take_ahead(ReadRequest("acme", 4, module.NO_END, 2), [Waiting("acme", 5)]) == []
+    assert [tenants.recognise("acme", position) for position in (3, 4, 5)] == [False, False, False]
+
+
+def test_a_tenant_that_cannot_be_parked_sheds_nothing() -> None:
+    world = World()
+    world.tenants = Tenants(NOTHING_ROUTED, limited(acme=Limit(1.0, 1)))
+    for tenant in ("acme", "acme", "acme"):
+        world.publish(tenant)
+        world.arrive()
+    world.match()
+    world.match()
+    assert world.tenants.shed(lambda _: False) == []
 
 
 def test_a_tenant_whose_copies_are_not_confirmed_waits_with_the_next_event() -> None:
@@ -346,7 +417,8 @@ def test_events_that_were_requested_before_their_tenant_was_parked_are_not_taken
     assert tenants.next_ahead("acme") is not None
     tenants.add(Waiting("acme", 1, size=module.BYTES_MAX))
     tenants.drop("acme", 2)
-    tenants.take_ahead("acme", [Waiting("acme", position) for position in (1, 2, 3)])
+    request = ReadRequest("acme", 0, module.NO_END, 2)
+    tenants.take_ahead(request, [Waiting("acme", position) for position in (1, 2, 3)])
     assert list(tenants.by_name["acme"].events) == [1]
 
 
