@@ -1,4 +1,4 @@
-"""Tenants above their rate next to one that has none: they may wait for hours, and nobody waits for them."""
+"""Tenants above their rate may wait for hours; one without a rate does not wait for them."""
 
 import asyncio
 from collections.abc import AsyncIterator
