@@ -25,7 +25,7 @@ from streams.buckets.tokens import Token, TokenStore
 from streams.installation.topology import Names
 from streams.nats.answers import Stored
 
-LOOK_EVERY_S = 0.05
+PROGRESS_POLL_S = 0.05
 GIVE_UP_AFTER_S = 15.0
 STEADY_TENANT, FULL_TENANT = "steady", "full"
 STEADY_RECEIVERS = 20
@@ -186,7 +186,7 @@ class ApiBench:
             until = time.monotonic() + GIVE_UP_AFTER_S
             while await sink.count() < outcome.sent and time.monotonic() < until:
                 node.check()
-                await asyncio.sleep(LOOK_EVERY_S)
+                await asyncio.sleep(PROGRESS_POLL_S)
         finally:
             await node.stop()
         report = await sink.report()

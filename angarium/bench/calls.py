@@ -26,7 +26,7 @@ from angarium.node.node import Node
 from angarium.settings import Settings
 from streams.nats.headers import EVENT_TYPE, MESSAGE_ID
 
-LOOK_EVERY_S = 0.05
+PROGRESS_POLL_S = 0.05
 GIVE_UP_AFTER_S = 30.0
 BODY_BYTES = 1000
 BENCH_EVENT_TYPE = "bench.calls"
@@ -111,7 +111,7 @@ class CallsBench(Bench[CallsPlan]):
         while totals.actors.deliveries["delivered"] < self._due or shard.host.bindings.bound:
             if time.monotonic() > until:
                 raise click.ClickException(f"not every event was delivered: {totals.actors.deliveries}")
-            await asyncio.sleep(LOOK_EVERY_S)
+            await asyncio.sleep(PROGRESS_POLL_S)
         await shard.host.confirmed_to(shard.journal.index)
 
     async def _configure(self) -> None:

@@ -23,7 +23,7 @@ from angarium.bench.sink import Report
 from angarium.node.child import LocalNode
 from streams.nats.headers import EVENT_TYPE, MESSAGE_ID
 
-LOOK_EVERY_S = 0.05
+PROGRESS_POLL_S = 0.05
 GIVE_UP_AFTER_S = 30.0
 BENCH_EVENT_TYPE = "bench.delivery"
 PUBLISH_TICK_S = 0.002
@@ -252,7 +252,7 @@ class DeliverBench(Bench[DeliverPlan]):
             if count_now > before:
                 moved_at = time.monotonic()
                 began = began or (count_now, time.time(), usage(node.pid), usage(server_pid))
-            await asyncio.sleep(LOOK_EVERY_S)
+            await asyncio.sleep(PROGRESS_POLL_S)
         report, used, used_by_server = await self._sink.report(), usage(node.pid), usage(server_pid)
         lost = count - report.deliveries
         match began:

@@ -37,7 +37,7 @@ STILL, LIVE, WIDE, BARE = "still", "live", "wide", "bare"
 NEIGHBOUR_TENANTS = 10
 NEIGHBOURS_EVERY_S = 0.01
 UNDER_WAY_MAX = 1000
-LOOK_EVERY_S = 0.01
+PROGRESS_POLL_S = 0.01
 GIVE_UP_AFTER_S = 30.0
 
 
@@ -194,7 +194,7 @@ class FanoutBench(Bench[FanoutPlan]):
                 moved_at = time.monotonic()
             elif time.monotonic() - moved_at > GIVE_UP_AFTER_S:
                 raise click.ClickException(f"no copy was stored for {GIVE_UP_AFTER_S:g} s; see {node.log}")
-            await asyncio.sleep(LOOK_EVERY_S)
+            await asyncio.sleep(PROGRESS_POLL_S)
 
     # ---- measuring
 
@@ -215,7 +215,7 @@ class FanoutBench(Bench[FanoutPlan]):
     async def _arrived(self, node: LocalNode, count: int) -> None:
         while await self._sink.count() < count:
             node.check()
-            await asyncio.sleep(LOOK_EVERY_S)
+            await asyncio.sleep(PROGRESS_POLL_S)
 
     async def _meanwhile(self, node: LocalNode) -> tuple[Report, Report, float]:
         """Measures how late the neighbours' events come, alone and during the wide one."""

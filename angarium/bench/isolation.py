@@ -32,7 +32,7 @@ FLOODED_RECEIVERS = 100
 SLOW_ANSWER_S = 5
 HANGING_ANSWER_S = 3600
 PUBLISH_TICK_S = 0.002
-LOOK_EVERY_S = 0.05
+PROGRESS_POLL_S = 0.05
 GIVE_UP_AFTER_S = 120.0  # A flood of 200,000 events on their partition is before them.
 
 
@@ -194,7 +194,7 @@ class IsolationBench(Bench[IsolationPlan]):
         """Return when the server has handed out everything, and almost everything is acked."""
         while await self._sum(lambda info: info.pending + info.unacked) > 1:
             node.check()
-            await asyncio.sleep(LOOK_EVERY_S)
+            await asyncio.sleep(PROGRESS_POLL_S)
 
     async def _sum(self, figure: Callable[[ConsumerInfo], int]) -> int:
         """Adds a figure up over all consumers."""
@@ -217,7 +217,7 @@ class IsolationBench(Bench[IsolationPlan]):
             before, count_now = count_now, await self._sink.count()
             if count_now > before:
                 moved_at = time.monotonic()
-            await asyncio.sleep(LOOK_EVERY_S)
+            await asyncio.sleep(PROGRESS_POLL_S)
         return await self._sink.report(), count - count_now
 
     async def _publish(self) -> None:

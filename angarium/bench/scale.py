@@ -25,7 +25,7 @@ from angarium.settings import Settings
 
 BODY_BYTES = 1000
 EVENT_EVERY_S = 0.002
-LOOK_EVERY_S = 0.05
+PROGRESS_POLL_S = 0.05
 GIVE_UP_AFTER_S = 60.0
 QUIET_PAUSE_S = 2.0
 LOADED_RECEIVERS = 200
@@ -179,7 +179,7 @@ class ScaleBench(Bench[ScalePlan]):
             while not ready.done():
                 await self._publish([plan.parked + published % PROBED_RECEIVERS])
                 published += 1
-                await asyncio.sleep(LOOK_EVERY_S)
+                await asyncio.sleep(PROGRESS_POLL_S)
             await ready
             all_s = time.monotonic() - killed
             report = await self._arrived(published)
@@ -256,7 +256,7 @@ class ScaleBench(Bench[ScalePlan]):
             if count_now > before:
                 moved_at = time.monotonic()
             look()
-            await asyncio.sleep(LOOK_EVERY_S)
+            await asyncio.sleep(PROGRESS_POLL_S)
         return await self._sink.report()
 
     async def _until_quiet(self) -> None:

@@ -34,7 +34,7 @@ PUBLISHED_OVER_S = 8.0
 NODE_DEAD_FOR_S = 5.0
 DEMO_TIMEOUT_S = 45.0
 """Time limit of the demo; events that have not arrived in time count as lost."""
-LOOK_EVERY_S = 0.02
+PROGRESS_POLL_S = 0.02
 
 
 class Scenario:
@@ -157,7 +157,7 @@ class Scenario:
                 async with asyncio.timeout(DEMO_TIMEOUT_S - self.elapsed_s):
                     while (await js.subjects(stream, dead)).get(dead, 0) < wanted:
                         node.check()
-                        await asyncio.sleep(LOOK_EVERY_S)
+                        await asyncio.sleep(PROGRESS_POLL_S)
         receiver.mended = True
         self._say(f"{receiver.role.name} is repaired: angarium dead redrive {receiver.id}")
         self._say(await node.command("dead", "redrive", receiver.id))
@@ -168,7 +168,7 @@ class Scenario:
             async with asyncio.timeout(DEMO_TIMEOUT_S - self.elapsed_s):
                 while not all(receiver.record.complete for receiver in self.receivers):
                     node.check()
-                    await asyncio.sleep(LOOK_EVERY_S)
+                    await asyncio.sleep(PROGRESS_POLL_S)
                 self._say("everything has arrived")
                 return
         self._say("time is up")

@@ -20,7 +20,7 @@ from streams.server.child import Child
 KILL_AFTER_S = 15.0
 """Time from SIGTERM to SIGKILL: longer than the node itself waits for attempts in flight."""
 READY_TIMEOUT_S = 60.0
-LOOK_EVERY_S = 0.02
+START_POLL_S = 0.02
 
 LOOPBACK = ("127.0.0.0/8", "::1/128")
 Setting = str | float | Sequence[str]
@@ -73,7 +73,7 @@ class LocalNode:
             async with asyncio.timeout(READY_TIMEOUT_S):
                 while not self._has_logged("node.ready"):
                     self.check()
-                    await asyncio.sleep(LOOK_EVERY_S)
+                    await asyncio.sleep(START_POLL_S)
         except TimeoutError:
             raise NodeFailed(
                 f"the node was not ready within {READY_TIMEOUT_S:.0f} s; see {self.log}"

@@ -25,11 +25,11 @@ from streams.lost_tails.comparison import Loss
 from streams.nats.errors import ApiError
 from streams.nats.retry import Complaint
 
-LOOK_EVERY_S = 0.5
+RECONCILE_EVERY_S = 0.5
 RETRY_REFUSED_AFTER_S = 30.0
 """Pause before a refused shard is tried again: each try records a claim, and only an operator can help."""
 CLAIMS_AT_ONCE = 8
-RESUMED_AT_ONCE = 64
+RESUMES_AT_ONCE = 64
 """Resumed claims at a time: a shard that continues from memory loads nothing, and sends twenty short
 requests."""
 CLAIMS_TIMEOUT_S = 2.0
@@ -50,7 +50,7 @@ class Node:
         self.refused: dict[int, str] = {}
         self._retry_refused_at: dict[int, float] = {}
         self._claiming = asyncio.Semaphore(CLAIMS_AT_ONCE)
-        self._resuming = asyncio.Semaphore(RESUMED_AT_ONCE)
+        self._resuming = asyncio.Semaphore(RESUMES_AT_ONCE)
         self._moves: Counter[str] = Counter()
         self._reconcile_now = asyncio.Event()
         self._readiness_changed = asyncio.Event()
@@ -139,7 +139,7 @@ class Node:
             except Exception:  # The next round may succeed, and without rounds nothing would be claimed.
                 log.exception("node.broken")
             with suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_EVERY_S):
+                async with asyncio.timeout(RECONCILE_EVERY_S):
                     await self._reconcile_now.wait()
 
     def _adjust_shards(self) -> None:

@@ -32,7 +32,7 @@ APPENDED_AFTER_S = 0.5
 """Time after which the journal has what an owner settles; usually 200 ms."""
 SNAPSHOTS_TIMEOUT_S = 8.0
 """Time to wait for the next snapshots, which are written every 5 s."""
-LOOK_EVERY_S = 0.25
+SNAPSHOT_POLL_S = 0.25
 
 _snapshot = msgspec.json.Decoder(Snapshot)
 
@@ -123,7 +123,7 @@ async def wait_for_snapshots(js: JetStream, names: Names, receiver: str) -> bool
             break
         if loop.time() >= deadline:
             return False
-        await asyncio.sleep(LOOK_EVERY_S)
+        await asyncio.sleep(SNAPSHOT_POLL_S)
     return True
 
 

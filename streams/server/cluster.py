@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from streams.nats.errors import ServerError
-from streams.server.embedded import LOOK_EVERY_S, READY_TIMEOUT_S, EmbeddedServer, Routes
+from streams.server.embedded import READY_TIMEOUT_S, START_POLL_S, EmbeddedServer, Routes
 from streams.server.ports import free_ports
 from streams.server.running import RunningServer
 
@@ -79,7 +79,7 @@ class EmbeddedCluster(RunningServer):
                     f"the nats-servers did not become one cluster within {READY_TIMEOUT_S:.0f} s "
                     f"(see {self.servers[0].log})"
                 )
-            await asyncio.sleep(LOOK_EVERY_S)
+            await asyncio.sleep(START_POLL_S)
 
 
 def has_cluster(directory: Path) -> bool:

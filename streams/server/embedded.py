@@ -43,7 +43,7 @@ KILL_AFTER_S = 10.0
 """Time from SIGTERM to SIGKILL."""
 PREDECESSOR_TIMEOUT_S = KILL_AFTER_S + 5.0
 """Time that a start waits for the store or the port, which a predecessor may still hold."""
-LOOK_EVERY_S = 0.02
+START_POLL_S = 0.02
 SILENT_ROUTES = {"ping_interval": "2s", "ping_max": 2, "write_deadline": "3s"}
 """Bounds after which a server leaves another that says nothing; nats-server's own are 30 s and 10 s."""
 
@@ -160,7 +160,7 @@ class EmbeddedServer(RunningServer):
                     raise ServerError(
                         f"port {self._bound or self._port} of {HOST} is in use or not allowed: choose another"
                     )
-                await asyncio.sleep(LOOK_EVERY_S)
+                await asyncio.sleep(START_POLL_S)
             elif await self._serves_at(program, lock, port):
                 return
             elif port == 0 or port_is_free(port):
@@ -198,7 +198,7 @@ class EmbeddedServer(RunningServer):
         while not child.ended:
             if (port := self._read_port()) is not None:
                 return port
-            await asyncio.sleep(LOOK_EVERY_S)
+            await asyncio.sleep(START_POLL_S)
         return None
 
     @property
@@ -275,7 +275,7 @@ class EmbeddedServer(RunningServer):
                     raise ServerError(
                         f"another nats-server uses {self.directory}: stop it, or choose another directory"
                     ) from error
-            await asyncio.sleep(LOOK_EVERY_S)
+            await asyncio.sleep(START_POLL_S)
 
 
 def _clustered(routes: Routes) -> dict[str, object]:

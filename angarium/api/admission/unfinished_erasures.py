@@ -3,7 +3,7 @@
 from streams.erasing.erasures import Erasures
 
 UNFINISHED_MAX = 256
-LOOKED_AT = 8
+ASKED_ABOUT_MAX = 8
 """Earlier requests that a refused one asks about: it may be admitted in their place."""
 
 
@@ -26,7 +26,7 @@ class UnfinishedErasures:
 
     async def _forget_done(self, tenant: str, events: dict[str, None]) -> None:
         """Forget those of the oldest that are done; the others are asked about after all the rest."""
-        for event in list(events)[:LOOKED_AT]:
+        for event in list(events)[:ASKED_ABOUT_MAX]:
             found = await self._erasures.get(tenant, event)
             events.pop(event, None)
             if found is not None and found.done_at is None:

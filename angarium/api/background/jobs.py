@@ -23,7 +23,7 @@ from streams.lost_tails.places import BucketPlace
 from streams.resending.plan_lock import LEASES_WAITED, Busy
 from streams.resending.replay import HALTED
 
-LOOK_EVERY_S = 2.0
+READ_PLANS_EVERY_S = 2.0
 RETRY_AFTER_S = 15.0
 """Time until a job is retried that could not continue: the stream was full, or NATS was away."""
 UNFINISHED_MAX = 256
@@ -137,7 +137,7 @@ class Jobs:
                 self._unread(why=str(error))
             self._take_up()
             try:
-                async with asyncio.timeout(LOOK_EVERY_S):
+                async with asyncio.timeout(READ_PLANS_EVERY_S):
                     await self._woken.wait()
             except TimeoutError:
                 continue

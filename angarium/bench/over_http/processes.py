@@ -18,7 +18,7 @@ from angarium.node.child import Setting, clean_environment
 from streams.server.child import Child
 
 READY_TIMEOUT_S = 30.0
-LOOK_EVERY_S = 0.02
+PROGRESS_POLL_S = 0.02
 STOP_AFTER_S = 10.0
 _SERVING = re.compile(rb"serving on http://127\.0\.0\.1:(\d+)")
 
@@ -73,7 +73,7 @@ async def serving_api(directory: Path, settings: Mapping[str, Setting]) -> Async
             while (found := _SERVING.search(log.read_bytes())) is None:
                 if child.ended:
                     raise click.ClickException(f"the API ended by itself: {log.read_text()}")
-                await asyncio.sleep(LOOK_EVERY_S)
+                await asyncio.sleep(PROGRESS_POLL_S)
         yield int(found[1]), child.program_pid or 0
     finally:
         await child.stop()

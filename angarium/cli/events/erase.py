@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from angarium.connecting import Access
     from angarium.operations.events.erase import ErasureStatus
 
-LOOK_EVERY_S = 0.5
+ERASURE_POLL_S = 0.5
 INTERRUPTED = "angarium: interrupted; the erasure continues, and the same command shows its progress\n"
 
 
@@ -80,7 +80,7 @@ async def _erased(
     deadline = asyncio.get_running_loop().time() + wait_s
     said = status.waits_for
     while not status.done and asyncio.get_running_loop().time() < deadline:
-        await asyncio.sleep(LOOK_EVERY_S)
+        await asyncio.sleep(ERASURE_POLL_S)
         status = result_of(await get_erasure(access, tenant, event))
         if status.waits_for and status.waits_for != said and output.on_terminal():
             output.note(f"waiting: {output.visible(status.waits_for)}")

@@ -44,7 +44,7 @@ SELECT EXISTS (
 """
 """Conditions that keep VACUUM from dropping the rows that a transaction has deleted."""
 SEEN_FOR_S = 2.0
-LOOK_EVERY_S = 0.1
+SEEN_POLL_S = 0.1
 
 
 class ErasedAnswers(Struct, frozen=True):
@@ -88,7 +88,7 @@ async def is_seen(session: Session, transaction: str) -> bool:
     while (await session.rows(_SEEN, transaction))[0][0]:
         if loop.time() >= until:
             return True
-        await asyncio.sleep(LOOK_EVERY_S)
+        await asyncio.sleep(SEEN_POLL_S)
     return False
 
 

@@ -32,9 +32,9 @@ from streams.nats.retry import Complaint
 from streams.resending.plan_lock import LEASES_WAITED, LOCK_LEASE_S
 
 TRY_EVERY_S = 1.0
-LATE_COPIES_S = LOCK_LEASE_S * LEASES_WAITED
+COPIES_UNTIL_LEASE_ENDS_S = LOCK_LEASE_S * LEASES_WAITED
 """Time in which copies may still come of an event that is in no stream any more, by its leaders."""
-LATE_BYTES_S = 600.0
+LATE_COPY_MAX_S = 600.0
 """Time after which no connection can be alive that was silent since: nats-server closes it after 6 min by
 default."""
 LOOKED_AGAIN_WITHIN_S = 3600.0
@@ -149,7 +149,7 @@ class Eraser:
         now, wall, due = asyncio.get_running_loop().time(), self._wall(), []
         for key, done in list(self._done.items()):
             age = wall - (done.erasure.done_at or 0.0)
-            long_ago = now - done.seen_at > LATE_BYTES_S or age > LATE_BYTES_S + CLOCK_SKEW_MAX_S
+            long_ago = now - done.seen_at > LATE_COPY_MAX_S or age > LATE_COPY_MAX_S + CLOCK_SKEW_MAX_S
             if age > LOOKED_AGAIN_WITHIN_S:
                 del self._done[key]
             elif long_ago and not done.looked_again:
@@ -238,7 +238,9 @@ class Eraser:
         if waits_for := await self._steps.erase_answers(progress):
             return waits_for
         deliveries = await self._js.existing_stream(self._names.deliveries)
-        late_until = gone_since + LATE_COPIES_S + (DEPOSED_LEADER_MAX_S if replicated(deliveries) else 0.0)
+        late_until = (
+            gone_since + COPIES_UNTIL_LEASE_ENDS_S + (DEPOSED_LEADER_MAX_S if replicated(deliveries) else 0.0)
+        )
         if began < late_until:
             pending.rest_until = late_until
             return "the last copies of a replay or a redrive may still arrive"

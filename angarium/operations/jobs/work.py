@@ -35,7 +35,7 @@ PAGE_PAUSE_S = 0.25
 """Time between two pages of letters, in which another redrive gets its turn."""
 COPY_PATIENCE_S = 5.0
 """Time that a replay waits for its next copy; one with a slower pace is released until that is due."""
-LOOK_EVERY_S = 0.25
+HALT_CHECK_EVERY_S = 0.25
 """Time between two looks whether the process is halted, while it waits for other redrives."""
 
 T = TypeVar("T")
@@ -266,7 +266,7 @@ async def _unless_halted(work: Awaitable[object], is_halted: Callable[[], bool])
     """Wait for the work; returns False, with the work given up, if the process is halted before its end."""
     async with _begun(work) as task:
         while not task.done() and not is_halted():
-            await asyncio.wait({task}, timeout=LOOK_EVERY_S)
+            await asyncio.wait({task}, timeout=HALT_CHECK_EVERY_S)
         if task.done():
             task.result()
         return task.done()

@@ -21,7 +21,7 @@ from streams.nats.errors import StreamRemade
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import stream_info, until_answered
 
-LOOK_EVERY_S = 0.2
+JOURNAL_POLL_S = 0.2
 _ID = re.compile(r"([1-9][0-9]{0,17})-([0-9]{1,9})\Z")
 
 
@@ -110,7 +110,7 @@ class JournalPages:
                     case [] if ends:
                         return
                     case []:
-                        await asyncio.sleep(LOOK_EVERY_S)
+                        await asyncio.sleep(JOURNAL_POLL_S)
                     case messages:
                         self._pass(messages[-1].sequence, messages[-1].stored_at)
                         yield messages

@@ -149,7 +149,7 @@ async def test_a_job_accepted_at_a_lost_position_is_worked_off(
     nats: Powerless, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(plans, "LEASE_S", 0.3)
-    monkeypatch.setattr(jobs, "LOOK_EVERY_S", 0.02)
+    monkeypatch.setattr(jobs, "READ_PLANS_EVERY_S", 0.02)
     to = Access(nats.js, Settings(prefix=names.prefix))
     await StoredConfigurations(nats.js, names).put(ONE, CHANGED)
     wanted = await events(nats.js, names, "a", 3)

@@ -69,7 +69,7 @@ async def test_a_job_that_is_accepted_in_a_new_bucket_is_worked_off(
     js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(plans, "LEASE_S", LEASE_S)
-    monkeypatch.setattr(jobs, "LOOK_EVERY_S", 0.02)
+    monkeypatch.setattr(jobs, "READ_PLANS_EVERY_S", 0.02)
     to = access(js, names)
     await StoredConfigurations(js, names).put(ONE, b'{"url": "https://example.com/"}')
     wanted = await events(js, names, "a", 3)

@@ -41,7 +41,7 @@ Store = Callable[[], Awaitable[int]]
 
 @pytest.fixture(autouse=True)
 def no_late_copies(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(eraser_room, "LATE_COPIES_S", 0.0)
+    monkeypatch.setattr(eraser_room, "COPIES_UNTIL_LEASE_ENDS_S", 0.0)
 
 
 @pytest.fixture

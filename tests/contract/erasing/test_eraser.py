@@ -36,7 +36,7 @@ NAMES = {"long": "x" * 4000, "reserved": "_a", "escape": "\x1b[31m"}
 @pytest.fixture(autouse=True)
 def no_late_copies(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let an erasure be done at once, if a test does not want it otherwise."""
-    monkeypatch.setattr(eraser_room, "LATE_COPIES_S", 0.0)
+    monkeypatch.setattr(eraser_room, "COPIES_UNTIL_LEASE_ENDS_S", 0.0)
 
 
 def eraser(js: JetStream, names: Names) -> Eraser:
@@ -92,7 +92,7 @@ async def test_an_event_is_erased_once_it_is_routed_even_after_a_long_time(
 async def test_a_copy_that_comes_late_is_erased(
     js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(eraser_room, "LATE_COPIES_S", 0.3)
+    monkeypatch.setattr(eraser_room, "COPIES_UNTIL_LEASE_ENDS_S", 0.3)
     await publish(js, names, "acme._late", b"secret", {"Angarium-Id": "e1"})
     await Erasures(js, names).request("acme", "e1", "ops@host", time.time())
     working = eraser(js, names)

@@ -32,7 +32,7 @@ async def test_a_slow_replay_does_not_keep_others_waiting(
 ) -> None:
     monkeypatch.setattr(plans, "LEASE_S", LEASE_S)
     monkeypatch.setattr(work, "COPY_PATIENCE_S", 0.05)
-    monkeypatch.setattr(jobs, "LOOK_EVERY_S", 0.02)
+    monkeypatch.setattr(jobs, "READ_PLANS_EVERY_S", 0.02)
     monkeypatch.setattr(seats, "SEATS_MAX", 1)
     await StoredConfigurations(js, names).put(ONE, b'{"url": "https://example.com/"}')
     to, working = access(js, names), Jobs(access(js, names))
@@ -61,7 +61,7 @@ async def test_a_slow_replay_does_not_keep_others_waiting(
 async def test_a_job_that_another_process_works_off_takes_no_seat(
     js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(jobs, "LOOK_EVERY_S", 0.02)
+    monkeypatch.setattr(jobs, "READ_PLANS_EVERY_S", 0.02)
     await StoredConfigurations(js, names).put(ONE, b'{"url": "https://example.com/"}')
     to, taken = access(js, names), list[str]()
 
@@ -86,7 +86,7 @@ async def test_a_replay_with_a_quick_pace_leaves_its_seat_after_its_turn_and_con
     js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(plans, "LEASE_S", LEASE_S)
-    monkeypatch.setattr(jobs, "LOOK_EVERY_S", 0.02)
+    monkeypatch.setattr(jobs, "READ_PLANS_EVERY_S", 0.02)
     monkeypatch.setattr(seats, "SEATS_MAX", 1)
     monkeypatch.setattr(seats, "SEAT_TURN_S", 0.1)
     await StoredConfigurations(js, names).put(ONE, b'{"url": "https://example.com/"}')

@@ -36,7 +36,7 @@ def world(request: pytest.FixtureRequest) -> tuple[str, str]:
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(journal_pages, "LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr(journal_pages, "JOURNAL_POLL_S", 0.01)
 
 
 def tail(js: JetStream, names: Names, of: str | None = None, **said: Any) -> Tail:

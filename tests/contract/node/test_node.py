@@ -46,7 +46,7 @@ LOOKS = 20
 @pytest.fixture
 async def names(js: JetStream, prefix: str, monkeypatch: pytest.MonkeyPatch) -> Names:
     """An installation where one shard has released more deliveries than there ever were."""
-    monkeypatch.setattr("angarium.node.node.LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr("angarium.node.node.RECONCILE_EVERY_S", 0.01)
     names = await install(js, prefix)
     data = encode_flush(
         node="x", epoch=0, flush=1, floor=FLOOR, routing=NOTHING_ROUTED, at=0.0, unclean=None, facts=[]
@@ -155,7 +155,7 @@ async def test_a_temporary_failure_refuses_no_shard(
     passing: AngariumError,
 ) -> None:
     """It is tried again at once; a refused shard would rest for longer than this test."""
-    monkeypatch.setattr("angarium.node.node.LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr("angarium.node.node.RECONCILE_EVERY_S", 0.01)
     failures = [passing] * SHARDS
 
     async def failing_at_first(number: int, context: NodeContext) -> Shard | NotOwned:
@@ -175,7 +175,7 @@ async def test_a_temporary_failure_refuses_no_shard(
 async def test_unusable_data_refuses_the_shard(
     wire: Wire, js: JetStream, prefix: str, monkeypatch: pytest.MonkeyPatch, unusable: AngariumError
 ) -> None:
-    monkeypatch.setattr("angarium.node.node.LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr("angarium.node.node.RECONCILE_EVERY_S", 0.01)
     monkeypatch.setattr("angarium.node.node.take_over", AsyncMock(side_effect=unusable))
     names = await install(js, prefix)
     async with member(wire, node_settings(names), SystemTime(), NobodySends()) as node:
@@ -201,7 +201,7 @@ async def test_snapshots_refuse_the_shard_only_where_they_can_never_be_written(
     refused: bool,
 ) -> None:
     monkeypatch.setattr("angarium.node.shard_snapshots.SNAPSHOT_EVERY_S", 0.01)
-    monkeypatch.setattr("angarium.node.node.LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr("angarium.node.node.RECONCILE_EVERY_S", 0.01)
     names = await install(js, prefix)
     tries = AsyncMock(side_effect=failure)
     async with member(wire, node_settings(names), SystemTime(), NobodySends()) as node:
@@ -291,7 +291,7 @@ async def test_a_node_that_stops_waits_for_what_it_is_handing_over_already(
         return await release(js, names, claim, node)
 
     monkeypatch.setattr("angarium.node.node.CLAIMS_TIMEOUT_S", 0.0)
-    monkeypatch.setattr("angarium.node.node.LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr("angarium.node.node.RECONCILE_EVERY_S", 0.01)
     monkeypatch.setattr("angarium.node.shard.release", release_slowly)
     async with member(wire, node_settings(names), SystemTime(), NobodySends()) as node:
         await until(lambda: len(node.owned) == SHARDS)
@@ -332,7 +332,7 @@ async def test_a_stranger_in_the_place_of_the_owner_stops_the_shard_with_the_nex
 ) -> None:
     """It could else write no more of them, and would not say so."""
     monkeypatch.setattr("angarium.node.shard_snapshots.SNAPSHOT_EVERY_S", 0.02)
-    monkeypatch.setattr("angarium.node.node.LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr("angarium.node.node.RECONCILE_EVERY_S", 0.01)
     names = await install(js, prefix)
     async with member(wire, node_settings(names), SystemTime(), NobodySends()) as node:
         await until(lambda: SHARD in node.owned)
@@ -437,7 +437,7 @@ async def test_a_defect_while_owned_and_wanted_are_compared_ends_nothing(
 ) -> None:
     """Without it no shard would ever be claimed again, and the node would live on."""
     broken = Mock(side_effect=[RuntimeError("nobody foresaw that"), *[[SHARD]] * 1000])
-    monkeypatch.setattr("angarium.node.node.LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr("angarium.node.node.RECONCILE_EVERY_S", 0.01)
     monkeypatch.setattr(Members, "wanted_shards", broken)
     async with member(wire, node_settings(await install(js, prefix)), SystemTime(), NobodySends()) as node:
         await until(lambda: SHARD in node.owned)

@@ -46,7 +46,7 @@ def sender() -> Sends:
 @pytest.fixture
 async def names(js: JetStream, prefix: str, monkeypatch: pytest.MonkeyPatch) -> Names:
     """An installation with one receiver."""
-    monkeypatch.setattr("angarium.node.node.LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr("angarium.node.node.RECONCILE_EVERY_S", 0.01)
     monkeypatch.setattr("angarium.node.shard_snapshots.SNAPSHOT_EVERY_S", 0.02)
     names = await install(js, prefix)
     await js.publish(names.receiver(RECEIVER), b'{"url": "https://a.example"}')

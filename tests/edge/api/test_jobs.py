@@ -44,7 +44,7 @@ LEASE_S = 0.3
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plans, "LEASE_S", LEASE_S)
-    monkeypatch.setattr(jobs, "LOOK_EVERY_S", 0.05)
+    monkeypatch.setattr(jobs, "READ_PLANS_EVERY_S", 0.05)
 
 
 async def events(api: Api, count: int, receiver: str = "acme.billing") -> None:

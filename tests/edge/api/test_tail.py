@@ -35,7 +35,7 @@ def pen(api: Api) -> Pen:
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(journal_pages, "LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr(journal_pages, "JOURNAL_POLL_S", 0.01)
 
 
 class Events:

@@ -84,7 +84,7 @@ RESENDING_MUTANTS = [
            ((Sources, "certain", _always),),
            scenarios.replaying_process_sleeps_through_an_erasure),
     Mutant("late-copies-unawaited", "an erasure is done when no copy can be on its way any more",
-           ((eraser, "LATE_COPIES_S", -math.inf),),
+           ((eraser, "COPIES_UNTIL_LEASE_ENDS_S", -math.inf),),
            scenarios.erased_shortly_after_its_source_was_there),
     Mutant("erased-unrouted", "what producers published is deleted when it is routed",
            ((erasure_steps, "read_past", _routed_to_the_end),),

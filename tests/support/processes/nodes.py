@@ -28,7 +28,7 @@ RETRIES = {"RETRY_REFUSED_AFTER_S": 2.0}
 """Time after which a node tries a refused shard again: tests need not wait for half a minute."""
 SNAPSHOTS = {"SNAPSHOT_EVERY_S": 1.0}
 """Time after which everybody can read what a node knows of its receivers."""
-ERASURES = {"TRY_EVERY_S": 0.2, "LATE_COPIES_S": 1.0}
+ERASURES = {"TRY_EVERY_S": 0.2, "COPIES_UNTIL_LEASE_ENDS_S": 1.0}
 """Intervals of an erasure, where no replay runs at that time."""
 LOCKS = {"LOCK_LEASE_S": 2.0}
 """Lease of a command that replays or redrives; so long it waits for one that was killed."""
