@@ -134,7 +134,7 @@ class Residents:
         """The resident of that name; if it was not in memory, it is being loaded."""
         return self.activate_unknown() if receiver == UNKNOWN_RECEIVERS else self.activate(receiver)
 
-    async def loaded(self, receiver: str) -> Actor:
+    async def when_loaded(self, receiver: str) -> Actor:
         """The actor, once it is in memory with its state. It is cancelled if the shard stops before."""
         while True:
             actor = self.activate(receiver)

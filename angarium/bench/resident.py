@@ -97,10 +97,10 @@ async def bytes_each(count: int) -> float:
         pause_requests=lambda _: None, saturated=lambda: False, refuse=lambda _: None, on_news=lambda _: None,
     )  # fmt: skip
     host = Host(ShardClaim(epoch=1, at=0.0, position=0, floor=0, needed=0), reached, unacked_max=20_000)
-    await host.residents.loaded("acme.first")
+    await host.residents.when_loaded("acme.first")
     before = usage(os.getpid())
     for number in range(count):
-        await host.residents.loaded(f"acme.receiver-{number}")
+        await host.residents.when_loaded(f"acme.receiver-{number}")
     after = usage(os.getpid())
     if before is None or after is None:
         return 0.0

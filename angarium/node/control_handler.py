@@ -78,7 +78,7 @@ class ReceiverControl:
                 if erased is not None and not (erased.positions or receiver in host.actors):
                     self._node.flush_soon(receiver)
                     return Granted({"messages": 0, "waiting": 0})
-                actor = await host.residents.loaded(receiver)
+                actor = await host.residents.when_loaded(receiver)
             if erased is not None:
                 return await self._erase(actor, erased)
             return await self._handle(request, host, actor)

@@ -173,7 +173,7 @@ async def test_a_slow_attempt_that_is_held_up_gives_its_token_back() -> None:
 async def test_a_ping_during_a_queue_leaves_the_rate_as_it_is(limit: int, burst: int) -> None:
     """When its record is confirmed, what waits is looked at first: pings take up room until they start."""
     world = strict(rate=Rate(limit=limit, burst=burst))
-    actor = await world.host.residents.loaded(RECEIVER)
+    actor = await world.host.residents.when_loaded(RECEIVER)
     await world.pass_time(5)
     world.journal.held = True
     pings = [asyncio.ensure_future(ping(actor)) for _ in range(burst)]
@@ -194,7 +194,7 @@ async def test_a_ping_during_a_queue_leaves_the_rate_as_it_is(limit: int, burst:
 @in_virtual_time
 async def test_a_ping_that_is_not_made_lets_what_waits_have_its_token() -> None:
     world = strict(rate=Rate(limit=1, per="hour", burst=1))
-    actor = await world.host.residents.loaded(RECEIVER)
+    actor = await world.host.residents.when_loaded(RECEIVER)
     await world.pass_time(5)
     world.journal.held = True
     pinged = asyncio.ensure_future(ping(actor))
@@ -215,7 +215,7 @@ async def test_a_slow_attempt_whose_event_leaves_gives_its_token_back(
     """Before another is recorded: else its place in the bucket would be taken for good."""
     rate = Rate(limit=1, per="minute", burst=3)
     world = strict(rate=rate)
-    actor = await world.host.residents.loaded(RECEIVER)
+    actor = await world.host.residents.when_loaded(RECEIVER)
     await world.pass_time(2)
     world.journal.hold_at = f.Started
     world.publish()

@@ -164,7 +164,7 @@ async def test_an_actor_whose_snapshot_takes_long_is_not_idle_when_it_comes() ->
         return None
 
     world.snapshots.load = load  # type: ignore[method-assign]
-    actor = await world.host.residents.loaded(RECEIVER)
+    actor = await world.host.residents.when_loaded(RECEIVER)
     assert actor.active_at == world.clock.now()
 
 
@@ -176,7 +176,7 @@ async def test_a_caller_never_gets_an_actor_that_has_left_memory() -> None:
     await world.until(lambda: len(world.journal.of(f.Delivered)) == 1)
     world.crash(snapshots=True)
     left = world.host.residents.activate(RECEIVER)
-    asking = asyncio.get_running_loop().create_task(world.host.residents.loaded(RECEIVER))
+    asking = asyncio.get_running_loop().create_task(world.host.residents.when_loaded(RECEIVER))
     await left.ready
     left.active_at = float(
         "-inf"

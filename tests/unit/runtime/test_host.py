@@ -266,7 +266,7 @@ async def test_above_half_of_the_inbox_the_largest_holder_is_parked() -> None:
     world.policies.known["acme.small"] = policy()
     world.sender.latency_s = 1
     world.publish(2, receiver="acme.small")
-    await world.host.residents.loaded(RECEIVER)
+    await world.host.residents.when_loaded(RECEIVER)
     await world.until(lambda: len(world.sender.made) == 1)
     world.publish(9)
     await world.until(lambda: world.state.parked, within_s=0.1)
@@ -398,7 +398,7 @@ async def test_draining_gives_up_in_time() -> None:
 @in_virtual_time
 async def test_a_ping_is_recorded_before_it_is_made_and_has_no_number() -> None:
     world = strict(rate=Rate(limit=1, burst=1), paused=True)
-    actor = await world.host.residents.loaded(RECEIVER)
+    actor = await world.host.residents.when_loaded(RECEIVER)
     await world.until(lambda: world.journal.confirmed_index >= 3)
     world.journal.held = True
     pinging = asyncio.get_running_loop().create_task(ping(actor))
@@ -419,7 +419,7 @@ async def test_a_ping_is_recorded_before_it_is_made_and_has_no_number() -> None:
 @in_virtual_time
 async def test_pings_to_blocked_receivers_are_refused() -> None:
     world = strict()
-    actor = await world.host.residents.loaded(RECEIVER)
+    actor = await world.host.residents.when_loaded(RECEIVER)
     world.within_lease = False
     with pytest.raises(ControlDenied, match="not ready"):
         await ping(actor)
@@ -436,7 +436,7 @@ async def test_pings_to_blocked_receivers_are_refused() -> None:
 @in_virtual_time
 async def test_a_ping_that_breaks_is_on_record_as_our_failure(caplog: pytest.LogCaptureFixture) -> None:
     world = strict()
-    actor = await world.host.residents.loaded(RECEIVER)
+    actor = await world.host.residents.when_loaded(RECEIVER)
 
     def breaks(_: Attempt) -> Outcome:
         raise ZeroDivisionError
@@ -454,7 +454,7 @@ async def test_a_ping_that_breaks_is_on_record_as_our_failure(caplog: pytest.Log
 @in_virtual_time
 async def test_an_actor_that_pings_stays_in_memory() -> None:
     world = strict(timeout_s=60)
-    actor = await world.host.residents.loaded(RECEIVER)
+    actor = await world.host.residents.when_loaded(RECEIVER)
     world.sender.latency_s = 3 * PASSIVATE_AFTER_S
     pinging = asyncio.get_running_loop().create_task(ping(actor))
     await world.until(lambda: bool(world.sender.made))
@@ -468,7 +468,7 @@ async def test_an_actor_that_pings_stays_in_memory() -> None:
 @in_virtual_time
 async def test_a_wait_for_a_fact_ends_when_the_shard_stops() -> None:
     world = strict()
-    actor = await world.host.residents.loaded(RECEIVER)
+    actor = await world.host.residents.when_loaded(RECEIVER)
     world.journal.held = True
     waiting = asyncio.get_running_loop().create_task(actor.resume())
     await world.pass_time(0.1)

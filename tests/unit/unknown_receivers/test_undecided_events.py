@@ -181,7 +181,7 @@ async def test_a_receiver_that_was_only_asked_for_is_not_known() -> None:
     world.policies.unavailable = True
     world.publish(receiver=UNKNOWN)
     await world.until(lambda: world.journal.floor == 1)
-    await world.host.residents.loaded(UNKNOWN)
+    await world.host.residents.when_loaded(UNKNOWN)
     world.publish(receiver=UNKNOWN)
     world.policies.unavailable = False
     await all_buried(world, 2)

@@ -95,7 +95,7 @@ async def test_events_that_waited_here_count_for_the_bound_of_the_backlog(in_mem
     world = strict()
     world.policies.unavailable = True
     if in_memory:
-        await world.host.residents.loaded(UNKNOWN)
+        await world.host.residents.when_loaded(UNKNOWN)
     world.publish(10, receiver=UNKNOWN)
     await world.pass_time(0.5)
     world.put(policy(paused=True, backlog_max=4), UNKNOWN)

@@ -268,7 +268,7 @@ class ReceiverWorld:
         world.journal.let_go()
         world.put(POLICIES[0])
         world.hand_out()
-        actor = await world.host.residents.loaded(RECEIVER)
+        actor = await world.host.residents.when_loaded(RECEIVER)
         await actor.resume()
         await world.until(self.is_quiet, within_s=4000)
         self.check_end()
