@@ -74,7 +74,7 @@ class FailingReceivers:
         return failing is not None and failing.is_reported
 
     def restore(self, state: State) -> None:
-        """Take note of the state of an actor that came into memory."""
+        """Take note of the state of an actor that was loaded."""
         if state.receiver not in self._failing:
             self.note(state)
             failing = self._failing.get(state.receiver)

@@ -44,7 +44,7 @@ class Retention:
         self._lowest: list[tuple[int, str]] = []
 
     def update(self, state: State) -> None:
-        """Take the state of an actor that has come into memory, or has changed."""
+        """Take the state of an actor that was loaded, or has changed."""
         needed, receiver = self._needed_by(state), state.receiver
         if needed is None:
             self._needed.pop(receiver, None)

@@ -106,7 +106,7 @@ class Actor:
         """Number of messages that are held for the receiver."""
         return len(self.pending.unacked.bound)
 
-    # ---- coming into memory
+    # ---- loading
 
     def restore(self, state: State, policy: Policy | None) -> None:
         """Continue from the receiver's state, which is known now."""

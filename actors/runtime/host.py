@@ -80,7 +80,7 @@ class Host:
     def start(self, states: dict[str, State], parked: dict[str, float | None]) -> None:
         """Take over the actors that the journal's tail names, and those that have to come back by themselves.
 
-        `parked` says when each wakes, if that is known. All of them come into memory gradually, so that
+        `parked` says when each wakes, if that is known. All of them are loaded gradually, so that
         others are not kept waiting; a receiver that gets an event or is asked for comes at once.
         """
         self.changed.update(states)
@@ -302,7 +302,7 @@ class Host:
         return self.changed.get(receiver) or self.writing.get(receiver)
 
     def note_state(self, state: State) -> None:
-        """Take note of a state that came into memory."""
+        """Take note of a state that was loaded."""
         self._noted[state.receiver] = state
 
     def forgettable(self, states: dict[str, State]) -> list[str]:
@@ -327,7 +327,7 @@ class Host:
         long as one of the receivers that have to come back is not in memory.
         """
         self._note_retention()
-        if not self.residents.away:
+        if not self.residents.not_loaded:
             self._needed = self._needed.raised(self.retention.lowest(self._confirmed_floor))
         return self._needed
 
@@ -345,7 +345,7 @@ class Host:
         for receiver in self.retention.below(below):
             if tenant and receiver != UNKNOWN_RECEIVERS and receiver.partition(".")[0] != tenant:
                 continue
-            actor = self.residents.bring_in(receiver)
+            actor = self.residents.activate_any(receiver)
             needed = actor.state.needed_position if actor.loaded else None
             if needed is not None and needed < below:
                 actor.give_up_to(below - 1, "evicted")

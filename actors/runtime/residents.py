@@ -1,7 +1,7 @@
-"""The residents of a shard: the actors that are in memory, and how the others come in and leave.
+"""The residents of a shard: the actors that are in memory, and how the others are loaded and leave.
 
-An actor comes into memory when it gets an event or is asked for. After a takeover, all actors that have
-something to do come in gradually, so that others are not kept waiting. An actor that rests leaves.
+An actor is loaded when it gets an event or is asked for. After a takeover, all actors that have something
+to do are loaded gradually, so that others are not kept waiting. An actor that rests leaves.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ class ResidentPorts(UnknownReceiverEnvironment, Protocol):
         ...
 
     def note_state(self, state: State) -> None:
-        """Take note of a state that came into memory."""
+        """Take note of a state that was loaded."""
         ...
 
 
@@ -83,21 +83,21 @@ class Residents:
 
     - `actors`: by receiver.
     - `unknown`: the record, if it is in memory.
-    - `away`: the receivers that have to come back and are not in memory yet; when each wakes, if known.
+    - `not_loaded`: the receivers that are still to be loaded after the takeover; when each wakes, if known.
     """
 
     def __init__(self, host: ResidentPorts) -> None:
         self.actors: dict[str, Actor] = {}
         self.unknown: UnknownReceiversRecord | None = None
-        self.away: dict[str, float | None] = {}
+        self.not_loaded: dict[str, float | None] = {}
         self._host = host
 
     def start(self, receivers: list[str], parked: dict[str, float | None]) -> None:
         """Load these receivers, whose states are known, and then the parked ones, the earliest due first."""
-        self.away.update(parked)
+        self.not_loaded.update(parked)
         if UNKNOWN_RECEIVERS in receivers or UNKNOWN_RECEIVERS in parked:
             self.activate_unknown()  # It determines the position above which new receivers are opened.
-        self._host.spawn(self._bring_back(receivers))
+        self._host.spawn(self._activate_after_takeover(receivers))
 
     def stop(self) -> None:
         """End every wait for an actor."""
@@ -112,14 +112,14 @@ class Residents:
         """The actor, or the record of unknown names, if it is in memory."""
         return self.unknown if receiver == UNKNOWN_RECEIVERS else self.actors.get(receiver)
 
-    # ---- coming into memory
+    # ---- loading
 
     def activate(self, receiver: str) -> Actor:
         """The actor; if it was not in memory, its snapshot is being read."""
         actor = self.actors.get(receiver)
         if actor is None:
             actor = self._new_actor(receiver)
-            self._begin_or_load(actor)
+            self._restore_or_load(actor)
         return actor
 
     def activate_unknown(self) -> UnknownReceiversRecord:
@@ -127,10 +127,10 @@ class Residents:
         record = self.unknown
         if record is None:
             record = self._new_unknown()
-            self._begin_or_load(record)
+            self._restore_or_load(record)
         return record
 
-    def bring_in(self, receiver: str) -> Resident:
+    def activate_any(self, receiver: str) -> Resident:
         """The resident of that name; if it was not in memory, it is being loaded."""
         return self.activate_unknown() if receiver == UNKNOWN_RECEIVERS else self.activate(receiver)
 
@@ -154,23 +154,23 @@ class Residents:
     def _new(self, receiver: str) -> Resident:
         return self._new_unknown() if receiver == UNKNOWN_RECEIVERS else self._new_actor(receiver)
 
-    def _begin_or_load(self, resident: Resident) -> None:
+    def _restore_or_load(self, resident: Resident) -> None:
         if (state := self._host.unsaved(resident.receiver)) is not None:
-            self._begin(resident, state)
+            self._restore(resident, state)
         else:
             self._host.spawn(self._load(resident))
 
-    def _begin(self, resident: Resident, state: State) -> None:
-        self.away.pop(resident.receiver, None)
+    def _restore(self, resident: Resident, state: State) -> None:
+        self.not_loaded.pop(resident.receiver, None)
         self._host.note_state(state)
         resident.active_at = self._host.clock.now()
         resident.restore(state, self._host.policies.policy(resident.receiver))
 
     async def _load(self, resident: Resident) -> None:
-        """Read the state of a resident that is needed, and begin it."""
+        """Read the state of a resident that is needed, and restore it."""
         state = await self._read(resident.receiver, 0.0)
         if state is not None and not resident.loaded:
-            self._begin(resident, state)
+            self._restore(resident, state)
 
     async def _read(self, receiver: str, due: float) -> State | None:
         """The state from the actor's snapshot; None if the shard has ended meanwhile.
@@ -194,31 +194,31 @@ class Residents:
 
     # ---- after a takeover
 
-    async def _bring_back(self, receivers: list[str]) -> None:
+    async def _activate_after_takeover(self, receivers: list[str]) -> None:
         """Load all actors that have something to do: those with a known state, then the parked ones."""
         for number, receiver in enumerate(receivers, 1):
-            self.bring_in(receiver)
+            self.activate_any(receiver)
             if number % WOKEN_IN_TURN_MAX == 0:
                 await asyncio.sleep(0)
         waiting: list[tuple[float, str]] = []
-        for number, (receiver, wakes_at) in enumerate(list(self.away.items()), 1):
+        for number, (receiver, wakes_at) in enumerate(list(self.not_loaded.items()), 1):
             heappush(waiting, (math.inf if wakes_at is None else wakes_at, receiver))
             if number % CHECKED_IN_TURN_MAX == 0:
                 await asyncio.sleep(0)
         for _ in range(min(LOADS_AT_ONCE, len(waiting))):
-            self._host.spawn(self._bring_back_parked(waiting))
+            self._host.spawn(self._load_parked(waiting))
 
-    async def _bring_back_parked(self, waiting: list[tuple[float, str]]) -> None:
+    async def _load_parked(self, waiting: list[tuple[float, str]]) -> None:
         """Read the snapshots of the parked receivers, the earliest wake-up first.
 
         A snapshot is used only if the actor was never in memory until then: it is still the actor's state.
         """
         while waiting and not self._host.stopped:
             due, receiver = heappop(waiting)
-            if receiver in self.away:
+            if receiver in self.not_loaded:
                 state = await self._read(receiver, due)
-                if state is not None and receiver in self.away:
-                    self._begin(self.find(receiver) or self._new(receiver), state)
+                if state is not None and receiver in self.not_loaded:
+                    self._restore(self.find(receiver) or self._new(receiver), state)
 
     # ---- in memory
 

@@ -83,7 +83,7 @@ class CallsBench(Bench[CallsPlan]):
     async def _count(self, node: Node, way: Way) -> CallsFigures:
         plan, profile = self._plan, Profile()
         self._tell(f"count calls of {plan.rounds * plan.deliveries} deliveries, {way}")
-        await self._round(node, way)  # Receivers come into memory, and connections are opened.
+        await self._round(node, way)  # Receivers are loaded, and connections are opened.
         await self._sink.forget()
         for _ in range(plan.rounds):
             await self._round(node, way, profile)

@@ -32,7 +32,7 @@ READ_AT_ONCE = 128
 READS_A_ROUND = 8
 """Reads of the stream in one round at most."""
 COMING_MAX = 256
-"""Known receivers that may be coming into memory because of found events; at this number, reading stops."""
+"""Known receivers that may be loading because of found events; at this number, reading stops."""
 NAMES_LENGTH_MAX = 32 << 10
 """Characters of all names that wait for a burial: one name can be as long as a subject."""
 ROUND_PAUSE_S = 1.0
@@ -95,7 +95,7 @@ class DecidedRecord(Protocol):
 class DecisionRounds:
     """The rounds of one shard; `activate` brings an actor into memory.
 
-    - `_coming`: known receivers that were told about events, and are coming into memory.
+    - `_coming`: known receivers that were told about events, and are being loaded.
     - `_buried_at`: when a dead letter was last stored, or none was owed.
     """
 

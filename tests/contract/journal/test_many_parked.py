@@ -150,7 +150,7 @@ async def crowd(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
 
 
 def away(node: Node) -> int:
-    return sum(len(shard.host.residents.away) for shard in node.owned.values())
+    return sum(len(shard.host.residents.not_loaded) for shard in node.owned.values())
 
 
 @pytest.mark.soak
@@ -176,11 +176,11 @@ async def test_a_takeover_keeps_its_lease_and_continues_to_deliver(
         due_s, left = time.monotonic() - began_at, away(node)
         assert left > 0
         hosts = [node.host_of(each) for each in late]
-        assert all(host and each in host.residents.away for host, each in zip(hosts, late, strict=True))
+        assert all(host and each in host.residents.not_loaded for host, each in zip(hosts, late, strict=True))
         await crowd.publish(late)
         published_at = time.monotonic()
         waiting = list(zip(hosts, late, strict=True))
-        await until(lambda: not any(host and each in host.residents.away for host, each in waiting))
+        await until(lambda: not any(host and each in host.residents.not_loaded for host, each in waiting))
         late_s = time.monotonic() - published_at
         assert away(node) > 0
         while away(node):  # noqa: ASYNC110

@@ -86,11 +86,11 @@ def _needed_again(needed: Needed, lowest: Needed) -> Needed:
 
 
 def _needed_of_those_here(host: Host) -> Needed:
-    away, host.residents.away = host.residents.away, {}
+    away, host.residents.not_loaded = host.residents.not_loaded, {}
     try:
         return _needed(host)
     finally:
-        host.residents.away = away
+        host.residents.not_loaded = away
 
 
 @asynccontextmanager

@@ -62,7 +62,7 @@ async def test_the_earliest_wake_up_comes_first() -> None:
     disabled = State(receiver="acme.told", parked=True, disabled="gone")
     many = [parked(f"acme.r{number}", 1000.0 - number) for number in range(100)]
     world = taken_over(disabled, *many)
-    await world.until(lambda: not world.host.residents.away)
+    await world.until(lambda: not world.host.residents.not_loaded)
     # As many as there are loaders are on their way before any other is known of.
     assert loaded(world)[-1] == "acme.told"
     assert loaded(world)[LOADS_AT_ONCE:-1] == [
@@ -74,10 +74,10 @@ async def test_the_earliest_wake_up_comes_first() -> None:
 async def test_an_event_for_a_parked_actor_does_not_wait_for_all_others() -> None:
     world = taken_over(*(parked(f"acme.r{number}", 1.0) for number in range(MANY)), parked(RECEIVER, 1e9))
     await world.pass_time(1.0)
-    assert RECEIVER in world.host.residents.away
+    assert RECEIVER in world.host.residents.not_loaded
     world.publish()
-    await world.until(lambda: RECEIVER not in world.host.residents.away, within_s=3 * LOAD_S)
-    assert len(world.host.residents.away) > MANY - 200
+    await world.until(lambda: RECEIVER not in world.host.residents.not_loaded, within_s=3 * LOAD_S)
+    assert len(world.host.residents.not_loaded) > MANY - 200
 
 
 @in_virtual_time
@@ -85,7 +85,7 @@ async def test_an_actor_that_is_no_parked_one_does_not_wait_for_them_either() ->
     world = taken_over(*(parked(f"acme.r{number}", 1.0) for number in range(MANY)))
     world.publish()
     await world.until_settled(1)
-    assert len(world.host.residents.away) > MANY - 200
+    assert len(world.host.residents.not_loaded) > MANY - 200
 
 
 @in_virtual_time
@@ -119,9 +119,9 @@ async def test_nothing_more_is_dispensable_until_all_are_back() -> None:
     world = taken_over(*(parked(f"acme.r{number}", 1.0) for number in range(10)))
     world.publish(3)
     await world.until(lambda: world.journal.floor == 3)
-    assert world.host.residents.away
+    assert world.host.residents.not_loaded
     assert world.host.needed().position == 0
-    await world.until(lambda: not world.host.residents.away)
+    await world.until(lambda: not world.host.residents.not_loaded)
     await world.until(lambda: not world.host.parked)
     assert world.host.needed().position == 4
 

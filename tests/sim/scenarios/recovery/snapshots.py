@@ -85,9 +85,10 @@ def a_thousand_parked_actors_come_back() -> None:
             stage.wait(0.5)
         stage.expect(len(stage.delivered()) == 5, "the parked ones kept another receiver waiting")
         stage.expect(
-            sum(len(host.residents.away) for host in hosts) > CROWD // 4, "there was nothing to wait for"
+            sum(len(host.residents.not_loaded) for host in hosts) > CROWD // 4,
+            "there was nothing to wait for",
         )
-        stage.until(lambda: not any(host.residents.away for host in hosts))
+        stage.until(lambda: not any(host.residents.not_loaded for host in hosts))
         stage.expect([shard.host for shard in node.owned.values()] == hosts, "a shard was lost")
         stage.expect(most <= LOADS_MAX, f"{most} snapshots were read at a time")
 
