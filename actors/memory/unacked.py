@@ -28,17 +28,17 @@ class Binding(Struct, gc=False, eq=False):
 class NodeHolders:
     """Number of receivers that hold messages, in all shards of a node."""
 
-    __slots__ = ("count",)
+    __slots__ = ("receiver_count",)
 
     def __init__(self) -> None:
-        self.count = 0
+        self.receiver_count = 0
 
 
 class Bindings:
     """All bindings of one shard.
 
     - `received`: the highest position that was handed out.
-    - `bound`: number of messages that are held; `holders`: number of receivers that hold one or more.
+    - `bound_count`: number of messages that are held; `holder_count`: number of receivers that hold one or more.
     - `spare_max`: how many useless bindings may be kept behind one that is held.
     """
 
@@ -46,8 +46,8 @@ class Bindings:
 
     def __init__(self, floor: int) -> None:
         self.received = floor
-        self.bound = 0
-        self.holders = 0
+        self.bound_count = 0
+        self.holder_count = 0
         self._floor = floor
         # Tuples that begin with the position, compared in C. A position that was bound again occurs twice.
         self._by_position: list[tuple[int, Binding]] = []
@@ -58,7 +58,7 @@ class Bindings:
         binding = Binding(position, receiver, now)
         heappush(self._by_position, (position, binding))
         self._by_age.append(binding)
-        self.bound += 1
+        self.bound_count += 1
         if position > self.received:
             self.received = position
         return binding
@@ -66,7 +66,7 @@ class Bindings:
     def release(self, binding: Binding, fact_index: int) -> None:
         """Let the floor pass the message with that fact; 0: it is about to be bound again."""
         binding.released_by = fact_index
-        self.bound -= 1
+        self.bound_count -= 1
 
     def lowest_but(self, receiver: str) -> float:
         """The lowest position that is held for any other receiver; infinite if none is."""
@@ -88,7 +88,7 @@ class Bindings:
 
         Those released by later facts are kept, so nothing is done while there are too few of the others.
         """
-        enough = self.spare_max + 2 * self.bound
+        enough = self.spare_max + 2 * self.bound_count
         if len(self._by_position) > enough:
             self._by_position = [
                 each
@@ -131,7 +131,7 @@ class Unacked:
         if position in self.bound:
             return False
         if not self.bound:
-            self._bindings.holders += 1
+            self._bindings.holder_count += 1
         self.bound[position] = self._bindings.bind(position, self.receiver, now)
         return True
 
@@ -141,12 +141,12 @@ class Unacked:
         if binding is not None:
             self._bindings.release(binding, fact_index)
             if not self.bound:
-                self._bindings.holders -= 1
+                self._bindings.holder_count -= 1
 
     def release_all(self, fact_index: int) -> None:
         """Let the floor pass all of them with that fact."""
         bound, self.bound = self.bound, {}
         if bound:
-            self._bindings.holders -= 1
+            self._bindings.holder_count -= 1
         for binding in bound.values():
             self._bindings.release(binding, fact_index)

@@ -37,32 +37,32 @@ class FlowControl:
     Its methods take how many messages the shard holds, and for how many receivers.
     """
 
-    __slots__ = ("_handle", "_holders", "_node", "_pause_requests", "_saturated", "_until")
+    __slots__ = ("_handle", "_holder_count", "_node", "_pause_requests", "_saturated", "_until")
 
     def __init__(
         self, pause_requests: Callable[[bool], None], saturated: Callable[[], bool], node: NodeHolders
     ) -> None:
         self._pause_requests = pause_requests
         self._node = node
-        self._holders = 0
+        self._holder_count = 0
         self._saturated = saturated
         self._handle: asyncio.TimerHandle | None = None
         self._until = 0.0
 
-    def message_arrived(self, bound: int, holders: int) -> None:
+    def message_arrived(self, bound_count: int, holder_count: int) -> None:
         """Ask for no more for a while if the message that came is one too many."""
-        self._count(holders)
-        if self._handle is None and self._waiting(bound, holders) >= UNSETTLED_PAUSE_AT:
+        self._count(holder_count)
+        if self._handle is None and self._waiting(bound_count, holder_count) >= UNSETTLED_PAUSE_AT:
             loop = asyncio.get_running_loop()
             self._until = loop.time() + SATURATED_ASK_PAUSE_S
             self._pause_requests(True)
             self._wait(loop)
 
-    def attempt_ended(self, bound: int, holders: int) -> None:
+    def attempt_ended(self, bound_count: int, holder_count: int) -> None:
         """Ask for more if enough was done."""
         if self._handle is not None:
-            self._count(holders)
-            if self._waiting(bound, holders) * 2 <= UNSETTLED_PAUSE_AT:
+            self._count(holder_count)
+            if self._waiting(bound_count, holder_count) * 2 <= UNSETTLED_PAUSE_AT:
                 self._cancel()
                 self._pause_requests(False)
 
@@ -71,13 +71,13 @@ class FlowControl:
         self._count(0)
         self._cancel()
 
-    def _count(self, holders: int) -> None:
-        self._node.count += holders - self._holders
-        self._holders = holders
+    def _count(self, holder_count: int) -> None:
+        self._node.receiver_count += holder_count - self._holder_count
+        self._holder_count = holder_count
 
-    def _waiting(self, bound: int, holders: int) -> int:
+    def _waiting(self, bound_count: int, holder_count: int) -> int:
         """The number of messages too many, if all of them wait for the same receivers."""
-        return bound - holders if self._node.count <= HOLDERS_MAX else bound
+        return bound_count - holder_count if self._node.receiver_count <= HOLDERS_MAX else bound_count
 
     def _cancel(self) -> None:
         if self._handle is not None:

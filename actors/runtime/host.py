@@ -128,7 +128,7 @@ class Host:
         self.in_flight -= 1
         if self.draining:
             self._attempt_ended.set()
-        self.flow_control.attempt_ended(self.bindings.bound, self.bindings.holders)
+        self.flow_control.attempt_ended(self.bindings.bound_count, self.bindings.holder_count)
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Run a task that ends with the shard. If it raises, that is a defect, and logged as such."""
@@ -153,8 +153,8 @@ class Host:
             (actor or self.residents.activate(receiver)).arrive(event)
         else:
             self.residents.activate_unknown().note(receiver, event)
-        self.flow_control.message_arrived(self.bindings.bound, self.bindings.holders)
-        if self.bindings.bound > self.unacked_max // 2:
+        self.flow_control.message_arrived(self.bindings.bound_count, self.bindings.holder_count)
+        if self.bindings.bound_count > self.unacked_max // 2:
             self.residents.park_largest()
 
     def knows(self, receiver: str) -> bool:

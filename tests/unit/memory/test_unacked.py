@@ -91,7 +91,7 @@ class Shard(RuleBasedStateMachine):
     @invariant()
     def what_is_bound_is_counted(self) -> None:
         if hasattr(self, "bindings"):
-            assert self.bindings.bound == len(self.bound)
+            assert self.bindings.bound_count == len(self.bound)
             assert self.bindings.received == self.received
 
 
@@ -148,15 +148,15 @@ def test_receivers_that_hold_a_message_are_counted_once_each() -> None:
     bindings = Bindings(0)
     first, second = Unacked("a.1", bindings), Unacked("a.2", bindings)
     assert [first.bind(1, 0.0), first.bind(2, 0.0), first.bind(2, 0.0), second.bind(3, 0.0)].count(True) == 3
-    assert (bindings.bound, bindings.holders) == (3, 2)
+    assert (bindings.bound_count, bindings.holder_count) == (3, 2)
     first.release(1, 0)
-    assert bindings.holders == 2
+    assert bindings.holder_count == 2
     first.release(2, 0)
     first.release(2, 0)
     first.release_all(0)
-    assert bindings.holders == 1
+    assert bindings.holder_count == 1
     second.release_all(0)
-    assert (bindings.bound, bindings.holders) == (0, 0)
+    assert (bindings.bound_count, bindings.holder_count) == (0, 0)
 
 
 def test_released_messages_take_no_memory_until_the_next_flush() -> None:

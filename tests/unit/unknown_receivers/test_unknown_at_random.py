@@ -137,7 +137,7 @@ class Story:
 
     def is_quiet(self) -> bool:
         journal, bindings = self.world.journal, self.world.host.bindings
-        if bindings.bound or journal.confirmed_index < journal.index:
+        if bindings.bound_count or journal.confirmed_index < journal.index:
             return False
         return not any(each.unfinished for each in journal.folded.values())
 
