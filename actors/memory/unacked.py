@@ -38,7 +38,7 @@ class Bindings:
     """All bindings of one shard.
 
     - `received`: the highest position that was handed out.
-    - `bound_count`: number of messages that are held; `holder_count`: number of receivers that hold one or more.
+    - `bound_count`: number of messages that are held; `holder_count`: number of receivers that hold any.
     - `spare_max`: how many useless bindings may be kept behind one that is held.
     """
 
