@@ -112,14 +112,14 @@ class Node:
 
     def host_of(self, receiver: str) -> Host | None:
         """The host of the receiver's shard, if this node owns it."""
-        running = self.owned.get(self.shard_of(receiver))
-        return None if running is None or running.ended.is_set() else running.host
+        owned_shard = self.owned.get(self.shard_of(receiver))
+        return None if owned_shard is None or owned_shard.ended.is_set() else owned_shard.host
 
     def flush_soon(self, receiver: str) -> None:
         """Make the receiver's shard append something soon, an empty flush if there is nothing else."""
-        running = self.owned.get(self.shard_of(receiver))
-        if running is not None and not running.ended.is_set():
-            running.journal.flush_soon()
+        owned_shard = self.owned.get(self.shard_of(receiver))
+        if owned_shard is not None and not owned_shard.ended.is_set():
+            owned_shard.journal.flush_soon()
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
@@ -148,14 +148,14 @@ class Node:
         alive = self.context.members.lease.valid()
         for shard in self.refused.keys() - wanted:
             del self.refused[shard]
-        for shard, running in list(self.owned.items()):
-            if running.ended.is_set():
-                self.begin(self._drop, shard, running)
-            elif running.suspended:
+        for shard, owned_shard in list(self.owned.items()):
+            if owned_shard.ended.is_set():
+                self.begin(self._drop, shard, owned_shard)
+            elif owned_shard.suspended:
                 if alive and not self._was_refused_lately(shard):
-                    self.begin(self._resume, shard, running)
+                    self.begin(self._resume, shard, owned_shard)
             elif shard not in wanted:
-                self.begin(self._hand_over, shard, running)
+                self.begin(self._hand_over, shard, owned_shard)
         if alive:
             for shard in sorted(wanted - self.owned.keys()):
                 if not self._was_refused_lately(shard):
@@ -189,20 +189,20 @@ class Node:
                 if self._was_refused_lately(shard):
                     await self.release(shard)
 
-    async def _resume(self, shard: int, running: Shard) -> None:
+    async def _resume(self, shard: int, owned_shard: Shard) -> None:
         """Claim a suspended shard again and continue from memory; if that fails, drop it.
 
         A claim that resumes counts as clean, since this memory knows everything that was posted; without the
         memory it must not be used. A dropped shard is claimed like any other.
         """
         context = self.context
-        await running.suspend()
+        await owned_shard.suspend()
         async with self._resuming:
             lease = context.members.lease
             claimed = await self._unless_refused(shard, claim(
                 context.js, context.names, shard, context.node, context.time,
                 may_claim=context.members.may_claim, run=context.members.run,
-                heartbeat=context.members.stored, resumes=running.claim.epoch,
+                heartbeat=context.members.stored, resumes=owned_shard.claim.epoch,
             ))  # fmt: skip
             if claimed is None:
                 if self._was_refused_lately(shard):
@@ -210,13 +210,13 @@ class Node:
                     await self.release(shard)
                 return
             if isinstance(claimed, Claim) and await self._unless_refused(
-                shard, running.resume(lease, claimed)
+                shard, owned_shard.resume(lease, claimed)
             ):
                 context.totals.ownership.resumed += 1
                 self._moves["resumed"] += 1
                 log.debug("shard.resumed", extra={"shard": shard, "epoch": claimed.epoch})
             else:
-                await self._drop(shard, running)
+                await self._drop(shard, owned_shard)
 
     async def _unless_refused(
         self, shard: int, work: Coroutine[Any, Any, T | NotOwned]
@@ -258,36 +258,36 @@ class Node:
         else:
             ownership.unclean += 1
 
-    async def _watch(self, running: Shard) -> None:
-        await running.ended.wait()
+    async def _watch(self, owned_shard: Shard) -> None:
+        await owned_shard.ended.wait()
         self._reconcile_now.set()
 
-    async def _drop(self, shard: int, running: Shard) -> None:
-        await running.stop("claimed by another node")
+    async def _drop(self, shard: int, owned_shard: Shard) -> None:
+        await owned_shard.stop("claimed by another node")
         self.owned.pop(shard, None)
-        if running.refused:
-            self._refuse(shard, running.why)
-            if running.loss is not None:
-                await self._unless_refused(shard, self._record_refusal(shard, running, running.loss))
+        if owned_shard.refused:
+            self._refuse(shard, owned_shard.why)
+            if owned_shard.loss is not None:
+                await self._unless_refused(shard, self._record_refusal(shard, owned_shard, owned_shard.loss))
             await self.release(shard)
         else:
-            log.warning("shard.ended", extra={"shard": shard, "why": running.why})
+            log.warning("shard.ended", extra={"shard": shard, "why": owned_shard.why})
 
-    async def _record_refusal(self, shard: int, running: Shard, loss: Loss) -> None:
+    async def _record_refusal(self, shard: int, owned_shard: Shard, loss: Loss) -> None:
         """Record that the shard is refused for all nodes, even if the stream changes later."""
         context = self.context
         refusal = RecordedLoss(node=context.node, at=context.time.wall(), stream=loss.stream)
-        await refuse(context.js, context.names, shard, running.claim.epoch, loss, refusal)
+        await refuse(context.js, context.names, shard, owned_shard.claim.epoch, loss, refusal)
 
-    async def _hand_over(self, shard: int, running: Shard) -> None:
-        handed_over = await running.hand_over()
+    async def _hand_over(self, shard: int, owned_shard: Shard) -> None:
+        handed_over = await owned_shard.hand_over()
         if self.owned.pop(shard, None) is None:
             return  # Another waiter has recorded it.
         if handed_over:
             self._moves["handed_over"] += 1
             log.debug("shard.handed_over", extra={"shard": shard})
         else:
-            log.warning("shard.ended", extra={"shard": shard, "why": running.why})
+            log.warning("shard.ended", extra={"shard": shard, "why": owned_shard.why})
 
     async def release(self, shard: int) -> None:
         """Release a shard after our claim or ownership ended in any way, so that other nodes can claim it."""

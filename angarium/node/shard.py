@@ -90,7 +90,7 @@ class Shard:
     def __init__(
         self, shard: int, context: NodeContext, lease: Lease, claimed: Claim, recovery: Recovery
     ) -> None:
-        self.shard = shard
+        self.number = shard
         self.ended = asyncio.Event()
         self.why = ""
         self.refused = False
@@ -146,7 +146,7 @@ class Shard:
 
     def _new_inbox(self) -> Inbox:
         return Inbox(
-            self._context.js, self._context.names, self.shard, self.claim.epoch,
+            self._context.js, self._context.names, self.number, self.claim.epoch,
             self._reading_terms(self._context.names.deliveries),
             on_event=self.host.arrive, on_malformed=self._misaddressed, floor=lambda: self.journal.floor,
             known=self._known,
@@ -161,7 +161,7 @@ class Shard:
     def _new_router(self) -> Router:
         """The router of the partition with the same number. It remembers nothing of an earlier ownership."""
         return Router(
-            self._context.js, self._context.names, self.shard, self._context.routing,
+            self._context.js, self._context.names, self.number, self._context.routing,
             self._reading_terms(self._context.names.events),
             epoch=self.claim.epoch, recorded=lambda: self.journal.routing,
             on_progress=self.journal.routing_moved, known=self._marks, replicated=self.claim.replicated,

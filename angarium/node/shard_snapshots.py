@@ -26,7 +26,7 @@ class SnapshotOwner(Protocol):
     """The ownership whose snapshots are written."""
 
     @property
-    def shard(self) -> int: ...
+    def number(self) -> int: ...
     @property
     def claim(self) -> Claim: ...
     @property
@@ -132,7 +132,7 @@ class ShardSnapshots:
         try:
             is_written = await stored.write(kept, sorted(forget), checkpoint.sequence, checkpoint, parked)
         except (Unavailable, ApiError) as error:
-            Complaint(self._js, log, "snapshot.delayed", shard=owner.shard).log_once(str(error))
+            Complaint(self._js, log, "snapshot.delayed", shard=owner.number).log_once(str(error))
             is_written = None
         except Unusable as error:
             owner.refuse(str(error))

@@ -114,8 +114,8 @@ class Maintenance:
         now = asyncio.get_running_loop().time()
         if now >= self._leftovers_at:
             self._leftovers_at = now + LEFTOVERS_EVERY_S
-            for shard in self._working():
-                await shard.snapshots.find_leftovers()
+            for owned_shard in self._working():
+                await owned_shard.snapshots.find_leftovers()
 
     async def _drop_ended_replays(self) -> None:
         now, context = asyncio.get_running_loop().time(), self._context
@@ -140,7 +140,7 @@ class Maintenance:
 
     def epoch_of_shard_0(self) -> int | None:
         """The epoch in which this node works for all, since it owns shard 0; None if it does not."""
-        return next((each.claim.epoch for each in self._working() if each.shard == 0), None)
+        return next((each.claim.epoch for each in self._working() if each.number == 0), None)
 
     async def _maintain_shards(self) -> StreamInfo:
         js, names = self._context.js, self._context.names
@@ -151,12 +151,12 @@ class Maintenance:
             full = {"stream": deliveries.name, "tenant": order.tenant, "below": order.below}
             log.warning("storage.full", extra=full)
         orders = [*([order] if order else ()), *await self._orders_of_quotas(deliveries)]
-        for shard in self._working():
-            if journal.last - shard.journal.sequence > JOURNAL_LAG_MAX * self._shards:
-                shard.journal.flush_soon()
+        for owned_shard in self._working():
+            if journal.last - owned_shard.journal.sequence > JOURNAL_LAG_MAX * self._shards:
+                owned_shard.journal.flush_soon()
             for each in orders:
-                shard.host.evict(each.tenant, each.below)
-            await self._find_oldest(shard)
+                owned_shard.host.evict(each.tenant, each.below)
+            await self._find_oldest(owned_shard)
         return deliveries
 
     async def _orders_of_quotas(self, deliveries: StreamInfo) -> list[EvictionOrder]:
@@ -182,20 +182,20 @@ class Maintenance:
         js, names = self._context.js, self._context.names
         created = {name: (await stream_info(js, name)).created for name in names.streams}
         remade: set[str] = set()
-        for shard in self._working():
-            for name in [name for name in created if created[name] != shard.created[name]]:
-                await shard.stop(f"{name} was recreated")
+        for owned_shard in self._working():
+            for name in [name for name in created if created[name] != owned_shard.created[name]]:
+                await owned_shard.stop(f"{name} was recreated")
                 remade.add(name)
         if names.receivers in remade:
             await self._context.receivers.read_again()
 
-    async def _find_oldest(self, shard: Shard) -> None:
-        js, names, host = self._context.js, self._context.names, shard.host
+    async def _find_oldest(self, owned_shard: Shard) -> None:
+        js, names, host = self._context.js, self._context.names, owned_shard.host
         for _ in range(LOOKED_UP_MAX):
             needed = host.needed()
             if needed.exact:
                 return
-            subject = names.delivery(shard.shard, needed.receiver)
+            subject = names.delivery(owned_shard.number, needed.receiver)
             message = await js.next_message(names.deliveries, subject, needed.position)
             if message is None:
                 return
