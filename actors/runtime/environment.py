@@ -35,7 +35,8 @@ class HostPorts(Struct, frozen=True, kw_only=True):
 
     - `within_lease`: asked before every first byte.
     - `ack`: takes the position up to which all messages are released.
-    - `pause_requests`: requests no more messages, or continues; `saturated`: asked before more are requested.
+    - `set_requests_paused`: stops the requests for messages, or sends them again.
+    - `saturated`: asked before more messages are requested.
     - `node_holders`: the receivers that hold messages, in all shards of the node.
     - `refuse`: takes the reason why this node cannot run the shard.
     - `on_news`: takes news about receivers for the log.
@@ -51,7 +52,7 @@ class HostPorts(Struct, frozen=True, kw_only=True):
     totals: DeliveryTotals
     within_lease: Callable[[], bool]
     ack: Callable[[int], None]
-    pause_requests: Callable[[bool], None]
+    set_requests_paused: Callable[[bool], None]
     saturated: Callable[[], bool]
     refuse: Callable[[str], None]
     on_news: Callable[[News], None]

@@ -57,7 +57,7 @@ class Host:
         self.refuse = ports.refuse
         self.on_news = ports.on_news
         self.failing = FailingReceivers(claim.at, ports.policies.policy, ports.on_news)
-        self.flow_control = FlowControl(ports.pause_requests, ports.saturated, ports.node_holders)
+        self.flow_control = FlowControl(ports.set_requests_paused, ports.saturated, ports.node_holders)
         self.bindings = Bindings(claim.floor)
         self.retention = Retention()
         self.residents = Residents(self)

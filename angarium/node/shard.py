@@ -129,7 +129,7 @@ class Shard:
                 context.js, context.names, context.burials_at_once, lambda: self._lease.valid()
             ),
             snapshots=snapshots, policies=context.receivers, totals=context.totals.actors,
-            within_lease=self._lease.valid, ack=self._ack, pause_requests=self._pause_requests,
+            within_lease=self._lease.valid, ack=self._ack, set_requests_paused=self._set_requests_paused,
             saturated=context.saturated, refuse=self.refuse, on_news=context.announcer,
             node_holders=context.holders,
         )  # fmt: skip
@@ -179,8 +179,8 @@ class Shard:
     def _ack(self, position: int) -> None:
         self._inbox.ack(position)
 
-    def _pause_requests(self, held: bool) -> None:
-        self._inbox.pause_requests(held)
+    def _set_requests_paused(self, paused: bool) -> None:
+        self._inbox.set_requests_paused(paused)
 
     # ---- the journal's listener
 

@@ -65,7 +65,7 @@ class Puller:
         self._acked = 0, ""
         self._asked = 0
         self._wanted = asyncio.Event()
-        self._held = False
+        self._requests_paused = False
         self._retry_s = 0.0
         self._heard = False
         self._silent = 0
@@ -95,9 +95,9 @@ class Puller:
         self._js.remove_listener(self._on_change)
         await subscription.unsubscribe()
 
-    def pause_requests(self, held: bool) -> None:
-        """Send no further request, or continue. Messages that were requested before still come."""
-        self._held = held
+    def set_requests_paused(self, paused: bool) -> None:
+        """Stop sending requests, or send them again. Messages already requested still come."""
+        self._requests_paused = paused
         self._want()
 
     def ack(self, position: int) -> None:
@@ -122,7 +122,7 @@ class Puller:
 
     def _want(self) -> None:
         """Wake `_ask` if less than half a batch is requested."""
-        if self._asked * 2 <= self._batch and not self._held:
+        if self._asked * 2 <= self._batch and not self._requests_paused:
             self._wanted.set()
 
     async def _ask(self) -> None:
@@ -183,7 +183,7 @@ class Puller:
 
     def _check_heartbeat(self) -> None:
         # Without requests, no heartbeats come.
-        self._silent = 0 if self._heard or self._held else self._silent + 1
+        self._silent = 0 if self._heard or self._requests_paused else self._silent + 1
         self._heard = False
         if self._silent >= SILENT_HEARTBEATS_MAX:
             self._gap(f"no heartbeat for {self._silent * IDLE_HEARTBEAT_S:g} s")

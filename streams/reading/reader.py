@@ -96,7 +96,7 @@ class Reader:
         self._created = terms.created
         self._batch = batch
         self._furthest_before = 0
-        self._held = False
+        self._requests_paused = False
         self._gapped = asyncio.Event()
         self._puller: Puller | None = None
         self._reading: asyncio.Task[None] | None = None
@@ -141,11 +141,11 @@ class Reader:
         if self._puller is not None:
             self._puller.ack(position)
 
-    def pause_requests(self, held: bool) -> None:
-        """Request no more messages, or continue. Messages that were requested before still come."""
-        self._held = held
+    def set_requests_paused(self, paused: bool) -> None:
+        """Stop sending requests, or send them again. Messages already requested still come."""
+        self._requests_paused = paused
         if self._puller is not None:
-            self._puller.pause_requests(held)
+            self._puller.set_requests_paused(paused)
 
     async def _read(self) -> None:
         """Read with one consumer after the other; pause after one that got no further than earlier ones."""
@@ -167,7 +167,7 @@ class Reader:
                 on_message=self._pass_on,
                 on_gap=self._on_gap,
             )
-            self._puller.pause_requests(self._held)
+            self._puller.set_requests_paused(self._requests_paused)
             await self._puller.start()
             await self._gapped.wait()
             await self._puller.stop()

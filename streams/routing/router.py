@@ -319,7 +319,7 @@ class Router:
         """Charge memory of open events, or give it back; while it is too much, ask for no more events."""
         before, self._bytes = self._bytes, self._bytes + size
         if (before > OPEN_BYTES_MAX) != (self._bytes > OPEN_BYTES_MAX):
-            self._reader.pause_requests(self._bytes > OPEN_BYTES_MAX)
+            self._reader.set_requests_paused(self._bytes > OPEN_BYTES_MAX)
             self._parked_reader.wake()
 
     # ---- parked tenants

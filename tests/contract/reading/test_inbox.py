@@ -362,9 +362,9 @@ async def test_a_consumer_that_vanished_unnoticed_is_replaced(
     await publish(js, names, RECEIVER)
     await owner.has(1)
     owner.floor = 1
-    owner.inbox.pause_requests(True)
+    owner.inbox.set_requests_paused(True)
     await js.consumer_deleted(names.deliveries, f"shard-{SHARD}-1")
-    owner.inbox.pause_requests(False)
+    owner.inbox.set_requests_paused(False)
     await publish(js, names, RECEIVER)
     await until(lambda: owner.positions[-1:] == [2])
     assert owner.inbox.consumers >= 2
