@@ -38,8 +38,8 @@ class Actor:
     """One receiver at work: its live state, its pending events, its burials, and an alarm.
 
     - `hold_count`: while it is not 0, nothing begins.
-    - `adopted`: the configuration that the facts name.
-    - `removal`: revision of the last known removal of the configuration.
+    - `adopted_policy`: the configuration that the facts name.
+    - `removal_revision`: revision of the last known removal of the configuration.
     - `confirming`: the leader is being asked whether the receiver exists.
     - `absent_up_to`: when the leader last said that it does not, events had arrived up to this position.
     - `cutoff`: the order to give up everything up to a position.
@@ -51,7 +51,7 @@ class Actor:
         "_attempt_end",
         "absent_up_to",
         "active_at",
-        "adopted",
+        "adopted_policy",
         "burials",
         "confirming",
         "cutoff",
@@ -66,7 +66,7 @@ class Actor:
         "reading",
         "ready",
         "receiver",
-        "removal",
+        "removal_revision",
     )  # fmt: skip
 
     def __init__(self, receiver: str, environment: ActorEnvironment) -> None:
@@ -77,8 +77,8 @@ class Actor:
         self.burials = Burials()
         self.loaded = False
         self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.adopted: Policy | None = None
-        self.removal = 0
+        self.adopted_policy: Policy | None = None
+        self.removal_revision = 0
         self.hold_count = 0
         self.cutoff: Cutoff | None = None
         self.overflowed_at = 0.0
@@ -113,7 +113,7 @@ class Actor:
         environment, live = self.environment, self.live
         live.restore(state, policy)
         self.loaded = True
-        self.removal = self._last_removal()
+        self.removal_revision = self._last_removal()
         if state.limit and state.bucket:
             bucket = inherit(
                 state.bucket, state.limit, epoch=environment.epoch, claimed_at=environment.claimed_at,
@@ -186,11 +186,11 @@ class Actor:
             unconfirmed=live.barrier > environment.recorder.confirmed_index,
             burying=self.burials.under_way,
             granted=tokens.granted,
-            adopted=self.adopted is live.policy,
+            policy_adopted=self.adopted_policy is live.policy,
             confirming=self.confirming,
             invalid=live.invalid,
             absent_up_to=self.absent_up_to,
-            removal=self.removal,
+            removal_revision=self.removal_revision,
             bucket=tokens.bucket,
             set_aside=tokens.set_aside,
             bounds=pending.bounds,
@@ -273,7 +273,7 @@ class Actor:
                 live.tokens.end_grant(now, epoch, used=False)
                 limit = live.state.limit
                 live.record(step, now)
-                self.adopted = live.policy
+                self.adopted_policy = live.policy
                 if live.state.limit != limit:
                     live.tokens.restore(live.state.limit, live.state.bucket)
             case c.UnparkReceiver():
@@ -375,7 +375,7 @@ class Actor:
     def configure(self, policy: Policy | None) -> None:
         """Take another configuration, or None if it seems to be gone."""
         self.live.policy, self.live.invalid = policy, False
-        self.removal = self._last_removal()
+        self.removal_revision = self._last_removal()
         if self.loaded:
             self.wake()
 
@@ -389,8 +389,10 @@ class Actor:
         environment, live, read_to = self.environment, self.live, self.pending.cursor.read_to
         try:
             answer = await environment.policies.confirm(self.receiver)
-            self.removal = self._last_removal()
-            removed = live.state.opened and (isinstance(answer, Absent) or self.removal > live.state.removal)
+            self.removal_revision = self._last_removal()
+            removed = live.state.opened and (
+                isinstance(answer, Absent) or self.removal_revision > live.state.removal
+            )
             if removed:
                 await remove(self)
         except Unavailable:

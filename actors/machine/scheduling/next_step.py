@@ -38,9 +38,9 @@ def next_step(state: State, policy: Policy | None, view: View, now: float) -> s.
         position = max(state.frontier.position, 0 if state.parked else view.bounds.released_to)
         # A removal that was not carried out yet comes next, however new the receiver seems.
         return c.OpenReceiver(position, policy.dedup_window, state.removal)
-    if view.removal > state.removal:
+    if view.removal_revision > state.removal:
         return _REMOVING if view.in_flight or view.confirming else s.ConfirmReceiver()
-    if not view.adopted or _window_differs(state, policy):
+    if not view.policy_adopted or _window_differs(state, policy):
         return _ADOPTING if view.in_flight else c.Adopt(view.bounds.posted_to_max, view.bounds.epoch)
     cursor = view.cursor
     if not (cursor.counted or cursor.counting) and cursor.seen_to - cursor.read_to > policy.backlog_max:

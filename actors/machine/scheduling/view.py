@@ -96,11 +96,11 @@ class View(Struct, frozen=True, gc=False, kw_only=True):
     - `unconfirmed`: a fact that must be confirmed before anything starts is not confirmed yet.
     - `burying`: dead letters are being stored.
     - `granted`: position of the event whose attempt is recorded and not made yet; 0 if there is none.
-    - `adopted`: the configuration in memory is the one that the facts name.
+    - `policy_adopted`: the configuration in memory is the one that the facts name.
     - `confirming`: the leader is being asked whether the receiver exists.
     - `invalid`: it has a configuration, but never had a valid one.
     - `absent_up_to`: when the event at this position had arrived, the receiver did not exist.
-    - `removal`: revision of the last removal of its configuration.
+    - `removal_revision`: revision of the last removal of its configuration.
     - `bucket`: its tokens now; None if it has no rate limit.
     - `set_aside`: tokens of attempts that are recorded and not made yet, pings included.
     - `bounds`: bounds that the shard sets, each computed only when it is asked for.
@@ -116,11 +116,11 @@ class View(Struct, frozen=True, gc=False, kw_only=True):
     unconfirmed: bool = False
     burying: bool = False
     granted: int = 0
-    adopted: bool = True
+    policy_adopted: bool = True
     confirming: bool = False
     invalid: bool = False
     absent_up_to: int = 0
-    removal: int = 0
+    removal_revision: int = 0
     bucket: Bucket | None = None
     set_aside: int = 0
     bounds: BoundsView = NoBounds()

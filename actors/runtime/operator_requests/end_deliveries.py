@@ -92,7 +92,7 @@ async def settle_in_order(actor: Actor, position: int) -> bool:
         return True
     if not live.state.opened:
         return False
-    if pending.cursor.reading or live.policy is None or actor.removal > live.state.removal:
+    if pending.cursor.reading or live.policy is None or actor.removal_revision > live.state.removal:
         raise ControlDenied("unavailable", f"{actor.receiver} is working at this moment; try again")
     pending.park()
     if position <= pending.cursor.read_to:

@@ -139,7 +139,7 @@ def _record_newest_removal(live: LiveState, command: c.Command, now: float) -> N
 
 
 def _step_unremoved(state: State, policy: Policy | None, view: View, now: float) -> s.Step:
-    return next_step(state, policy, replace(view, removal=0), now)
+    return next_step(state, policy, replace(view, removal_revision=0), now)
 
 
 BACKLOG_MUTANTS = [

@@ -276,7 +276,7 @@ def _numbered_as_the_last(state: State, given: Event, entry: Open | None) -> num
 
 def _unpark_when_read(state: State, policy: Policy | None, view: View, now: float) -> s.Step:
     idle = policy and state.opened and not (view.unconfirmed or view.in_flight or state.open or state.burials)
-    if idle and state.parked and view.adopted and view.cursor.read_to >= view.cursor.seen_to:
+    if idle and state.parked and view.policy_adopted and view.cursor.read_to >= view.cursor.seen_to:
         return c.UnparkReceiver()
     return next_step(state, policy, view, now)
 

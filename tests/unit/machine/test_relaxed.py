@@ -214,10 +214,10 @@ def test_a_receiver_that_is_strict_again_finishes_open_events_one_by_one_in_orde
     actor = with_open(wide(), NOW + 5, NOW, NOW)
     held = {position: event(position) for position in (1, 2, 3)}
     actor.policy = policy()
-    assert actor.step(head=event(9), open_in_memory=held, adopted=False, in_flight=(2,)) == s.Rest(
+    assert actor.step(head=event(9), open_in_memory=held, policy_adopted=False, in_flight=(2,)) == s.Rest(
         Rule.ADOPTION
     )
-    assert actor.step(head=event(9), open_in_memory=held, adopted=False) == c.Adopt(0, 1)
+    assert actor.step(head=event(9), open_in_memory=held, policy_adopted=False) == c.Adopt(0, 1)
     assert actor.step(head=event(9), open_in_memory=held) == s.Park(Rule.BACKING_OFF)
     for position in (1, 2, 3):
         step = actor.step(NOW + 5, head=event(9), open_in_memory=held)

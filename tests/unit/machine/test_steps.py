@@ -138,7 +138,7 @@ def test_a_paused_or_disabled_receiver_gets_nothing(held: dict[str, Any]) -> Non
 def test_a_pause_holds_from_the_moment_that_it_is_known() -> None:
     actor = Actor()
     actor.policy = PAUSED
-    assert actor.step(head=EVENT, adopted=False) == c.Adopt(0, 1)
+    assert actor.step(head=EVENT, policy_adopted=False) == c.Adopt(0, 1)
     assert actor.step(head=EVENT) == s.Park(Rule.PAUSED)
 
 
@@ -231,8 +231,8 @@ def test_nothing_is_read_while_the_receiver_is_held_back() -> None:
 
 def test_a_configuration_is_taken_up_before_anything_starts_but_never_during_an_attempt() -> None:
     actor = Actor()
-    assert actor.step(head=EVENT, adopted=False) == c.Adopt(0, 1)
-    assert actor.step(head=EVENT, adopted=False, in_flight=(5,)) == s.Rest(Rule.ADOPTION)
+    assert actor.step(head=EVENT, policy_adopted=False) == c.Adopt(0, 1)
+    assert actor.step(head=EVENT, policy_adopted=False, in_flight=(5,)) == s.Rest(Rule.ADOPTION)
     actor.policy = policy(dedup_window=16)
     assert actor.step() == c.Adopt(0, 1)
     actor.adopt(actor.policy, above=9)

@@ -116,7 +116,7 @@ BURIALS = tuple(Burial(position=n, reason="expired") for n in range(BURIALS_MAX)
             View(waiting=(HEAD,), burying=True), "waiting for NATS to store its dead letters",
         ),
         (
-            {}, POLICY, View(waiting=(HEAD,), removal=7, confirming=True),
+            {}, POLICY, View(waiting=(HEAD,), removal_revision=7, confirming=True),
             "waiting for NATS to say whether the receiver was removed",
         ),
         (
