@@ -4,7 +4,7 @@ Discarded events count as numbered: their numbers are the gap, their ids enter t
 highest source is that of the last copy. So a copy that comes late and an id that comes twice are duplicates,
 as if the events had been delivered (`docs/decisions/discarded-counts-as-numbered.md`).
 
-Meanwhile the receiver stands still: attempts in flight are awaited, since their numbers may be unrecorded,
+Meanwhile the receiver is idle: attempts in flight are awaited, since their numbers may be unrecorded,
 and nothing else is done before the fact is decided.
 
 The actor calls `forget` and `remove`. Each of the other public functions is one rule, so that a mutant of the
@@ -30,7 +30,7 @@ READ_EVENTS_MAX = 1024
 READ_PAGE_EVENTS = 256
 
 
-class BusyActor(Protocol):
+class StoppableActor(Protocol):
     """The actor whose events are discarded; while `hold_count` is not 0, it begins nothing."""
 
     receiver: str
@@ -67,12 +67,12 @@ class Passed(Struct, frozen=True):
     keys: bytes
 
 
-async def forget(actor: BusyActor, by: str = "") -> int:
+async def forget(actor: StoppableActor, by: str = "") -> int:
     """Discard the waiting events, clear failures, and record it and who asked; returns the number of events.
 
     Raises Unavailable.
     """
-    async with standing_still(actor):
+    async with while_idle(actor):
         position = actor.pending.bounds.posted_to_max
         passed = await _passed(actor, position)
         discarded = passed.count + len(actor.state.open)
@@ -82,9 +82,9 @@ async def forget(actor: BusyActor, by: str = "") -> int:
     return discarded
 
 
-async def remove(actor: BusyActor) -> None:
+async def remove(actor: StoppableActor) -> None:
     """Discard the waiting events of a receiver without a configuration. Raises Unavailable."""
-    async with standing_still(actor):
+    async with while_idle(actor):
         known = actor.environment.policies.removal(actor.receiver)
         removal = known if known is not None and known.revision > actor.state.removal else None
         position = await removed_to(actor, removal.at) if removal else actor.pending.bounds.posted_to_max
@@ -94,8 +94,8 @@ async def remove(actor: BusyActor) -> None:
 
 
 @asynccontextmanager
-async def standing_still(actor: BusyActor) -> AsyncIterator[None]:
-    """Keep the actor still: nothing is in flight or begun, so everything that was posted is recorded."""
+async def while_idle(actor: StoppableActor) -> AsyncIterator[None]:
+    """Keep the actor idle: nothing is in flight and nothing begins, so everything posted is recorded."""
     actor.hold_count += 1
     try:
         while actor.pending.in_flight:
@@ -108,7 +108,7 @@ async def standing_still(actor: BusyActor) -> AsyncIterator[None]:
         actor.wake()
 
 
-async def removed_to(actor: BusyActor, removed_at: float) -> int:
+async def removed_to(actor: StoppableActor, removed_at: float) -> int:
     """The last event of the removed receiver. Later ones may be for a receiver that was put again.
 
     Events that an owner that vanished may have posted belong to the removed receiver in any case.
@@ -120,7 +120,7 @@ async def removed_to(actor: BusyActor, removed_at: float) -> int:
     return max(actor.state.frontier.position, actor.pending.bounds.posted_to, min(posted_to_max, first - 1))
 
 
-async def _passed(actor: BusyActor, up_to: int) -> Passed:
+async def _passed(actor: StoppableActor, up_to: int) -> Passed:
     """Read the events between the frontier and position `up_to`, again if the frontier moved meanwhile."""
     while True:
         frontier = actor.state.frontier
@@ -132,7 +132,7 @@ async def _passed(actor: BusyActor, up_to: int) -> Passed:
             return Passed(max(found.count, actor.pending.bounds.unrecorded), found.source, found.keys)
 
 
-async def read_passed(actor: BusyActor, frontier: Frontier, up_to: int) -> Passed:
+async def read_passed(actor: StoppableActor, frontier: Frontier, up_to: int) -> Passed:
     """Number all stored events as if they were delivered; of very many, only the last."""
     backlog, receiver, at = actor.environment.backlog, actor.receiver, frontier
     many = max(READ_EVENTS_MAX, 2 * frontier.size_at(up_to))
@@ -155,14 +155,14 @@ async def read_passed(actor: BusyActor, frontier: Frontier, up_to: int) -> Passe
     return Passed(counted if counted > many else fresh, at.source, filling)
 
 
-async def count_between(actor: BusyActor, after: int, up_to: int) -> int:
+async def count_between(actor: StoppableActor, after: int, up_to: int) -> int:
     """Count the messages above `after` and up to `up_to`, as far as the answering replica knows."""
     backlog, receiver = actor.environment.backlog, actor.receiver
     beyond = await backlog.count(receiver, up_to)
     return await backlog.count(receiver, after) - beyond
 
 
-async def _near_the_end(actor: BusyActor, after: int, up_to: int, wanted: int) -> int:
+async def _near_the_end(actor: StoppableActor, after: int, up_to: int, wanted: int) -> int:
     """A position above which there are `wanted` to twice as many messages up to `up_to`."""
     low, high = after, up_to
     while high - low > 1:

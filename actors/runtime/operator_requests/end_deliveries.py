@@ -4,7 +4,7 @@ Numbers are given in the order of the stream, so a message may leave it only if 
 or to be given. The rules (`tests/unit/runtime/test_erase.py` tries a crash at each moment, and finds
 an event with two numbers without the second or the third):
 
-1. The receiver stands still until the message is gone for certain: nothing is in flight, and nothing begins.
+1. The receiver is idle until the message is gone for certain: nothing is in flight, and nothing begins.
    What it takes at that moment is delivered, not erased.
 2. Every event up to the erased one gets its number first, in order, as in relaxed order. An owner that
    vanished may have posted any of them under just that number.
@@ -23,7 +23,7 @@ from actors.machine.numbering import Frontier, is_repeat, number, with_number
 from actors.machine.state import OPEN_MAX, UNRECORDED_MAX, open_entry
 from actors.memory.mailbox import MAILBOX_MAX
 from actors.runtime.actor import Actor
-from actors.runtime.discard import standing_still
+from actors.runtime.discard import while_idle
 
 
 class Erased(Struct, frozen=True):
@@ -39,7 +39,7 @@ async def erase(actor: Actor, event_id: str, positions: Collection[int]) -> Eras
     Raises ControlDenied and Unavailable; asking again finishes what was begun.
     """
     environment, waiting, gone = actor.environment, 0, dict[int, float]()
-    async with standing_still(actor):
+    async with while_idle(actor):
         for position in sorted(set(positions)):
             stored_at = await _stored_at(actor, event_id, position)
             if stored_at is not None:
