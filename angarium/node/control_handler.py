@@ -20,7 +20,7 @@ from actors.ports import Absent, Invalid
 from actors.runtime.actor import Actor
 from actors.runtime.discard import forget
 from actors.runtime.host import Host
-from actors.runtime.operator_requests.end_deliveries import erase
+from actors.runtime.operator_requests.end_deliveries import end_deliveries
 from actors.runtime.operator_requests.ping import ping
 from actors.runtime.operator_requests.skip import skip
 from actors.status import Head, inspect, known_head, read_head
@@ -119,7 +119,7 @@ class ReceiverControl:
 
     async def _erase(self, actor: Actor, erased: "_EraseRequest") -> Granted:
         """Erase a removed receiver's deliveries, too; its shard shows life, so that its journal continues."""
-        done = await erase(actor, erased.event, erased.positions)
+        done = await end_deliveries(actor, erased.event, erased.positions)
         self._node.flush_soon(actor.receiver)
         return Granted({"messages": done.messages, "waiting": done.waiting})
 

@@ -1,7 +1,7 @@
 """Ends an erased event's deliveries to one receiver: numbers it, records its end, and deletes its message.
 
 Numbers are given in the order of the stream, so a message may leave it only if that changes no number, given
-or to be given. The rules (`tests/unit/runtime/test_erase.py` tries a crash at each moment, and finds
+or to be given. The rules (`tests/unit/runtime/test_end_deliveries.py` tries a crash at each moment, and finds
 an event with two numbers without the second or the third):
 
 1. The receiver is idle until the message is gone for certain: nothing is in flight, and nothing begins.
@@ -26,14 +26,14 @@ from actors.runtime.actor import Actor
 from actors.runtime.discard import while_idle
 
 
-class Erased(Struct, frozen=True):
+class EndedDeliveries(Struct, frozen=True):
     """Counts what was erased: `messages` of the stream, `waiting` of them not settled before."""
 
     messages: int
     waiting: int
 
 
-async def erase(actor: Actor, event_id: str, positions: Collection[int]) -> Erased:
+async def end_deliveries(actor: Actor, event_id: str, positions: Collection[int]) -> EndedDeliveries:
     """Erase the event's messages at these positions, and return once they are gone.
 
     Raises ControlDenied and Unavailable; asking again finishes what was begun.
@@ -50,7 +50,7 @@ async def erase(actor: Actor, event_id: str, positions: Collection[int]) -> Eras
         await environment.confirmed_to(environment.recorder.index)
         for position, stored_at in gone.items():
             await environment.backlog.erase(position, stored_at)
-    return Erased(messages=len(gone), waiting=waiting)
+    return EndedDeliveries(messages=len(gone), waiting=waiting)
 
 
 async def _stored_at(actor: Actor, event_id: str, position: int) -> float | None:

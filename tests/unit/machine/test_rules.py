@@ -112,7 +112,8 @@ OF_RECEIVER: dict[Rule, tuple[Callable[[State, Policy, View], bool], Steps]] = {
     Rule.OPENING: (lambda state, _, view: not state.opened, c.OpenReceiver),
     Rule.REMOVAL: (lambda state, _, view: view.removal_revision > state.removal, s.ConfirmReceiver),
     Rule.ADOPTION: (
-        lambda state, policy, view: not view.policy_adopted or state.frontier.size != policy.dedup_window, c.Adopt,
+        lambda state, policy, view: not view.policy_adopted or state.frontier.size != policy.dedup_window,
+        c.Adopt,
     ),
     Rule.COUNTING: (
         lambda _, policy, view: not (view.cursor.counted or view.cursor.counting)
@@ -264,8 +265,8 @@ def drawn(random: Random) -> Case:
             each.position: each for each in opened if some(0.6) and each.position not in in_flight
         },
         unconfirmed=some(), burying=some(0.7), bounds=NoBounds(may_start=not some()),
-        granted=random.choice((0, 0, *positions, head.position if head else 0)), policy_adopted=not some(0.05),
-        confirming=some(0.5), removal_revision=1 if some(0.05) else 0,
+        granted=random.choice((0, 0, *positions, head.position if head else 0)),
+        policy_adopted=not some(0.05), confirming=some(0.5), removal_revision=1 if some(0.05) else 0,
         bucket=Bucket(random.choice((0.0, 1.0)), NOW, 1) if limit else None,
     )  # fmt: skip
     return Case(state, None if some(0.05) else policy, view)

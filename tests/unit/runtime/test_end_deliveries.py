@@ -14,8 +14,7 @@ from actors.machine.state import OPEN_MAX, UNRECORDED_MAX
 from actors.policy import Retry
 from actors.runtime.actor import Actor
 from actors.runtime.host import Host
-from actors.runtime.operator_requests import end_deliveries
-from actors.runtime.operator_requests.end_deliveries import Erased, erase
+from actors.runtime.operator_requests.end_deliveries import EndedDeliveries, end_deliveries
 from tests.unit.worlds.shard import RECEIVER, ShardWorld, relaxed, strict
 from tests.unit.worlds.values import answer, policy
 from tests.unit.worlds.virtual_time import in_virtual_time
@@ -31,8 +30,8 @@ def sent(world: ShardWorld) -> dict[int, int]:
     return numbers
 
 
-async def erased(world: ShardWorld, position: int) -> Erased:
-    return await erase(world.actor, f"e{position}", [position])
+async def erased(world: ShardWorld, position: int) -> EndedDeliveries:
+    return await end_deliveries(world.actor, f"e{position}", [position])
 
 
 @in_virtual_time
@@ -40,7 +39,7 @@ async def test_an_event_that_waits_is_discarded_and_its_number_is_a_gap() -> Non
     world = strict(paused=True)
     world.publish(4)
     await world.until(lambda: world.state.parked)
-    assert await erased(world, 2) == Erased(messages=1, waiting=1)
+    assert await erased(world, 2) == EndedDeliveries(messages=1, waiting=1)
     assert world.stream.lost == {2}
     world.put(policy())
     await world.until_settled(3)
@@ -58,7 +57,7 @@ def test_an_event_that_fails_is_discarded_and_the_others_go_on(world_of: type[Sh
         world.sender.reply = lambda attempt: answer(500 if attempt.event.position == 1 else 200)
         world.publish(3)
         await world.until(lambda: bool(world.journal.of(f.AttemptFailed)))
-        assert await erased(world, 1) == Erased(messages=1, waiting=1)
+        assert await erased(world, 1) == EndedDeliveries(messages=1, waiting=1)
         await world.until_settled(2)
         assert sent(world) == {1: 1, 2: 2, 3: 3}
         made = len(world.sender.made)
@@ -86,7 +85,7 @@ async def test_an_event_that_is_settled_changes_no_state() -> None:
     world.publish(2)
     await world.until_settled(2)
     before = world.state
-    assert await erased(world, 1) == Erased(messages=1, waiting=0)
+    assert await erased(world, 1) == EndedDeliveries(messages=1, waiting=0)
     assert world.state == before
     assert world.stream.lost == {1}
 
@@ -98,7 +97,7 @@ async def test_a_repeat_that_nothing_follows_is_erased() -> None:
     world.publish()
     world.publish(name="e1")
     await world.until(lambda: world.state.counters.duplicates == 1)
-    assert await erase(world.actor, "e1", [1, 2]) == Erased(messages=2, waiting=0)
+    assert await end_deliveries(world.actor, "e1", [1, 2]) == EndedDeliveries(messages=2, waiting=0)
     assert world.stream.lost == {1, 2}
     world.publish()
     await world.until_settled(2)
@@ -111,7 +110,7 @@ async def test_an_attempt_under_way_is_awaited() -> None:
     world.sender.latency_s = 5.0
     world.publish(2)
     await world.until(lambda: bool(world.sender.made))
-    assert await erased(world, 1) == Erased(messages=1, waiting=0)
+    assert await erased(world, 1) == EndedDeliveries(messages=1, waiting=0)
     await world.until_settled(2)
     assert sent(world) == {1: 1, 2: 2}
 
@@ -121,7 +120,7 @@ async def test_only_the_event_of_that_id_is_erased() -> None:
     world = strict(paused=True)
     world.publish(2)
     await world.until(lambda: world.state.parked)
-    assert await erase(world.actor, "e1", [2]) == Erased(messages=0, waiting=0)
+    assert await end_deliveries(world.actor, "e1", [2]) == EndedDeliveries(messages=0, waiting=0)
     assert world.stream.lost == set()
 
 
@@ -132,7 +131,7 @@ async def test_to_erase_twice_is_to_erase_once() -> None:
     await world.until(lambda: world.state.parked)
     await erased(world, 2)
     state = world.state
-    assert await erased(world, 2) == Erased(messages=0, waiting=0)
+    assert await erased(world, 2) == EndedDeliveries(messages=0, waiting=0)
     assert world.state == state
 
 
@@ -155,7 +154,7 @@ async def test_a_dead_letter_that_is_owed_is_awaited_by_asking_again(monkeypatch
     assert world.stream.lost == set()
     stored.set()
     await world.until(lambda: not world.state.burials)
-    assert await erased(world, 1) == Erased(messages=1, waiting=0)
+    assert await erased(world, 1) == EndedDeliveries(messages=1, waiting=0)
 
 
 @in_virtual_time
@@ -163,7 +162,7 @@ async def test_an_event_far_back_gets_no_number() -> None:
     world = strict(paused=True)
     world.publish(OPEN_MAX + 10)
     await world.until(lambda: world.state.parked)
-    assert await erased(world, OPEN_MAX + 5) == Erased(messages=1, waiting=1)
+    assert await erased(world, OPEN_MAX + 5) == EndedDeliveries(messages=1, waiting=1)
     assert world.state.open == ()
     world.put(policy())
     await world.until_settled(OPEN_MAX + 9)
@@ -180,7 +179,7 @@ async def test_posts_of_an_owner_far_back_are_not_guessed_at() -> None:
     await world.until(lambda: world.actor.loaded)
     with pytest.raises(ControlDenied, match="may have sent it"):
         await erased(world, OPEN_MAX + 5)
-    assert await erased(world, UNRECORDED_MAX + 5) == Erased(messages=1, waiting=1)
+    assert await erased(world, UNRECORDED_MAX + 5) == EndedDeliveries(messages=1, waiting=1)
 
 
 @in_virtual_time
@@ -260,7 +259,9 @@ def test_without_numbers_in_order_a_crash_gives_one_twice(monkeypatch: pytest.Mo
     async def unnumbered(actor: Actor, position: int) -> bool:
         return position <= actor.state.frontier.position
 
-    monkeypatch.setattr(end_deliveries, "settle_in_order", unnumbered)
+    monkeypatch.setattr(
+        "actors.runtime.operator_requests.end_deliveries.settle_in_order", unnumbered
+    )
     assert found_by_a_crash("two numbers")
 
 
