@@ -1,4 +1,4 @@
-"""Discards the waiting events: an operator asks for it (`forget`), or the receiver's configuration is gone.
+"""Discards the waiting events: the receiver's configuration is gone, or an operator asks for it.
 
 Discarded events count as numbered: their numbers are the gap, their ids enter the dedup window, and the
 highest source is that of the last copy. So a copy that comes late and an id that comes twice are duplicates,
@@ -7,8 +7,9 @@ as if the events had been delivered (`docs/decisions/discarded-counts-as-numbere
 Meanwhile the receiver is idle: attempts in flight are awaited, since their numbers may be unrecorded,
 and nothing else is done before the fact is decided.
 
-The actor calls `forget` and `remove`. Each of the other public functions is one rule, so that a mutant of the
-simulator can disable it alone.
+`remove` is for the actor, and `control_requests.forget` for operators; both read what they discard by
+`passed_up_to`. Each of the other public functions is one rule, so that a mutant of the simulator can disable
+it alone.
 """
 
 import asyncio
@@ -67,28 +68,13 @@ class Passed(Struct, frozen=True):
     keys: bytes
 
 
-async def forget(actor: StoppableActor, by: str = "") -> int:
-    """Discard the waiting events, clear failures, and record it and who asked; returns the number of events.
-
-    Raises Unavailable.
-    """
-    async with while_idle(actor):
-        position = actor.pending.bounds.posted_to_max
-        passed = await _passed(actor, position)
-        discarded = passed.count + len(actor.state.open)
-        actor.pending.discard(c.ForgetBacklog(position, passed.count, passed.source, passed.keys, by))
-        index = actor.environment.recorder.index
-    await actor.environment.confirmed_to(index)
-    return discarded
-
-
 async def remove(actor: StoppableActor) -> None:
     """Discard the waiting events of a receiver without a configuration. Raises Unavailable."""
     async with while_idle(actor):
         known = actor.environment.policies.removal(actor.receiver)
         removal = known if known is not None and known.revision > actor.state.removal else None
         position = await removed_to(actor, removal.at) if removal else actor.pending.bounds.posted_to_max
-        passed = await _passed(actor, position)
+        passed = await passed_up_to(actor, position)
         revision = removal.revision if removal else 0
         actor.pending.discard(c.RemoveReceiver(position, passed.count, revision, passed.source, passed.keys))
 
@@ -120,7 +106,7 @@ async def removed_to(actor: StoppableActor, removed_at: float) -> int:
     return max(actor.state.frontier.position, actor.pending.bounds.posted_to, min(posted_to_max, first - 1))
 
 
-async def _passed(actor: StoppableActor, up_to: int) -> Passed:
+async def passed_up_to(actor: StoppableActor, up_to: int) -> Passed:
     """Read the events between the frontier and position `up_to`, again if the frontier moved meanwhile."""
     while True:
         frontier = actor.state.frontier

@@ -25,7 +25,7 @@ from angarium.delivery.http1_transport import Http1Transport
 from angarium.delivery.http_exchange.transport import Transport
 from angarium.delivery.sender import HttpSender
 from angarium.node.announcer import Announcer
-from angarium.node.control_handler import ReceiverControl
+from angarium.node.control_requests import ReceiverControl
 from angarium.node.descriptors import connections_max
 from angarium.node.load import Load
 from angarium.node.monitor import monitoring

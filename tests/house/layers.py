@@ -8,7 +8,7 @@ from tests.house.module import OURS, Module, imports
 
 AWAITING = frozenset({
     "host", "actor", "ping", "alarm", "burials", "flow_control", "live_state", "pending", "posting_bounds",
-    "skip", "unknown_receivers", "discard", "end_deliveries", "backlog_reading", "residents",
+    "skip", "forget", "unknown_receivers", "discard", "end_deliveries", "backlog_reading", "residents",
 })  # fmt: skip
 """The modules of `actors.runtime` that may await. All others are held to be pure."""
 SEAMS = frozenset({"ports", "environment"})

@@ -5,7 +5,7 @@ import asyncio
 import msgspec
 
 from angarium.node.app import member
-from angarium.node.control_handler import ReceiverControl
+from angarium.node.control_requests import ReceiverControl
 from angarium.node.metrics import NodeMetrics
 from angarium.node.node import Node
 from streams.buckets.change_trail import changed_by

@@ -21,6 +21,7 @@ from actors.memory.cursor import Cursor
 from actors.policy import Policy
 from actors.runtime import actor, discard, live_state
 from actors.runtime.actor import Actor
+from actors.runtime.control_requests import forget
 from actors.runtime.discard import Passed
 from actors.runtime.host import Host
 from actors.runtime.live_state import LiveState
@@ -158,10 +159,10 @@ BACKLOG_MUTANTS = [
            ((PostingBounds, "unrecorded", property(lambda bounds: 0)),),
            discarding.forgotten_after_what_was_posted_is_gone),
     Mutant("forgot-in-flight", "`forget` and removal wait for what is in flight",
-           ((discard, "while_idle", _awaiting_nothing),),
+           ((discard, "while_idle", _awaiting_nothing), (forget, "while_idle", _awaiting_nothing)),
            discarding.forgotten_during_an_attempt_whose_message_is_gone),
     Mutant("forgot-going-on", "nothing begins while all is forgotten or removed",
-           ((discard, "while_idle", _going_on),),
+           ((discard, "while_idle", _going_on), (forget, "while_idle", _going_on)),
            discarding.forgotten_while_it_would_go_on),
     Mutant("discarded-unparked", "what comes while all is discarded waits on record",
            ((Cursor, "has_seen_beyond", lambda cursor, position: False),),
