@@ -51,7 +51,7 @@ class Retention:
         elif self._needed.get(receiver) != needed:
             self._keep(needed)
 
-    def found(self, receiver: str, position: int) -> None:
+    def note_oldest(self, receiver: str, position: int) -> None:
         """Remember the position of the receiver's first event beyond its frontier.
 
         It stays true, since only newer events are stored.

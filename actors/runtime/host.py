@@ -1,7 +1,7 @@
 """The host of one shard: it keeps the actors in memory, and ties them to the shard's journal and inbox.
 
-It lives as long as one ownership. Messages come in through `arrive`. The journal asks it for the `floor` when
-it cuts a flush, and calls `confirmed` when facts are confirmed. Acks go out through the callable that the
+It lives as long as one ownership. Messages come in through `arrive`. The journal asks it for the `cut_floor`
+when it cuts a flush, and calls `confirm` when facts are confirmed. Acks go out through the callable that the
 host was given. Nothing here awaits anything but the ports.
 """
 
@@ -71,7 +71,7 @@ class Host:
         self._tasks: set[asyncio.Task[None]] = set()
         self._waiters: list[tuple[int, asyncio.Future[None]]] = []
         self._attempt_ended = asyncio.Event()
-        self._cut, self._confirmed_floor = (0, claim.floor), claim.floor
+        self._cut_index, self._cut_floor, self._confirmed_floor = 0, claim.floor, claim.floor
         self._noted: dict[str, State] = {}
         self._needed = Needed(min(claim.needed, claim.floor + 1))
 
@@ -171,7 +171,7 @@ class Host:
         # The actor may be here only because a request named it.
         return actor is not None and not actor.is_blank
 
-    def configured(self, receiver: str, policy: Policy | None) -> None:
+    def configuration_changed(self, receiver: str, policy: Policy | None) -> None:
         """Pass on a changed configuration; only a receiver that waits, or was removed, is activated."""
         self.failing.configured(receiver)
         actor, unknown = self.actors.get(receiver), self.residents.unknown
@@ -235,13 +235,12 @@ class Host:
 
     # ---- what the journal says
 
-    def floor(self, index: int) -> int:
-        """The end of the unbroken run of messages released by the facts up to `index`."""
-        floor = self.bindings.floor(index)
-        self._cut = (index, floor)
-        return floor
+    def cut_floor(self, index: int) -> int:
+        """The floor at this cut, after the facts up to `index`; remembered until the flush is confirmed."""
+        self._cut_index, self._cut_floor = index, self.bindings.floor(index)
+        return self._cut_floor
 
-    def confirmed(self, entries: Sequence[Recorded]) -> None:
+    def confirm(self, entries: Sequence[Recorded]) -> None:
         """The journal has confirmed these facts: ack their messages, and wake the actors that waited."""
         index = self.recorder.confirmed_index
         before = index - len(entries)
@@ -257,8 +256,8 @@ class Host:
                 actor.live.confirm(fact, state)
                 touched[receiver] = actor
             self.changed[receiver] = self._noted[receiver] = state
-        if self._cut[0] <= index:
-            self._confirmed_floor = self._cut[1]
+        if self._cut_index <= index:
+            self._confirmed_floor = self._cut_floor
         for receiver, actor in touched.items():
             self._note_parked(receiver, actor.live.confirmed)
             # Events that were turned away are buried once that is confirmed.
@@ -287,13 +286,13 @@ class Host:
         """
         index = self.recorder.confirmed_index
         self.bindings.forget(index)
-        if self._cut[0] <= index:
+        if self._cut_index <= index:
             self.ack(self.bindings.floor(index))
 
     # ---- snapshots and memory
 
     def changed_for_snapshot(self) -> dict[str, State]:
-        """The confirmed states that no snapshot holds yet; `written` or `give_back` must follow."""
+        """The confirmed states that no snapshot holds yet; `snapshots_written` or `snapshots_failed` follows."""
         self.changed, self.writing = {}, self.changed
         return self.writing
 
@@ -310,13 +309,13 @@ class Host:
         floor, now = self._confirmed_floor, self.clock.now()
         return [receiver for receiver, state in states.items() if is_left_over(state, floor, now)]
 
-    def written(self) -> None:
+    def snapshots_written(self) -> None:
         """Forget the states that were given, since the snapshots hold them."""
         if self.residents.unknown is not None:
             self.residents.unknown.remembered.update(self.writing)
         self.writing = {}
 
-    def give_back(self) -> None:
+    def snapshots_failed(self) -> None:
         """Take the states back, since the snapshots may not hold them."""
         self.changed, self.writing = self.writing | self.changed, {}
 

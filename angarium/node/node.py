@@ -307,4 +307,4 @@ class Node:
         host = self.host_of(receiver)
         if host is not None:
             policy: Policy | None = self.context.receivers.policy(receiver)
-            host.configured(receiver, policy)
+            host.configuration_changed(receiver, policy)

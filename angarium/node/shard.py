@@ -102,7 +102,7 @@ class Shard:
         js, names = context.js, context.names
         self.journal = Journal(
             js, names, claimed, context.node, self, time=context.time, retention_s=JOURNAL_AGE_S,
-            statistics=context.totals.journal,
+            totals=context.totals.journal,
         )  # fmt: skip
         stored = Snapshots(js, names, claimed, context.loads)
         self._backlog = Backlog(js, names, shard, context.readers, replicated=claimed.replicated)
@@ -184,9 +184,9 @@ class Shard:
 
     # ---- the journal's listener
 
-    def floor(self, index: int) -> int:
-        """The end of the unbroken run of messages released by the facts up to `index`."""
-        return self.host.floor(index)
+    def cut_floor(self, index: int) -> int:
+        """The floor at this cut, after the facts up to `index`; remembered until the flush is confirmed."""
+        return self.host.cut_floor(index)
 
     def routing(self) -> RoutingProgress:
         """The progress of routing."""
@@ -205,14 +205,14 @@ class Shard:
             self._marks = self._marks.raised(Marks(deliveries=read))
         return self._marks.deliveries
 
-    def confirmed(self, entries: Sequence[JournalEntry], sequence: int) -> None:
+    def flush_confirmed(self, entries: Sequence[JournalEntry], sequence: int) -> None:
         """Take these facts as confirmed by the journal."""
-        self.host.confirmed(entries)
+        self.host.confirm(entries)
         self._router.ack(self.journal.routing.routed)
         if self._context.tracing is not None:
             self._context.tracing.tracer.confirmed(entries)
 
-    def fenced(self, why: str) -> None:
+    def lost_to_fence(self, why: str) -> None:
         """Stop at once and ack nothing more, since another node owns the shard."""
         self._context.totals.ownership.fenced += 1
         self._end(f"fenced: {why}")

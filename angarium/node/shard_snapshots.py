@@ -40,7 +40,7 @@ class SnapshotOwner(Protocol):
         """Refuse the shard as it is."""
         ...
 
-    def fenced(self, why: str) -> None:
+    def lost_to_fence(self, why: str) -> None:
         """Stop at once, since another node owns the shard."""
         ...
 
@@ -138,11 +138,11 @@ class ShardSnapshots:
             owner.refuse(str(error))
             is_written = None
         if is_written:
-            host.written()
+            host.snapshots_written()
             parked.written(checkpoint.sequence)
             self._leftovers.clear()
             self._written = checkpoint.sequence, needed
             return
-        host.give_back()
+        host.snapshots_failed()
         if is_written is False and stored is self._stored and not owner.suspended:
-            owner.fenced("another node owns the shard's snapshots")
+            owner.lost_to_fence("another node owns the shard's snapshots")

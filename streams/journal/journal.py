@@ -61,11 +61,11 @@ class JournalEntry(Struct, frozen=True, gc=False):
     state: State
 
 
-class Listener(Protocol):
+class JournalListener(Protocol):
     """A listener that learns when facts are confirmed. Its methods must not block or raise."""
 
-    def floor(self, index: int) -> int:
-        """The end of the unbroken run of messages released by the facts up to `index`; asked at the cut."""
+    def cut_floor(self, index: int) -> int:
+        """The floor at this cut, after the facts up to `index`; remembered until the flush is confirmed."""
 
     def routing(self) -> RoutingProgress:
         """The progress of routing; asked at the cut."""
@@ -73,10 +73,10 @@ class Listener(Protocol):
     def marks(self) -> Marks:
         """The highest messages that were read from the streams; asked at the cut."""
 
-    def confirmed(self, entries: Sequence[JournalEntry], sequence: int) -> None:
+    def flush_confirmed(self, entries: Sequence[JournalEntry], sequence: int) -> None:
         """The journal holds these facts, at `sequence`. An empty flush has none."""
 
-    def fenced(self, why: str) -> None:
+    def lost_to_fence(self, why: str) -> None:
         """Stop the shard, which is no longer ours, and ack nothing."""
 
 
@@ -131,11 +131,11 @@ class Journal:
         names: Names,
         claim: Claim,
         node: str,
-        listener: Listener,
+        listener: JournalListener,
         *,
         time: Timekeeper,
         retention_s: float,
-        statistics: JournalTotals | None = None,
+        totals: JournalTotals | None = None,
     ) -> None:
         self.claim = claim
         self.index = 0
@@ -144,7 +144,7 @@ class Journal:
         self.floor = claim.floor
         self.routing = claim.routing
         self.marks = claim.marks
-        self.statistics = statistics or JournalTotals()
+        self.totals = totals or JournalTotals()
         self._js = js
         self._names = names
         self._node = node
@@ -153,8 +153,8 @@ class Journal:
         self._quiet_max_s = retention_s / FLUSHES_PER_RETENTION
         self._waiting: list[JournalEntry] = []
         self._waiting_since = 0.0
-        self._pending: _Flush | None = None
-        self._number = 0
+        self._storing: _Flush | None = None
+        self._flush_number = 0
         self._confirmed_flush = 0
         self._urgent_index = 0
         self._keepalive_due = False
@@ -163,7 +163,7 @@ class Journal:
         self._ended = False
         self._task: asyncio.Task[None] | None = None
         self._wake = asyncio.Event()
-        self._moved = asyncio.Event()
+        self._progressed = asyncio.Event()
         self._loop = asyncio.get_running_loop()
 
     # ---- what the actors see
@@ -173,7 +173,7 @@ class Journal:
         """True if nothing new may start: an append is unconfirmed for over 1 s, or none is made."""
         if self._task is None or self._ended:
             return True
-        return self._pending is not None and self._loop.time() - self._pending.cut_at > STALLED_AFTER_S
+        return self._storing is not None and self._loop.time() - self._storing.cut_at > STALLED_AFTER_S
 
     def add(self, fact: Fact, state: State, urgent: bool = False) -> int:
         """Take a fact and the state after it; returns its index. An `urgent` one does not wait for others."""
@@ -215,12 +215,12 @@ class Journal:
         moved = self._routing_due_at is not None
         if moved:
             self._routing_due_at = self._loop.time()
-        flush = self._number + moved
+        flush = self._flush_number + moved
         self._wake.set()
         try:
             async with asyncio.timeout(timeout_s):
                 while not self._ended and (self.confirmed_index < target or self._confirmed_flush < flush):
-                    await self._moved.wait()
+                    await self._progressed.wait()
         except TimeoutError:
             return False
         return self.confirmed_index >= target and self._confirmed_flush >= flush
@@ -240,7 +240,7 @@ class Journal:
         more, since the claim took its place: its facts are sent again, before all others. If it is any other
         flush, this returns False, and the shard must be claimed once more and recovered.
         """
-        before, pending = claim.predecessor, self._pending
+        before, pending = claim.predecessor, self._storing
         if before is None or not self.is_before(claim):
             return False
         if pending is not None and before.flush == pending.number:
@@ -248,7 +248,7 @@ class Journal:
         elif pending is not None:
             self._waiting_since = pending.cut_at
             self._waiting = [*pending.entries, *self._waiting]
-        self._pending, self._number, self._confirmed_flush = None, 0, 0
+        self._storing, self._flush_number, self._confirmed_flush = None, 0, 0
         self.claim, self.sequence = claim, claim.sequence
         self._urgent_index = self.index
         self.start()
@@ -256,10 +256,10 @@ class Journal:
 
     def is_before(self, claim: Claim) -> bool:
         """True if no other node owned the shard between this suspended journal and the new claim."""
-        before, pending = claim.predecessor, self._pending
+        before, pending = claim.predecessor, self._storing
         if self._ended or before is None or (before.node, before.epoch) != (self._node, self.claim.epoch):
             return False
-        last = self._number - (pending is not None)
+        last = self._flush_number - (pending is not None)
         return before.flush == last or (pending is not None and before.flush == pending.number)
 
     async def stop(self) -> None:
@@ -269,7 +269,7 @@ class Journal:
 
     def _end(self) -> None:
         self._ended = True
-        self._moved.set()
+        self._progressed.set()
 
     # ---- gathering, appending, confirming
 
@@ -277,11 +277,11 @@ class Journal:
         try:
             while True:
                 await self._until_due()
-                self._pending = self._cut()
-                sequence = await self._append(self._pending)
+                self._storing = self._cut()
+                sequence = await self._append(self._storing)
                 if sequence is None:
                     return
-                self._confirm(self._pending, sequence)
+                self._confirm(self._storing, sequence)
         except Exception as error:
             log.error("journal.broken", extra={"shard": self.claim.shard}, exc_info=error)
             self._fenced("its journal broke")
@@ -315,16 +315,16 @@ class Journal:
             room -= size + 1
             facts.append(fact)
         entries, self._waiting = self._waiting[: len(facts)], self._waiting[len(facts) :]
-        floor = max(self.floor, self._listener.floor(self.confirmed_index + len(entries)))
+        floor = max(self.floor, self._listener.cut_floor(self.confirmed_index + len(entries)))
         routing = self._listener.routing().raised_to(self.routing.routed)
         marks = self.marks.raised(self._listener.marks())
-        self._number += 1
+        self._flush_number += 1
         self._keepalive_due, self._routing_due_at = False, None
         self._cut_at = self._loop.time()
         data = encode_flush(
             node=self._node,
             epoch=self.claim.epoch,
-            flush=self._number,
+            flush=self._flush_number,
             floor=floor,
             routing=routing,
             at=self._time.wall(),
@@ -332,7 +332,7 @@ class Journal:
             marks=marks,
             facts=facts,
         )
-        return _Flush(self._number, entries, floor, routing, marks, data, self._cut_at)
+        return _Flush(self._flush_number, entries, floor, routing, marks, data, self._cut_at)
 
     async def _append(self, flush: _Flush) -> int | None:
         """Store the flush; returns its sequence, or None if the shard is no longer ours."""
@@ -358,19 +358,19 @@ class Journal:
             expected = 0
 
     def _confirm(self, flush: _Flush, sequence: int) -> None:
-        self._pending = None
+        self._storing = None
         self._confirmed_flush = flush.number
         self.sequence, self.floor, self.routing = sequence, flush.floor, flush.routing
         self.marks = flush.marks
         self.confirmed_index += len(flush.entries)
-        self.statistics.flushes += 1
-        self.statistics.facts += len(flush.entries)
-        self.statistics.bytes += len(flush.data)
-        self.statistics.append_s.add(self._loop.time() - flush.cut_at)
-        self._moved.set()
-        self._moved = asyncio.Event()
-        self._listener.confirmed(flush.entries, sequence)
+        self.totals.flushes += 1
+        self.totals.facts += len(flush.entries)
+        self.totals.bytes += len(flush.data)
+        self.totals.append_s.add(self._loop.time() - flush.cut_at)
+        self._progressed.set()
+        self._progressed = asyncio.Event()
+        self._listener.flush_confirmed(flush.entries, sequence)
 
     def _fenced(self, why: str) -> None:
         self._end()
-        self._listener.fenced(why)
+        self._listener.lost_to_fence(why)

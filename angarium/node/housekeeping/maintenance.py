@@ -199,7 +199,7 @@ class Maintenance:
             message = await js.next_message(names.deliveries, subject, needed.position)
             if message is None:
                 return
-            host.retention.found(needed.receiver, message.sequence)
+            host.retention.note_oldest(needed.receiver, message.sequence)
 
     async def _purge(self, deliveries: StreamInfo) -> None:
         context, now = self._context, asyncio.get_running_loop().time()

@@ -83,8 +83,8 @@ class TestGrouping:
         await listening.has(5)
         found = await flushes(js, names)
         assert [positions(flush) for flush in found] == [[1], [2], [3], [4], [5]]
-        assert journal.statistics.flushes == 5
-        assert journal.statistics.facts == 5
+        assert journal.totals.flushes == 5
+        assert journal.totals.facts == 5
 
     async def test_each_append_expects_the_one_before(
         self, names: Names, keep: Keep, faulty: FaultyJetStream

@@ -48,7 +48,7 @@ class Listening:
         self.known = Marks()
         self.progress = NOTHING_ROUTED
 
-    def floor(self, index: int) -> int:
+    def cut_floor(self, index: int) -> int:
         return self.released(index)
 
     def routing(self) -> RoutingProgress:
@@ -57,11 +57,11 @@ class Listening:
     def marks(self) -> Marks:
         return self.known
 
-    def confirmed(self, entries: Sequence[JournalEntry], sequence: int) -> None:
+    def flush_confirmed(self, entries: Sequence[JournalEntry], sequence: int) -> None:
         self.entries += entries
         self.sequences.append(sequence)
 
-    def fenced(self, why: str) -> None:
+    def lost_to_fence(self, why: str) -> None:
         self.fences.append(why)
 
     async def has(self, count: int) -> None:

@@ -34,14 +34,14 @@ def test_open_and_unburied_events_need_their_positions() -> None:
 def test_a_parked_event_may_be_anywhere_beyond_the_frontier_until_it_is_found() -> None:
     needs, parked = Retention(), state(7, parked=True)
     assert lowest(needs, 41, parked) == Needed(8, "acme.a", exact=False)
-    needs.found("acme.a", 30)
+    needs.note_oldest("acme.a", 30)
     assert lowest(needs, 41, parked) == Needed(30, "acme.a")
     assert lowest(needs, 20, parked) == Needed(21)
 
 
 def test_a_found_position_is_dropped_once_the_frontier_is_there() -> None:
     needs = Retention()
-    needs.found("acme.a", 30)
+    needs.note_oldest("acme.a", 30)
     assert lowest(needs, 41, state(30, parked=True)) == Needed(31, "acme.a", exact=False)
     assert lowest(needs, 41, state(30)) == Needed(42)
     assert lowest(needs, 41, state(35, parked=True)) == Needed(36, "acme.a", exact=False)
@@ -49,7 +49,7 @@ def test_a_found_position_is_dropped_once_the_frontier_is_there() -> None:
 
 def test_an_open_event_of_a_parked_actor_comes_first() -> None:
     needs = Retention()
-    needs.found("acme.a", 30)
+    needs.note_oldest("acme.a", 30)
     assert lowest(needs, 41, state(7, parked=True, open=opened(7))) == Needed(7, "acme.a")
 
 

@@ -105,9 +105,9 @@ async def test_a_removal_awaits_an_attempt_that_began_while_it_was_asked_for() -
     world.sender.latency_s = 1
     given = world.policies.known.pop(RECEIVER)
     world.policies.leader.pop(RECEIVER)
-    world.host.configured(RECEIVER, None)
+    world.host.configuration_changed(RECEIVER, None)
     await world.until(lambda: world.policies.asked == 1)
-    world.host.configured(RECEIVER, given)
+    world.host.configuration_changed(RECEIVER, given)
     world.publish()
     await world.until(lambda: bool(world.journal.of(f.Removed)))
     delivered = [each.events[0].sequence for each in world.journal.of(f.Delivered)]
@@ -126,7 +126,7 @@ async def test_an_actor_that_stands_still_stays_in_memory() -> None:
     asked = asyncio.ensure_future(forget(actor))
     await world.pass_time(PASSIVATE_AFTER_S + 2 * SWEEP_EVERY_S)
     world.host.changed_for_snapshot()
-    world.host.written()
+    world.host.snapshots_written()
     await asked
     assert world.actor is actor
 
@@ -148,7 +148,7 @@ async def test_a_removal_that_comes_with_the_next_configuration_is_obeyed() -> N
     await parked(world)
     world.policies.remove(RECEIVER, world.clock.now())
     world.policies.known[RECEIVER] = world.policies.leader[RECEIVER] = policy()
-    world.host.configured(RECEIVER, policy())
+    world.host.configuration_changed(RECEIVER, policy())
     await world.until(lambda: bool(world.journal.of(f.Removed)))
     world.publish()
     await world.until_settled(1)
@@ -167,7 +167,7 @@ async def test_an_old_removal_is_no_bound_where_the_leader_says_that_it_is_gone(
     world.publish(2)
     await parked(world)
     del world.policies.known[RECEIVER], world.policies.leader[RECEIVER]
-    world.host.configured(RECEIVER, None)
+    world.host.configuration_changed(RECEIVER, None)
     await world.until(lambda: len(world.journal.of(f.Removed)) == 2)
     assert [each.discarded for each in world.journal.of(f.Removed)] == [0, 2]
 

@@ -228,7 +228,7 @@ async def test_a_receiver_that_lost_its_configuration_gives_way_with_its_numbers
     await world.until(lambda: world.host.bindings.bound_count == 0)
     world.policies.leader[RECEIVER] = Invalid(problems=("url: missing",))
     del world.policies.known[RECEIVER]
-    world.host.configured(RECEIVER, None)
+    world.host.configuration_changed(RECEIVER, None)
     await world.pass_time(1)
     world.host.evict("acme", 11)
     await world.until(lambda: len(world.dead_letters.buried) == 10)

@@ -310,7 +310,7 @@ async def test_an_idle_actor_leaves_memory_and_comes_back_with_its_numbers() -> 
     world.snapshots.held = world.host.changed_for_snapshot()
     await world.pass_time(1)
     assert RECEIVER in world.host.actors
-    world.host.written()
+    world.host.snapshots_written()
     await world.until(lambda: RECEIVER not in world.host.actors, within_s=2)
     world.publish(2)
     await world.until_settled(4)
@@ -326,7 +326,7 @@ async def test_a_snapshot_that_was_not_written_is_taken_again() -> None:
     taken = world.host.changed_for_snapshot()
     world.publish()
     await world.until_settled(2)
-    world.host.give_back()
+    world.host.snapshots_failed()
     again = world.host.changed_for_snapshot()
     assert (taken[RECEIVER].frontier.sequence, again[RECEIVER].frontier.sequence) == (1, 2)
 
@@ -337,7 +337,7 @@ async def test_a_waiting_actor_stays_in_memory() -> None:
     world.publish()
     await world.until(lambda: world.acked == [1])
     world.host.changed_for_snapshot()
-    world.host.written()
+    world.host.snapshots_written()
     await world.pass_time(3 * PASSIVATE_AFTER_S)
     assert RECEIVER in world.host.actors
 
@@ -459,7 +459,7 @@ async def test_an_actor_that_pings_stays_in_memory() -> None:
     pinging = asyncio.get_running_loop().create_task(ping(actor))
     await world.until(lambda: bool(world.sender.made))
     world.host.changed_for_snapshot()
-    world.host.written()
+    world.host.snapshots_written()
     await world.pass_time(2 * PASSIVATE_AFTER_S)
     assert world.host.actors[RECEIVER] is actor
     await pinging

@@ -153,7 +153,7 @@ async def test_a_receiver_that_is_there_after_all_is_not_removed() -> None:
     world = strict()
     world.publish()
     await world.until_settled(1)
-    world.host.configured(RECEIVER, None)
+    world.host.configuration_changed(RECEIVER, None)
     world.publish()
     await world.until_settled(2)
     assert world.journal.of(f.Removed) == []

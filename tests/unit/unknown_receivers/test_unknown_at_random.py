@@ -62,7 +62,7 @@ class Story:
         world, given = self.world, self.world.policies.leader[name]
         if isinstance(given, Invalid):
             world.policies.invalid.add(name)
-            world.host.configured(name, None)
+            world.host.configuration_changed(name, None)
         elif self.chance.random() < 0.3:
             world.policies.known[name] = given  # And who works for the shard is not told yet.
         else:
@@ -102,7 +102,7 @@ class Story:
 
     def write_snapshots(self) -> None:
         self.world.snapshots.held.update(self.world.host.changed_for_snapshot())
-        self.world.host.written()
+        self.world.host.snapshots_written()
 
     def reset(self) -> None:
         self.world.hand_out_again()

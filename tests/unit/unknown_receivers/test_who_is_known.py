@@ -63,7 +63,7 @@ async def test_a_receiver_whose_snapshot_was_written_after_the_listing_is_known(
     await world.until_settled(1)
     wipe(world)
     world.snapshots.held.update(world.host.changed_for_snapshot())
-    world.host.written()
+    world.host.snapshots_written()
     await world.pass_time(70)
     assert not world.host.actors
     assert world.host.knows(RECEIVER)

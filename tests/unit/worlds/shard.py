@@ -82,10 +82,10 @@ class Journal:
             return
         self._timer = None
         entries, self._waiting = self._waiting, []
-        self.floor = host.floor(self.index)
+        self.floor = host.cut_floor(self.index)
         self._fold(entries)
         self.confirmed_index = self.index
-        host.confirmed(entries)
+        host.confirm(entries)
 
     def _fold(self, entries: Sequence[Recorded]) -> None:
         for fact, state in entries:
@@ -431,7 +431,7 @@ class ShardWorld:
             self.policies.remove(receiver, self.clock.now())
         else:
             self.policies.known[receiver] = self.policies.leader[receiver] = given
-        self.host.configured(receiver, given)
+        self.host.configuration_changed(receiver, given)
 
     # ---- waiting
 
