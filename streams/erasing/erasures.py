@@ -114,7 +114,7 @@ class Erasures:
             position = mark.position
             if not self._read_to.doubtful:
                 if request is not None and request.done_at is None:
-                    self._pending[self._names.keys.erasure(request.tenant, request.event)] = position
+                    self._pending[self._names.actor_keys.erasure(request.tenant, request.event)] = position
                 self._read_to.move(mark)
             if request is not None and (request.done_at is None or request.done_at >= done_since):
                 yield request, position
@@ -125,7 +125,7 @@ class Erasures:
             raise Unavailable(f"the erasure of {erasure.event} was changed by another node")
 
     async def _get(self, tenant: str, event: str) -> tuple[Erasure | None, int]:
-        subject = self._names.keys.erasure(tenant, event)
+        subject = self._names.actor_keys.erasure(tenant, event)
         found = await self._js.last_message(self._names.actors, subject)
         if found is None:
             return None, 0
@@ -134,7 +134,7 @@ class Erasures:
         return read_versioned(_erasure, found.data, VERSION, subject), found.sequence
 
     async def _put(self, erasure: Erasure, revision: int) -> bool:
-        subject = self._names.keys.erasure(erasure.tenant, erasure.event)
+        subject = self._names.actor_keys.erasure(erasure.tenant, erasure.event)
         match await self._js.publish(subject, msgspec.json.encode(erasure), {EXPECTED: str(revision)}):
             case Stored():
                 return True
@@ -149,7 +149,7 @@ async def next_request(js: JetStream, names: Names, after: int) -> tuple[Mark, E
 
     Raises `Unavailable`, `ApiError`, NewerVersion and NotOurs.
     """
-    found = await js.next_message(names.actors, names.keys.erasures, after + 1)
+    found = await js.next_message(names.actors, names.actor_keys.erasures, after + 1)
     return None if found is None else marked(found)
 
 
@@ -159,7 +159,7 @@ async def _requests_after(
     """The requests after a position, in their order; at the beginning, many are read at a time."""
     if not position:
         # What is stored after this look, and moves others behind it, is found one by one.
-        subjects, info = await js.subjects_and_info(names.actors, names.keys.erasures)
+        subjects, info = await js.subjects_and_info(names.actors, names.actor_keys.erasures)
         messages: list[StoredMessage | None] = []
         for start in range(0, len(subjects), READ_AT_ONCE):
             some = subjects[start : start + READ_AT_ONCE]

@@ -19,7 +19,7 @@ async def drop_old_erasures(js: JetStream, names: Names, wall: float, after: int
     Raises `Unavailable` and `ApiError`.
     """
     for _ in range(LOOKED_AT_MAX):
-        message = await js.next_message(names.actors, names.keys.erasures, after + 1)
+        message = await js.next_message(names.actors, names.actor_keys.erasures, after + 1)
         if message is None:
             return None
         after = message.sequence

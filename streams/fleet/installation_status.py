@@ -81,10 +81,10 @@ async def owners(js: JetStream, names: Names, shards: int) -> list[Owner | None]
 
     async def owner(shard: int) -> Owner | None:
         async with turn:
-            message = await js.last_message(names.actors, names.keys.owner(shard))
+            message = await js.last_message(names.actors, names.actor_keys.owner(shard))
         if message is None or not message.data:
             return None
-        found = read_versioned(_owner, message.data, claim.VERSION, names.keys.owner(shard))
+        found = read_versioned(_owner, message.data, claim.VERSION, names.actor_keys.owner(shard))
         return None if found.released is not None else found
 
     return await asyncio.gather(*(owner(shard) for shard in range(shards)))

@@ -87,7 +87,7 @@ async def receiver_snapshots(
     js: JetStream, names: Names, tenant: str = "*"
 ) -> AsyncIterator[ReceiverSnapshot]:
     """Every receiver that has a snapshot; one may come twice, the newer last. Raises like `newest`."""
-    prefix = names.keys.actor(0, "").removesuffix("0.")
+    prefix = names.actor_keys.actor(0, "").removesuffix("0.")
     async for message in newest(js, names.actors, [f"{prefix}*.{tenant}.*"]):
         shard, _, receiver = message.subject.removeprefix(prefix).partition(".")
         if message.data and not receiver.startswith("_"):
@@ -100,7 +100,7 @@ async def last_snapshot(js: JetStream, names: Names, receiver: str) -> ReceiverS
         return None
     tenant, _, name = receiver.partition(".")
     shard = shard_of(tenant, name, shards)
-    message = await js.last_message(names.actors, names.keys.actor(shard, receiver))
+    message = await js.last_message(names.actors, names.actor_keys.actor(shard, receiver))
     if message is None or not message.data:
         return None
     return ReceiverSnapshot(receiver, shard, _state(message.data, message.subject))
@@ -114,7 +114,7 @@ async def wait_for_snapshots(js: JetStream, names: Names, receiver: str) -> bool
     tenant, _, name = receiver.partition(".")
     shard = shard_of(tenant, name, await shard_count(js, names) or 1)
     await asyncio.sleep(APPENDED_AFTER_S)
-    last, key = await js.last_message(names.journal, names.journal_of(shard)), names.keys.checkpoint(shard)
+    last, key = await js.last_message(names.journal, names.journal_of(shard)), names.actor_keys.checkpoint(shard)
     loop = asyncio.get_running_loop()
     deadline = loop.time() + SNAPSHOTS_TIMEOUT_S
     while last is not None:
@@ -155,7 +155,7 @@ async def shard_progress(js: JetStream, names: Names, shards: int) -> list[Shard
 
 
 async def _progress_of(js: JetStream, names: Names, shard: int, now: float) -> ShardProgress:
-    key = names.keys.checkpoint(shard)
+    key = names.actor_keys.checkpoint(shard)
     found = await js.last_message(names.actors, key)
     checkpoint = decode_checkpoint(found.data, key) if found and found.data else Checkpoint()
     floor, deliveries = checkpoint.floor, names.deliveries_of(shard)

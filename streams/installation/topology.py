@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import Struct
 
 from actors.policy import DOCUMENT_MAX
-from streams.installation.actors_keys import ActorsKeys
+from streams.installation.actor_keys import ActorKeys
 
 VERSION = 2
 """Version stamped on every stream; it rises if a node can no longer work with the streams of an older one.
@@ -106,9 +106,9 @@ class Names(Struct, frozen=True):
         return f"KV_{self.prefix}_tokens"
 
     @property
-    def keys(self) -> ActorsKeys:
+    def actor_keys(self) -> ActorKeys:
         """The keys of the bucket of the actors."""
-        return ActorsKeys(self.prefix)
+        return ActorKeys(self.prefix)
 
     @property
     def streams(self) -> tuple[str, ...]:

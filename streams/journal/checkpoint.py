@@ -78,7 +78,7 @@ def decode_checkpoint(data: bytes, where: str) -> Checkpoint:
 
 async def read_checkpoint(js: JetStream, names: Names, shard: int) -> Checkpoint | None:
     """The shard's checkpoint, from the leader; None if none was written yet."""
-    subject = names.keys.checkpoint(shard)
+    subject = names.actor_keys.checkpoint(shard)
     message = await until_answered(lambda: js.last_message(names.actors, subject))
     return decode_checkpoint(message.data, subject) if message is not None and message.data else None
 

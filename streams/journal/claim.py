@@ -174,7 +174,7 @@ async def claim(
     if not may_claim(holder):
         return NotOwned(f"{holder.node} holds it" if holder else "it may not be claimed now")
     mine = msgspec.json.encode(Owner(node=node, at=time.wall(), run=run, heartbeat=heartbeat))
-    put = await append(js, names.actors, names.keys.owner(shard), mine, expected=revision)
+    put = await append(js, names.actors, names.actor_keys.owner(shard), mine, expected=revision)
     if isinstance(put, Overtaken):
         return NotOwned("another node was faster")
     attempt = ClaimAttempt(
@@ -264,7 +264,7 @@ async def release(js: JetStream, names: Names, claim: Claim, node: str) -> bool:
     data = msgspec.json.encode(Owner(node=node, at=claim.at, released=claim.epoch))
     try:
         async with asyncio.timeout(RELEASE_TIMEOUT_S):
-            put = await append(js, names.actors, names.keys.owner(claim.shard), data, expected=claim.epoch)
+            put = await append(js, names.actors, names.actor_keys.owner(claim.shard), data, expected=claim.epoch)
     except TimeoutError:
         return False
     return isinstance(put, Appended)
@@ -282,12 +282,12 @@ async def release_unowned(
     """
     holder, revision = await read_owner(js, names, shard)
     if holder is None or holder.node != node or holder.released is not None or not may_claim(holder):
-        if not await is_last(js, names.keys.proof(shard), names.keys.owner(shard), revision):
+        if not await is_last(js, names.actor_keys.proof(shard), names.actor_keys.owner(shard), revision):
             raise Unavailable(f"the owner of shard {shard} is not the one that was read")
         return False
     data = msgspec.json.encode(Owner(node=node, at=holder.at, released=0))
     return isinstance(
-        await append(js, names.actors, names.keys.owner(shard), data, expected=revision), Appended
+        await append(js, names.actors, names.actor_keys.owner(shard), data, expected=revision), Appended
     )
 
 
@@ -300,7 +300,7 @@ async def holds_epoch(js: JetStream, names: Names, shard: int, epoch: int) -> bo
     """Check the epoch of `_owner` by a write: a deposed leader would not know about a later claim."""
     if (await read_owner(js, names, shard))[1] != epoch:
         return False
-    return await is_last(js, names.keys.proof(shard), names.keys.owner(shard), epoch)
+    return await is_last(js, names.actor_keys.proof(shard), names.actor_keys.owner(shard), epoch)
 
 
 async def read_owner(js: JetStream, names: Names, shard: int) -> tuple[Owner | None, int]:
@@ -308,7 +308,7 @@ async def read_owner(js: JetStream, names: Names, shard: int) -> tuple[Owner | N
 
     Raises `NewerVersion` and `NotOurs`.
     """
-    subject = names.keys.owner(shard)
+    subject = names.actor_keys.owner(shard)
     message = await until_answered(lambda: js.last_message(names.actors, subject))
     if message is None:
         return None, 0

@@ -179,7 +179,7 @@ async def read_parked_receivers(
 
 async def _read_part(js: JetStream, names: Names, shard: int, number: int, as_of: int) -> Part:
     """Read a part from the leader; a leader that was deposed may unknowingly return an older one."""
-    subject, pauses = names.keys.parked_receivers(shard, number), Pauses()
+    subject, pauses = names.actor_keys.parked_receivers(shard, number), Pauses()
     loop = asyncio.get_running_loop()
     deadline = loop.time() + PART_TIMEOUT_S
     while True:

@@ -112,11 +112,11 @@ async def recover(
 
 async def _newest_checkpoint(js: JetStream, names: Names, claim: Claim) -> Checkpoint | None:
     """The checkpoint in force. Flushes before it may be purged, so an older checkpoint would seem broken."""
-    subject, pauses = names.keys.checkpoint(claim.shard), Pauses()
+    subject, pauses = names.actor_keys.checkpoint(claim.shard), Pauses()
     while True:
         message = await until_answered(lambda: js.last_message(names.actors, subject))
         sequence = message.sequence if message else 0
-        if not claim.replicated or await is_last(js, names.keys.proof(claim.shard), subject, sequence):
+        if not claim.replicated or await is_last(js, names.actor_keys.proof(claim.shard), subject, sequence):
             return decode_checkpoint(message.data, subject) if message and message.data else None
         await pauses.wait()
 

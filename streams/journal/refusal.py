@@ -94,10 +94,10 @@ async def lift(js: JetStream, names: Names, shard: int, epoch: int) -> bool:
 async def _put(
     js: JetStream, names: Names, shard: int, epoch: int, data: bytes, headers: dict[str, str] | None = None
 ) -> bool:
-    fence = {EXPECTED: str(epoch), EXPECTED_SUBJECT: names.keys.owner(shard)}
+    fence = {EXPECTED: str(epoch), EXPECTED_SUBJECT: names.actor_keys.owner(shard)}
     pauses = Pauses()
     while True:
-        match await js.publish(names.keys.refusal(shard), data, {**(headers or {}), **fence}):
+        match await js.publish(names.actor_keys.refusal(shard), data, {**(headers or {}), **fence}):
             case Stored():
                 return True
             case Refused(code=code) if code == WRONG_LAST_SEQUENCE:
@@ -107,7 +107,7 @@ async def _put(
 
 async def read_recorded_loss(js: JetStream, names: Names, shard: int) -> RecordedLoss | None:
     """The recorded refusal, from the leader. Raises `NewerVersion` and `NotOurs`."""
-    subject = names.keys.refusal(shard)
+    subject = names.actor_keys.refusal(shard)
     message = await until_answered(lambda: js.last_message(names.actors, subject))
     if message is None or not message.data:
         return None

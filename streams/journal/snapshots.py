@@ -59,8 +59,8 @@ class Snapshots:
         self._slots = slots or LoadSlots()
         self._names = names
         self._claim = claim
-        self._fence = {EXPECTED: str(claim.epoch), EXPECTED_SUBJECT: names.keys.owner(claim.shard)}
-        self._checkpoint = names.keys.checkpoint(claim.shard)
+        self._fence = {EXPECTED: str(claim.epoch), EXPECTED_SUBJECT: names.actor_keys.owner(claim.shard)}
+        self._checkpoint = names.actor_keys.checkpoint(claim.shard)
         self._in_force = b""
         self._revision: int | None = None
         self._trouble = "no answer in time"
@@ -75,13 +75,13 @@ class Snapshots:
 
     async def read(self, receiver: str, due: float = 0.0) -> Snapshot | None:
         """The last snapshot, with the journal sequence as of which it is valid."""
-        subject = self._names.keys.actor(self._claim.shard, receiver)
+        subject = self._names.actor_keys.actor(self._claim.shard, receiver)
         async with self._slots.slot(due):
             message = await self._js.last_message(self._names.actors, subject)
             if self._claim.replicated:
                 # A state that is older than its checkpoint lacks facts, and numbers that they assigned.
                 proof, sequence = (
-                    self._names.keys.proof(self._claim.shard),
+                    self._names.actor_keys.proof(self._claim.shard),
                     message.sequence if message else 0,
                 )
                 if not await is_last(self._js, proof, subject, sequence):
@@ -92,7 +92,7 @@ class Snapshots:
 
     async def receivers(self) -> list[str]:
         """The receivers that have snapshots, or had them, from the leader. Raises `Unavailable`."""
-        prefix = self._names.keys.actor(self._claim.shard, "")
+        prefix = self._names.actor_keys.actor(self._claim.shard, "")
         try:
             found = await self._js.subjects(self._names.actors, f"{prefix}*.*")
         except ApiError as error:
@@ -132,16 +132,16 @@ class Snapshots:
         return await self._store(puts, encode_checkpoint(checkpoint))
 
     def _put(self, state: State, as_of: int) -> Put:
-        subject = self._names.keys.actor(self._claim.shard, state.receiver)
+        subject = self._names.actor_keys.actor(self._claim.shard, state.receiver)
         return Put(subject, msgspec.json.encode(Snapshot(as_of=as_of, state=state)))
 
     def _delete(self, receiver: str) -> Put:
-        return Put(self._names.keys.actor(self._claim.shard, receiver), b"", KV_DELETED)
+        return Put(self._names.actor_keys.actor(self._claim.shard, receiver), b"", KV_DELETED)
 
     def _parts(self, parked: ParkedReceivers, as_of: int) -> Iterator[Put]:
         for number in sorted(parked.changed):
             yield Put(
-                self._names.keys.parked_receivers(self._claim.shard, number), parked.encode(number, as_of)
+                self._names.actor_keys.parked_receivers(self._claim.shard, number), parked.encode(number, as_of)
             )
 
     async def _read_in_force(self) -> None:

@@ -37,7 +37,7 @@ async def all_snapshots(js: JetStream, names: Names) -> AsyncIterator[KnownState
     have an older one, so the leader proves that it knows all that was stored before this call; over another
     connection another one may answer, and proves it again.
     """
-    prefix = names.keys.actor(0, "").removesuffix("0.")
+    prefix = names.actor_keys.actor(0, "").removesuffix("0.")
     since, changes = asyncio.get_running_loop().time(), js.connection_changes
     found = await subjects_since(js, names.actors, f"{prefix}*.*.*", since)
     subjects = sorted(each for each in found if not each.removeprefix(prefix).split(".")[1].startswith("_"))

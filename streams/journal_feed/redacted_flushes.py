@@ -50,7 +50,7 @@ async def store_redacted(js: JetStream, names: Names, message: StoredMessage) ->
     copy = RedactedFlush(
         created=info.created, subject=message.subject, stored_at=message.stored_at, flush=msgspec.Raw(data)
     )
-    match await js.publish(names.keys.redacted_flush(message.sequence), msgspec.json.encode(copy)):
+    match await js.publish(names.actor_keys.redacted_flush(message.sequence), msgspec.json.encode(copy)):
         case Stored():
             return
         case Refused(text=why) | Unanswered(why=why):
@@ -75,7 +75,7 @@ async def first_redacted(
     since = asyncio.get_running_loop().time()
     if (copy := await _copy(js, names, created, first)) is not None:
         return copy
-    subjects = await subjects_since(js, names.actors, names.keys.redacted_flushes, since)
+    subjects = await subjects_since(js, names.actors, names.actor_keys.redacted_flushes, since)
     for position in _positions(subjects):
         if first <= position <= last and (copy := await _copy(js, names, created, position)) is not None:
             return copy
@@ -83,7 +83,7 @@ async def first_redacted(
 
 
 async def _copy(js: JetStream, names: Names, created: str, position: int) -> StoredMessage | None:
-    subject = names.keys.redacted_flush(position)
+    subject = names.actor_keys.redacted_flush(position)
     found = await until_answered(lambda: js.last_message(names.actors, subject))
     if found is None:
         return None
@@ -100,13 +100,13 @@ async def drop_redacted(js: JetStream, names: Names, first: int) -> None:
     before it without a hole: they stay, since a reader may not have come so far. Raises `Unavailable` and
     `ApiError`.
     """
-    positions = _positions(await js.subjects(names.actors, names.keys.redacted_flushes))
+    positions = _positions(await js.subjects(names.actors, names.actor_keys.redacted_flushes))
     if _purged(positions, first):
         # A leader that was deposed may not know one of those right before `first`.
         since = asyncio.get_running_loop().time()
-        positions = _positions(await subjects_since(js, names.actors, names.keys.redacted_flushes, since))
+        positions = _positions(await subjects_since(js, names.actors, names.actor_keys.redacted_flushes, since))
     for position in positions[: max(_purged(positions, first), len(positions) - COPIES_MAX)]:
-        await js.purge_subject(names.actors, names.keys.redacted_flush(position))
+        await js.purge_subject(names.actors, names.actor_keys.redacted_flush(position))
 
 
 def _purged(positions: list[int], first: int) -> int:

@@ -71,7 +71,7 @@ async def examine_with_history(js: JetStream, names: Names, shard: int) -> tuple
             gaps.append(LostTail(stream=stream, kept=kept, known=higher(suspect, latest)))
         elif (gap := await _find_gap(js, infos[stream], latest, suspect, marks)) is not None:
             gaps.append(gap)
-    prefix = names.keys.actor(shard, "")
+    prefix = names.actor_keys.actor(shard, "")
     keys = await until_answered(lambda: js.subjects(names.actors, f"{prefix}*.*"))
     damage = Damage(
         shard=shard, gaps=tuple(gaps), remade=remade,

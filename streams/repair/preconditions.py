@@ -25,7 +25,7 @@ _member = msgspec.json.Decoder(Member)
 
 async def check_rights(js: JetStream, names: Names) -> None:
     """Raise `NotPermitted` if our user lacks a permission for the repair. Nothing is stored."""
-    for subject in (names.keys.refusal(0), names.journal_of(0)):
+    for subject in (names.actor_keys.refusal(0), names.journal_of(0)):
         answer = await js.publish(subject, b"", {EXPECTED: str(NOT_COMPLETE.position)})
         if isinstance(answer, Forbidden):
             raise NotPermitted(answer.why)

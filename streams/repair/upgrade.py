@@ -101,7 +101,7 @@ async def _record_routed(js: JetStream, names: Names, shard: int, routed: int) -
 
 async def _record_in_checkpoint(js: JetStream, names: Names, shard: int, routed: int) -> bool:
     """Write `routed` into the checkpoint, since the whole journal has aged out."""
-    subject = names.keys.checkpoint(shard)
+    subject = names.actor_keys.checkpoint(shard)
     message = await until_answered(lambda: js.last_message(names.actors, subject))
     if message is None or not message.data:
         return False

@@ -24,7 +24,7 @@ async def drop_ended_replays(js: JetStream, names: Names, wall: float, after: in
     the one who stores it expects the plan that was there before. Raises `Unavailable` and `ApiError`.
     """
     for _ in range(LOOKED_AT_MAX):
-        message = await js.next_message(names.actors, names.keys.replay("*"), after + 1)
+        message = await js.next_message(names.actors, names.actor_keys.replay("*"), after + 1)
         if message is None:
             return None
         after = message.sequence

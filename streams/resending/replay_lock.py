@@ -96,5 +96,5 @@ class ReplayLock(PlanLock[ReplayPlan]):
     ) -> None:  # fmt: skip
         plan = ReplayPlan(v=VERSION, run=run, step=0, at=time.wall(), held=True, by=by)
         super().__init__(
-            js, names.actors, names.keys.replay(receiver), plan, "replay", time, lease_s or LOCK_LEASE_S
+            js, names.actors, names.actor_keys.replay(receiver), plan, "replay", time, lease_s or LOCK_LEASE_S
         )

@@ -15,7 +15,7 @@ from typing import Any
 
 from streams.nats.errors import ServerError
 from streams.server.embedded import READY_TIMEOUT_S, START_POLL_S, EmbeddedServer, Routes
-from streams.server.ports import free_ports
+from streams.server.free_ports import free_ports
 from streams.server.running import RunningServer
 
 SERVER_COUNT = 3

@@ -165,7 +165,7 @@ class _Settled:
     async def _state(self, shard: int, receiver: str) -> State | None:
         """The state in the last snapshot; None if there certainly is none. Raises Unusable."""
         since, stream = asyncio.get_running_loop().time(), self._names.actors
-        subject = self._names.keys.actor(shard, receiver)
+        subject = self._names.actor_keys.actor(shard, receiver)
         while True:
             message = await until_answered(lambda: self._js.last_message(stream, subject))
             if message is not None:

@@ -265,7 +265,7 @@ async def catch_up(js: JetStream, names: Names, ledger: Kept, keep_s: float = KE
 async def snapshot(js: JetStream, names: Names, as_of: int, state: State) -> None:
     """Store the snapshot of a receiver, as the owner of its shard does."""
     answer = await js.publish(
-        names.keys.actor(shard(state.receiver), state.receiver),
+        names.actor_keys.actor(shard(state.receiver), state.receiver),
         msgspec.json.encode(Snapshot(as_of=as_of, state=state)),
     )
     assert isinstance(answer, Stored)

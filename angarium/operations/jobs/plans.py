@@ -124,7 +124,7 @@ def kind_and_owner(job: str) -> tuple[JobKind, str] | None:
 
 def key_of(access: Access, kind: JobKind, owner: str) -> str:
     """The subject of its plan."""
-    return access.names.keys.replay(owner) if kind == "replay" else access.names.keys.redrive_job(owner)
+    return access.names.actor_keys.replay(owner) if kind == "replay" else access.names.actor_keys.redrive_job(owner)
 
 
 async def plan_of(access: Access, kind: JobKind, owner: str) -> StoredPlan | None:
@@ -135,19 +135,19 @@ async def plan_of(access: Access, kind: JobKind, owner: str) -> StoredPlan | Non
 
 async def next_plan(access: Access, kind: JobKind, after: int) -> StoredMessage | None:
     """The next plan of that kind after a position of the bucket. Raises Unavailable."""
-    every = access.names.keys.replay("*") if kind == "replay" else access.names.keys.redrive_job("*")
+    every = access.names.actor_keys.replay("*") if kind == "replay" else access.names.actor_keys.redrive_job("*")
     return await access.js.next_message(access.names.actors, every, after + 1)
 
 
 def plan_in(access: Access, message: StoredMessage) -> StoredPlan:
     """The plan in a message. Raises Unusable."""
-    where, replays = message.subject, access.names.keys.replay("")
+    where, replays = message.subject, access.names.actor_keys.replay("")
     if where.startswith(replays):
         plan: JobPlan = read_versioned(_replay, message.data, replay_lock.VERSION, where)
         owner = where.removeprefix(replays).replace("=", ".")
         return StoredPlan("replay", owner, plan, message.sequence, message.stored_at)
     plan = read_versioned(_redrive, message.data, redrive_job.VERSION, where)
-    owner = where.removeprefix(access.names.keys.redrive_job(""))
+    owner = where.removeprefix(access.names.actor_keys.redrive_job(""))
     return StoredPlan("redrive", owner, plan, message.sequence, message.stored_at)
 
 

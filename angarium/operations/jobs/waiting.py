@@ -14,7 +14,7 @@ from streams.resending.replay import NOT_DUE
 
 async def all_plans(access: Access) -> tuple[list[StoredPlan], list[tuple[str, str]]]:
     """The plans of all jobs and commands, and of those that cannot be read the subject and why."""
-    subjects = [access.names.keys.replay("*"), access.names.keys.redrive_job("*")]
+    subjects = [access.names.actor_keys.replay("*"), access.names.actor_keys.redrive_job("*")]
     found = {each.subject: each async for each in newest(access.js, access.names.actors, subjects)}
     readable, unreadable = [], []
     for message in found.values():

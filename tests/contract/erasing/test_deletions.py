@@ -205,7 +205,7 @@ async def test_a_flush_at_the_position_of_an_erased_one_stays(
         position = await pen.flush(failed(1, answer="secret"))
         await pen.flush(opens())
         checkpoint = encode_checkpoint(Checkpoint(sequence=position))
-        await nats.js.publish(names.keys.checkpoint(shard(RECEIVER)), checkpoint)
+        await nats.js.publish(names.actor_keys.checkpoint(shard(RECEIVER)), checkpoint)
 
         async def other(pen: Pen = pen) -> int:
             first = await pen.flush(delivered(7))

@@ -14,7 +14,7 @@ from tests.support.installation import shard
 async def write(js: JetStream, names: Names, state: State) -> None:
     """Writes a snapshot, as a node does."""
     data = msgspec.json.encode(Snapshot(as_of=1, state=state))
-    answer = await js.publish(names.keys.actor(shard(state.receiver), state.receiver), data)
+    answer = await js.publish(names.actor_keys.actor(shard(state.receiver), state.receiver), data)
     assert isinstance(answer, Stored)
 
 

@@ -52,9 +52,9 @@ async def test_all_are_seen_in_batches_of_any_size(
     wanted = {f"{tenant}.r{number}" for tenant in ("acme", "other") for number in range(35)}
     for receiver in sorted(wanted):
         await write(js, names, State(receiver=receiver, frontier=Frontier(position=7, window=b"12345678")))
-    await js.publish(names.keys.checkpoint(1), encode_checkpoint(Checkpoint()))
-    await js.publish(names.keys.actor(1, "_unknown"), b"{}")
-    await js.publish(names.keys.parked_receivers(1, 0), b"{}")
+    await js.publish(names.actor_keys.checkpoint(1), encode_checkpoint(Checkpoint()))
+    await js.publish(names.actor_keys.actor(1, "_unknown"), b"{}")
+    await js.publish(names.actor_keys.parked_receivers(1, 0), b"{}")
     found = await seen(js, names)
     assert found.keys() == wanted
     assert {each.shard for each in found.values()} == set(range(SHARDS))
@@ -78,7 +78,7 @@ async def test_the_end_of_one_batch_is_not_taken_for_that_of_the_next(
 
     for start in range(0, 1200, 600):
         puts = [
-            Put(names.keys.actor(1, f"acme.r{number}"), b'{"v": 99}') for number in range(start, start + 600)
+            Put(names.actor_keys.actor(1, f"acme.r{number}"), b'{"v": 99}') for number in range(start, start + 600)
         ]
         assert isinstance(await js.publish_batch(puts), Stored)
     monkeypatch.setattr(js.wire, "publish", counting)
@@ -89,9 +89,9 @@ async def test_the_end_of_one_batch_is_not_taken_for_that_of_the_next(
 async def test_an_unreadable_or_deleted_snapshot_does_not_count_as_healthy(
     js: JetStream, names: Names
 ) -> None:
-    await js.publish(names.keys.actor(1, "acme.strange"), b"mine!")
-    await js.publish(names.keys.actor(1, "acme.newer"), b'{"v": 99}')
-    await js.publish(names.keys.actor(1, "acme.gone"), b"", {"KV-Operation": "DEL"})
+    await js.publish(names.actor_keys.actor(1, "acme.strange"), b"mine!")
+    await js.publish(names.actor_keys.actor(1, "acme.newer"), b'{"v": 99}')
+    await js.publish(names.actor_keys.actor(1, "acme.gone"), b"", {"KV-Operation": "DEL"})
     assert {name: each.state for name, each in (await seen(js, names)).items()} == {
         "acme.strange": None, "acme.newer": None
     }  # fmt: skip
@@ -103,7 +103,7 @@ async def test_constant_writes_do_not_keep_a_reader_busy_forever(
     monkeypatch.setattr(reading, "REPEATED_MAX", 5)
     read = 0
     await write(js, names, State(receiver=RECEIVER))
-    async for _ in newest(js, names.actors, [names.keys.actor(shard(RECEIVER), RECEIVER)]):
+    async for _ in newest(js, names.actors, [names.actor_keys.actor(shard(RECEIVER), RECEIVER)]):
         read += 1
         await write(js, names, State(receiver=RECEIVER))
         await write(js, names, State(receiver="acme.other"))
@@ -191,12 +191,12 @@ async def test_a_shard_without_an_owner_is_behind(
     position = await publish(js, names, RECEIVER)
     found = await shard_progress(js, names, SHARDS)  # It never was.
     assert [each.behind for each in found] == [number == shard(RECEIVER) for number in range(SHARDS)]
-    await js.publish(names.keys.checkpoint(shard(RECEIVER)), encode_checkpoint(Checkpoint()))
+    await js.publish(names.actor_keys.checkpoint(shard(RECEIVER)), encode_checkpoint(Checkpoint()))
     assert not (await shard_progress(js, names, SHARDS))[shard(RECEIVER)].behind  # Maybe it is on its way.
     monkeypatch.setattr("streams.fleet.receivers_seen.UNATTENDED_AFTER_S", -1.0)
     assert (await shard_progress(js, names, SHARDS))[shard(RECEIVER)].behind
     checkpoint = encode_checkpoint(Checkpoint(floor=position))
-    await js.publish(names.keys.checkpoint(shard(RECEIVER)), checkpoint)
+    await js.publish(names.actor_keys.checkpoint(shard(RECEIVER)), checkpoint)
     found = await shard_progress(js, names, SHARDS)
     assert found[shard(RECEIVER)] == ShardProgress(position, 0.0, behind=False)
 
@@ -208,7 +208,7 @@ async def test_snapshots_are_as_old_as_the_first_flush_that_they_do_not_know(
         await js.publish(names.journal_of(1), b"{}")
     last = await js.last_message(names.journal, names.journal_of(1))
     assert last is not None
-    await js.publish(names.keys.checkpoint(1), encode_checkpoint(Checkpoint(sequence=last.sequence - 2)))
+    await js.publish(names.actor_keys.checkpoint(1), encode_checkpoint(Checkpoint(sequence=last.sequence - 2)))
     assert (await shard_progress(js, names, SHARDS))[1].age_s > 0
-    await js.publish(names.keys.checkpoint(1), encode_checkpoint(Checkpoint(sequence=last.sequence)))
+    await js.publish(names.actor_keys.checkpoint(1), encode_checkpoint(Checkpoint(sequence=last.sequence)))
     assert (await shard_progress(js, names, SHARDS))[1].age_s == 0.0

@@ -36,10 +36,10 @@ async def test_only_plans_that_ended_long_ago_are_dropped(
         "other.ended": plan(),
     }
     for receiver, data in plans.items():
-        await store(js, names.keys.replay(receiver), data)
+        await store(js, names.actor_keys.replay(receiver), data)
 
     async def left() -> list[str]:
-        found = {each: await js.last_message(names.actors, names.keys.replay(each)) for each in plans}
+        found = {each: await js.last_message(names.actors, names.actor_keys.replay(each)) for each in plans}
         return [receiver for receiver, message in found.items() if message is not None]
 
     assert await drop_ended_replays(js, names, time.time()) is None
@@ -55,7 +55,7 @@ async def test_only_plans_that_ended_long_ago_are_dropped(
 async def test_a_plan_that_is_stored_meanwhile_stays(
     js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    subject, purge = names.keys.replay("acme.again"), js.purge_subject
+    subject, purge = names.actor_keys.replay("acme.again"), js.purge_subject
     await store(js, subject, plan())
 
     async def purge_late(stream: str, which: str, last: int | None = None) -> int:

@@ -29,7 +29,7 @@ async def journal_of(js: JetStream, names: Names) -> list[Flush]:
 
 
 async def owner_of(js: JetStream, names: Names) -> Owner:
-    message = await js.last_message(names.actors, names.keys.owner(SHARD))
+    message = await js.last_message(names.actors, names.actor_keys.owner(SHARD))
     assert message is not None
     return msgspec.json.decode(message.data, type=Owner)
 
@@ -92,7 +92,7 @@ class TestTheFirstClaim:
         self, js: JetStream, names: Names, faulty: FaultyJetStream
     ) -> None:
         """What was stored before may have been posted by its owner, and must lie below."""
-        faulty.faults[names.keys.owner(SHARD)].append(after(lambda: publish(js, names, "acme.billing")))
+        faulty.faults[names.actor_keys.owner(SHARD)].append(after(lambda: publish(js, names, "acme.billing")))
         assert (await own(faulty, names, "a")).position == 1
 
 
@@ -133,11 +133,11 @@ class TestClean:
     ) -> None:
         """A node put `_owner`, gave up before it recorded that, and released it: the one before did not."""
         first = await own(js, names, "a")
-        await js.publish(names.keys.owner(SHARD), msgspec.json.encode(Owner(node="b", at=0.0)))
-        given_up = await js.last_message(names.actors, names.keys.owner(SHARD))
+        await js.publish(names.actor_keys.owner(SHARD), msgspec.json.encode(Owner(node="b", at=0.0)))
+        given_up = await js.last_message(names.actors, names.actor_keys.owner(SHARD))
         assert given_up is not None
         released = Owner(node="b", at=0.0, released=given_up.sequence)
-        await js.publish(names.keys.owner(SHARD), msgspec.json.encode(released))
+        await js.publish(names.actor_keys.owner(SHARD), msgspec.json.encode(released))
         assert given_up.sequence != first.epoch
         assert not (await own(js, names, "c")).clean
 
@@ -149,7 +149,7 @@ class TestClean:
 
     async def test_a_claim_is_unclean_if_the_owner_was_deleted(self, js: JetStream, names: Names) -> None:
         """An empty journal alone does not make a shard new."""
-        await js.publish(names.keys.owner(SHARD), b"", {"KV-Operation": "DEL"})
+        await js.publish(names.actor_keys.owner(SHARD), b"", {"KV-Operation": "DEL"})
         claimed = await own(js, names, "b")
         assert not claimed.clean
 
@@ -206,7 +206,7 @@ class TestRivals:
     async def test_a_rival_before_the_owner_is_put_wins(
         self, js: JetStream, names: Names, faulty: FaultyJetStream
     ) -> None:
-        faulty.faults[names.keys.owner(SHARD)].append(after(lambda: own(js, names, "b")))
+        faulty.faults[names.actor_keys.owner(SHARD)].append(after(lambda: own(js, names, "b")))
         lost = await claim(faulty, names, SHARD, "a", Clocks(), may_claim=any_node)
         assert lost == NotOwned("another node was faster")
         assert [flush.node for flush in await journal_of(js, names)] == ["b"]
@@ -224,9 +224,9 @@ class TestRivals:
     ) -> None:
         """The rival has put `_owner` and not recorded it yet: the journal alone would not tell."""
         rival = msgspec.json.encode(Owner(node="b", at=0.0))
-        hooks = faulty.before_last[names.keys.owner(SHARD)]
+        hooks = faulty.before_last[names.actor_keys.owner(SHARD)]
         hooks.append(lambda: asyncio.sleep(0))
-        hooks.append(lambda: js.publish(names.keys.owner(SHARD), rival))
+        hooks.append(lambda: js.publish(names.actor_keys.owner(SHARD), rival))
         lost = await claim(faulty, names, SHARD, "a", Clocks(), may_claim=any_node)
         assert lost == NotOwned("another node claimed it meanwhile")
         assert await journal_of(js, names) == []
@@ -255,10 +255,10 @@ class TestLostAnswers:
     async def test_a_lost_answer_to_the_put_of_the_owner_changes_nothing(
         self, js: JetStream, names: Names, faulty: FaultyJetStream
     ) -> None:
-        faulty.faults[names.keys.owner(SHARD)] += [request_lost, ack_lost]
+        faulty.faults[names.actor_keys.owner(SHARD)] += [request_lost, ack_lost]
         claimed = await own(faulty, names, "a")
         assert claimed.clean
-        message = await js.last_message(names.actors, names.keys.owner(SHARD))
+        message = await js.last_message(names.actors, names.actor_keys.owner(SHARD))
         assert message is not None
         assert claimed.epoch == message.sequence
 
@@ -276,7 +276,7 @@ class TestLostAnswers:
         self, js: JetStream, names: Names, faulty: FaultyJetStream
     ) -> None:
         claimed = await own(js, names, "a")
-        faulty.faults[names.keys.owner(SHARD)] += [request_lost, ack_lost]
+        faulty.faults[names.actor_keys.owner(SHARD)] += [request_lost, ack_lost]
         assert await release(faulty, names, claimed, "a")
         assert (await own(js, names, "b")).clean
 
@@ -296,7 +296,7 @@ class TestRelease:
     ) -> None:
         claimed = await own(faulty, names, "a")
         await release(faulty, names, claimed, "a")
-        _, headers = faulty.published[names.keys.owner(SHARD)][-1]
+        _, headers = faulty.published[names.actor_keys.owner(SHARD)][-1]
         assert headers[EXPECTED] == str(claimed.epoch)
 
 
@@ -335,7 +335,7 @@ class TestLettingGo:
         self, names: Names, faulty: FaultyJetStream
     ) -> None:
         await own(faulty, names, "a")
-        faulty.answers[names.keys.owner(SHARD)].append(None)
+        faulty.answers[names.actor_keys.owner(SHARD)].append(None)
         with pytest.raises(Unavailable):
             await release_unowned(faulty, names, SHARD, "a", may_claim=any_node)
         assert await release_unowned(faulty, names, SHARD, "a", may_claim=any_node)
@@ -344,7 +344,7 @@ class TestLettingGo:
         self, js: JetStream, names: Names
     ) -> None:
         assert not await release_unowned(js, names, SHARD, "a", may_claim=any_node)
-        assert await js.last_message(names.actors, names.keys.owner(SHARD)) is None
+        assert await js.last_message(names.actors, names.actor_keys.owner(SHARD)) is None
 
 
 class TestAnotherBucket:

@@ -275,7 +275,7 @@ class TestAnEmptyJournal:
     ) -> None:
         journal, listening = await keep()
         await js.purge(names.journal, journal.sequence + 1)
-        await js.publish(names.keys.owner(SHARD), msgspec.json.encode(Owner(node="b", at=0.0)))
+        await js.publish(names.actor_keys.owner(SHARD), msgspec.json.encode(Owner(node="b", at=0.0)))
         add(journal, 1, urgent=True)
         await until(lambda: bool(listening.fences))
         assert await flushes(js, names) == []

@@ -118,7 +118,7 @@ class TestTheWhole:
         await shard.snapshot()
         await shard.record(Unparked(receiver=OTHER, at=2.0), Parked(receiver="acme.new", at=2.0))
         shard.listed.update(shard.states.values())
-        put = Put(names.keys.parked_receivers(SHARD, 0), shard.listed.encode(0, 99))
+        put = Put(names.actor_keys.parked_receivers(SHARD, 0), shard.listed.encode(0, 99))
         assert isinstance(await js.publish(put.subject, put.data), Stored)
         recovery = await taken_over(js, names)
         assert recovery.parked == {RECEIVER: 0.0}
@@ -130,14 +130,14 @@ class TestTheWhole:
         shard = Recording(faulty, names, await own(faulty, names, "a"))
         await shard.record(Parked(receiver=RECEIVER, at=1.0))
         await shard.snapshot()
-        old = await faulty.last_message(names.actors, names.keys.parked_receivers(SHARD, 0))
+        old = await faulty.last_message(names.actors, names.actor_keys.parked_receivers(SHARD, 0))
         await shard.record(Parked(receiver=OTHER, at=1.0))
         await shard.snapshot()
         await shard.stop()
-        faulty.answers[names.keys.parked_receivers(SHARD, 0)] += [old, None]
+        faulty.answers[names.actor_keys.parked_receivers(SHARD, 0)] += [old, None]
         recovery = await taken_over(faulty, names)
         assert recovery.parked == {RECEIVER: 0.0, OTHER: 0.0}
-        assert not faulty.answers[names.keys.parked_receivers(SHARD, 0)]
+        assert not faulty.answers[names.actor_keys.parked_receivers(SHARD, 0)]
 
     async def test_all_come_back_if_a_part_is_gone(
         self, js: JetStream, names: Names, shard: Recording, monkeypatch: pytest.MonkeyPatch
@@ -149,7 +149,7 @@ class TestTheWhole:
         monkeypatch.setattr(parked, "PART_TIMEOUT_S", 0.1)
         await shard.record(Parked(receiver=RECEIVER, at=1.0), repeated(3, OTHER))
         await shard.snapshot()
-        await js.publish(names.keys.parked_receivers(SHARD, 0), b"", {"KV-Operation": "DEL"})
+        await js.publish(names.actor_keys.parked_receivers(SHARD, 0), b"", {"KV-Operation": "DEL"})
         recovery = await taken_over(js, names)
         assert (
             recovery.parked
@@ -290,7 +290,7 @@ class TestStreamsThatAreNotWhatTheyWere:
         epoch = shard.claim.epoch
         await remake(js, names, names.actors)
         for _ in range(epoch):
-            await js.publish(names.keys.actor(SHARD, OTHER), b"")
+            await js.publish(names.actor_keys.actor(SHARD, OTHER), b"")
         with pytest.raises(StreamRemade, match=f"^{names.actors} was recreated"):
             await take_over(js, names)
 
@@ -314,7 +314,7 @@ class TestStreamsThatAreNotWhatTheyWere:
         """It has snapshotted what we would read, and purged it."""
         last = await shard.record(repeated(1))
         claimed = await own(js, names, "b")
-        await js.publish(names.keys.owner(SHARD), b"")
+        await js.publish(names.actor_keys.owner(SHARD), b"")
         await js.purge(names.journal, last)
         assert isinstance(await recover(js, names, claimed, "b"), NotOwned)
 

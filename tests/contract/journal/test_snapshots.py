@@ -85,7 +85,7 @@ class TestTheFence:
     async def test_an_owner_that_is_only_put_fences_too(self, js: JetStream, names: Names) -> None:
         """The new claim is not in the journal yet, but what it will read must stand still."""
         old = Snapshots(js, names, await own(js, names, "a"))
-        await js.publish(names.keys.owner(SHARD), msgspec.json.encode(Owner(node="b", at=0.0)))
+        await js.publish(names.actor_keys.owner(SHARD), msgspec.json.encode(Owner(node="b", at=0.0)))
         assert not await old.write([state()], [], 7, Checkpoint(sequence=7))
 
     async def test_a_checkpoint_alone_is_fenced_too(self, js: JetStream, names: Names) -> None:
@@ -105,7 +105,7 @@ class TestTheFence:
         assert len(batches) == 2
         for batch in batches:
             headers = batch[0].headers
-            assert headers == {EXPECTED: str(claimed.epoch), EXPECTED_SUBJECT: names.keys.owner(SHARD)}
+            assert headers == {EXPECTED: str(claimed.epoch), EXPECTED_SUBJECT: names.actor_keys.owner(SHARD)}
 
     async def test_a_batch_that_a_claim_comes_into_stores_nothing(
         self, server: Server, js: JetStream, names: Names
@@ -113,14 +113,14 @@ class TestTheFence:
         """The expectation is judged when the batch is committed, not when it is begun."""
         claimed = await own(js, names, "a")
         first = {"Nats-Batch-Id": "b", "Nats-Batch-Sequence": "1", EXPECTED: str(claimed.epoch)}
-        first[EXPECTED_SUBJECT] = names.keys.owner(SHARD)
-        await js.wire.publish(names.keys.actor(SHARD, RECEIVER), b"old", headers=first)
+        first[EXPECTED_SUBJECT] = names.actor_keys.owner(SHARD)
+        await js.wire.publish(names.actor_keys.actor(SHARD, RECEIVER), b"old", headers=first)
         await own(js, names, "b")
         last = {"Nats-Batch-Id": "b", "Nats-Batch-Sequence": "2", "Nats-Batch-Commit": "1"}
-        answer = await js.publish(names.keys.checkpoint(SHARD), b"old", last)
+        answer = await js.publish(names.actor_keys.checkpoint(SHARD), b"old", last)
         assert isinstance(answer, Refused)
         assert answer.code == WRONG_LAST_SEQUENCE
-        assert await js.last_message(names.actors, names.keys.checkpoint(SHARD)) is None
+        assert await js.last_message(names.actors, names.actor_keys.checkpoint(SHARD)) is None
 
 
 class TestLateBatches:
@@ -217,19 +217,19 @@ TOO_DEEP = b'{"v": 1, "as_of": ' + b"[" * 5000 + b"]" * 5000 + b"}"
 class TestVersions:
     async def test_a_newer_snapshot_is_refused(self, js: JetStream, names: Names) -> None:
         snapshots = Snapshots(js, names, await own(js, names, "a"))
-        await js.publish(names.keys.actor(SHARD, RECEIVER), b'{"v": 2, "as_of": "x"}')
+        await js.publish(names.actor_keys.actor(SHARD, RECEIVER), b'{"v": 2, "as_of": "x"}')
         with pytest.raises(NewerVersion, match=r"acme\.billing has version 2"):
             await snapshots.load(RECEIVER)
 
     async def test_a_newer_checkpoint_is_refused(self, js: JetStream, names: Names) -> None:
-        await js.publish(names.keys.checkpoint(SHARD), b'{"v": 5}')
+        await js.publish(names.actor_keys.checkpoint(SHARD), b'{"v": 5}')
         with pytest.raises(NewerVersion, match="version 5"):
             await read_checkpoint(js, names, SHARD)
 
     @pytest.mark.parametrize("data", [b"mine!", b'{"v": 1, "as_of": "\xff"}', TOO_DEEP])
     async def test_data_that_is_not_ours_is_reported(self, js: JetStream, names: Names, data: bytes) -> None:
         snapshots = Snapshots(js, names, await own(js, names, "a"))
-        await js.publish(names.keys.actor(SHARD, RECEIVER), data)
+        await js.publish(names.actor_keys.actor(SHARD, RECEIVER), data)
         with pytest.raises(NotOurs, match=r"acme\.billing was not written by Angarium"):
             await snapshots.load(RECEIVER)
 

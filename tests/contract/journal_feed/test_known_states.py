@@ -44,7 +44,7 @@ class Deposed:
 async def two_snapshots(js: JetStream, names: Names) -> StoredMessage:
     """Two snapshots of a receiver, up to the events 1 and 2; returns the first one."""
     await settled(js, names, 1)
-    old = await js.last_message(names.actors, names.keys.actor(shard(ONE), ONE))
+    old = await js.last_message(names.actors, names.actor_keys.actor(shard(ONE), ONE))
     assert old is not None
     await settled(js, names, 2)
     return old

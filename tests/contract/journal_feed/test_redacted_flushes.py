@@ -121,7 +121,7 @@ async def first_of(js: JetStream, stream: str) -> int:
 
 
 async def copies(js: JetStream, names: Names) -> list[int]:
-    found = await js.subjects(names.actors, names.keys.redacted_flushes)
+    found = await js.subjects(names.actors, names.actor_keys.redacted_flushes)
     return sorted(int(each.rpartition(".")[2]) for each in found)
 
 
@@ -156,7 +156,7 @@ async def test_the_first_messages_of_the_journal_stay_readable_when_they_are_era
 
     async def deposed(stream: str, subject: str) -> dict[str, int]:
         found = await list_subjects(stream, subject)
-        return {each: count for each, count in found.items() if each != names.keys.redacted_flush(2)}
+        return {each: count for each, count in found.items() if each != names.actor_keys.redacted_flush(2)}
 
     monkeypatch.setattr(js, "subjects", deposed)
     await drop_redacted(js, names, first)

@@ -134,15 +134,15 @@ async def test_a_message_is_gone_where_something_behind_it_is_not(js: JetStream,
 
 async def test_only_the_newest_message_can_be_written_after(js: JetStream, names: Names) -> None:
     key = f"$KV.{names.actors.removeprefix('KV_')}.0.acme.billing"
-    assert await is_last(js, names.keys.proof(0), key, 0)
+    assert await is_last(js, names.actor_keys.proof(0), key, 0)
     for _ in range(2):
         await js.publish(key, b"{}")
     newest = await js.last_message(names.actors, key)
     assert newest is not None
-    assert await is_last(js, names.keys.proof(0), key, newest.sequence)
-    assert await is_last(js, names.keys.proof(0), key, newest.sequence)
-    assert not await is_last(js, names.keys.proof(0), key, newest.sequence - 1)
-    assert not await is_last(js, names.keys.proof(0), key, 0)
+    assert await is_last(js, names.actor_keys.proof(0), key, newest.sequence)
+    assert await is_last(js, names.actor_keys.proof(0), key, newest.sequence)
+    assert not await is_last(js, names.actor_keys.proof(0), key, newest.sequence - 1)
+    assert not await is_last(js, names.actor_keys.proof(0), key, 0)
 
 
 async def test_the_answer_of_a_single_server_is_believed_at_once(js: JetStream, names: Names) -> None:

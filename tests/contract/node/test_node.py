@@ -336,7 +336,7 @@ async def test_a_stranger_in_the_place_of_the_owner_stops_the_shard_with_the_nex
     names = await install(js, prefix)
     async with member(wire, node_settings(names), SystemTime(), NobodySends()) as node:
         await until(lambda: SHARD in node.owned)
-        await js.publish(names.keys.owner(SHARD), b"nobody")
+        await js.publish(names.actor_keys.owner(SHARD), b"nobody")
         node.owned[SHARD].journal.flush_soon()
         await until(lambda: "was not written by Angarium" in node.refused.get(SHARD, ""))
         assert SHARD not in node.owned
@@ -350,10 +350,10 @@ async def test_unneeded_snapshots_are_forgotten_even_if_another_cannot_be_read(
     monkeypatch.setattr("angarium.node.housekeeping.maintenance.LEFTOVERS_EVERY_S", 0.01)
     monkeypatch.setattr("angarium.node.shard_snapshots.SNAPSHOT_EVERY_S", 0.02)
     names = await install(js, prefix)
-    gone = [names.keys.actor(SHARD, "acme.a"), names.keys.actor(SHARD, "acme.z")]
-    strange = names.keys.actor(SHARD, "acme.strange")
+    gone = [names.actor_keys.actor(SHARD, "acme.a"), names.actor_keys.actor(SHARD, "acme.z")]
+    strange = names.actor_keys.actor(SHARD, "acme.strange")
     for subject in gone:
-        state = State(receiver=subject.removeprefix(names.keys.actor(SHARD, "")), removed_at=0.0)
+        state = State(receiver=subject.removeprefix(names.actor_keys.actor(SHARD, "")), removed_at=0.0)
         await js.publish(subject, msgspec.json.encode(Snapshot(as_of=0, state=state)))
     await js.publish(strange, b"nobody knows")
 
@@ -382,7 +382,7 @@ async def test_plans_of_jobs_that_ended_long_ago_go(
     monkeypatch.setattr("streams.resending.ended_replays.SHOWN_FOR_S", -1.0)
     names = await install(js, prefix)
     plan = ReplayPlan(v=replay_lock.VERSION, run="r", step=1, at=0.0, held=False)
-    subject = names.keys.replay("acme.a")
+    subject = names.actor_keys.replay("acme.a")
     await js.publish(subject, msgspec.json.encode(plan))
     async with member(wire, node_settings(names), SystemTime(), NobodySends()):
 
@@ -406,8 +406,8 @@ async def test_copies_of_erased_flushes_go_with_the_journal(
         await js.purge(names.journal, 3)
 
         async def left() -> bool:
-            return list(await js.subjects(names.actors, names.keys.redacted_flushes)) == [
-                names.keys.redacted_flush(3)
+            return list(await js.subjects(names.actors, names.actor_keys.redacted_flushes)) == [
+                names.actor_keys.redacted_flush(3)
             ]
 
         await until_true(left)

@@ -54,7 +54,7 @@ async def test_requests_about_unknown_names_leave_no_trace(wire: Wire, js: JetSt
         for name in ("angarium_actors", "angarium_receivers_held", "angarium_journal_facts"):
             after = {each.name: str(each.samples) for each in NodeMetrics(node).collect()}
             assert after[name] == metrics[name]
-    actors = await js.subjects(names.actors, f"{names.keys.actor(0, '').partition('.0.')[0]}.>")
+    actors = await js.subjects(names.actors, f"{names.actor_keys.actor(0, '').partition('.0.')[0]}.>")
     assert not [subject for subject in actors if ".acme." in subject]
 
 

@@ -59,7 +59,7 @@ async def test_a_snapshot_that_cannot_be_understood_refuses_its_shard(
 ) -> None:
     """Its number is not guessed at; the event is delivered once the snapshot is the right one again."""
     monkeypatch.setattr("angarium.node.node.RETRY_REFUSED_AFTER_S", 0.05)
-    subject = names.keys.actor(SHARD, RECEIVER)
+    subject = names.actor_keys.actor(SHARD, RECEIVER)
     async with member(wire, node_settings(names), SystemTime(), sender):
         await publish(js, names, RECEIVER)
         await until(lambda: sender.sequences == [1])
@@ -122,5 +122,5 @@ async def test_streams_are_known_that_are_others_than_the_shards_know(js: JetStr
     assert info is not None
     for created, expected in ((info.created, []), ("2026-01-31T12:00:00Z", [names.deliveries])):
         checkpoint = {"v": 1, "created": {names.deliveries: created}}
-        await js.publish(names.keys.checkpoint(SHARD), msgspec.json.encode(checkpoint))
+        await js.publish(names.actor_keys.checkpoint(SHARD), msgspec.json.encode(checkpoint))
         assert await remade(js, names, SHARDS) == expected

@@ -38,7 +38,7 @@ async def put_events(access: Access, order: str = "strict") -> list[int]:
     members = {"url": "https://example.com/", "order": order}
     await put_configuration(access, RECEIVER, NewConfiguration(members=members))
     js, names = access.js, access.names
-    await js.publish(names.keys.checkpoint(shard(RECEIVER)), encode_checkpoint(Checkpoint()))
+    await js.publish(names.actor_keys.checkpoint(shard(RECEIVER)), encode_checkpoint(Checkpoint()))
     positions = []
     for number in range(EVENTS):
         answer: Any = await js.publish(names.publish_to(RECEIVER), b"%d" % number)

@@ -104,13 +104,13 @@ async def test_the_journal_and_the_snapshots_can_be_fenced(js: JetStream, instal
     await setup(js, installation)
     last = "Nats-Expected-Last-Subject-Sequence"
     assert await js.publish(names.journal_of(3), b"{}", {last: "0"}) == Stored(1)
-    assert await js.publish(names.keys.owner(3), b"{}", {last: "0"}) == Stored(1)
-    fence = {last: "1", f"{last}-Subject": names.keys.owner(3)}
-    assert await js.publish(names.keys.actor(3, "a.b"), b"{}", fence) == Stored(2)
-    assert await js.publish(names.keys.checkpoint(3), b"{}", fence) == Stored(3)
+    assert await js.publish(names.actor_keys.owner(3), b"{}", {last: "0"}) == Stored(1)
+    fence = {last: "1", f"{last}-Subject": names.actor_keys.owner(3)}
+    assert await js.publish(names.actor_keys.actor(3, "a.b"), b"{}", fence) == Stored(2)
+    assert await js.publish(names.actor_keys.checkpoint(3), b"{}", fence) == Stored(3)
     assert await js.subjects(names.actors, f"$KV.{installation.prefix}_actors.3.*") == {
-        names.keys.owner(3): 1,
-        names.keys.checkpoint(3): 1,
+        names.actor_keys.owner(3): 1,
+        names.actor_keys.checkpoint(3): 1,
     }
 
 

@@ -176,9 +176,9 @@ async def test_a_repair_drops_copies_of_erased_flushes(js: JetStream, names: Nam
     flush = await js.last_message(names.journal, names.journal_of(SHARD))
     assert flush is not None
     await store_redacted(js, names, flush)
-    assert await js.subjects(names.actors, names.keys.redacted_flushes)
+    assert await js.subjects(names.actors, names.actor_keys.redacted_flushes)
     await repaired(js, names)
-    assert not await js.subjects(names.actors, names.keys.redacted_flushes)
+    assert not await js.subjects(names.actors, names.actor_keys.redacted_flushes)
 
 
 async def test_accepts_no_more_than_was_agreed_to(js: JetStream, names: Names) -> None:

@@ -109,7 +109,7 @@ async def test_a_shard_whose_journal_has_aged_out_has_it_in_the_checkpoint(
     js: JetStream, names: Names, installation: Installation
 ) -> None:
     old = msgspec.json.decode(encode_checkpoint(Checkpoint(v=2, sequence=7, floor=3)))
-    await js.publish(names.keys.checkpoint(2), msgspec.json.encode(old))
+    await js.publish(names.actor_keys.checkpoint(2), msgspec.json.encode(old))
     position = await routed_to(js, names, 2)
     await upgrade(js, installation)
     past = await read_past(js, names, 2)

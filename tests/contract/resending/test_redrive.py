@@ -261,7 +261,7 @@ async def test_letters_that_an_older_version_sent_are_found(js: JetStream, names
     info = await js.stream_info(names.deliveries)
     assert info is not None
     plan = {"v": 1, "run": "old", "step": 2, "at": 0.0, "held": True, "after": info.last, "letters": [1, 2]}
-    await js.publish(names.keys.redrive, msgspec.json.encode(plan))
+    await js.publish(names.actor_keys.redrive, msgspec.json.encode(plan))
     await publish(js, names, ONE, b"7", again)
     assert await redrive_all(js, names) == Redriven(redriven=1, finished=[1])
     assert [message.data for message in await sent(js, names)] == [b"7", b"8"]

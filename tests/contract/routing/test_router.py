@@ -43,7 +43,7 @@ from tests.contract.support.routers import (
     subscribe,
 )
 from tests.support.installation import SHARDS, install
-from tests.support.ports import free_port
+from tests.support.free_ports import free_port
 from tests.support.waiting import until
 
 A, B, C = "acme.a", "acme.b", "acme.c"

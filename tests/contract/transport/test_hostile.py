@@ -25,7 +25,7 @@ from angarium.delivery.http_exchange.transport import BODY_MAX, HEAD_MAX, HEADER
 from angarium.delivery.sender import HttpSender
 from tests.contract.transport.conftest import PATIENCE_S
 from tests.contract.transport.receiver import OK, Peer, Receiver
-from tests.support.ports import free_port
+from tests.support.free_ports import free_port
 from tests.support.waiting import until
 
 SLOW_S = 0.3

@@ -12,7 +12,7 @@ import httpx
 import msgspec
 import pytest
 
-from tests.support.ports import free_port
+from tests.support.free_ports import free_port
 from tests.support.processes.commands import PATIENCE_S, Terminal, line_with
 
 Output = list[str]

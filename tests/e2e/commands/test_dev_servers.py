@@ -13,7 +13,7 @@ import pytest
 
 from angarium.development.dev import keep
 from streams.server.embedded import EmbeddedServer
-from tests.support.ports import free_port
+from tests.support.free_ports import free_port
 from tests.support.processes.commands import PATIENCE_S, Terminal, line_with
 from tests.support.waiting import until
 

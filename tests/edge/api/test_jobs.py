@@ -62,7 +62,7 @@ async def settled(api: Api, receiver: str, position: int) -> None:
     state = State(receiver=receiver, opened=True, frontier=frontier)
     shard = shard_of(receiver.partition(".")[0], receiver.partition(".")[2], api.to.settings.shards)
     snapshot = msgspec.json.encode(Snapshot(as_of=1, state=state))
-    await api.js.publish(api.names.keys.actor(shard, receiver), snapshot)
+    await api.js.publish(api.names.actor_keys.actor(shard, receiver), snapshot)
 
 
 async def ended(client: httpx.AsyncClient, place: str) -> dict[str, Any]:
@@ -247,7 +247,7 @@ async def test_the_jobs_of_a_tenant_are_listed_the_newest_first(
     assert isinstance(job, Begun)
     begun["acme"].insert(0, job.job.id)
     await api.js.publish(
-        api.names.keys.replay("acme.newer"), b'{"v": 99}'
+        api.names.actor_keys.replay("acme.newer"), b'{"v": 99}'
     )  # As a newer version may store it.
     async with await manager(api) as client, await manager(api, "*") as operator:
         for limit in (1, 2, 3, 4, 50):

@@ -27,7 +27,7 @@ from streams.nats.jetstream import JetStream
 from streams.reading.pull import Puller
 from streams.server import binary
 from streams.server.embedded import EmbeddedServer
-from tests.support.ports import free_port
+from tests.support.free_ports import free_port
 from tests.support.waiting import PATIENCE_S, KeptMessages, until, until_true
 
 NEVER_S = 3600.0

@@ -22,7 +22,7 @@ import pytest
 from streams.nats.errors import ServerError
 from streams.server import binary, embedded, watchdog
 from streams.server.embedded import EmbeddedServer
-from tests.support.ports import free_port
+from tests.support.free_ports import free_port
 
 PARENT = """
 import asyncio, sys, uvloop

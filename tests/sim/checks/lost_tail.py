@@ -137,7 +137,7 @@ class AfterLostTail:
     def refused(self) -> str:
         """Why shard 0 is refused, by what is on record; nothing where it is not."""
         record = self.stage.run.server.streams[self.stage.run.names.actors].store.last_of(
-            self.stage.run.names.keys.refusal(0)
+            self.stage.run.names.actor_keys.refusal(0)
         )
         return record.data.decode() if record is not None else ""
 

@@ -65,7 +65,7 @@ def owner_key_is_deleted() -> None:
         stage.until(lambda: not stage.run.processes)
 
         async def delete(js: JetStream) -> None:
-            await js.publish(stage.run.names.keys.owner(0), b"", {"KV-Operation": "DEL"})
+            await js.publish(stage.run.names.actor_keys.owner(0), b"", {"KV-Operation": "DEL"})
 
         stage.do(delete)
         stage.node()

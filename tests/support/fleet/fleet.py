@@ -27,7 +27,7 @@ from streams.server.embedded import EmbeddedServer
 from tests.support.fleet.ownership import Flush
 from tests.support.fleet.records import Arrival
 from tests.support.fleet.sink import Sink
-from tests.support.ports import free_port
+from tests.support.free_ports import free_port
 from tests.support.processes.nodes import SHORT_TTL_S, Clock, Node, owner_of_port
 from tests.support.secrecy import CREDENTIAL, SECRET, told
 
@@ -192,7 +192,7 @@ class Fleet:
         """The owner of each shard, by the bucket."""
         found: dict[int, str] = {}
         for shard in range(SHARDS):
-            message = await self.js.last_message(names.actors, names.keys.owner(shard))
+            message = await self.js.last_message(names.actors, names.actor_keys.owner(shard))
             if message is not None:
                 owner = msgspec.json.decode(message.data)
                 if owner["released"] is None:

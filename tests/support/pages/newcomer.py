@@ -22,7 +22,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from streams.server.ports import free_ports
+from streams.server.free_ports import free_ports
 from tests.support.pages.pages import Typed
 from tests.support.processes.commands import FORKS, PATIENCE_S, ROOT
 from tests.support.processes.forks import SHORTENED, Forked

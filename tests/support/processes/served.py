@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 from msgspec import Struct
 
-from tests.support.ports import free_port
+from tests.support.free_ports import free_port
 from tests.support.processes.commands import PATIENCE_S, Terminal, line_with
 
 

@@ -3,7 +3,7 @@
 from msgspec import Struct
 
 
-class ActorsKeys(Struct, frozen=True):
+class ActorKeys(Struct, frozen=True):
     """The subjects of these keys. A key that belongs to a shard begins with its number."""
 
     prefix: str = "angarium"

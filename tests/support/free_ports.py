@@ -1,6 +1,6 @@
 """A port for whatever has to be told one."""
 
-from streams.server.ports import free_ports
+from streams.server.free_ports import free_ports
 
 
 def free_port() -> int:
