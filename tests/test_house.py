@@ -109,7 +109,7 @@ BREACHES = [
     (floors_hold, "angarium.delivery.anything_new", ""),
     (only_streams_knows_nats, "angarium.demo", "from nats.js import api"),
     (only_streams_knows_nats, "actors.runtime.host", "import nats"),
-    (files_of_tests_stand_alone, "tests.edge.test_ports", "from tests.edge.test_usage import run"),
+    (files_of_tests_stand_alone, "tests.edge.test_free_ports", "from tests.edge.test_usage import run"),
     (operations_do_not_talk, "angarium.operations.receivers.configurations.put", "import click"),
     (
         operations_do_not_talk,
@@ -154,10 +154,10 @@ BREACHES = [
         "streams.producer",
         '"""Purges.\n\n    f(a) -> b   g(b) -> c\n\nSo.\n"""',
     ),
-    (titles_name_their_subject, "tests.edge.test_ports", "def test_what_is_free_is_found(): ..."),
-    (titles_name_their_subject, "tests.edge.test_ports", "def test_nor_is_a_second_one(): ..."),
-    (titles_name_their_subject, "tests.edge.test_ports", "def test_a_port_is_free_however_late(): ..."),
-    (titles_name_their_subject, "tests.edge.test_ports", "def test_a_search_goes_on(): ..."),
+    (titles_name_their_subject, "tests.edge.test_free_ports", "def test_what_is_free_is_found(): ..."),
+    (titles_name_their_subject, "tests.edge.test_free_ports", "def test_nor_is_a_second_one(): ..."),
+    (titles_name_their_subject, "tests.edge.test_free_ports", "def test_a_port_is_free_however_late(): ..."),
+    (titles_name_their_subject, "tests.edge.test_free_ports", "def test_a_search_goes_on(): ..."),
     (words_are_usual, "tests.support.waiting", "x = 1  # Nobody else."),
     (words_are_usual, "tests.support.waiting", "def wait_for_nobody(): ..."),
     (words_are_usual, "streams.producer", "# Whoever purges"),
@@ -246,7 +246,7 @@ def test_every_rule_has_its_breach() -> None:
 ALLOWED = [
     (words_are_usual, "tests.unit.worlds.unknown", "x = 'acme.nobody'"),
     (first_lines_say_what_it_is, "tests.sim.test_sim", 'def test_a_death():\n    """Nobody follows."""'),
-    (titles_name_their_subject, "tests.edge.test_ports", "def test_a_port_without_a_listener(): ..."),
+    (titles_name_their_subject, "tests.edge.test_free_ports", "def test_a_port_without_a_listener(): ..."),
     (first_lines_say_what_it_is, "angarium.logs", '"""Items of a list."""'),
     (first_lines_are_whole, "streams.producer", '"""The rules:\n\n- one.\n"""'),
     (

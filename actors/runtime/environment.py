@@ -5,10 +5,10 @@ from typing import Any, Protocol
 
 from msgspec import Struct, field
 
+from actors.health_changes import FailingReceivers, HealthChange
 from actors.machine.bucket import Unclean
 from actors.machine.state import State
 from actors.memory.unacked import Bindings, NodeHolders
-from actors.news import FailingReceivers, News
 from actors.ports import Backlog, Clock, DeadLetterWriter, Policies, Recorder, Sender, Snapshots
 from actors.totals import DeliveryTotals
 
@@ -39,7 +39,7 @@ class HostPorts(Struct, frozen=True, kw_only=True):
     - `saturated`: asked before more messages are requested.
     - `node_holders`: the receivers that hold messages, in all shards of the node.
     - `refuse`: takes the reason why this node cannot run the shard.
-    - `on_news`: takes news about receivers for the log.
+    - `on_health_change`: takes changes of the health of receivers, for the log.
     """
 
     clock: Clock
@@ -55,7 +55,7 @@ class HostPorts(Struct, frozen=True, kw_only=True):
     set_requests_paused: Callable[[bool], None]
     saturated: Callable[[], bool]
     refuse: Callable[[str], None]
-    on_news: Callable[[News], None]
+    on_health_change: Callable[[HealthChange], None]
     node_holders: NodeHolders = field(default_factory=NodeHolders)
 
 
@@ -70,7 +70,7 @@ class ActorEnvironment(Protocol):
     dead_letters: DeadLetterWriter
     policies: Policies
     totals: DeliveryTotals
-    on_news: Callable[[News], None]
+    on_health_change: Callable[[HealthChange], None]
     failing: FailingReceivers
     refuse: Callable[[str], None]
     epoch: int

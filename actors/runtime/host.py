@@ -12,12 +12,12 @@ from contextlib import suppress
 from typing import Any
 
 from actors.beats import next_beat
+from actors.health_changes import FailingReceivers
 from actors.ids import UNKNOWN_RECEIVERS
 from actors.machine.event import Event
 from actors.machine.state import UNCONFIRMED_MAX, State, is_left_over
 from actors.memory.retention import Needed, Retention
 from actors.memory.unacked import Bindings
-from actors.news import FailingReceivers
 from actors.policy import Policy
 from actors.ports import Recorded
 from actors.runtime.environment import HostPorts, ShardClaim
@@ -55,8 +55,8 @@ class Host:
         self.totals = ports.totals
         self.ack = ports.ack
         self.refuse = ports.refuse
-        self.on_news = ports.on_news
-        self.failing = FailingReceivers(claim.at, ports.policies.policy, ports.on_news)
+        self.on_health_change = ports.on_health_change
+        self.failing = FailingReceivers(claim.at, ports.policies.policy, ports.on_health_change)
         self.flow_control = FlowControl(ports.set_requests_paused, ports.saturated, ports.node_holders)
         self.bindings = Bindings(claim.floor)
         self.retention = Retention()
@@ -292,7 +292,7 @@ class Host:
     # ---- snapshots and memory
 
     def changed_for_snapshot(self) -> dict[str, State]:
-        """The confirmed states that no snapshot holds yet; `snapshots_written` or `snapshots_failed` follows."""
+        """The confirmed states that no snapshot holds; `snapshots_written` or `snapshots_failed` follows."""
         self.changed, self.writing = {}, self.changed
         return self.writing
 

@@ -1,5 +1,6 @@
 """The live state of one receiver: each fact is decided here, folded at once, and given to the journal."""
 
+from actors.health_changes import FACTS_THAT_CHANGE_HEALTH, health_change
 from actors.machine import commands as c
 from actors.machine.bucket import Bucket
 from actors.machine.decide import NEEDS_NO_CONFIRMATION, decide
@@ -7,7 +8,6 @@ from actors.machine.facts import Delivered, Fact
 from actors.machine.invariants import InvariantBroken, evolve_checked
 from actors.machine.state import State
 from actors.memory.tokens import Tokens
-from actors.news import NEWSWORTHY_FACTS, news
 from actors.policy import Policy
 from actors.runtime.environment import ActorEnvironment
 
@@ -63,14 +63,16 @@ class LiveState:
     def confirm(self, fact: Fact, state: State) -> None:
         """Take `fact` as confirmed, since the journal holds it."""
         kind = type(fact)
-        if kind in NEWSWORTHY_FACTS or (kind is Delivered and self.confirmed.failing_since is not None):
+        if kind in FACTS_THAT_CHANGE_HEALTH or (
+            kind is Delivered and self.confirmed.failing_since is not None
+        ):
             failing = self.environment.failing
-            report = news(
+            change = health_change(
                 self.confirmed, fact, state, self.policy,
                 invalid=self.invalid, was_offline=failing.was_reported(self.receiver),
             )  # fmt: skip
-            if report is not None:
-                self.environment.on_news(report)
+            if change is not None:
+                self.environment.on_health_change(change)
             failing.note(state)
         self.confirmed = state
         if kind is Delivered:

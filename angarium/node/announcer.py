@@ -7,7 +7,7 @@ tenant gets a few lines of each kind at once, then one per second, which says ho
 import logging
 from collections.abc import Callable
 
-from actors.news import Name, News
+from actors.health_changes import HealthChange, HealthChangeName
 from angarium.logs import instant
 from angarium.rate_limited_log import RateLimitedLog
 
@@ -15,7 +15,7 @@ BURST_MAX = 8
 TENANTS_MAX = 1024
 """Number of tenants above which those with nothing to report are forgotten."""
 log = logging.getLogger(__name__)
-_LINES: dict[Name, Callable[[], RateLimitedLog]] = {
+_LINES: dict[HealthChangeName, Callable[[], RateLimitedLog]] = {
     "disabled": lambda: RateLimitedLog(log, "receiver.disabled", burst=BURST_MAX),
     "offline": lambda: RateLimitedLog(log, "receiver.offline", burst=BURST_MAX),
     "misconfigured": lambda: RateLimitedLog(log, "receiver.misconfigured", burst=BURST_MAX),
@@ -24,20 +24,20 @@ _LINES: dict[Name, Callable[[], RateLimitedLog]] = {
 
 
 class Announcer:
-    """Logs news about receivers, at a limited rate."""
+    """Logs changes of the health of receivers, at a limited rate."""
 
     def __init__(self) -> None:
-        self._lines: dict[tuple[str, Name], RateLimitedLog] = {}
+        self._lines: dict[tuple[str, HealthChangeName], RateLimitedLog] = {}
 
-    def __call__(self, news: News) -> None:
-        since = {} if news.since is None else {"since": instant(news.since)}
-        self._line(news)(receiver=news.receiver, why=news.why, **since)
+    def __call__(self, change: HealthChange) -> None:
+        since = {} if change.since is None else {"since": instant(change.since)}
+        self._line(change)(receiver=change.receiver, why=change.why, **since)
 
-    def _line(self, news: News) -> RateLimitedLog:
-        key = news.receiver.partition(".")[0], news.name
+    def _line(self, change: HealthChange) -> RateLimitedLog:
+        key = change.receiver.partition(".")[0], change.name
         found = self._lines.get(key)
         if found is None:
             if len(self._lines) >= TENANTS_MAX:
                 self._lines = {each: one for each, one in self._lines.items() if not one.is_idle}
-            found = self._lines[key] = _LINES[news.name]()
+            found = self._lines[key] = _LINES[change.name]()
         return found

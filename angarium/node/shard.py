@@ -130,7 +130,7 @@ class Shard:
             ),
             snapshots=snapshots, policies=context.receivers, totals=context.totals.actors,
             within_lease=self._lease.valid, ack=self._ack, set_requests_paused=self._set_requests_paused,
-            saturated=context.saturated, refuse=self.refuse, on_news=context.announcer,
+            saturated=context.saturated, refuse=self.refuse, on_health_change=context.announcer,
             node_holders=context.holders,
         )  # fmt: skip
         return Host(claim, ports, unacked_max=MAX_ACK_PENDING)

@@ -114,7 +114,10 @@ async def wait_for_snapshots(js: JetStream, names: Names, receiver: str) -> bool
     tenant, _, name = receiver.partition(".")
     shard = shard_of(tenant, name, await shard_count(js, names) or 1)
     await asyncio.sleep(APPENDED_AFTER_S)
-    last, key = await js.last_message(names.journal, names.journal_of(shard)), names.actor_keys.checkpoint(shard)
+    last, key = (
+        await js.last_message(names.journal, names.journal_of(shard)),
+        names.actor_keys.checkpoint(shard),
+    )
     loop = asyncio.get_running_loop()
     deadline = loop.time() + SNAPSHOTS_TIMEOUT_S
     while last is not None:

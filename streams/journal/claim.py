@@ -264,7 +264,9 @@ async def release(js: JetStream, names: Names, claim: Claim, node: str) -> bool:
     data = msgspec.json.encode(Owner(node=node, at=claim.at, released=claim.epoch))
     try:
         async with asyncio.timeout(RELEASE_TIMEOUT_S):
-            put = await append(js, names.actors, names.actor_keys.owner(claim.shard), data, expected=claim.epoch)
+            put = await append(
+                js, names.actors, names.actor_keys.owner(claim.shard), data, expected=claim.epoch
+            )
     except TimeoutError:
         return False
     return isinstance(put, Appended)

@@ -141,7 +141,8 @@ class Snapshots:
     def _parts(self, parked: ParkedReceivers, as_of: int) -> Iterator[Put]:
         for number in sorted(parked.changed):
             yield Put(
-                self._names.actor_keys.parked_receivers(self._claim.shard, number), parked.encode(number, as_of)
+                self._names.actor_keys.parked_receivers(self._claim.shard, number),
+                parked.encode(number, as_of),
             )
 
     async def _read_in_force(self) -> None:

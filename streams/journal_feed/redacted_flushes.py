@@ -104,7 +104,9 @@ async def drop_redacted(js: JetStream, names: Names, first: int) -> None:
     if _purged(positions, first):
         # A leader that was deposed may not know one of those right before `first`.
         since = asyncio.get_running_loop().time()
-        positions = _positions(await subjects_since(js, names.actors, names.actor_keys.redacted_flushes, since))
+        positions = _positions(
+            await subjects_since(js, names.actors, names.actor_keys.redacted_flushes, since)
+        )
     for position in positions[: max(_purged(positions, first), len(positions) - COPIES_MAX)]:
         await js.purge_subject(names.actors, names.actor_keys.redacted_flush(position))
 

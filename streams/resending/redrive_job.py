@@ -50,4 +50,6 @@ class RedriveJobLock(PlanLock[RedriveJobPlan]):
         lease_s: float = LOCK_LEASE_S, by: str = "",
     ) -> None:  # fmt: skip
         plan = RedriveJobPlan(v=VERSION, run=run, step=0, at=time.wall(), held=True, by=by)
-        super().__init__(js, names.actors, names.actor_keys.redrive_job(tenant), plan, "redrive", time, lease_s)
+        super().__init__(
+            js, names.actors, names.actor_keys.redrive_job(tenant), plan, "redrive", time, lease_s
+        )

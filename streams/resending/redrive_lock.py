@@ -42,4 +42,6 @@ class RedriveLock(PlanLock[RedrivePlan]):
         by: str = "",
     ) -> None:  # fmt: skip
         plan = RedrivePlan(v=VERSION, run=run, step=0, at=time.wall(), held=True, by=by)
-        super().__init__(js, names.actors, names.actor_keys.redrive, plan, "redrive", time, lease_s or LOCK_LEASE_S)
+        super().__init__(
+            js, names.actors, names.actor_keys.redrive, plan, "redrive", time, lease_s or LOCK_LEASE_S
+        )

@@ -5,7 +5,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "allowed_values beats errors",
         "ids policy",
         "machine credentials",
-        "memory ports totals news status subscriptions tenant_settings",
+        "memory ports totals health_changes status subscriptions tenant_settings",
         "runtime",
     ),
     "streams": (

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from actors.news import Name, News
+from actors.health_changes import HealthChange, HealthChangeName
 from angarium.node.announcer import BURST_MAX, TENANTS_MAX, Announcer
 from angarium.rate_limited_log import RateLimitedLog
 from tests.unit.worlds.virtual_time import in_virtual_time
@@ -70,11 +70,13 @@ async def test_a_burst_is_told_one_by_one_and_comes_back_with_time(caplog: pytes
     assert warn.is_idle
 
 
-# ---- news of receivers
+# ---- changes of the health of receivers
 
 
-def news(receiver: str, name: Name = "offline") -> News:
-    return News(name=name, receiver=receiver, why="no success for 5 min; HTTP 500", since=1_700_000_000.0)
+def change(receiver: str, name: HealthChangeName = "offline") -> HealthChange:
+    return HealthChange(
+        name=name, receiver=receiver, why="no success for 5 min; HTTP 500", since=1_700_000_000.0
+    )
 
 
 def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -85,8 +87,8 @@ def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
 async def test_news_are_told_in_full(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     tell = Announcer()
-    tell(news("acme.billing"))
-    tell(news("acme.billing", "recovered"))
+    tell(change("acme.billing"))
+    tell(change("acme.billing", "recovered"))
     assert lines(caplog) == ["WARNING receiver.offline acme.billing", "INFO receiver.recovered acme.billing"]
     assert caplog.records[0].__dict__["since"] == "2023-11-14T22:13:20.000Z"
     assert caplog.records[0].__dict__["why"] == "no success for 5 min; HTTP 500"
@@ -99,8 +101,8 @@ async def test_ten_thousand_that_flap_neither_flood_the_log_nor_hide_others(
     tell = Announcer()
     for _ in range(10):
         for number in range(10_000):
-            tell(news(f"hostile.r{number}"))
-        tell(news("acme.billing"))
+            tell(change(f"hostile.r{number}"))
+        tell(change("acme.billing"))
         await asyncio.sleep(1)
     assert sum(" acme.billing" in line for line in lines(caplog)) == 10
     assert sum(" hostile." in line for line in lines(caplog)) <= BURST_MAX + 10
@@ -110,7 +112,7 @@ async def test_ten_thousand_that_flap_neither_flood_the_log_nor_hide_others(
 async def test_a_quiet_tenant_is_forgotten(caplog: pytest.LogCaptureFixture) -> None:
     tell = Announcer()
     for number in range(3 * TENANTS_MAX):
-        tell(news(f"t{number}.r"))
+        tell(change(f"t{number}.r"))
         await asyncio.sleep(0.1)
     assert len(caplog.records) == 3 * TENANTS_MAX
     assert len(tell._lines) <= TENANTS_MAX

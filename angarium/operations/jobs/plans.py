@@ -124,7 +124,11 @@ def kind_and_owner(job: str) -> tuple[JobKind, str] | None:
 
 def key_of(access: Access, kind: JobKind, owner: str) -> str:
     """The subject of its plan."""
-    return access.names.actor_keys.replay(owner) if kind == "replay" else access.names.actor_keys.redrive_job(owner)
+    return (
+        access.names.actor_keys.replay(owner)
+        if kind == "replay"
+        else access.names.actor_keys.redrive_job(owner)
+    )
 
 
 async def plan_of(access: Access, kind: JobKind, owner: str) -> StoredPlan | None:
@@ -135,7 +139,9 @@ async def plan_of(access: Access, kind: JobKind, owner: str) -> StoredPlan | Non
 
 async def next_plan(access: Access, kind: JobKind, after: int) -> StoredMessage | None:
     """The next plan of that kind after a position of the bucket. Raises Unavailable."""
-    every = access.names.actor_keys.replay("*") if kind == "replay" else access.names.actor_keys.redrive_job("*")
+    every = (
+        access.names.actor_keys.replay("*") if kind == "replay" else access.names.actor_keys.redrive_job("*")
+    )
     return await access.js.next_message(access.names.actors, every, after + 1)
 
 

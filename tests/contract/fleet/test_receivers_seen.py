@@ -78,7 +78,8 @@ async def test_the_end_of_one_batch_is_not_taken_for_that_of_the_next(
 
     for start in range(0, 1200, 600):
         puts = [
-            Put(names.actor_keys.actor(1, f"acme.r{number}"), b'{"v": 99}') for number in range(start, start + 600)
+            Put(names.actor_keys.actor(1, f"acme.r{number}"), b'{"v": 99}')
+            for number in range(start, start + 600)
         ]
         assert isinstance(await js.publish_batch(puts), Stored)
     monkeypatch.setattr(js.wire, "publish", counting)
@@ -208,7 +209,9 @@ async def test_snapshots_are_as_old_as_the_first_flush_that_they_do_not_know(
         await js.publish(names.journal_of(1), b"{}")
     last = await js.last_message(names.journal, names.journal_of(1))
     assert last is not None
-    await js.publish(names.actor_keys.checkpoint(1), encode_checkpoint(Checkpoint(sequence=last.sequence - 2)))
+    await js.publish(
+        names.actor_keys.checkpoint(1), encode_checkpoint(Checkpoint(sequence=last.sequence - 2))
+    )
     assert (await shard_progress(js, names, SHARDS))[1].age_s > 0
     await js.publish(names.actor_keys.checkpoint(1), encode_checkpoint(Checkpoint(sequence=last.sequence)))
     assert (await shard_progress(js, names, SHARDS))[1].age_s == 0.0

@@ -23,8 +23,8 @@ from streams.reading.read_marks import ReadMarks
 from streams.reading.reader import ReadingTerms
 from streams.server.embedded import EmbeddedServer
 from tests.contract.support.servers import Server
-from tests.support.installation import install, publish, shard
 from tests.support.free_ports import free_port
+from tests.support.installation import install, publish, shard
 from tests.support.waiting import until, until_true
 
 RECEIVER = "acme.billing"

@@ -42,8 +42,8 @@ from tests.contract.support.routers import (
     stored,
     subscribe,
 )
-from tests.support.installation import SHARDS, install
 from tests.support.free_ports import free_port
+from tests.support.installation import SHARDS, install
 from tests.support.waiting import until
 
 A, B, C = "acme.a", "acme.b", "acme.c"

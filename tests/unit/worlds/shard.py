@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from actors.errors import Unavailable
+from actors.health_changes import HealthChange
 from actors.ids import UNKNOWN_RECEIVERS
 from actors.machine.bucket import Unclean
 from actors.machine.event import Event
@@ -19,7 +20,6 @@ from actors.machine.numbering import is_repeat
 from actors.machine.outcome import Answered, Failed, NotSent, Outcome
 from actors.machine.state import State
 from actors.memory.unacked import NodeHolders
-from actors.news import News
 from actors.policy import Policy
 from actors.ports import Absent, Attempt, Batch, Invalid, Removal, ShardBatch
 from actors.runtime.actor import Actor
@@ -320,7 +320,7 @@ class ShardWorld:
         self.saturated = False
         self.node_holders = NodeHolders()
         self.refused: list[str] = []
-        self.news: list[News] = []
+        self.health_changes: list[HealthChange] = []
         self.epoch = 0
         self.unacked_max = unacked_max
         if given is not None:
@@ -348,7 +348,8 @@ class ShardWorld:
             dead_letters=self.dead_letters, snapshots=self.snapshots, policies=self.policies,
             totals=self.totals, within_lease=lambda: self.within_lease, ack=self._acked,
             set_requests_paused=self.held.append, saturated=lambda: self.saturated,
-            refuse=self.refused.append, on_news=self.news.append, node_holders=self.node_holders,
+            refuse=self.refused.append, on_health_change=self.health_changes.append,
+            node_holders=self.node_holders,
         )  # fmt: skip
         self.host = Host(claim, ports, unacked_max=self.unacked_max)
         states = self.journal.folded

@@ -171,7 +171,10 @@ def claimant_sleeps_between_two_steps() -> None:
 
         def judge(message: Message, deal: Callable[[], None]) -> None:
             deal()
-            if message.subject == stage.run.names.actor_keys.owner(0) and not stage.checkers.ledgers[0].flushes:
+            if (
+                message.subject == stage.run.names.actor_keys.owner(0)
+                and not stage.checkers.ledgers[0].flushes
+            ):
                 first.freeze()
 
         stage.gate(judge)

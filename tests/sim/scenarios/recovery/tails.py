@@ -268,7 +268,9 @@ def what_memory_alone_knows_is_lost() -> None:
         stage.run.network.restart_server(3.0)
         after.lose_tail(names.deliveries, KEPT)
         stage.gate(
-            lambda message, deal: judge(message, deal) if message.subject != names.actor_keys.owner(0) else None
+            lambda message, deal: (
+                judge(message, deal) if message.subject != names.actor_keys.owner(0) else None
+            )
         )
         stage.wait(3.0)
         stage.publish(*[f"new{number}" for number in range(BEFORE)])

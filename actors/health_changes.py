@@ -1,8 +1,8 @@
-"""News about a receiver: it was disabled, is offline, is back, or waits for a valid configuration.
+"""Changes of a receiver's health: it was disabled, is offline, is back, or waits for a valid configuration.
 
-News is derived from the confirmed facts, by comparing the states before and after each. A takeover restores
+They are derived from the confirmed facts, by comparing the states before and after each. A takeover restores
 these states from the journal and the snapshots, so it reports nothing twice. If an owner dies between a
-fact's append and its confirmation, that one piece of news is lost.
+fact's append and its confirmation, that one change is not reported.
 
 That a receiver is offline is no fact: it fails for so long that it counts as offline at some moment, and the
 next attempt may be an hour away. `FailingReceivers` reports it in time.
@@ -19,22 +19,22 @@ from actors.machine import facts as f
 from actors.machine.state import State
 from actors.policy import Offline, Policy
 
-Name = Literal["disabled", "offline", "recovered", "misconfigured"]
+HealthChangeName = Literal["disabled", "offline", "recovered", "misconfigured"]
 
-NEWSWORTHY_FACTS = frozenset({
+FACTS_THAT_CHANGE_HEALTH = frozenset({
     f.AttemptFailed, f.Disabled, f.Paused, f.Resumed, f.Retargeted, f.Parked, f.Removed, f.Forgot,
 })  # fmt: skip
-"""The facts that may be news, or the beginning or end of a failure; `Delivered` may be too, if the receiver
-was failing."""
+"""The facts that may change its health, or begin or end a failure; `Delivered` may too, if the receiver was
+failing."""
 REPORTED_AT_ONCE_MAX = 1000
 """Receivers that are reported as offline at a time: some milliseconds' work."""
 WHY_LENGTH_MAX = 200
 
 
-class News(Struct, frozen=True, kw_only=True):
+class HealthChange(Struct, frozen=True, kw_only=True):
     """A change of a receiver's health: why, in words, and since when it has been failing, if it has."""
 
-    name: Name
+    name: HealthChangeName
     receiver: str
     why: str
     since: float | None = None
@@ -59,11 +59,14 @@ class FailingReceivers:
     """
 
     def __init__(
-        self, claimed_at: float, policy: Callable[[str], Policy | None], on_news: Callable[[News], None]
+        self,
+        claimed_at: float,
+        policy: Callable[[str], Policy | None],
+        on_health_change: Callable[[HealthChange], None],
     ) -> None:
         self._claimed_at = claimed_at
         self._policy = policy
-        self._on_news = on_news
+        self._on_health_change = on_health_change
         self._failing: dict[str, _Failing] = {}
         self._due: list[tuple[float, str]] = []
         self._due_at: dict[str, float] = {}
@@ -119,7 +122,7 @@ class FailingReceivers:
             failing.is_reported = True
             count += 1
             why = _no_success(now - failing.since, failing.error)
-            self._on_news(_news("offline", receiver, why, failing.since))
+            self._on_health_change(_change("offline", receiver, why, failing.since))
 
     def _offline_at(self, receiver: str, failing: _Failing) -> float:
         policy = self._policy(receiver)
@@ -132,10 +135,10 @@ class FailingReceivers:
             heappush(self._due, (at, receiver))
 
 
-def news(
+def health_change(
     before: State, fact: f.Fact, after: State, policy: Policy | None, *, invalid: bool, was_offline: bool
-) -> News | None:
-    """The news in a confirmed fact, or None.
+) -> HealthChange | None:
+    """The change of health in a confirmed fact, or None.
 
     - `invalid`: the receiver has a configuration, but never had a valid one.
     - `was_offline`: it was reported as offline.
@@ -143,22 +146,22 @@ def news(
     receiver, since = before.receiver, before.failing_since
     match fact:
         case f.Delivered() if was_offline:
-            return _news("recovered", receiver, "it accepts events again", since)
+            return _change("recovered", receiver, "it accepts events again", since)
         case f.Disabled(reason=reason, at=at) if not before.disabled:
             why = "it answered 410" if reason == "gone" else _why_disabled(after, at)
-            return _news("disabled", receiver, why, after.failing_since)
+            return _change("disabled", receiver, why, after.failing_since)
         case f.Resumed() if before.disabled or was_offline:
-            return _news("recovered", receiver, "it was resumed", since)
+            return _change("recovered", receiver, "it was resumed", since)
         case f.Retargeted() if before.disabled or was_offline:
-            return _news("recovered", receiver, "its URL was changed", since)
+            return _change("recovered", receiver, "its URL was changed", since)
         case f.Parked() if policy is None and invalid and not before.parked:
             why = "it never had a valid configuration; its events wait"
-            return _news("misconfigured", receiver, why, after.failing_since)
+            return _change("misconfigured", receiver, why, after.failing_since)
     return None
 
 
-def _news(name: Name, receiver: str, why: str, since: float | None) -> News:
-    return News(name=name, receiver=receiver, why=why[:WHY_LENGTH_MAX], since=since)
+def _change(name: HealthChangeName, receiver: str, why: str, since: float | None) -> HealthChange:
+    return HealthChange(name=name, receiver=receiver, why=why[:WHY_LENGTH_MAX], since=since)
 
 
 def _why_disabled(state: State, at: float) -> str:

@@ -1,13 +1,13 @@
-"""News of receivers in the log: each change once, with any owner of the shard."""
+"""HealthChange of receivers in the log: each change once, with any owner of the shard."""
 
 from typing import Any
 
 import pytest
 
+from actors.health_changes import REPORTED_AT_ONCE_MAX, FailingReceivers, HealthChange, health_change
 from actors.machine import facts as f
 from actors.machine.outcome import Answered, Failed
 from actors.machine.state import State
-from actors.news import REPORTED_AT_ONCE_MAX, FailingReceivers, News, news
 from actors.policy import Offline, Retry
 from actors.ports import Invalid
 from tests.unit.worlds.shard import RECEIVER, ShardWorld, strict
@@ -19,7 +19,7 @@ SELDOM = Retry(base_s=3600, cap_s=3600)
 
 
 def told(world: ShardWorld) -> list[str]:
-    return [each.name for each in world.news]
+    return [each.name for each in world.health_changes]
 
 
 def failing(offline: Offline = SOON) -> ShardWorld:
@@ -37,9 +37,9 @@ async def test_offline_is_told_once_over_later_failures() -> None:
     assert told(world) == []
     await world.pass_time(300)
     assert told(world) == ["offline"]
-    news = world.news[0]
-    assert (news.receiver, news.why) == (RECEIVER, "no success for 1 min; timeout: no answer within 15 s")
-    assert news.since == pytest.approx(NOW, abs=1)
+    change = world.health_changes[0]
+    assert (change.receiver, change.why) == (RECEIVER, "no success for 1 min; timeout: no answer within 15 s")
+    assert change.since == pytest.approx(NOW, abs=1)
 
 
 def resting(**members: Any) -> ShardWorld:
@@ -56,7 +56,9 @@ async def test_offline_is_told_when_the_time_has_come_and_not_at_the_next_attemp
     await world.pass_time(59)
     assert told(world) == []
     await world.pass_time(2)
-    assert [each.why for each in world.news] == ["no success for 1 min; timeout: no answer within 15 s"]
+    assert [each.why for each in world.health_changes] == [
+        "no success for 1 min; timeout: no answer within 15 s"
+    ]
     world.put(policy(offline=SOON, retry=SELDOM, url="https://elsewhere.example/"))
     await world.pass_time(1)
     assert told(world) == ["offline", "recovered"]
@@ -104,7 +106,9 @@ async def test_a_paused_receiver_is_not_offline_and_its_time_begins_again_when_i
     await world.pass_time(50)
     assert told(world) == []
     await world.pass_time(20)
-    assert [each.why for each in world.news] == ["no success for 1 min; timeout: no answer within 15 s"]
+    assert [each.why for each in world.health_changes] == [
+        "no success for 1 min; timeout: no answer within 15 s"
+    ]
 
 
 @in_virtual_time
@@ -128,7 +132,7 @@ async def test_a_receiver_that_was_removed_is_no_news() -> None:
 
 
 def test_a_receiver_that_fails_again_and_again_is_remembered_once() -> None:
-    watch = FailingReceivers(0.0, lambda _: None, list[News]().append)
+    watch = FailingReceivers(0.0, lambda _: None, list[HealthChange]().append)
     for number in range(1000):
         watch.note(State(receiver=RECEIVER, failing_since=float(number)))
         watch.note(State(receiver=RECEIVER))
@@ -137,7 +141,7 @@ def test_a_receiver_that_fails_again_and_again_is_remembered_once() -> None:
 
 
 def test_many_that_are_due_at_once_are_told_in_turns() -> None:
-    found = list[News]()
+    found = list[HealthChange]()
     watch = FailingReceivers(0.0, lambda _: None, found.append)
     for number in range(REPORTED_AT_ONCE_MAX + 1):
         watch.note(State(receiver=f"acme.r{number}", failing_since=1.0))
@@ -159,7 +163,7 @@ async def test_a_takeover_tells_nothing_again(snapshots: bool) -> None:
     world.sender.answers()
     await world.pass_time(30)
     assert told(world) == ["offline", "recovered"]
-    assert world.news[1].why == "it accepts events again"
+    assert world.health_changes[1].why == "it accepts events again"
     world.crash(snapshots=snapshots)
     world.publish()
     await world.pass_time(30)
@@ -188,13 +192,13 @@ async def test_disabled_and_resumed_are_told_once(outcome: Answered | Failed, wh
     world.crash()
     await world.pass_time(30)
     assert told(world) == ["disabled"]
-    assert world.news[0].why == why
+    assert world.health_changes[0].why == why
     world.sender.answers()
     await world.actor.resume()
     await world.until_settled(1)
     await world.pass_time(1)
     assert told(world) == ["disabled", "recovered"]
-    assert world.news[1].why == "it was resumed"
+    assert world.health_changes[1].why == "it was resumed"
 
 
 @in_virtual_time
@@ -205,7 +209,7 @@ async def test_another_url_ends_the_trouble_too() -> None:
     world.put(policy(url="https://elsewhere.example/"))
     await world.pass_time(1)
     assert told(world)[2:] == ["recovered"]
-    assert world.news[2].why == "its URL was changed"
+    assert world.health_changes[2].why == "its URL was changed"
 
 
 @in_virtual_time
@@ -229,7 +233,7 @@ async def test_a_receiver_without_a_valid_configuration_is_reported_when_events_
     await world.pass_time(10)
     world.publish(3)
     await world.pass_time(10)
-    assert [(each.name, each.since) for each in world.news] == [("misconfigured", None)]
+    assert [(each.name, each.since) for each in world.health_changes] == [("misconfigured", None)]
 
 
 @in_virtual_time
@@ -242,11 +246,13 @@ async def test_a_success_is_no_news() -> None:
     await world.pass_time(10)
     world.put(None)
     await world.pass_time(10)
-    assert world.news == list[News]()
+    assert world.health_changes == list[HealthChange]()
 
 
 def test_a_receiver_whose_events_wait_already_is_no_news() -> None:
     parked = State(receiver=RECEIVER, parked=True)
     fact = f.Parked(receiver=RECEIVER, at=NOW, waiting_since=NOW)
-    assert news(parked, fact, parked, None, invalid=True, was_offline=False) is None
-    assert news(State(receiver=RECEIVER), fact, parked, None, invalid=False, was_offline=False) is None
+    assert health_change(parked, fact, parked, None, invalid=True, was_offline=False) is None
+    assert (
+        health_change(State(receiver=RECEIVER), fact, parked, None, invalid=False, was_offline=False) is None
+    )
