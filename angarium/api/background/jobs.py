@@ -12,7 +12,6 @@ from msgspec import Struct
 from actors.errors import AngariumError, Unavailable, Unusable
 from angarium.connecting import Access
 from angarium.operations.failures import operation
-from angarium.operations.jobs import plans
 from angarium.operations.jobs.plans import JobKind, StoredPlan, is_over, next_plan, plan_in
 from angarium.operations.jobs.seats import JobKey, Seats, WaitingJob
 from angarium.operations.jobs.work import work_off
@@ -20,6 +19,7 @@ from angarium.rate_limited_log import RateLimitedLog
 from streams.clock import SystemTime
 from streams.lost_tails.marks import Mark
 from streams.lost_tails.places import BucketPlace
+from streams.resending import plan_lock
 from streams.resending.plan_lock import LEASES_WAITED, Busy
 from streams.resending.replay import HALTED
 
@@ -176,7 +176,7 @@ class Jobs:
         now, waiting = asyncio.get_running_loop().time(), []
         for key, known in self._known.items():
             # One that is held may be taken only if its holder is silent for a lease.
-            free = not known.stored.plan.held or now - known.seen_at > plans.LEASE_S * LEASES_WAITED
+            free = not known.stored.plan.held or now - known.seen_at > plan_lock.LOCK_LEASE_S * LEASES_WAITED
             due = now >= known.not_before and not known.stored.wait_s(SystemTime().wall())
             if not self._halted and key not in self._seats and free and due:
                 waiting.append(WaitingJob(key, known.stored.tenant, known.waits_since))

@@ -42,7 +42,7 @@ from angarium.operations.dead_letters.drop import drop
 from angarium.operations.dead_letters.find import find, owned
 from angarium.operations.dead_letters.listing import LetterNumbers, newest_before, oldest_after
 from angarium.operations.dead_letters.redrive import redrive
-from angarium.operations.jobs.begin import begin_redrive, same_job
+from angarium.operations.jobs.begin import begin_redrive, job_under_key
 from angarium.operations.jobs.plans import JobDocument
 from angarium.operations.live.tail import is_known
 from streams.dead_letters.letters import Letter, ListedLetter, Selection
@@ -105,7 +105,7 @@ async def redrive_dead_letters(
     given = decoded(await json_body(request, api.limits), RedriveRequest)
     key = idempotency_key(headers_by_name(request.scope["headers"]))
     with api.control_limits.admit(tenant):
-        if key and (known := result_of(await same_job(api.access, "redrive", tenant, key))) is not None:
+        if key and (known := result_of(await job_under_key(api.access, "redrive", tenant, key))) is not None:
             return accepted(api, known)
         with api.letter_limits.admit(tenant):
             wanted = await _wanted(api.access, tenant, given)

@@ -8,13 +8,13 @@ from msgspec import Struct
 
 from angarium.connecting import Access
 from angarium.operations.failures import OperationError, operation
-from angarium.operations.jobs import plans
-from angarium.operations.jobs.plans import JobDocument, JobKind, StoredPlan, document, plan_of
+from angarium.operations.jobs.plans import JobDocument, JobKind, StoredPlan, job_document, plan_of
 from angarium.operations.jobs.replay import ReplayRange, choose
 from streams.buckets.stored_configurations import StoredConfigurations
 from streams.clock import SystemTime
 from streams.dead_letters.letters import DeadLetters, Selection
 from streams.nats.retry import ask_for_command
+from streams.resending import plan_lock
 from streams.resending.job import Job
 from streams.resending.redrive_job import RedriveJobLock
 from streams.resending.replay import Replay
@@ -38,10 +38,12 @@ async def begin_replay(
     """
     chosen = await choose(access, receiver, wanted)
     job_id = _job_id("replay", receiver, key)
-    if (other := await _other(access, "replay", receiver, job_id)) is not None:
+    if (other := await _job_in_place(access, "replay", receiver, job_id)) is not None:
         return other
     time = SystemTime()
-    lock = ReplayLock(access.js, access.names, receiver, uuid.uuid4().hex, time, lease_s=plans.LEASE_S)
+    lock = ReplayLock(
+        access.js, access.names, receiver, uuid.uuid4().hex, time, lease_s=plan_lock.LOCK_LEASE_S
+    )
     await lock.acquire()
     if not lock.plan.unfinished:
         work = Replay(access.js, access.names, receiver, lock, 1 / per_second)
@@ -51,17 +53,19 @@ async def begin_replay(
         )
         await work.begin(chosen.choice, again, nonce, job)
     await lock.store(held=False)
-    return await _begun(access, "replay", receiver, job_id)
+    return await _stored_job(access, "replay", receiver, job_id)
 
 
 @operation
 async def begin_redrive(access: Access, tenant: str, wanted: Selection, key: str = "") -> Begun:
     """Begin to send all letters of that selection, or find the job that was begun under the same `key`."""
     job_id = _job_id("redrive", tenant, key)
-    if (other := await _other(access, "redrive", tenant, job_id)) is not None:
+    if (other := await _job_in_place(access, "redrive", tenant, job_id)) is not None:
         return other
     time = SystemTime()
-    lock = RedriveJobLock(access.js, access.names, tenant, uuid.uuid4().hex, time, lease_s=plans.LEASE_S)
+    lock = RedriveJobLock(
+        access.js, access.names, tenant, uuid.uuid4().hex, time, lease_s=plan_lock.LOCK_LEASE_S
+    )
     await lock.acquire()
     changes: dict[str, object] = {}
     if not lock.plan.unfinished:
@@ -74,15 +78,15 @@ async def begin_redrive(access: Access, tenant: str, wanted: Selection, key: str
             "seen": 0, "page": (), "sent": 0,
         }  # fmt: skip
     await lock.store(**changes, held=False)
-    return await _begun(access, "redrive", tenant, job_id)
+    return await _stored_job(access, "redrive", tenant, job_id)
 
 
 @operation
-async def same_job(access: Access, kind: JobKind, owner: str, key: str) -> Begun | None:
+async def job_under_key(access: Access, kind: JobKind, owner: str, key: str) -> Begun | None:
     """The job that was begun under that key, if it is still known."""
     stored = await plan_of(access, kind, owner)
     found = None if stored is None else _of_id(stored, _job_id(kind, owner, key))
-    return None if found is None else Begun(document(found))
+    return None if found is None else Begun(job_document(found))
 
 
 def _of_id(stored: StoredPlan, job_id: str) -> StoredPlan | None:
@@ -99,15 +103,15 @@ def _job_id(kind: JobKind, owner: str, key: str) -> str:
     return hashlib.sha256(f"{kind}:{owner}:{key}".encode()).hexdigest()[:16]
 
 
-async def _other(access: Access, kind: JobKind, owner: str, job_id: str) -> Begun | None:
+async def _job_in_place(access: Access, kind: JobKind, owner: str, job_id: str) -> Begun | None:
     """The job that is in the place of a new one."""
     stored = await plan_of(access, kind, owner)
     if stored is None:
         return None
     if (mine := _of_id(stored, job_id)) is not None:
-        return Begun(document(mine))
-    if stored.plan.unfinished and stored.account is not None:
-        return Begun(document(stored), mine=False)
+        return Begun(job_document(mine))
+    if stored.plan.unfinished and stored.job_or_command is not None:
+        return Begun(job_document(stored), mine=False)
     if stored.plan.unfinished:
         raise OperationError(
             "conflict",
@@ -117,8 +121,8 @@ async def _other(access: Access, kind: JobKind, owner: str, job_id: str) -> Begu
     return None
 
 
-async def _begun(access: Access, kind: JobKind, owner: str, job_id: str) -> Begun:
-    begun = await _other(access, kind, owner, job_id)
+async def _stored_job(access: Access, kind: JobKind, owner: str, job_id: str) -> Begun:
+    begun = await _job_in_place(access, kind, owner, job_id)
     if begun is None:
         raise OperationError(
             "conflict",

@@ -13,14 +13,13 @@ from angarium.operations.failures import OperationError
 from streams.clock import SystemTime
 from streams.nats.answers import StoredMessage
 from streams.nats.retry import ask_for_command
-from streams.resending import ended_replays, redrive_job, replay_lock
+from streams.resending import ended_replays, plan_lock, redrive_job, replay_lock
 from streams.resending.job import Job
-from streams.resending.plan_lock import LEASES_WAITED, LOCK_LEASE_S
+from streams.resending.plan_lock import LEASES_WAITED
 from streams.resending.redrive_job import RedriveJobPlan
 from streams.resending.replay_lock import ReplayPlan
 from streams.versions import read_versioned
 
-LEASE_S = LOCK_LEASE_S
 CUT_OFF = "its command was cut off or has stopped; an operator has to resume it or give it up"
 """The reason why the replay of a command does not continue."""
 
@@ -85,7 +84,7 @@ class StoredPlan(Struct, frozen=True):
         return self.plan.command if isinstance(self.plan, ReplayPlan) else None
 
     @property
-    def account(self) -> Job | None:
+    def job_or_command(self) -> Job | None:
         """The job, or the replay of a command; None for what an older Angarium stored."""
         return self.job or self.command
 
@@ -109,7 +108,7 @@ class StoredPlan(Struct, frozen=True):
     @property
     def id(self) -> str:
         """The name of its job, or of a command's replay; empty if it has none."""
-        return "" if self.account is None else f"{self.kind}.{self.owner}.{self.account.id}"
+        return "" if self.job_or_command is None else f"{self.kind}.{self.owner}.{self.job_or_command.id}"
 
 
 def kind_and_owner(job: str) -> tuple[JobKind, str] | None:
@@ -122,7 +121,7 @@ def kind_and_owner(job: str) -> tuple[JobKind, str] | None:
     return (kind, found[2]) if len(parts) == (2 if kind == "replay" else 1) and all(parts) else None
 
 
-def key_of(access: Access, kind: JobKind, owner: str) -> str:
+def plan_key(access: Access, kind: JobKind, owner: str) -> str:
     """The subject of its plan."""
     return (
         access.names.actor_keys.replay(owner)
@@ -133,7 +132,9 @@ def key_of(access: Access, kind: JobKind, owner: str) -> str:
 
 async def plan_of(access: Access, kind: JobKind, owner: str) -> StoredPlan | None:
     """The plan of a receiver's replays, or of a tenant's redrives. Raises Unavailable and Unusable."""
-    message = await ask_for_command(access.js.last_message, access.names.actors, key_of(access, kind, owner))
+    message = await ask_for_command(
+        access.js.last_message, access.names.actors, plan_key(access, kind, owner)
+    )
     return None if message is None else plan_in(access, message)
 
 
@@ -173,9 +174,9 @@ def is_over(stored: StoredPlan) -> bool:
     return not stored.plan.unfinished and SystemTime().wall() - stored.stored_at > ended_replays.SHOWN_FOR_S
 
 
-def document(stored: StoredPlan, seat: str = "") -> JobDocument:
+def job_document(stored: StoredPlan, seat: str = "") -> JobDocument:
     """All that is told of a job; `seat` says why it has none, if it waits for one."""
-    plan, job = stored.plan, stored.account
+    plan, job = stored.plan, stored.job_or_command
     assert job is not None, "only jobs have a document"
     state = state_of(stored, job)
     why = seat or job.why
@@ -206,5 +207,7 @@ def state_of(stored: StoredPlan, job: Job) -> JobState:
         return "failed" if job.failed else "stopped" if job.stop else "done"
     if job.stop:
         return "stopping"
-    moving = stored.plan.held and SystemTime().wall() - stored.stored_at < LEASE_S * LEASES_WAITED
+    moving = (
+        stored.plan.held and SystemTime().wall() - stored.stored_at < plan_lock.LOCK_LEASE_S * LEASES_WAITED
+    )
     return "running" if moving else "waiting"

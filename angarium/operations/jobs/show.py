@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from angarium.connecting import Access
 from angarium.operations.failures import operation
-from angarium.operations.jobs.plans import JobDocument, StoredPlan, document, plan_of_job
+from angarium.operations.jobs.plans import JobDocument, StoredPlan, job_document, plan_of_job
 from angarium.operations.jobs.waiting import all_plans, running_jobs, waits_for_seat, why_no_seat
 
 
@@ -16,7 +16,7 @@ async def show(access: Access, job: str, plans: Iterable[StoredPlan] | None = No
     """
     stored = await plan_of_job(access, job)
     if not waits_for_seat(stored):
-        return document(stored)
+        return job_document(stored)
     if plans is None:
         plans, _ = await all_plans(access)
-    return document(stored, why_no_seat(stored, running_jobs(plans)))
+    return job_document(stored, why_no_seat(stored, running_jobs(plans)))

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from angarium.connecting import Access
 from angarium.operations.failures import OperationError, operation
-from angarium.operations.jobs.plans import JobDocument, StoredPlan, document, key_of, plan_of_job
+from angarium.operations.jobs.plans import JobDocument, StoredPlan, job_document, plan_key, plan_of_job
 from streams.journal.fence import Appended, append
 
 TRIES_MAX = 20
@@ -32,14 +32,14 @@ async def stop(access: Access, job: str) -> JobDocument:
         stored = await plan_of_job(access, job)
         found = stored.job
         if not stored.plan.unfinished or (found is not None and found.stop):
-            return document(stored)
+            return job_document(stored)
         if found is None:
             raise _belongs_to_command(stored)
         plan = replace(stored.plan, unfinished=stored.plan.held, job=replace(found, stop=True, why=""))
         data = msgspec.json.encode(plan)
-        key = key_of(access, stored.kind, stored.owner)
+        key = plan_key(access, stored.kind, stored.owner)
         if isinstance(
             await append(access.js, access.names.actors, key, data, expected=stored.revision), Appended
         ):
-            return document(await plan_of_job(access, job))
+            return job_document(await plan_of_job(access, job))
     raise OperationError("conflict", f"{job} keeps changing; try again")

@@ -19,11 +19,11 @@ from msgspec.structs import replace
 from actors.errors import Unusable
 from angarium.connecting import Access
 from angarium.logs import instant
-from angarium.operations.jobs import plans
 from angarium.operations.jobs.plans import JobKind
 from streams.clock import SystemTime
 from streams.dead_letters.letters import DeadLetters, LetterPage, Selection
 from streams.nats.errors import NotPermitted
+from streams.resending import plan_lock
 from streams.resending.plan_lock import Busy, PlanLock
 from streams.resending.redrive import Redrive
 from streams.resending.redrive_job import RedriveJobLock, RedriveJobPlan
@@ -52,14 +52,18 @@ async def work_off(
     """
     run, time = uuid.uuid4().hex, SystemTime()
     if kind == "replay":
-        replays = ReplayLock(access.js, access.names, owner, run, time, lease_s=plans.LEASE_S, by=_process())
-        return await _held(
+        replays = ReplayLock(
+            access.js, access.names, owner, run, time, lease_s=plan_lock.LOCK_LEASE_S, by=_process()
+        )
+        return await _under_lock(
             replays,
             lambda: _replay(access, owner, replays, is_halted),
-            lambda: _count(access, owner, replays),
+            lambda: _count_sent(access, owner, replays),
         )
-    redrives = RedriveJobLock(access.js, access.names, owner, run, time, lease_s=plans.LEASE_S, by=_process())
-    return await _held(
+    redrives = RedriveJobLock(
+        access.js, access.names, owner, run, time, lease_s=plan_lock.LOCK_LEASE_S, by=_process()
+    )
+    return await _under_lock(
         redrives,
         lambda: _redrive(access, redrives, is_halted, redrives_here),
         lambda: _count_page(access, redrives),
@@ -71,7 +75,7 @@ def _process() -> str:
     return f"a process of the HTTP API on {socket.gethostname()}"
 
 
-async def _held(
+async def _under_lock(
     lock: PlanLock[P], work: Callable[[], Awaitable[str]], count: Callable[[], Awaitable[None]]
 ) -> str:
     """Do the rest of the work under the lock, if there is any, and store the result.
@@ -141,7 +145,7 @@ async def _replay(access: Access, receiver: str, lock: ReplayLock, is_halted: Ca
     return work.done.stopped
 
 
-async def _count(access: Access, receiver: str, lock: ReplayLock) -> None:
+async def _count_sent(access: Access, receiver: str, lock: ReplayLock) -> None:
     await Replay(access.js, access.names, receiver, lock, lock.plan.pace_s).resume()
 
 
@@ -189,7 +193,12 @@ async def _redrive_lock(
     """The lock of all redrives, as soon as no other one has it; None if the process is halted."""
     while not is_halted():
         redrive_lock = RedriveLock(
-            access.js, access.names, uuid.uuid4().hex, SystemTime(), lease_s=plans.LEASE_S, by=_process()
+            access.js,
+            access.names,
+            uuid.uuid4().hex,
+            SystemTime(),
+            lease_s=plan_lock.LOCK_LEASE_S,
+            by=_process(),
         )
         try:
             if await _while_renewed(lock, _unless_halted(redrive_lock.acquire(), is_halted)):
@@ -255,16 +264,16 @@ async def _next_page(letters: DeadLetters, plan: RedriveJobPlan) -> LetterPage:
 
 async def _while_renewed(lock: PlanLock[P], work: Awaitable[T]) -> T:
     """Wait for the work, and renew the lock meanwhile: a holder that is silent for a lease counts as dead."""
-    async with _begun(work) as task:
+    async with _running_task(work) as task:
         while not task.done():
-            await asyncio.wait({task}, timeout=plans.LEASE_S / 4)
-            await lock.ensure_held(plans.LEASE_S / 2)
+            await asyncio.wait({task}, timeout=plan_lock.LOCK_LEASE_S / 4)
+            await lock.ensure_held(plan_lock.LOCK_LEASE_S / 2)
         return task.result()
 
 
 async def _unless_halted(work: Awaitable[object], is_halted: Callable[[], bool]) -> bool:
     """Wait for the work; returns False, with the work given up, if the process is halted before its end."""
-    async with _begun(work) as task:
+    async with _running_task(work) as task:
         while not task.done() and not is_halted():
             await asyncio.wait({task}, timeout=HALT_CHECK_EVERY_S)
         if task.done():
@@ -273,7 +282,7 @@ async def _unless_halted(work: Awaitable[object], is_halted: Callable[[], bool])
 
 
 @asynccontextmanager
-async def _begun(work: Awaitable[T]) -> AsyncIterator[asyncio.Future[T]]:
+async def _running_task(work: Awaitable[T]) -> AsyncIterator[asyncio.Future[T]]:
     """The work as a task, which is cancelled if the block ends before it."""
     task = asyncio.ensure_future(work)
     try:

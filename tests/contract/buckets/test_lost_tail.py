@@ -13,7 +13,6 @@ from actors.errors import Unavailable
 from angarium.api.background import jobs
 from angarium.api.background.jobs import Jobs
 from angarium.connecting import Access
-from angarium.operations.jobs import plans
 from angarium.settings import Settings
 from streams.buckets.receivers import Receivers
 from streams.buckets.shown_members import without_secrets
@@ -25,6 +24,7 @@ from streams.journal_feed.bucket_reader import BucketReader
 from streams.lost_tails.marks import Mark
 from streams.lost_tails.places import BEGINNING, BucketPlace
 from streams.nats.answers import Page, Stored, StreamInfo
+from streams.resending import plan_lock
 from tests.contract.jobs.jobs import events, replay_job, shown
 from tests.contract.resending.settled_events import ONE
 from tests.contract.support.powerless import Powerless
@@ -148,7 +148,7 @@ async def test_a_request_to_erase_at_a_lost_position_is_carried_out(nats: Powerl
 async def test_a_job_accepted_at_a_lost_position_is_worked_off(
     nats: Powerless, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plans, "LEASE_S", 0.3)
+    monkeypatch.setattr(plan_lock, "LOCK_LEASE_S", 0.3)
     monkeypatch.setattr(jobs, "READ_PLANS_EVERY_S", 0.02)
     to = Access(nats.js, Settings(prefix=names.prefix))
     await StoredConfigurations(nats.js, names).put(ONE, CHANGED)

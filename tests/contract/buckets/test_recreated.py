@@ -6,12 +6,12 @@ import pytest
 
 from angarium.api.background import jobs
 from angarium.api.background.jobs import Jobs
-from angarium.operations.jobs import plans
 from streams.buckets.stored_configurations import StoredConfigurations
 from streams.buckets.tokens import Token, TokenStore
 from streams.erasing.erasures import Erasures, finished
 from streams.installation.topology import Names
 from streams.nats.jetstream import JetStream
+from streams.resending import plan_lock
 from tests.contract.jobs.jobs import access, events, replay_job, shown
 from tests.contract.journal.recording import remake
 from tests.contract.resending.settled_events import ONE
@@ -68,7 +68,7 @@ async def test_a_request_to_erase_in_a_new_bucket_is_carried_out(js: JetStream, 
 async def test_a_job_that_is_accepted_in_a_new_bucket_is_worked_off(
     js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plans, "LEASE_S", LEASE_S)
+    monkeypatch.setattr(plan_lock, "LOCK_LEASE_S", LEASE_S)
     monkeypatch.setattr(jobs, "READ_PLANS_EVERY_S", 0.02)
     to = access(js, names)
     await StoredConfigurations(js, names).put(ONE, b'{"url": "https://example.com/"}')

@@ -23,7 +23,7 @@ from streams.dead_letters.bury import DeadLetterWriter
 from streams.installation.topology import Names
 from streams.nats.answers import Page
 from streams.nats.jetstream import JetStream
-from streams.resending import copies
+from streams.resending import copies, plan_lock
 from streams.resending.plan_lock import Busy, PlanLock
 from streams.resending.redrive_job import RedriveJobPlan
 from streams.resending.redrive_lock import RedriveLock
@@ -50,7 +50,7 @@ from tests.support.waiting import until_true
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plans, "LEASE_S", LEASE_S)
+    monkeypatch.setattr(plan_lock, "LOCK_LEASE_S", LEASE_S)
     monkeypatch.setattr(work, "PAGE_PAUSE_S", 0.0)
     monkeypatch.setattr(copies, "PAGE_MAX", 2)
 
@@ -285,7 +285,7 @@ async def _sent(js: JetStream, names: Names) -> bool:
 async def test_a_process_that_stops_hands_its_job_on_at_once(
     js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plans, "LEASE_S", 60.0)
+    monkeypatch.setattr(plan_lock, "LOCK_LEASE_S", 60.0)
     to, halted = access(js, names), asyncio.Event()
     job = await replay_job(to, await events(js, names, "a", 20), per_second=200.0)
     first = asyncio.create_task(work_off(to, "replay", ONE, halted.is_set, asyncio.Lock()))

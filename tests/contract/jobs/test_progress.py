@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from angarium.operations.failures import NotDone
-from angarium.operations.jobs import plans, work
+from angarium.operations.jobs import work
 from angarium.operations.jobs.plans import JobDocument, plan_of
 from angarium.operations.jobs.replay import abandon, replay
 from angarium.operations.jobs.stop import stop
@@ -18,7 +18,7 @@ from streams.clock import SystemTime
 from streams.installation.topology import Names
 from streams.nats.answers import Page
 from streams.nats.jetstream import JetStream
-from streams.resending import copies
+from streams.resending import copies, plan_lock
 from streams.resending.plan_lock import Busy, PlanLock
 from streams.resending.redrive import Redrive
 from streams.resending.redrive_lock import RedriveLock
@@ -48,7 +48,7 @@ LONG_LEASE_S = 1.0
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plans, "LEASE_S", LEASE_S)
+    monkeypatch.setattr(plan_lock, "LOCK_LEASE_S", LEASE_S)
     monkeypatch.setattr(work, "PAGE_PAUSE_S", 0.0)
 
 
@@ -248,7 +248,7 @@ async def test_the_lock_is_renewed_while_a_long_way_is_searched_for_copies(
 async def test_the_lock_of_a_redrive_is_kept_over_a_page_that_takes_long(
     js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plans, "LEASE_S", LONG_LEASE_S)
+    monkeypatch.setattr(plan_lock, "LOCK_LEASE_S", LONG_LEASE_S)
     to, sending, go, send = access(js, names), asyncio.Event(), asyncio.Event(), Redrive.send
 
     async def slow(self: Redrive, *letters: Any) -> None:
@@ -273,7 +273,7 @@ async def test_the_lock_of_a_redrive_is_kept_over_a_page_that_takes_long(
 async def test_a_job_that_is_halted_while_it_waits_for_its_turn_is_released_at_once(
     js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plans, "LEASE_S", 60.0)
+    monkeypatch.setattr(plan_lock, "LOCK_LEASE_S", 60.0)
     to, halted = access(js, names), asyncio.Event()
     await buried(js, names, 1)
     command = RedriveLock(js, names, "command", SystemTime(), lease_s=60.0)

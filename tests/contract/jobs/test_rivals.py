@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from angarium.operations.jobs import begin, plans, work
+from angarium.operations.jobs import begin, work
 from angarium.operations.jobs.begin import Begun, begin_redrive, begin_replay
 from angarium.operations.jobs.plans import StoredPlan, plan_of
 from angarium.operations.jobs.stop import stop
@@ -18,6 +18,7 @@ from streams.dead_letters.letters import DeadLetters, LetterPage, Selection
 from streams.installation.topology import Names
 from streams.nats.answers import Page
 from streams.nats.jetstream import JetStream
+from streams.resending import plan_lock
 from streams.resending.plan_lock import Busy
 from streams.resending.redrive_lock import RedriveLock
 from streams.resending.replay import Replay
@@ -39,7 +40,7 @@ from tests.contract.resending.windows import LEASE_S
 
 @pytest.fixture(autouse=True)
 async def receiver(js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plans, "LEASE_S", LEASE_S)
+    monkeypatch.setattr(plan_lock, "LOCK_LEASE_S", LEASE_S)
     monkeypatch.setattr(work, "PAGE_PAUSE_S", 0.0)
     await StoredConfigurations(js, names).put(ONE, b'{"url": "https://example.com/"}')
 

@@ -17,6 +17,7 @@ from streams.buckets.stored_configurations import StoredConfigurations
 from streams.clock import SystemTime
 from streams.installation.topology import Names
 from streams.nats.jetstream import JetStream
+from streams.resending import plan_lock
 from streams.resending.plan_lock import Busy
 from streams.resending.redrive_job import RedriveJobLock
 from streams.resending.replay import HALTED
@@ -30,7 +31,7 @@ from tests.support.waiting import until, until_true
 async def test_a_slow_replay_does_not_keep_others_waiting(
     js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plans, "LEASE_S", LEASE_S)
+    monkeypatch.setattr(plan_lock, "LOCK_LEASE_S", LEASE_S)
     monkeypatch.setattr(work, "COPY_PATIENCE_S", 0.05)
     monkeypatch.setattr(jobs, "READ_PLANS_EVERY_S", 0.02)
     monkeypatch.setattr(seats, "SEATS_MAX", 1)
@@ -85,7 +86,7 @@ async def test_a_job_that_another_process_works_off_takes_no_seat(
 async def test_a_replay_with_a_quick_pace_leaves_its_seat_after_its_turn_and_continues_later(
     js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plans, "LEASE_S", LEASE_S)
+    monkeypatch.setattr(plan_lock, "LOCK_LEASE_S", LEASE_S)
     monkeypatch.setattr(jobs, "READ_PLANS_EVERY_S", 0.02)
     monkeypatch.setattr(seats, "SEATS_MAX", 1)
     monkeypatch.setattr(seats, "SEAT_TURN_S", 0.1)

@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from angarium.operations.failures import NotDone
-from angarium.operations.jobs import plans
 from angarium.operations.jobs import replay as commands
 from streams.buckets.stored_configurations import StoredConfigurations
 from streams.clock import SystemTime
@@ -14,6 +13,7 @@ from streams.dead_letters.letters import DeadLetters, Selection
 from streams.installation.topology import Names
 from streams.nats.answers import Answer, Stored, Unanswered
 from streams.nats.jetstream import JetStream
+from streams.resending import plan_lock
 from streams.resending.redrive import Redrive
 from streams.resending.redrive_lock import RedriveLock
 from streams.resending.replay import ReceiverRemoved, Replay
@@ -33,7 +33,7 @@ Change = Callable[[StoredConfigurations], Awaitable[None]]
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plans, "LEASE_S", LEASE_S)
+    monkeypatch.setattr(plan_lock, "LOCK_LEASE_S", LEASE_S)
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ from streams.installation.partitions import shard_of
 from streams.journal.snapshots import Snapshot
 from streams.nats.answers import StoredMessage
 from streams.nats.headers import EVENT_ID
-from streams.resending import ended_replays
+from streams.resending import ended_replays, plan_lock
 from tests.edge.api.conftest import LETTERS, Api, manager, problem
 from tests.support.installation import publish
 from tests.support.processes.commands import PATIENCE_S, Terminal
@@ -43,7 +43,7 @@ LEASE_S = 0.3
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plans, "LEASE_S", LEASE_S)
+    monkeypatch.setattr(plan_lock, "LOCK_LEASE_S", LEASE_S)
     monkeypatch.setattr(jobs, "READ_PLANS_EVERY_S", 0.05)
 
 
@@ -152,7 +152,7 @@ async def test_a_job_continues_in_another_process_when_its_own_stops_or_dies(
 
                 await until_true(goes_on)
         monkeypatch.undo()
-        monkeypatch.setattr(plans, "LEASE_S", LEASE_S)
+        monkeypatch.setattr(plan_lock, "LOCK_LEASE_S", LEASE_S)
         async with process(settings):
             done = await ended(client, place)
     assert (done["state"], done["sent"]) == ("done", 40)
