@@ -27,7 +27,7 @@ from streams.journal.snapshots import Snapshot
 from streams.nats.answers import StreamInfo
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import until_answered
-from streams.storage.purge import same_end_of, surplus
+from streams.storage.purge import trusted_end_of, surplus
 from streams.storage.sampling import StreamPart, sample_stream
 from streams.versions import read_versioned
 
@@ -156,11 +156,11 @@ class _Settled:
     async def _floor(self, shard: int) -> int:
         """The floor of the shard; 0 if its records are not about this stream."""
         js, names, stream = self._js, self._names, self._deliveries
-        same_end = await same_end_of(js, names, shard, stream.name)
+        trusted_end = await trusted_end_of(js, names, shard, stream.name)
         checkpoint = await read_checkpoint(js, names, shard) or Checkpoint()
         known = checkpoint.created.get(stream.name) == stream.created
         # The last message that was received stays: by its time, a lost tail is noticed.
-        return min(checkpoint.floor, same_end - 2) if known and same_end else 0
+        return min(checkpoint.floor, trusted_end - 2) if known and trusted_end else 0
 
     async def _state(self, shard: int, receiver: str) -> State | None:
         """The state in the last snapshot; None if there certainly is none. Raises Unusable."""

@@ -56,16 +56,16 @@ async def purge_journal(js: JetStream, names: Names, shards: int) -> NeededFrom 
     other node owned the shard. Raises the errors of reading.
     """
     info = await stream_info(js, names.journal)
-    enough = surplus_end(info, JOURNAL_SHARE * info.max_bytes)
-    if enough <= info.first:
+    dispensable_to = surplus_end(info, JOURNAL_SHARE * info.max_bytes)
+    if dispensable_to <= info.first:
         return None
-    held = await journal_held(js, names, shards, info)
-    await _purge(js, info, min(held.position, enough))
-    return held
+    needed_from = await journal_needed_from(js, names, shards, info)
+    await _purge(js, info, min(needed_from.position, dispensable_to))
+    return needed_from
 
 
-async def journal_held(js: JetStream, names: Names, shards: int, journal: StreamInfo) -> NeededFrom:
-    """Find the end of the part of the journal that no shard needs any more.
+async def journal_needed_from(js: JetStream, names: Names, shards: int, journal: StreamInfo) -> NeededFrom:
+    """The first message of the journal that some shard still needs, and that shard.
 
     A shard without a message or a checkpoint, or with a checkpoint that names another stream, keeps all of
     it, since its needs are unknown.
@@ -78,7 +78,7 @@ async def journal_held(js: JetStream, names: Names, shards: int, journal: Stream
             return NeededFrom(0, shard)
         return NeededFrom(min(checkpoint.sequence + 1, last.sequence), shard)
 
-    return await lowest(shards, needs)
+    return await lowest_need(shards, needs)
 
 
 async def purge_deliveries(
@@ -86,12 +86,12 @@ async def purge_deliveries(
 ) -> None:
     """Purge settled deliveries that were stored before the time `keep_since`, and more if room is short.
 
-    `certain_end` is an end that the stream had some time ago; see `_first`.
+    `certain_end` is an end that the stream had some time ago; see `_first_needed`.
     """
-    enough = await _dispensable_end(js, deliveries, keep_since)
-    if enough > deliveries.first:
-        held = await deliveries_held(js, names, shards, deliveries, certain_end)
-        await _purge(js, deliveries, min(held.position, enough))
+    dispensable_to = await _dispensable_end(js, deliveries, keep_since)
+    if dispensable_to > deliveries.first:
+        needed_from = await deliveries_needed_from(js, names, shards, deliveries, certain_end)
+        await _purge(js, deliveries, min(needed_from.position, dispensable_to))
 
 
 async def purge_events(
@@ -102,45 +102,45 @@ async def purge_events(
     What the journal says is routed decides, not what the routers have acked. A parked tenant needs its events
     from its position on.
     """
-    enough = await _dispensable_end(js, events, keep_since)
-    if enough > events.first:
-        held = await events_held(js, names, shards, certain_end)
-        await _purge(js, events, min(held.position, enough))
+    dispensable_to = await _dispensable_end(js, events, keep_since)
+    if dispensable_to > events.first:
+        needed_from = await events_needed_from(js, names, shards, certain_end)
+        await _purge(js, events, min(needed_from.position, dispensable_to))
 
 
-async def events_held(js: JetStream, names: Names, partitions: int, certain_end: int = 0) -> NeededFrom:
-    """Find the last event that no router needs any more; `shard` is the partition that needs the next."""
+async def events_needed_from(js: JetStream, names: Names, partitions: int, certain_end: int = 0) -> NeededFrom:
+    """The first event that some router still needs; `shard` is its partition."""
 
     async def needs(partition: int) -> NeededFrom:
-        same_end = await same_end_of(js, names, partition, names.events)
+        trusted_end = await trusted_end_of(js, names, partition, names.events)
         past = await read_past(js, names, partition)
-        if past.routing is None or not same_end:
+        if past.routing is None or not trusted_end:
             return NeededFrom(0, partition)
-        needed = min(past.routing.needed_from, same_end)
+        needed = min(past.routing.needed_from, trusted_end)
         subject = names.events_of(partition)
-        return NeededFrom(await _first(js, names.events, subject, needed, certain_end), partition)
+        return NeededFrom(await _first_needed(js, names.events, subject, needed, certain_end), partition)
 
-    return await lowest(partitions, needs)
+    return await lowest_need(partitions, needs)
 
 
-async def deliveries_held(
+async def deliveries_needed_from(
     js: JetStream, names: Names, shards: int, deliveries: StreamInfo, certain_end: int = 0
 ) -> NeededFrom:
-    """Find the last delivery that no shard needs any more, by the checkpoints."""
+    """The first delivery that some shard still needs, by the checkpoints."""
 
     async def needs(shard: int) -> NeededFrom:
-        same_end = await same_end_of(js, names, shard, deliveries.name)
+        trusted_end = await trusted_end_of(js, names, shard, deliveries.name)
         checkpoint = await read_checkpoint(js, names, shard) or Checkpoint()
-        if not same_end or checkpoint.created.get(deliveries.name) != deliveries.created:
+        if not trusted_end or checkpoint.created.get(deliveries.name) != deliveries.created:
             return NeededFrom(0, shard)
-        subject, needed = names.deliveries_of(shard), min(checkpoint.needed, same_end)
-        first = await _first(js, deliveries.name, subject, needed, certain_end)
+        subject, needed = names.deliveries_of(shard), min(checkpoint.needed, trusted_end)
+        first = await _first_needed(js, deliveries.name, subject, needed, certain_end)
         return NeededFrom(first, shard, checkpoint.holder)
 
-    return await lowest(shards, needs)
+    return await lowest_need(shards, needs)
 
 
-async def same_end_of(js: JetStream, names: Names, shard: int, stream: str) -> int:
+async def trusted_end_of(js: JetStream, names: Names, shard: int, stream: str) -> int:
     """The position below which `stream` is the one that the shard's records refer to; 0 if it is another.
 
     If a stream lost its tail, a checkpoint or a flush refers to positions that new events have now. Call
@@ -156,7 +156,7 @@ async def same_end_of(js: JetStream, names: Names, shard: int, stream: str) -> i
     return mark.position + 1 if mark.position else ANY_POSITION
 
 
-async def _first(js: JetStream, stream: str, subject: str, needed: int, certain_end: int) -> int:
+async def _first_needed(js: JetStream, stream: str, subject: str, needed: int, certain_end: int) -> int:
     """Find the first message of the subject that may be needed, at or above `needed`.
 
     If the leader has none, nothing that was stored at that moment is needed. The leader does not say how far
@@ -215,7 +215,7 @@ def surplus_end(info: StreamInfo, room: float) -> int:
     return info.first + round((info.last + 1 - info.first) * surplus / info.bytes)
 
 
-async def lowest(shards: int, needs: Callable[[int], Awaitable[NeededFrom]]) -> NeededFrom:
+async def lowest_need(shards: int, needs: Callable[[int], Awaitable[NeededFrom]]) -> NeededFrom:
     """Find the lowest need among the shards, asking for some at a time."""
     turn = asyncio.Semaphore(QUESTIONS_AT_ONCE)
 
@@ -223,5 +223,5 @@ async def lowest(shards: int, needs: Callable[[int], Awaitable[NeededFrom]]) -> 
         async with turn:
             return await needs(shard)
 
-    held = await asyncio.gather(*(one(shard) for shard in range(shards)))
-    return min(held, key=lambda each: each.position)
+    found = await asyncio.gather(*(one(shard) for shard in range(shards)))
+    return min(found, key=lambda each: each.position)

@@ -8,7 +8,7 @@ from streams.installation.topology import Installation
 from streams.nats.answers import StreamInfo
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import stream_info
-from streams.storage.purge import deliveries_held, events_held, journal_held
+from streams.storage.purge import deliveries_needed_from, events_needed_from, journal_needed_from
 
 EVENT_BYTES = 1200
 """Bytes of an event of 1 KiB with its subject and headers, to estimate how many fit into a stream."""
@@ -59,20 +59,20 @@ async def holder(js: JetStream, installation: Installation, info: StreamInfo) ->
     names, shards = installation.names, installation.shards
     try:
         if info.name == names.deliveries:
-            held = await deliveries_held(js, names, shards, info, info.last)
+            needed_from = await deliveries_needed_from(js, names, shards, info, info.last)
         elif info.name == names.events:
-            held = await events_held(js, names, shards, info.last)
+            needed_from = await events_needed_from(js, names, shards, info.last)
         else:
-            held = await journal_held(js, names, shards, info)
+            needed_from = await journal_needed_from(js, names, shards, info)
     except Unusable as error:
         return f"the reason is not known ({error})"
     what = "partition" if info.name == names.events else "shard"
-    if not held.position:
+    if not needed_from.position:
         why = "it is refused, or no node has run it since the stream was created"
-        return f"{what} {held.shard} needs everything in it: {why}"
-    message = await js.message(info.name, held.position)
+        return f"{what} {needed_from.shard} needs everything in it: {why}"
+    message = await js.message(info.name, needed_from.position)
     since = f", stored {logs.instant(message.stored_at)}" if message else ""
-    if held.position > info.last:
+    if needed_from.position > info.last:
         return "nothing in it is needed"
-    owner = f"{held.receiver} ({what} {held.shard})" if held.receiver else f"{what} {held.shard}"
-    return f"{owner} needs it from {held.position} on{since}"
+    owner = f"{needed_from.receiver} ({what} {needed_from.shard})" if needed_from.receiver else f"{what} {needed_from.shard}"
+    return f"{owner} needs it from {needed_from.position} on{since}"

@@ -18,7 +18,7 @@ from streams.routing_progress import RoutingProgress
 from streams.storage import purge
 from streams.storage.purge import (
     NeededFrom,
-    deliveries_held,
+    deliveries_needed_from,
     is_short,
     purge_deliveries,
     purge_events,
@@ -221,10 +221,10 @@ class TestTheDeliveries:
     ) -> None:
         for shard in shards:
             await shard.checkpoint(positions[shard.number][-1], f"acme.of{shard.number}")
-        held = await deliveries_held(js, names, SHARDS, await stream_info(js, names.deliveries))
-        assert held.position == min(each[-1] for each in positions.values())
-        assert held.receiver == f"acme.of{held.shard}"
-        assert await self.purge(js, names) == held.position
+        needed_from = await deliveries_needed_from(js, names, SHARDS, await stream_info(js, names.deliveries))
+        assert needed_from.position == min(each[-1] for each in positions.values())
+        assert needed_from.receiver == f"acme.of{needed_from.shard}"
+        assert await self.purge(js, names) == needed_from.position
 
     async def test_messages_for_others_in_between_are_not_needed(
         self, js: JetStream, names: Names, shards: list[Shard], positions: dict[int, list[int]]

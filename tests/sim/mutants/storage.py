@@ -17,7 +17,7 @@ from streams.journal.snapshots import fenced
 from streams.nats.answers import Put, StreamInfo
 from streams.nats.jetstream import JetStream
 from streams.storage import eviction, purge
-from streams.storage.purge import NeededFrom, deliveries_held, surplus, surplus_end
+from streams.storage.purge import NeededFrom, deliveries_needed_from, surplus, surplus_end
 from tests.sim.mutants.mutant import Mutant
 from tests.sim.scenarios.recovery import snapshots as states
 from tests.sim.scenarios.recovery import storage
@@ -57,13 +57,13 @@ def _needed_live(host: Host) -> Needed:
 async def _held_up_to_eviction(
     js: JetStream, names: Names, shards: int, deliveries: StreamInfo, certain_end: int = 0
 ) -> NeededFrom:
-    held = await deliveries_held(js, names, shards, deliveries, certain_end)
+    needed_from = await deliveries_needed_from(js, names, shards, deliveries, certain_end)
     over = surplus(deliveries)
     end = surplus_end(deliveries, deliveries.bytes - over) if over else 0
-    return replace(held, position=max(held.position, end))
+    return replace(needed_from, position=max(needed_from.position, end))
 
 
-async def _no_events_held(js: JetStream, names: Names, partitions: int, certain_end: int = 0) -> NeededFrom:
+async def _no_events_needed(js: JetStream, names: Names, partitions: int, certain_end: int = 0) -> NeededFrom:
     return NeededFrom(_FAR)
 
 
@@ -110,7 +110,7 @@ STORAGE_MUTANTS = [
     Mutant("purged-beyond-the-checkpoint", "the journal keeps what lies behind each checkpoint",
            ((purge, "read_checkpoint", _checkpoint_to_the_end),)),
     Mutant("purged-to-the-checkpoint", "the journal keeps the last message of each shard",
-           ((purge, "journal_held", _last_is_far),)),
+           ((purge, "journal_needed_from", _last_is_far),)),
     Mutant("parked-not-needed", "what parked actors wait for is needed",
            ((Retention, "update", _note_but_parked),)),
     Mutant("away-not-needed", "while a parked actor is not in memory nothing more counts as dispensable",
@@ -121,7 +121,7 @@ STORAGE_MUTANTS = [
     Mutant("needed-by-memory", "what is not settled by the confirmed journal is needed",
            ((Host, "needed", _needed_live),)),
     Mutant("evicted-by-the-purge", "what gives way to others is recorded before it is purged",
-           ((purge, "deliveries_held", _held_up_to_eviction),)),
+           ((purge, "deliveries_needed_from", _held_up_to_eviction),)),
     Mutant("none-evicted", "producers are refused only while nothing can be freed",
            ((maintenance, "surplus", _never_full),),
            storage.full_of_what_no_receiver_takes),
@@ -131,7 +131,7 @@ STORAGE_MUTANTS = [
            ((eviction, "UNKNOWN_RECEIVERS", "unknown.none"),),
            storage.full_while_a_refused_event_is_not_buried),
     Mutant("unrouted-purged", "events are kept until they are routed",
-           ((purge, "events_held", _no_events_held),)),
+           ((purge, "events_needed_from", _no_events_needed),)),
     Mutant("sent-again-as-built", "what is sent again after a look is rebuilt from what the look found",
            ((snapshots, "fenced", _AsBuilt()),),
            states.batch_arrives_after_the_next_write_began),
