@@ -15,7 +15,7 @@ from collections.abc import Generator
 import pytest
 from hypothesis import settings
 
-from tests.support.secrecy import told
+from tests.support.secrecy import secrets_in
 
 GARBAGE_AT = 10_000
 """Objects after which it is looked for; after the usual 700, that takes 8 % of the time of unit tests."""
@@ -51,7 +51,7 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
 def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """A test that passed fails all the same where a secret was printed or logged meanwhile."""
     report = yield
-    secrets = told("\n".join(text for _, text in report.sections))
+    secrets = secrets_in("\n".join(text for _, text in report.sections))
     if report.passed and secrets:
         report.outcome = "failed"
         report.longrepr = f"secrets were printed or logged: {secrets}"

@@ -195,8 +195,8 @@ async def keep(server: EmbeddedServer, *, is_told: bool) -> NoReturn:
         in_a_row = in_a_row + 1 if loop.time() - started_at < SHORT_LIFE_S else 1
         if in_a_row > SHORT_LIVES_MAX:
             raise DevError(f"nats-server keeps exiting by itself; {server.log} says why")
-        ended_at, told = loop.time(), {"server": server.directory.name, "url": server.url}
-        log.log(level, "server.ended", extra=told | {"log_file": str(server.log)})
+        ended_at, fields = loop.time(), {"server": server.directory.name, "url": server.url}
+        log.log(level, "server.ended", extra=fields | {"log_file": str(server.log)})
         await server.stop()
         await server.start()
-        log.log(level, "server.back", extra=told | {"after_s": round(loop.time() - ended_at, 1)})
+        log.log(level, "server.back", extra=fields | {"after_s": round(loop.time() - ended_at, 1)})

@@ -82,10 +82,10 @@ class Inbox:
         """The number of consumers so far."""
         return self._reader.consumers
 
-    def _on_message(self, message: Message, told: DeliveryInfo) -> None:
+    def _on_message(self, message: Message, info: DeliveryInfo) -> None:
         receiver = message.subject[self._prefix :]
         problem = receiver_problem(receiver[:RECEIVER_LOOKED_AT_MAX])
         if problem:
-            self._on_malformed(receiver, told.position, problem)
+            self._on_malformed(receiver, info.position, problem)
         else:
-            self._on_event(receiver, event_of(told.position, told.stored_at, message.headers, message.data))
+            self._on_event(receiver, event_of(info.position, info.stored_at, message.headers, message.data))

@@ -55,12 +55,12 @@ async def newest(js: JetStream, stream: str, subjects: Sequence[str]) -> AsyncIt
     found, left = set[str](), 2 * expected + REPEATED_MAX
     async with _asking(js, f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{name}") as pages:
         async for message in pages:
-            told = delivery_info(message.reply)
+            info = delivery_info(message.reply)
             headers = message.headers or {}
-            yield StoredMessage(message.subject, told.position, told.stored_at, headers, message.data)
+            yield StoredMessage(message.subject, info.position, info.stored_at, headers, message.data)
             found.add(message.subject)
             left -= 1
-            if not left or (not told.pending and len(found) >= expected):
+            if not left or (not info.pending and len(found) >= expected):
                 return
 
 

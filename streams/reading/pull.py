@@ -150,20 +150,20 @@ class Puller:
         if not message.reply:
             self._on_status(message.headers or {})
             return
-        told = delivery_info(message.reply)
-        if told.number != self._last + 1:
-            self._gap(f"consumer sequence {told.number} after {self._last}")
+        info = delivery_info(message.reply)
+        if info.number != self._last + 1:
+            self._gap(f"consumer sequence {info.number} after {self._last}")
             return
-        self._last = told.number
+        self._last = info.number
         self._retry_s = 0.0
         self._asked -= 1
         if self._asked * 2 <= self._batch:
             self._want()
-        self._unacked.append((told.position, message.reply))
-        self._on_message(message, told)
+        self._unacked.append((info.position, message.reply))
+        self._on_message(message, info)
 
     def _on_status(self, headers: dict[str, str]) -> None:
-        if gap := gap_told(headers, self._last):
+        if gap := gap_in_status(headers, self._last):
             self._gap(gap)
             return
         match headers.get(STATUS, ""):
@@ -211,7 +211,7 @@ class Puller:
             self._watch.cancel()
 
 
-def gap_told(headers: dict[str, str], last: int) -> str:
+def gap_in_status(headers: dict[str, str], last: int) -> str:
     """The gap after message `last` that a status of the server tells of, in words; empty if there is none."""
     status, text = headers.get(STATUS, ""), headers.get(DESCRIPTION, "")
     match status:

@@ -232,11 +232,11 @@ class Reader:
         if name and self._js.wire.connected:
             self._js.consumer_delete(self._stream, name)
 
-    def _pass_on(self, message: Message, told: DeliveryInfo) -> None:
+    def _pass_on(self, message: Message, info: DeliveryInfo) -> None:
         if not self._marks.compared:
             return  # It came after a gap.
         try:
-            self._on_message(message, told)
+            self._on_message(message, info)
         except Exception as error:
             # Going on after a message that was lost here would break the order: read it again.
             report = {"message": f"cannot process {message.subject} ({message.reply})", "exception": error}
@@ -244,8 +244,8 @@ class Reader:
             self._on_gap("a message could not be processed")
             return
         # A message that was not acked for long comes again, after newer ones.
-        if told.position > self.received:
-            self.received, self._marks.newest = told.position, told
+        if info.position > self.received:
+            self.received, self._marks.newest = info.position, info
 
     def _on_gap(self, reason: str) -> None:
         if self._js.disturbed:

@@ -27,7 +27,7 @@ from streams.journal.snapshots import Snapshot
 from streams.nats.answers import StreamInfo
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import until_answered
-from streams.storage.purge import trusted_end_of, surplus
+from streams.storage.purge import surplus, trusted_end_of
 from streams.storage.sampling import StreamPart, sample_stream
 from streams.versions import read_versioned
 

@@ -108,7 +108,9 @@ async def purge_events(
         await _purge(js, events, min(needed_from.position, dispensable_to))
 
 
-async def events_needed_from(js: JetStream, names: Names, partitions: int, certain_end: int = 0) -> NeededFrom:
+async def events_needed_from(
+    js: JetStream, names: Names, partitions: int, certain_end: int = 0
+) -> NeededFrom:
     """The first event that some router still needs; `shard` is its partition."""
 
     async def needs(partition: int) -> NeededFrom:

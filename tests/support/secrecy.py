@@ -14,6 +14,6 @@ _KEY = re.compile(r"whsec_[A-Za-z0-9+/]{32,}")
 _OURS = ("MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVo", "hush-hush", "T0KEN")
 
 
-def told(text: str) -> list[str]:
+def secrets_in(text: str) -> list[str]:
     """The secrets that a text gives away: the values above, and what looks like a key to sign with."""
     return [*_KEY.findall(text), *(secret for secret in _OURS if secret in text)]

@@ -328,6 +328,6 @@ def _id(position: AttemptPosition) -> bytes:
     return b"id: %b\n" % str(position).encode()
 
 
-def _event(kind: str, told: Struct, position: AttemptPosition | None = None) -> bytes:
+def _event(kind: str, content: Struct, position: AttemptPosition | None = None) -> bytes:
     id_line = b"" if position is None else _id(position)
-    return b"event: %b\n%bdata: %b\n\n" % (kind.encode(), id_line, msgspec.json.encode(told))
+    return b"event: %b\n%bdata: %b\n\n" % (kind.encode(), id_line, msgspec.json.encode(content))

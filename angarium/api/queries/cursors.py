@@ -61,8 +61,8 @@ def start_of(cursor: str | None) -> PageStart | None:
     """The place that a cursor names."""
     if cursor is None:
         return None
-    at, _, told = cursor.partition("-")
-    return PageStart(int(at), int(told))
+    at, _, position = cursor.partition("-")
+    return PageStart(int(at), int(position))
 
 
 def cursor_of(start: PageStart | None) -> str | None:

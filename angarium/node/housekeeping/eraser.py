@@ -214,8 +214,8 @@ class Eraser:
         if progress.erasure != erasure:
             done = await self._finished(progress.erasure, erasure.events_end)
             await self._erasures.store_progress(done, revision)
-            told = {"tenant": erasure.tenant, "event_id": erasure.event, "messages": progress.found}
-            log.warning("event.erased_again", extra=told)
+            fields = {"tenant": erasure.tenant, "event_id": erasure.event, "messages": progress.found}
+            log.warning("event.erased_again", extra=fields)
         self._done[_key(erasure)].looked_again = True
 
     async def _erase(self, progress: ErasureProgress, pending: _PendingErasure) -> str:

@@ -74,5 +74,9 @@ async def holder(js: JetStream, installation: Installation, info: StreamInfo) ->
     since = f", stored {logs.instant(message.stored_at)}" if message else ""
     if needed_from.position > info.last:
         return "nothing in it is needed"
-    owner = f"{needed_from.receiver} ({what} {needed_from.shard})" if needed_from.receiver else f"{what} {needed_from.shard}"
+    owner = (
+        f"{needed_from.receiver} ({what} {needed_from.shard})"
+        if needed_from.receiver
+        else f"{what} {needed_from.shard}"
+    )
     return f"{owner} needs it from {needed_from.position} on{since}"

@@ -24,7 +24,7 @@ from streams.nats.answers import Put, StoredMessage, StreamInfo
 from streams.nats.jetstream import JetStream
 from streams.nats.wire import Message
 from streams.routing_progress import RoutingProgress
-from tests.contract.support.owners import owner_says
+from tests.contract.support.owners import owner_answers
 from tests.contract.support.routers import PARTITION, OpenOwner, announce, settled
 from tests.support.installation import SHARDS, publish, shard
 from tests.support.ledgers import RECEIVER, Pen, delivered, failed, opens
@@ -338,12 +338,12 @@ async def test_an_owner_that_has_not_decided_about_it_is_asked_again(js: JetStre
     await Erasures(js, names).request("acme", "e1", "ops@host", time.time())
     working = eraser(js, names)
     undecided = {"ok": False, "error": {"code": "unavailable", "message": "it is being turned away"}}
-    async with owner_says(js, names, "acme.billing", undecided):
+    async with owner_answers(js, names, "acme.billing", undecided):
         await looked(working)
     assert (await status(js, names)).waits_for == "it is being turned away"
     assert await js.message(names.deliveries, position) is not None
     unknown = {"ok": False, "error": {"code": "unknown_receiver", "message": "no such receiver"}}
-    async with owner_says(js, names, "acme.billing", unknown):
+    async with owner_answers(js, names, "acme.billing", unknown):
         await looked(working)
     assert (await status(js, names)).done_at is not None
     assert await js.message(names.deliveries, position) is None
@@ -380,7 +380,7 @@ async def test_the_other_owners_of_the_tenant_are_asked_to_forget(js: JetStream,
     working = eraser(js, names)
     await looked(working)
     assert (await status(js, names)).waits_for.endswith(f"({RECEIVER})")
-    async with owner_says(js, names, RECEIVER, {"ok": True, "messages": 0, "waiting": 0}):
+    async with owner_answers(js, names, RECEIVER, {"ok": True, "messages": 0, "waiting": 0}):
         await looked(working)
     assert (await status(js, names)).done_at is not None
 

@@ -20,7 +20,7 @@ from streams.installation.topology import Names
 from streams.journal.checkpoint import Checkpoint, encode_checkpoint
 from streams.nats.answers import StreamInfo
 from streams.nats.jetstream import JetStream
-from tests.contract.support.owners import owner_says
+from tests.contract.support.owners import owner_answers
 from tests.contract.support.routers import announce
 from tests.support.installation import SHARDS, publish, shard
 from tests.support.ledgers import RECEIVER, Pen, failed, opens
@@ -165,7 +165,7 @@ async def test_a_late_copy_is_erased_with_its_dead_letter_and_its_answer(install
     await installation.rejected(1, **{"Angarium-Source": str(source)})
     await installation.checkpoint()
     installation.ahead_s = LONG_AFTER_S
-    async with owner_says(installation.js, installation.names, RECEIVER, ENDED):
+    async with owner_answers(installation.js, installation.names, RECEIVER, ENDED):
         await installation.eraser.erase_due()
     assert await installation.left() == (0, 0)
     done = await installation.status()
@@ -179,7 +179,7 @@ async def test_the_answer_to_a_late_copy_is_found_by_another_node(installation: 
     source = await installation.erase()
     position = await installation.rejected(1, **{"Angarium-Source": str(source)})
     installation.ahead_s = LONG_AFTER_S
-    async with owner_says(installation.js, installation.names, RECEIVER, ENDED):
+    async with owner_answers(installation.js, installation.names, RECEIVER, ENDED):
         await installation.eraser.erase_due()
     found = await installation.status()
     assert found.waits_for.startswith("copies came late: no checkpoint of shard")
@@ -204,7 +204,7 @@ async def test_letters_and_answers_of_what_is_sent_after_an_erasure_stay(
     await installation.checkpoint()
     installation.ahead_s = LONG_AFTER_S
     before = await installation.status()
-    async with owner_says(installation.js, installation.names, RECEIVER, ENDED):
+    async with owner_answers(installation.js, installation.names, RECEIVER, ENDED):
         await installation.eraser.erase_due()
     assert (await installation.left(), await installation.status()) == ((1, 1), before)
 
@@ -218,7 +218,7 @@ async def test_a_node_whose_clock_is_ahead_looks_again_no_earlier(
     await installation.checkpoint()
     installation.ahead_s = eraser_room.LATE_COPY_MAX_S + CLOCK_SKEW_MAX_S / 2
     ahead = installation.new_eraser()
-    async with owner_says(installation.js, installation.names, RECEIVER, ENDED):
+    async with owner_answers(installation.js, installation.names, RECEIVER, ENDED):
         await ahead.erase_due()
         assert await installation.left() == (1, 1)
         monkeypatch.setattr(eraser_room, "LATE_COPY_MAX_S", 0.2)  # As long as it has known the record.

@@ -13,7 +13,7 @@ from streams.nats.wire import Message
 
 
 @asynccontextmanager
-async def owner_says(
+async def owner_answers(
     js: JetStream, names: Names, receiver: str, answer: dict[str, Any]
 ) -> AsyncIterator[None]:
     """An owner of the receiver's shard that gives one answer to each request to erase."""

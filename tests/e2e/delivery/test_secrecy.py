@@ -6,7 +6,7 @@ from streams.installation.topology import Names
 from streams.nats.answers import StoredMessage
 from tests.support.fleet.fleet import Fleet
 from tests.support.fleet.sink import Reply
-from tests.support.secrecy import CREDENTIAL, SECRET, told
+from tests.support.secrecy import CREDENTIAL, SECRET, secrets_in
 
 names = Names()
 RECEIVER = "t.talkative"
@@ -38,7 +38,7 @@ async def test_credentials_that_a_receiver_repeats_are_shown_nowhere(fleet: Flee
     streams = (names.deliveries, names.journal, names.actors, names.nodes, names.dead_letters)
     for stream in streams:
         async for message in everything(fleet, stream):
-            assert not told(f"{message.headers} {message.data!r}"), message.subject
+            assert not secrets_in(f"{message.headers} {message.data!r}"), message.subject
     kept = [message.data.decode() async for message in everything(fleet, names.receivers)]
     assert SECRET in kept[0]
     assert CREDENTIAL in kept[0]

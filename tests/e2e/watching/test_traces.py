@@ -11,7 +11,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from streams.installation.topology import Names
 from tests.support.fleet.fleet import Fleet
 from tests.support.fleet.sink import Reply
-from tests.support.secrecy import told
+from tests.support.secrecy import secrets_in
 
 names = Names()
 RECEIVER = "t.traced"
@@ -89,4 +89,4 @@ async def test_a_takeover_continues_the_trace_of_the_producer(fleet: Fleet, coll
     assert deliver.parent_span_id.hex() == PARENT.split("-")[2]
     assert {each.trace_id.hex() for each in collector.spans} == {PARENT.split("-")[1]}
     assert {each.parent_span_id for each in collector.spans if each.name == "POST"} == {deliver.span_id}
-    assert not told(str(collector.spans))
+    assert not secrets_in(str(collector.spans))

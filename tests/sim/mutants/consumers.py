@@ -12,7 +12,7 @@ from streams.journal.claim import JournalPast
 from streams.journal.journal import Journal
 from streams.nats.headers import STATUS
 from streams.reading import pull, reader
-from streams.reading.pull import Puller, gap_told
+from streams.reading.pull import Puller, gap_in_status
 from streams.reading.reply_subject import DeliveryInfo, delivery_info
 from streams.routing.tenants import Tenants
 from streams.routing_progress import NOTHING_ROUTED, RoutingProgress
@@ -47,17 +47,17 @@ class _AnyNumber(int):
 
 
 def _whatever_the_number(reply: str) -> DeliveryInfo:
-    told = delivery_info(reply)
-    return replace(told, number=_AnyNumber(told.number))
+    info = delivery_info(reply)
+    return replace(info, number=_AnyNumber(info.number))
 
 
 def _deaf_to_heartbeats(headers: dict[str, str], last: int) -> str:
-    return "" if headers.get(STATUS) == "100" else gap_told(headers, last)
+    return "" if headers.get(STATUS) == "100" else gap_in_status(headers, last)
 
 
 def _unheard_of_its_end(headers: dict[str, str], last: int) -> str:
     """Repeat a request that has no responder."""
-    return "" if headers.get(STATUS) == "503" else gap_told(headers, last)
+    return "" if headers.get(STATUS) == "503" else gap_in_status(headers, last)
 
 
 _acking = ContextVar("_acking", default=False)
@@ -98,10 +98,10 @@ CONSUMER_MUTANTS = [
     Mutant("gap-in-the-numbers", "a number that is not the next is a gap",
            ((pull, "delivery_info", _whatever_the_number),)),
     Mutant("heartbeats-unheeded", "a heartbeat that knows of more is a gap",
-           ((pull, "gap_told", _deaf_to_heartbeats),),
+           ((pull, "gap_in_status", _deaf_to_heartbeats),),
            reading.last_message_is_lost),
     Mutant("gone-unnoticed", "a consumer that is gone is replaced",
-           ((pull, "gap_told", _unheard_of_its_end), (pull, "SILENT_HEARTBEATS_MAX", 1 << 30)),
+           ((pull, "gap_in_status", _unheard_of_its_end), (pull, "SILENT_HEARTBEATS_MAX", 1 << 30)),
            reading.consumer_vanishes_unnoticed),
     Mutant("ack-sent-once", "the last ack is repeated with each heartbeat",
            ((Puller, "ack", _ack_once), (Puller, "repeat_ack", _sent_once)),

@@ -29,7 +29,7 @@ from tests.support.fleet.records import Arrival
 from tests.support.fleet.sink import Sink
 from tests.support.free_ports import free_port
 from tests.support.processes.nodes import SHORT_TTL_S, Clock, Node, owner_of_port
-from tests.support.secrecy import CREDENTIAL, SECRET, told
+from tests.support.secrecy import CREDENTIAL, SECRET, secrets_in
 
 SHARDS = 16
 PATIENCE_S = 100.0
@@ -158,7 +158,7 @@ class Fleet:
     async def ask(self, verb: str, receiver: str) -> dict[str, Any]:
         """The answer to a control request."""
         answer = await self.js.request(f"angarium.ctl.{verb}.{receiver}", b"", timeout_s=5.0)
-        assert not told(answer.data.decode()), answer.data
+        assert not secrets_in(answer.data.decode()), answer.data
         members: dict[str, Any] = msgspec.json.decode(answer.data)
         assert members["ok"], members
         return members

@@ -15,7 +15,7 @@ from typing import Any, Self, TextIO
 import msgspec
 
 from tests.support.processes.forks import Forks
-from tests.support.secrecy import told
+from tests.support.secrecy import secrets_in
 
 ROOT = Path(__file__).parents[3]
 COMMAND = (
@@ -48,7 +48,7 @@ class Terminal:
         done = FORKS.run(list(arguments), stdin, self.directory, self.environment, PATIENCE_S)
         out, err = done.stdout.decode(), done.stderr.decode()
         assert "Traceback" not in err, err
-        assert not told(err), err
+        assert not secrets_in(err), err
         return subprocess.CompletedProcess(done.args, done.returncode, out, err)
 
     def done(self, *arguments: str, stdin: bytes = b"") -> str:
@@ -148,7 +148,7 @@ def line_with(stream: Any, words: str) -> str:
     """The next line that has these words in it; fails at the end of the stream."""
     seen = []
     for line in stream:
-        assert not told(line), line
+        assert not secrets_in(line), line
         if words in line:
             return str(line)
         seen.append(line)

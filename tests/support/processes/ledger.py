@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.support.fleet.fleet import Fleet
 from tests.support.processes.commands import FORKS
-from tests.support.secrecy import told
+from tests.support.secrecy import secrets_in
 
 
 class LedgerProcess:
@@ -39,4 +39,4 @@ class LedgerProcess:
         status = await self._process.ended()
         said = self._said.read_text()
         assert status == 0, said
-        assert not told(said)
+        assert not secrets_in(said)

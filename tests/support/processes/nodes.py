@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from tests.support.processes.commands import FORKS
 from tests.support.processes.forks import CLOCK, SHORTENED, Forked
-from tests.support.secrecy import told
+from tests.support.secrecy import secrets_in
 
 SHORT_TTL_S = 2
 """The least that the settings take: so long, and half a second, until a dead node is followed."""
@@ -171,7 +171,9 @@ class Node:
         lines = [_line(text) for text in whole.splitlines()]
         self.said += lines
         self.complaints += [f"{self.name}: {line}" for line in lines if line["level"] == "error"]
-        self.complaints += [f"{self.name} tells {secret}" for secret in told(whole.decode(errors="replace"))]
+        self.complaints += [
+            f"{self.name} tells {secret}" for secret in secrets_in(whole.decode(errors="replace"))
+        ]
 
     @property
     def cpu_s(self) -> float:

@@ -18,7 +18,7 @@ SOON = Offline(after_s=60, disable_after_s=600)
 SELDOM = Retry(base_s=3600, cap_s=3600)
 
 
-def told(world: ShardWorld) -> list[str]:
+def reported(world: ShardWorld) -> list[str]:
     return [each.name for each in world.health_changes]
 
 
@@ -34,9 +34,9 @@ def failing(offline: Offline = SOON) -> ShardWorld:
 async def test_offline_is_told_once_over_later_failures() -> None:
     world = failing()
     await world.pass_time(55)
-    assert told(world) == []
+    assert reported(world) == []
     await world.pass_time(300)
-    assert told(world) == ["offline"]
+    assert reported(world) == ["offline"]
     change = world.health_changes[0]
     assert (change.receiver, change.why) == (RECEIVER, "no success for 1 min; timeout: no answer within 15 s")
     assert change.since == pytest.approx(NOW, abs=1)
@@ -54,14 +54,14 @@ def resting(**members: Any) -> ShardWorld:
 async def test_offline_is_told_when_the_time_has_come_and_not_at_the_next_attempt() -> None:
     world = resting()
     await world.pass_time(59)
-    assert told(world) == []
+    assert reported(world) == []
     await world.pass_time(2)
     assert [each.why for each in world.health_changes] == [
         "no success for 1 min; timeout: no answer within 15 s"
     ]
     world.put(policy(offline=SOON, retry=SELDOM, url="https://elsewhere.example/"))
     await world.pass_time(1)
-    assert told(world) == ["offline", "recovered"]
+    assert reported(world) == ["offline", "recovered"]
     assert len(world.sender.made) == 2, "the second one is to the other URL"
 
 
@@ -72,7 +72,7 @@ async def test_a_receiver_that_is_mended_in_time_is_no_news() -> None:
     world.sender.answers()
     world.put(policy(offline=SOON, retry=SELDOM, url="https://elsewhere.example/"))
     await world.pass_time(100)
-    assert told(world) == []
+    assert reported(world) == []
 
 
 @pytest.mark.parametrize("snapshots", [False, True])
@@ -82,15 +82,15 @@ async def test_a_new_owner_tells_what_was_not_due_before_it(snapshots: bool) -> 
     await world.pass_time(30)
     world.crash(snapshots=snapshots)
     await world.pass_time(29)
-    assert told(world) == []
+    assert reported(world) == []
     await world.pass_time(2)
-    assert told(world) == ["offline"]
+    assert reported(world) == ["offline"]
     world.crash(snapshots=snapshots)
     await world.pass_time(100)
-    assert told(world) == ["offline"]
+    assert reported(world) == ["offline"]
     await world.actor.resume()
     await world.pass_time(1)
-    assert told(world) == ["offline", "recovered"]
+    assert reported(world) == ["offline", "recovered"]
 
 
 @in_virtual_time
@@ -104,7 +104,7 @@ async def test_a_paused_receiver_is_not_offline_and_its_time_begins_again_when_i
     await world.pass_time(2)
     world.journal.let_go()
     await world.pass_time(50)
-    assert told(world) == []
+    assert reported(world) == []
     await world.pass_time(20)
     assert [each.why for each in world.health_changes] == [
         "no success for 1 min; timeout: no answer within 15 s"
@@ -116,10 +116,10 @@ async def test_a_shorter_time_applies_at_once_and_a_longer_one_too() -> None:
     world = resting()
     world.put(policy(offline=Offline(after_s=1200), retry=SELDOM))
     await world.pass_time(600)
-    assert told(world) == []
+    assert reported(world) == []
     world.put(policy(offline=Offline(after_s=300), retry=SELDOM))
     await world.pass_time(1)
-    assert told(world) == ["offline"]
+    assert reported(world) == ["offline"]
 
 
 @in_virtual_time
@@ -128,7 +128,7 @@ async def test_a_receiver_that_was_removed_is_no_news() -> None:
     await world.pass_time(30)
     world.put(None)
     await world.pass_time(100)
-    assert told(world) == []
+    assert reported(world) == []
 
 
 def test_a_receiver_that_fails_again_and_again_is_remembered_once() -> None:
@@ -159,15 +159,15 @@ async def test_a_takeover_tells_nothing_again(snapshots: bool) -> None:
     for _ in range(3):
         world.crash(snapshots=snapshots)
         await world.pass_time(30)
-    assert told(world) == ["offline"]
+    assert reported(world) == ["offline"]
     world.sender.answers()
     await world.pass_time(30)
-    assert told(world) == ["offline", "recovered"]
+    assert reported(world) == ["offline", "recovered"]
     assert world.health_changes[1].why == "it accepts events again"
     world.crash(snapshots=snapshots)
     world.publish()
     await world.pass_time(30)
-    assert told(world) == ["offline", "recovered"]
+    assert reported(world) == ["offline", "recovered"]
 
 
 @in_virtual_time
@@ -177,7 +177,7 @@ async def test_a_shorter_failure_is_no_news() -> None:
     world.sender.answers()
     await world.pass_time(60)
     assert world.journal.of(f.Delivered)
-    assert told(world) == []
+    assert reported(world) == []
 
 
 @pytest.mark.parametrize(
@@ -191,13 +191,13 @@ async def test_disabled_and_resumed_are_told_once(outcome: Answered | Failed, wh
     await world.pass_time(800)
     world.crash()
     await world.pass_time(30)
-    assert told(world) == ["disabled"]
+    assert reported(world) == ["disabled"]
     assert world.health_changes[0].why == why
     world.sender.answers()
     await world.actor.resume()
     await world.until_settled(1)
     await world.pass_time(1)
-    assert told(world) == ["disabled", "recovered"]
+    assert reported(world) == ["disabled", "recovered"]
     assert world.health_changes[1].why == "it was resumed"
 
 
@@ -205,10 +205,10 @@ async def test_disabled_and_resumed_are_told_once(outcome: Answered | Failed, wh
 async def test_another_url_ends_the_trouble_too() -> None:
     world = failing(Offline(after_s=60, disable_after_s=120))
     await world.pass_time(200)
-    assert told(world) == ["offline", "disabled"]
+    assert reported(world) == ["offline", "disabled"]
     world.put(policy(url="https://elsewhere.example/"))
     await world.pass_time(1)
-    assert told(world)[2:] == ["recovered"]
+    assert reported(world)[2:] == ["recovered"]
     assert world.health_changes[2].why == "its URL was changed"
 
 
@@ -219,7 +219,7 @@ async def test_several_answers_410_are_one_line() -> None:
     world.publish(8)
     await world.pass_time(5)
     assert len(world.journal.of(f.Disabled)) > 1
-    assert told(world) == ["disabled"]
+    assert reported(world) == ["disabled"]
 
 
 @in_virtual_time

@@ -29,8 +29,8 @@ def test_an_instant_is_the_same_in_both_forms(nanoseconds: int) -> None:
     whole, rest = divmod(nanoseconds, 1_000_000_000)
     text = datetime.fromtimestamp(whole, UTC).strftime("%Y-%m-%dT%H:%M:%S")
     fraction = f".{rest:09}".rstrip("0").rstrip(".")
-    told = delivery_info(f"$JS.ACK.S.c.1.1.1.{nanoseconds}.0")
-    assert epoch_of(f"{text}{fraction}Z") == told.stored_at
+    info = delivery_info(f"$JS.ACK.S.c.1.1.1.{nanoseconds}.0")
+    assert epoch_of(f"{text}{fraction}Z") == info.stored_at
 
 
 @pytest.mark.parametrize(
@@ -163,9 +163,9 @@ class TestReplySubjects:
         ],
     )
     def test_all_forms_of_reply_subjects_are_read(self, reply: str) -> None:
-        told = delivery_info(reply)
-        assert (told.position, told.number, told.pending) == (17, 5, 3)
-        assert told.stored_at == 1795231239755360726 / 1e9
+        info = delivery_info(reply)
+        assert (info.position, info.number, info.pending) == (17, 5, 3)
+        assert info.stored_at == 1795231239755360726 / 1e9
 
     @pytest.mark.parametrize("reply", ["", "orders.new", "a.b.c.d.e.f.g.h.i"])
     def test_another_subject_is_no_reply_subject(self, reply: str) -> None:

@@ -21,7 +21,7 @@ from angarium.telemetry.spans import Span
 from angarium.telemetry.trace_ids import Sampler, always, never
 from angarium.telemetry.tracer import Tracer
 from streams.journal.journal import JournalEntry
-from tests.support.secrecy import CREDENTIAL, SECRET, told
+from tests.support.secrecy import CREDENTIAL, SECRET, secrets_in
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 RECEIVER = "acme.billing"
@@ -86,7 +86,7 @@ def test_a_delivery_is_one_tree_below_its_producer() -> None:
         ("backing_off", 103.0),
         ("throttled", 104.0),
     ]
-    assert not told(repr(traced.spans))
+    assert not secrets_in(repr(traced.spans))
     assert "whsec_body" not in repr(traced.spans)
 
 
