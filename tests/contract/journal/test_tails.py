@@ -66,8 +66,8 @@ async def test_a_message_has_one_time_in_every_answer(js: JetStream, names: Name
         if position == 1:
             await js.wire.publish(puller, request, inbox)
             await until(lambda: bool(seen.messages))
-            info = delivery_info(seen.messages[0].reply)
-            assert (info.position, info.stored_at) == (mark.position, mark.stored_at)
+            delivered = delivery_info(seen.messages[0].reply)
+            assert (delivered.position, delivered.stored_at) == (mark.position, mark.stored_at)
 
 
 async def test_a_message_that_exists_is_not_lost(js: JetStream, names: Names) -> None:
