@@ -1,4 +1,4 @@
-"""The house rules, held by reading the code: who may import whom, what is pure, how large a room may grow.
+"""The house rules, held by reading the code: who may import whom, what is pure, how large a file may grow.
 
 Each rule is a function from one module to what is wrong with it. All rules are run over all modules, and each
 rule over a made-up module that breaks it, since a rule that finds nothing looks just like one that cannot.
@@ -229,7 +229,7 @@ def test_no_folder_has_too_many_entries() -> None:
     assert not crowded - WIDE_FOLDERS
 
 
-def test_each_folder_with_rooms_has_floors() -> None:
+def test_each_folder_with_parts_has_floors() -> None:
     folders = {
         ".".join(path.parent.parent.relative_to(ROOT).parts)
         for package in OURS

@@ -1,4 +1,4 @@
-"""The floors of the house: which room of a folder may import which."""
+"""Floors: which file or folder may import which."""
 
 FLOORS: dict[str, tuple[str, ...]] = {
     "actors": (
@@ -110,4 +110,4 @@ FLOORS: dict[str, tuple[str, ...]] = {
     ),
     "angarium.delivery": ("http_exchange signing", "connections", "http1_transport httpx_transport sender"),
 }
-"""The rooms of a folder, from the ground up: a room knows those on the floors below its own."""
+"""The files and folders of a folder, from the ground up: each knows those on the floors below its own."""

@@ -17,7 +17,7 @@ PURE_IMPORTS = frozenset({
     "abc", "base64", "binascii", "bisect", "collections", "datetime", "email", "enum", "functools", "hashlib",
     "heapq", "itertools", "math", "msgspec", "operator", "re", "string", "struct", "typing", "urllib",
 })  # fmt: skip
-ROOM_IMPORTS = PURE_IMPORTS | {"asyncio", "contextlib", "logging"}
+AWAITING_IMPORTS = PURE_IMPORTS | {"asyncio", "contextlib", "logging"}
 CLOCKS_AND_IO = frozenset({"open", "print", "input", "now", "utcnow", "today", "formatdate", "localtime"})
 
 
@@ -43,29 +43,29 @@ def arrows_point_down(module: Module) -> Iterator[str]:
             yield f"imports {'.'.join(path)}, which lies above it or beside it"
 
 
-def in_room(path: tuple[str, ...]) -> bool:
+def may_await(path: tuple[str, ...]) -> bool:
     return path[:2] == ("actors", "runtime") and not AWAITING.isdisjoint(path[2:])
 
 
 def floors_hold(module: Module) -> Iterator[str]:
-    """Within a folder, a room imports from the floors below it; so a room and its sub-room are no knot."""
+    """Within a folder, a part imports from the floors below it; so a part and what is in it are no knot."""
     for depth in range(1, len(module.path)):
-        folder, room = module.path[:depth], module.path[depth]
-        if room == "__init__" or (floors := FLOORS.get(".".join(folder))) is None:
+        folder, part = module.path[:depth], module.path[depth]
+        if part == "__init__" or (floors := FLOORS.get(".".join(folder))) is None:
             continue
-        floor = floor_of(room, floors)
+        floor = floor_of(part, floors)
         if floor is None:
-            yield f"{room} stands on no floor of {'.'.join(folder)}; give it one in FLOORS"
+            yield f"{part} stands on no floor of {'.'.join(folder)}; give it one in FLOORS"
             continue
         for path in imports(module):
-            if path[:depth] == folder and len(path) > depth and path[depth] != room:
+            if path[:depth] == folder and len(path) > depth and path[depth] != part:
                 other = floor_of(path[depth], floors)
                 if other is not None and other >= floor:
                     yield f"imports {'.'.join(path)}, which does not lie below it"
 
 
-def floor_of(room: str, floors: tuple[str, ...]) -> int | None:
-    return next((number for number, rooms in enumerate(floors) if room in rooms.split()), None)
+def floor_of(part: str, floors: tuple[str, ...]) -> int | None:
+    return next((number for number, parts in enumerate(floors) if part in parts.split()), None)
 
 
 def files_of_tests_stand_alone(module: Module) -> Iterator[str]:
@@ -92,18 +92,18 @@ def the_core_is_pure(module: Module) -> Iterator[str]:
     """No asyncio, clock, randomness or I/O where things are decided; time and ids come in with the call."""
     if module.path[0] != "actors":
         return
-    room = in_room(module.path)
-    allowed = (ROOM_IMPORTS if room else PURE_IMPORTS) | {"actors"}
+    awaiting = may_await(module.path)
+    allowed = (AWAITING_IMPORTS if awaiting else PURE_IMPORTS) | {"actors"}
     for path in imports(module):
         if path[0] not in allowed:
             yield f"imports {path[0]}"
-        if in_room(path) and not room:
+        if may_await(path) and not awaiting:
             yield f"imports {'.'.join(path[:3])}, which awaits"
     for node in module.nodes:
         match node:
             case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)) if name in CLOCKS_AND_IO:
-                if not room or name != "now":  # A room asks its Clock.
+                if not awaiting or name != "now":  # Code that may await asks its Clock.
                     yield f"line {node.lineno} calls {name}()"
             case ast.AsyncFunctionDef(lineno=line) | ast.Await(lineno=line):
-                if not room and module.path[-1] not in SEAMS:
+                if not awaiting and module.path[-1] not in SEAMS:
                     yield f"line {line} awaits"

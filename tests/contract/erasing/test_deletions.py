@@ -13,7 +13,7 @@ import pytest
 
 from actors.errors import Unavailable
 from actors.machine.facts import Burial
-from angarium.node.housekeeping import eraser as eraser_room
+from angarium.node.housekeeping import eraser as eraser_module
 from angarium.node.housekeeping import erasure_steps
 from angarium.node.housekeeping.eraser import Eraser
 from streams.buckets.stored_configurations import StoredConfigurations
@@ -41,7 +41,7 @@ Store = Callable[[], Awaitable[int]]
 
 @pytest.fixture(autouse=True)
 def no_late_copies(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(eraser_room, "COPIES_UNTIL_LEASE_ENDS_S", 0.0)
+    monkeypatch.setattr(eraser_module, "COPIES_UNTIL_LEASE_ENDS_S", 0.0)
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from angarium.node.housekeeping import eraser as eraser_room
+from angarium.node.housekeeping import eraser as eraser_module
 from angarium.node.housekeeping import erasure_steps
 from angarium.node.housekeeping.eraser import Eraser
 from streams.buckets.stored_configurations import StoredConfigurations
@@ -36,7 +36,7 @@ NAMES = {"long": "x" * 4000, "reserved": "_a", "escape": "\x1b[31m"}
 @pytest.fixture(autouse=True)
 def no_late_copies(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let an erasure be done at once, if a test does not want it otherwise."""
-    monkeypatch.setattr(eraser_room, "COPIES_UNTIL_LEASE_ENDS_S", 0.0)
+    monkeypatch.setattr(eraser_module, "COPIES_UNTIL_LEASE_ENDS_S", 0.0)
 
 
 def eraser(js: JetStream, names: Names) -> Eraser:
@@ -92,7 +92,7 @@ async def test_an_event_is_erased_once_it_is_routed_even_after_a_long_time(
 async def test_a_copy_that_comes_late_is_erased(
     js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(eraser_room, "COPIES_UNTIL_LEASE_ENDS_S", 0.3)
+    monkeypatch.setattr(eraser_module, "COPIES_UNTIL_LEASE_ENDS_S", 0.3)
     await publish(js, names, "acme._late", b"secret", {"Angarium-Id": "e1"})
     await Erasures(js, names).request("acme", "e1", "ops@host", time.time())
     working = eraser(js, names)
@@ -391,7 +391,7 @@ async def test_a_tenant_whose_owners_do_not_answer_delays_others_by_one_deadline
     """All its receivers are asked within it, and then it rests as long itself."""
     monkeypatch.setattr(erasure_steps, "OWNER_TIMEOUT_S", 0.4)
     monkeypatch.setattr(erasure_steps, "OWNERS_ASKED_AT_ONCE", 2)
-    monkeypatch.setattr(eraser_room, "TRY_EVERY_S", 0.1)
+    monkeypatch.setattr(eraser_module, "TRY_EVERY_S", 0.1)
     asked = list[str]()
     hangs = await js.wire.subscribe(
         names.control("erase", "acme", "*"), lambda message: asked.append(message.subject)

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from actors.machine.facts import Burial
 from actors.machine.numbering import Numbered
-from angarium.node.housekeeping import eraser as eraser_room
+from angarium.node.housekeeping import eraser as eraser_module
 from angarium.node.housekeeping.eraser import Eraser
 from streams.buckets.receivers import CLOCK_SKEW_MAX_S
 from streams.buckets.stored_configurations import StoredConfigurations
@@ -27,7 +27,7 @@ from tests.support.ledgers import RECEIVER, Pen, failed, opens
 
 LATE_S = 1.0
 SECRET = {"Angarium-Id": "e1"}
-LONG_AFTER_S = eraser_room.LATE_COPY_MAX_S + CLOCK_SKEW_MAX_S + 60.0
+LONG_AFTER_S = eraser_module.LATE_COPY_MAX_S + CLOCK_SKEW_MAX_S + 60.0
 ENDED = {"ok": True, "messages": 1, "waiting": 0}
 NAMELESS = "acme._late"
 """No receiver can have this name, so the eraser itself deletes what was sent to it."""
@@ -43,7 +43,7 @@ async def test_a_node_that_gets_shard_0_back_waits_for_late_copies_from_the_begi
     js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The node that had it meanwhile has erased a copy, and copies of that may be on their way."""
-    monkeypatch.setattr(eraser_room, "COPIES_UNTIL_LEASE_ENDS_S", LATE_S)
+    monkeypatch.setattr(eraser_module, "COPIES_UNTIL_LEASE_ENDS_S", LATE_S)
     epoch = 1
     first, second = (
         Eraser(js, names, StoredConfigurations(js, names), time.time, SHARDS, owned)
@@ -67,7 +67,7 @@ async def test_a_node_that_gets_shard_0_back_waits_for_late_copies_from_the_begi
 async def test_a_node_that_loses_shard_0_during_its_search_does_not_end_the_erasure(
     js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(eraser_room, "COPIES_UNTIL_LEASE_ENDS_S", 0.0)
+    monkeypatch.setattr(eraser_module, "COPIES_UNTIL_LEASE_ENDS_S", 0.0)
     epochs = iter((1, 1, 2, 2, 2, 2))
     working = Eraser(js, names, StoredConfigurations(js, names), time.time, SHARDS, lambda: next(epochs))
     await Erasures(js, names).request("acme", "e1", "ops@host", time.time())
@@ -84,8 +84,8 @@ async def test_with_replicas_it_waits_as_long_as_a_deposed_leader_may_answer_a_r
     js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """That leader says that the source of a copy is there, although it is deleted."""
-    monkeypatch.setattr(eraser_room, "COPIES_UNTIL_LEASE_ENDS_S", 0.0)
-    monkeypatch.setattr(eraser_room, "DEPOSED_LEADER_MAX_S", LATE_S)
+    monkeypatch.setattr(eraser_module, "COPIES_UNTIL_LEASE_ENDS_S", 0.0)
+    monkeypatch.setattr(eraser_module, "DEPOSED_LEADER_MAX_S", LATE_S)
     info_of = js.existing_stream
 
     async def with_replicas(stream: str) -> StreamInfo:
@@ -155,7 +155,7 @@ class Installation:
 
 @pytest.fixture
 async def installation(js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch) -> Installation:
-    monkeypatch.setattr(eraser_room, "COPIES_UNTIL_LEASE_ENDS_S", 0.0)
+    monkeypatch.setattr(eraser_module, "COPIES_UNTIL_LEASE_ENDS_S", 0.0)
     return Installation(js, names)
 
 
@@ -216,12 +216,12 @@ async def test_a_node_whose_clock_is_ahead_looks_again_no_earlier(
     source = await installation.erase()
     await installation.rejected(1, **{"Angarium-Source": str(source)})
     await installation.checkpoint()
-    installation.ahead_s = eraser_room.LATE_COPY_MAX_S + CLOCK_SKEW_MAX_S / 2
+    installation.ahead_s = eraser_module.LATE_COPY_MAX_S + CLOCK_SKEW_MAX_S / 2
     ahead = installation.new_eraser()
     async with owner_answers(installation.js, installation.names, RECEIVER, ENDED):
         await ahead.erase_due()
         assert await installation.left() == (1, 1)
-        monkeypatch.setattr(eraser_room, "LATE_COPY_MAX_S", 0.2)  # As long as it has known the record.
+        monkeypatch.setattr(eraser_module, "LATE_COPY_MAX_S", 0.2)  # As long as it has known the record.
         installation.ahead_s = 0.0
         await asyncio.sleep(0.3)
         await ahead.erase_due()
