@@ -13,6 +13,7 @@ from tests.house.english import (
     diagrams_keep_their_lines,
     first_lines_are_whole,
     first_lines_say_what_it_is,
+    folders_say_what_to_read_first,
     introductions_name_what_exists,
     modules_introduce_themselves,
     titles_name_their_subject,
@@ -61,6 +62,7 @@ RULES: tuple[Callable[[Module], Iterator[str]], ...] = (
     lines_are_short,
     names_say_something,
     modules_introduce_themselves,
+    folders_say_what_to_read_first,
     introductions_name_what_exists,
     first_lines_say_what_it_is,
     first_lines_are_whole,
@@ -136,6 +138,7 @@ BREACHES = [
     (names_say_something, "streams.nats.wire", "class A:\n    def f(self): self._of_shard: int = 1"),
     (modules_introduce_themselves, "actors.machine.state", "x = 1"),
     (modules_introduce_themselves, "tests.unit.policy", ""),
+    (folders_say_what_to_read_first, "streams.journal.__init__", '"""The journal of a shard."""'),
     (introductions_name_what_exists, "streams.journal.__init__", '"""The journal: read `questionnaire`."""'),
     (first_lines_say_what_it_is, "streams.producer", '"""What nobody needs any more."""'),
     (first_lines_say_what_it_is, "streams.producer", 'def f():\n    """Of all consumers."""'),
@@ -237,6 +240,17 @@ def test_each_folder_with_parts_has_floors() -> None:
         if path.parent != ROOT / package
     }
     assert folders == set(FLOORS)
+
+
+def test_each_folder_of_a_package_is_a_row_of_the_tour() -> None:
+    tour = (ROOT / "docs/tour.md").read_text(encoding="utf-8")
+    rows = "".join(line.split(" | ")[0] for line in tour.splitlines() if line.startswith("| `"))
+    folders = {
+        f"`{package}/{path.parent.name}/`"
+        for package in OURS
+        for path in (ROOT / package).glob("*/__init__.py")
+    }
+    assert not {folder for folder in folders if folder not in rows}
 
 
 def test_every_rule_has_its_breach() -> None:

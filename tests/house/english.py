@@ -35,6 +35,13 @@ def modules_introduce_themselves(module: Module) -> Iterator[str]:
         yield "has no docstring"
 
 
+def folders_say_what_to_read_first(module: Module) -> Iterator[str]:
+    if module.path[0] not in OURS or module.path[-1] != "__init__":
+        return
+    if not re.search(r"\bRead\b", ast.get_docstring(module.tree) or ""):
+        yield "does not say which of its files to read first"
+
+
 def introductions_name_what_exists(module: Module) -> Iterator[str]:
     """Names in the docstring of a folder are files, folders, or what a file defines."""
     if module.path[-1] == "__init__":
