@@ -137,7 +137,7 @@ BREACHES = [
     (names_say_something, "streams.nats.wire", "class A:\n    def f(self, a): self._of_shard[1] = a"),
     (names_say_something, "streams.nats.wire", "class A:\n    def f(self): self._of_shard: int = 1"),
     (modules_introduce_themselves, "actors.machine.state", "x = 1"),
-    (modules_introduce_themselves, "tests.unit.policy", ""),
+    (modules_introduce_themselves, "tests.unit.actors", ""),
     (folders_say_what_to_read_first, "streams.journal.__init__", '"""The journal of a shard."""'),
     (introductions_name_what_exists, "streams.journal.__init__", '"""The journal: read `questionnaire`."""'),
     (first_lines_say_what_it_is, "streams.producer", '"""What nobody needs any more."""'),

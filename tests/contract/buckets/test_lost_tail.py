@@ -25,7 +25,7 @@ from streams.lost_tails.marks import Mark
 from streams.lost_tails.places import BEGINNING, BucketPlace
 from streams.nats.answers import Page, Stored, StreamInfo
 from streams.resending import plan_lock
-from tests.contract.jobs.jobs import events, replay_job, shown
+from tests.contract.operations.jobs.jobs import events, replay_job, shown
 from tests.contract.resending.settled_events import ONE
 from tests.contract.support.powerless import Powerless
 from tests.support.installation import install

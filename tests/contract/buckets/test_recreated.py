@@ -12,8 +12,8 @@ from streams.erasing.erasures import Erasures, finished
 from streams.installation.topology import Names
 from streams.nats.jetstream import JetStream
 from streams.resending import plan_lock
-from tests.contract.jobs.jobs import access, events, replay_job, shown
 from tests.contract.journal.recording import remake
+from tests.contract.operations.jobs.jobs import access, events, replay_job, shown
 from tests.contract.resending.settled_events import ONE
 from tests.contract.resending.windows import LEASE_S
 from tests.support.waiting import until, until_true

@@ -1,1 +1,1 @@
-"""Dead letters, and events that are sent again."""
+"""Events and dead letters that are sent again."""

@@ -18,7 +18,16 @@ from streams.resending.redrive import Redrive
 from streams.resending.redrive_lock import RedriveLock
 from streams.resending.replay import ReceiverRemoved, Replay
 from streams.resending.replay_lock import Choice, ReplayLock
-from tests.contract.jobs.jobs import access, again, buried, events, go_on, redrive_job, replay_job, shown
+from tests.contract.operations.jobs.jobs import (
+    access,
+    again,
+    buried,
+    events,
+    go_on,
+    redrive_job,
+    replay_job,
+    shown,
+)
 from tests.contract.resending.settled_events import ONE, end
 from tests.contract.resending.windows import install_with_receiver
 from tests.contract.support.faults import Publish, misbehaving

@@ -1,1 +1,1 @@
-"""The bench and the demo."""
+"""The measuring of the benchmarks, and their sink."""

@@ -1,1 +1,1 @@
-"""Pure parts of the ledger: sharing of shards, positions, the plot of an audit."""
+"""Pure parts of the ledger: sharing of shards, positions, audits."""

@@ -22,7 +22,7 @@ from streams.resending.plan_lock import Busy
 from streams.resending.redrive_job import RedriveJobLock
 from streams.resending.replay import HALTED
 from streams.resending.replay_lock import ReplayLock
-from tests.contract.jobs.jobs import access, again, buried, events, redrive_job, replay_job, shown
+from tests.contract.operations.jobs.jobs import access, again, buried, events, redrive_job, replay_job, shown
 from tests.contract.resending.settled_events import ONE
 from tests.contract.resending.windows import LEASE_S
 from tests.support.waiting import until, until_true

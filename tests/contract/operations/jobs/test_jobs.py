@@ -28,7 +28,7 @@ from streams.resending.plan_lock import Busy, PlanLock
 from streams.resending.redrive_job import RedriveJobPlan
 from streams.resending.redrive_lock import RedriveLock
 from streams.resending.replay_lock import ReplayLock, ReplayPlan
-from tests.contract.jobs.jobs import (
+from tests.contract.operations.jobs.jobs import (
     FAST,
     access,
     again,

@@ -24,7 +24,7 @@ from streams.resending.redrive import Redrive
 from streams.resending.redrive_lock import RedriveLock
 from streams.resending.replay import HALTED, Replay
 from streams.resending.replay_lock import Choice, ReplayLock
-from tests.contract.jobs.jobs import (
+from tests.contract.operations.jobs.jobs import (
     FAST,
     access,
     again,
@@ -35,7 +35,7 @@ from tests.contract.jobs.jobs import (
     redrive_job,
     replay_job,
 )
-from tests.contract.jobs.jobs import shown as shown_job
+from tests.contract.operations.jobs.jobs import shown as shown_job
 from tests.contract.resending.settled_events import ONE, end
 from tests.contract.resending.windows import LEASE_S, install_with_receiver
 from tests.contract.support.crashing_jetstream import WHEREVER_IT_DIES, Died, dying, lives

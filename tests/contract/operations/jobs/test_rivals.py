@@ -23,7 +23,7 @@ from streams.resending.plan_lock import Busy
 from streams.resending.redrive_lock import RedriveLock
 from streams.resending.replay import Replay
 from streams.resending.replay_lock import ReplayLock
-from tests.contract.jobs.jobs import (
+from tests.contract.operations.jobs.jobs import (
     FAST,
     access,
     again,

@@ -39,7 +39,7 @@ from tests.support.installation import shard
 from tests.support.ledgers import NOW, RECEIVER, Kept, Pen, catch_up, delivered, failed, numbered, opens
 
 MS = round(NOW * 1000)
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 CONFIGURATION = b'{"url": "https://example.com/", "rate": {"limit": 5, "burst": 2}}'
 
 
@@ -413,7 +413,7 @@ def test_without_its_driver_a_command_says_how_to_get_it() -> None:
 async def test_the_queries_of_the_page_run(
     js: JetStream, names: Names, pen: Pen, ledger: Kept, world: tuple[str, str]
 ) -> None:
-    page = (Path(__file__).parents[3] / "docs" / "ledger.md").read_text()
+    page = (Path(__file__).parents[4] / "docs" / "ledger.md").read_text()
     _, for_postgresql, for_both = re.split(
         "The same query for PostgreSQL:|An event's deliveries, in both:", page
     )

@@ -1,0 +1,1 @@
+"""The trail of changes in a stored configuration."""

@@ -1,0 +1,1 @@
+"""The texts of commands, and which command they recommend."""

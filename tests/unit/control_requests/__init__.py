@@ -1,0 +1,1 @@
+"""Answers to control requests."""

@@ -1,0 +1,1 @@
+"""The payloads and the verdict of the demo."""

@@ -1,0 +1,1 @@
+"""Leases, and which node owns which shard."""

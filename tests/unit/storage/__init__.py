@@ -1,0 +1,1 @@
+"""The choice of what is evicted."""

@@ -1,1 +1,0 @@
-"""Pure parts of the streams, and answers to requests."""
