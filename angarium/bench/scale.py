@@ -197,7 +197,7 @@ class ScaleBench(Bench[ScalePlan]):
             await node.start()
             await node.until_ready()
             while await self._sink.count() < plan.loaded // 2:  # noqa: ASYNC110  # It is another process.
-                await asyncio.sleep(LOOK_EVERY_S)
+                await asyncio.sleep(PROGRESS_POLL_S)
             await node.kill()
             await node.start()
             return await self._arrived(plan.loaded)
