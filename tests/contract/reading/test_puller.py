@@ -90,8 +90,8 @@ class Script:
             on_gap=self.gaps.append,
         )
 
-    def _take(self, message: Message, told: DeliveryInfo) -> None:
-        assert told == delivery_info(message.reply)
+    def _take(self, message: Message, info: DeliveryInfo) -> None:
+        assert info == delivery_info(message.reply)
         self.seen(message)
 
     async def request(self, number: int) -> dict[str, object]:

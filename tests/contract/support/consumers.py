@@ -84,8 +84,8 @@ class ManualPuller:
         self.gaps: list[str] = []
         self.puller = Puller(js, stream, "c", on_message=self._take, on_gap=self.gaps.append, **options)
 
-    def _take(self, message: Message, told: DeliveryInfo) -> None:
-        assert told == delivery_info(message.reply)
+    def _take(self, message: Message, info: DeliveryInfo) -> None:
+        assert info == delivery_info(message.reply)
         self.seen(message)
 
     async def gap(self) -> str:
