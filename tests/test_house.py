@@ -15,6 +15,7 @@ from tests.house.english import (
     first_lines_say_what_it_is,
     introductions_name_what_exists,
     modules_introduce_themselves,
+    reasons_name_their_subject,
     titles_name_their_subject,
     words_are_usual,
 )
@@ -65,6 +66,7 @@ RULES: tuple[Callable[[Module], Iterator[str]], ...] = (
     first_lines_say_what_it_is,
     first_lines_are_whole,
     diagrams_keep_their_lines,
+    reasons_name_their_subject,
     titles_name_their_subject,
     words_are_usual,
     numbers_say_what_they_bound,
@@ -153,6 +155,13 @@ BREACHES = [
         diagrams_keep_their_lines,
         "streams.producer",
         '"""Purges.\n\n    f(a) -> b   g(b) -> c\n\nSo.\n"""',
+    ),
+    (reasons_name_their_subject, "tests.sim.test_sim", 'def test_a_death():\n    """And it is final."""'),
+    (reasons_name_their_subject, "tests.sim.test_sim", 'def test_a_death():\n    """Its lease ends."""'),
+    (
+        reasons_name_their_subject,
+        "tests.sim.test_sim",
+        'async def test_a_death():\n    """Whoever dies."""',
     ),
     (titles_name_their_subject, "tests.edge.test_ports", "def test_what_is_free_is_found(): ..."),
     (titles_name_their_subject, "tests.edge.test_ports", "def test_nor_is_a_second_one(): ..."),
@@ -246,6 +255,7 @@ def test_every_rule_has_its_breach() -> None:
 ALLOWED = [
     (words_are_usual, "tests.unit.worlds.unknown", "x = 'acme.nobody'"),
     (first_lines_say_what_it_is, "tests.sim.test_sim", 'def test_a_death():\n    """Nobody follows."""'),
+    (reasons_name_their_subject, "tests.sim.test_sim", 'def test_a_death():\n    """Otherwise it ends."""'),
     (titles_name_their_subject, "tests.edge.test_ports", "def test_a_port_without_a_listener(): ..."),
     (first_lines_say_what_it_is, "angarium.logs", '"""Items of a list."""'),
     (first_lines_are_whole, "streams.producer", '"""The rules:\n\n- one.\n"""'),

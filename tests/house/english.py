@@ -14,6 +14,9 @@ ROUNDABOUT = re.compile(r"(As|How|Of|So|That|Up to|What|Whatever|Where|Whether|W
 PRONOUN = re.compile(
     r"(He|It|Its|Nobody|Nothing|Somebody|Tells whether|The same|They|Those|\w+ ((for|to) )?(it|its|them))\b"
 )  # Beginnings that say nothing, or whose object has no name: `Ask for it`.
+REASON_WITHOUT_SUBJECT = re.compile(
+    r"(And|As|But|Its?|Nor|Of|Or|So|That|They|What|Whatever|Whether|Who|Whoever)\b"
+)  # Beginnings that continue the title of a test, or ask for a subject.
 VAGUE_TITLE = re.compile(
     r"test_((what|who|whom|whose|where|how)(so|ever)?|"
     r"it|its|neither|nor|not|of|so|that|they|those|one_(that|who))_|"
@@ -64,7 +67,7 @@ def _defined(module: Module) -> Iterator[str]:
 def first_lines_say_what_it_is(module: Module) -> Iterator[str]:
     """The first line of a docstring begins with a noun or a verb: what a thing is, or what it does.
 
-    The title of a test says that, and its docstring gives the reason.
+    The title of a test says that; `reasons_name_their_subject` is about its docstring.
     """
     for first in first_lines(module):
         if ROUNDABOUT.match(first) or PRONOUN.match(first):
@@ -85,6 +88,15 @@ def first_lines(module: Module) -> Iterator[str]:
                         yield text.partition("\n")[0]
                     case _:
                         pass
+
+
+def reasons_name_their_subject(module: Module) -> Iterator[str]:
+    """The docstring of a test is a sentence of its own: it does not continue the title."""
+    for node in module.nodes:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
+            first = (ast.get_docstring(node) or "").partition("\n")[0]
+            if module.path[0] == "tests" and REASON_WITHOUT_SUBJECT.match(first):
+                yield f"line {node.lineno} gives a reason without a subject: {first}"
 
 
 def first_lines_are_whole(module: Module) -> Iterator[str]:

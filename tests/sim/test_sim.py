@@ -100,9 +100,9 @@ def test_a_checkpoint_behind_the_journal_needs_no_duplicate_of_its_own_time() ->
 
 
 def test_messages_go_missing_in_runs() -> None:
-    """And whatever was known of them is on record.
+    """The record contains everything known about lost messages.
 
-    Few runs lose any, and after a change of the product others do: then more runs are made than these two.
+    Only a few runs lose messages. A change of the product changes which: then more than these two are made.
     """
     missing = 0
     for seed in (27, 4, *range(100, 160)):

@@ -147,7 +147,7 @@ def test_a_freeze_falls_between_any_two_callbacks() -> None:
 
 
 def test_the_dead_are_silent(recwarn: pytest.WarningsRecorder) -> None:
-    """Whatever stage a coroutine is in when its process is killed, nothing of it is seen again."""
+    """A killed process leaves no trace, at any stage of its coroutines."""
     seen: list[str] = []
 
     async def numbers() -> AsyncIterator[int]:

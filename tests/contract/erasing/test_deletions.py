@@ -115,7 +115,7 @@ async def test_a_published_event_at_the_position_of_an_erased_one_stays(
 async def test_a_delivery_at_the_position_of_an_erased_one_stays(
     nats: Powerless, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its owner has answered that it does not know the receiver."""
+    """The owner has answered that it does not know the receiver."""
     js = nats.js
     position = await publish(js, names, RECEIVER, b"secret", SECRET)
     unknown = {"ok": False, "error": {"code": "unknown_receiver", "message": "no such receiver"}}

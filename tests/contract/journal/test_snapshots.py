@@ -143,7 +143,7 @@ class TestLateBatches:
     async def test_a_checkpoint_alone_does_not_fall_back(
         self, js: JetStream, names: Names, faulty: FaultyJetStream
     ) -> None:
-        """It would be true still, but the journal may be purged up to the younger one."""
+        """The older checkpoint would still be true, but the journal may be purged up to the newer one."""
         snapshots = Snapshots(faulty, names, await own(faulty, names, "a"))
         batches = remember_batches(faulty)
         await snapshots.write([], [], 5, Checkpoint(sequence=5))

@@ -189,7 +189,7 @@ async def test_attempts_are_counted_by_minute(
 async def test_lateness_counts_from_the_publication_of_an_event(
     js: JetStream, names: Names, pen: Pen, ledger: Kept, settings: Settings
 ) -> None:
-    """It waited for its fan-out for 7 s, and was delivered half a second after its copy was stored."""
+    """The first event waited 7 s for its fan-out and was delivered 0.5 s after its copy was stored."""
     waited, direct = numbered(1, published_at=NOW - 7), numbered(2)
     await pen.flush(
         opens(), delivered(1, NOW + 0.5, events=(waited,)), delivered(2, NOW + 1, events=(direct,))

@@ -83,7 +83,7 @@ class TestTheServer:
     async def test_the_server_takes_an_ack_for_all_before_and_an_older_one_for_nothing(
         self, js: JetStream, wire: Wire, stream: str, make_consumer: MakeConsumer, raw: RawPull
     ) -> None:
-        """So one may be repeated at any time."""
+        """Repeating an acknowledgement is therefore always safe."""
         await make_consumer()
         await fill(js, stream, 5)
         await raw.ask(batch=5)

@@ -57,7 +57,7 @@ async def names(js: JetStream, prefix: str, monkeypatch: pytest.MonkeyPatch) -> 
 async def test_a_snapshot_that_cannot_be_understood_refuses_its_shard(
     wire: Wire, js: JetStream, names: Names, sender: Sends, monkeypatch: pytest.MonkeyPatch, strange: bytes
 ) -> None:
-    """Its number is not guessed at; the event is delivered once the snapshot is the right one again."""
+    """The node does not guess a number; it delivers the event once the snapshot is correct again."""
     monkeypatch.setattr("angarium.node.node.RETRY_REFUSED_AFTER_S", 0.05)
     subject = names.keys.actor(SHARD, RECEIVER)
     async with member(wire, node_settings(names), SystemTime(), sender):

@@ -75,7 +75,7 @@ async def test_a_letter_has_the_beginning_of_any_last_answer(
 
 
 async def test_without_its_answer_it_is_the_same_letter(js: JetStream, names: Names) -> None:
-    """Who buries it again, after a crash, does not know the answer any more."""
+    """After a crash, the next owner no longer has the answer."""
     position = await publish(js, names, RECEIVER)
     burial = Burial(position=position, reason="rejected", sequence=1, attempts=5, status=422)
     await DeadLetterWriter(js, names).bury(RECEIVER, [burial], {position: "no"})

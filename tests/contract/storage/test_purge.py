@@ -316,7 +316,7 @@ async def test_a_surplus_ends_where_about_enough_lies_behind_it(js: JetStream, n
 
 
 async def test_eviction_begins_where_a_message_might_not_fit(js: JetStream, names: Names) -> None:
-    """And after everything unneeded has gone."""
+    """Eviction begins only after everything unneeded is purged."""
     for _ in range(10):
         await js.publish(names.publish_to("acme.billing"), b"x" * 1000)
     info = await stream_info(js, names.deliveries)

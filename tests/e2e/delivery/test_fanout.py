@@ -91,7 +91,7 @@ async def test_unacked_events_are_routed_once_over_any_absence_of_nats(
 @pytest.mark.soak
 @needs_proc
 async def test_a_router_that_slept_beyond_its_lease_does_no_harm(fleet: Fleet, rng: random.Random) -> None:
-    """It wakes with copies on their way of events that its successor has long routed."""
+    """The router wakes with copies in flight of events that its successor routed long ago."""
     load = await fanout(fleet)
     sleeper = await fleet.start_ready("sleeper")
     async with load.flowing():

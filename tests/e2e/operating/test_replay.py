@@ -32,7 +32,7 @@ async def publish(fleet: Fleet, number: int) -> None:
 async def test_delivered_events_are_replayed_at_once_and_waiting_ones_counted(
     fleet: Fleet, terminal: Terminal
 ) -> None:
-    """Its settlement is not in a snapshot yet."""
+    """The last deliveries need not be in a snapshot yet."""
     await fleet.configure([BILLING])
     await fleet.start_ready()
     for number in range(1, 21):

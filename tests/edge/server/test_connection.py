@@ -112,7 +112,7 @@ async def test_a_connection_that_has_just_broken_is_written_to_without_harm(
 async def test_a_server_that_comes_back(
     server: EmbeddedServer, wire: NatsWire, js: JetStream, killed: bool
 ) -> None:
-    """What was asked ends at once, listeners are told, subscriptions and streams go on."""
+    """Pending requests end at once, listeners are notified, subscriptions and streams continue."""
     seen, told = KeptMessages(), changes(wire)
     await wire.subscribe("asked", seen)
     asked = asyncio.ensure_future(js.publish("asked", b"never answered", timeout_s=NEVER_S))

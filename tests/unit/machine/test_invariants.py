@@ -98,7 +98,7 @@ FELL = f.Unparked(receiver=RECEIVER, at=NOW)
     ],
 )
 def test_a_fold_that_breaks_a_rule_is_found(after: State, breach: Breach) -> None:
-    """What `evolve` does now breaks none of these; a change of it might."""
+    """Today's `evolve` breaks none of these rules; a changed one might."""
     assert check(STATE, FELL, after) is breach
 
 

@@ -334,7 +334,7 @@ def test_the_last_answer_is_shown_as_text_without_cookies() -> None:
 
 
 def test_some_may_not_see_what_the_receiver_wrote(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nor is it worked on for them."""
+    """The text is not even processed for these users."""
     monkeypatch.delattr(status, "_response")
     state = State(receiver="a.b")
     answer = Answered(status=200, latency_ms=1, body=b"whose number is", headers=(("x-got", "whose number"),))
@@ -425,7 +425,7 @@ def steps_of(work: Callable[[], str]) -> tuple[str, int]:
 )
 @pytest.mark.parametrize("body", ["redacted" * 512, "q" * 4096])
 def test_the_cost_of_hiding_depends_only_on_the_length_of_the_text(words: list[str], body: str) -> None:
-    """Who writes both, the configuration and the answer, would else hold up the node for seconds."""
+    """Otherwise a user who controls both texts could block the node for seconds."""
     text, steps = steps_of(lambda: Credentials(words).hide(body))
     assert steps <= STEPS_MAX * (len(body) + sum(map(len, words)))
     assert len(text) <= 2 * len(body)

@@ -155,7 +155,7 @@ async def test_a_ping_whose_record_takes_long_is_not_made() -> None:
 
 @in_virtual_time
 async def test_a_slow_attempt_that_is_held_up_gives_its_token_back() -> None:
-    """Its start would be counted where the token was taken, and the next would follow at once."""
+    """Otherwise the next attempt would follow at once: the start would count from the time of its token."""
     world = strict(rate=Rate(limit=60, per="hour", burst=1))
     world.publish(2)
     world.journal.hold_at = f.Started
@@ -363,7 +363,7 @@ async def test_while_the_backlog_cannot_be_read_it_is_asked_for_again() -> None:
 
 @in_virtual_time
 async def test_an_event_that_was_read_ahead_stays_bound_when_it_is_handed_out() -> None:
-    """It lies beyond all that was seen, so the receiver unparks before it is settled."""
+    """The event is beyond everything seen so far, so the receiver unparks before it is settled."""
     world, count = strict(), MAILBOX_MAX + 6
     world.publish(count)
     await world.until(lambda: world.state.parked)

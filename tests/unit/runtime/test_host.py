@@ -71,7 +71,7 @@ async def test_a_snapshot_that_must_not_be_guessed_at_refuses_the_shard() -> Non
 async def test_a_fact_that_breaks_a_rule_refuses_the_shard_and_is_not_recorded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Whatever decided it: here, a defect that gives a number twice."""
+    """The defect here gives one number twice."""
     world = strict()
     world.publish()
     await world.until_settled(1)

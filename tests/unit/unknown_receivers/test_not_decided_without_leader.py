@@ -261,7 +261,7 @@ async def test_a_second_removal_while_the_first_one_is_obeyed_is_obeyed_too() ->
 @in_virtual_time
 @pytest.mark.parametrize("known", [False, True])
 async def test_a_removal_before_anything_was_heard_of_the_receiver_is_obeyed(known: bool) -> None:
-    """It is put, gets an event, is removed and put again, and only then all of that is heard of."""
+    """The receiver is put, gets an event, is removed and put again before the node notices any of it."""
     world = ShardWorld()
     if known:
         world.put(policy())

@@ -106,7 +106,7 @@ async def test_a_receiver_that_is_put_while_its_event_waits_gets_it() -> None:
 
 @in_virtual_time
 async def test_a_receiver_that_is_put_during_a_flood_does_not_wait() -> None:
-    """It is told at once where its events lie, and gets them in their order while others go on to wait."""
+    """The receiver gets its positions at once, and its events in order, while others keep waiting."""
     world = strict()
     release = await hold_burials(world)
     flood(world, 200)
@@ -236,7 +236,7 @@ async def test_memory_is_bounded_also_before_the_record_is_read() -> None:
 
 @in_virtual_time
 async def test_a_receiver_with_a_snapshot_is_known() -> None:
-    """Its configuration was wiped out together with every trace of its removal."""
+    """The receiver's configuration is gone, and so is every trace of its removal."""
     world = strict()
     world.publish(3)
     await world.until_settled(3)

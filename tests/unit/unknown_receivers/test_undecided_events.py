@@ -16,7 +16,7 @@ from tests.unit.worlds.virtual_time import in_virtual_time
 
 @in_virtual_time
 async def test_an_event_that_cannot_be_decided_holds_no_receiver_up() -> None:
-    """It lies in the stream until the leader of the configurations speaks again."""
+    """The undecided event stays in the stream until the leader of the configurations answers again."""
     world = strict()
     world.policies.unavailable = True
     world.publish(receiver=UNKNOWN)
@@ -47,7 +47,7 @@ async def test_an_undecided_event_does_not_keep_what_came_before_it() -> None:
 
 @in_virtual_time
 async def test_many_undecided_events_hold_no_receiver_up() -> None:
-    """Of most of them only the stream knows; memory is bounded, and none is lost."""
+    """Most of the events stay in the stream only; memory is bounded, and no event is lost."""
     world = strict()
     world.policies.unavailable = True
     for _ in range(30):
@@ -87,7 +87,7 @@ async def test_the_next_owner_finds_those_that_were_not_decided(snapshots: bool)
 @pytest.mark.parametrize("valid", [False, True])
 @in_virtual_time
 async def test_a_receiver_that_is_put_gets_first_what_is_in_the_stream(valid: bool) -> None:
-    """It came when the name was unknown, and an owner that vanished left it there."""
+    """The first events came while the name was unknown, and a vanished owner left them in the stream."""
     world = strict()
     world.policies.unavailable = True
     world.publish(3, receiver=UNKNOWN)
@@ -109,7 +109,7 @@ async def test_a_receiver_that_is_put_gets_first_what_is_in_the_stream(valid: bo
 
 @in_virtual_time
 async def test_a_parked_receiver_without_a_snapshot_gets_first_what_is_in_the_stream() -> None:
-    """It comes back unasked, and the record is not read yet that says where it begins."""
+    """The receiver is activated unasked, before the record that says where it begins has been read."""
     world = strict()
     world.policies.unavailable = True
     world.publish(3, receiver=UNKNOWN)
@@ -176,7 +176,7 @@ async def test_events_beyond_its_room_are_counted() -> None:
 
 @in_virtual_time
 async def test_a_receiver_that_was_only_asked_for_is_not_known() -> None:
-    """What came before lies in the stream; another event must not overtake it."""
+    """An earlier event is still in the stream, and a later one must not overtake it."""
     world = ShardWorld()
     world.policies.unavailable = True
     world.publish(receiver=UNKNOWN)

@@ -186,7 +186,7 @@ async def test_an_answer_that_one_datagram_does_not_hold_is_never_fetched(
 async def test_the_event_loop_never_waits_for_the_lock_of_the_asker(
     resolver: DnsResolver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is held while an answer is taken apart."""
+    """The asker holds its lock while it parses an answer."""
     held = threading.Event()
 
     class Busy:

@@ -171,7 +171,7 @@ async def _send_endlessly(raw: Raw, *, size: int, pause_s: float = 0.0) -> None:
 
 
 async def test_an_answer_reaches_a_client_that_still_sends(api: Api, head: str) -> None:
-    """It would see a reset in its place."""
+    """Otherwise the client would see a reset instead."""
     raw = await connected(api)
     raw.writer.write(f"{head}content-length: {MAX_BODY * 100}\r\n\r\n".encode())
     raw.writer.write(b"x" * MAX_BODY * 100)
