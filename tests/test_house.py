@@ -11,6 +11,7 @@ import pytest
 
 from tests.house.english import (
     diagrams_keep_their_lines,
+    docstrings_name_what_exists,
     first_lines_are_whole,
     first_lines_say_what_it_is,
     introductions_name_what_exists,
@@ -63,6 +64,7 @@ RULES: tuple[Callable[[Module], Iterator[str]], ...] = (
     names_say_something,
     modules_introduce_themselves,
     introductions_name_what_exists,
+    docstrings_name_what_exists,
     first_lines_say_what_it_is,
     first_lines_are_whole,
     diagrams_keep_their_lines,
@@ -139,6 +141,7 @@ BREACHES = [
     (modules_introduce_themselves, "actors.machine.state", "x = 1"),
     (modules_introduce_themselves, "tests.unit.policy", ""),
     (introductions_name_what_exists, "streams.journal.__init__", '"""The journal: read `questionnaire`."""'),
+    (docstrings_name_what_exists, "streams.producer", 'def f():\n    """Calls `questionnaire`."""'),
     (first_lines_say_what_it_is, "streams.producer", '"""What nobody needs any more."""'),
     (first_lines_say_what_it_is, "streams.producer", 'def f():\n    """Of all consumers."""'),
     (first_lines_say_what_it_is, "streams.producer", 'TURN_S = 1.0\n"""How long a turn takes."""'),
@@ -253,6 +256,7 @@ def test_every_rule_has_its_breach() -> None:
 
 
 ALLOWED = [
+    (docstrings_name_what_exists, "streams.producer", 'def f():\n    """Calls `existing_stream`."""'),
     (words_are_usual, "tests.unit.worlds.unknown", "x = 'acme.nobody'"),
     (first_lines_say_what_it_is, "tests.sim.test_sim", 'def test_a_death():\n    """Nobody follows."""'),
     (reasons_name_their_subject, "tests.sim.test_sim", 'def test_a_death():\n    """Otherwise it ends."""'),

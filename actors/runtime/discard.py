@@ -4,11 +4,11 @@ Discarded events count as numbered: their numbers are the gap, their ids enter t
 highest source is that of the last copy. So a copy that comes late and an id that comes twice are duplicates,
 as if the events had been delivered (`docs/decisions/discarded-counts-as-numbered.md`).
 
-Meanwhile the receiver stands still: attempts in flight are awaited, since their numbers may be unrecorded,
-and nothing else is done before the fact is decided.
+Meanwhile the receiver is held: attempts in flight are awaited, since their numbers may be unrecorded, and
+nothing else is done before the fact is decided.
 
-The actor calls `forget` and `remove`. Each of the other public functions is one rule, so that a mutant of the
-simulator can disable it alone.
+The control handler calls `forget`, and the actor calls `remove`. Each of the other public functions is one
+rule, so that a mutant of the simulator can disable it alone.
 """
 
 import asyncio

@@ -29,6 +29,11 @@ ARCHAIC = re.compile(
     re.IGNORECASE,
 )
 NAMED = re.compile(r"`([A-Za-z_][\w.]*)`")
+NAMED_IN_LOWER_CASE = re.compile(r"(?<!`)`([a-z_][a-z\d_]*)`(?!`)")
+FOREIGN_NAMES = frozenset({
+    "angarium_loop_lag_seconds", "ip_local_port_range", "on_", "prometheus_client", "publish_async",
+})  # fmt: skip
+"""Names in docstrings that are of other programs, or that the code puts together."""
 
 _INTRODUCED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
@@ -62,6 +67,30 @@ def _defined(module: Module) -> Iterator[str]:
                 yield name
             case _:
                 pass
+
+
+def docstrings_name_what_exists(module: Module) -> Iterator[str]:
+    """A name in a docstring of the product is in its code: after a renaming it is the new one."""
+    if module.path[0] in OURS:
+        for node in module.nodes:
+            if isinstance(node, _INTRODUCED):
+                for name in NAMED_IN_LOWER_CASE.findall(ast.get_docstring(node) or ""):
+                    if not any(name in known for known in (written_names(), existing_names(), FOREIGN_NAMES)):
+                        yield f"has a docstring that names `{name}`, which does not exist"
+
+
+@cache
+def written_names() -> frozenset[str]:
+    """All identifiers of the product, and the words of its texts, which are names on the wire."""
+    return frozenset(name for module in modules() if module.path[0] in OURS for name in _written(module))
+
+
+def _written(module: Module) -> Iterator[str]:
+    for token in tokenize.generate_tokens(io.StringIO(module.source).readline):
+        if token.type == tokenize.NAME:
+            yield token.string
+        elif token.type == tokenize.STRING and not token.string.startswith('"""'):
+            yield from re.findall(r"\w+", token.string)
 
 
 def first_lines_say_what_it_is(module: Module) -> Iterator[str]:
