@@ -1,4 +1,4 @@
-"""Rules about unknown names, each taken out by itself."""
+"""Rules about unknown receivers, each taken out by itself."""
 
 from actors.machine import commands as c
 from actors.memory.unacked import Bindings

@@ -1,4 +1,4 @@
-"""Events for unknown names, and for some that turn out to be known."""
+"""Events for unknown receivers, and for some that turn out to be known."""
 
 from streams.nats.wire import Message
 from tests.sim.plan import Plan
@@ -6,7 +6,7 @@ from tests.sim.stage import Deal, R, Stage, staged
 from tests.sim.world.receivers import Manner
 
 S = "acme.r1"
-"""The unknown name."""
+"""The unknown receiver."""
 
 BOTH = Plan(receivers=(R, S))
 

@@ -1,4 +1,4 @@
-"""Unknown names: turned away together, behind the known, and each of their events buried once."""
+"""Unknown receivers: turned away together, behind the known, and each of their events buried once."""
 
 from collections.abc import Mapping, Sequence
 
