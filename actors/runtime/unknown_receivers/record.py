@@ -1,7 +1,7 @@
 """One bounded record per shard of the events for unknown receivers, instead of an actor for each receiver.
 
 A producer may name thousands of receivers a second that never existed. An actor for each of them would cost
-reads, facts and a snapshot that is kept for days. So the events for unknown receivers are turned away together,
+reads, facts and a snapshot that is kept for days. So events for unknown receivers are turned away together,
 after those for known receivers:
 
 1. The leader of the configurations is asked once for all events that have come until then, and the snapshots

@@ -68,7 +68,7 @@ class Checkers:
         self._heard: dict[tuple[str, int], int] = {}
         self._started_under = [0] * shards
         self._repeats: dict[tuple[str, int], int] = {}
-        self._snapshots: dict[tuple[int, str], Snapshot] = {}  # Each shard has its own record of unknown ones.
+        self._snapshots: dict[tuple[int, str], Snapshot] = {}  # Each shard has a record of unknown ones.
         self.letters = Letters(self.deliveries, world.fail)
         self.checkpoints = Checkpoints(world.fail)
         self.parked = ParkedKept(world.fail)
