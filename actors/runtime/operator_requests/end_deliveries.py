@@ -4,8 +4,8 @@ Numbers are given in the order of the stream, so a message may leave it only if 
 or to be given. The rules (`tests/unit/runtime/test_erase.py` tries a crash at each moment, and finds
 an event with two numbers without the second or the third):
 
-1. The receiver stands still until the message is gone for certain: nothing is in flight, and nothing begins.
-   What it takes at that moment is delivered, not erased.
+1. The receiver is held until the message is certainly gone: nothing is in flight, and nothing begins.
+   If it accepts the event before that, the event is delivered, not erased.
 2. Every event up to the erased one gets its number first, in order, as in relaxed order. An owner that
    vanished may have posted any of them under just that number.
 3. The message leaves the stream only when it is on confirmed record that the event is over.

@@ -181,7 +181,7 @@ class TestStale:
     async def test_a_node_is_not_stale_before_it_was_looked_at_again(
         self, names: Names, clocks: Clocks, looking: Looking, join: Join
     ) -> None:
-        """We were blind: that its heartbeat stood still is not known."""
+        """We were blind, so its heartbeat may have advanced."""
         await show(looking, names, "b")
         members = await join(looking, "a")
         looking.blind = True

@@ -83,7 +83,7 @@ class TestTheFence:
         assert await read_checkpoint(js, names, SHARD) == Checkpoint(sequence=7)
 
     async def test_an_owner_that_is_only_put_fences_too(self, js: JetStream, names: Names) -> None:
-        """The new claim is not in the journal yet, but what it will read must stand still."""
+        """The new claim is not in the journal yet, but nothing may change what it will read."""
         old = Snapshots(js, names, await own(js, names, "a"))
         await js.publish(names.keys.owner(SHARD), msgspec.json.encode(Owner(node="b", at=0.0)))
         assert not await old.write([state()], [], 7, Checkpoint(sequence=7))

@@ -153,7 +153,7 @@ async def test_a_page_follows_the_other(js: JetStream, names: Names, monkeypatch
 
 
 async def test_a_replay_keeps_its_pace_and_its_lock(js: JetStream, names: Names) -> None:
-    """Slower than a lease: who stands still for so long would count as dead."""
+    """The replay is slower than a lease; a process that hangs for so long would count as dead."""
     await published(js, names, 1, 2)
     lock = locked(js, names, lease_s=LONG_LEASE_S)
     await lock.acquire()

@@ -1,6 +1,6 @@
-"""Servers of three that die, stand still, lose their store, fill it up, or leave together.
+"""Servers of three die, hang, lose their store, fill it up, or leave together.
 
-That the leader of each stream is killed is in `tests/e2e/crashes/test_cluster.py`.
+The leader of each stream is killed in `tests/e2e/crashes/test_cluster.py`.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""A nats-server that stands still: it is left at once, however much it has not read."""
+"""The client leaves a hung nats-server at once, even with much data unread."""
 
 import asyncio
 import contextlib

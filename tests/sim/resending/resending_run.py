@@ -220,7 +220,7 @@ class ResendingRun(Run):
     # ---- what goes wrong
 
     def arrives(self, frame: Frame, deal: Callable[[], None]) -> None:
-        """A frame reaches the server. Its sender may die or stand still, before or after that."""
+        """A frame reaches the server. Its sender may die or hang, before or after that."""
         victim = self._victim(frame)
         if victim is None:
             self.process_faults.arrives(frame, deal)
