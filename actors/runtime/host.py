@@ -302,7 +302,7 @@ class Host:
         return self.changed.get(receiver) or self.writing.get(receiver)
 
     def note_state(self, state: State) -> None:
-        """Take note of a state that came into memory."""
+        """Record a state that came into memory."""
         self._noted[state.receiver] = state
 
     def forgettable(self, states: dict[str, State]) -> list[str]:

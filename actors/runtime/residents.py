@@ -35,7 +35,7 @@ class ResidentPorts(UnknownReceiverEnvironment, Protocol):
         ...
 
     def note_state(self, state: State) -> None:
-        """Take note of a state that came into memory."""
+        """Record a state that came into memory."""
         ...
 
 

@@ -123,7 +123,7 @@ class Receivers:
             known.revision = known.policy_revision = 0
 
     def _drop_unseen(self) -> None:
-        """Forget the configurations that the bucket has no more."""
+        """Forget the configurations that are no longer in the bucket."""
         for receiver in [name for name, known in self._known.items() if not known.revision]:
             del self._known[receiver]
             self._notify(receiver)

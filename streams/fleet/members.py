@@ -324,7 +324,7 @@ class Members:
                 listener()
 
     def _record_heartbeat(self, node: str, message: StoredMessage) -> bool:
-        """Take note of the heartbeat; True if it is new to us, and not certainly older than a TTL."""
+        """Record the heartbeat; True if it is new to us, and not certainly older than a TTL."""
         seen, now = self._seen.get(node), self._time.boottime()
         if seen is not None and seen.revision == message.sequence:
             return False

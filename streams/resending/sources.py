@@ -61,7 +61,7 @@ class Sources:
         return found[0] is not None
 
     def remember(self, positions: Iterable[int], asked_at: float) -> None:
-        """Take note of messages that the leader has, since a question at that time."""
+        """Record messages that the leader has, by its answer to a question at that time."""
         now = self.now()
         self._until = {each: until for each, until in self._until.items() if until > now}
         self._until.update(dict.fromkeys(positions, asked_at + self._lease_s))

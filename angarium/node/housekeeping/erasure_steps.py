@@ -232,5 +232,5 @@ class ErasureSteps:
 
 
 def _answers_in(shard: int, tenant: str, event: str) -> Callable[[StoredMessage], bool]:
-    """Tells messages of a shard of the journal that have an answer to the event."""
+    """A test for messages of the shard's journal that contain an answer to the event."""
     return lambda it: search.shard_of_flush(it) == shard and search.answers_event(it, tenant, event)
