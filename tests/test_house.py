@@ -170,6 +170,7 @@ BREACHES = [
     (titles_name_their_subject, "tests.edge.test_ports", "def test_nor_is_a_second_one(): ..."),
     (titles_name_their_subject, "tests.edge.test_ports", "def test_a_port_is_free_however_late(): ..."),
     (titles_name_their_subject, "tests.edge.test_ports", "def test_a_search_goes_on(): ..."),
+    (titles_name_their_subject, "tests.sim.scenarios.rates", "def behind_one_that_is_slow(): ..."),
     (words_are_usual, "tests.support.waiting", "x = 1  # Nobody else."),
     (words_are_usual, "tests.support.waiting", "def wait_for_nobody(): ..."),
     (words_are_usual, "streams.producer", "# Whoever purges"),

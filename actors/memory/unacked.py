@@ -64,7 +64,10 @@ class Bindings:
         return binding
 
     def release(self, binding: Binding, fact_index: int) -> None:
-        """Release the message: the floor may pass it once that fact is confirmed; 0: it is about to be bound again."""
+        """Release the message: the floor may pass it once that fact is confirmed.
+
+        With 0 the message is about to be bound again.
+        """
         binding.released_by = fact_index
         self.bound -= 1
 

@@ -18,7 +18,7 @@ REASON_WITHOUT_SUBJECT = re.compile(
     r"(And|As|But|Its?|Nor|Of|Or|So|That|They|What|Whatever|Whether|Who|Whoever)\b"
 )  # Beginnings that continue the title of a test, or ask for a subject.
 VAGUE_TITLE = re.compile(
-    r"test_((what|who|whom|whose|where|how)(so|ever)?|"
+    r"test_((what|who|whom|whose|where|how)(so|ever)?|behind|"
     r"it|its|neither|nor|not|of|so|that|they|those|one_(that|who))_|"
     r"test_\w*?_?(whatever|however|of_late|just_now|goes_on|word_of|where_nothing)(_|\Z)"
 )
@@ -151,9 +151,13 @@ def diagrams_keep_their_lines(module: Module) -> Iterator[str]:
 
 
 def titles_name_their_subject(module: Module) -> Iterator[str]:
-    """The title of a test begins with what it is about, and has plain words: `always`, not `whatever`."""
+    """The title of a test begins with what it is about, and has plain words: `always`, not `whatever`.
+
+    A scenario of the simulator is a test whose title has no prefix.
+    """
+    prefix = "test_" if module.path[:3] == ("tests", "sim", "scenarios") else ""
     for node in module.nodes:
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and VAGUE_TITLE.match(node.name):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and VAGUE_TITLE.match(prefix + node.name):
             yield f"line {node.lineno} has {node.name}"
 
 

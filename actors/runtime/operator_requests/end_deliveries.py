@@ -54,7 +54,7 @@ async def erase(actor: Actor, event_id: str, positions: Collection[int]) -> Eras
 
 
 async def _stored_at(actor: Actor, event_id: str, position: int) -> float | None:
-    """When the stream stored it; None if that position has no such event of the receiver, in stream or state."""
+    """When the stream stored it; None if that position has no such event of the receiver."""
     backlog = actor.environment.backlog
     found = open_entry(actor.state, position) or await backlog.event(actor.receiver, position)
     return found.stored_at if found is not None and found.id == event_id else None
