@@ -1,8 +1,8 @@
-"""The trail of a configuration: the changes before it, who made each, and what it changed, in a header.
+"""The trail of a configuration, in a header: the earlier changes, with the author and the members of each.
 
-A put drops the older values of its key, since they may hold old secrets. A reader that comes too late for
-them finds here what they were, without secrets. Each change in the trail has only the members that the next
-one changed, as they were before, so that some changes fit into the room of a header.
+A put drops the older values of its key, since they may contain old secrets. A late reader finds them here,
+without secrets. Each change in the trail has only the members that the next one changed, with their earlier
+values, so that several changes fit into a header.
 """
 
 import json

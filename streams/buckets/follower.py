@@ -2,8 +2,8 @@
 
 It replaces a watch, whose consumer may disappear unnoticed when a server restarts. A core subscription on the
 subject is only a hint that wakes the follower. The messages themselves are read from the stream, from the
-last sequence on: after a hint, after a reconnect, and at a fixed interval, whether or not a hint came. If
-the stream is another one after a reconnect, or lost its tail, everything in it is passed on again.
+last sequence on: after a hint, after a reconnect, and at a fixed interval even without a hint. If the stream
+was recreated before a reconnect, or lost its tail, everything in it is passed on again.
 """
 
 import asyncio

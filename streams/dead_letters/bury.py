@@ -1,9 +1,9 @@
 """Dead letters: events that could not be delivered, kept with their body, their headers and the reason.
 
 The message is read again from the deliveries stream, so that a dead letter has exactly what the producer
-published. The event's id is always in `Angarium-Id`, wherever it came from, so that a
-redrive keeps it. The message id of the dead letter consists of receiver and number: burying again adds
-nothing within the stream's duplicate window, and after it an identical second letter.
+published. The event's id is always in `Angarium-Id`, so that a redrive keeps it. The message id of the dead
+letter consists of receiver and number: burying again adds nothing within the stream's duplicate window, and
+an identical second letter after it.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
-"""Stores malformed events, which no receiver can be sent as they are, among their tenant's dead letters.
+"""Stores malformed events, which cannot be sent to any receiver, among their tenant's dead letters.
 
-Such a dead letter has a receiver name that no receiver can have. It contains what the producer published, and
-says what is wrong with it.
+Such a dead letter has a receiver name that no receiver can have. It contains the producer's message, and says
+what is wrong with it.
 """
 
 from actors.errors import Unavailable

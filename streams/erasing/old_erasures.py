@@ -1,4 +1,4 @@
-"""Drops the records of erasures that were done long ago: there is one for each event that was erased."""
+"""Drops the records of old erasures: each erased event has one."""
 
 from actors.errors import Unusable
 from streams.erasing.erasures import marked

@@ -1,4 +1,4 @@
-"""The list of the parked receivers of a shard, which no incoming message brings back after a takeover.
+"""The list of a shard's parked receivers: after a takeover, no incoming message would activate them.
 
 It is in the bucket of the actors, next to the snapshots, in parts of some kilobytes each: a single message
 would exceed the server's limit, and every change would rewrite all of it. A changed part is written together

@@ -1,7 +1,7 @@
 """Reads the configurations of receivers in the order of their bucket, and the changes that it has dropped.
 
-The bucket drops older values by itself. The trail of a value has the last changes before it. An older one is
-missing here, which `replaced` tells.
+The bucket drops older values by itself. The trail of a value has the last changes before it. Older changes
+are missing here, and `replaced` shows that.
 """
 
 from collections import Counter

@@ -1,6 +1,6 @@
 """Exceptions for failures between Angarium and NATS.
 
-Only a failure that stops the caller's present work is an exception. A publish that is refused or unanswered
+Only a failure that stops the caller's current work is an exception. A publish that is refused or unanswered
 is an expected outcome and therefore a value (`streams.nats.answers`). A request without an answer raises
 `actors.errors.Unavailable`, since the actors ask through ports.
 """

@@ -1,4 +1,4 @@
-"""Retries with exponential backoff, 50 ms to 1 s, and logs once why something has to be retried."""
+"""Retries with exponential backoff, 50 ms to 1 s, and logs the reason once."""
 
 import asyncio
 import logging

@@ -6,8 +6,8 @@ that is refilled at half its batch.
 Only its owner knows the consumer, and the server numbers its messages from 1 on. Everything that could have
 broken this sequence is a *gap*: a number that is not the next, a heartbeat that knows a higher one, no
 heartbeat, a consumer that is gone, a lost connection. Then the puller stays quiet, and its owner makes a new
-consumer (`streams.reading.reader`). Each consumer has its own inbox, so nothing that an older one still sends
-is taken for a message of this one.
+consumer (`streams.reading.reader`). Each consumer has its own inbox, so late messages of an older one are not
+taken for messages of this one.
 
 A consumer acks everything up to a position with one ack: that of its highest message there. It is repeated
 with each heartbeat: if the last one were lost, the consumer could stay full forever.

@@ -1,4 +1,4 @@
-"""The damage to a shard: which tails its streams lost, found without a change to anything."""
+"""The damage to a shard: which tails its streams lost, found without changing anything."""
 
 from msgspec import Struct
 

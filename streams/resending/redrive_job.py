@@ -1,7 +1,7 @@
 """The plan of a redrive that is a job: the letters that a tenant wants, and how far the job has come.
 
-It says whose job it is, no more. That each letter is sent once is a matter of `streams.resending.redrive`,
-whose lock is taken for each page: so the jobs of many tenants continue in turns.
+It says whose job it is, and no more. `streams.resending.redrive` sends each letter once, under a lock that is
+taken for each page, so the jobs of many tenants take turns.
 """
 
 from msgspec import field

@@ -1,4 +1,4 @@
-"""Knows which messages may be sent again: those that their stream still has, as of a lease ago at most.
+"""Knows which messages may be sent again: those that their stream had at most a lease ago.
 
 An event may be erased while a replay or a redrive has it in memory. So a copy leaves only within a lease of
 the question to the leader whether its source is there. The eraser looks for copies once more when more than a

@@ -1,4 +1,4 @@
-"""A child process that ends when this process ends, in any way: Angarium's side of `watchdog.py`."""
+"""A child process that ends with this process, in any way: Angarium's side of `watchdog.py`."""
 
 import asyncio
 import contextlib

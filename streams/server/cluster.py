@@ -1,6 +1,6 @@
 """Three nats-servers on loopback, as one cluster with replicated streams, for `dev` and tests.
 
-Each is an `EmbeddedServer` with a directory of its own, and may be killed and started again by itself.
+Each is an `EmbeddedServer` with its own directory, and may be killed and restarted separately.
 """
 
 import asyncio

@@ -1,11 +1,11 @@
 """Chooses the events to evict when the deliveries are full: one tenant's backlog costs others no event.
 
-Settled messages go first, wherever they are: an old event that waits keeps those after it from being purged
-by sequence. Then the tenant gives way that has most waiting, with its oldest events.
+Settled messages go first, at any position: an old waiting event keeps later messages from being purged by
+sequence. Then the tenant with the largest backlog loses its oldest events.
 
-How much that is, is estimated from some messages, each of which stands for the ones that follow it
-(`streams/storage/sampling.py`). All nodes look at nearly the same ones, and so choose alike without telling
-each other.
+The size of a backlog is estimated from a sample: each message stands for those that follow it
+(`streams/storage/sampling.py`). All nodes look at nearly the same messages, so they choose alike without
+exchanging anything.
 """
 
 import asyncio

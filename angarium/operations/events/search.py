@@ -1,6 +1,6 @@
 """Searches the streams for an event: where it still waits, and since when; or why no receiver gets it.
 
-No stream has an index of ids. So every search has a bound, and an answer says where it ended at one.
+No stream has an index of ids. So every search is bounded, and its answer says where it stopped.
 """
 
 import asyncio

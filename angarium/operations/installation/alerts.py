@@ -1,4 +1,4 @@
-"""Alerts: the problems that `angarium doctor` would find now, for monitoring an installation."""
+"""Alerts: the problems that `angarium doctor` would report now, for monitoring an installation."""
 
 from msgspec.structs import replace
 

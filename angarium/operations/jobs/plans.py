@@ -1,4 +1,4 @@
-"""The plans of jobs: where each is stored, and what a client sees of it."""
+"""The plans of jobs: their keys, and the part of them that clients see."""
 
 import re
 from typing import Literal

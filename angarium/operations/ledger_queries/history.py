@@ -1,4 +1,4 @@
-"""The history of a receiver: what happened to it, in words, its configurations included."""
+"""The history of a receiver in words, including its configurations."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator

@@ -1,7 +1,7 @@
 """Gives a receiver a new signing secret; the old one also signs until the overlap ends by itself.
 
 The end of an old secret is stored in the configuration, and each node checks its own clock when it signs. So
-no operator has to drop it later, and no crash meanwhile makes it sign for longer.
+no operator has to drop it later, and no crash makes it sign for longer.
 (docs/decisions/an-old-secret-ends-by-itself.md)
 """
 

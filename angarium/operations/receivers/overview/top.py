@@ -1,4 +1,4 @@
-"""Shows the health of the receivers repeatedly, those whose events wait longest first."""
+"""Shows the health of the receivers repeatedly, the longest waits first."""
 
 import time
 
