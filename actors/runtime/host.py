@@ -353,7 +353,7 @@ class Host:
     async def _sweep(self) -> None:
         """Twice a second park what has been held too long, ack what is released, and drop resting actors.
 
-        Receivers that have been failing for long enough are told to be offline.
+        Receivers that have been failing for long enough are reported as offline.
         """
         loop = asyncio.get_running_loop()
         while not self.stopped:

@@ -153,7 +153,7 @@ class HttpxTransport:
 
 
 class _Network(httpcore.AsyncNetworkBackend):
-    """Connects to the judged addresses of the exchange at hand, whatever host it is asked for."""
+    """Connects to the judged addresses of the current exchange, and ignores the host in the request."""
 
     async def connect_tcp(
         self,

@@ -96,7 +96,7 @@ def recorded(message: StoredMessage, older: int | None = None) -> RecordedConfig
 
 
 def recorded_before(message: StoredMessage) -> list[RecordedConfiguration]:
-    """The configurations before the one in a message, as its trail tells, the oldest first."""
+    """The configurations before the one in a message, by its trail, the oldest first."""
     document = {} if is_removal(message) else without_secrets(message.data)
     return list(_recorded_backwards(document, _trail_of(message)))[::-1]
 

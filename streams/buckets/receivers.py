@@ -277,7 +277,7 @@ def matching(
 ) -> Callable[[str, str, float], tuple[str, ...]]:
     """Returns what finds the receivers of an event, by its tenant, its type, and when it was stored.
 
-    A receiver gets no event from before it was created, however late that is routed.
+    A receiver gets no event from before it was created, even if it is routed late.
     """
 
     def match(tenant: str, event_type: str, stored_at: float) -> tuple[str, ...]:

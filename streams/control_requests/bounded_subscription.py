@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 
 class BoundedSubscription:
-    """A subscription to `subjects` that pauses after too many bytes, whatever the handler does with them."""
+    """A subscription to `subjects` that pauses after too many bytes, even if the handler ignores them."""
 
     def __init__(self, wire: Wire, subjects: Sequence[tuple[str, Callable[[Message], None]]]) -> None:
         self._wire = wire

@@ -29,7 +29,7 @@ async def drop_old_erasures(js: JetStream, names: Names, wall: float, after: int
 
 
 def _was_done_before(message: StoredMessage, at: float) -> bool:
-    """True if it was; False also if it cannot be read, of which the eraser tells."""
+    """True if it was; False also if it cannot be read, which the eraser reports."""
     try:
         _, erasure = marked(message)
     except Unusable:

@@ -16,7 +16,7 @@ class Lease:
     """One lease, from its first acknowledged renewal to its end; it is never revived.
 
     A renewal must not revive it: others may have claimed and released in the meantime. A node whose lease is
-    over stops its shards and begins another lease; whatever still holds the old one can do nothing.
+    over stops its shards and begins another lease; a holder of the old one can do nothing.
     """
 
     def __init__(self, ttl_s: float, time: Timekeeper) -> None:

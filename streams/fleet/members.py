@@ -283,7 +283,7 @@ class Members:
             self._hint.clear()
             try:
                 if self._own.last.sent_at < self._next_silent_from() <= self._time.boottime():
-                    await self._renew()  # A look tells nothing about the time after it.
+                    await self._renew()  # A look says nothing about the time after it.
                 await self._read_heartbeats()
                 wait_s = self._until_next_read_s()
             except (Unavailable, ApiError) as error:  # The bucket may be gone, and be recreated.

@@ -47,7 +47,7 @@ class BucketReader:
     async def read(self, place: StreamPlace) -> tuple[StreamPlace, list[PutConfiguration]]:
         """Read what comes after the place; returns it and the place where to continue. Waits for NATS.
 
-        A change of which a trail tells may have been returned before.
+        A change that a trail contains may have been returned before.
         """
         known = self._place = compared_place(self._js, self._stream, place, self._place)
         while True:

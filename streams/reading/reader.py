@@ -178,7 +178,7 @@ class Reader:
                 await pauses.wait()
 
     async def _new_consumer(self) -> int | Loss:
-        """Make a consumer, however long it takes. Returns the position after which it begins."""
+        """Make a consumer; retries until there is one. Returns the position after which it begins."""
         pauses = Pauses(self._js)
         complaint = GatheredComplaint(self._js, log, "reader.waiting", consumer=self._consumer_name)
         timeout_s = CONSUMER_TIMEOUT_MIN_S

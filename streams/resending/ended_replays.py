@@ -34,7 +34,7 @@ async def drop_ended_replays(js: JetStream, names: Names, wall: float, after: in
 
 
 def _has_ended(message: StoredMessage) -> bool:
-    """True if nothing is left to do; False if it cannot be read, of which `angarium job list` tells."""
+    """True if nothing is left to do; False if it cannot be read, which `angarium job list` reports."""
     try:
         plan = read_versioned(_plan, message.data, VERSION, message.subject)
     except Unusable:

@@ -10,7 +10,7 @@ from msgspec import Struct, field
 class Job(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The part of a plan that makes it a job.
 
-    - `id`: tells it from other jobs of the same receiver or tenant.
+    - `id`: distinguishes it from other jobs of the same receiver or tenant.
     - `began_at`: when it was accepted, in seconds since the epoch.
     - `total`: messages that it looks at, in all.
     - `kept_since`: when the stream begins, if earlier events were wanted.

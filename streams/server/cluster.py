@@ -94,7 +94,7 @@ def _directory(below: Path, number: int) -> Path:
 def _is_complete(servers: Sequence[EmbeddedServer]) -> bool:
     """True if a leader has heard of all others lately, and each server is up to date with every stream.
 
-    Only the leader tells of its replicas.
+    Only the leader knows the state of its replicas.
     """
     for server in servers:
         replicas = monitored(server, "/jsz").get("meta_cluster", {}).get("replicas") or []

@@ -146,7 +146,7 @@ class EmbeddedServer(RunningServer):
             self._child = None
 
     async def wait(self) -> None:
-        """Return when the server has ended, for whatever reason."""
+        """Return when the server has ended, for any reason."""
         if self._child is not None:
             await self._child.wait()
 

@@ -28,7 +28,7 @@ WINDOW_SHARE = 0.8
 """Part of the room up to which settled deliveries and events are kept, for replays."""
 
 SPARE_SHARE = 0.05
-"""If less than this part of the room is free, waiting events give way until twice as much is."""
+"""If less than this part of the room is free, waiting events are evicted until twice as much is free."""
 
 PURGED_PART = 100
 """A purge removes at least this fraction (1/n) of the stream."""

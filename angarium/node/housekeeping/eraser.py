@@ -200,7 +200,7 @@ class Eraser:
     async def _look_again(self, erasure: Erasure, revision: int) -> None:
         """Erase copies that came after the end; if any did, that is recorded, and looked for again.
 
-        Such a copy may have become a dead letter by now, and have been answered. Both tell its source, so
+        Such a copy may have become a dead letter by now, and have been answered. Both name its source, so
         they are found even if the copy was erased by an eraser that has died.
         """
         progress = ErasureProgress(erasure, AnsweredOwners())

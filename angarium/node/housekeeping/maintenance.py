@@ -160,7 +160,7 @@ class Maintenance:
         return deliveries
 
     async def _orders_of_quotas(self, deliveries: StreamInfo) -> list[EvictionOrder]:
-        """Look at some tenants with a quota, in turns: what they have beyond it gives way."""
+        """Look at some tenants with a quota, in turns: their waiting events beyond it are evicted."""
         js, names, found = self._context.js, self._context.names, list[EvictionOrder]()
         by_tenant = self._context.routing.by_tenant
         for tenant in islice(self._quotas, min(QUOTAS_A_ROUND, len(by_tenant.with_quota))):

@@ -168,7 +168,7 @@ def is_over(stored: StoredPlan) -> bool:
 
 
 def document(stored: StoredPlan, seat: str = "") -> JobDocument:
-    """All that is told of a job; `seat` says why it has none, if it waits for one."""
+    """The public state of a job; `seat` says why it has none, if it waits for one."""
     plan, job = stored.plan, stored.account
     assert job is not None, "only jobs have a document"
     state = state_of(stored, job)

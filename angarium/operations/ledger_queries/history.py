@@ -101,7 +101,7 @@ async def _entries_and_condition(
 ) -> tuple[list[_Entry], str]:
     """The first entries between two times, and the receiver's present condition.
 
-    Of each kind no more is read than that: a receiver may have had a configuration a second.
+    No more of each kind is read: a receiver may have had a configuration a second.
     """
     number = await number_of(ledger, receiver)
     queries = ledger.queries

@@ -91,7 +91,7 @@ class ReceiverFindings(Struct):
 class Overview(Struct, frozen=True):
     """The receivers, and notes about all of them.
 
-    - `exist`: there are some, in whatever phase.
+    - `exist`: there are some, in any phase.
     - `age_s`: the age of the oldest snapshots that something has happened since.
     """
 
@@ -186,7 +186,7 @@ def _without_snapshot(name: str, shards: int) -> ReceiverSnapshot:
 
 
 def _forget_overtaken(rows: list[ReceiverFindings], shards: list[ShardProgress], recently: Recently) -> None:
-    """Take the waiting events away where the journal is ahead of the snapshot that tells of them."""
+    """Clear the number of waiting events if the journal is ahead of its snapshot."""
     overtaken = [
         row
         for row in rows
