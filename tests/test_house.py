@@ -161,6 +161,7 @@ BREACHES = [
     ),
     (reasons_name_their_subject, "tests.sim.test_sim", 'def test_a_death():\n    """And it is final."""'),
     (reasons_name_their_subject, "tests.sim.test_sim", 'def test_a_death():\n    """Its lease ends."""'),
+    (reasons_name_their_subject, "tests.sim.test_sim", 'def test_a_death():\n    """Else it lives."""'),
     (
         reasons_name_their_subject,
         "tests.sim.test_sim",

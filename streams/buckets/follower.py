@@ -40,8 +40,8 @@ class Follower:
 
     The handler must not raise, since a message would be lost: an exception ends the follower, with a log
     line. `begins_again` is called before the stream is passed on from its start once more, and `is_complete`
-    when all of it has been: other messages are no longer in the stream. `asks_leader`: a replica's end does not
-    count as the end if the leader has more, and each read asks whether it is still the same stream.
+    when all of it has been: other messages are no longer in the stream. `asks_leader`: a replica's end does
+    not count as the end if the leader has more, and each read asks whether it is still the same stream.
     """
 
     def __init__(

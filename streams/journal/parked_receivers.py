@@ -164,8 +164,8 @@ async def read_parked_receivers(
 ) -> ParkedReceivers:
     """The list that belongs to the checkpoint. Raises `Incomplete`, `NewerVersion` and `NotOurs`.
 
-    Parts may be newer than the checkpoint if a write was never finished. What that write knew about their
-    receivers is in the journal's tail after the checkpoint.
+    Parts may be newer than the checkpoint if a write was never finished. The journal's tail after the
+    checkpoint has everything that this write knew about their receivers.
     """
     found, parts = ParkedReceivers(), checkpoint.parked_parts
     for start in range(0, len(parts), READ_AT_ONCE):

@@ -15,7 +15,8 @@ PRONOUN = re.compile(
     r"(He|It|Its|Nobody|Nothing|Somebody|Tells whether|The same|They|Those|\w+ ((for|to) )?(it|its|them))\b"
 )  # Beginnings that say nothing, or whose object has no name: `Ask for it`.
 REASON_WITHOUT_SUBJECT = re.compile(
-    r"(And|As|But|Its?|Nor|Of|Or|So|That|They|What|Whatever|Whether|Who|Whoever)\b"
+    r"(Also|And|As|But|Else|However|Its?|Nor|Not|Of|Or|So|Such as|That|They|Those|"
+    r"What|Whatever|Whether|Who|Whoever)\b"
 )  # Beginnings that continue the title of a test, or ask for a subject.
 VAGUE_TITLE = re.compile(
     r"test_((what|who|whom|whose|where|how)(so|ever)?|behind|"

@@ -84,7 +84,7 @@ def test_both_streams_are_purged_in_runs() -> None:
 
 
 def test_a_checkpoint_behind_the_journal_needs_no_duplicate_of_its_own_time() -> None:
-    """By the time that it is stored, the window may have lost the id that made a duplicate of the event."""
+    """The window may have lost the duplicate's id by the time the checkpoint is stored."""
     deliveries, receiver = Deliveries(), "acme.r0"
     for position, event_id in enumerate(("a", "a", "b"), 1):
         deliveries.add(receiver, Event(position=position, id=event_id, stored_at=0.0, body=b""))

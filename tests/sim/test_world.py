@@ -125,7 +125,7 @@ def test_a_suspended_machine_sleeps_through_its_timers_but_not_through_boottime(
 
 
 def test_a_freeze_falls_between_any_two_callbacks() -> None:
-    """Also between those that were ready together, and between a task's steps that wait for nothing."""
+    """A freeze may fall between callbacks that were ready together, or between steps that do not wait."""
     stops = set()
     for seed in range(200):
         steps: list[str] = []

@@ -115,7 +115,7 @@ async def test_a_key_that_changes_all_the_time_is_read_now_and_then(
 
 
 async def test_a_follower_reads_without_a_hint(js: JetStream, make_stream: MakeStream, prefix: str) -> None:
-    """The stream stores another subject than what is published, so that no hint comes."""
+    """The stream stores another subject than the published one, so no hint comes."""
     await make_stream(
         subjects=[f"{prefix}.in.*"],
         subject_transform={"src": f"{prefix}.in.*", "dest": f"{prefix}.out.{{{{wildcard(1)}}}}"},

@@ -166,7 +166,7 @@ class TestStale:
     async def test_a_node_is_not_stale_if_a_heartbeat_may_have_come_and_gone_unseen(
         self, names: Names, clocks: Clocks, looking: Looking, join: Join
     ) -> None:
-        """We slept for a TTL or more: that the key is gone tells nothing of when it was renewed last."""
+        """We slept for a TTL or more: a missing key does not show when it was last renewed."""
         await show(looking, names, "b")
         members = await join(looking, "a")
         looking.blind = True
@@ -195,7 +195,7 @@ class TestStale:
     async def test_the_time_of_staleness_restarts_at_a_reconnect(
         self, names: Names, clocks: Clocks, looking: Looking, join: Join
     ) -> None:
-        """NATS was away for all: the first node that comes back must not take everything."""
+        """NATS was away for all nodes: the first one that reconnects must not take everything."""
         await show(looking, names, "b")
         members = await join(looking, "a")
         clocks.turn(DEAD_S - 0.01)

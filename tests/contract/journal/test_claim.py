@@ -222,7 +222,7 @@ class TestRivals:
     async def test_a_rival_before_the_owner_is_read_again_wins(
         self, js: JetStream, names: Names, faulty: FaultyJetStream
     ) -> None:
-        """The rival has put `_owner` and not recorded it yet: the journal alone would not tell."""
+        """The rival has put `_owner` and not recorded it yet: the journal alone would not show it."""
         rival = msgspec.json.encode(Owner(node="b", at=0.0))
         hooks = faulty.before_last[names.keys.owner(SHARD)]
         hooks.append(lambda: asyncio.sleep(0))

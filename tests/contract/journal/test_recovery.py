@@ -89,7 +89,7 @@ class TestTheWhole:
     async def test_parked_actors_come_back_by_the_list_and_the_tail(
         self, js: JetStream, names: Names, shard: Recording
     ) -> None:
-        """Those of the list; of whom the tail speaks, it says whether he is parked still."""
+        """The list names the parked actors; for actors in the tail, the tail decides."""
         await shard.record(*(Parked(receiver=each, at=1.0) for each in ("acme.quiet", RECEIVER, OTHER)))
         await shard.snapshot()
         await shard.record(Unparked(receiver=OTHER, at=2.0), Parked(receiver="acme.late", at=2.0))
@@ -112,7 +112,7 @@ class TestTheWhole:
     async def test_parked_actors_of_a_write_that_was_never_finished_come_back(
         self, js: JetStream, names: Names, shard: Recording, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """One moves to another part, and only that part is stored: the tail says that he is parked."""
+        """An actor moves to another part, and only that is stored: the tail says that the actor is parked."""
         await shard.record(Parked(receiver=OTHER, at=1.0), Parked(receiver=RECEIVER, at=1.0))
         monkeypatch.setattr(parked, "PART_BYTES", 1)
         await shard.snapshot()
@@ -228,7 +228,7 @@ class TestBeyondOurClaim:
     async def test_a_snapshot_beyond_our_claim_is_another_owners(
         self, js: JetStream, names: Names, shard: Recording, faulty: FaultyJetStream
     ) -> None:
-        """The replica that shows the tail does not show that the journal goes on."""
+        """The replica that shows the tail does not show that the journal continues."""
         await shard.record(repeated(1))
         claimed = await own(js, names, "b")
         rival = await own(js, names, "c")
@@ -321,7 +321,7 @@ class TestStreamsThatAreNotWhatTheyWere:
     async def test_a_shard_whose_journal_has_aged_out_is_recovered_from_its_checkpoint(
         self, js: JetStream, names: Names, shard: Recording
     ) -> None:
-        """Then what was settled since the checkpoint is delivered again."""
+        """The events settled since the checkpoint are then delivered again."""
         await shard.record(repeated(1))
         await shard.snapshot()
         last = await shard.record(repeated(2))

@@ -160,7 +160,7 @@ class TestLateBatches:
     async def test_only_the_last_batch_of_a_write_carries_its_checkpoint(
         self, names: Names, faulty: FaultyJetStream
     ) -> None:
-        """Before it not all is written that the checkpoint names."""
+        """Earlier batches may come before some of the state that the checkpoint names."""
         first = await own(faulty, names, "a")
         await Snapshots(faulty, names, first).write([], [], 5, Checkpoint(sequence=5, floor=3))
         snapshots = Snapshots(faulty, names, await own(faulty, names, "b"))

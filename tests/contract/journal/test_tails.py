@@ -50,7 +50,7 @@ async def remake(js: JetStream, names: Names, count: int) -> None:
 
 
 async def test_a_message_has_one_time_in_every_answer(js: JetStream, names: Names) -> None:
-    """The stream's state, the leader, and the reply subject of what is handed out."""
+    """The time is the same in the stream's state, in the leader's answer, and in the reply subject."""
     await js.consumer_create(
         names.deliveries, consumer_for_claim("c", names.deliveries_of(shard(RECEIVER)), 1)
     )

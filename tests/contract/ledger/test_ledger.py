@@ -275,7 +275,7 @@ async def test_a_base_state_folds_what_the_actor_would(
 async def test_base_states_of_a_batch_are_stored_together(
     js: JetStream, names: Names, pen: Pen, ledger: Kept, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One transaction each would cost more than the facts."""
+    """A transaction for each would cost more than the facts."""
     monkeypatch.setattr("angarium.ledger.fold.BASE_EVERY_FACTS", 1)
     stored: list[int] = []
     for store in (SqliteStore, PostgresStore):

@@ -267,7 +267,7 @@ async def test_no_question_reads_a_whole_table_of_a_database(
 async def test_a_look_back_folds_to_what_inspect_said(
     js: JetStream, names: Names, pen: Pen, ledger: Kept, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After each fact, by way of base states that lie now before it, now behind."""
+    """The state is checked after each fact, with base states before and after it."""
     monkeypatch.setattr("angarium.ledger.fold.BASE_EVERY_FACTS", 4)
     monkeypatch.setattr(schema, "BLOCK_FACTS", 5)
     monkeypatch.setattr(journal_reader, "READ_MESSAGES_MAX", 2)
@@ -362,7 +362,7 @@ async def test_a_ledger_without_a_writer_says_how_far_behind_it_is(
 
 @pytest.mark.parametrize("world", [("memory", "sqlite")])
 async def test_no_question_reads_a_whole_table(ledger: Kept) -> None:
-    """Each looks into the blocks, which are few, and into a block by its key."""
+    """Each query reads the list of blocks, which is short, and then a block by its key."""
     async with ledger.store():
         pass
     found = every_query(lambda index: f"INDEXED BY {index}")

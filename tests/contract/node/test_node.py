@@ -240,7 +240,7 @@ def wants(node: Node, numbers: list[int]) -> None:
 async def test_a_shard_that_should_be_another_nodes_is_no_longer_refused_here(
     wire: Wire, js: JetStream, names: Names
 ) -> None:
-    """The other one may run it: this one is ready, and counts it no more."""
+    """The other node may run the shard: this node is ready, and no longer counts the shard as refused."""
     others = [shard for shard in range(SHARDS) if shard != SHARD]
     async with member(wire, node_settings(names), SystemTime(), NobodySends()) as node:
         await until(lambda: len(node.owned) == SHARDS - 1 and SHARD in node.refused)
@@ -416,7 +416,7 @@ async def test_copies_of_erased_flushes_go_with_the_journal(
 async def test_a_defect_in_the_maintenance_ends_one_round_and_not_all(
     wire: Wire, js: JetStream, prefix: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Without any more of them the streams would fill up."""
+    """Without further rounds the streams would fill up."""
     rounds: list[StreamInfo] = []
 
     def is_short_or_broken(info: StreamInfo) -> bool:
@@ -435,7 +435,7 @@ async def test_a_defect_in_the_maintenance_ends_one_round_and_not_all(
 async def test_a_defect_while_owned_and_wanted_are_compared_ends_nothing(
     wire: Wire, js: JetStream, prefix: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Without it no shard would ever be claimed again, and the node would live on."""
+    """Otherwise no shard would ever be claimed again, while the node lives on."""
     broken = Mock(side_effect=[RuntimeError("nobody foresaw that"), *[[SHARD]] * 1000])
     monkeypatch.setattr("angarium.node.node.LOOK_EVERY_S", 0.01)
     monkeypatch.setattr(Members, "wanted_shards", broken)

@@ -98,7 +98,7 @@ async def test_a_bucket_of_snapshots_that_is_deleted_delays_no_event(
 async def test_a_clock_that_jumps_by_an_hour_stops_nothing(
     wire: Wire, js: JetStream, names: Names, sender: Sends, jump_s: float
 ) -> None:
-    """Neither under the owner nor, as its successor's, after it; with tokens to spare nothing has to wait."""
+    """The clock jumps under the owner, and back under its successor; no delivery waits for a token."""
     time = JumpingTime()
     rate = b'{"url": "https://a.example", "rate": {"limit": 100, "per": "second"}}'
     await js.publish(names.receiver(RECEIVER), rate)

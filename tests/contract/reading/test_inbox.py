@@ -108,7 +108,7 @@ async def test_events_come_in_order_with_what_was_published(
 async def test_messages_read_by_another_reader_are_compared_too(
     js: JetStream, names: Names, owner: Owner
 ) -> None:
-    """For a parked receiver, say, and further on than the inbox is; its place was taken since."""
+    """A read for a parked receiver went further than the inbox, and another message took that position."""
     for _ in range(3):
         await publish(js, names, RECEIVER)
     await owner.has(3)
@@ -288,7 +288,7 @@ async def test_no_consumer_is_left_when_it_stops(js: JetStream, names: Names, ow
 async def test_a_new_owner_gets_all_above_its_floor_over_any_acts_of_the_old_one(
     server: Server, js: JetStream, names: Names, owner: Owner
 ) -> None:
-    """Each has a consumer of its own."""
+    """Each owner has its own consumer."""
     for _ in range(6):
         await publish(js, names, RECEIVER)
     await owner.has(6)
@@ -373,7 +373,7 @@ async def test_a_consumer_that_vanished_unnoticed_is_replaced(
 async def test_an_attempt_to_make_a_consumer_takes_a_new_name(
     js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One whose answer was lost may have been carried out, or may still be."""
+    """An attempt whose answer was lost may have been carried out, or may still be."""
     create, asked = js.consumer_create, list[str]()
 
     async def unanswered(stream: str, config: dict[str, Any], timeout_s: float) -> ConsumerInfo:
@@ -399,7 +399,7 @@ async def test_an_attempt_to_make_a_consumer_takes_a_new_name(
 async def test_a_server_has_more_time_for_each_further_attempt(
     js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A short one first: the consumer may lie on a server that was killed."""
+    """The first attempt is short, since the consumer may be on a server that was killed."""
     monkeypatch.setattr(reader, "CONSUMER_TIMEOUT_MIN_S", 0.1)
     monkeypatch.setattr(reader, "CONSUMER_TIMEOUT_MAX_S", 0.3)
     create, given = js.consumer_create, list[float]()

@@ -131,7 +131,7 @@ async def test_a_repair_accepts_recreated_streams(js: JetStream, names: Names) -
 async def test_a_repair_reads_recreated_streams_from_their_beginning(
     js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An older Angarium recorded no marks, so only the time at which the stream was created tells."""
+    """An older Angarium recorded no marks, so only the stream's creation time shows it."""
     created = {name: (await stream_info(js, name)).created for name in names.streams}
     for _ in range(10):
         await publish(js, names, RECEIVER)
@@ -329,7 +329,7 @@ class TestTheLastThatIsTheSame:
     async def test_the_last_message_that_is_the_same_is_not_looked_for_beyond_an_accepted_loss(
         self, js: JetStream, names: Names
     ) -> None:
-        """Positions were given twice: what the first of them was proves nothing of the second."""
+        """Positions were used twice: the first message at one proves nothing about the second."""
         for _ in range(12):
             await publish(js, names, RECEIVER)
         times = {}
@@ -369,7 +369,7 @@ async def test_a_holder_without_a_sign_of_life_is_dead(
 async def test_the_end_that_is_left_is_proven_even_where_the_claim_is_clean(
     js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A leader that was deposed tells an end that is too low; the last unclean claim is lowered to it."""
+    """A deposed leader reports an end that is too low; the last unclean claim is lowered to it."""
     await own(js, names, "a")
     await release(js, names, await own(js, names, "b"), "b")
     asked: list[str] = []
@@ -414,7 +414,7 @@ class TestNoOtherNode:
     async def test_no_other_node_claims_the_shard_meanwhile(
         self, js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Nothing was on record: no node has looked yet. Its claim would fence the repair off."""
+        """No node has looked yet, so nothing is on record, and a node's claim would fence the repair off."""
         await grown_again(js, names)
         tried: list[str] = []
         recover_ = recovering.recover
@@ -447,7 +447,7 @@ async def test_numbers_go_on_above_all_that_were_read_where_the_journal_lost_its
 
 
 async def test_the_place_of_the_message_that_was_lost_is_empty(js: JetStream, names: Names) -> None:
-    """An operator deleted what has come there since: that does not make the others those that were lost."""
+    """An operator deleted the newer message there; the others are still not the lost ones."""
     await grown_again(js, names)
     with pytest.raises(StreamRemade):
         await own(js, names, "b")

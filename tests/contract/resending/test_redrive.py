@@ -210,7 +210,7 @@ async def test_an_id_that_can_be_guessed_costs_no_letter(js: JetStream, remember
 async def test_an_id_that_was_taken_all_the_same_is_not_believed(
     js: JetStream, remembering: Names, taker: str
 ) -> None:
-    """Not by this command, and not by the one that would finish its work."""
+    """Neither this command nor a successor that finishes its work believes it."""
     names = remembering
     await bury(js, names, ONE, 7)
     await redrive_all(js, names)

@@ -214,7 +214,7 @@ async def test_lanes_of_a_node_share_slots_and_none_keeps_them_from_another() ->
 
 
 async def test_lanes_that_stopped_leave_their_slots_to_others() -> None:
-    """Also a slot for which they waited, and that of an item under way, when it ends."""
+    """The stopped lanes also leave a slot that they waited for, and that of an item once it ends."""
     shared, ends, arrived = slots(1), list[Callable[[str], None]](), list[int]()
     leaving, staying = (
         Lanes[int](connected(), lambda _, __, ended: ends.append(ended), arrived.append, pytest.fail, shared)

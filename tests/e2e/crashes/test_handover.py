@@ -25,7 +25,7 @@ async def fleet(tmp_path: Path) -> AsyncIterator[Fleet]:
 async def test_shards_move_with_their_work_as_nodes_come_and_go(
     fleet: Fleet, rng: random.Random, rounds: int
 ) -> None:
-    """A second node takes its share, then everything as the first one leaves; that comes back next time."""
+    """A second node takes its share, then everything when the first one leaves; then that one returns."""
     load = await mixed_load(fleet)
     staying, coming = "one", "two"
     await fleet.start_ready(staying)

@@ -149,7 +149,7 @@ async def test_a_node_tells_what_it_has_routed(fleet: Fleet) -> None:
 
 
 async def test_an_event_right_after_a_subscription_is_routed_by_it(fleet: Fleet) -> None:
-    """A change takes a second; the contract knows no more of time."""
+    """The change takes up to a second; the contract promises nothing faster."""
     await fleet.start_ready()
     receivers, arrivals = ("t.r0", "t.r1"), fleet.sink.arrivals
     copies = 0

@@ -86,7 +86,7 @@ async def test_events_are_sent_again_under_new_numbers(fleet: Fleet, terminal: T
 async def test_a_replay_that_is_killed_is_resumed_and_sends_nothing_twice(
     fleet: Fleet, terminal: Terminal, rng: random.Random
 ) -> None:
-    """JetStream is to forget what it has seen before the command is run again, as if days lay between."""
+    """JetStream must have forgotten the ids before the command is run again, as after days."""
     events = 600
     await fleet.configure([BILLING])
     await fleet.start_ready()

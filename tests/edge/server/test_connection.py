@@ -58,7 +58,7 @@ async def js(wire: NatsWire) -> AsyncIterator[JetStream]:
 async def test_no_subject_that_the_server_takes_stops_the_reading(
     server: EmbeddedServer, wire: NatsWire
 ) -> None:
-    """Any producer may publish one, and it comes again and again from the stream that it is in."""
+    """Any producer may publish to such a subject, and its stream delivers the message repeatedly."""
     seen, told = KeptMessages(), changes(wire)
     await wire.subscribe("s.>", seen)
     await wire.publish("s.first")
@@ -279,7 +279,7 @@ async def test_a_key_that_is_being_written_while_nats_comes_back_is_read_again(
 
 
 async def test_a_client_that_gives_up_as_soon_as_it_is_there_is_replaced_too(wire: NatsWire) -> None:
-    """Such as where a user expires in this very moment."""
+    """A user's credentials may expire at this very moment."""
     told, seen, first = changes(wire), KeptMessages(), wire._client
     subscribed = await wire.subscribe("x", seen)
     moves = subscribed.move_to

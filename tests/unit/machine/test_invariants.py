@@ -143,7 +143,7 @@ def test_a_breach_names_receiver_fact_and_rule_and_shows_no_event() -> None:
 
 
 def test_the_life_of_a_receiver_breaks_none() -> None:
-    """Fold what the machine decides, with the rules asked at each fact."""
+    """The facts are those that the machine decides, each checked as it is folded."""
     actor = Actor(retrying(max_attempts=3))
     actor.ends(event(5), answer(200))
     actor.ends(event(6), answer(500))

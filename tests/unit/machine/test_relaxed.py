@@ -326,7 +326,7 @@ async def test_a_receiver_that_is_down_gets_a_pause_and_then_a_single_attempt() 
 
 @in_virtual_time
 async def test_concurrency_returns_once_a_single_attempt_has_succeeded() -> None:
-    """Also where nothing new comes, and nothing has to be read, that would remind of it."""
+    """The actor needs no reminder by a new event or a read."""
     world = relaxed(concurrency=8, retry=Retry(base_s=0.5, cap_s=0.5))
     world.sender.latency_s = 0.1
     up = False

@@ -134,7 +134,7 @@ async def test_a_new_owner_counts_what_it_finds() -> None:
 
 @in_virtual_time
 async def test_an_event_that_arrives_during_a_count_is_not_counted_twice() -> None:
-    """The replica that counts has them already; one that lags does not tell that they came later."""
+    """The replica that counts already has the new events; a lagging one does not show that they are new."""
     world = strict(paused=True, backlog_max=1000)
     await parked(world, 300)
     world.publish(200, receiver="acme.other")

@@ -222,7 +222,7 @@ async def test_one_removal_is_obeyed_once() -> None:
 
 @in_virtual_time
 async def test_a_receiver_that_is_put_does_not_read_events_that_were_turned_away() -> None:
-    """Not even where nothing is remembered of it, and it has to read what it gets from the stream."""
+    """The receiver may have no state, and read its events from the stream."""
     world = ShardWorld()
     world.publish(50)
     await world.until(lambda: len(world.dead_letters.buried) == 50)

@@ -67,7 +67,7 @@ async def test_many_undecided_events_hold_no_receiver_up() -> None:
 @pytest.mark.parametrize("snapshots", [False, True])
 @in_virtual_time
 async def test_the_next_owner_finds_those_that_were_not_decided(snapshots: bool) -> None:
-    """Also one that is known by then, whose events lie on both sides of the floor."""
+    """One receiver is known by then, and its events are on both sides of the floor."""
     world = strict()
     world.policies.unavailable = True
     world.publish(3, receiver=UNKNOWN)
@@ -125,7 +125,7 @@ async def test_a_parked_receiver_without_a_snapshot_gets_first_what_is_in_the_st
 
 @in_virtual_time
 async def test_events_that_came_before_the_record_was_read_go_first() -> None:
-    """Also where the record is parked, and the receiver is known by its snapshot alone."""
+    """The record may be parked, and the receiver be known by its snapshot alone."""
     world = strict()
     world.put(policy(), UNKNOWN)
     world.publish(receiver=UNKNOWN)
@@ -260,7 +260,7 @@ async def test_an_event_that_is_gone_from_the_stream_is_not_waited_for() -> None
 
 @in_virtual_time
 async def test_the_record_does_not_read_events_that_are_about_to_come() -> None:
-    """Reading the shard goes no further than where something undecided can lie."""
+    """The record reads the shard only as far as undecided events may be."""
     world = strict()
     world.publish()
     await world.until_settled(1)
@@ -306,7 +306,7 @@ async def test_an_event_found_for_a_known_receiver_was_counted_when_it_came() ->
 
 @in_virtual_time
 async def test_an_event_that_its_receiver_has_read_is_not_counted_again() -> None:
-    """One that is put reads by itself, and parks again; only then the record comes so far."""
+    """The new receiver reads by itself and parks again before the record comes to these events."""
     world = strict(backlog_max=100)
     release = await hold_burials(world)
     flood(world, 2 * WAITING_MAX)
@@ -322,7 +322,7 @@ async def test_an_event_that_its_receiver_has_read_is_not_counted_again() -> Non
 
 @in_virtual_time
 async def test_no_more_known_receivers_come_into_memory_than_it_can_tell_at_once() -> None:
-    """After a takeover it finds events of all that the shard has, which are theirs already."""
+    """After a takeover the record finds the events of all known receivers, which they already have."""
     world = ShardWorld()
     world.policies.unavailable = True
     flood(world, 1)
