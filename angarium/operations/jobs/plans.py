@@ -38,10 +38,9 @@ class JobDocument(Struct, frozen=True, kw_only=True):
     """A job. `looked_at` of `total` messages are dealt with, `sent` of them were sent again.
 
     `left` counts those that were not sent, by reason. `kept_since`: earlier events were wanted, but are no
-    longer kept; `purged`: some wanted events were purged meanwhile. `again` is the value of `angarium-again` of
-    a replay.
-    `why` says what a job waits for, or why it has failed. `origin`: where it was begun, `by`: who began it. The
-    command line runs its own replays. Instants are RFC 3339.
+    longer kept; `purged`: some wanted events were purged meanwhile. `again` is the value of
+    `angarium-again` of a replay. `why` says what a job waits for, or why it has failed. `origin`: where it
+    was begun, `by`: who began it. The command line runs its own replays. Instants are RFC 3339.
     """
 
     id: str
