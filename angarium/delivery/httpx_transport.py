@@ -187,7 +187,7 @@ class _Reader(asyncio.StreamReader):
 
 
 class _Stream(httpcore.AsyncNetworkStream):
-    """A connection that the present exchange writes and reads; a `spoiled` one is not used again."""
+    """A connection that the current exchange writes and reads; a `spoiled` one is not used again."""
 
     def __init__(self, reader: _Reader, writer: asyncio.StreamWriter, where: str) -> None:
         self._reader = reader

@@ -236,7 +236,7 @@ class LedgerQueries:
         return [Configured(*row) for row in await self.rows(query, receiver, at, limit)]
 
     async def standing(self, receiver: int) -> ReceiverSummary:
-        """The present condition of a receiver."""
+        """The current condition of a receiver."""
         return ReceiverSummary(
             *(await self.rows(f"SELECT {_STANDING} FROM receivers r WHERE id = ?", receiver))[0]
         )

@@ -22,7 +22,7 @@ TRAIL_CHANGES_MAX = 8
 TRAIL_LENGTH_MAX = 4096
 """Characters of the header: half of the room that the bucket has for headers."""
 TRAIL_BRACKETS_MAX = 256
-"""Brackets in the header: what is nested as deep as can just be decoded could not be written again."""
+"""Brackets in the header: a text as deep as the decoder just allows could not be encoded again."""
 
 
 class RecordedConfiguration(Struct, frozen=True):

@@ -31,8 +31,8 @@ BYTES_IN_A_ROW = 64 << 10
 """Bytes that are passed on before other work has a turn: about two milliseconds of work."""
 
 READ_PAUSE_S = 0.05
-"""Pause after each change that was read. Of a key that changes all the time, the stream keeps only the last
-values, so that most changes need not be read at all."""
+"""Pause after each change that was read. If a key changes all the time, the stream keeps only its last values,
+so most changes need not be read at all."""
 
 
 class Follower:
@@ -105,7 +105,7 @@ class Follower:
         self._woken.set()
 
     async def doubt(self) -> None:
-        """Compare the stream with the messages read from it, and read on."""
+        """Compare the stream with the messages read from it, and continue reading."""
         self._place.doubt()
         await self._read()
 

@@ -34,7 +34,7 @@ misses events that were published after it was put."""
 
 
 class _KnownReceiver(Struct):
-    """The present knowledge about one receiver.
+    """The current knowledge about one receiver.
 
     - `revision`: the newest one seen, of `stored_at`; `exists`: whether it is a configuration or a removal.
     - `problems`: those of this revision, if it is invalid.

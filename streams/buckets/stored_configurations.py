@@ -192,7 +192,7 @@ class StoredConfigurations:
             raise Unavailable(f"cannot ask for {receiver}: {error}") from error
 
     async def removal_before_present(self, receiver: str) -> int | None:
-        """The revision of the last removal before the present configuration; 0 if it was never removed.
+        """The revision of the last removal before the current configuration; 0 if it was never removed.
 
         Another answer than before means another receiver of that name. None if there is no configuration.
         Asks the leader; raises `Unavailable`.

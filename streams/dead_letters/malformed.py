@@ -23,7 +23,7 @@ from streams.nats.jetstream import JetStream
 from streams.reading.messages import TYPE_LOOKED_AT_MAX
 
 MALFORMED_RECEIVER = "_events"
-"""Stands in the place of a receiver's name, which never begins with `_`."""
+"""Takes the place of a receiver's name, which never begins with `_`."""
 
 
 async def bury_malformed(js: JetStream, names: Names, receiver: str, event: Event) -> str:

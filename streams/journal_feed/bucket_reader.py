@@ -36,7 +36,7 @@ class PutConfiguration(Struct, frozen=True):
 
 
 class BucketReader:
-    """Reads on from a place; a bucket that was recreated or lost its tail is read from its beginning."""
+    """Continues reading from a place; from the beginning if the bucket was recreated or lost its tail."""
 
     def __init__(self, js: JetStream, names: Names) -> None:
         self._js = js

@@ -46,7 +46,7 @@ class StreamRemade(Unusable):
 
 
 class RepairError(AngariumError):
-    """A shard cannot be repaired in its present condition; the message says why and what to do."""
+    """A shard cannot be repaired in its current condition; the message says why and what to do."""
 
 
 class NotOurs(Unusable):

@@ -45,7 +45,7 @@ class Wire(Protocol):
 
     @property
     def server_version(self) -> str:
-        """The version of the server of the present or last connection, such as `2.15.1`."""
+        """The version of the server of the current or last connection, such as `2.15.1`."""
 
     def new_inbox(self) -> str:
         """A subject that no other client uses; answers may come to it and to the subjects below it."""

@@ -212,7 +212,7 @@ class Puller:
 
 
 def gap_told(headers: dict[str, str], last: int) -> str:
-    """The gap after message `last` that a status of the server tells of, in words; empty if there is none."""
+    """The gap after message `last` that a status of the server reports, in words; empty if there is none."""
     status, text = headers.get(STATUS, ""), headers.get(DESCRIPTION, "")
     match status:
         case "100":

@@ -63,7 +63,7 @@ class Reader:
       to there is needed.
     - `known`: returns the highest message that was read from the stream before, or in other ways.
     - `batch`: number of messages that are requested at a time.
-    - `received`: the highest position that the present consumer passed on, or the one where it began.
+    - `received`: the highest position that the current consumer passed on, or the one where it began.
     - `consumers`: the number of consumers so far.
     """
 
@@ -113,7 +113,7 @@ class Reader:
 
     @property
     def trusted_consumer(self) -> int | None:
-        """The number of the present consumer, or None if the stream has to be compared first."""
+        """The number of the current consumer, or None if the stream has to be compared first."""
         return self.consumers if self.compared else None
 
     def note(self, mark: Mark) -> None:

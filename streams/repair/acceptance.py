@@ -216,7 +216,7 @@ class Repair:
             self._sequence = done.sequence
 
     async def _write(self, recovery: Recovery, states: dict[str, State], after: FlushMembers) -> None:
-        """Store snapshots and checkpoint, which make the present streams the right ones from now on."""
+        """Store snapshots and checkpoint, which make the current streams the right ones from now on."""
         needed = [each for state in states.values() if (each := state.needed_position) is not None]
         listed = recovery.listed
         listed.update(states.values())

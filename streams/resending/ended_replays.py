@@ -21,7 +21,7 @@ async def drop_ended_replays(js: JetStream, names: Names, wall: float, after: in
     """Drop those of the next plans that ended more than `SHOWN_FOR_S` before `wall`.
 
     Returns the position to continue after, and None at the end. A plan that is stored meanwhile stays, and
-    the one who stores it expects the plan that was there before. Raises `Unavailable` and `ApiError`.
+    its writer expects the plan that was there before. Raises `Unavailable` and `ApiError`.
     """
     for _ in range(LOOKED_AT_MAX):
         message = await js.next_message(names.actors, names.keys.replay("*"), after + 1)

@@ -38,7 +38,7 @@ class Sources:
         self._until: dict[int, float] = {}
 
     def now(self) -> float:
-        """The present time, to be noted before a question, and passed to `remember`."""
+        """The current time, to be noted before a question, and passed to `remember`."""
         return self._time.boottime()
 
     def certain(self, position: int) -> bool:

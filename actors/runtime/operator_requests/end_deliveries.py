@@ -67,7 +67,7 @@ async def _end(actor: Actor, event_id: str, position: int) -> bool:
         raise ControlDenied("unavailable", f"{actor.receiver}: its dead letter is being stored; try again")
     if not await settle_in_order(actor, position):
         if pending.has(position):
-            pending.park()  # Memory drops it, and reads on when it is gone.
+            pending.park()  # Memory drops it, and continues reading when it is gone.
         live.record(c.EraseWaitingEvent(position, event_id), environment.clock.now())
         pending.settle(position)
         return True

@@ -64,7 +64,7 @@ class StreamEnd:
         self._seen: deque[tuple[float, int]] = deque()
 
     def certain_end(self, now: float, last: int) -> int:
-        """Note the present end of the stream; returns one that it certainly reached, or 0."""
+        """Note the current end of the stream; returns one that it certainly reached, or 0."""
         self._seen.append((now, last))
         while len(self._seen) > 1 and self._seen[1][0] <= now - DEPOSED_LEADER_MAX_S:
             self._seen.popleft()

@@ -1,4 +1,4 @@
-"""Replays, long redrives and their jobs over HTTP: begun once, worked off by whatever process there is."""
+"""Replays, long redrives and their jobs over HTTP: begun once, run by any process."""
 
 import asyncio
 import json
