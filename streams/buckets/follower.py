@@ -31,8 +31,8 @@ BYTES_IN_A_ROW = 64 << 10
 """Bytes that are passed on before other work has a turn: about two milliseconds of work."""
 
 READ_PAUSE_S = 0.05
-"""Pause after each change that was read. If a key changes all the time, the stream keeps only its last values,
-so most changes need not be read at all."""
+"""Pause after each change that was read. If a key changes all the time, the stream keeps only its last
+values, so most changes need not be read at all."""
 
 
 class Follower:

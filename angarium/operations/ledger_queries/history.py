@@ -99,7 +99,7 @@ def _shown(entry: _Entry) -> HistoryEntry:
 async def _entries_and_condition(
     ledger: OpenLedger, receiver: str, since: int, until: int, limit: int
 ) -> tuple[list[_Entry], str]:
-    """The first entries between two times, and the receiver's present condition.
+    """The first entries between two times, and the receiver's current condition.
 
     No more of each kind is read: a receiver may have had a configuration a second.
     """

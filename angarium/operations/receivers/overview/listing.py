@@ -49,7 +49,7 @@ RATE_MAX = 1e100
 READ_IN_A_TURN_MAX = 256
 OVERTAKEN_COUNTED_MAX = 256
 """Receivers whose events are counted in the stream, each with a request, because the journal is ahead of
-their snapshots. Of the others it is not known how many wait."""
+their snapshots. The others show no number of waiting events."""
 OLD_AFTER_S = 15.0
 """Age from which on a note says how old the figures are; they are always a few seconds old."""
 _LOST = Policy(url="https://unknown.invalid/")
