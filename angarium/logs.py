@@ -1,4 +1,4 @@
-"""Logs: one structured line for each occurrence, on stderr, and never with a secret in it.
+"""Logs: one structured line for each occurrence, on stderr, without secrets.
 
 All packages log through the standard library, so that none needs to import this module: the message is the
 name of the occurrence, `extra` its fields, as in `log.info("shard.claimed", extra={"shard": 3, "epoch":

@@ -1,4 +1,4 @@
-"""The verdict: each promise, judged from nothing but the receivers' records.
+"""The verdict: each promise, judged only by the receivers' records.
 
 It is pure, and strict in one direction: a promise that a record cannot prove counts as broken. The only
 allowance is for time. A receiver sees when a request came, not when its attempt took its token: on a busy

@@ -1,4 +1,4 @@
-"""The questions that the ledger answers, each by a look into every block that may know, newest first.
+"""The queries of the ledger, each by a look into every block that may have its rows, newest first.
 
 The SQL is the same for SQLite and for PostgreSQL, placeholders are `?` or `?1`, `?2`.
 """

@@ -1,4 +1,4 @@
-"""Works off jobs in one process: those that it accepted, and those that other processes left behind.
+"""Runs jobs in one process: those that it accepted, and those that other processes left behind.
 
 Every process looks at the plans that have changed since its last look, so that no job depends on the process
 that accepted it. The plan's lock decides which process runs it.
