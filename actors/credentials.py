@@ -20,7 +20,7 @@ class Credentials:
     """Words that no text may show, not even the beginning of one: a body may be cut within a credential.
 
     Words and text are compared in pieces of CREDENTIAL_MIN characters. So the number of steps grows with
-    their length alone, whatever they contain: a tenant that writes both must not be able to hold up the node.
+    their length alone, not their content: a tenant that writes both must not be able to block the node.
     """
 
     def __init__(self, words: Collection[str]) -> None:

@@ -77,7 +77,7 @@ class FailingReceivers:
         return failing is not None and failing.is_reported
 
     def restore(self, state: State) -> None:
-        """Take note of the state of an actor that was loaded."""
+        """Record the state of an actor that was loaded."""
         if state.receiver not in self._failing:
             self.note(state)
             failing = self._failing.get(state.receiver)
@@ -85,7 +85,7 @@ class FailingReceivers:
                 failing.is_reported = self._offline_at(state.receiver, failing) < self._claimed_at
 
     def note(self, state: State) -> None:
-        """Take note of a confirmed state, after a fact that may begin or end a failure."""
+        """Record a confirmed state, after a fact that may begin or end a failure."""
         if state.failing_since is None or state.disabled:
             self._failing.pop(state.receiver, None)
             return
@@ -97,7 +97,7 @@ class FailingReceivers:
         failing.is_paused = state.paused
 
     def configured(self, receiver: str) -> None:
-        """Take note of a changed configuration, which may name another time."""
+        """Record a changed configuration, which may name another time."""
         failing = self._failing.get(receiver)
         if failing is not None and not failing.is_reported:
             self._schedule(receiver, self._offline_at(receiver, failing))

@@ -299,7 +299,7 @@ def _url_problems(url: str) -> list[str]:
         parts = urlsplit(url)
         port = parts.port
     except ValueError:
-        # The message of urllib is not used: it repeats user, password and whatever stands for the port.
+        # The message of urllib is not used: it repeats user, password and the text in place of the port.
         return ["url: not well formed; write it as https://host[:port]/path"]
     if parts.scheme not in ("http", "https"):
         return ["url: must begin with https:// (or http:// if the operator allows it)"]

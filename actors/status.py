@@ -30,7 +30,7 @@ Phase = Literal[
     "idle", "active", "throttled", "backing_off", "offline", "paused", "disabled", "misconfigured"
 ]  # fmt: skip
 SLOW_ANSWER_MS = 50.0
-"""Latency from which on the pace of a strict receiver is told by it."""
+"""From this latency on, latency counts as the limit of a strict receiver's pace."""
 Remedy = Literal["resume", "put"]
 """The end of a condition that does not end by itself: the receiver is resumed, or put with a valid
 configuration."""

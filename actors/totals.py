@@ -1,4 +1,4 @@
-"""Counters of what a node has done so far: plain numbers that the metrics read now and then.
+"""Counters of a node's work so far: plain numbers that the metrics read now and then.
 
 Counting adds almost nothing to the hot path: an addition, or a search in a short tuple. Nothing here is kept
 per receiver, so the counters take the same memory for ten receivers as for a million.

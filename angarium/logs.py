@@ -1,9 +1,9 @@
-"""Logs: one structured line for each occurrence, on stderr, and never with a secret in it.
+"""Logs: one structured line for each occurrence, on stderr, without secrets.
 
 All packages log through the standard library, so that none needs to import this module: the message is the
 name of the occurrence, `extra` its fields, as in `log.info("shard.claimed", extra={"shard": 3, "epoch":
 17})`. Any other message (for example from nats-py) is text, and its logger's name is that of the occurrence.
-What happens for every delivery is logged at `debug` at most.
+Events of every single delivery are logged at `debug` at most.
 
 Secrets are kept out in two ways: fields with secrets show nothing, and each text and the finished line are
 searched for patterns of secrets, since an error's text may quote anything. Control characters are escaped.

@@ -1,6 +1,6 @@
-"""Log lines that many parts of a process would write for one cause: one line instead, with their number.
+"""Logs one line, with a count, when many parts of a process would log the same cause.
 
-If nats-server stands still, each of the 128 readers of a node misses its heartbeats at about the same time,
+If nats-server hangs, each of the 128 readers of a node misses its heartbeats at about the same time,
 and for the same reason.
 """
 

@@ -1,4 +1,4 @@
-"""Callbacks for long-running tasks: an exception that ends one is logged and reported to its owner."""
+"""Callbacks for long-running tasks: if an exception ends a task, it is logged and the owner is told."""
 
 import asyncio
 import logging

@@ -28,5 +28,5 @@ The rules that everything else relies on:
    confirmation of the facts before.
 6. An actor that has to wait for long parks: its events stay in the stream, and are read again in time.
 7. Without a configuration nothing is decided before the leader of the bucket has said whether the receiver is
-   gone or unknown. A receiver that was removed and put again is removed first, however quickly it was put.
+   gone or unknown. A receiver that was removed and put again is removed first, even if it was put at once.
 """

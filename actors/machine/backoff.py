@@ -6,7 +6,7 @@ journal replays to the byte.
 """
 
 DELAY_MIN_S = 0.05
-"""The shortest delay, whatever the jitter."""
+"""The shortest delay, with any jitter."""
 
 
 def backoff_s(base_s: float, cap_s: float, failures: int, spread: float) -> float:

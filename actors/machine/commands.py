@@ -143,14 +143,14 @@ class RefuseEvent(Struct, frozen=True):
 
 
 class TurnAway(Struct, frozen=True):
-    """Turn away events for unknown names; they are `discarded` if there is no room for dead letters."""
+    """Turn away events for unknown receivers; they are `discarded` if there is no room for dead letters."""
 
     events: tuple[Burial, ...]
     discarded: bool = False
 
 
 class PassOver(Struct, frozen=True):
-    """Move on to `position`: no event for an unknown name is left to be decided up to there."""
+    """Move on to `position`: no event for an unknown receiver is left to be decided up to there."""
 
     position: int
 

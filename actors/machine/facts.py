@@ -288,7 +288,7 @@ class EventRefused(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="re
 
 
 class TurnedAway(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="turned_away"):
-    """Events for unknown names become dead letters, in the order of their positions.
+    """Events for unknown receivers become dead letters, in the order of their positions.
 
     No receiver holds a message below them, so the flush with this fact has a floor beyond them. They are
     `discarded` if dead letters cannot be stored.

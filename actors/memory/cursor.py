@@ -109,7 +109,7 @@ class Cursor:
         self.read_count -= dropped
 
     def park_undecided(self, position: int, seen_to: int, dropped: int) -> None:
-        """Go back as `parked` does; any number of further events up to `seen_to` may be this receiver's."""
+        """Go back as `park` does; any number of further events up to `seen_to` may be this receiver's."""
         self.park(position, dropped)
         self.seen_to, self.counted = max(self.seen_to, seen_to), False
 

@@ -28,7 +28,7 @@ class Mailbox:
         return self.events[0] if self.events else None
 
     def fits(self, event: Event) -> bool:
-        """True if there is room for it. One event always fits, however large it is."""
+        """True if there is room for it. One event always fits, of any size."""
         if not self.events:
             return True
         count = len(self.events)

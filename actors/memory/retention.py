@@ -88,7 +88,7 @@ class Retention:
         if position is None:
             self._oldest.pop(state.receiver, None)
             return None
-        # Unknown names share no subject in which the first event could be looked up.
+        # Unknown receivers share no subject in which the first event could be looked up.
         if not state.parked or position <= state.frontier.position or state.receiver == UNKNOWN_RECEIVERS:
             return Needed(position, state.receiver)
         oldest = self._oldest.get(state.receiver, 0)

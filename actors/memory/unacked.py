@@ -64,7 +64,10 @@ class Bindings:
         return binding
 
     def release(self, binding: Binding, fact_index: int) -> None:
-        """Let the floor pass the message with that fact; 0: it is about to be bound again."""
+        """Release the message: the floor may pass it once that fact is confirmed.
+
+        With 0 the message is about to be bound again.
+        """
         binding.released_by = fact_index
         self.bound_count -= 1
 
@@ -136,7 +139,7 @@ class Unacked:
         return True
 
     def release(self, position: int, fact_index: int) -> None:
-        """Let the floor pass the message, if it is bound, with that fact."""
+        """Release the message, if it is bound: the floor may pass it once that fact is confirmed."""
         binding = self.bound.pop(position, None)
         if binding is not None:
             self._bindings.release(binding, fact_index)
@@ -144,7 +147,7 @@ class Unacked:
                 self._bindings.holder_count -= 1
 
     def release_all(self, fact_index: int) -> None:
-        """Let the floor pass all of them with that fact."""
+        """Release all messages: the floor may pass them once that fact is confirmed."""
         bound, self.bound = self.bound, {}
         if bound:
             self._bindings.holder_count -= 1

@@ -86,7 +86,7 @@ class ActorEnvironment(Protocol):
 
     @property
     def undecided_to(self) -> int:
-        """The last position at which an event for an unknown name may be only in the stream; 0 if none is."""
+        """The last position that may have an event for an unknown receiver only in the stream; 0 if none."""
         ...
 
     def may_start(self) -> bool:

@@ -144,7 +144,7 @@ class Host:
     # ---- messages and configurations
 
     def arrive(self, receiver: str, event: Event) -> None:
-        """Give a message that the consumer handed out to its actor, or to the record of unknown names."""
+        """Give a message that the consumer handed out to its actor, or to the record of unknown receivers."""
         actor, unknown = self.actors.get(receiver), self.residents.unknown
         # Earlier messages for the same name go first.
         if unknown is not None and receiver in unknown.undecided.receivers:
@@ -193,7 +193,7 @@ class Host:
         return unknown.opens_above(floor) if unknown else floor
 
     def has_turned_away(self, positions: Collection[int]) -> bool:
-        """True if it is on confirmed record that no receiver gets these events for an unknown name.
+        """True if it is on confirmed record that no receiver gets these events for an unknown receiver.
 
         A receiver that is put later begins above them, under any owner. Their dead letters are stored.
         """
@@ -204,7 +204,7 @@ class Host:
 
     @property
     def undecided_to(self) -> int:
-        """The last position at which an event for an unknown name may be only in the stream; 0 if none is."""
+        """The last position that may have an event for an unknown receiver only in the stream; 0 if none."""
         unknown = self.residents.unknown
         return unknown.cursor.seen_to if unknown and unknown.state.parked else 0
 
@@ -301,7 +301,7 @@ class Host:
         return self.changed.get(receiver) or self.writing.get(receiver)
 
     def note_state(self, state: State) -> None:
-        """Take note of a state that was loaded."""
+        """Record a state that was loaded."""
         self._noted[state.receiver] = state
 
     def forgettable(self, states: dict[str, State]) -> list[str]:
@@ -338,7 +338,7 @@ class Host:
     def evict(self, tenant: str, below: int) -> None:
         """Make the events of a tenant ("": of all) that wait below that position dead letters.
 
-        The stream has no room for them. Events of unknown names have one record for all tenants.
+        The stream has no room for them. Events of unknown receivers have one record for all tenants.
         """
         self._note_retention()
         for receiver in self.retention.below(below):
@@ -352,7 +352,7 @@ class Host:
     async def _sweep(self) -> None:
         """Twice a second park what has been held too long, ack what is released, and drop resting actors.
 
-        Receivers that have been failing for long enough are told to be offline.
+        Receivers that have been failing for long enough are reported as offline.
         """
         loop = asyncio.get_running_loop()
         while not self.stopped:

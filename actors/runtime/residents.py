@@ -35,12 +35,12 @@ class ResidentPorts(UnknownReceiverEnvironment, Protocol):
         ...
 
     def note_state(self, state: State) -> None:
-        """Take note of a state that was loaded."""
+        """Record a state that was loaded."""
         ...
 
 
 class Resident(Protocol):
-    """An actor, or the record of unknown names.
+    """An actor, or the record of unknown receivers.
 
     - `loaded`: its state is known.
     - `bound_count`: number of messages that are held for it.
@@ -79,7 +79,7 @@ class Resident(Protocol):
 
 
 class Residents:
-    """The actors in memory, and the record of unknown names, which is one of them.
+    """The actors in memory, and the record of unknown receivers, which is one of them.
 
     - `actors`: by receiver.
     - `unknown`: the record, if it is in memory.
@@ -105,11 +105,11 @@ class Residents:
             each.close()
 
     def all(self) -> list[Resident]:
-        """All residents: the actors in memory, and the record of unknown names."""
+        """All residents: the actors in memory, and the record of unknown receivers."""
         return [*self.actors.values(), *([self.unknown] if self.unknown else ())]
 
     def find(self, receiver: str) -> Resident | None:
-        """The actor, or the record of unknown names, if it is in memory."""
+        """The actor, or the record of unknown receivers, if it is in memory."""
         return self.unknown if receiver == UNKNOWN_RECEIVERS else self.actors.get(receiver)
 
     # ---- loading
@@ -123,7 +123,7 @@ class Residents:
         return actor
 
     def activate_unknown(self) -> UnknownReceiversRecord:
-        """The record of unknown names; if it was not in memory, it is being read."""
+        """The record of unknown receivers; if it was not in memory, it is being read."""
         record = self.unknown
         if record is None:
             record = self._new_unknown()
@@ -175,7 +175,7 @@ class Residents:
     async def _read(self, receiver: str, due: float) -> State | None:
         """The state from the actor's snapshot; None if the shard has ended meanwhile.
 
-        An actor without a snapshot begins where the record of unknown names says, which is read by then.
+        An actor without a snapshot begins where the record of unknown receivers says, which is read by then.
         """
         host = self._host
         while not host.stopped:

@@ -75,7 +75,7 @@ TITLES = {
     "conflict": "Conflict with another request",
     "replay-unfinished": "Another replay is unfinished",
     "redrive-unfinished": "Another redrive is unfinished",
-    "refused": "Not possible in the present state",
+    "refused": "Not possible in the current state",
     "precondition-failed": "Precondition failed",
     "precondition-required": "Precondition required",
     "too-large": "Too large",

@@ -1,7 +1,7 @@
 """`angarium bench calls`: the calls of functions that a node makes for one delivery, by folder and function.
 
 The node runs in this process, on one shard; the server and the sink have processes of their own. While
-events are published, by another thread, the node's event loop stands still, so that all of them wait when it
+events are published, by another thread, the node's event loop is blocked, so that all of them wait when it
 continues. So each run does the same work, and the counts differ by less than a hundredth.
 """
 
@@ -148,7 +148,7 @@ def _tenant(way: Way) -> str:
 
 
 def while_standing_still(work: Coroutine[Any, Any, None]) -> None:
-    """Do the work on another thread, while the event loop of this one stands still."""
+    """Do the work on another thread, while the event loop of this one is blocked."""
     errors: list[Exception] = []
 
     def run() -> None:

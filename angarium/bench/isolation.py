@@ -75,7 +75,7 @@ class Row(Struct, frozen=True, kw_only=True):
 class Trouble(Struct, frozen=True):
     """Receivers by id, each with its URL, or its path at the sink; `count` events on these subjects in turn.
 
-    `goes_on`: the healthy ones are measured while these events are worked off, otherwise once they are.
+    `goes_on`: the healthy ones are measured while these events are being handled, otherwise afterwards.
     `near`: the healthy tenants share the partition of the tenant that is called `flood`. Then only the
     events that they publish in the first second are measured; those wait for all events of the flood.
     `sudden`: the events come while the healthy ones, whose connections are open, are measured for a second.

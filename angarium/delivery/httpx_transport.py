@@ -4,7 +4,7 @@ It uses httpcore, the HTTP part of httpx, without the client around it: so there
 environment variables, content decoding or default headers that one could forget to switch off. The network
 layer below it is ours, since it decides what matters. It connects only to the judged address, while name,
 `Host` and TLS stay those of the target. It looks for early bytes and checks the lease in the call that writes
-a request's first byte. And our own `Answer` judges all bytes before httpcore sees them, so that both
+a request's first byte. Our own `Answer` judges all bytes before httpcore sees them, so that both
 transports treat every answer alike. An exchange is one task, so a context variable holds its state.
 
 httpcore keeps connections by scheme, host and port. As the host it gets the receiver, the name and all
@@ -153,7 +153,7 @@ class HttpxTransport:
 
 
 class _Network(httpcore.AsyncNetworkBackend):
-    """Connects to the judged addresses of the exchange at hand, whatever host it is asked for."""
+    """Connects to the judged addresses of the current exchange, and ignores the host in the request."""
 
     async def connect_tcp(
         self,
@@ -187,7 +187,7 @@ class _Reader(asyncio.StreamReader):
 
 
 class _Stream(httpcore.AsyncNetworkStream):
-    """A connection that the present exchange writes and reads; a `spoiled` one is not used again."""
+    """A connection that the current exchange writes and reads; a `spoiled` one is not used again."""
 
     def __init__(self, reader: _Reader, writer: asyncio.StreamWriter, where: str) -> None:
         self._reader = reader

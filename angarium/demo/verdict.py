@@ -1,4 +1,4 @@
-"""The verdict: each promise, judged from nothing but the receivers' records.
+"""The verdict: each promise, judged only by the receivers' records.
 
 It is pure, and strict in one direction: a promise that a record cannot prove counts as broken. The only
 allowance is for time. A receiver sees when a request came, not when its attempt took its token: on a busy
@@ -122,7 +122,7 @@ def _gaps(record: ReceiverRecord) -> Iterator[str]:
 
 
 def _misnumbered(record: ReceiverRecord) -> Iterator[str]:
-    """Numbers are given in the order of publishing, whatever the order of arrival."""
+    """Numbers are given in the order of publishing, for any order of arrival."""
     yield from _misplaced(record, sorted(_firsts(record), key=lambda each: each.sequence), "was numbered")
 
 
@@ -214,7 +214,7 @@ def busiest_window(record: ReceiverRecord, limit: Limit) -> tuple[int, float]:
     """The window that comes closest to the limit, or exceeds it most: its attempts, and its seconds.
 
     In strict order a token is taken after the attempt before has come, and before this one does. So the
-    tokens of attempts i to j were taken between the arrivals of i - 1 and of j, however late any of them was.
+    tokens of attempts i to j were taken between the arrivals of i - 1 and of j, even if some were late.
     Of windows that end with j the worst begins with the i for which `rate·at(i - 1) - i` is highest.
     """
     worst, found = float("-inf"), (0, 0.0)

@@ -1,7 +1,7 @@
 """The directory of `angarium dev`: which process runs in it, and which ports its NATS had last.
 
-The lock is a flock, which the kernel releases however its holder ends; the locked file names the holder, for
-people. The server's own lock is a separate one: it lasts until nats-server has ended, a moment longer.
+The lock is a flock, which the kernel releases when its holder ends in any way; the locked file names the
+holder, for people. The server's own lock is separate: it lasts until nats-server has ended, a moment longer.
 """
 
 import fcntl

@@ -362,7 +362,7 @@ def milliseconds(at: float) -> int:
 
 
 def key_of(receiver: str, shard: int) -> str:
-    """The name of a receiver in the ledger; the record of unknown names is a separate one in each shard."""
+    """The name of a receiver in the ledger; each shard has its own record of unknown receivers."""
     return f"{UNKNOWN_RECEIVERS}.{shard}" if receiver == UNKNOWN_RECEIVERS else receiver
 
 

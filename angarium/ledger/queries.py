@@ -1,4 +1,4 @@
-"""The questions that the ledger answers, each by a look into every block that may know, newest first.
+"""The queries of the ledger, each by a look into every block that may have its rows, newest first.
 
 The SQL is the same for SQLite and for PostgreSQL, placeholders are `?` or `?1`, `?2`.
 """
@@ -56,7 +56,7 @@ _FIRST_TRIES = f"{_TRIES} ORDER BY a.at, a.position, a.ordinal LIMIT ?5"
 _LAST_TRIES = f"{_TRIES} ORDER BY a.at DESC, a.position DESC, a.ordinal DESC LIMIT ?5"
 _TRIES_COUNT = f"SELECT count(*) {_TRIES_OF}"
 TRIES_MAX = 50
-"""Attempts of a delivery that are told from its beginning, and from its end."""
+"""Number of attempts of a delivery that are shown from its beginning, and from its end."""
 _STARTS = """
 SELECT a.at FROM blocks b CROSS JOIN attempts a
 WHERE b.until >= ? AND b.since < ? AND a.block = b.block AND a.receiver = ? AND a.at >= ? AND a.at < ?
@@ -236,7 +236,7 @@ class LedgerQueries:
         return [Configured(*row) for row in await self.rows(query, receiver, at, limit)]
 
     async def standing(self, receiver: int) -> ReceiverSummary:
-        """The present condition of a receiver."""
+        """The current condition of a receiver."""
         return ReceiverSummary(
             *(await self.rows(f"SELECT {_STANDING} FROM receivers r WHERE id = ?", receiver))[0]
         )
@@ -279,7 +279,7 @@ class LedgerQueries:
     async def moment(self, receiver: int, name: str, at: int) -> FoldedState | Unknown:
         """The state of a receiver at a time: facts folded over the last base state before it.
 
-        A block may be dropped between the queries. `pruned` tells of it first, so they are made again then.
+        A block may be dropped between the queries. `pruned` says so first, and then they are made again.
         """
         while True:
             pruned = await self._pruned()

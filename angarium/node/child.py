@@ -2,7 +2,7 @@
 
 It reads only the settings that it is given, neither `./angarium.toml` nor environment variables. So a demo
 never works on the installation to which the current directory belongs. Like the embedded server, it ends with
-its parent, however that ends (`streams.server.child`).
+its parent, even if the parent is killed (`streams.server.child`).
 """
 
 import asyncio

@@ -26,7 +26,7 @@ Kind = Literal[
 - `invalid`: the request contradicts itself or the stored data; a different request can succeed.
 - `not_found`: the object of the request does not exist.
 - `conflict`: another user changed the same thing at the same moment; nothing was done.
-- `refused`: the owner of the receiver, or NATS, or the present state does not allow it.
+- `refused`: the owner of the receiver, or NATS, or the current state does not allow it.
 - `too_large`: it is larger than the limit.
 - `full`: there is no room for it now; ask again later.
 - `not_allowed`: NATS does not permit it to this user.

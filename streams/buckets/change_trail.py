@@ -1,8 +1,8 @@
-"""The trail of a configuration: the changes before it, who made each, and what it changed, in a header.
+"""The trail of a configuration, in a header: the earlier changes, with the author and the members of each.
 
-A put drops the older values of its key, since they may hold old secrets. A reader that comes too late for
-them finds here what they were, without secrets. Each change in the trail has only the members that the next
-one changed, as they were before, so that some changes fit into the room of a header.
+A put drops the older values of its key, since they may contain old secrets. A late reader finds them here,
+without secrets. Each change in the trail has only the members that the next one changed, with their earlier
+values, so that several changes fit into a header.
 """
 
 import json
@@ -22,7 +22,7 @@ TRAIL_CHANGES_MAX = 8
 TRAIL_LENGTH_MAX = 4096
 """Characters of the header: half of the room that the bucket has for headers."""
 TRAIL_BRACKETS_MAX = 256
-"""Brackets in the header: what is nested as deep as can just be decoded could not be written again."""
+"""Brackets in the header: a text as deep as the decoder just allows could not be encoded again."""
 
 
 class RecordedConfiguration(Struct, frozen=True):
@@ -96,7 +96,7 @@ def recorded(message: StoredMessage, older: int | None = None) -> RecordedConfig
 
 
 def recorded_before(message: StoredMessage) -> list[RecordedConfiguration]:
-    """The configurations before the one in a message, as its trail tells, the oldest first."""
+    """The configurations before the one in a message, by its trail, the oldest first."""
     document = {} if is_removal(message) else without_secrets(message.data)
     return list(_recorded_backwards(document, _trail_of(message)))[::-1]
 

@@ -2,8 +2,8 @@
 
 It replaces a watch, whose consumer may disappear unnoticed when a server restarts. A core subscription on the
 subject is only a hint that wakes the follower. The messages themselves are read from the stream, from the
-last sequence on: after a hint, after a reconnect, and at a fixed interval, whether or not a hint came. If
-the stream is another one after a reconnect, or lost its tail, everything in it is passed on again.
+last sequence on: after a hint, after a reconnect, and at a fixed interval even without a hint. If the stream
+was recreated before a reconnect, or lost its tail, everything in it is passed on again.
 """
 
 import asyncio
@@ -31,8 +31,8 @@ BYTES_IN_A_ROW = 64 << 10
 """Bytes that are passed on before other work has a turn: about two milliseconds of work."""
 
 READ_PAUSE_S = 0.05
-"""Pause after each change that was read. Of a key that changes all the time, the stream keeps only the last
-values, so that most changes need not be read at all."""
+"""Pause after each change that was read. If a key changes all the time, the stream keeps only its last
+values, so most changes need not be read at all."""
 
 
 class Follower:
@@ -40,8 +40,8 @@ class Follower:
 
     The handler must not raise, since a message would be lost: an exception ends the follower, with a log
     line. `begins_again` is called before the stream is passed on from its start once more, and `is_complete`
-    when all of it has been: what was not among it is in the stream no more. `asks_leader`: a replica's end
-    does not count as the end if the leader has more, and each read asks whether it is still the same stream.
+    when all of it has been: other messages are no longer in the stream. `asks_leader`: a replica's end does
+    not count as the end if the leader has more, and each read asks whether it is still the same stream.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class Follower:
         self._woken.set()
 
     async def doubt(self) -> None:
-        """Compare the stream with the messages read from it, and read on."""
+        """Compare the stream with the messages read from it, and continue reading."""
         self._place.doubt()
         await self._read()
 

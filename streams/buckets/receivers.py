@@ -34,7 +34,7 @@ misses events that were published after it was put."""
 
 
 class _KnownReceiver(Struct):
-    """The present knowledge about one receiver.
+    """The current knowledge about one receiver.
 
     - `revision`: the newest one seen, of `stored_at`; `exists`: whether it is a configuration or a removal.
     - `problems`: those of this revision, if it is invalid.
@@ -123,7 +123,7 @@ class Receivers:
             known.revision = known.policy_revision = 0
 
     def _drop_unseen(self) -> None:
-        """Forget the configurations that the bucket has no more."""
+        """Forget the configurations that are no longer in the bucket."""
         for receiver in [name for name, known in self._known.items() if not known.revision]:
             del self._known[receiver]
             self._notify(receiver)
@@ -277,7 +277,7 @@ def matching(
 ) -> Callable[[str, str, float], tuple[str, ...]]:
     """Returns what finds the receivers of an event, by its tenant, its type, and when it was stored.
 
-    A receiver gets no event from before it was created, however late that is routed.
+    A receiver gets no event from before it was created, even if it is routed late.
     """
 
     def match(tenant: str, event_type: str, stored_at: float) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
-"""Configurations without what may be secret. Pure.
+"""Configurations without possible secrets. Pure.
 
 Members that may be secret (URL, secrets, headers, unknown members) are kept as a fingerprint. It is so short
-that it shows a change and nothing else: thousands of possible values have the same one.
+that it shows a change and nothing else: thousands of possible values share each fingerprint.
 """
 
 from hashlib import blake2b

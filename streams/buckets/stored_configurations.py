@@ -1,7 +1,7 @@
 """The receivers' configurations as they are stored: read from the leader of their bucket, put, and removed.
 
-Each configuration says in its headers when its receiver was created, and which removal came before it, so
-that no removal is overlooked, however soon the receiver is put again. Its trail has the changes before it.
+Each configuration says in its headers when its receiver was created, and which removal came before it, so no
+removal is missed, even if the receiver is put again at once. Its trail has the earlier changes.
 """
 
 from collections.abc import Sequence
@@ -192,7 +192,7 @@ class StoredConfigurations:
             raise Unavailable(f"cannot ask for {receiver}: {error}") from error
 
     async def removal_before_present(self, receiver: str) -> int | None:
-        """The revision of the last removal before the present configuration; 0 if it was never removed.
+        """The revision of the last removal before the current configuration; 0 if it was never removed.
 
         Another answer than before means another receiver of that name. None if there is no configuration.
         Asks the leader; raises `Unavailable`.

@@ -147,7 +147,7 @@ class TokenStore:
         self._unseen = set(self._known)
 
     def _drop_unseen(self) -> None:
-        """Forget the tokens that the bucket has no more."""
+        """Forget the tokens that are no longer in the bucket."""
         for name in self._unseen:
             self._known.pop(name, None)
         self._unseen = set()

@@ -1,9 +1,9 @@
 """Subscriptions to requests from any client: after too many bytes, the subscription pauses for a while.
 
-A node reads all of its messages from one connection. Bodies of 900 kB on the subjects of the control requests
-came faster than it could read them. So nats-server cut the connection, which carries the heartbeats too, as
-that of a slow consumer: seven times in 5 s, at 300 bodies a second. Headers count like bodies, and are never
-read: 900 kB of headers blocked a node for 0.1 s, so that ten such requests a second silenced it.
+A node reads all its messages from one connection. Bodies of 900 kB on the subjects of the control requests
+came faster than it could read them. nats-server took the node for a slow consumer and cut the connection,
+which also carries the heartbeats: seven times in 5 s, at 300 bodies a second. Headers count like bodies, and
+are never read: 900 kB of headers blocked a node for 0.1 s, so ten such requests a second silenced it.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 
 class BoundedSubscription:
-    """A subscription to `subjects` that pauses after too many bytes, whatever the handler does with them."""
+    """A subscription to `subjects` that pauses after too many bytes, even if the handler ignores them."""
 
     def __init__(self, wire: Wire, subjects: Sequence[tuple[str, Callable[[Message], None]]]) -> None:
         self._wire = wire

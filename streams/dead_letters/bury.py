@@ -1,9 +1,9 @@
 """Dead letters: events that could not be delivered, kept with their body, their headers and the reason.
 
 The message is read again from the deliveries stream, so that a dead letter has exactly what the producer
-published. The event's id is always in `Angarium-Id`, wherever it came from, so that a
-redrive keeps it. The message id of the dead letter consists of receiver and number: burying again adds
-nothing within the stream's duplicate window, and after it an identical second letter.
+published. The event's id is always in `Angarium-Id`, so that a redrive keeps it. The message id of the dead
+letter consists of receiver and number: burying again adds nothing within the stream's duplicate window, and
+an identical second letter after it.
 """
 
 import asyncio
@@ -63,10 +63,10 @@ TOKEN_BYTES_MAX = 256
 
 PAGE_BYTES_MAX = 1 << 20
 UNKNOWN_AT_ONCE = 2
-"""Number of letters for unknown names that all shards of a node publish at the same time.
+"""Number of letters for unknown receivers that all shards of a node publish at the same time.
 
 With 16 at a time, and 60 messages read to find them, known receivers were delayed: their p95 rose to 1.6
-times the usual one at 1,000 unknown names a second. With 2 it rises to 1.1 to 1.3 times.
+times the usual one at 1,000 unknown receivers a second. With 2 it rises to 1.1 to 1.3 times.
 """
 _SERVER_HEADER_PREFIX = "nats-"
 _PLAIN = frozenset(map(chr, range(0x20, 0x7F))) - {"%"}
@@ -81,7 +81,7 @@ class DeadLetterWriter:
         self, js: JetStream, names: Names, at_once: asyncio.Semaphore | None = None,
         within_lease: Callable[[], bool] = lambda: True,
     ) -> None:  # fmt: skip
-        """All shards of a node share `at_once`: one shard at a time buries letters for unknown names.
+        """All shards of a node share `at_once`: one shard at a time buries letters for unknown receivers.
 
         `within_lease` is asked before each letter. A later owner buries the same event, which may be erased
         after that.
@@ -103,7 +103,7 @@ class DeadLetterWriter:
         pauses = Pauses(self._js)
         complaint = Complaint(self._js, log, "dead_letter.waiting", receiver=receiver, position=min(left))
         while left:
-            if next(iter(left.values())).receiver:  # Unknown names wait for all others, here and in NATS.
+            if next(iter(left.values())).receiver:  # Unknown receivers wait for all others, here and in NATS.
                 async with self._at_once:
                     why = await self._try(receiver, left, answers, UNKNOWN_AT_ONCE)
             else:

@@ -1,9 +1,8 @@
 """Finds, reads and deletes dead letters; `streams.resending.redrive` sends them again.
 
 Letters are found by batch direct get, which a lagging replica may answer (ADR-31). That is good enough for
-looking at them: at worst the newest letters are missing, or deleted ones are shown. `DeadLetters.pages` asks
-the leader where a replica has no more. Before you act on a letter, ask the leader for it
-(`DeadLetters.letter`).
+showing them: at worst the newest letters are missing, or deleted ones are shown. `DeadLetters.pages` asks the
+leader when a replica has no more. Before you act on a letter, ask the leader for it (`DeadLetters.letter`).
 """
 
 import asyncio

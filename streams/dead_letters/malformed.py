@@ -1,7 +1,7 @@
-"""Stores malformed events, which no receiver can be sent as they are, among their tenant's dead letters.
+"""Stores malformed events, which cannot be sent to any receiver, among their tenant's dead letters.
 
-Such a dead letter has a receiver name that no receiver can have. It contains what the producer published, and
-says what is wrong with it.
+Such a dead letter has a receiver name that no receiver can have. It contains the producer's message, and says
+what is wrong with it.
 """
 
 from actors.errors import Unavailable
@@ -23,7 +23,7 @@ from streams.nats.jetstream import JetStream
 from streams.reading.messages import TYPE_LOOKED_AT_MAX
 
 MALFORMED_RECEIVER = "_events"
-"""Stands in the place of a receiver's name, which never begins with `_`."""
+"""Takes the place of a receiver's name, which never begins with `_`."""
 
 
 async def bury_malformed(js: JetStream, names: Names, receiver: str, event: Event) -> str:

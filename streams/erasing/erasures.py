@@ -1,7 +1,7 @@
 """Requests to erase events, in the bucket of the actors: author, time and progress of each.
 
 A request is a key of its own, so it outlives its caller. The node that owns shard 0 carries it out; the
-record stays, with the event's id and nothing that the event held.
+record stays, with the event's id and none of its content.
 """
 
 import asyncio

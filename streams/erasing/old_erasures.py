@@ -1,4 +1,4 @@
-"""Drops the records of erasures that were done long ago: there is one for each event that was erased."""
+"""Drops the records of old erasures: each erased event has one."""
 
 from actors.errors import Unusable
 from streams.erasing.erasures import marked
@@ -29,7 +29,7 @@ async def drop_old_erasures(js: JetStream, names: Names, wall: float, after: int
 
 
 def _was_done_before(message: StoredMessage, at: float) -> bool:
-    """True if it was; False also if it cannot be read, of which the eraser tells."""
+    """True if it was; False also if it cannot be read, which the eraser reports."""
     try:
         _, erasure = marked(message)
     except Unusable:

@@ -102,7 +102,7 @@ async def answers(
 
 
 def mark_of(message: StoredMessage) -> Mark:
-    """The mark of a message: it tells it from another one at its position."""
+    """The mark of a message, which distinguishes it from another one at its position."""
     return Mark(position=message.sequence, stored_at=message.stored_at)
 
 

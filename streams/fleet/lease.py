@@ -1,9 +1,9 @@
 """The lease of a node: the time during which it can be sure that no other node has claimed its shards.
 
 Others may claim when they have seen no heartbeat for the TTL plus half a second. They saw an acknowledged
-renewal no earlier than it was sent. So its holder is safe for the TTL minus half a second from *before* it
-sent the renewal, by a clock that runs during sleep: whatever the network, the scheduler or SIGSTOP have
-done to it since.
+renewal no earlier than it was sent. So the holder is safe for the TTL minus half a second from *before* it
+sent the renewal, by a clock that runs during sleep, even if the network, the scheduler or SIGSTOP has delayed
+it since.
 """
 
 from streams.clock import Timekeeper
@@ -16,7 +16,7 @@ class Lease:
     """One lease, from its first acknowledged renewal to its end; it is never revived.
 
     A renewal must not revive it: others may have claimed and released in the meantime. A node whose lease is
-    over stops its shards and begins another lease; whatever still holds the old one can do nothing.
+    over stops its shards and begins another lease; a holder of the old one can do nothing.
     """
 
     def __init__(self, ttl_s: float, time: Timekeeper) -> None:

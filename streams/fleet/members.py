@@ -283,7 +283,7 @@ class Members:
             self._hint.clear()
             try:
                 if self._own.last.sent_at < self._next_silent_from() <= self._time.boottime():
-                    await self._renew()  # A look tells nothing about the time after it.
+                    await self._renew()  # A look says nothing about the time after it.
                 await self._read_heartbeats()
                 wait_s = self._until_next_read_s()
             except (Unavailable, ApiError) as error:  # The bucket may be gone, and be recreated.
@@ -324,7 +324,7 @@ class Members:
                 listener()
 
     def _record_heartbeat(self, node: str, message: StoredMessage) -> bool:
-        """Take note of the heartbeat; True if it is new to us, and not certainly older than a TTL."""
+        """Record the heartbeat; True if it is new to us, and not certainly older than a TTL."""
         seen, now = self._seen.get(node), self._time.boottime()
         if seen is not None and seen.revision == message.sequence:
             return False

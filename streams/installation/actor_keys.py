@@ -1,4 +1,4 @@
-"""The keys of the bucket of the actors: what each shard keeps there, and what belongs to no shard."""
+"""The keys of the bucket of the actors: those of each shard, and those that belong to no shard."""
 
 from msgspec import Struct
 

@@ -160,7 +160,7 @@ async def claim(
     resumes: int = 0,
     accepts_loss: bool = False,
 ) -> Claim | NotOwned:
-    """Claim the shard. This continues until it is decided, however long NATS is away, and may be cancelled.
+    """Claim the shard. This continues until it is decided, waits while NATS is away, and may be cancelled.
 
     `resumes` is the epoch of a claim of this process whose memory is complete (`Journal.reclaim`): if the
     journal still ends with it, everything that was posted is recorded or in memory.

@@ -1,7 +1,7 @@
 """The fence: appends a message only after a known one. All safety depends on it.
 
 Every writer of a shard says which message it expects to be the last of the subject. So if two of them believe
-that they own the shard, one fails, whatever happened to clocks and connections. A refusal looks the same as
+that they own the shard, one fails, for any state of clocks and connections. A refusal looks the same as
 our own append whose acknowledgement was lost, so one question decides: is the subject's last message exactly
 ours?
 """

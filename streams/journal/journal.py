@@ -10,8 +10,8 @@ nearly every event to append it, and again for the answer (docs/decisions/small-
 
 The fence (`streams.journal.fence`) decides whether the shard is still ours. A flush that was overtaken ends
 the journal, with one exception: if the subject is empty, because all of it aged out, and `_owner` is still
-ours, the flush becomes the first of a new chain. To avoid this, a quiet shard also appends something from
-time to time.
+ours, the flush becomes the first of a new chain. To avoid this, a quiet shard also appends a flush from time
+to time.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""The list of the parked receivers of a shard, which no incoming message brings back after a takeover.
+"""The list of a shard's parked receivers: after a takeover, no incoming message would activate them.
 
 It is in the bucket of the actors, next to the snapshots, in parts of some kilobytes each: a single message
 would exceed the server's limit, and every change would rewrite all of it. A changed part is written together
@@ -164,8 +164,8 @@ async def read_parked_receivers(
 ) -> ParkedReceivers:
     """The list that belongs to the checkpoint. Raises `Incomplete`, `NewerVersion` and `NotOurs`.
 
-    Parts may be newer than the checkpoint if a write was never finished. What that write knew about their
-    receivers is in the journal's tail after the checkpoint.
+    Parts may be newer than the checkpoint if a write was never finished. The journal's tail after the
+    checkpoint has everything that this write knew about their receivers.
     """
     found, parts = ParkedReceivers(), checkpoint.parked_parts
     for start in range(0, len(parts), READ_AT_ONCE):

@@ -76,7 +76,7 @@ async def recover(
     Snapshots are read in the `slots` of the node. With `accepts_loss`, the streams to which they refer may
     have lost messages.
 
-    Continues however long NATS is away. Raises `StreamRemade`, `NewerVersion`, `NotOurs`, and `ApiError` if a
+    Waits while NATS is away. Raises `StreamRemade`, `NewerVersion`, `NotOurs`, and `ApiError` if a
     stream does not exist.
     """
     infos = {name: await stream_info(js, name) for name in names.streams}

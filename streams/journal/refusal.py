@@ -1,7 +1,7 @@
 """Refuses a shard whose streams lost messages, on record, until they are there again.
 
 A shard whose mark differs (`streams.lost_tails`) is refused, and that is recorded (`<shard>._refused`), until
-the message is there again (the right stream was brought back), or an operator accepts the loss
+the message is there again (the right stream was restored), or an operator accepts the loss
 (`streams.repair`). Until then, nothing that the shard may need is purged.
 """
 

@@ -1,4 +1,4 @@
-"""The history of a shard: the marks that its journal ever recorded, and how many of them still hold."""
+"""The history of a shard: all marks that its journal has recorded, and how many of them still hold."""
 
 import math
 from collections.abc import Iterable

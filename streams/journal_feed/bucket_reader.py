@@ -1,7 +1,7 @@
 """Reads the configurations of receivers in the order of their bucket, and the changes that it has dropped.
 
-The bucket drops older values by itself. The trail of a value has the last changes before it. An older one is
-missing here, which `replaced` tells.
+The bucket drops older values by itself. The trail of a value has the last changes before it. Older changes
+are missing here, and `replaced` shows that.
 """
 
 from collections import Counter
@@ -36,7 +36,7 @@ class PutConfiguration(Struct, frozen=True):
 
 
 class BucketReader:
-    """Reads on from a place; a bucket that was recreated or lost its tail is read from its beginning."""
+    """Continues reading from a place; from the beginning if the bucket was recreated or lost its tail."""
 
     def __init__(self, js: JetStream, names: Names) -> None:
         self._js = js
@@ -47,7 +47,7 @@ class BucketReader:
     async def read(self, place: StreamPlace) -> tuple[StreamPlace, list[PutConfiguration]]:
         """Read what comes after the place; returns it and the place where to continue. Waits for NATS.
 
-        A change of which a trail tells may have been returned before.
+        A change that a trail contains may have been returned before.
         """
         known = self._place = compared_place(self._js, self._stream, place, self._place)
         while True:

@@ -31,7 +31,7 @@ class Gap(Struct, frozen=True):
 
 
 class JournalReader:
-    """Reads on from a place, which `check` compares with the stream first.
+    """Continues reading from a place, which `check` compares with the stream first.
 
     `doubtful`: the connection was lost since then, so the stream may be another one.
     """
@@ -53,7 +53,7 @@ class JournalReader:
     async def check(self, place: StreamPlace) -> StreamPlace:
         """Compare the stream with the messages read from it, if it may have changed since the last time.
 
-        Returns the place in the present stream. Raises `StreamRemade` if the stream is another one, or ends
+        Returns the place in the current stream. Raises `StreamRemade` if the stream is another one, or ends
         before the place, or has another message there.
         """
         if not self.doubtful:

@@ -1,7 +1,7 @@
 """Reads the last seconds of the journal, for measures of what happens now.
 
-Each look reads on from the end of the last one. If the journal grows faster than it can be read, only its end
-is read, and only the time that this end spans is measured.
+Each look continues at the end of the last one. If the journal grows faster than it can be read, only its end
+is read and measured.
 """
 
 from msgspec import Struct

@@ -41,7 +41,7 @@ class Comparison(Struct, frozen=True):
 async def find_loss(js: JetStream, stream: str, mark: Mark) -> Loss | None:
     """The loss of the message at `mark`; None if the stream has the message, or has purged it.
 
-    Asks until that is certain, however long NATS is away. Raises `ApiError` if there is no such stream.
+    Asks until that is certain, even if NATS is away for long. Raises `ApiError` if there is no such stream.
     """
     loop = asyncio.get_running_loop()
     before, since, began_at = Comparison(False, True), 0.0, loop.time()

@@ -1,4 +1,4 @@
-"""Deletes messages that were read before, and never another one at the same position.
+"""Deletes messages that were read before, and never a different one at the same position.
 
 A single server that loses power loses the tail of a stream, and gives its positions to new messages, of any
 tenant. So a deletion is never repeated blindly, nor sent long after the message was read: the message there

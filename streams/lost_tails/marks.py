@@ -1,4 +1,4 @@
-"""Marks: the highest messages that a shard knows of its streams, as flushes and checkpoints hold them."""
+"""Marks: the highest messages of its streams that a shard knows, as flushes and checkpoints contain them."""
 
 from msgspec import Struct, field
 

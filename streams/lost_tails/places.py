@@ -1,10 +1,10 @@
-"""Places: up to which message a stream was read; that in a bucket is compared after each lost connection.
+"""Places: how far a stream was read. A place in a bucket is compared after each lost connection.
 
 A bucket may lose its tail with the server's power, be restored to an older state, or be recreated. Then its
 positions are used again, so a position alone does not tell which messages are known. The message at the place
-does: another message, or none, means that the bucket has to be read from its beginning. There is
-none either if its key has got a newer value; then the bucket is read again in vain, but buckets are small. A
-bucket may also be recreated while the connection lives on: then its time of creation differs.
+does: if there is another message, or none, the bucket has to be read from its beginning. There is none either
+if its key has a newer value; then the bucket is read again in vain, but buckets are small. A bucket may also
+be recreated while the connection lives on: then its time of creation differs.
 """
 
 import asyncio

@@ -213,7 +213,7 @@ class NatsWire:
         return error
 
     async def _replace(self) -> None:
-        """Replace a client that gave up, however long that takes.
+        """Replace a client that gave up; retries until it succeeds.
 
         Every obstacle may be temporary: a key file, for example, may just be being rotated.
         """

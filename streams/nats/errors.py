@@ -1,6 +1,6 @@
 """Exceptions for failures between Angarium and NATS.
 
-Only a failure that stops the caller's present work is an exception. A publish that is refused or unanswered
+Only a failure that stops the caller's current work is an exception. A publish that is refused or unanswered
 is an expected outcome and therefore a value (`streams.nats.answers`). A request without an answer raises
 `actors.errors.Unavailable`, since the actors ask through ports.
 """
@@ -46,7 +46,7 @@ class StreamRemade(Unusable):
 
 
 class RepairError(AngariumError):
-    """A shard cannot be repaired in its present condition; the message says why and what to do."""
+    """A shard cannot be repaired in its current condition; the message says why and what to do."""
 
 
 class NotOurs(Unusable):

@@ -185,7 +185,7 @@ def stored_message(raw: RawMessage) -> StoredMessage:
     """A message that the leader returned to `STREAM.MSG.GET`.
 
     Headers that the server adds in a direct get could only come from the producer here. So they are removed,
-    and a message has the same headers however it was read.
+    and a message has the same headers on every way of reading it.
     """
     _, _, lines = raw.hdrs.partition(b"\r\n")  # The first line is NATS/1.0.
     headers = parse_headers(lines)

@@ -1,4 +1,4 @@
-"""Retries with exponential backoff, 50 ms to 1 s, and logs once why something has to be retried."""
+"""Retries with exponential backoff, 50 ms to 1 s, and logs the reason once."""
 
 import asyncio
 import logging
@@ -82,7 +82,7 @@ class GatheredComplaint(Complaint):
 
 
 async def until_answered(ask: Callable[[], Awaitable[T]]) -> T:
-    """Ask until there is an answer, however long NATS is away; a caller that needs a limit sets it."""
+    """Ask until there is an answer, even if NATS is away for long; a caller that needs a limit sets it."""
     pauses = Pauses()
     while True:
         try:
@@ -92,7 +92,7 @@ async def until_answered(ask: Callable[[], Awaitable[T]]) -> T:
 
 
 async def stream_info(js: JetStream, stream: str) -> StreamInfo:
-    """The state of a stream that must exist, however long NATS is away. Raises `ApiError` if it does not."""
+    """The state of a stream that must exist; waits while NATS is away. Raises `ApiError` if it does not."""
     return await until_answered(lambda: js.existing_stream(stream))
 
 

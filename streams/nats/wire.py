@@ -45,7 +45,7 @@ class Wire(Protocol):
 
     @property
     def server_version(self) -> str:
-        """The version of the server of the present or last connection, such as `2.15.1`."""
+        """The version of the server of the current or last connection, such as `2.15.1`."""
 
     def new_inbox(self) -> str:
         """A subject that no other client uses; answers may come to it and to the subjects below it."""
@@ -66,8 +66,8 @@ class Wire(Protocol):
     def send(self, puts: Sequence[Put], replies: Sequence[str]) -> None:
         """Hand over several messages at once, each with its reply subject, and never wait.
 
-        However much is unsent, it grows by them: who calls this has to look at `unsent` before. Otherwise it
-        is as `publish`.
+        They are added to the unsent bytes without a limit, so the caller checks `unsent` before. Otherwise it
+        works like `publish`.
         """
 
     async def publish_each(self, subjects: Sequence[str], data: bytes) -> None:

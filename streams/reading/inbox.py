@@ -64,7 +64,7 @@ class Inbox:
 
     @property
     def received(self) -> int:
-        """The highest position that the present consumer passed on; the floor if there was none."""
+        """The highest position that the current consumer passed on; the floor if there was none."""
         return self._reader.received
 
     @property

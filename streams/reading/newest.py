@@ -1,8 +1,8 @@
 """Reads the newest message of each subject of a stream, all at once, if the stream allows no direct get.
 
-Asking the leader for one after the other takes ten times as long. The consumer is in the memory of one server
-and is gone ten seconds after its last request. That server may lag, so this is only for showing data to
-people; nothing may depend on it.
+Asking the leader for each message takes ten times as long. The consumer is in the memory of one server and is
+gone ten seconds after its last request. That server may lag, so this is only for showing data to people;
+nothing may depend on it.
 """
 
 import asyncio

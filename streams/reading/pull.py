@@ -6,8 +6,8 @@ that is refilled at half its batch.
 Only its owner knows the consumer, and the server numbers its messages from 1 on. Everything that could have
 broken this sequence is a *gap*: a number that is not the next, a heartbeat that knows a higher one, no
 heartbeat, a consumer that is gone, a lost connection. Then the puller stays quiet, and its owner makes a new
-consumer (`streams.reading.reader`). Each consumer has its own inbox, so nothing that an older one still sends
-is taken for a message of this one.
+consumer (`streams.reading.reader`). Each consumer has its own inbox, so late messages of an older one are not
+taken for messages of this one.
 
 A consumer acks everything up to a position with one ack: that of its highest message there. It is repeated
 with each heartbeat: if the last one were lost, the consumer could stay full forever.
@@ -212,7 +212,7 @@ class Puller:
 
 
 def gap_in_status(headers: dict[str, str], last: int) -> str:
-    """The gap after message `last` that a status of the server tells of, in words; empty if there is none."""
+    """The gap after message `last` that a status of the server reports, in words; empty if there is none."""
     status, text = headers.get(STATUS, ""), headers.get(DESCRIPTION, "")
     match status:
         case "100":

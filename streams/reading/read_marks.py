@@ -14,7 +14,7 @@ from streams.reading.reply_subject import DeliveryInfo
 class ReadMarks:
     """The marks of one reader.
 
-    - `newest`: the highest message of the present consumer. The reader sets it for each message, which costs
+    - `newest`: the highest message of the current consumer. The reader sets it for each message, which costs
       no call.
     - `compared`: the stream was compared with the known messages, and nothing has put the order in doubt
       since.

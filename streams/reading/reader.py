@@ -1,7 +1,7 @@
-"""Reads a part of a stream in its order, with one consumer after the other.
+"""Reads a part of a stream in order, with one consumer after another.
 
-A consumer is in the memory of one server, made for one claim: `shard-<n>-<epoch>`, and, after each
-gap (`streams.reading.pull`), `shard-<n>-<epoch>-<k>`. Only its owner knows its name, and nothing is recovered
+A consumer is in the memory of one server, made for one claim: `shard-<n>-<epoch>`, and, after each gap
+(`streams.reading.pull`), `shard-<n>-<epoch>-<k>`. Only its owner knows its name, and nothing is recovered
 from it: each begins where the journal says. A message may come any number of times; the handler recognises by
 its position whether it has seen it (docs/decisions/a-cursor-for-each-claim.md).
 """
@@ -63,7 +63,7 @@ class Reader:
       to there is needed.
     - `known`: returns the highest message that was read from the stream before, or in other ways.
     - `batch`: number of messages that are requested at a time.
-    - `received`: the highest position that the present consumer passed on, or the one where it began.
+    - `received`: the highest position that the current consumer passed on, or the one where it began.
     - `consumers`: the number of consumers so far.
     """
 
@@ -113,7 +113,7 @@ class Reader:
 
     @property
     def trusted_consumer(self) -> int | None:
-        """The number of the present consumer, or None if the stream has to be compared first."""
+        """The number of the current consumer, or None if the stream has to be compared first."""
         return self.consumers if self.compared else None
 
     def note(self, mark: Mark) -> None:
@@ -178,7 +178,7 @@ class Reader:
                 await pauses.wait()
 
     async def _new_consumer(self) -> int | Loss:
-        """Make a consumer, however long it takes. Returns the position after which it begins."""
+        """Make a consumer; retries until there is one. Returns the position after which it begins."""
         pauses = Pauses(self._js)
         complaint = GatheredComplaint(self._js, log, "reader.waiting", consumer=self._consumer_name)
         timeout_s = CONSUMER_TIMEOUT_MIN_S

@@ -55,7 +55,7 @@ async def accept_loss(
 ) -> tuple[Damage, int]:  # fmt: skip
     """Repair the shard so that nodes run it again; returns the loss, and how many actors were set back.
 
-    `agreed` is the damage that the operator was shown. Continues however long NATS is away. Raises
+    `agreed` is the damage that the operator was shown. Waits while NATS is away. Raises
     `RepairError` if another node owns the shard, or more was lost than was agreed to; `StreamRemade` if
     journal and snapshots contradict each other; `NewerVersion` and `NotOurs`.
     """
@@ -216,7 +216,7 @@ class Repair:
             self._sequence = done.sequence
 
     async def _write(self, recovery: Recovery, states: dict[str, State], after: FlushMembers) -> None:
-        """Store snapshots and checkpoint, which make the present streams the right ones from now on."""
+        """Store snapshots and checkpoint, which make the current streams the right ones from now on."""
         needed = [each for state in states.values() if (each := state.needed_position) is not None]
         listed = recovery.listed
         listed.update(states.values())

@@ -1,4 +1,4 @@
-"""The damage to a shard: which tails its streams lost, found without a change to anything."""
+"""The damage to a shard: which tails its streams lost, found without changing anything."""
 
 from msgspec import Struct
 
@@ -14,7 +14,7 @@ from streams.nats.jetstream import JetStream
 from streams.nats.retry import stream_info, until_answered
 
 NOT_COMPLETE = Mark(position=1 << 62)
-"""A mark of which no stream ever has the message: while it is recorded, no node runs the shard."""
+"""A mark whose message no stream ever has: while it is recorded, no node runs the shard."""
 
 
 class LostTail(Struct, frozen=True, kw_only=True):

@@ -1,8 +1,8 @@
 """Upgrades an installation of Angarium 0.1 once, while all its nodes are stopped.
 
 0.1 read through durable consumers, one for each shard and stream, and only the consumers of the events knew
-how far these were routed. That is recorded in the journals now, so it is appended there, as another flush of
-the last owner. Then the consumers are deleted, and the streams get the new version. Any step may be repeated.
+how far these were routed. The journals record that now, so it is appended there, as another flush of the
+last owner. Then the consumers are deleted, and the streams get the new version. Any step may be repeated.
 """
 
 from msgspec import UNSET

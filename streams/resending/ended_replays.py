@@ -21,7 +21,7 @@ async def drop_ended_replays(js: JetStream, names: Names, wall: float, after: in
     """Drop those of the next plans that ended more than `SHOWN_FOR_S` before `wall`.
 
     Returns the position to continue after, and None at the end. A plan that is stored meanwhile stays, and
-    the one who stores it expects the plan that was there before. Raises `Unavailable` and `ApiError`.
+    its writer expects the plan that was there before. Raises `Unavailable` and `ApiError`.
     """
     for _ in range(LOOKED_AT_MAX):
         message = await js.next_message(names.actors, names.actor_keys.replay("*"), after + 1)
@@ -34,7 +34,7 @@ async def drop_ended_replays(js: JetStream, names: Names, wall: float, after: in
 
 
 def _has_ended(message: StoredMessage) -> bool:
-    """True if nothing is left to do; False if it cannot be read, of which `angarium job list` tells."""
+    """True if nothing is left to do; False if it cannot be read, which `angarium job list` reports."""
     try:
         plan = read_versioned(_plan, message.data, VERSION, message.subject)
     except Unusable:

@@ -1,7 +1,7 @@
-"""A job: a replay or a redrive that processes of the API work off, one at a time.
+"""A job: a replay or a redrive that processes of the API run, one at a time.
 
-It is a member of the plan that the work has anyway, and so the plan's lock says who works it off: the process
-that holds the lock; if that one died, the next one that finds its plan unchanged for a lease.
+It is a member of the plan that the work has anyway, so the process that holds the plan's lock runs it. If
+that process dies, the next one that finds the plan unchanged for a lease takes over.
 """
 
 from msgspec import Struct, field
@@ -10,7 +10,7 @@ from msgspec import Struct, field
 class Job(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The part of a plan that makes it a job.
 
-    - `id`: tells it from other jobs of the same receiver or tenant.
+    - `id`: distinguishes it from other jobs of the same receiver or tenant.
     - `began_at`: when it was accepted, in seconds since the epoch.
     - `total`: messages that it looks at, in all.
     - `kept_since`: when the stream begins, if earlier events were wanted.

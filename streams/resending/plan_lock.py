@@ -1,10 +1,10 @@
-"""A lock that is also its holder's plan: one key, written before the work begins, replaced at its revision.
+"""A lock that is also its holder's plan: one key, written before the work begins, updated at its revision.
 
 Work in several steps may be interrupted between two of them. So it is planned first, under the key that is
 also the lock: the next holder knows what may have been done, and where to look. All plans have one order. The
 holder works only for `LOCK_LEASE_S` from before the last plan was stored. Then it stores the plan once more,
-which fails if another holder came. A command that finds an unfinished plan waits until its holder cannot do
-anything any more before it takes the lock. The clock continues during sleep, as with the nodes' leases
+which fails if another holder came. A command that finds an unfinished plan waits until the holder can no
+longer act, and then takes the lock. The clock continues during sleep, as with the nodes' leases
 (`streams.fleet.lease`).
 """
 

@@ -105,7 +105,8 @@ class Redrive:
     """The redrive of one command, under its lock. With `unsure_too`, unsure letters are sent, too.
 
     `receivers_end` is the newest change to any receiver when the letters were chosen: at its beginning, if it
-    is not given. Who is removed after that gets no letters, even if it is put again.
+    is not given. A receiver that is removed after that gets no letters, even if it is put
+    again.
     Raises `Busy` if another redrive came, and `Unavailable` if NATS is away for long. If it is run again, it
     continues: letters that had been sent are not sent again.
     """

@@ -1,7 +1,7 @@
 """The plan of a redrive that is a job: the letters that a tenant wants, and how far the job has come.
 
-It says whose job it is, no more. That each letter is sent once is a matter of `streams.resending.redrive`,
-whose lock is taken for each page: so the jobs of many tenants continue in turns.
+It says whose job it is, and no more. `streams.resending.redrive` sends each letter once, under a lock that is
+taken for each page, so the jobs of many tenants take turns.
 """
 
 from msgspec import field
@@ -21,7 +21,7 @@ class RedriveJobPlan(HeldPlan, frozen=True, kw_only=True):
     - `unfinished`: True until all letters were looked at, or it was stopped.
     - `receivers`, `reasons`, `since`, `until`: the letters that are wanted, as in a `Selection`.
     - `done_to`: all letters up to here are dealt with, of those up to `end`.
-    - `receivers_end`: the newest change to any receiver when it was accepted; who is removed after that gets
+    - `receivers_end`: the newest change to any receiver when it was accepted; a receiver removed later gets
       no letters. None if an older Angarium accepted it: then each page goes by its own beginning.
     - `seen`: the number of letters up to `done_to`.
     - `page`: letters after `done_to` that are being sent; those that no longer exist were sent.
@@ -43,7 +43,7 @@ class RedriveJobPlan(HeldPlan, frozen=True, kw_only=True):
 
 
 class RedriveJobLock(PlanLock[RedriveJobPlan]):
-    """The lock of the redrive job of one tenant; `run` names the process that works it off."""
+    """The lock of the redrive job of one tenant; `run` names the process that runs it."""
 
     def __init__(
         self, js: JetStream, names: Names, tenant: str, run: str, time: Timekeeper, *,

@@ -2,9 +2,9 @@
 
 A letter is sent again in two steps, a publish and a deletion, in two streams. A command may die between them,
 and JetStream forgets message ids after two minutes. So the letters of a page are planned first, together with
-the end of the deliveries stream at that moment. Whatever happens to the command, a letter that was sent and
-still exists is one of the planned ones, and its copy is after that position, where the next command looks
-for it (docs/decisions/redrive-exactly-once.md).
+the end of the deliveries stream at that moment. Even if the command dies, every letter that was sent and
+still exists is a planned one, and its copy is after that position, where the next command looks for it
+(docs/decisions/redrive-exactly-once.md).
 
 The plan is also the lock (`streams.resending.plan_lock`).
 """

@@ -60,7 +60,7 @@ class ReplayPlan(HeldPlan, frozen=True, kw_only=True):
     - `nonce`: part of the message ids only.
     - `pace_s`: the time between two copies; 0 if an older Angarium began it, which did not record that.
     - `due_at`: when the next copy is due, if the job was released until then, in seconds since the epoch.
-    - `job`: the job that it is, if processes of the API work it off.
+    - `job`: the job that it is, if processes of the API run it.
     - `command`: the same of a command, which no process takes up.
     - `previous`: the last job before that command.
     """

@@ -1,4 +1,4 @@
-"""Knows which messages may be sent again: those that their stream still has, as of a lease ago at most.
+"""Knows which messages may be sent again: those that their stream had at most a lease ago.
 
 An event may be erased while a replay or a redrive has it in memory. So a copy leaves only within a lease of
 the question to the leader whether its source is there. The eraser looks for copies once more when more than a
@@ -38,7 +38,7 @@ class Sources:
         self._until: dict[int, float] = {}
 
     def now(self) -> float:
-        """The present time, to be noted before a question, and passed to `remember`."""
+        """The current time, to be noted before a question, and passed to `remember`."""
         return self._time.boottime()
 
     def certain(self, position: int) -> bool:
@@ -61,7 +61,7 @@ class Sources:
         return found[0] is not None
 
     def remember(self, positions: Iterable[int], asked_at: float) -> None:
-        """Take note of messages that the leader has, since a question at that time."""
+        """Record messages that the leader has, by its answer to a question at that time."""
         now = self.now()
         self._until = {each: until for each, until in self._until.items() if until > now}
         self._until.update(dict.fromkeys(positions, asked_at + self._lease_s))

@@ -1,4 +1,4 @@
-"""A child process that ends when this process ends, in any way: Angarium's side of `watchdog.py`."""
+"""A child process that ends with this process, in any way: Angarium's side of `watchdog.py`."""
 
 import asyncio
 import contextlib
@@ -69,7 +69,7 @@ class Child:
 
     @property
     def program_pid(self) -> int | None:
-        """The pid of the program itself, if the system tells it (Linux)."""
+        """The pid of the program itself, if the system shows it (Linux)."""
         try:
             children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
         except OSError:
@@ -96,5 +96,5 @@ class Child:
         await self.stop()
 
     async def wait(self) -> None:
-        """Return when the program has ended, for whatever reason."""
+        """Return when the program has ended, for any reason."""
         await self._process.wait()

@@ -1,6 +1,6 @@
 """Three nats-servers on loopback, as one cluster with replicated streams, for `dev` and tests.
 
-Each is an `EmbeddedServer` with a directory of its own, and may be killed and started again by itself.
+Each is an `EmbeddedServer` with its own directory, and may be killed and restarted separately.
 """
 
 import asyncio
@@ -94,7 +94,7 @@ def _directory(below: Path, number: int) -> Path:
 def _is_complete(servers: Sequence[EmbeddedServer]) -> bool:
     """True if a leader has heard of all others lately, and each server is up to date with every stream.
 
-    Only the leader tells of its replicas.
+    Only the leader knows the state of its replicas.
     """
     for server in servers:
         replicas = monitored(server, "/jsz").get("meta_cluster", {}).get("replicas") or []

@@ -4,11 +4,11 @@ All its files are in one directory: store, configuration, log, and a lock that k
 the store, which nats-server itself does not. The lock is a `flock` on a descriptor that the server inherits,
 so it is held exactly as long as a process may write. `watchdog.py` makes sure that no server outlives this
 process. Other users of the machine cannot read the directory, since it contains events and secrets in plain
-text. Nor is anything written into files of theirs: a link made by another user could make us overwrite one of
+text. We write into no files of other users either: a link made by another user could make us overwrite one of
 our own files.
 
-Two questions are left to the server, since only it can answer them without a race: which free port it takes
-(it is asked for port -1), and when it is ready (it writes a ports file after JetStream has recovered).
+The server itself chooses a free port (we ask for port -1) and says when it is ready (it writes a ports file
+after JetStream has recovered): only the server can do both without a race.
 """
 
 import asyncio
@@ -146,7 +146,7 @@ class EmbeddedServer(RunningServer):
             self._child = None
 
     async def wait(self) -> None:
-        """Return when the server has ended, for whatever reason."""
+        """Return when the server has ended, for any reason."""
         if self._child is not None:
             await self._child.wait()
 

@@ -2,7 +2,7 @@
 
 The system takes the ports of its own choice, for a connection or when a process asks for port 0, from a range
 of 32768 and more (ip(7), `ip_local_port_range`). A port below that range stays free until it is used,
-however many processes draw one at the same time.
+even if many processes draw one at the same time.
 """
 
 import random

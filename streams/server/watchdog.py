@@ -7,10 +7,11 @@ pipe whose other end only Angarium holds:
 - end of file: stop the child, SIGTERM first, SIGKILL after GRACE_S;
 - the byte `KILL`: SIGKILL at once, as a crash would.
 
-It uses a pipe, because the kernel closes it however its holder dies, SIGKILL included, on every POSIX system:
-nothing is polled, no pid that could be reused is remembered, and no feature of Linux alone is needed, such as
-PR_SET_PDEATHSIG. It is a process, because nats-server does not watch its own standard input. Only a SIGKILL
-of this process leaves a child behind; the store of a server then stays locked, and the next start says so.
+It uses a pipe, because the kernel closes it when its holder dies in any way, even by SIGKILL, on every POSIX
+system: nothing is polled, no pid that could be reused is remembered, and no Linux-only feature such as
+PR_SET_PDEATHSIG is needed. It is a process, because nats-server does not watch its own standard input. Only a
+SIGKILL of this process leaves a child behind; the store of a server then stays locked, and the next start
+says so.
 """
 
 import os

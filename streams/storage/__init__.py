@@ -1,4 +1,4 @@
-"""Room in the streams: `purge` deletes what is no longer needed, `eviction` chooses what gives way.
+"""Room in the streams: `purge` deletes unneeded messages, `eviction` chooses events to evict.
 
-Read `purge` first. `sampling` estimates how much of a stream is whose.
+Read `purge` first. `sampling` estimates each tenant's share of a stream.
 """

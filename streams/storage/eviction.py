@@ -1,11 +1,11 @@
 """Chooses the events to evict when the deliveries are full: one tenant's backlog costs others no event.
 
-Settled messages go first, wherever they are: an old event that waits keeps those after it from being purged
-by sequence. Then the tenant gives way that has most waiting, with its oldest events.
+Settled messages go first, at any position: an old waiting event keeps later messages from being purged by
+sequence. Then the tenant with the largest backlog loses its oldest events.
 
-How much that is, is estimated from some messages, each of which stands for the ones that follow it
-(`streams/storage/sampling.py`). All nodes look at nearly the same ones, and so choose alike without telling
-each other.
+The size of a backlog is estimated from a sample: each message stands for those that follow it
+(`streams/storage/sampling.py`). All nodes look at nearly the same messages, so they choose alike without
+exchanging anything.
 """
 
 import asyncio
@@ -86,7 +86,7 @@ async def _judged(
 async def beyond_quota(
     js: JetStream, names: Names, deliveries: StreamInfo, tenant: str, quota: int
 ) -> EvictionOrder | None:
-    """The order that what a tenant has waiting beyond its quota gives way; None if it is within it.
+    """The order to evict a tenant's waiting events beyond its quota; None if it is within the quota.
 
     Waits for NATS; raises like `samples_of`.
     """
@@ -244,8 +244,8 @@ def _below(waiting: Sequence[Sample], bytes_to_free: float) -> int:
 class EvictionOrders:
     """The orders that one node follows, look by look.
 
-    If nothing is removed for long, all tenants give way. What the chosen one has waiting may be of shards
-    that no node runs, or its dead letters may have no room.
+    If nothing is removed for long, events of all tenants are evicted. Those of the chosen one may belong to
+    shards that no node runs, or there may be no room for its dead letters.
     """
 
     def __init__(self) -> None:
@@ -253,7 +253,7 @@ class EvictionOrders:
         self._without_effect = 0
 
     def next_order(self, samples: Sequence[Sample], deliveries: StreamInfo) -> EvictionOrder | None:
-        """The order for the stream as it is now; None if no event has to give way."""
+        """The order for the stream as it is now; None if no event has to be evicted."""
         order = eviction_order(samples, surplus(deliveries))
         removed = deliveries.last - deliveries.messages
         stands_still = order is not None and removed == self._removed

@@ -1,9 +1,9 @@
 """Purges messages that are no longer needed: by sequence, which is quick and hardly affects other requests.
 
 The position from which a shard needs a stream only moves forward, since checkpoints only grow and a settled
-event stays settled. So a purge up to a position that was right once is never wrong later, however long its
-process slept in between, and no fence is needed (docs/decisions/journal-purge.md). Any node could purge; the
-owner of shard 0 does, so that only one does.
+event stays settled. So a purge up to a position that was right once is never wrong later, even if its process
+slept in between, and no fence is needed (docs/decisions/journal-purge.md). Any node could purge; the owner of
+shard 0 does, so that only one does.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ WINDOW_SHARE = 0.8
 """Part of the room up to which settled deliveries and events are kept, for replays."""
 
 SPARE_SHARE = 0.05
-"""If less than this part of the room is free, waiting events give way until twice as much is."""
+"""If less than this part of the room is free, waiting events are evicted until twice as much is free."""
 
 PURGED_PART = 100
 """A purge removes at least this fraction (1/n) of the stream."""

@@ -1,9 +1,9 @@
 """Samples a stream that may have gaps: each sampled message stands for a known number of messages.
 
-The range of positions is cut in two, and again the part with most messages, until there are enough parts. A
-part is known by its first message. nats-server tells how many messages come after one, so two looks tell how
-many a part has. Drawing positions would not do: most may be in gaps, and a message after a gap would be found
-too often.
+The range of positions is cut in two, then the part with most messages, and so on, until there are enough
+parts. A part is represented by its first message. nats-server says how many messages follow a message, so two
+looks give the number in a part. Random positions would not do: most may be in gaps, and a message after a gap
+would be found too often.
 """
 
 from heapq import heappop, heappush

@@ -43,7 +43,7 @@ def test_a_very_low_limit_leaves_one_connection() -> None:
 def test_a_system_that_allows_less_than_it_says_gives_as_much_as_it_allows(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """macOS says that there is no hard limit, and refuses what is above one of its own."""
+    """macOS reports no hard limit, and refuses values above an internal one."""
     raised = [256]
 
     def setrlimit(_: int, limits: tuple[int, int]) -> None:

@@ -28,7 +28,7 @@ async def get(port: int) -> bytes:
 
 
 async def test_a_thousand_requests_at_once_are_answered_in_order_and_in_turns() -> None:
-    """They would else hold up everything else that the loop has to do, heartbeats of a node among it."""
+    """A burst must not block the loop's other work, such as heartbeats."""
     turn, answered_in = 0, list[int]()
 
     def pass_on() -> None:

@@ -370,7 +370,7 @@ def test_a_package_of_others_in_the_working_directory_is_refused(tmp_path: Path)
 
 
 def test_a_package_of_others_that_was_installed_over_ours_is_refused(tmp_path: Path) -> None:
-    """Both are in one directory then, and Python finds the files of either."""
+    """Both packages are in one directory then, and Python finds the files of either."""
     for package in ("actors", "streams", "angarium"):
         shutil.copytree(ROOT / package, tmp_path / package)
     (tmp_path / "actors" / "__init__.py").write_text("raise SystemExit('imported')")
@@ -447,7 +447,7 @@ def _below(error: type[AngariumError]) -> Iterator[type[AngariumError]]:
 def test_every_error_of_ours_is_told_by_its_text(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Only those have to be known by name that mean wrong usage, or to which doctor knows more."""
+    """The command line lists only the errors of wrong usage, and those that doctor explains."""
 
     def fails(*_: object) -> None:
         raise error.__new__(error, "it broke")

@@ -14,8 +14,12 @@ ROUNDABOUT = re.compile(r"(As|How|Of|So|That|Up to|What|Whatever|Where|Whether|W
 PRONOUN = re.compile(
     r"(He|It|Its|Nobody|Nothing|Somebody|Tells whether|The same|They|Those|\w+ ((for|to) )?(it|its|them))\b"
 )  # Beginnings that say nothing, or whose object has no name: `Ask for it`.
+REASON_WITHOUT_SUBJECT = re.compile(
+    r"(Also|And|As|But|Else|However|Its?|Nor|Not|Of|Or|So|Such as|That|They|Those|"
+    r"What|Whatever|Whether|Who|Whoever)\b"
+)  # Beginnings that continue the title of a test, or ask for a subject.
 VAGUE_TITLE = re.compile(
-    r"test_((what|who|whom|whose|where|how)(so|ever)?|"
+    r"test_((what|who|whom|whose|where|how)(so|ever)?|behind|"
     r"it|its|neither|nor|not|of|so|that|they|those|one_(that|who))_|"
     r"test_\w*?_?(whatever|however|of_late|just_now|goes_on|word_of|where_nothing)(_|\Z)"
 )
@@ -26,6 +30,11 @@ ARCHAIC = re.compile(
     re.IGNORECASE,
 )
 NAMED = re.compile(r"`([A-Za-z_][\w.]*)`")
+NAMED_IN_LOWER_CASE = re.compile(r"(?<!`)`([a-z_][a-z\d_]*)`(?!`)")
+FOREIGN_NAMES = frozenset({
+    "angarium_loop_lag_seconds", "ip_local_port_range", "on_", "prometheus_client", "publish_async",
+})  # fmt: skip
+"""Names in docstrings that are of other programs, or that the code puts together."""
 
 _INTRODUCED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
@@ -68,10 +77,34 @@ def _defined(module: Module) -> Iterator[str]:
                 pass
 
 
+def docstrings_name_what_exists(module: Module) -> Iterator[str]:
+    """A name in a docstring of the product is in its code: after a renaming it is the new one."""
+    if module.path[0] in OURS:
+        for node in module.nodes:
+            if isinstance(node, _INTRODUCED):
+                for name in NAMED_IN_LOWER_CASE.findall(ast.get_docstring(node) or ""):
+                    if not any(name in known for known in (written_names(), existing_names(), FOREIGN_NAMES)):
+                        yield f"has a docstring that names `{name}`, which does not exist"
+
+
+@cache
+def written_names() -> frozenset[str]:
+    """All identifiers of the product, and the words of its texts, which are names on the wire."""
+    return frozenset(name for module in modules() if module.path[0] in OURS for name in _written(module))
+
+
+def _written(module: Module) -> Iterator[str]:
+    for token in tokenize.generate_tokens(io.StringIO(module.source).readline):
+        if token.type == tokenize.NAME:
+            yield token.string
+        elif token.type == tokenize.STRING and not token.string.startswith('"""'):
+            yield from re.findall(r"\w+", token.string)
+
+
 def first_lines_say_what_it_is(module: Module) -> Iterator[str]:
     """The first line of a docstring begins with a noun or a verb: what a thing is, or what it does.
 
-    The title of a test says that, and its docstring gives the reason.
+    The title of a test says that; `reasons_name_their_subject` is about its docstring.
     """
     for first in first_lines(module):
         if ROUNDABOUT.match(first) or PRONOUN.match(first):
@@ -92,6 +125,15 @@ def first_lines(module: Module) -> Iterator[str]:
                         yield text.partition("\n")[0]
                     case _:
                         pass
+
+
+def reasons_name_their_subject(module: Module) -> Iterator[str]:
+    """The docstring of a test is a sentence of its own: it does not continue the title."""
+    for node in module.nodes:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
+            first = (ast.get_docstring(node) or "").partition("\n")[0]
+            if module.path[0] == "tests" and REASON_WITHOUT_SUBJECT.match(first):
+                yield f"line {node.lineno} gives a reason without a subject: {first}"
 
 
 def first_lines_are_whole(module: Module) -> Iterator[str]:
@@ -117,9 +159,13 @@ def diagrams_keep_their_lines(module: Module) -> Iterator[str]:
 
 
 def titles_name_their_subject(module: Module) -> Iterator[str]:
-    """The title of a test begins with what it is about, and has plain words: `always`, not `whatever`."""
+    """The title of a test begins with what it is about, and has plain words: `always`, not `whatever`.
+
+    A scenario of the simulator is a test whose title has no prefix.
+    """
+    prefix = "test_" if module.path[:3] == ("tests", "sim", "scenarios") else ""
     for node in module.nodes:
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and VAGUE_TITLE.match(node.name):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and VAGUE_TITLE.match(prefix + node.name):
             yield f"line {node.lineno} has {node.name}"
 
 

@@ -84,7 +84,7 @@ def test_both_streams_are_purged_in_runs() -> None:
 
 
 def test_a_checkpoint_behind_the_journal_needs_no_duplicate_of_its_own_time() -> None:
-    """By the time that it is stored, the window may have lost the id that made a duplicate of the event."""
+    """The window may have lost the duplicate's id by the time the checkpoint is stored."""
     deliveries, receiver = Deliveries(), "acme.r0"
     for position, event_id in enumerate(("a", "a", "b"), 1):
         deliveries.add(receiver, Event(position=position, id=event_id, stored_at=0.0, body=b""))
@@ -100,9 +100,9 @@ def test_a_checkpoint_behind_the_journal_needs_no_duplicate_of_its_own_time() ->
 
 
 def test_messages_go_missing_in_runs() -> None:
-    """And whatever was known of them is on record.
+    """The record contains everything known about lost messages.
 
-    Few runs lose any, and after a change of the product others do: then more runs are made than these two.
+    Only a few runs lose messages. A change of the product changes which: then more than these two are made.
     """
     missing = 0
     for seed in (27, 4, *range(100, 160)):

@@ -125,7 +125,7 @@ def test_a_suspended_machine_sleeps_through_its_timers_but_not_through_boottime(
 
 
 def test_a_freeze_falls_between_any_two_callbacks() -> None:
-    """Also between those that were ready together, and between a task's steps that wait for nothing."""
+    """A freeze may fall between callbacks that were ready together, or between steps that do not wait."""
     stops = set()
     for seed in range(200):
         steps: list[str] = []
@@ -147,7 +147,7 @@ def test_a_freeze_falls_between_any_two_callbacks() -> None:
 
 
 def test_the_dead_are_silent(recwarn: pytest.WarningsRecorder) -> None:
-    """Whatever stage a coroutine is in when its process is killed, nothing of it is seen again."""
+    """A killed process leaves no trace, at any stage of its coroutines."""
     seen: list[str] = []
 
     async def numbers() -> AsyncIterator[int]:

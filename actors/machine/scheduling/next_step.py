@@ -36,7 +36,7 @@ def next_step(state: State, policy: Policy | None, view: View, now: float) -> s.
     if not state.opened:
         # Events that an owner released, and that no state names, belonged to an unknown receiver.
         position = max(state.frontier.position, 0 if state.parked else view.bounds.released_to)
-        # A removal that was not carried out yet comes next, however new the receiver seems.
+        # A removal that was not carried out yet comes next, even if the receiver seems new.
         return c.OpenReceiver(position, policy.dedup_window, state.removal)
     if view.removal_revision > state.removal:
         return _REMOVING if view.in_flight or view.confirming else s.ConfirmReceiver()

@@ -4,8 +4,8 @@ Numbers are given in the order of the stream, so a message may leave it only if 
 or to be given. The rules (`tests/unit/runtime/test_end_deliveries.py` tries a crash at each moment, and finds
 an event with two numbers without the second or the third):
 
-1. The receiver is idle until the message is gone for certain: nothing is in flight, and nothing begins.
-   What it takes at that moment is delivered, not erased.
+1. The receiver is idle until the message is certainly gone: nothing is in flight, and nothing begins.
+   If it accepts the event before that, the event is delivered, not erased.
 2. Every event up to the erased one gets its number first, in order, as in relaxed order. An owner that
    vanished may have posted any of them under just that number.
 3. The message leaves the stream only when it is on confirmed record that the event is over.
@@ -54,7 +54,7 @@ async def end_deliveries(actor: Actor, event_id: str, positions: Collection[int]
 
 
 async def _stored_at(actor: Actor, event_id: str, position: int) -> float | None:
-    """When the stream stored it; None if the receiver has not that event there, in stream or state."""
+    """When the stream stored it; None if that position has no such event of the receiver."""
     backlog = actor.environment.backlog
     found = open_entry(actor.state, position) or await backlog.event(actor.receiver, position)
     return found.stored_at if found is not None and found.id == event_id else None
@@ -67,7 +67,7 @@ async def _end(actor: Actor, event_id: str, position: int) -> bool:
         raise ControlDenied("unavailable", f"{actor.receiver}: its dead letter is being stored; try again")
     if not await settle_in_order(actor, position):
         if pending.has(position):
-            pending.park()  # Memory drops it, and reads on when it is gone.
+            pending.park()  # Memory drops it, and continues reading when it is gone.
         live.record(c.EraseWaitingEvent(position, event_id), environment.clock.now())
         pending.settle(position)
         return True

@@ -1,4 +1,4 @@
-"""Decides in rounds: events for unknown names are turned away, or given to receivers that are known now.
+"""Decides in rounds: events for unknown receivers are turned away, or given to receivers that are known now.
 
 A round reads on in the stream, lets the node catch up with the leader of the configurations, and then decides
 about all events that came before it asked. The record says which events wait, and records what is decided.

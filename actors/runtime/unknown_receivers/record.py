@@ -1,7 +1,7 @@
 """One bounded record per shard of the events for unknown receivers, instead of an actor for each receiver.
 
 A producer may name thousands of receivers a second that never existed. An actor for each of them would cost
-reads, facts and a snapshot that is kept for days. So the events for unknown names are turned away together,
+reads, facts and a snapshot that is kept for days. So events for unknown receivers are turned away together,
 after those for known receivers:
 
 1. The leader of the configurations is asked once for all events that have come until then, and the snapshots
@@ -45,7 +45,7 @@ BURIED_AT_ONCE = 64
 
 
 class UnknownReceiversRecord:
-    """The events of one shard for unknown names.
+    """The events of one shard for unknown receivers.
 
     - `state`: the record.
     - `undecided`: events that are not decided; all others are in the stream, beyond the cursor.
@@ -80,7 +80,7 @@ class UnknownReceiversRecord:
 
     @property
     def bound_count(self) -> int:
-        """Number of messages that are held for unknown names."""
+        """Number of messages that are held for unknown receivers."""
         return len(self.unacked.bound)
 
     @property

@@ -1,4 +1,4 @@
-"""Limits how many requests to erase a process accepts of a tenant before earlier ones are done."""
+"""Limits a tenant's unfinished requests to erase, in each process of the API."""
 
 from streams.erasing.erasures import Erasures
 

@@ -1,7 +1,7 @@
-"""Works off jobs in one process: those that it accepted, and those that other processes left behind.
+"""Runs jobs in one process: those that it accepted, and those that other processes left behind.
 
 Every process looks at the plans that have changed since its last look, so that no job depends on the process
-that accepted it. The plan's lock decides which process works it off.
+that accepted it. The plan's lock decides which process runs it.
 """
 
 import asyncio
@@ -84,7 +84,7 @@ class Jobs:
 
     @property
     def working(self) -> tuple[JobKey, ...]:
-        """The jobs that are worked off here now."""
+        """The jobs that run here now."""
         return tuple(self._working)
 
     @operation

@@ -54,7 +54,7 @@ class Calls(Struct, frozen=True):
 
     @property
     def functions(self) -> Counter[str]:
-        """The calls of each function, whatever its folder."""
+        """The calls of each function, in any folder."""
         counts = Counter[str]()
         for functions in self.by_folder.values():
             counts.update(functions)

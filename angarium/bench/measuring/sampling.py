@@ -2,7 +2,7 @@
 
 The system's profiling timer (setitimer(2)) looks at the stack every few milliseconds of CPU, which costs the
 process nothing that could be measured; a tracing profiler would take more than half of it, and most where
-functions are small. What runs in C counts for the Python code that comes next.
+functions are small. Time in C counts for the Python code that comes next.
 """
 
 import atexit

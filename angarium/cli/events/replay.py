@@ -135,13 +135,13 @@ def _replay(
         output.say(f"sent {sent} again (angarium-again: {done.again})")
         if done.too_large:
             left = count_text(len(done.too_large), "event")
-            output.say(f"left out {left} that the stream takes no more: too large")
+            output.say(f"left out {left} that the stream no longer accepts: too large")
         if done.taken:
             left = count_text(len(done.taken), "event")
             output.say(f"left out {left} whose message id another publisher has used")
     _kept(done)
     if done.purged:
-        output.note("note: some that were to be sent were purged meanwhile: the stream keeps them no more")
+        output.note("note: some that were to be sent were purged meanwhile: the stream no longer keeps them")
     if done.stopped:
         raise CommandFailed(
             f"{done.stopped}; continue with angarium replay {receiver} --resume when events have been settled"

@@ -41,7 +41,7 @@ def note_unknown(name: str) -> None:
 def note_if_unknown(settings: "Settings", name: str) -> None:
     """Say so if there is no such receiver or tenant, of which nothing was found.
 
-    A user who may not read the receivers is told nothing: what was found is complete.
+    A user who may not read the receivers gets no such message: the result is complete.
     """
     from angarium.connecting import with_access
     from angarium.operations.live.tail import is_known

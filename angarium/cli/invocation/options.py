@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 QUIET = {"log_level": "error"}
 DEV_DIRECTORY = ".angarium"
-"""The directory of `angarium dev`, unless it is told another one."""
+"""The directory of `angarium dev`, unless another one is given."""
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 

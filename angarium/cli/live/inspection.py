@@ -40,7 +40,7 @@ def inspect(receiver: str, at: str | None, as_json: bool, **given: Any) -> None:
 
 
 def recorded_state(settings: Settings, receiver: str, at: str) -> dict[str, Any]:
-    """The state at a moment, as far as facts tell."""
+    """The state at a moment, as far as it follows from facts."""
     from angarium.cli.ledger_records import ledger_questions
     from angarium.operations.ledger_queries.state_at import state_at
 
@@ -64,7 +64,7 @@ def lines(state: dict[str, Any]) -> list[str]:
 
 
 def headline(state: dict[str, Any]) -> str:
-    """Says how much waits, why, and what to do; a node of an older version tells only the phase."""
+    """Says how much waits, why, and what to do; a node of an older version gives only the phase."""
     count, why = state.get("backlog"), state.get("why") or str(state["phase"]).replace("_", " ")
     remedy = remedy_text(state.get("remedy"), state["receiver"])
     return f"{count} waiting, {why}{remedy}" if count else f"{why}{remedy}"

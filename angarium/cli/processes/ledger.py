@@ -1,4 +1,4 @@
-"""`angarium ledger`: the journal, followed into a database that can be asked."""
+"""`angarium ledger`: copies the journal into a database for queries."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""`angarium receiver …`: the configurations of receivers, and what can be asked of one."""
+"""`angarium receiver …`: the configurations of receivers, and requests about one of them."""
 
 from collections.abc import Callable
 from typing import Any, BinaryIO

@@ -1,6 +1,6 @@
 """Turns for scarce slots: tenants take turns, so do the receivers of each, and attempts keep their order.
 
-While a tenant waits for its turn, each other tenant gets one at most, however many attempts it has waiting;
+While a tenant waits for its turn, each other tenant gets one at most, even if many of its attempts wait;
 the same holds for the receivers of a tenant (docs/decisions/turns-for-connections.md).
 
 There are two bounds, one for each host and one for all. A slot that becomes free is assigned in the same

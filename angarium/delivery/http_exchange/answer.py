@@ -39,7 +39,7 @@ class _Stop(Exception):
 class Answer:
     """The answer of one exchange; `reset` makes it ready for the next one on the same connection.
 
-    - `headed`: the headers of the final answer are complete, so the status decides, whatever follows.
+    - `headed`: the headers of the final answer are complete, so the status decides in any case.
     - `over`: nothing more needs to be read.
     - `reusable`: the answer ended where its framing says, and the connection stays open.
     - `fault`: why there is no answer, once that is certain.

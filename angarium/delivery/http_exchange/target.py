@@ -65,7 +65,7 @@ def parse_target(url: str) -> Target:
         parts = urlsplit(url)
         port = parts.port
     except ValueError:
-        # The message of urllib is not used: it repeats user, password and whatever stands for the port.
+        # The message of urllib is not used: it repeats user, password and the text in place of the port.
         raise InvalidTarget("url: not well formed; write it as https://host[:port]/path") from None
     if parts.scheme not in DEFAULT_PORTS:
         raise InvalidTarget("url: must begin with https:// (or http:// if the operator allows it)")

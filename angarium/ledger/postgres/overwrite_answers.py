@@ -1,4 +1,4 @@
-"""Erases what receivers answered to an event, which may repeat its body, in PostgreSQL.
+"""Erases receivers' answers to an event, which may repeat its body, in PostgreSQL.
 
 Ids, numbers, times and counts stay. PostgreSQL keeps the rows as they were before, so the partitions with
 such rows are written again after that. Its own write-ahead log holds them until it is recycled.

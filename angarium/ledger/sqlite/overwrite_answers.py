@@ -1,4 +1,4 @@
-"""Erases what receivers answered to an event, which may repeat its body, in a file of SQLite.
+"""Erases receivers' answers to an event, which may repeat its body, in a file of SQLite.
 
 Ids, numbers, times and counts stay. Pages that SQLite has moved or freed may still hold a copy, so the whole
 file is written again after that, and the write-ahead log is emptied.

@@ -43,7 +43,7 @@ log = logging.getLogger(__name__)
 
 
 class _PendingErasure(Struct):
-    """The knowledge about a request that is not done, in one epoch.
+    """A request that is not done, with what this epoch has found out.
 
     - `gone_since`: when the last copy that was found had been erased; None if that is not known.
     - `rest_until`: until then, it only waits for late copies.
@@ -136,7 +136,7 @@ class Eraser:
                 self._done.pop(key, None)
                 pending.append((erasure, revision))
             elif not erasure.events_end:
-                continue  # A version before recorded it.
+                continue  # An older version recorded it.
             elif key not in self._done or self._done[key].revision != revision:
                 self._done[key] = _DoneErasure(erasure, revision, asyncio.get_running_loop().time())
         return pending
@@ -200,7 +200,7 @@ class Eraser:
     async def _look_again(self, erasure: Erasure, revision: int) -> None:
         """Erase copies that came after the end; if any did, that is recorded, and looked for again.
 
-        Such a copy may have become a dead letter by now, and have been answered. Both tell its source, so
+        Such a copy may have become a dead letter by now, and have been answered. Both name its source, so
         they are found even if the copy was erased by an eraser that has died.
         """
         progress = ErasureProgress(erasure, AnsweredOwners())

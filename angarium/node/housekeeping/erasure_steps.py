@@ -1,6 +1,6 @@
 """The steps of one erasure: each deletes what it finds of an event in one stream, or says what it waits for.
 
-The order matters. What producers published goes first, once it is routed: until then, a router may have it in
+The order matters. The published message goes first, once it is routed: until then, a router may have it in
 memory. Then each owner ends the deliveries of its receivers, on record, and drops their messages
 (`actors.runtime.control_requests.end_deliveries`). Dead letters follow: an owner may still have stored one.
 Last go those flushes of the journal that hold answers of receivers, which may repeat the body; no recovery
@@ -232,5 +232,5 @@ class ErasureSteps:
 
 
 def _answers_in(shard: int, tenant: str, event: str) -> Callable[[StoredMessage], bool]:
-    """Tells messages of a shard of the journal that have an answer to the event."""
+    """A test for messages of the shard's journal that contain an answer to the event."""
     return lambda it: search.shard_of_flush(it) == shard and search.answers_event(it, tenant, event)

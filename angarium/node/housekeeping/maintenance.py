@@ -64,7 +64,7 @@ class StreamEnd:
         self._seen: deque[tuple[float, int]] = deque()
 
     def certain_end(self, now: float, last: int) -> int:
-        """Note the present end of the stream; returns one that it certainly reached, or 0."""
+        """Note the current end of the stream; returns one that it certainly reached, or 0."""
         self._seen.append((now, last))
         while len(self._seen) > 1 and self._seen[1][0] <= now - DEPOSED_LEADER_MAX_S:
             self._seen.popleft()
@@ -160,7 +160,7 @@ class Maintenance:
         return deliveries
 
     async def _orders_of_quotas(self, deliveries: StreamInfo) -> list[EvictionOrder]:
-        """Look at some tenants with a quota, in turns: what they have beyond it gives way."""
+        """Look at some tenants with a quota, in turns: their waiting events beyond it are evicted."""
         js, names, found = self._context.js, self._context.names, list[EvictionOrder]()
         by_tenant = self._context.routing.by_tenant
         for tenant in islice(self._quotas, min(QUOTAS_A_ROUND, len(by_tenant.with_quota))):

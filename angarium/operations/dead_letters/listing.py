@@ -10,7 +10,7 @@ from streams.dead_letters.letters import READ_BYTES_MAX, DeadLetters, ListedLett
 LOOKS_MAX = 32
 """Pages of the stream that are searched for one page of a list."""
 LOOKED_AT_BYTES_MAX = 16 << 20
-"""Bytes that are read for one page of a list, which may be short therefore."""
+"""Bytes that are read for one page of a list, so a page may be short."""
 
 
 class Newest(Struct, frozen=True):

@@ -1,6 +1,6 @@
 """Accepts one event for a client that waits for the answer: it is stored, or the reason is returned at once.
 
-`publish` repeats an unanswered one, since a command has time. Here the client repeats, under the same id.
+`publish` repeats an unanswered event, since a command has time. Here the client repeats it, with the same id.
 """
 
 from collections.abc import Sequence

@@ -1,6 +1,6 @@
 """Erases the content of an event from streams, dead letters, answers and ledgers; numbers and ids stay.
 
-The request is recorded with its author, and a node carries it out. So it continues if the caller is gone.
+The request is recorded with its author, and a node carries it out, so it continues after the caller is gone.
 """
 
 import time

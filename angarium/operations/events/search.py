@@ -1,6 +1,6 @@
 """Searches the streams for an event: where it still waits, and since when; or why no receiver gets it.
 
-No stream has an index of ids. So every search has a bound, and an answer says where it ended at one.
+No stream has an index of ids. So every search is bounded, and its answer says where it stopped.
 """
 
 import asyncio
@@ -202,7 +202,7 @@ async def _delivery(access: Access, receiver: str, message: StoredMessage) -> Wa
 
 
 def due_s(live: StateDocument, pace: ReceiverHealth | None, place: int, now: float) -> float | None:
-    """Seconds until the turn of the event at `place`, at the present pace; None if that is not known."""
+    """Seconds until the turn of the event at `place`, at the current pace; None if that is not known."""
     if live["phase"] not in ("idle", "active"):
         resumes = live["resume_at"] if place == 1 else None
         return None if resumes is None else round(max(0.0, quantities.instant(resumes, now) - now), 1)

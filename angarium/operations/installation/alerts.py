@@ -1,4 +1,4 @@
-"""Alerts: the problems that `angarium doctor` would find now, for monitoring an installation."""
+"""Alerts: the problems that `angarium doctor` would report now, for monitoring an installation."""
 
 from msgspec.structs import replace
 
@@ -11,7 +11,7 @@ from streams.fleet.receivers_seen import shard_count
 
 @operation
 async def find_alerts(access: Access) -> list[Finding]:
-    """All present problems, those of the installation first."""
+    """All current problems, those of the installation first."""
     installation = replace(access.installation, shards=await shard_count(access.js, access.names))
     examined = await examine_running(access.js, installation, storage_needed_by=False)
     found = [each for each in examined if each.level != "ok"]

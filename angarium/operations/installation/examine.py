@@ -1,4 +1,4 @@
-"""The checks of `angarium doctor`, a line each: the subject, the verdict, and the remedy."""
+"""The checks of `angarium doctor`, one line each: the subject, the verdict, and the remedy."""
 
 import time
 

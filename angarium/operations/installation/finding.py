@@ -1,4 +1,4 @@
-"""The findings of `angarium doctor`, a line each."""
+"""The findings of `angarium doctor`, one line each."""
 
 from typing import Literal
 

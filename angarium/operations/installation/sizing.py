@@ -1,4 +1,4 @@
-"""Sizing: the room of an installation, how much traffic it is enough for, and which shard holds it."""
+"""Sizing: an installation's room, the traffic that it allows, and the shard that takes most of it."""
 
 from msgspec import Struct
 

@@ -1,7 +1,7 @@
-"""The unhealthy receivers, as `angarium doctor` names them: the worst few, and the number of all.
+"""The unhealthy receivers, as `angarium doctor` names them: the worst few, and the total number.
 
-It reads the snapshots that nodes write every five seconds; no node is asked. It keeps only a line for each
-unhealthy receiver, so that 100,000 receivers take some seconds and no more memory than their configurations.
+It reads the snapshots that nodes write every five seconds, and asks no node. It keeps only one line for each
+unhealthy receiver, so 100,000 receivers take a few seconds and no more memory than their configurations.
 """
 
 import asyncio

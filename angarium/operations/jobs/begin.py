@@ -1,4 +1,4 @@
-"""Begins jobs: stores their plans, and leaves the work to the process that takes them up."""
+"""Starts jobs: stores their plans; a process of the API takes them up."""
 
 import hashlib
 import secrets

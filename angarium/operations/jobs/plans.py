@@ -1,4 +1,4 @@
-"""The plans of jobs: where each is stored, and what a client sees of it."""
+"""The plans of jobs: their keys, and the part of them that clients see."""
 
 import re
 from typing import Literal
@@ -36,10 +36,10 @@ _redrive = msgspec.json.Decoder(RedriveJobPlan)
 class JobDocument(Struct, frozen=True, kw_only=True):
     """A job. `looked_at` of `total` messages are dealt with, `sent` of them were sent again.
 
-    `left` counts those that were not sent, by reason. `kept_since`: earlier events were wanted, and are not
-    kept any more; `purged`: nor are some that were to be sent. `again` is the value of `angarium-again` of a
-    replay. `why` says what a job waits for, or why it has failed. `origin`: where it was begun, `by`: who
-    began it. What was begun on the command line is worked off there. Instants are RFC 3339.
+    `left` counts those that were not sent, by reason. `kept_since`: earlier events were wanted, but are no
+    longer kept; `purged`: some wanted events were purged meanwhile. `again` is the value of
+    `angarium-again` of a replay. `why` says what a job waits for, or why it has failed. `origin`: where it
+    was begun, `by`: who began it. The command line runs its own replays. Instants are RFC 3339.
     """
 
     id: str
@@ -175,7 +175,7 @@ def is_over(stored: StoredPlan) -> bool:
 
 
 def job_document(stored: StoredPlan, seat: str = "") -> JobDocument:
-    """All that is told of a job; `seat` says why it has none, if it waits for one."""
+    """The public state of a job; `seat` says why it has none, if it waits for one."""
     plan, job = stored.plan, stored.job_or_command
     assert job is not None, "only jobs have a document"
     state = state_of(stored, job)

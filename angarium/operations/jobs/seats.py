@@ -96,6 +96,6 @@ class Seats:
         return max(ending, key=lambda each: (staying[each.tenant], -each.since), default=None)
 
     def _forget_all_but(self, tenants: Iterable[str]) -> None:
-        """Forget when the tenants were served that have no job; one that comes again queues behind others."""
+        """Forget the tenants without a job; one that returns queues behind the others."""
         known = {*tenants, *(turn.tenant for turn in self._turns.values())}
         self._served_at = {tenant: at for tenant, at in self._served_at.items() if tenant in known}

@@ -23,9 +23,9 @@ def _belongs_to_command(stored: StoredPlan) -> OperationError:
 
 @operation
 async def stop(access: Access, job: str) -> JobDocument:
-    """Ask the process that works at it to stop; without one it ends at once.
+    """Ask the process that runs the job to stop; without one the job ends at once.
 
-    The holder's next plan is then refused. So it learns of the request, and sends no more. Fails as
+    The holder's next plan is then refused, so it learns of the request and sends no more. Fails as
     not_found, and as refused if it is the replay of a command.
     """
     for _ in range(TRIES_MAX):

@@ -1,4 +1,4 @@
-"""Says why a job waits that has no seat in any process."""
+"""Says why a job without a seat is waiting."""
 
 from collections import Counter
 from collections.abc import Iterable

@@ -1,9 +1,9 @@
-"""Works off jobs, each by the process that holds its plan.
+"""Runs jobs, each in the process that holds its plan.
 
 If a process dies, its plan remains held. Once the plan has not changed for a lease, another process takes it
-up and continues where it ended, like a resumed command. Between two copies, or pages of letters, a job checks
-whether it is `halted`, because its process stops or its turn is over: then it releases the plan, so that
-another process need not wait for a lease.
+up and continues where the first one stopped, like a resumed command. Between two copies, or pages of letters,
+a job checks whether it is `halted`, because its process stops or its turn is over. Then it releases the plan,
+so another process need not wait for a lease.
 """
 
 import asyncio

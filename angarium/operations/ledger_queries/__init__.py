@@ -1,4 +1,4 @@
-"""Questions to the ledger: what happened to which receiver, and when. No node is asked.
+"""Questions to the ledger about the past of receivers and events. No node is asked.
 
 Read `attempts` first.
 """

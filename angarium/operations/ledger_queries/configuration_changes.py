@@ -1,4 +1,4 @@
-"""Changes of a configuration in the ledger, member by member; no values of what may be secret."""
+"""Changes of a configuration in the ledger, member by member, without values that may be secret."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The history of a receiver: what happened to it, in words, its configurations included."""
+"""The history of a receiver in words, including its configurations."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator
@@ -99,9 +99,9 @@ def _shown(entry: _Entry) -> HistoryEntry:
 async def _entries_and_condition(
     ledger: OpenLedger, receiver: str, since: int, until: int, limit: int
 ) -> tuple[list[_Entry], str]:
-    """The first entries between two times, and the receiver's present condition.
+    """The first entries between two times, and the receiver's current condition.
 
-    Of each kind no more is read than that: a receiver may have had a configuration a second.
+    No more of each kind is read: a receiver may have had a configuration a second.
     """
     number = await number_of(ledger, receiver)
     queries = ledger.queries

@@ -23,7 +23,7 @@ WHY_NONE = (
 
 
 PAGE_ATTEMPTS_MAX = 1000
-"""Attempts on a page, which may have fewer deliveries therefore."""
+"""Attempts on a page, so it may have fewer deliveries."""
 
 
 class Journey(Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""Pages of entries ordered by time: where the next page begins, whatever is recorded in between."""
+"""Pages of entries ordered by time: where the next page begins, even if entries are recorded in between."""
 
 from collections.abc import Sequence
 

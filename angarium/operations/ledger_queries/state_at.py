@@ -1,4 +1,4 @@
-"""Looks back: what `inspect` would have shown at a moment, from the recorded state."""
+"""Computes the output of `inspect` at a past moment, from the recorded state."""
 
 from typing import Any
 

@@ -1,7 +1,7 @@
 """Pages of the journal, live and without a ledger, and the parts that were missed.
 
-Nothing is buffered: a page is read when the previous one has been taken. If the journal is purged faster
-than its reader reads, the reader learns what it missed.
+Nothing is buffered: the next page is read once the previous one has been taken. If the journal is purged
+faster than its reader reads, the reader learns what it missed.
 """
 
 import asyncio

@@ -23,7 +23,7 @@ async def put_elsewhere(js: JetStream, names: Names, value: bytes, **headers: st
 async def test_the_time_since_which_a_receiver_exists_is_known(
     js: JetStream, names: Names, following: bool
 ) -> None:
-    """Since it was put first, or first after a removal, however often it is edited after that."""
+    """The receiver exists since its first put, or its first put after a removal; edits do not change that."""
     node, tool = Receivers(js, names), StoredConfigurations(js, names)
     if following:
         await node.start()

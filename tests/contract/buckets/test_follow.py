@@ -115,7 +115,7 @@ async def test_a_key_that_changes_all_the_time_is_read_now_and_then(
 
 
 async def test_a_follower_reads_without_a_hint(js: JetStream, make_stream: MakeStream, prefix: str) -> None:
-    """The stream stores another subject than what is published, so that no hint comes."""
+    """The stream stores another subject than the published one, so no hint comes."""
     await make_stream(
         subjects=[f"{prefix}.in.*"],
         subject_transform={"src": f"{prefix}.in.*", "dest": f"{prefix}.out.{{{{wildcard(1)}}}}"},
@@ -157,7 +157,7 @@ async def test_start_waits_for_a_stream_that_is_still_to_come(
 async def test_a_follower_without_hints_catches_up_when_asked(
     js: JetStream, server: Server, stream: StreamInfo, prefix: str
 ) -> None:
-    """It was never started, so that it hears nothing; and the replica shows only some at first."""
+    """The follower was never started and gets no hints; the replica shows only some messages at first."""
     async with misbehaving(server) as deaf:
         followed, subject = Followed(), f"{prefix}.k.*"
         follower = Follower(deaf, prefix, subject, followed, every_s=NEVER_S)

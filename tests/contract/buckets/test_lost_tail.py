@@ -217,7 +217,7 @@ async def test_a_leader_that_may_be_deposed_does_not_send_it_back(
 async def test_a_token_is_not_known_by_a_replica_that_lags(
     nats: Powerless, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The leader says what there is; the time up to which all is known stands until it is read."""
+    """The leader names the newest message; the store claims to know no more until it has read that one."""
     store = TokenStore(nats.js, names)
     await store.create("aaaaaaaaaaaa", token())
     await store.start()

@@ -215,7 +215,7 @@ async def test_a_removed_one_is_absent_and_may_come_back(
 async def test_a_removal_is_known_even_if_the_receiver_was_put_again_at_once(
     js: JetStream, names: Names, following: bool
 ) -> None:
-    """Our own put drops the marker of the removal: what was put tells of it, also after an edit."""
+    """Our own put drops the marker of the removal, but its value mentions the removal, also after an edit."""
     if following:
         receivers = Receivers(js, names)
         await receivers.start()

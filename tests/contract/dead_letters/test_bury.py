@@ -75,7 +75,7 @@ async def test_a_letter_has_the_beginning_of_any_last_answer(
 
 
 async def test_without_its_answer_it_is_the_same_letter(js: JetStream, names: Names) -> None:
-    """Who buries it again, after a crash, does not know the answer any more."""
+    """After a crash, the next owner no longer has the answer."""
     position = await publish(js, names, RECEIVER)
     burial = Burial(position=position, reason="rejected", sequence=1, attempts=5, status=422)
     await DeadLetterWriter(js, names).bury(RECEIVER, [burial], {position: "no"})
@@ -172,7 +172,7 @@ async def test_many_are_buried_at_once_those_that_are_gone_too(js: JetStream, na
 async def test_events_for_unknown_names_are_buried_together_each_under_its_own_name(
     js: JetStream, names: Names
 ) -> None:
-    """All lie in one shard, others between them, and one is gone."""
+    """The events are in one shard, with others between them, and one message is gone."""
     mine = [name for name in (f"acme.x{number}" for number in range(400)) if shard(name) == shard(RECEIVER)]
     burials = []
     for name in mine[:40]:
@@ -193,7 +193,7 @@ async def test_events_for_unknown_names_are_buried_together_each_under_its_own_n
 async def test_events_for_unknown_names_are_read_once_and_published_two_at_a_time(
     js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Others would wait: for 64 letters one question to the leader, and no message that is not buried."""
+    """Other events would wait: 64 letters take one question to the leader, and no other message is read."""
     mine = [name for name in (f"acme.x{number}" for number in range(1500)) if shard(name) == shard(RECEIVER)]
     burials = []
     for name in mine[:64]:
@@ -352,7 +352,7 @@ HEADERS_MAX = 65_535
 async def test_headers_that_leave_no_room_for_ours_are_kept_as_far_as_there_is_room(
     published: Published, lines: bytes, body: bytes
 ) -> None:
-    """Also where they take more room than before, since what is no UTF-8 is replaced."""
+    """The headers may grow, since bytes that are not UTF-8 are replaced."""
     js, names = published.js, published.names
     first, last = b"Angarium-Id: order-1\r\nX-First: kept\r\n", b"\r\nContent-Type: text/plain\r\n"
     room = min(HEADERS_MAX, (272 << 10) - len(body)) - len(first + last) - 100

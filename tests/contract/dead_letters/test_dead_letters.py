@@ -135,7 +135,7 @@ async def test_the_newest_letters_are_found_without_reading_all(
 async def test_few_letters_among_very_many_places_are_found_in_few_looks(
     js: JetStream, names: Names, dead: DeadLetters
 ) -> None:
-    """Others' letters and gaps lie between; wider and wider spans are looked through, and none twice."""
+    """Others' letters and gaps are in between; the search widens its span, and reads nothing twice."""
     await asyncio.gather(*(js.publish(names.dead(OTHER), b"") for _ in range(700)))
     await bury(js, names, ONE, 1)
     await asyncio.gather(*(js.publish(names.dead(OTHER), b"") for _ in range(1100)))
@@ -171,7 +171,7 @@ async def test_a_letter_larger_than_may_be_read_at_once_is_listed(
 async def test_the_receivers_of_letters_are_found_a_few_at_a_time(
     js: JetStream, names: Names, dead: DeadLetters, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each letter comes with its body."""
+    """The server sends each letter with its body."""
     for receiver in (ONE, FOREIGN) * 4:
         await bury(js, names, receiver, await dead.end() + 1)
     reading, most, message = 0, 0, js.message
@@ -192,7 +192,7 @@ async def test_the_receivers_of_letters_are_found_a_few_at_a_time(
 async def test_letters_that_come_during_a_search_are_not_read(
     js: JetStream, names: Names, dead: DeadLetters
 ) -> None:
-    """Otherwise letters that are sent again and come back would be sent forever."""
+    """Otherwise letters that are sent again, and become letters again, would be sent forever."""
     await bury(js, names, ONE, 1)
     end = await dead.end()
     await bury(js, names, ONE, 2)

@@ -115,7 +115,7 @@ async def test_a_published_event_at_the_position_of_an_erased_one_stays(
 async def test_a_delivery_at_the_position_of_an_erased_one_stays(
     nats: Powerless, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its owner has answered that it does not know the receiver."""
+    """The owner has answered that it does not know the receiver."""
     js = nats.js
     position = await publish(js, names, RECEIVER, b"secret", SECRET)
     unknown = {"ok": False, "error": {"code": "unknown_receiver", "message": "no such receiver"}}
@@ -199,7 +199,7 @@ async def test_a_letter_at_the_position_of_an_erased_one_stays(
 async def test_a_flush_at_the_position_of_an_erased_one_stays(
     nats: Powerless, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also if the copy for readers is being stored at that moment."""
+    """The flush stays even if the copy for readers is being stored at that moment."""
     for room, name in ((erasure_steps, "read_checkpoint"), (erasure_steps, "store_redacted")):
         pen = Pen(nats.js, names)
         position = await pen.flush(failed(1, answer="secret"))

@@ -173,7 +173,7 @@ async def test_a_new_eraser_looks_again_only_for_recent_erasures(js: JetStream, 
 async def test_a_new_eraser_reads_the_records_of_others_many_at_a_time(
     js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In their order, and from then on only what is new."""
+    """The records are read in order; later looks read only new ones."""
     now, erasures = time.time(), Erasures(js, names)
     for number in range(20):
         await erasures.request("acme", f"e{number}", "ops@host", now)
@@ -313,7 +313,7 @@ async def test_no_flush_is_erased_that_a_recovery_may_read(js: JetStream, names:
 async def test_the_facts_of_other_tenants_in_an_erased_flush_stay_readable(
     js: JetStream, names: Names
 ) -> None:
-    """Also if the eraser dies between the copy and the deletion."""
+    """The facts stay readable even if the eraser dies between the copy and the deletion."""
     pen, number = Pen(js, names), shard(RECEIVER)
     theirs = delivered(7, receiver="other.orders")
     position = await pen.flush(failed(1, answer="secret"), theirs)
@@ -388,7 +388,7 @@ async def test_the_other_owners_of_the_tenant_are_asked_to_forget(js: JetStream,
 async def test_a_tenant_whose_owners_do_not_answer_delays_others_by_one_deadline(
     js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All its receivers are asked within it, and then it rests as long itself."""
+    """The tenant's receivers are all asked within one deadline, and then the tenant waits as long."""
     monkeypatch.setattr(erasure_steps, "OWNER_TIMEOUT_S", 0.4)
     monkeypatch.setattr(erasure_steps, "OWNERS_ASKED_AT_ONCE", 2)
     monkeypatch.setattr(eraser_module, "TRY_EVERY_S", 0.1)

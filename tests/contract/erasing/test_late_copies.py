@@ -83,7 +83,7 @@ async def test_a_node_that_loses_shard_0_during_its_search_does_not_end_the_eras
 async def test_with_replicas_it_waits_as_long_as_a_deposed_leader_may_answer_a_replay(
     js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """That leader says that the source of a copy is there, although it is deleted."""
+    """A deposed leader still reports the source of a copy after it was deleted."""
     monkeypatch.setattr(eraser_module, "COPIES_UNTIL_LEASE_ENDS_S", 0.0)
     monkeypatch.setattr(eraser_module, "DEPOSED_LEADER_MAX_S", LATE_S)
     info_of = js.existing_stream

@@ -59,7 +59,7 @@ async def test_a_dead_node_whose_key_is_gone_gets_no_share_after_a_long_sleep(
 async def test_a_node_that_went_dead_while_nats_was_away_keeps_its_share_until_it_is_silent(
     names: Names, clocks: Clocks, looking: Looking, join: Join
 ) -> None:
-    """It owned it before, and may only be slower than we are to come back."""
+    """The node owned its share before, and may just be slower to reconnect than this one."""
     await show(looking, names, "b")
     members = await join(looking, "a")
     members.connection_changed(False)

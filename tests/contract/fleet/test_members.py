@@ -55,7 +55,7 @@ class TestShowing:
     async def test_a_dead_node_is_noticed_as_soon_as_possible(
         self, js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """And not at the next of the regular looks, which are a minute apart here."""
+        """Regular looks are a minute apart here, so this one is extra."""
         monkeypatch.setattr("streams.fleet.members.RENEWALS_PER_TTL", 1.0 / 60)
         await show(js, names, "b")
         a = Members(js, names, "a", SystemTime(), ttl_s=1.0, version="1.2.3")
@@ -137,7 +137,7 @@ class TestStale:
     async def test_a_node_is_not_stale_before_its_own_longer_ttl(
         self, names: Names, clocks: Clocks, looking: Looking, join: Join, caplog: pytest.LogCaptureFixture
     ) -> None:
-        """Its lease is as long as it says, whatever ours is."""
+        """A node's lease lasts as long as its own heartbeat says, even if ours is shorter."""
         await show(looking, names, "b", ttl_s=3 * TTL_S)
         members = await join(looking, "a")
         clocks.turn(DEAD_S + 2 * TTL_S - 0.01)
@@ -166,7 +166,7 @@ class TestStale:
     async def test_a_node_is_not_stale_if_a_heartbeat_may_have_come_and_gone_unseen(
         self, names: Names, clocks: Clocks, looking: Looking, join: Join
     ) -> None:
-        """We slept for a TTL or more: that the key is gone tells nothing of when it was renewed last."""
+        """We slept for a TTL or more: a missing key does not show when it was last renewed."""
         await show(looking, names, "b")
         members = await join(looking, "a")
         looking.blind = True
@@ -181,7 +181,7 @@ class TestStale:
     async def test_a_node_is_not_stale_before_it_was_looked_at_again(
         self, names: Names, clocks: Clocks, looking: Looking, join: Join
     ) -> None:
-        """We were blind: that its heartbeat stood still is not known."""
+        """We were blind, so its heartbeat may have advanced."""
         await show(looking, names, "b")
         members = await join(looking, "a")
         looking.blind = True
@@ -195,7 +195,7 @@ class TestStale:
     async def test_the_time_of_staleness_restarts_at_a_reconnect(
         self, names: Names, clocks: Clocks, looking: Looking, join: Join
     ) -> None:
-        """NATS was away for all: the first node that comes back must not take everything."""
+        """NATS was away for all nodes: the first one that reconnects must not take everything."""
         await show(looking, names, "b")
         members = await join(looking, "a")
         clocks.turn(DEAD_S - 0.01)
@@ -210,7 +210,7 @@ class TestStale:
     async def test_a_node_never_heard_of_is_given_its_time(
         self, names: Names, clocks: Clocks, looking: Looking, join: Join
     ) -> None:
-        """It may have joined, and claimed, after our last look."""
+        """The new node may have joined and claimed after our last look."""
         members = await join(looking, "a")
         clocks.turn(10 * DEAD_S)
         assert not members.is_stale("new")
@@ -243,7 +243,7 @@ class TestWhoMayBeTakenOver:
     async def test_a_shard_may_not_be_claimed_if_its_claims_heartbeat_was_not_seen_yet(
         self, names: Names, clocks: Clocks, looking: Looking, join: Join
     ) -> None:
-        """It was silent, came back and claimed, all after our last look."""
+        """The holder was silent, came back and claimed, all after our last look."""
         await show(looking, names, "b", 1, run="first")
         members = await join(looking, "a")
         held = Owner(node="b", at=clocks.now, run="first", heartbeat=1)
@@ -261,7 +261,7 @@ class TestWhoMayBeTakenOver:
     async def test_a_shard_may_not_be_claimed_after_a_look_without_our_own_heartbeat(
         self, names: Names, clocks: Clocks, looking: Looking, join: Join
     ) -> None:
-        """Who answers does not know either whether the holder has shown one."""
+        """The replica that answers may also lack the holder's heartbeat."""
         await show(looking, names, "b")
         members = await join(looking, "a")
         info = await looking.stream_info(names.nodes)
@@ -281,7 +281,7 @@ class TestWhoMayBeTakenOver:
     async def test_a_shard_of_another_process_of_our_name_may_be_claimed_only_later(
         self, clocks: Clocks, looking: Looking, join: Join, ahead_s: float
     ) -> None:
-        """It may only be asleep, and its lease not over, whatever its wall clock said when it claimed."""
+        """The other process may be asleep with a valid lease; its wall clock proves nothing."""
         members = await join(looking, "a")
         held = Owner(node="a", at=clocks.now + ahead_s, run="another")
         assert not members.may_claim(held)

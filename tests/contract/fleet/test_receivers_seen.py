@@ -67,7 +67,7 @@ async def test_all_are_seen_in_batches_of_any_size(
 async def test_the_end_of_one_batch_is_not_taken_for_that_of_the_next(
     js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The server tells that a batch is complete after its last message, when the next one is asked for."""
+    """The server reports the end of a batch after its last message, when the next batch is requested."""
     monkeypatch.setattr(reading, "BATCH_MESSAGES", 2)
     asked = []
     publish_it = js.wire.publish

@@ -86,7 +86,7 @@ async def test_ten_of_many_are_named_and_all_are_counted(js: JetStream, names: N
 
 
 async def test_a_receiver_that_has_caught_up_since_it_parked_is_healthy(js: JetStream, names: Names) -> None:
-    """A receiver that drains its backlog stays parked, and its state tells only when it began to wait."""
+    """A receiver that drains its backlog stays parked, and its state only shows when it began to wait."""
     position = await publish(js, names, "acme.drains")
     frontier = Frontier(position=position - 1)
     state = State(

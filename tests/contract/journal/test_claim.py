@@ -91,7 +91,7 @@ class TestTheFirstClaim:
     async def test_a_claim_takes_its_position_after_the_owner_was_put(
         self, js: JetStream, names: Names, faulty: FaultyJetStream
     ) -> None:
-        """What was stored before may have been posted by its owner, and must lie below."""
+        """The former owner may have posted any message from before, so the position is above them all."""
         faulty.faults[names.actor_keys.owner(SHARD)].append(after(lambda: publish(js, names, "acme.billing")))
         assert (await own(faulty, names, "a")).position == 1
 
@@ -222,7 +222,7 @@ class TestRivals:
     async def test_a_rival_before_the_owner_is_read_again_wins(
         self, js: JetStream, names: Names, faulty: FaultyJetStream
     ) -> None:
-        """The rival has put `_owner` and not recorded it yet: the journal alone would not tell."""
+        """The rival has put `_owner` and not recorded it yet: the journal alone would not show it."""
         rival = msgspec.json.encode(Owner(node="b", at=0.0))
         hooks = faulty.before_last[names.actor_keys.owner(SHARD)]
         hooks.append(lambda: asyncio.sleep(0))
@@ -242,7 +242,7 @@ class TestRivals:
     async def test_a_last_append_of_the_owner_before_counts(
         self, js: JetStream, names: Names, faulty: FaultyJetStream
     ) -> None:
-        """Its flush counts: the claim begins again with what that one says."""
+        """The former owner's late flush counts, and the claim starts again from it."""
         first = await own(js, names, "a")
         last_words = after(lambda: append_as(js, names, "a", first.epoch, 1, floor=5))
         faulty.faults[names.journal_of(SHARD)].append(last_words)

@@ -223,7 +223,7 @@ class TestTheFence:
     async def test_another_claim_fences_a_journal_whose_ack_was_lost(
         self, js: JetStream, names: Names, keep: Keep, faulty: FaultyJetStream
     ) -> None:
-        """The flush is stored, and the new owner knows it: it settles nothing that this one is not told."""
+        """The flush is stored, and the new owner knows it; this journal must confirm nothing more."""
 
         async def overtake() -> None:
             await own(js, names, "b")
@@ -235,7 +235,7 @@ class TestTheFence:
     async def test_an_older_flush_of_our_own_fences_the_journal(
         self, js: JetStream, names: Names, keep: Keep
     ) -> None:
-        """A second process with our name and epoch, or a journal restored: not what we wrote last."""
+        """The last flush is not ours: another process has our name and epoch, or the journal was restored."""
         journal, listening = await keep()
         claimed = journal.claim
         alien = encode_flush(

@@ -65,7 +65,7 @@ class TestTheWhole:
     async def test_a_shard_is_recovered_from_snapshots_and_the_tail(
         self, js: JetStream, names: Names, shard: Recording
     ) -> None:
-        """Of the actors only those that the tail names; the others are as their snapshots say."""
+        """Recovery loads only the actors that the tail names; for all others, their snapshots are current."""
         await events(js, names, 3)
         await shard.record(delivered(1, 1), repeated(2), repeated(3, OTHER))
         await shard.snapshot()
@@ -89,7 +89,7 @@ class TestTheWhole:
     async def test_parked_actors_come_back_by_the_list_and_the_tail(
         self, js: JetStream, names: Names, shard: Recording
     ) -> None:
-        """Those of the list; of whom the tail speaks, it says whether he is parked still."""
+        """The list names the parked actors; for actors in the tail, the tail decides."""
         await shard.record(*(Parked(receiver=each, at=1.0) for each in ("acme.quiet", RECEIVER, OTHER)))
         await shard.snapshot()
         await shard.record(Unparked(receiver=OTHER, at=2.0), Parked(receiver="acme.late", at=2.0))
@@ -112,7 +112,7 @@ class TestTheWhole:
     async def test_parked_actors_of_a_write_that_was_never_finished_come_back(
         self, js: JetStream, names: Names, shard: Recording, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """One moves to another part, and only that part is stored: the tail says that he is parked."""
+        """An actor moves to another part, and only that is stored: the tail says that the actor is parked."""
         await shard.record(Parked(receiver=OTHER, at=1.0), Parked(receiver=RECEIVER, at=1.0))
         monkeypatch.setattr(parked, "PART_BYTES", 1)
         await shard.snapshot()
@@ -142,7 +142,7 @@ class TestTheWhole:
     async def test_all_come_back_if_a_part_is_gone(
         self, js: JetStream, names: Names, shard: Recording, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """They are among those that have snapshots, with the record of unknown names.
+        """Every receiver with a snapshot counts as parked, and so does the record of unknown receivers.
 
         A receiver that is not parked leaves memory again.
         """
@@ -228,7 +228,7 @@ class TestBeyondOurClaim:
     async def test_a_snapshot_beyond_our_claim_is_another_owners(
         self, js: JetStream, names: Names, shard: Recording, faulty: FaultyJetStream
     ) -> None:
-        """The replica that shows the tail does not show that the journal goes on."""
+        """The replica that shows the tail does not show that the journal continues."""
         await shard.record(repeated(1))
         claimed = await own(js, names, "b")
         rival = await own(js, names, "c")
@@ -277,7 +277,7 @@ class TestStreamsThatAreNotWhatTheyWere:
     async def test_a_recreated_journal_refuses_the_shard(
         self, js: JetStream, names: Names, shard: Recording
     ) -> None:
-        """Its sequences start again, so that the checkpoint lies beyond the claim: not another owner's."""
+        """Sequences start again in the new journal: the checkpoint is ahead, but no other owner wrote it."""
         await self.checkpoint(js, names, shard)
         await remake(js, names, names.journal)
         with pytest.raises(StreamRemade, match=f"^{names.journal} was recreated"):
@@ -298,7 +298,7 @@ class TestStreamsThatAreNotWhatTheyWere:
     async def test_a_checkpoint_older_than_what_was_purged_refuses_the_shard(
         self, js: JetStream, names: Names, shard: Recording, snapshotted: bool
     ) -> None:
-        """What is missing in between cannot be made up for, and no node may go on as if it had never been."""
+        """Nothing can restore the missing flushes, and no node may continue as if they had never existed."""
         if snapshotted:
             await shard.snapshot()
         known = shard.claim.sequence if snapshotted else 0
@@ -311,7 +311,7 @@ class TestStreamsThatAreNotWhatTheyWere:
     async def test_a_tail_purged_after_our_claim_ended_belongs_to_another_owner(
         self, js: JetStream, names: Names, shard: Recording
     ) -> None:
-        """It has snapshotted what we would read, and purged it."""
+        """The next owner has snapshotted and purged the flushes that we would read."""
         last = await shard.record(repeated(1))
         claimed = await own(js, names, "b")
         await js.publish(names.actor_keys.owner(SHARD), b"")
@@ -321,7 +321,7 @@ class TestStreamsThatAreNotWhatTheyWere:
     async def test_a_shard_whose_journal_has_aged_out_is_recovered_from_its_checkpoint(
         self, js: JetStream, names: Names, shard: Recording
     ) -> None:
-        """Then what was settled since the checkpoint is delivered again."""
+        """The events settled since the checkpoint are then delivered again."""
         await shard.record(repeated(1))
         await shard.snapshot()
         last = await shard.record(repeated(2))

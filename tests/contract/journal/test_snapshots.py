@@ -83,7 +83,7 @@ class TestTheFence:
         assert await read_checkpoint(js, names, SHARD) == Checkpoint(sequence=7)
 
     async def test_an_owner_that_is_only_put_fences_too(self, js: JetStream, names: Names) -> None:
-        """The new claim is not in the journal yet, but what it will read must stand still."""
+        """The new claim is not in the journal yet, but nothing may change what it will read."""
         old = Snapshots(js, names, await own(js, names, "a"))
         await js.publish(names.actor_keys.owner(SHARD), msgspec.json.encode(Owner(node="b", at=0.0)))
         assert not await old.write([state()], [], 7, Checkpoint(sequence=7))
@@ -143,7 +143,7 @@ class TestLateBatches:
     async def test_a_checkpoint_alone_does_not_fall_back(
         self, js: JetStream, names: Names, faulty: FaultyJetStream
     ) -> None:
-        """It would be true still, but the journal may be purged up to the younger one."""
+        """The older checkpoint would still be true, but the journal may be purged up to the newer one."""
         snapshots = Snapshots(faulty, names, await own(faulty, names, "a"))
         batches = remember_batches(faulty)
         await snapshots.write([], [], 5, Checkpoint(sequence=5))
@@ -160,7 +160,7 @@ class TestLateBatches:
     async def test_only_the_last_batch_of_a_write_carries_its_checkpoint(
         self, names: Names, faulty: FaultyJetStream
     ) -> None:
-        """Before it not all is written that the checkpoint names."""
+        """Earlier batches may come before some of the state that the checkpoint names."""
         first = await own(faulty, names, "a")
         await Snapshots(faulty, names, first).write([], [], 5, Checkpoint(sequence=5, floor=3))
         snapshots = Snapshots(faulty, names, await own(faulty, names, "b"))

@@ -50,7 +50,7 @@ async def remake(js: JetStream, names: Names, count: int) -> None:
 
 
 async def test_a_message_has_one_time_in_every_answer(js: JetStream, names: Names) -> None:
-    """The stream's state, the leader, and the reply subject of what is handed out."""
+    """The time is the same in the stream's state, in the leader's answer, and in the reply subject."""
     await js.consumer_create(
         names.deliveries, consumer_for_claim("c", names.deliveries_of(shard(RECEIVER)), 1)
     )
@@ -105,7 +105,7 @@ async def test_a_stream_that_ends_before(js: JetStream, names: Names) -> None:
 async def test_an_end_that_a_deposed_leader_tells(
     js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What it does not have may be there all the same; no majority follows it since it was asked."""
+    """The message may still exist: no majority has followed this leader since the question."""
     await publish(js, names, RECEIVER)
     told = await js.stream_info(names.deliveries)
     assert told is not None
@@ -181,7 +181,7 @@ class TestRouted:
     async def test_the_routed_position_is_recorded_before_a_release(
         self, js: JetStream, names: Names
     ) -> None:
-        """Or the next owner would route the last second's events again."""
+        """Otherwise the next owner would route the last second's events again."""
         listening = Listening()
         journal = await begun(js, names, listening)
         listening.progress = RoutingProgress(routed=3)
@@ -205,7 +205,7 @@ class TestTheRecord:
     async def test_the_record_of_a_loss_refuses_the_shard_until_the_message_is_there(
         self, js: JetStream, names: Names
     ) -> None:
-        """Whatever the marks of the journal say: who found it knew more."""
+        """The record wins over the journal's marks: the node that found the loss knew more."""
         claimed = await own(js, names, "a")
         loss = Loss(names.deliveries, Mark(position=1), "it is gone")
         assert await refuse(js, names, SHARD, claimed.epoch, loss, WHO)

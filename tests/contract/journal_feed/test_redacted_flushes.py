@@ -96,7 +96,7 @@ async def test_a_copy_of_another_journal_is_not_read(js: JetStream, names: Names
 async def test_a_copy_that_a_deposed_leader_does_not_list_is_found(
     js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It was deposed before the copy was stored, and hears of no majority."""
+    """The leader was deposed before the copy was stored, and no majority has answered it since."""
     pen = Pen(js, names)
     for sequence in range(1, 5):
         await pen.flush(failed(sequence, answer=SECRET))

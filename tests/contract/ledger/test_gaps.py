@@ -77,7 +77,7 @@ async def test_an_event_that_is_open_before_and_after_a_gap_has_one_row(
 async def test_an_event_that_is_open_before_and_after_a_gap_has_one_row_over_blocks(
     js: JetStream, names: Names, pen: Pen, ledger: Kept, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What follows the gap is stored in another block than what was before it."""
+    """Facts after the gap are stored in another block than those before it."""
     monkeypatch.setattr(schema, "BLOCK_FACTS", 2)
     await pen.flush(opens(), failed(1))
     await catch_up(js, names, ledger)

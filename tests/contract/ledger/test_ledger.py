@@ -275,7 +275,7 @@ async def test_a_base_state_folds_what_the_actor_would(
 async def test_base_states_of_a_batch_are_stored_together(
     js: JetStream, names: Names, pen: Pen, ledger: Kept, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One transaction each would cost more than the facts."""
+    """A transaction for each would cost more than the facts."""
     monkeypatch.setattr("angarium.ledger.fold.BASE_EVERY_FACTS", 1)
     stored: list[int] = []
     for store in (SqliteStore, PostgresStore):
@@ -303,7 +303,7 @@ async def test_base_states_of_a_batch_are_stored_together(
 async def test_a_clock_that_was_set_back_does_not_silence_that_nothing_is_new(
     js: JetStream, names: Names, pen: Pen, ledger: Kept
 ) -> None:
-    """What was seen at an instant yet to come hides that the ledger is behind, until the clock is there."""
+    """A time in the future would hide that the ledger is behind."""
     now = NOW + 3600
     async with ledger.store() as store:
         resting = Writer(js, names, store, keep_s=KEEP_S, wall=lambda: now)

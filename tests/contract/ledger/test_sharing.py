@@ -127,7 +127,7 @@ async def test_each_stores_what_is_its_own(
 async def test_a_holder_that_slept_over_its_lease_stores_nothing_more(
     js: JetStream, names: Names, pen: Pen, in_database: InDatabase, stores: Any
 ) -> None:
-    """Its connection is ended, so that nothing it had begun stands in the way; what it knew is forgotten."""
+    """The sleeper's connection is closed, so its open transaction blocks no other; its state is dropped."""
     sleeper = Process(js, names, await stores())
     await sleeper.hold()
     await one_event_each(pen, 1)
@@ -204,7 +204,7 @@ async def test_the_turn_of_a_writer_that_lost_a_share_asks_what_it_holds(
     stores: Any,
     connected: None,
 ) -> None:
-    """And goes on, instead of ending."""
+    """The writer continues instead of ending."""
     sleeper = Process(js, names, await stores())
     await sleeper.hold()
     await one_event_each(pen, 1)

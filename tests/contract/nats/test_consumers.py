@@ -83,7 +83,7 @@ class TestTheServer:
     async def test_the_server_takes_an_ack_for_all_before_and_an_older_one_for_nothing(
         self, js: JetStream, wire: Wire, stream: str, make_consumer: MakeConsumer, raw: RawPull
     ) -> None:
-        """So one may be repeated at any time."""
+        """Repeating an acknowledgement is therefore always safe."""
         await make_consumer()
         await fill(js, stream, 5)
         await raw.ask(batch=5)
@@ -95,7 +95,7 @@ class TestTheServer:
     async def test_the_server_begins_at_a_position_with_number_one(
         self, js: JetStream, stream: str, make_consumer: MakeConsumer, raw: RawPull
     ) -> None:
-        """Also beyond the end."""
+        """The position may even be beyond the end."""
         await fill(js, stream, 3)
         await make_consumer(deliver_policy="by_start_sequence", opt_start_seq=3)
         await raw.ask(batch=1)
@@ -141,7 +141,7 @@ class TestTheServer:
     async def test_the_server_hands_out_again_what_is_not_acked_in_time(
         self, js: JetStream, wire: Wire, stream: str, make_consumer: MakeConsumer, raw: RawPull
     ) -> None:
-        """Before anything newer, and under new numbers: so order is never taken from redelivery."""
+        """Redelivered messages come before newer ones, under new numbers: redelivery never defines order."""
         await make_consumer(ack_wait=300 * MILLISECOND, max_ack_pending=3)
         await fill(js, stream, 4)
         await raw.ask()

@@ -359,7 +359,7 @@ class TestReading:
     async def test_both_ways_of_reading_agree(
         self, js: JetStream, make_stream: MakeStream, prefix: str
     ) -> None:
-        """Also where a producer stored headers that only the server may set."""
+        """The messages include headers that only the server may set, stored by a producer."""
         await make_stream()
         lies = {
             "Nats-Stream": "other",

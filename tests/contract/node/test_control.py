@@ -119,7 +119,7 @@ async def test_too_many_bytes_are_left_to_the_server_for_a_while(
     js: JetStream, wire: Wire, names: Names, control: ControlServer, handler: Handler,
     monkeypatch: pytest.MonkeyPatch, body: bytes, headers: dict[str, str] | None,
 ) -> None:  # fmt: skip
-    """Else the connection is cut off that the node lives by."""
+    """Otherwise the server would cut the connection that also carries the heartbeats."""
     monkeypatch.setattr(bounded_subscription, "RECEIVED_BYTES_MAX", 1000)
     monkeypatch.setattr(bounded_subscription, "UNSUBSCRIBED_FOR_S", 0.5)
     subject = names.control("inspect", "acme", "billing")

@@ -56,7 +56,7 @@ async def names(js: JetStream, prefix: str, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 async def test_a_refused_shard_is_let_go_and_left_alone(wire: Wire, js: JetStream, names: Names) -> None:
-    """Its owner would else be taken for one that runs it, and each try is one more claim in the journal."""
+    """Otherwise its owner would seem to run it, and each new try adds one more claim to the journal."""
 
     async def let_go() -> bool:
         return (await owners(js, names, SHARDS))[SHARD] is None
@@ -73,7 +73,7 @@ async def test_a_refused_shard_is_let_go_and_left_alone(wire: Wire, js: JetStrea
 async def test_a_bucket_that_is_recreated_under_a_node_stops_its_shards(
     wire: Wire, js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And what is put into it is heard of, though its revisions begin again."""
+    """Configurations put into the new bucket are noticed, although revisions start again."""
     monkeypatch.setattr("angarium.node.housekeeping.maintenance.ROUND_EVERY_S", 0.01)
     monkeypatch.setattr("angarium.node.shard_snapshots.SNAPSHOT_EVERY_S", 0.02)
     for _ in range(3):
@@ -154,7 +154,7 @@ async def test_a_temporary_failure_refuses_no_shard(
     caplog: pytest.LogCaptureFixture,
     passing: AngariumError,
 ) -> None:
-    """It is tried again at once; a refused shard would rest for longer than this test."""
+    """The node tries again at once; a refused shard would rest for longer than this test."""
     monkeypatch.setattr("angarium.node.node.RECONCILE_EVERY_S", 0.01)
     failures = [passing] * SHARDS
 
@@ -240,7 +240,7 @@ def wants(node: Node, numbers: list[int]) -> None:
 async def test_a_shard_that_should_be_another_nodes_is_no_longer_refused_here(
     wire: Wire, js: JetStream, names: Names
 ) -> None:
-    """The other one may run it: this one is ready, and counts it no more."""
+    """The other node may run the shard: this node is ready, and no longer counts the shard as refused."""
     others = [shard for shard in range(SHARDS) if shard != SHARD]
     async with member(wire, node_settings(names), SystemTime(), NobodySends()) as node:
         await until(lambda: len(node.owned) == SHARDS - 1 and SHARD in node.refused)
@@ -261,7 +261,7 @@ async def stop_and_let(go_on: asyncio.Event, node: Node) -> None:
 async def test_a_shard_that_is_being_claimed_while_a_node_stops_is_handed_over_too(
     wire: Wire, js: JetStream, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its next owner would else wait for the lease to end, and take this one for crashed."""
+    """Otherwise the next owner would wait for the lease to end, and take this node for crashed."""
     names = await install(js, prefix)
     claimed, may_go_on = asyncio.Event(), asyncio.Event()
 
@@ -281,7 +281,7 @@ async def test_a_shard_that_is_being_claimed_while_a_node_stops_is_handed_over_t
 async def test_a_node_that_stops_waits_for_what_it_is_handing_over_already(
     wire: Wire, js: JetStream, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And be it for longer than it waits for claims."""
+    """The handover may take longer than the wait for claims."""
     names = await install(js, prefix)
     releasing, may_go_on = asyncio.Event(), asyncio.Event()
 
@@ -304,7 +304,7 @@ async def test_a_node_that_stops_waits_for_what_it_is_handing_over_already(
 async def test_a_shard_whose_attempts_outlast_drain_s_is_not_said_to_be_handed_over(
     wire: Wire, js: JetStream, prefix: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What is in flight may come again: the log says why."""
+    """Attempts in flight may be repeated, and the log says why."""
     sent = asyncio.Event()
 
     class Hangs:
@@ -330,7 +330,7 @@ async def test_a_shard_whose_attempts_outlast_drain_s_is_not_said_to_be_handed_o
 async def test_a_stranger_in_the_place_of_the_owner_stops_the_shard_with_the_next_snapshot(
     wire: Wire, js: JetStream, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It could else write no more of them, and would not say so."""
+    """Otherwise the shard could write no more snapshots, and would not say so."""
     monkeypatch.setattr("angarium.node.shard_snapshots.SNAPSHOT_EVERY_S", 0.02)
     monkeypatch.setattr("angarium.node.node.RECONCILE_EVERY_S", 0.01)
     names = await install(js, prefix)
@@ -416,7 +416,7 @@ async def test_copies_of_erased_flushes_go_with_the_journal(
 async def test_a_defect_in_the_maintenance_ends_one_round_and_not_all(
     wire: Wire, js: JetStream, prefix: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Without any more of them the streams would fill up."""
+    """Without further rounds the streams would fill up."""
     rounds: list[StreamInfo] = []
 
     def is_short_or_broken(info: StreamInfo) -> bool:
@@ -435,7 +435,7 @@ async def test_a_defect_in_the_maintenance_ends_one_round_and_not_all(
 async def test_a_defect_while_owned_and_wanted_are_compared_ends_nothing(
     wire: Wire, js: JetStream, prefix: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Without it no shard would ever be claimed again, and the node would live on."""
+    """Otherwise no shard would ever be claimed again, while the node lives on."""
     broken = Mock(side_effect=[RuntimeError("nobody foresaw that"), *[[SHARD]] * 1000])
     monkeypatch.setattr("angarium.node.node.RECONCILE_EVERY_S", 0.01)
     monkeypatch.setattr(Members, "wanted_shards", broken)

@@ -61,7 +61,7 @@ async def test_requests_about_unknown_names_leave_no_trace(wire: Wire, js: JetSt
 async def test_a_receiver_that_was_put_a_moment_ago_is_known_at_once(
     wire: Wire, js: JetStream, names: Names
 ) -> None:
-    """Whether or not the node has heard of it."""
+    """The node need not have noticed the configuration yet."""
     async with member(wire, node_settings(names), SystemTime(), NobodySends()) as node:
         await until(lambda: len(node.owned) == SHARDS)
         await js.publish(names.receiver(RECEIVER), b'{"url": "https://a.example"}')
@@ -71,7 +71,7 @@ async def test_a_receiver_that_was_put_a_moment_ago_is_known_at_once(
 async def test_an_unknown_name_is_told_to_who_erases_once_its_event_is_nobodys(
     wire: Wire, js: JetStream, names: Names
 ) -> None:
-    """Before that, the name could be put, and the event delivered under a number that another one gets."""
+    """Until then the receiver could be put, and the event delivered under a number that another one gets."""
     async with member(wire, node_settings(names), SystemTime(), NobodySends()) as node:
         await until(lambda: len(node.owned) == SHARDS)
         handler, codes = ReceiverControl(node), list[str]()

@@ -57,7 +57,7 @@ async def names(js: JetStream, prefix: str, monkeypatch: pytest.MonkeyPatch) -> 
 async def test_a_snapshot_that_cannot_be_understood_refuses_its_shard(
     wire: Wire, js: JetStream, names: Names, sender: Sends, monkeypatch: pytest.MonkeyPatch, strange: bytes
 ) -> None:
-    """Its number is not guessed at; the event is delivered once the snapshot is the right one again."""
+    """The node does not guess a number; it delivers the event once the snapshot is correct again."""
     monkeypatch.setattr("angarium.node.node.RETRY_REFUSED_AFTER_S", 0.05)
     subject = names.actor_keys.actor(SHARD, RECEIVER)
     async with member(wire, node_settings(names), SystemTime(), sender):
@@ -98,7 +98,7 @@ async def test_a_bucket_of_snapshots_that_is_deleted_delays_no_event(
 async def test_a_clock_that_jumps_by_an_hour_stops_nothing(
     wire: Wire, js: JetStream, names: Names, sender: Sends, jump_s: float
 ) -> None:
-    """Neither under the owner nor, as its successor's, after it; with tokens to spare nothing has to wait."""
+    """The clock jumps under the owner, and back under its successor; no delivery waits for a token."""
     time = JumpingTime()
     rate = b'{"url": "https://a.example", "rate": {"limit": 100, "per": "second"}}'
     await js.publish(names.receiver(RECEIVER), rate)

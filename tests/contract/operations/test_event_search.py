@@ -107,7 +107,7 @@ async def test_an_event_that_waits_nowhere_has_one_reason(
 
 
 async def test_an_event_that_was_erased_is_known_by_the_record_of_that(access: Access) -> None:
-    """What waited in the stream alone leaves no delivery in any ledger."""
+    """An event that was only waiting in the stream leaves no delivery in any ledger."""
     await put(access, NAME)
     erasures = Erasures(access.js, access.names)
     await erasures.request("acme", "gone", "root@vm", 1.0)

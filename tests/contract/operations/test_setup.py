@@ -86,7 +86,7 @@ async def test_an_event_is_stored_in_its_receivers_shard(js: JetStream, installa
 
 
 async def test_bodies_fit_wherever_they_go(js: JetStream, installation: Installation) -> None:
-    """With the headers that a producer may set, and those that each further copy adds."""
+    """The streams leave room for a producer's headers, and for the headers that each copy adds."""
     names = installation.names
     await setup(js, installation)
     body, headers = bytes(installation.max_body), {"H": "x" * 8000}

@@ -45,7 +45,7 @@ async def test_only_a_receivers_own_events_are_read_and_in_order(js: JetStream, 
 
 
 async def test_all_events_of_a_shard_are_read_with_whom_they_are_for(js: JetStream, names: Names) -> None:
-    """Those included that no receiver can be called."""
+    """Events for impossible receiver names are read as well."""
     others = [f"acme.x{number}" for number in range(1000)]
     same = next(each for each in others if shard(each) == shard(RECEIVER))
     odd = next(
@@ -174,7 +174,7 @@ async def test_readers_wait_for_one_another(js: JetStream, names: Names) -> None
 async def test_nothing_is_stored_since_where_all_of_it_was_purged(
     js: JetStream, names: Names, others: bool
 ) -> None:
-    """Also where the stream is replicated and the leader's word is not enough."""
+    """The answer also holds for a replicated stream, in which the leader's word is not enough."""
     for _ in range(3):
         await publish(js, names, RECEIVER)
     if others:

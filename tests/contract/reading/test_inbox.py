@@ -108,7 +108,7 @@ async def test_events_come_in_order_with_what_was_published(
 async def test_messages_read_by_another_reader_are_compared_too(
     js: JetStream, names: Names, owner: Owner
 ) -> None:
-    """For a parked receiver, say, and further on than the inbox is; its place was taken since."""
+    """A read for a parked receiver went further than the inbox, and another message took that position."""
     for _ in range(3):
         await publish(js, names, RECEIVER)
     await owner.has(3)
@@ -122,7 +122,7 @@ async def test_messages_read_by_another_reader_are_compared_too(
 async def test_a_read_by_another_reader_hides_no_loss(
     js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its server restarted without its tail, which is noticed some seconds later, and was filled up again."""
+    """The server restarted without its tail and was filled up again before the loss was noticed."""
     marks = ReadMarks()
     monkeypatch.setattr(reader, "ReadMarks", lambda: marks)
     owner = Owner(js, names)
@@ -185,7 +185,7 @@ async def test_a_name_that_no_receiver_can_have_is_malformed(
 async def test_only_a_bounded_part_of_a_name_as_long_as_a_subject_is_looked_at(
     js: JetStream, names: Names, owner: Owner
 ) -> None:
-    """What is looked up is kept in memory."""
+    """Names that were looked up are kept in memory."""
     long = next(f"acme.{n}{'x' * 3000}" for n in range(100) if shard(f"acme.{n}{'x' * 3000}") == SHARD)
     await publish(js, names, long)
     await owner.has(1)
@@ -288,7 +288,7 @@ async def test_no_consumer_is_left_when_it_stops(js: JetStream, names: Names, ow
 async def test_a_new_owner_gets_all_above_its_floor_over_any_acts_of_the_old_one(
     server: Server, js: JetStream, names: Names, owner: Owner
 ) -> None:
-    """Each has a consumer of its own."""
+    """Each owner has its own consumer."""
     for _ in range(6):
         await publish(js, names, RECEIVER)
     await owner.has(6)
@@ -357,7 +357,7 @@ async def test_reading_continues_after_a_gap_from_the_present_floor(
 async def test_a_consumer_that_vanished_unnoticed_is_replaced(
     js: JetStream, names: Names, owner: Owner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its server may have died without a word."""
+    """The consumer's server may have died without notice."""
     monkeypatch.setattr(pull, "IDLE_HEARTBEAT_S", 0.05)
     await publish(js, names, RECEIVER)
     await owner.has(1)
@@ -373,7 +373,7 @@ async def test_a_consumer_that_vanished_unnoticed_is_replaced(
 async def test_an_attempt_to_make_a_consumer_takes_a_new_name(
     js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One whose answer was lost may have been carried out, or may still be."""
+    """An attempt whose answer was lost may have been carried out, or may still be."""
     create, asked = js.consumer_create, list[str]()
 
     async def unanswered(stream: str, config: dict[str, Any], timeout_s: float) -> ConsumerInfo:
@@ -399,7 +399,7 @@ async def test_an_attempt_to_make_a_consumer_takes_a_new_name(
 async def test_a_server_has_more_time_for_each_further_attempt(
     js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A short one first: the consumer may lie on a server that was killed."""
+    """The first attempt is short, since the consumer may be on a server that was killed."""
     monkeypatch.setattr(reader, "CONSUMER_TIMEOUT_MIN_S", 0.1)
     monkeypatch.setattr(reader, "CONSUMER_TIMEOUT_MAX_S", 0.3)
     create, given = js.consumer_create, list[float]()
@@ -436,7 +436,7 @@ async def test_a_recreated_stream_is_not_read(
 async def test_an_inbox_that_breaks_says_so(
     js: JetStream, names: Names, owner: Owner, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Whatever the defect is: a shard that is not read must not look as if it were."""
+    """A shard that is no longer read must not look healthy, for any defect."""
     await owner.reading()
 
     def broken() -> int:

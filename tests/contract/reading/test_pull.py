@@ -73,7 +73,7 @@ class TestPuller:
     async def test_a_number_that_is_not_the_next_ends_the_reading(
         self, js: JetStream, stream: str, make_consumer: MakeConsumer, take_up: TakeUp, raw: RawPull
     ) -> None:
-        """Another client was handed the first one; after the gap nothing is handed on."""
+        """Another client got the first message; nothing after the gap is passed on."""
         await make_consumer()
         await fill(js, stream, 3)
         await raw.ask(batch=1)

@@ -205,7 +205,7 @@ async def test_a_message_that_comes_again_takes_no_ack_back(script: Script) -> N
 
 
 async def test_the_last_ack_is_repeated_with_each_heartbeat(script: Script) -> None:
-    """If it was lost, the consumer may be full, and hand out nothing more."""
+    """A consumer whose ack was lost may be full, and hand out nothing more."""
     script.hear(Status="100", Nats_Last_Consumer="0")
     assert script.acks() == []
     script.hand_out(1, 2)

@@ -131,7 +131,7 @@ async def test_a_repair_accepts_recreated_streams(js: JetStream, names: Names) -
 async def test_a_repair_reads_recreated_streams_from_their_beginning(
     js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An older Angarium recorded no marks, so only the time at which the stream was created tells."""
+    """An older Angarium recorded no marks, so only the stream's creation time shows it."""
     created = {name: (await stream_info(js, name)).created for name in names.streams}
     for _ in range(10):
         await publish(js, names, RECEIVER)
@@ -182,7 +182,7 @@ async def test_a_repair_drops_copies_of_erased_flushes(js: JetStream, names: Nam
 
 
 async def test_accepts_no_more_than_was_agreed_to(js: JetStream, names: Names) -> None:
-    """It grew while the operator was asked: another stream, or more of this one."""
+    """The damage grew while the operator was asked: another stream, or more of this one."""
     await grown_again(js, names)
     damage = await examine(js, names, SHARD)
     [gap] = damage.gaps
@@ -203,7 +203,7 @@ async def test_a_repair_of_an_owned_shard_is_refused(js: JetStream, names: Names
 
 
 async def test_an_interrupted_repair_keeps_all_nodes_out(js: JetStream, names: Names) -> None:
-    """It has claimed the shard, which nothing refused before, and the next thing is its death."""
+    """The repair has claimed a shard that nothing refused before, and dies right after that."""
     await js.publish(names.journal_of(SHARD), b"no flush", {})
     with pytest.raises(Exception, match="not written by Angarium"):
         await repaired(js, names)
@@ -223,7 +223,7 @@ async def test_events_go_on_under_sources_above_all_others(js: JetStream, names:
 async def test_an_older_node_does_not_drop_what_was_accepted(
     js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It knows no marks, and would leave them out of its claim."""
+    """An older node knows no marks, and would leave them out of its claim."""
     claimed = await own(js, names, "a")
     offsets = (SourceOffset(above=4, offset=1_000_000_009),)
     listening = Listening()
@@ -299,7 +299,7 @@ class TestTheLastThatIsTheSame:
     async def test_a_deleted_message_is_not_the_last_that_is_the_same(
         self, js: JetStream, names: Names
     ) -> None:
-        """Its place is empty, in either stream."""
+        """A deleted message leaves an empty position in either stream."""
         for _ in range(9):
             await publish(js, names, RECEIVER)
         marks, lost = [], Mark(position=9)
@@ -329,7 +329,7 @@ class TestTheLastThatIsTheSame:
     async def test_the_last_message_that_is_the_same_is_not_looked_for_beyond_an_accepted_loss(
         self, js: JetStream, names: Names
     ) -> None:
-        """Positions were given twice: what the first of them was proves nothing of the second."""
+        """Positions were used twice: the first message at one proves nothing about the second."""
         for _ in range(12):
             await publish(js, names, RECEIVER)
         times = {}
@@ -369,7 +369,7 @@ async def test_a_holder_without_a_sign_of_life_is_dead(
 async def test_the_end_that_is_left_is_proven_even_where_the_claim_is_clean(
     js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A leader that was deposed tells an end that is too low; the last unclean claim is lowered to it."""
+    """A deposed leader reports an end that is too low; the last unclean claim is lowered to it."""
     await own(js, names, "a")
     await release(js, names, await own(js, names, "b"), "b")
     asked: list[str] = []
@@ -414,7 +414,7 @@ class TestNoOtherNode:
     async def test_no_other_node_claims_the_shard_meanwhile(
         self, js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Nothing was on record: no node has looked yet. Its claim would fence the repair off."""
+        """No node has looked yet, so nothing is on record, and a node's claim would fence the repair off."""
         await grown_again(js, names)
         tried: list[str] = []
         recover_ = recovering.recover
@@ -433,7 +433,7 @@ class TestNoOtherNode:
 async def test_numbers_go_on_above_all_that_were_read_where_the_journal_lost_its_tail_too(
     js: JetStream, names: Names
 ) -> None:
-    """Who found the loss had read more than the journal knows of, and may have given a number for each."""
+    """The node that found the loss had read further than the journal, and may have numbered each event."""
     await grown_again(js, names)
     claimed = await claim(js, names, SHARD, "a", Clocks(), may_claim=any_node, accepts_loss=True)
     assert not isinstance(claimed, NotOwned)
@@ -447,7 +447,7 @@ async def test_numbers_go_on_above_all_that_were_read_where_the_journal_lost_its
 
 
 async def test_the_place_of_the_message_that_was_lost_is_empty(js: JetStream, names: Names) -> None:
-    """An operator deleted what has come there since: that does not make the others those that were lost."""
+    """An operator deleted the newer message there; the others are still not the lost ones."""
     await grown_again(js, names)
     with pytest.raises(StreamRemade):
         await own(js, names, "b")
@@ -459,7 +459,7 @@ async def test_the_place_of_the_message_that_was_lost_is_empty(js: JetStream, na
 
 
 async def test_a_node_has_read_of_the_new_tail_already(js: JetStream, names: Names) -> None:
-    """It was read for a parked receiver, before it was compared. What lies before it is new as well."""
+    """The message was read for a parked receiver before the stream was compared; all below it is new, too."""
     await grown_again(js, names)
     with pytest.raises(StreamRemade):
         await own(js, names, "b")
@@ -476,7 +476,7 @@ async def test_a_node_has_read_of_the_new_tail_already(js: JetStream, names: Nam
 
 
 async def test_no_position_beyond_the_end_that_is_left_is_kept(js: JetStream, names: Names) -> None:
-    """What is forgotten up to there later on would take new events with it."""
+    """Otherwise a later `forget` up to that position would drop new events as well."""
     for _ in range(10):
         await publish(js, names, RECEIVER)
     await own(js, names, "a")

@@ -36,7 +36,7 @@ def taking(js: JetStream, clocks: Clocks, seconds: float) -> Callable[..., Await
 async def test_a_source_is_certain_for_a_lease_from_the_question_on(
     js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It may be erased right after the leader looked, however late the answer comes."""
+    """The source may be erased right after the leader looked, even if the answer comes late."""
     clocks, position = Clocks(), await publish(js, names, ONE, b"1")
     sources = Sources(js, names.deliveries, clocks, LEASE_S)
     monkeypatch.setattr(js, "message", taking(js, clocks, ANSWERED_AFTER_S))

@@ -210,7 +210,7 @@ async def test_an_id_that_can_be_guessed_costs_no_letter(js: JetStream, remember
 async def test_an_id_that_was_taken_all_the_same_is_not_believed(
     js: JetStream, remembering: Names, taker: str
 ) -> None:
-    """Not by this command, and not by the one that would finish its work."""
+    """Neither this command nor a successor that finishes its work believes it."""
     names = remembering
     await bury(js, names, ONE, 7)
     await redrive_all(js, names)
@@ -337,7 +337,7 @@ async def test_a_refusal_after_a_lost_answer_decides_nothing(
 async def test_a_command_may_die_at_any_request_and_each_letter_is_sent_once(
     server: Server, js: JetStream, names: Names, every: int, heard: bool
 ) -> None:
-    """It dies at a later request each time, until it does not get to die any more."""
+    """Each run is killed one request later, until a run finishes."""
     for life in lives(server, heard=heard, every=every):
         await bury(js, names, ONE, *range(10 * life.step, 10 * life.step + 3))
         await bury(js, names, OTHER, 10 * life.step + 3)
@@ -369,7 +369,7 @@ async def interrupted(server: Server, js: JetStream, names: Names, *numbers: int
 async def test_deaths_in_a_row_change_nothing(
     server: Server, js: JetStream, names: Names, every: int
 ) -> None:
-    """Of those that finish what another has begun, each dies later than the one before."""
+    """Each successor is killed later than the one before."""
     await interrupted(server, js, names, *range(1, 6))
     for life in lives(server, heard=True, every=every):
         async with life.process() as mortal:

@@ -148,7 +148,7 @@ async def test_a_copy_that_was_lost_is_not_sent_again(
 
 
 async def test_a_change_of_the_configuration_ends_no_replay(js: JetStream, names: Names) -> None:
-    """Also one by the nats CLI, which keeps none of our headers; nor does an earlier removal end one."""
+    """A change by the nats CLI, which keeps none of our headers, ends none, nor does an earlier removal."""
     to, receivers = access(js, names), StoredConfigurations(js, names)
     await replace_receiver(receivers)
     job = await replay_job(to, await events(js, names, "t"))

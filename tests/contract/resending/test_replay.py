@@ -153,7 +153,7 @@ async def test_a_page_follows_the_other(js: JetStream, names: Names, monkeypatch
 
 
 async def test_a_replay_keeps_its_pace_and_its_lock(js: JetStream, names: Names) -> None:
-    """Slower than a lease: who stands still for so long would count as dead."""
+    """The replay is slower than a lease; a process that hangs for so long would count as dead."""
     await published(js, names, 1, 2)
     lock = locked(js, names, lease_s=LONG_LEASE_S)
     await lock.acquire()
@@ -181,7 +181,7 @@ async def test_a_replay_keeps_its_pace_and_its_lock(js: JetStream, names: Names)
 async def test_a_command_may_die_at_any_request_and_each_event_is_sent_once_and_in_order(
     server: Server, js: JetStream, names: Names, every: int, heard: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It dies at a later request each time, until it does not get to die any more."""
+    """Each run is killed one request later, until a run finishes."""
     monkeypatch.setattr(copies, "PAGE_MAX", 2)
     for life in lives(server, heard=heard, every=every):
         begin = await end(js, names)
@@ -202,7 +202,7 @@ async def test_a_command_may_die_at_any_request_and_each_event_is_sent_once_and_
 async def test_deaths_in_a_row_change_nothing(
     server: Server, js: JetStream, names: Names, every: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of those that go on with it, each dies later than the one before."""
+    """Each successor is killed later than the one before."""
     monkeypatch.setattr(copies, "PAGE_MAX", 2)
     await published(js, names, *range(6))
     choice = Choice(begin=0, until=await end(js, names))
@@ -376,7 +376,7 @@ async def remembering(js: JetStream, names: Names) -> Names:
 async def test_a_message_id_that_was_taken_is_not_believed(
     js: JetStream, remembering: Names, taker: str
 ) -> None:
-    """As with redrives: an event whose copy was not stored does not count as sent."""
+    """An event whose copy was not stored does not count as sent, as with redrives."""
     names = remembering
     first, second = await published(js, names, 1, 2)
     until = await end(js, names)

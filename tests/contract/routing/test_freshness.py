@@ -73,7 +73,7 @@ async def test_all_callers_wait_for_the_same_answer(freshness: Freshness, bucket
 async def test_an_answer_to_a_question_from_before_is_none(
     freshness: Freshness, bucket: Bucket, clocks: Clocks
 ) -> None:
-    """What was asked before a sleep says nothing about an event that came after it."""
+    """An answer to a question from before a sleep says nothing about an event from after it."""
     bucket.gate.clear()
     before = asyncio.ensure_future(freshness.cover(freshness.now()))
     await until(lambda: bucket.asked == 1)

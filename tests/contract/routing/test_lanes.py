@@ -112,7 +112,7 @@ async def test_a_lane_that_has_no_answer_stops_no_other(road: Road) -> None:
 async def test_an_item_added_while_the_last_sender_ends_is_sent(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It has nothing more to send, but the loop has not told of its end yet."""
+    """The first sender has nothing more to send, but the loop has not reported its end yet."""
     monkeypatch.setattr(lanes, "SENDERS_MAX", 1)
     sent = asyncio.get_running_loop().create_future(), asyncio.get_running_loop().create_future()
 
@@ -150,7 +150,7 @@ async def test_after_stop_nothing_is_sent(road: Road) -> None:
 
 
 async def test_a_sender_that_fails_is_not_silent(caplog: pytest.LogCaptureFixture) -> None:
-    """Its lane would stand still forever, unnoticed."""
+    """Otherwise its lane would stop forever, unnoticed."""
     broken: list[str] = []
 
     def fail(lane: str, item: int, ended: Callable[[str], None]) -> None:
@@ -214,7 +214,7 @@ async def test_lanes_of_a_node_share_slots_and_none_keeps_them_from_another() ->
 
 
 async def test_lanes_that_stopped_leave_their_slots_to_others() -> None:
-    """Also a slot for which they waited, and that of an item under way, when it ends."""
+    """The stopped lanes also leave a slot that they waited for, and that of an item once it ends."""
     shared, ends, arrived = slots(1), list[Callable[[str], None]](), list[int]()
     leaving, staying = (
         Lanes[int](connected(), lambda _, __, ended: ends.append(ended), arrived.append, pytest.fail, shared)

@@ -96,7 +96,7 @@ async def test_a_copy_has_its_source_and_no_message_id(
 async def test_an_event_that_is_sent_again_is_routed_without_a_source(
     js: JetStream, names: Names, open_owner: OpenOwner
 ) -> None:
-    """Its source lies below the receiver's highest, and it is to arrive all the same."""
+    """The event's source is below the receiver's highest one; the copy must arrive all the same."""
     await subscribe(js, names, A)
     await open_owner()
     await announce(js, names, b"1", headers={"Angarium-Id": "x"})
@@ -199,7 +199,7 @@ async def test_an_event_is_acked_when_all_its_copies_are_confirmed(
 async def test_a_late_copy_from_a_former_router_is_a_duplicate(
     js: JetStream, names: Names, open_owner: OpenOwner
 ) -> None:
-    """It was stopped with a copy on its way, and comes back when another has long gone on."""
+    """The former router stops with a copy in flight and wakes long after its successor has passed it."""
     await subscribe(js, names, A)
     zombie, gate = await open_owner(), asyncio.Event()
     zombie.js.faults[names.publish_to(A)].append(after(gate.wait))
@@ -235,7 +235,7 @@ async def test_a_former_router_gives_the_connection_no_copy_after_its_lease(
 async def test_a_new_ownership_begins_behind_what_is_recorded_and_remembers_nothing(
     js: JetStream, names: Names, open_owner: OpenOwner
 ) -> None:
-    """Of what was not on record it sends every copy again, the confirmed ones too."""
+    """Every copy of an unrecorded event is sent again, even the confirmed ones."""
     for receiver in (A, B):
         await subscribe(js, names, receiver)
     owner, gate = await open_owner(), asyncio.Event()
@@ -254,7 +254,7 @@ async def test_a_new_ownership_begins_behind_what_is_recorded_and_remembers_noth
 async def test_a_zombie_that_still_reads_takes_nothing_from_the_owner(
     js: JetStream, names: Names, open_owner: OpenOwner
 ) -> None:
-    """It has a consumer of its own."""
+    """The zombie has its own consumer."""
     await subscribe(js, names, A)
     zombie = await open_owner()
     bodies = await announce_many(js, names, 3)
@@ -335,7 +335,7 @@ async def test_without_a_lease_nothing_is_routed(
 async def test_a_recreated_stream_is_not_routed(
     js: JetStream, names: Names, open_owner: OpenOwner, prefix: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its sources would count as repeats."""
+    """The new stream's sources would count as repeats."""
     await subscribe(js, names, A)
     await open_owner()
     bodies = await announce_many(js, names, 3)

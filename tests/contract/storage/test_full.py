@@ -117,7 +117,7 @@ async def test_events_of_a_receiver_that_accepts_nothing_are_evicted_on_record(
 async def test_the_backlog_of_a_tenant_costs_another_no_event(
     wire: Wire, js: JetStream, names: Names
 ) -> None:
-    """The other one has the oldest events: they keep what is behind them from being purged by sequence."""
+    """The other tenant has the oldest events: they keep later ones from being purged by sequence."""
     quiet = "umbra.paused"
     await js.publish(names.receiver(quiet), msgspec.json.encode(CONFIGURATIONS[PAUSED]))
     sender = Sender()

@@ -109,7 +109,7 @@ class TestTheJournal:
     async def test_the_journal_keeps_the_last_message_of_each_shard(
         self, js: JetStream, names: Names, shards: list[Shard]
     ) -> None:
-        """The claim that follows finds the release, and who has lapsed finds that he was alone."""
+        """A later claim finds the release, and an owner whose lease lapsed finds no other claim."""
         for shard in shards:
             await shard.checkpoint()
         last = await shards[3].record(5)
@@ -229,7 +229,7 @@ class TestTheDeliveries:
     async def test_messages_for_others_in_between_are_not_needed(
         self, js: JetStream, names: Names, shards: list[Shard], positions: dict[int, list[int]]
     ) -> None:
-        """A quiet shard needs its first message beyond the floor, however many of others lie before it."""
+        """A quiet shard needs its first message above the floor, even after many messages of others."""
         for shard in shards:
             await shard.checkpoint(positions[shard.number][0] + 1)
         assert await self.purge(js, names) == min(each[1] for each in positions.values())
@@ -316,7 +316,7 @@ async def test_a_surplus_ends_where_about_enough_lies_behind_it(js: JetStream, n
 
 
 async def test_eviction_begins_where_a_message_might_not_fit(js: JetStream, names: Names) -> None:
-    """And after everything unneeded has gone."""
+    """Eviction begins only after everything unneeded is purged."""
     for _ in range(10):
         await js.publish(names.publish_to("acme.billing"), b"x" * 1000)
     info = await stream_info(js, names.deliveries)

@@ -79,7 +79,7 @@ async def test_proxies_of_the_environment_are_ignored(
 async def test_passwords_of_the_home_directory_are_ignored(
     make_transport: MakeTransport, receiver: Receiver, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Clients that trust the environment send what a `.netrc` names for the host."""
+    """Clients that trust the environment send the credentials that `.netrc` has for the host."""
     netrc = tmp_path / ".netrc"
     netrc.write_text("machine 127.0.0.1 login somebody password hidden\ndefault login any password hidden\n")
     netrc.chmod(0o600)  # As those who read it demand.
@@ -153,7 +153,7 @@ async def test_at_most_64_kib_of_a_body_are_kept(post: Post, receiver: Receiver,
 
 
 async def test_an_endless_body_is_read_no_further_than_its_bound(post: Post, receiver: Receiver) -> None:
-    """Not until the deadline: what was sent is what the sockets hold, some megabytes at most."""
+    """The client stops before the deadline: at most the sockets' buffers were sent, some megabytes."""
     parts = 0
 
     async def script(peer: Peer) -> None:

@@ -73,7 +73,7 @@ async def test_unread_bytes_are_no_answer(ends: tuple[socket.socket, socket.sock
 async def test_over_tls_what_waits_is_read_before_the_request_is_written(
     ends: tuple[socket.socket, socket.socket],
 ) -> None:
-    """It may be a session ticket, which is no byte for us, or an unrequested answer."""
+    """The bytes may be a session ticket, which yields no data, or an unrequested answer."""
     for answer in (b"", OK):
         owner = Mock()
         connection, wire = opened(ends[0], owner, tls=True)

@@ -192,7 +192,7 @@ async def test_a_dead_kept_connection_is_replaced_by_a_new_one_though_others_are
 async def test_hundreds_of_hanging_receivers_keep_no_other_from_their_host(
     make_transport: MakeTransport, receiver: Receiver, stay: asyncio.Event
 ) -> None:
-    """Receivers that share a host share nothing else; one bound of many would hold the healthy ones up."""
+    """Receivers that share a host share nothing else; one bound for all would delay the healthy ones."""
 
     async def hangs(peer: Peer) -> None:
         await peer.request()

@@ -40,7 +40,7 @@ async def test_a_node_sleeps_for_three_leases_and_wakes(trial: Trial) -> None:
 
 @pytest.mark.chaos
 async def test_a_node_is_cut_off_for_three_leases(trial: Trial) -> None:
-    """Nothing tells it, since its connections stay open; it finds out by its pings, and says so once."""
+    """The node's connections stay open, so it notices only by its pings, and says so once."""
     fleet = trial.fleet
     async with AsyncExitStack() as stack:
         proxies = [await stack.enter_async_context(Proxy(server.port)) for server in fleet.servers]

@@ -1,6 +1,6 @@
-"""Servers of three that die, stand still, lose their store, fill it up, or leave together.
+"""Servers of three die, hang, lose their store, fill it up, or leave together.
 
-That the leader of each stream is killed is in `tests/e2e/crashes/test_cluster.py`.
+The leader of each stream is killed in `tests/e2e/crashes/test_cluster.py`.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ async def test_the_meta_leader_or_the_server_of_a_node_is_killed(trial: Trial, w
 @pytest.mark.chaos
 @pytest.mark.parametrize("which", ["journal", "node"])
 async def test_a_server_stands_still_and_wakes(trial: Trial, which: str) -> None:
-    """What it answers once it wakes may be old, and is not believed."""
+    """The server's first answers after it wakes may be old, and are not believed."""
     node = await trial.fleet.start_ready()
     async with trial.flowing():
         led = trial.fleet.leader(names.journal) if which == "journal" else server_of(trial.fleet, node)
@@ -65,7 +65,7 @@ async def test_a_server_stands_still_and_wakes(trial: Trial, which: str) -> None
 
 
 async def test_a_server_is_started_with_an_empty_store(trial: Trial) -> None:
-    """It has caught up once another one may be killed."""
+    """Another server is killed only after this one has caught up."""
     await trial.fleet.start_ready()
     async with trial.flowing():
         server = await trial.fleet.leader(names.journal)
@@ -121,7 +121,7 @@ async def test_two_of_three_servers_are_away(trial: Trial) -> None:
 
 @pytest.mark.chaos
 async def test_the_store_of_a_server_is_full(trial: Trial) -> None:
-    """What producers were told to be stored is delivered, at the latest once there is room again."""
+    """Every acknowledged event is delivered, at the latest once the server has room again."""
     fleet, stored = trial.fleet, 0
     await fleet.configure([BIG])
     await fleet.start_ready()

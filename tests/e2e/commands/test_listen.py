@@ -159,7 +159,7 @@ def test_only_posts_are_events(listen: Listen) -> None:
 
 
 def test_bytes_that_are_not_a_request_end_the_connection(listen: Listen) -> None:
-    """What has no end, too, before it fills the memory."""
+    """An endless request is cut off before it fills the memory."""
     listener = listen()
     for request_bytes, status in (
         (b"HELLO\r\n\r\n", b"400"),

@@ -25,7 +25,7 @@ async def fleet(tmp_path: Path) -> AsyncIterator[Fleet]:
 async def test_shards_move_with_their_work_as_nodes_come_and_go(
     fleet: Fleet, rng: random.Random, rounds: int
 ) -> None:
-    """A second node takes its share, then everything as the first one leaves; that comes back next time."""
+    """A second node takes its share, then everything when the first one leaves; then that one returns."""
     load = await mixed_load(fleet)
     staying, coming = "one", "two"
     await fleet.start_ready(staying)
@@ -47,7 +47,7 @@ async def test_shards_move_with_their_work_as_nodes_come_and_go(
 
 @needs_proc
 async def test_an_attempt_that_takes_too_long_holds_no_shard_back(fleet: Fleet) -> None:
-    """It is given up when a node joins that should own the shard, and made again there under its number."""
+    """The attempt is given up when the shard's new owner joins, which repeats it under the same number."""
     receiver = next(each for each in RECEIVERS if shard(each) in wanted_shards(SHARDS, "two", ["one", "two"]))
     fleet.sink.manners[receiver] = lambda number: Hang() if number == 1 else Reply()
     await fleet.configure([receiver], timeout_s=60)

@@ -54,7 +54,7 @@ def messages(directory: Path, stream: str) -> Path:
 
 @pytest.mark.parametrize("lives", [True, False], ids=["under a node", "between nodes"])
 async def test_a_lost_tail_is_refused_until_it_is_accepted(fleet: Fleet, tmp_path: Path, lives: bool) -> None:
-    """Whatever is acknowledged after the loss is delivered in the end, and no number names two events."""
+    """Every event acknowledged after the loss is delivered in the end, and no number names two events."""
     await fleet.configure([DIRECT, ANNOUNCED])
     node = await fleet.start_ready()
     await publish_both(fleet, old := [f"old{number}" for number in range(10)])

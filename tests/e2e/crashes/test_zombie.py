@@ -23,7 +23,7 @@ from tests.support.processes.nodes import needs_proc
 async def test_a_node_that_slept_beyond_its_lease_does_no_harm(
     fleet: Fleet, rng: random.Random, rounds: int
 ) -> None:
-    """Once awake it becomes a member like any other, and gets its share back from who followed it."""
+    """Once awake, the node becomes a member like any other, and gets its share back from its successor."""
     load = await mixed_load(fleet)
     sleeper = await fleet.start_ready("sleeper")
     slept_at = []
@@ -47,7 +47,7 @@ async def test_a_node_that_slept_beyond_its_lease_does_no_harm(
 
 
 async def test_acks_of_another_client_lose_nothing(fleet: Fleet) -> None:
-    """While the node sleeps, all that was handed out to it is acked, settled or not; it never wakes."""
+    """Another client acks everything handed to the sleeping node, settled or not; the node never wakes."""
     load = await mixed_load(fleet)
     fleet.sink.manners[SLOW[0]] = lambda number: Hang() if number == 5 else Reply()
     node, wire = await fleet.start_ready(), fleet.js.wire

@@ -91,7 +91,7 @@ async def test_unacked_events_are_routed_once_over_any_absence_of_nats(
 @pytest.mark.soak
 @needs_proc
 async def test_a_router_that_slept_beyond_its_lease_does_no_harm(fleet: Fleet, rng: random.Random) -> None:
-    """It wakes with copies on their way of events that its successor has long routed."""
+    """The router wakes with copies in flight of events that its successor routed long ago."""
     load = await fanout(fleet)
     sleeper = await fleet.start_ready("sleeper")
     async with load.flowing():
@@ -149,7 +149,7 @@ async def test_a_node_tells_what_it_has_routed(fleet: Fleet) -> None:
 
 
 async def test_an_event_right_after_a_subscription_is_routed_by_it(fleet: Fleet) -> None:
-    """A change takes a second; the contract knows no more of time."""
+    """The change takes up to a second; the contract promises nothing faster."""
     await fleet.start_ready()
     receivers, arrivals = ("t.r0", "t.r1"), fleet.sink.arrivals
     copies = 0

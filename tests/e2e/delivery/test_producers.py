@@ -82,7 +82,7 @@ async def test_body_type_and_trace_arrive_as_published(fleet: Fleet, js: JetStre
 async def test_signatures_hold_by_standardwebhooks_and_svix(
     fleet: Fleet, js: JetStreamContext, secret: str
 ) -> None:
-    """While secrets are being changed, either of them verifies."""
+    """Either secret verifies while secrets are being changed."""
     import svix  # Here: above, each worker would import it, for half a second.
 
     receiver = f"t.signed-{SECRETS.index(secret)}"

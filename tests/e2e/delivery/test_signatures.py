@@ -121,7 +121,7 @@ async def test_each_body_arrives_as_published_and_verifies_by_either_secret(
 
 
 async def test_a_receiver_that_changes_its_secret_refuses_nothing_meanwhile(shared_fleet: Fleet) -> None:
-    """It goes over to the new secret as soon as it sees both, and the old one is taken away only then."""
+    """The receiver switches to the new secret once it sees both; only then is the old one removed."""
     receiver = "t.rotating"
     known, refused, signatures = [SECRET], [], [0]
 

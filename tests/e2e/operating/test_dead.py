@@ -97,7 +97,7 @@ async def test_an_event_that_was_rejected_is_redriven(fleet: Fleet, terminal: Te
 async def test_a_redrive_that_is_killed_continues_and_sends_nothing_twice(
     fleet: Fleet, tmp_path: Path, rng: random.Random
 ) -> None:
-    """JetStream is to forget what it has seen before the command is run again, as if days lay between."""
+    """JetStream must have forgotten the ids before the command is run again, as after days."""
     with shortened(LOCKS):
         terminal = Terminal(tmp_path, fleet.server.url)
     terminal.environment["ANGARIUM_SHARDS"] = str(SHARDS)

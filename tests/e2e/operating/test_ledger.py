@@ -83,7 +83,7 @@ async def test_a_ledger_that_is_killed_has_each_fact_once(
 
 
 async def test_a_look_back_says_what_inspect_said(fleet: Fleet, tmp_path: Path) -> None:
-    """One that fails, one that is paused, one that is well: each asked at moments at which it was at rest."""
+    """A failing, a paused and a healthy receiver are each compared at moments without attempts."""
     await fleet.start_ready()
     path = tmp_path / "ledger.db"
     process = LedgerProcess(fleet, path, tmp_path / "said")

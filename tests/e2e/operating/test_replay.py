@@ -32,7 +32,7 @@ async def publish(fleet: Fleet, number: int) -> None:
 async def test_delivered_events_are_replayed_at_once_and_waiting_ones_counted(
     fleet: Fleet, terminal: Terminal
 ) -> None:
-    """Its settlement is not in a snapshot yet."""
+    """The last deliveries need not be in a snapshot yet."""
     await fleet.configure([BILLING])
     await fleet.start_ready()
     for number in range(1, 21):
@@ -48,8 +48,8 @@ async def test_delivered_events_are_replayed_at_once_and_waiting_ones_counted(
     assert "note: 1 event left out: not settled yet (angarium inspect acme.billing)" in done.stderr
 
 
-async def settled(fleet: Fleet, terminal: Terminal, events: int) -> None:
-    """True if `count` events are settled, and nodes have told it."""
+async def until_settled(fleet: Fleet, terminal: Terminal, events: int) -> None:
+    """Wait until `events` events are settled and in snapshots."""
 
     async def told() -> bool:
         looked = await asyncio.to_thread(terminal.json, "replay", BILLING, "--since", "1h", "--dry-run")
@@ -63,7 +63,7 @@ async def test_events_are_sent_again_under_new_numbers(fleet: Fleet, terminal: T
     await fleet.start_ready()
     for number in range(1, 5):
         await publish(fleet, number)
-    await settled(fleet, terminal, 4)
+    await until_settled(fleet, terminal, 4)
     replay = ("replay", BILLING, "--since", "1h", "--type", "order.1")
     looked = await asyncio.to_thread(terminal.done, *replay, "--dry-run")
     assert looked.startswith("would send 2 events (2 bytes), in 0s\npublished ")
@@ -86,7 +86,7 @@ async def test_events_are_sent_again_under_new_numbers(fleet: Fleet, terminal: T
 async def test_a_replay_that_is_killed_is_resumed_and_sends_nothing_twice(
     fleet: Fleet, terminal: Terminal, rng: random.Random
 ) -> None:
-    """JetStream is to forget what it has seen before the command is run again, as if days lay between."""
+    """JetStream must have forgotten the ids before the command is run again, as after days."""
     events = 600
     await fleet.configure([BILLING])
     await fleet.start_ready()
@@ -95,7 +95,7 @@ async def test_a_replay_that_is_killed_is_resumed_and_sends_nothing_twice(
     await fleet.js.stream_update(info.config | {"duplicate_window": 100_000_000})
     for number in range(1, events + 1):
         await publish(fleet, number)
-    await settled(fleet, terminal, events)
+    await until_settled(fleet, terminal, events)
 
     sent, numbers, after = asyncio.Event(), count(1), rng.randrange(10, 300)
     heard = await fleet.js.wire.subscribe(

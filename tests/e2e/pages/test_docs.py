@@ -64,7 +64,7 @@ def test_words_are_usual(page: Page) -> None:
 
 
 def test_everything_that_is_named_exists() -> None:
-    """All pages in one test: each process that looks takes the whole product apart."""
+    """One test checks all pages, since each process that looks parses the whole product."""
     missing = {str(page): names for page in PAGES if (names := list(page.missing()))}
     assert missing == {}
 

@@ -114,7 +114,7 @@ async def test_a_time_of_the_year_10000_is_the_last_one(api: Api) -> None:
 
 
 async def test_tenants_take_turns_at_redriving(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All redrives share one lock: a tenant with many requests lets the others wait for one of them."""
+    """All redrives share one lock: a tenant with many requests makes the others wait for only one of them."""
     for number in range(1, 5):
         await api.bury("acme.billing", number)
     await api.bury("other.billing", 5)
@@ -207,7 +207,7 @@ async def test_letters_are_sent_again_once_and_page_by_page(api: Api) -> None:
 
 
 async def test_a_letter_that_cannot_be_sent_again_is_named_and_passed_over(api: Api) -> None:
-    """Else a client that follows the cursor would never get past it."""
+    """Otherwise a client that follows the cursor would never get past it."""
     position = await publish(api.js, api.names, "acme.billing", b"{}", {EVENT_ID: "gone"})
     await api.js.purge(api.names.deliveries, position + 1)
     burial = Burial(position=position, reason="evicted", sequence=1, attempts=0, status=None)

@@ -38,7 +38,7 @@ async def test_nodes_and_shards_are_seen(api: Api) -> None:
 
 
 async def test_unhealthy_receivers_are_listed(api: Api) -> None:
-    """Also where this process knows nothing of the number of shards: the installation does."""
+    """The process takes the number of shards from the installation, not from its settings."""
     await api.js.publish(api.names.receiver("acme.typo"), b'{"url": "nowhere"}')
     await snapshots.put(api.js, api.names, snapshots.disabled("acme.gone", time.time()))
     async with await operator(api) as client:

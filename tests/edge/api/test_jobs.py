@@ -1,4 +1,4 @@
-"""Replays, long redrives and their jobs over HTTP: begun once, worked off by whatever process there is."""
+"""Replays, long redrives and their jobs over HTTP: begun once, run by any process."""
 
 import asyncio
 import json
@@ -304,7 +304,7 @@ async def test_lists_at_the_same_time_share_one_look_at_what_has_changed(
 async def test_a_tenant_has_a_limited_number_of_unfinished_replays(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each is read by every process, and looked through at each list."""
+    """Every process reads each replay, and every list looks through all of them."""
     monkeypatch.setattr(jobs, "UNFINISHED_MAX", 1)
     for receiver in ("acme.billing", "acme.mail", "other.billing"):
         await events(api, 3, receiver)

@@ -78,7 +78,7 @@ async def test_a_fan_out_that_matches_no_receiver_says_so(api: Api) -> None:
 async def test_the_leader_is_asked_before_something_is_said_not_to_be_there(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was put a moment ago may not be heard of yet."""
+    """A node may not have noticed yet what was put a moment ago."""
 
     async def unheard(*_: object) -> None:
         raise Unavailable("the leader is away")

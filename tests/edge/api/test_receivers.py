@@ -231,7 +231,7 @@ async def test_receivers_are_listed_page_by_page(api: Api) -> None:
 
 
 async def test_a_tenant_changes_no_more_receivers_than_its_rate(api: Api) -> None:
-    """What is invalid, or does not exist, neither counts nor gets 429 for it."""
+    """Requests that are invalid, or name no receiver, neither count nor get 429."""
     api.state.changes.per_s = 0.001
     path = "/v1/tenants/{}/receivers/billing"
     async with await manager(api) as client, await manager(api, "other") as other:

@@ -287,7 +287,7 @@ async def test_without_a_ledger_it_is_said_without_a_path(
 async def test_a_tenants_slow_questions_keep_no_other_one_waiting(
     api: Api, pen: Pen, ledger: InFile, reader: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A tenant has a quarter of the places; each question ends by itself, and the loop goes on meanwhile."""
+    """A tenant has a quarter of the places; each question ends by itself, and the loop continues."""
     await pen.flush(delivered(1))
     await pen.flush(delivered(1, receiver=OTHER), receiver=OTHER)
     await catch_up(api.js, api.names, ledger)

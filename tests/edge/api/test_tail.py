@@ -124,7 +124,7 @@ async def test_each_stream_gets_what_it_wants_of_its_own_tenant(api: Api, pen: P
 
 
 async def test_a_stream_continues_exactly_where_it_was(api: Api, pen: Pen) -> None:
-    """Also between the events of one fact, and where the one reading is far ahead."""
+    """A stream may continue between the events of one fact, and while the shared reader is far ahead."""
     two = f.DeadLettered(receiver="acme.billing", events=(numbered(3), numbered(4)), at=1.0, reason="expired")
     async with await api.client("acme", ["read"]) as client, tailing(client) as first:
         await pen.flush(delivered(1), delivered(2))

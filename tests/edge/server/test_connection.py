@@ -58,7 +58,7 @@ async def js(wire: NatsWire) -> AsyncIterator[JetStream]:
 async def test_no_subject_that_the_server_takes_stops_the_reading(
     server: EmbeddedServer, wire: NatsWire
 ) -> None:
-    """Any producer may publish one, and it comes again and again from the stream that it is in."""
+    """Any producer may publish to such a subject, and its stream delivers the message repeatedly."""
     seen, told = KeptMessages(), changes(wire)
     await wire.subscribe("s.>", seen)
     await wire.publish("s.first")
@@ -112,7 +112,7 @@ async def test_a_connection_that_has_just_broken_is_written_to_without_harm(
 async def test_a_server_that_comes_back(
     server: EmbeddedServer, wire: NatsWire, js: JetStream, killed: bool
 ) -> None:
-    """What was asked ends at once, listeners are told, subscriptions and streams go on."""
+    """Pending requests end at once, listeners are notified, subscriptions and streams continue."""
     seen, told = KeptMessages(), changes(wire)
     await wire.subscribe("asked", seen)
     asked = asyncio.ensure_future(js.publish("asked", b"never answered", timeout_s=NEVER_S))
@@ -279,7 +279,7 @@ async def test_a_key_that_is_being_written_while_nats_comes_back_is_read_again(
 
 
 async def test_a_client_that_gives_up_as_soon_as_it_is_there_is_replaced_too(wire: NatsWire) -> None:
-    """Such as where a user expires in this very moment."""
+    """A user's credentials may expire at this very moment."""
     told, seen, first = changes(wire), KeptMessages(), wire._client
     subscribed = await wire.subscribe("x", seen)
     moves = subscribed.move_to

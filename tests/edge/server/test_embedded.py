@@ -384,7 +384,7 @@ async def test_other_users_cannot_read_the_store(tmp_path: Path, usual_umask: No
 
 
 async def test_a_store_that_others_may_read_is_closed(tmp_path: Path, usual_umask: None) -> None:
-    """One that an older version has left."""
+    """An older version has left the store open."""
     directory = tmp_path / "store"
     async with EmbeddedServer(directory, port=0) as server:
         await store_something(server.url)

@@ -93,7 +93,7 @@ async def test_a_handler_that_fails_is_reported_and_the_next_message_is_heard() 
 
 
 async def test_headers_that_are_not_wanted_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """To read a block of 900 kB takes 0.1 s, and any client may send one to a node."""
+    """Reading 900 kB of headers takes 0.1 s, and any client may send them to a node."""
 
     def parse_block(raw: bytes) -> dict[str, str]:
         raise AssertionError(raw)

@@ -1,4 +1,4 @@
-"""A nats-server that stands still: it is left at once, however much it has not read."""
+"""The client leaves a hung nats-server at once, even with much data unread."""
 
 import asyncio
 import contextlib
@@ -56,7 +56,7 @@ def test_a_node_leaves_a_server_that_stands_still_while_its_lease_lasts() -> Non
 
 
 async def test_a_server_that_says_nothing_is_not_left_open() -> None:
-    """As one that stands still: the kernel accepts the connection for it."""
+    """A hung server looks like this: the kernel accepts connections for it."""
 
     async def ignore(error: Exception) -> None:
         """nats-py tells each attempt that fails."""

@@ -68,7 +68,7 @@ class Checkers:
         self._heard: dict[tuple[str, int], int] = {}
         self._started_under = [0] * shards
         self._repeats: dict[tuple[str, int], int] = {}
-        self._snapshots: dict[tuple[int, str], Snapshot] = {}  # Each shard has its record of unknown names.
+        self._snapshots: dict[tuple[int, str], Snapshot] = {}  # Each shard has a record of unknown ones.
         self.letters = Letters(self.deliveries, world.fail)
         self.checkpoints = Checkpoints(world.fail)
         self.parked = ParkedKept(world.fail)
@@ -420,7 +420,7 @@ class Checkers:
                 self.world.fail(f"{receiver} needs {needed}, the checkpoint says {checkpoint.needed}")
 
     def _undecided(self, ledger: ShardLedger, record: State) -> Iterator[int]:
-        """The positions at which the shard has events of unknown names, beyond what was decided."""
+        """The positions at which the shard has events of unknown receivers, beyond what was decided."""
         for position, (receiver, _) in self.deliveries.events.items():
             there = position > record.frontier.position and position not in self.deliveries.deleted
             if there and self.ledger(receiver) is ledger and receiver not in ledger.states:

@@ -300,11 +300,11 @@ class ShardLedger:
 
     @property
     def unknown(self) -> State:
-        """The record of unknown names."""
+        """The record of unknown receivers."""
         return self.states.get(UNKNOWN_RECEIVERS) or State(receiver=UNKNOWN_RECEIVERS)
 
     def is_undecided(self, position: int) -> bool:
-        """True if the delivery is still stored as one of an unknown name."""
+        """True if the delivery is still stored as one of an unknown receiver."""
         receiver, _ = self._deliveries.events[position]
         record = self.unknown
         return record.parked and position > record.frontier.position and receiver not in self.states

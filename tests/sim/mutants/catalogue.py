@@ -18,7 +18,7 @@ from actors.machine.bucket import Bucket, Limit, Unclean
 from actors.machine.event import Event
 from actors.machine.facts import Claimed
 from actors.machine.numbering import is_repeat
-from actors.machine.scheduling import next_step as owed
+from actors.machine.scheduling import next_step as scheduling
 from actors.machine.scheduling import steps as s
 from actors.machine.scheduling.next_step import next_step
 from actors.machine.scheduling.view import View
@@ -394,13 +394,14 @@ ALL = [
     Mutant("accepted-unrecorded", "in relaxed order an event is Accepted in its turn, before any later one",
            ((Journal, "add", _add_no_acceptance),)),
     Mutant("width-unbounded", "up to `concurrency` in flight",
-           ((owed, "concurrency_of", lambda state, policy: 1 if policy.order == "strict" else OPEN_MAX),)),
+           ((scheduling, "concurrency_of",
+             lambda state, policy: 1 if policy.order == "strict" else OPEN_MAX),)),
     Mutant("width-while-down", "after five failures in a row, back through a single attempt",
-           ((owed, "concurrency_of", _width_of_config),), width.receiver_is_down),
+           ((scheduling, "concurrency_of", _width_of_config),), width.receiver_is_down),
     Mutant("open-unbounded", "at most 256 events are open",
-           ((owed, "OPEN_MAX", 1 << 20),), width.all_events_fail_for_long),
+           ((scheduling, "OPEN_MAX", 1 << 20),), width.all_events_fail_for_long),
     Mutant("oldest-alone", "in relaxed order an event that waits holds nobody back",
-           ((owed, "candidates", _oldest_or_next),), width.one_event_fails_for_long),
+           ((scheduling, "candidates", _oldest_or_next),), width.one_event_fails_for_long),
     Mutant("attempts-shared", "each event has its own attempts",
            ((evolve, "after_outcome", _attempts_shared),)),
     Mutant("unparked-early", "Unparked only when everything up to `seen` is settled",

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from actors.machine import numbering
 from actors.machine.event import Event
 from actors.machine.numbering import is_repeat
-from actors.machine.scheduling import next_step as owed
+from actors.machine.scheduling import next_step as scheduling
 from angarium.node import shard
 from streams.installation.topology import Names
 from streams.nats.jetstream import JetStream
@@ -96,7 +96,7 @@ COPY_MUTANTS = [
            ((router, "Lanes", _lanes_of_one_try),)),
     Mutant("lane-goes-on", "a lane waits for its head", ((router, "Lanes", _LanesThatGoOn),)),
     Mutant("source-ignored", "what comes from a source not above the highest is a repeat",
-           ((owed, "is_repeat", _number_by_id_alone),),
+           ((scheduling, "is_repeat", _number_by_id_alone),),
            routing.routed_again_beyond_the_window),
     Mutant("stale-configurations", "nothing is matched by configurations older than half a second",
            ((Freshness, "covers", lambda freshness, came_at: True),),

@@ -1,4 +1,4 @@
-"""Rules about unknown names, each taken out by itself."""
+"""Rules about unknown receivers, each taken out by itself."""
 
 from actors.machine import commands as c
 from actors.memory.unacked import Bindings
@@ -37,16 +37,16 @@ UNKNOWN_MUTANTS = [
            unknown_receivers.refusal_is_lost),
     Mutant("unknown-first", "nobody is turned away above what is held for an actor",
            ((Bindings, "lowest_but", lambda bindings, receiver: float("inf")),),
-           unknown_receivers.behind_one_that_is_slow),
+           unknown_receivers.an_event_waits_behind_a_slow_receiver),
     Mutant("unknown-delivered-later", "a name that is put is opened above all that was turned away",
            ((UnknownReceiversRecord, "opens_above", lambda record, floor: floor),),
            unknown_receivers.put_before_the_refusal_is_on_record),
     Mutant("unknown-unasked", "nobody is turned away before the leader has spoken",
            ((Receivers, "catch_up", _know_enough),),
-           unknown_receivers.put_unheard),
+           unknown_receivers.a_receiver_is_put_unnoticed),
     Mutant("unknown-hold-the-floor", "who cannot be decided is left to the stream, on record",
            ((UnknownReceiversRecord, "park", lambda record: None),),
-           unknown_receivers.undecided),
+           unknown_receivers.an_event_is_undecided),
     Mutant("unknown-left-behind", "a name that is put begins where the record says, while one is undecided",
            ((UnknownReceiversRecord, "opens_above",
              lambda record, floor: max(floor, record.turned_away_to)),),

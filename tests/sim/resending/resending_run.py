@@ -1,4 +1,4 @@
-"""A run with jobs and erasures: processes of the API work off jobs, clients ask for them, and all may die.
+"""A run with jobs and erasures: processes of the API run jobs, clients ask for them, and all may die.
 
 First events are delivered or die, calmly. Then everything goes wrong for a while, and clients ask for
 replays, redrives and erasures. After that everything has to be done, each thing once.
@@ -114,7 +114,7 @@ class ResendingRun(Run):
         return Access(js, Settings(shards=self.plan.shards, replay_keep_s=KEEP_S))
 
     def start_api(self) -> Process:
-        """Start another process of the API, as far as it works off jobs."""
+        """Start another process of the API, as far as it runs jobs."""
         self._started += 1
 
         async def main(process: Process) -> None:
@@ -220,7 +220,7 @@ class ResendingRun(Run):
     # ---- what goes wrong
 
     def arrives(self, frame: Frame, deal: Callable[[], None]) -> None:
-        """A frame reaches the server. Its sender may die or stand still, before or after that."""
+        """A frame reaches the server. Its sender may die or hang, before or after that."""
         victim = self._victim(frame)
         if victim is None:
             self.process_faults.arrives(frame, deal)

@@ -181,7 +181,7 @@ def erased_while_it_is_routed() -> None:
 
 
 def copy_of_a_router_comes_late() -> None:
-    """A copy arrives long after the erasure, from the connection of a router that stood still."""
+    """A copy arrives long after the erasure, from the connection of a router that was suspended."""
     with patch.object(eraser, "LATE_COPY_MAX_S", LONG_AGO_S), _staged() as stage:
         stage.publish_to_all("last")
         stage.settle()

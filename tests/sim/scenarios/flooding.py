@@ -136,7 +136,7 @@ def others_are_read_ahead_of_a_flood() -> None:
         stage.expect(len(copies) == 1, f"there are {len(copies)} copies")
 
 
-def what_was_read_ahead_is_not_routed() -> None:
+def an_event_read_ahead_is_not_routed() -> None:
     """Everything has arrived, also the event that was read ahead and whose copy is not stored."""
     with staged(flooded(**AHEAD, waiting_s=30.0)) as stage:
         requests = _read_ahead(stage, OTHER)
@@ -148,7 +148,7 @@ def what_was_read_ahead_is_not_routed() -> None:
         stage.settle()
 
 
-def what_was_read_ahead_is_lost() -> None:
+def an_event_read_ahead_is_lost() -> None:
     """The server loses a tail of which nothing has arrived: one event of it was read ahead and delivered."""
     with staged(flooded(**AHEAD)) as stage:
         requests = _read_ahead(stage)

@@ -1,39 +1,38 @@
-"""Events for unknown names, and for some that turn out to be known."""
+"""Events for unknown receivers, and for some that turn out to be known."""
 
 from streams.nats.wire import Message
 from tests.sim.plan import Plan
 from tests.sim.stage import Deal, R, Stage, staged
 from tests.sim.world.receivers import Manner
 
-S = "acme.r1"
-"""The unknown name."""
+UNKNOWN = "acme.r1"
 
-BOTH = Plan(receivers=(R, S))
+BOTH = Plan(receivers=(R, UNKNOWN))
 
 
 def _turned_away(stage: Stage) -> bool:
-    return bool(stage.checkers.ledger(S).numbering(S).refused)
+    return bool(stage.checkers.ledger(UNKNOWN).numbering(UNKNOWN).refused)
 
 
 def refusal_is_lost() -> None:
-    """An owner turns an event away, and dies with the record of that; for the next one the name is known."""
+    """An owner turns an event away, and dies before this is recorded; its successor knows the receiver."""
     with staged(BOTH) as stage:
         first = stage.node()
         owner = stage.owner()
         stage.lose_facts(b'"turned_away"', owner)
-        stage.publish("one", receiver=S)
+        stage.publish("one", receiver=UNKNOWN)
         stage.wait(2.0)
-        stage.put(S)
+        stage.put(UNKNOWN)
         first.kill()
         stage.node()
         stage.owner()
-        stage.publish("two", receiver=S)
+        stage.publish("two", receiver=UNKNOWN)
         stage.settle()
-        stage.expect(stage.delivered(S) == {1, 2}, f"both are wanted, not {stage.delivered(S)}")
+        stage.expect(stage.delivered(UNKNOWN) == {1, 2}, f"both are wanted, not {stage.delivered(UNKNOWN)}")
 
 
 def burial_is_lost() -> None:
-    """An owner turns an event away on record, and dies before it is buried; meanwhile the name is put."""
+    """An owner turns an event away on record, and dies before it is buried; meanwhile the receiver is put."""
     with staged(BOTH) as stage:
         first = stage.node()
         stage.owner()
@@ -43,19 +42,21 @@ def burial_is_lost() -> None:
                 deal()
 
         stage.gate(judge)
-        stage.publish("one", receiver=S)
+        stage.publish("one", receiver=UNKNOWN)
         stage.until(lambda: _turned_away(stage))
-        stage.put(S)
+        stage.put(UNKNOWN)
         first.kill()
         stage.node()
         stage.owner()
-        stage.publish("two", receiver=S)
+        stage.publish("two", receiver=UNKNOWN)
         stage.settle()
-        stage.expect(stage.delivered(S) == {2}, f"only the second is wanted, not {stage.delivered(S)}")
+        stage.expect(
+            stage.delivered(UNKNOWN) == {2}, f"only the second is wanted, not {stage.delivered(UNKNOWN)}"
+        )
 
 
 def put_before_the_refusal_is_on_record() -> None:
-    """The record is late; the name is put, paused, and gets its first event; then the owner dies."""
+    """The record is late; the receiver is put, paused, and gets its first event; then the owner dies."""
     with staged(BOTH) as stage:
         first = stage.node()
         stage.owner()
@@ -69,10 +70,10 @@ def put_before_the_refusal_is_on_record() -> None:
                 deal()
 
         stage.gate(judge)
-        stage.publish("one", receiver=S)
+        stage.publish("one", receiver=UNKNOWN)
         stage.until(lambda: bool(late))
-        stage.put(S, paused=True)
-        stage.publish("two", receiver=S)
+        stage.put(UNKNOWN, paused=True)
+        stage.publish("two", receiver=UNKNOWN)
         stage.wait(0.5)
         stage.gate(lambda _, deal: deal())
         late[0]()
@@ -81,20 +82,22 @@ def put_before_the_refusal_is_on_record() -> None:
         first.kill()
         stage.node()
         stage.owner()
-        stage.put(S)
+        stage.put(UNKNOWN)
         stage.settle()
-        stage.expect(stage.delivered(S) == {2}, f"only the second is wanted, not {stage.delivered(S)}")
+        stage.expect(
+            stage.delivered(UNKNOWN) == {2}, f"only the second is wanted, not {stage.delivered(UNKNOWN)}"
+        )
 
 
-def behind_one_that_is_slow() -> None:
-    """A known receiver's event is held, and its owner dies: it must come again, whatever was turned away."""
+def an_event_waits_behind_a_slow_receiver() -> None:
+    """A known receiver's event is held, and its owner dies: the event must be sent again."""
     with staged(BOTH) as stage:
         stage.put()
         first = stage.node()
         stage.owner()
         stage.receiver_is(Manner.HANGS)
         stage.publish("one")
-        stage.publish("two", receiver=S)
+        stage.publish("two", receiver=UNKNOWN)
         stage.wait(1.0)
         first.kill()
         stage.receivers_are_good()
@@ -103,22 +106,22 @@ def behind_one_that_is_slow() -> None:
         stage.expect(stage.delivered(R) == {1}, f"it must be delivered, not only {stage.delivered(R)}")
 
 
-def put_unheard() -> None:
-    """A name is put just before its first event, and the node has not heard of it."""
+def a_receiver_is_put_unnoticed() -> None:
+    """A receiver is put just before its first event, and the node has not noticed it yet."""
     with staged(BOTH) as stage:
         stage.node()
         stage.owner()
         stage.let_replicas_stand(stage.run.names.receivers)
-        stage.put(S)
-        stage.publish("one", receiver=S)
+        stage.put(UNKNOWN)
+        stage.publish("one", receiver=UNKNOWN)
         stage.wait(1.0)
         stage.let_replicas_go_on(stage.run.names.receivers)
         stage.settle()
-        stage.expect(stage.delivered(S) == {1}, f"it must be delivered, not {stage.delivered(S)}")
+        stage.expect(stage.delivered(UNKNOWN) == {1}, f"it must be delivered, not {stage.delivered(UNKNOWN)}")
 
 
 def _silence(stage: Stage) -> None:
-    """From now on no leader and no replica tells a node what configurations there are."""
+    """Make all leaders and replicas silent about the configurations."""
     stream = stage.run.names.receivers
     questions = f"$JS.API.STREAM.MSG.GET.{stream}", f"$JS.API.DIRECT.GET.{stream}"
 
@@ -130,17 +133,17 @@ def _silence(stage: Stage) -> None:
 
 
 def _floor(stage: Stage) -> int:
-    return stage.checkers.ledger(S).floor
+    return stage.checkers.ledger(UNKNOWN).floor
 
 
-def undecided() -> None:
-    """A name of which it cannot be said whether it is known: known ones go on, and the floor with them."""
+def an_event_is_undecided() -> None:
+    """An event waits for the leader of the configurations; known receivers and the floor pass it."""
     with staged(BOTH) as stage:
         stage.put()
         stage.node()
         stage.owner()
         _silence(stage)
-        stage.publish("one", receiver=S)
+        stage.publish("one", receiver=UNKNOWN)
         for each in ("two", "three", "four"):
             stage.publish(each)
             stage.wait(2.0)
@@ -154,40 +157,40 @@ def undecided() -> None:
 
 
 def undecided_by_two_owners() -> None:
-    """Neither an owner nor its successor can decide an event; then the name is put, and has another one."""
+    """Neither an owner nor its successor can decide an event; then the receiver is put and gets another."""
     with staged(BOTH) as stage:
         nodes = [stage.node(), stage.node()]
         first = stage.owner()
         _silence(stage)
-        stage.publish("one", receiver=S)
+        stage.publish("one", receiver=UNKNOWN)
         stage.until(lambda: _floor(stage) == 1)
         stage.wait(10.0)
         first.kill()
         stage.until(lambda: stage.owner() in nodes and stage.owner() is not first)
         stage.wait(5.0)
-        stage.put(S)
+        stage.put(UNKNOWN)
         stage.gate(lambda _, deal: deal())
         stage.wait(1.0)
-        stage.publish("two", receiver=S)
+        stage.publish("two", receiver=UNKNOWN)
         stage.settle()
-        stage.expect(stage.delivered(S) == {1, 2}, f"both are wanted, not {stage.delivered(S)}")
+        stage.expect(stage.delivered(UNKNOWN) == {1, 2}, f"both are wanted, not {stage.delivered(UNKNOWN)}")
 
 
 def put_while_undecided() -> None:
-    """The next owner has heard of the name from the start: what was left to the stream comes first."""
+    """The next owner knows the receiver from the start: the event left in the stream comes first."""
     with staged(BOTH) as stage:
         first = stage.node()
         stage.owner()
         _silence(stage)
-        stage.publish("one", receiver=S)
+        stage.publish("one", receiver=UNKNOWN)
         stage.until(lambda: _floor(stage) == 1)
         first.kill()
-        stage.put(S)
-        stage.publish("two", receiver=S)
+        stage.put(UNKNOWN)
+        stage.publish("two", receiver=UNKNOWN)
         release = stage.hold_reads(stage.run.names.deliveries)
         stage.node()
         stage.owner()
         stage.wait(1.0)
         release()
         stage.settle()
-        stage.expect(stage.delivered(S) == {1, 2}, f"both are wanted, not {stage.delivered(S)}")
+        stage.expect(stage.delivered(UNKNOWN) == {1, 2}, f"both are wanted, not {stage.delivered(UNKNOWN)}")

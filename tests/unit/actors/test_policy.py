@@ -69,7 +69,7 @@ def test_the_burst_is_by_default_the_limit_per_second_rounded_up(
 )  # fmt: skip
 @pytest.mark.parametrize("strict", [True, False])
 def test_a_rate_may_be_a_text(text: str, rate: Rate, strict: bool) -> None:
-    """Also where it was put straight into the bucket; its burst is the usual one."""
+    """The text may also be put straight into the bucket; its burst is the usual one."""
     policy, warnings = parse(json.dumps({"url": URL, "rate": text}).encode(), strict=strict)
     assert (policy.rate, warnings) == (rate, [])
 

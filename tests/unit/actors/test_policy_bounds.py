@@ -100,7 +100,7 @@ MANY = 9_000
     ids=["unknown members", "all at once", "patterns", "long member", "long header"],
 )
 def test_the_problems_that_are_reported_are_bounded(document: bytes) -> None:
-    """It is logged by every node, shown by `inspect`, and printed."""
+    """Every node logs the problems, `inspect` shows them, and commands print them."""
     assert len(document) <= DOCUMENT_MAX
     found = problems(document)
     assert len(found) <= PROBLEMS_SHOWN_MAX + 1

@@ -222,7 +222,7 @@ def test_an_operator_has_to_end_what_does_not_end_by_itself(
 
 
 def test_every_phase_has_its_words() -> None:
-    """In its own name, but for the two in which nothing holds the receiver back."""
+    """The words are the name of the phase, except for the two phases in which nothing is held back."""
     said = {
         phase(state, policy, View(), NOW): why(state, policy, View(), NOW, backlog=1)
         for state, policy in (
@@ -334,7 +334,7 @@ def test_the_last_answer_is_shown_as_text_without_cookies() -> None:
 
 
 def test_some_may_not_see_what_the_receiver_wrote(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nor is it worked on for them."""
+    """The text is not even processed for these users."""
     monkeypatch.delattr(status, "_response")
     state = State(receiver="a.b")
     answer = Answered(status=200, latency_ms=1, body=b"whose number is", headers=(("x-got", "whose number"),))
@@ -371,7 +371,7 @@ def test_credentials_that_an_answer_repeats_are_hidden() -> None:
     ],
 )
 def test_a_repeated_credential_is_hidden_even_if_the_body_is_cut_within_it(ends: str, shown_end: str) -> None:
-    """A beginning too short to tell from other text stays; any other is hidden, whatever comes after it."""
+    """A beginning too short to be recognised stays; a longer one is hidden, with any text after it."""
     policy = Policy(url="https://a.example", headers={"authorization": "Bearer hush-hush-hush"})
     whole = Answered(status=401, latency_ms=1, body=b"." * (4096 - len(ends)) + ends.encode() + b"-hush")
     response = shown(State(receiver="a.b"), policy, last_answer=whole.excerpt())["last_response"]
@@ -425,14 +425,14 @@ def steps_of(work: Callable[[], str]) -> tuple[str, int]:
 )
 @pytest.mark.parametrize("body", ["redacted" * 512, "q" * 4096])
 def test_the_cost_of_hiding_depends_only_on_the_length_of_the_text(words: list[str], body: str) -> None:
-    """Who writes both, the configuration and the answer, would else hold up the node for seconds."""
+    """Otherwise a user who controls both texts could block the node for seconds."""
     text, steps = steps_of(lambda: Credentials(words).hide(body))
     assert steps <= STEPS_MAX * (len(body) + sum(map(len, words)))
     assert len(text) <= 2 * len(body)
 
 
 def test_the_credentials_of_a_configuration_are_found_once() -> None:
-    """Each failed attempt is told without them: to find 16 KiB of them takes more than a millisecond."""
+    """Every failed attempt is shown without them, and finding 16 KiB takes more than a millisecond."""
     headers = {f"x-{n}": "secret-word " * 20 for n in range(64)}
     first, second = (Policy(url="https://a.example/", headers=dict(headers)) for _ in range(2))
     assert credentials_of(first) is credentials_of(second)

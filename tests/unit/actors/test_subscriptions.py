@@ -135,7 +135,7 @@ def test_tens_of_thousands_of_receivers_cost_those_nothing_that_do_not_match(vis
 
 
 def test_the_wildcards_that_a_configuration_may_have_bound_what_a_type_costs(visits: Visits) -> None:
-    """Every pattern of `a` and `*` that a configuration may have, each ending in what no type ends in."""
+    """The patterns are all allowed combinations of `a` and `*`, with an end that never matches."""
     subscriptions = Subscriptions()
     patterns = [
         ".".join("*" if place in stars else "a" for place in range(15)) + ".zz"

@@ -31,7 +31,7 @@ def test_an_event_that_overtakes_is_out_of_order() -> None:
 
 
 def test_an_overtaken_event_is_a_delivery_once() -> None:
-    """In relaxed order this is meant."""
+    """Overtaking is intended in relaxed order."""
     report = counted(1, 4, 2, 3, 2, 5).arrivals.report()
     assert (report.deliveries, report.repeats, report.disordered) == (5, 1, 1)
 

@@ -68,7 +68,7 @@ def test_nothing_can_be_drawn() -> None:
 
 
 def test_a_png_shows_the_same_bars_and_words() -> None:
-    """Where a bar is, its colour is; where a word begins, there is ink."""
+    """The picture has the colour of each bar at its place, and ink where each word begins."""
     image = Image.open(BytesIO(png(list(chart(audit(Bar(1000, 4, 2, 5), Bar(2000, 20, 10, 5)), "exceeded")))))
     assert image.size == (WIDTH * PIXELS_PER_UNIT, HEIGHT * PIXELS_PER_UNIT)
     middle = (WIDTH + LEFT - RIGHT) // 2

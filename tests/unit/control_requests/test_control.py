@@ -62,7 +62,7 @@ class Wire:
 @in_virtual_time
 @pytest.mark.parametrize("node_ends", [False, True])
 async def test_a_request_to_a_shard_that_ends_is_told_to_ask_again(node_ends: bool) -> None:
-    """A node that stops tells nothing: its connection ends as well."""
+    """A node that stops says nothing: its connection ends as well."""
     world, wire, names = strict(), Wire(), Names()
     world.sender.latency_s = 5.0
     world.publish()

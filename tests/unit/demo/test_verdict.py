@@ -228,7 +228,7 @@ def test_the_busiest_window_is_the_one_that_comes_closest_to_the_limit(times: li
 def test_attempts_within_the_limit_are_right_even_if_they_arrive_late(
     pauses: list[float], on_their_way: list[float]
 ) -> None:
-    """Each token is taken when there is one, and some time after the attempt before has come."""
+    """Each token is taken when it is available, some time after the previous attempt has arrived."""
     tokens, at, arrivals = float(LIMIT.burst), 0.0, []
     for number, (pause_s, way_s) in enumerate(zip(pauses, on_their_way, strict=False), 1):
         wait_s = max(pause_s, (1 - tokens) / LIMIT.per_second)

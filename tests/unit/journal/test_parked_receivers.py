@@ -87,7 +87,7 @@ def test_room_that_was_left_is_used_again() -> None:
 
 
 def test_a_part_that_is_empty_is_written_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else it would name, once the list is as long again, who is not parked any more."""
+    """Otherwise it would name receivers that are no longer parked, once the list is as long again."""
     monkeypatch.setattr(parked_receivers, "PART_BYTES", 1)
     listed = ParkedReceivers()
     listed.update([state("acme.a"), state("acme.b")])

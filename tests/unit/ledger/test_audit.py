@@ -29,7 +29,7 @@ def test_a_window_with_too_many_is_found_among_any_others() -> None:
 
 
 def test_an_audit_rests_as_long_as_it_works() -> None:
-    """It is in a thread, and other requests wait while it has the interpreter."""
+    """The audit runs in a thread, and other requests wait while it holds the interpreter."""
     starts = range(0, 600_000, 10)
     began, worked = time.perf_counter(), time.thread_time()
     windows, _ = audit._judged(list(starts), TEN)

@@ -24,7 +24,7 @@ def settled(*facts: f.Fact, until: float) -> int:
 
 @pytest.mark.parametrize("first", [(), (ACCEPTED,)])
 def test_a_fact_is_folded_from_the_time_that_it_tells(first: tuple[f.Fact, ...]) -> None:
-    """And one without a time, at the beginning of a flush, together with the next one."""
+    """A first fact without a time is folded with the next one."""
     facts = (*first, delivered(1, NOW + 10))
     assert settled(*facts, until=NOW + 9.9) == 0
     assert settled(*facts, until=NOW + 10) == 1

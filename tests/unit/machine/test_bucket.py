@@ -41,7 +41,7 @@ def test_no_window_holds_more_than_burst_and_rate_allow(limit: Limit, pauses: li
 
 @given(LIMITS, st.floats(0, 0.999999999), st.floats(0, 1e6))
 def test_a_token_is_there_when_it_was_said_to_come(limit: Limit, tokens: float, since: float) -> None:
-    """Or the actor would wake again and again for nothing, without time going on."""
+    """Otherwise the actor would wake repeatedly at the same time."""
     bucket = Bucket(tokens, T0 + since, 1)
     at = next_token_at(bucket, limit)
     assert at > bucket.at

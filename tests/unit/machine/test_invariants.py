@@ -98,7 +98,7 @@ FELL = f.Unparked(receiver=RECEIVER, at=NOW)
     ],
 )
 def test_a_fold_that_breaks_a_rule_is_found(after: State, breach: Breach) -> None:
-    """What `evolve` does now breaks none of these; a change of it might."""
+    """Today's `evolve` breaks none of these rules; a changed one might."""
     assert check(STATE, FELL, after) is breach
 
 
@@ -143,7 +143,7 @@ def test_a_breach_names_receiver_fact_and_rule_and_shows_no_event() -> None:
 
 
 def test_the_life_of_a_receiver_breaks_none() -> None:
-    """Fold what the machine decides, with the rules asked at each fact."""
+    """The facts are those that the machine decides, each checked as it is folded."""
     actor = Actor(retrying(max_attempts=3))
     actor.ends(event(5), answer(200))
     actor.ends(event(6), answer(500))

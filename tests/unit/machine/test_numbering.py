@@ -106,7 +106,7 @@ def test_every_reader_of_a_part_of_the_journal_gives_the_same_numbers(names: lis
 
 
 def test_a_key_is_found_only_where_a_key_begins() -> None:
-    """Of two keys, the end of one and the beginning of the other may look like a third."""
+    """The end of one key and the beginning of the next may look like a third."""
     key, two_keys = dedup_key("a", ""), b"\0" * 3 + dedup_key("a", "") + b"\0" * 5
     assert not is_repeat(Frontier(window=two_keys), event(1, "a"))
     assert is_repeat(Frontier(window=two_keys + key), event(1, "a"))

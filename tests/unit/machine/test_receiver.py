@@ -238,7 +238,7 @@ def test_a_repeat_changes_a_counter_and_nothing_else() -> None:
 
 
 def test_an_outcome_of_an_event_that_was_given_up_meanwhile_tells_of_the_receiver_alone() -> None:
-    """Or it would come back to life under a number that another event will bear."""
+    """Otherwise the event would reopen under a number that another event gets."""
     actor = Actor()
     actor.do(c.ForgetBacklog(9, 1))
     frontier = actor.state.frontier

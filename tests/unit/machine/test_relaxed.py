@@ -166,7 +166,7 @@ def test_five_failures_in_a_row_pause_the_receiver_which_then_gets_one_attempt()
 
 
 def test_an_attempt_under_way_when_the_backoff_began_changes_nothing() -> None:
-    """Or a receiver with 256 attempts in flight would be away for the longest time after one bad second."""
+    """Otherwise a receiver with 256 attempts in flight would back off too long after one bad second."""
     actor = with_open(wide(concurrency=256, retry=Retry(base_s=2, cap_s=3600)), *[NOW] * 100)
     for position in range(1, 100):
         actor.ends(event(position), NO_ANSWER)
@@ -326,7 +326,7 @@ async def test_a_receiver_that_is_down_gets_a_pause_and_then_a_single_attempt() 
 
 @in_virtual_time
 async def test_concurrency_returns_once_a_single_attempt_has_succeeded() -> None:
-    """Also where nothing new comes, and nothing has to be read, that would remind of it."""
+    """The actor needs no reminder by a new event or a read."""
     world = relaxed(concurrency=8, retry=Retry(base_s=0.5, cap_s=0.5))
     world.sender.latency_s = 0.1
     up = False
@@ -375,7 +375,7 @@ async def test_a_crash_with_a_number_unrecorded_gives_it_again() -> None:
 @pytest.mark.parametrize("snapshots", [False, True])
 @in_virtual_time
 async def test_a_repeat_is_released_while_the_event_that_it_repeats_is_open(snapshots: bool) -> None:
-    """It rests on the number's being on record: the next owner also treats it as a repeat."""
+    """The release needs only the number on record: the next owner also treats the event as a repeat."""
     world = relaxed(retry=Retry(base_s=1.5, cap_s=1.5))
     world.sender.reply = failing(1)
     world.publish(name="a")

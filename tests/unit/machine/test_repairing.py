@@ -94,7 +94,7 @@ def test_open_events_that_were_lost_do_not_count_as_delivered_and_may_come_again
 def test_removals_are_counted_by_the_bucket_that_there_is(
     recorded: int, told: Removal | None, expected: int
 ) -> None:
-    """It was made at 100; what is older was restored with it."""
+    """The backup was made at 100, so the new bucket contains every removal from before that."""
     state = State(receiver="a.b", opened=True, removal=recorded)
     fact = set_removal(state, restored=restored_revision(told, 100.0), at=200.0)
     assert (state if fact is None else evolve(state, fact)) == replace(state, removal=expected)

@@ -294,7 +294,7 @@ def test_the_first_rule_that_holds_decides() -> None:
 
 
 def test_no_phase_says_otherwise() -> None:
-    """One that is held back is not tried, and one that waits by such a rule is in the phase of that name."""
+    """A receiver that is held back makes no attempt; a wait by such a rule has the phase of its name."""
     random, met = Random(2), set[str]()
     for _ in range(DRAWN):
         case = drawn(random)

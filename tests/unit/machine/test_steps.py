@@ -54,7 +54,7 @@ def test_a_strict_receiver_has_at_most_one_attempt_in_flight() -> None:
 
 
 def test_an_event_that_failed_comes_before_the_next_one() -> None:
-    """Its body may be lost from memory; then it is fetched before anything else starts."""
+    """Memory may no longer have the event's body; then it is fetched before anything else starts."""
     actor = failed(next_at=NOW + 1)
     for head in (EVENT, event(9), None):
         assert actor.step(head=head) == s.WaitUntil(NOW + 1, Rule.BACKING_OFF)

@@ -190,7 +190,7 @@ class Receiver(RuleBasedStateMachine):
 
     @invariant()
     def what_is_counted_is_all_there_is(self) -> None:
-        """But for what came while it was counted: that may be in the count or not."""
+        """Events that came during the count may be in it or not."""
         if self.cursor.counted and not self.losses and self.count is None:
             known = [each for each in self.of(STREAM) if self.cursor.read_to < each <= self.arrived_to]
             assert self.cursor.left_min >= len(set(known) - self.came_during_a_count)

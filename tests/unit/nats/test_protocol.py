@@ -25,7 +25,7 @@ from streams.reading.reply_subject import delivery_info
 
 @given(st.integers(0, 4_000_000_000_000_000_000))
 def test_an_instant_is_the_same_in_both_forms(nanoseconds: int) -> None:
-    """As RFC 3339 with as many digits as it needs, and as nanoseconds in a reply subject."""
+    """An API answer gives RFC 3339 with as many digits as needed; a reply subject gives nanoseconds."""
     whole, rest = divmod(nanoseconds, 1_000_000_000)
     text = datetime.fromtimestamp(whole, UTC).strftime("%Y-%m-%dT%H:%M:%S")
     fraction = f".{rest:09}".rstrip("0").rstrip(".")

@@ -50,7 +50,7 @@ def test_each_message_is_compared_once() -> None:
 
 
 def test_a_second_doubt_does_not_take_for_passed_on_what_nothing_was_compared_with() -> None:
-    """Between two doubts no consumer was trusted, so what is known since then may be of another stream."""
+    """No consumer was trusted between two doubts, so marks from that time may belong to another stream."""
     marks = trusted(3)
     marks.doubt(mark(7))
     marks.doubt(mark(9))

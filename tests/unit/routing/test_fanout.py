@@ -61,7 +61,7 @@ def test_a_time_that_no_router_wrote_is_ignored(said: str, source: str) -> None:
 
 
 def test_a_derived_id_is_not_that_of_a_direct_send_at_the_same_place_and_time() -> None:
-    """Both may come to one receiver, whose window would take the second for a repeat of the first."""
+    """Otherwise a receiver that gets both would take the second for a repeat of the first."""
     routed, direct = published_event(7, AT, "acme.a", None, b""), event_of(7, AT, None, b"")
     assert (routed.id, direct.id) == ("evt_e7_1700000000250", "evt_7_1700000000250")
 

@@ -22,7 +22,7 @@ def test_routed_rises_alone_and_never_falls() -> None:
 
 
 def test_after_a_loss_new_events_of_parked_tenants_are_routed_too() -> None:
-    """The lost positions are used again: a tenant that waited from a lost one goes on behind the end."""
+    """The lost positions are used again: a tenant that waited from a lost one continues after the end."""
     lost = PROGRESS.limited_to(6)
     assert lost == RoutingProgress(routed=6, parked_tenants={"acme": 4, "beta": 7})
     assert not lost.covers("beta", 7)

@@ -279,7 +279,7 @@ def test_tenants_above_their_rate_shed_all_but_their_next_event_and_get_the_rest
 def test_a_page_that_was_requested_before_its_tenant_shed_events_is_not_taken(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It would follow what the tenant does not have in memory any more."""
+    """Its events would follow others that the tenant no longer has in memory."""
     monkeypatch.setattr(module, "EVENTS_MAX", 4)
     world = World()
     world.tenants = Tenants(NOTHING_ROUTED, limited(acme=Limit(1.0, 1)))
@@ -301,7 +301,7 @@ def test_a_page_that_was_requested_before_its_tenant_shed_events_is_not_taken(
 
 
 def test_events_read_ahead_that_do_not_follow_what_came_before_are_not_taken() -> None:
-    """They were requested above 4; 3 and 4 were shed since, and are in the stream alone."""
+    """Events 3 and 4 were shed after the request, and are only in the stream."""
     tenants = Tenants[Waiting](NOTHING_ROUTED, limited())
     tenants.add(Waiting("acme", 2))
     assert tenants.take_ahead(ReadRequest("acme", 4, module.NO_END, 2), [Waiting("acme", 5)]) == []

@@ -155,7 +155,7 @@ async def test_a_ping_whose_record_takes_long_is_not_made() -> None:
 
 @in_virtual_time
 async def test_a_slow_attempt_that_is_held_up_gives_its_token_back() -> None:
-    """Its start would be counted where the token was taken, and the next would follow at once."""
+    """Otherwise the next attempt would follow at once: the start would count from the time of its token."""
     world = strict(rate=Rate(limit=60, per="hour", burst=1))
     world.publish(2)
     world.journal.hold_at = f.Started
@@ -171,7 +171,7 @@ async def test_a_slow_attempt_that_is_held_up_gives_its_token_back() -> None:
 @in_virtual_time
 @pytest.mark.parametrize(("limit", "burst"), [(100, 1), (10, 1), (10, 5), (5, 2)])
 async def test_a_ping_during_a_queue_leaves_the_rate_as_it_is(limit: int, burst: int) -> None:
-    """When its record is confirmed, what waits is looked at first: pings take up room until they start."""
+    """The actor looks at waiting events first when the record is confirmed; pings take room until then."""
     world = strict(rate=Rate(limit=limit, burst=burst))
     actor = await world.host.residents.when_loaded(RECEIVER)
     await world.pass_time(5)
@@ -212,7 +212,7 @@ async def test_a_ping_that_is_not_made_lets_what_waits_have_its_token() -> None:
 async def test_a_slow_attempt_whose_event_leaves_gives_its_token_back(
     verb: Callable[[Actor], Coroutine[Any, Any, object]] | None,
 ) -> None:
-    """Before another is recorded: else its place in the bucket would be taken for good."""
+    """The token returns before another attempt is recorded; otherwise it would be lost to the bucket."""
     rate = Rate(limit=1, per="minute", burst=3)
     world = strict(rate=rate)
     actor = await world.host.residents.when_loaded(RECEIVER)
@@ -367,7 +367,7 @@ async def test_while_the_backlog_cannot_be_read_it_is_asked_for_again() -> None:
 
 @in_virtual_time
 async def test_an_event_that_was_read_ahead_stays_bound_when_it_is_handed_out() -> None:
-    """It lies beyond all that was seen, so the receiver unparks before it is settled."""
+    """The event is beyond everything seen so far, so the receiver unparks before it is settled."""
     world, count = strict(), MAILBOX_MAX + 6
     world.publish(count)
     await world.until(lambda: world.state.parked)

@@ -156,7 +156,7 @@ async def test_many_come_and_are_woken_in_turns(known: bool, monkeypatch: pytest
 
 @in_virtual_time
 async def test_an_actor_whose_snapshot_takes_long_is_not_idle_when_it_comes() -> None:
-    """Else it might leave memory before what it was asked for begins, and a second one be made."""
+    """Otherwise it might leave memory before its request begins, and a second actor be made."""
     world = ShardWorld(policy())
 
     async def load(receiver: str, due: float = 0.0) -> State | None:
@@ -170,7 +170,7 @@ async def test_an_actor_whose_snapshot_takes_long_is_not_idle_when_it_comes() ->
 
 @in_virtual_time
 async def test_a_caller_never_gets_an_actor_that_has_left_memory() -> None:
-    """What is done to it would be lost, and a second one would decide at the same time."""
+    """Changes to that actor would be lost, and two actors would decide at the same time."""
     world = ShardWorld(policy())
     world.publish()
     await world.until(lambda: len(world.journal.of(f.Delivered)) == 1)

@@ -70,7 +70,7 @@ async def test_a_window_is_kept_where_few_different_ids_are_discarded() -> None:
 
 @in_virtual_time
 async def test_a_window_that_grows_meanwhile_holds_the_last_ids_and_none_from_before_them() -> None:
-    """Most of what is discarded came under the narrow window, which does not hold it."""
+    """Most of the discarded events came under the narrow window, which does not hold them."""
     world = strict(dedup_window=16)
     world.publish(16)
     await world.until_settled(16)
@@ -98,7 +98,7 @@ async def test_the_largest_fact_is_no_larger_than_the_snapshot_of_its_receiver()
 
 @in_virtual_time
 async def test_a_removal_awaits_an_attempt_that_began_while_it_was_asked_for() -> None:
-    """The leader says that there is no such receiver, and an older configuration is only read then."""
+    """The leader says that the receiver does not exist, and an older configuration is read only then."""
     world = strict()
     world.publish()
     await world.until_settled(1)
@@ -116,7 +116,7 @@ async def test_a_removal_awaits_an_attempt_that_began_while_it_was_asked_for() -
 
 @in_virtual_time
 async def test_an_actor_that_stands_still_stays_in_memory() -> None:
-    """However slowly the stream answers: otherwise a second one would be made from the state before."""
+    """Otherwise a slow stream would let it leave, and a second actor begin with the older state."""
     world = strict()
     world.publish()
     await world.until_settled(1)
@@ -142,7 +142,7 @@ async def test_an_event_that_is_skipped_meanwhile_is_not_discarded_as_well() -> 
 
 @in_virtual_time
 async def test_a_removal_that_comes_with_the_next_configuration_is_obeyed() -> None:
-    """The bucket keeps the last value of a key: who reads it late hears of both at once."""
+    """The bucket keeps only the last value of a key, so a late reader sees both at once."""
     world = strict(paused=True)
     world.publish(3)
     await parked(world)

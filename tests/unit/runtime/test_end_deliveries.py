@@ -69,7 +69,7 @@ def test_an_event_that_fails_is_discarded_and_the_others_go_on(world_of: type[Sh
 
 @in_virtual_time
 async def test_no_answer_to_an_erased_event_stays_in_memory() -> None:
-    """It may repeat the body. Those to other events go into their dead letters as before."""
+    """The answer may repeat the body. Answers to other events go into their dead letters as before."""
     world = relaxed()
     world.sender.reply = lambda _: Answered(status=500, latency_ms=5.0, headers=(), body=b"secret")
     world.publish(2)
@@ -92,7 +92,7 @@ async def test_an_event_that_is_settled_changes_no_state() -> None:
 
 @in_virtual_time
 async def test_a_repeat_that_nothing_follows_is_erased() -> None:
-    """It has no number, so the frontier never comes to it."""
+    """The repeat has no number, so the frontier never reaches it."""
     world = strict()
     world.publish()
     world.publish(name="e1")

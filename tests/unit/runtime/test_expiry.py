@@ -134,7 +134,7 @@ async def test_a_new_owner_counts_what_it_finds() -> None:
 
 @in_virtual_time
 async def test_an_event_that_arrives_during_a_count_is_not_counted_twice() -> None:
-    """The replica that counts has them already; one that lags does not tell that they came later."""
+    """The replica that counts already has the new events; a lagging one does not show that they are new."""
     world = strict(paused=True, backlog_max=1000)
     await parked(world, 300)
     world.publish(200, receiver="acme.other")
@@ -283,7 +283,7 @@ async def test_in_relaxed_order_the_oldest_is_skipped_and_the_others_go_on() -> 
 
 @in_virtual_time
 async def test_a_skipped_event_that_comes_back_to_memory_is_not_skipped_again() -> None:
-    """It was being read meanwhile; and while the leader is asked, it is not dropped."""
+    """The event was being read meanwhile, and is not dropped while the leader is asked."""
     world = strict(paused=True)
     await parked(world, 3)
     world.stream.delay_s = 0.1
@@ -316,7 +316,7 @@ async def test_a_repeat_is_not_skipped_and_takes_no_number() -> None:
 
 @in_virtual_time
 async def test_a_skipped_event_that_is_purged_is_not_missing() -> None:
-    """It was only in the stream when it was skipped, so the receiver must not read it again."""
+    """The event was only in the stream when it was skipped, so the receiver must not read it again."""
     world = strict(paused=True)
     await parked(world, 2)
     assert [(await skip(world.actor)).sequence for _ in range(2)] == [1, 2]
@@ -408,7 +408,7 @@ async def test_an_attempt_under_way_when_all_is_forgotten_brings_nothing_back() 
 
 @in_virtual_time
 async def test_the_gap_contains_all_that_a_vanished_owner_may_have_posted() -> None:
-    """Its numbers must not be given again, even if a replica that lags has counted none of them."""
+    """The vanished owner's numbers must not be reused, even if a lagging replica has counted none of them."""
     world = strict()
     world.journal.hold_at = f.Delivered
     world.publish(20)

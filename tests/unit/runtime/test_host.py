@@ -71,7 +71,7 @@ async def test_a_snapshot_that_must_not_be_guessed_at_refuses_the_shard() -> Non
 async def test_a_fact_that_breaks_a_rule_refuses_the_shard_and_is_not_recorded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Whatever decided it: here, a defect that gives a number twice."""
+    """The defect here gives one number twice."""
     world = strict()
     world.publish()
     await world.until_settled(1)
@@ -205,7 +205,7 @@ async def test_after_a_crash_the_bucket_is_as_recorded_if_nothing_was_stored(sna
 @pytest.mark.parametrize("snapshots", [False, True])
 @in_virtual_time
 async def test_nothing_is_missed_that_was_another_receivers(snapshots: bool) -> None:
-    """A takeover knows how far the shard was handed out, not what of that was this receiver's."""
+    """A takeover knows how far the shard was handed out, not which of the events were this receiver's."""
     world = strict(paused=True)
     world.publish(2)
     world.publish(3, receiver="acme.other")

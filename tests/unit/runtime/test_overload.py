@@ -59,7 +59,7 @@ def test_the_receiver_stays_failing_if_it_failed_before() -> None:
 
 
 def test_five_failures_in_a_row_pause_a_relaxed_receiver_too() -> None:
-    """Else each of its events would be tried in turn, and the node that lacks connections busied the more."""
+    """Otherwise each of its events would be tried in turn, and make the lack of connections worse."""
     actor = Actor(policy(order="relaxed"))
     for position in range(1, FAILURES_IN_A_ROW_MAX + 1):
         assert actor.state.backoff_until == 0.0

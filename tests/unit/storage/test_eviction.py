@@ -32,7 +32,7 @@ def test_nothing_gives_way_if_enough_is_settled() -> None:
 
 
 def test_the_tenant_that_has_most_bytes_gives_way_with_its_oldest_events() -> None:
-    """Another one has older events, and a third one has more."""
+    """Another tenant has older events, and a third one has more events."""
     samples = [
         sample(1, "old.a", 10),
         *(sample(position, "many.a", 1) for position in range(2, 12)),

@@ -47,7 +47,7 @@ def test_before_the_total_is_known_it_shows_no_count(
 def test_progress_is_drawn_if_a_terminal_reads_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Whether standard output is a terminal says nothing about standard error."""
+    """Only standard error decides: standard output may be a terminal all the same."""
     monkeypatch.setattr(output, "on_terminal", lambda: True)
     with progress("redriving") as tell:
         tell(1, 2)

@@ -1,1 +1,1 @@
-"""Worlds in virtual time that several tests share: a shard, its receivers, rates and unknown names."""
+"""Worlds in virtual time that several tests share: a shard, its receivers, rates and unknown receivers."""

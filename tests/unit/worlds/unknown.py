@@ -1,4 +1,4 @@
-"""Floods of unknown names, for the tests of their record."""
+"""Floods of unknown receivers, for the tests of their record."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence

@@ -53,7 +53,7 @@ def _is_instant(text: str) -> bool:
 
 
 def unmasked(name: str, members: dict[str, Any], stored: dict[str, Any]) -> dict[str, Any]:
-    """The members, with the stored values in the place of masks. Raises `OperationError`."""
+    """The members, with the stored values instead of masks. Raises `OperationError`."""
     filled = dict(members)
     if isinstance(secrets := members.get("secrets"), list) and HIDDEN in secrets:
         filled["secrets"] = _secrets(name, secrets, stored.get("secrets"))

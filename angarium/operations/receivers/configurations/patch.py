@@ -24,7 +24,7 @@ async def patch_configuration(
     """Store the members of `change`; a member that is None goes back to its default.
 
     `revision` is the one for which the change was made. A `dry_run` stores nothing, and neither does a change
-    without effect: its result has the present revision. Fails as not_found, invalid and a conflict.
+    without effect: its result has the current revision. Fails as not_found, invalid and a conflict.
     """
     split_receiver(name)
     before = await StoredConfigurations(access.js, access.names).get(name)

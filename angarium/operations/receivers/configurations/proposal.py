@@ -44,7 +44,7 @@ class PutResult(Struct, frozen=True, kw_only=True):
 
 
 class Proposal(Struct, frozen=True, kw_only=True):
-    """A configuration to be stored in the place of `before` (None: of nothing), and its changes to `stored`.
+    """A configuration to be stored instead of `before` (None: it is new), and its changes to `stored`.
 
     `new_secret` is the secret that was made for it. The repr shows nothing, for it holds secrets.
     """

@@ -1,7 +1,7 @@
 """Gives a receiver a new signing secret; the old one also signs until the overlap ends by itself.
 
 The end of an old secret is stored in the configuration, and each node checks its own clock when it signs. So
-no operator has to drop it later, and no crash meanwhile makes it sign for longer.
+no operator has to drop it later, and no crash makes it sign for longer.
 (docs/decisions/an-old-secret-ends-by-itself.md)
 """
 
@@ -41,7 +41,7 @@ class Rotated(Struct, frozen=True, kw_only=True):
 async def rotate_secret(
     access: Access, name: str, overlap_s: float, *, revision: int | None = None
 ) -> Rotated:
-    """Sign with a new secret from now on, and for `overlap_s` with the present ones, too.
+    """Sign with a new secret from now on, and for `overlap_s` with the current ones, too.
 
     Old secrets whose end is set already keep it; without an overlap all end at once.
     Fails as not_found, invalid (more secrets than there may be) and a conflict.

@@ -1,4 +1,4 @@
 """Receivers declared in a file: applied to the installation, or exported from it.
 
-Read `declared` first: it is what a file says.
+Read `declared` first: it parses a file.
 """

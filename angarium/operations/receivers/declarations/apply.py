@@ -2,8 +2,8 @@
 
 Everything is compared and checked before anything is stored. Members that the document leaves out go back to
 their defaults, except those that its author does not decide: secrets, and a pause that is in force. Each
-receiver is stored or removed only if it is still the one that was compared; applying the document again goes
-on.
+receiver is stored or removed only if it has not changed since it was compared; applying the document again
+continues.
 """
 
 from collections.abc import Callable, Collection

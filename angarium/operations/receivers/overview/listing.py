@@ -49,7 +49,7 @@ RATE_MAX = 1e100
 READ_IN_A_TURN_MAX = 256
 OVERTAKEN_COUNTED_MAX = 256
 """Receivers whose events are counted in the stream, each with a request, because the journal is ahead of
-their snapshots. Of the others it is not known how many wait."""
+their snapshots. The others show no number of waiting events."""
 OLD_AFTER_S = 15.0
 """Age from which on a note says how old the figures are; they are always a few seconds old."""
 _LOST = Policy(url="https://unknown.invalid/")
@@ -91,7 +91,7 @@ class ReceiverFindings(Struct):
 class Overview(Struct, frozen=True):
     """The receivers, and notes about all of them.
 
-    - `exist`: there are some, in whatever phase.
+    - `exist`: there are some, in any phase.
     - `age_s`: the age of the oldest snapshots that something has happened since.
     """
 
@@ -186,7 +186,7 @@ def _without_snapshot(name: str, shards: int) -> ReceiverSnapshot:
 
 
 def _forget_overtaken(rows: list[ReceiverFindings], shards: list[ShardProgress], recently: Recently) -> None:
-    """Take the waiting events away where the journal is ahead of the snapshot that tells of them."""
+    """Clear the number of waiting events if the journal is ahead of its snapshot."""
     overtaken = [
         row
         for row in rows

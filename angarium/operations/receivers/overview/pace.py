@@ -1,6 +1,6 @@
 """The pace at which a receiver's events come and go, when its backlog will be gone, and what limits it.
 
-Everything is computed from what nodes have recorded in the last seconds: no node is asked, or has extra work.
+Everything is computed from the nodes' records of the last seconds: no node is asked, or has extra work.
 """
 
 from collections import deque

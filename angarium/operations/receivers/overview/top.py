@@ -1,4 +1,4 @@
-"""Shows the health of the receivers repeatedly, those whose events wait longest first."""
+"""Shows the health of the receivers repeatedly, the longest waits first."""
 
 import time
 
@@ -30,7 +30,7 @@ class TopScreen(Struct, frozen=True, kw_only=True):
 
 
 class Top:
-    """The receivers of all tenants, or of one. Each refresh reads on in the journal."""
+    """The receivers of all tenants, or of one. Each refresh continues in the journal."""
 
     def __init__(self, access: Access, tenant: str | None, limit: int) -> None:
         self._access = access
@@ -39,7 +39,7 @@ class Top:
         self._recently = Recently(RecentFlushes(access.js, access.names))
 
     async def refresh(self) -> TopScreen | NotDone:
-        """The present content of the screen."""
+        """The current content of the screen."""
         found = await overview(self._access, self._tenant, recently=self._recently)
         if isinstance(found, NotDone):
             return found

@@ -189,7 +189,7 @@ async def test_attempts_are_counted_by_minute(
 async def test_lateness_counts_from_the_publication_of_an_event(
     js: JetStream, names: Names, pen: Pen, ledger: Kept, settings: Settings
 ) -> None:
-    """It waited for its fan-out for 7 s, and was delivered half a second after its copy was stored."""
+    """The first event waited 7 s for its fan-out and was delivered 0.5 s after its copy was stored."""
     waited, direct = numbered(1, published_at=NOW - 7), numbered(2)
     await pen.flush(
         opens(), delivered(1, NOW + 0.5, events=(waited,)), delivered(2, NOW + 1, events=(direct,))
@@ -267,7 +267,7 @@ async def test_no_question_reads_a_whole_table_of_a_database(
 async def test_a_look_back_folds_to_what_inspect_said(
     js: JetStream, names: Names, pen: Pen, ledger: Kept, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After each fact, by way of base states that lie now before it, now behind."""
+    """The state is checked after each fact, with base states before and after it."""
     monkeypatch.setattr("angarium.ledger.fold.BASE_EVERY_FACTS", 4)
     monkeypatch.setattr(schema, "BLOCK_FACTS", 5)
     monkeypatch.setattr(journal_reader, "READ_MESSAGES_MAX", 2)
@@ -362,7 +362,7 @@ async def test_a_ledger_without_a_writer_says_how_far_behind_it_is(
 
 @pytest.mark.parametrize("world", [("memory", "sqlite")])
 async def test_no_question_reads_a_whole_table(ledger: Kept) -> None:
-    """Each looks into the blocks, which are few, and into a block by its key."""
+    """Each query reads the list of blocks, which is short, and then a block by its key."""
     async with ledger.store():
         pass
     found = every_query(lambda index: f"INDEXED BY {index}")

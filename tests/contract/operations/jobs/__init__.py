@@ -1,1 +1,1 @@
-"""Jobs: replays and redrives that processes of the API work off."""
+"""Jobs: replays and redrives that processes of the API run."""

@@ -1,4 +1,4 @@
-"""Jobs that the tests begin, work off and look at, and the events that these send again."""
+"""Jobs that the tests begin, run and look at, and the events that these send again."""
 
 import asyncio
 

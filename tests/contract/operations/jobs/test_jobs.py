@@ -85,7 +85,7 @@ async def test_a_job_is_accepted_worked_off_and_shown(js: JetStream, names: Name
 async def test_a_job_ends_once(
     js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch, kind: plans.JobKind
 ) -> None:
-    """Its end is the time of the last plan: another plan after that would change what clients were told."""
+    """The last plan gives the job's end; a later plan would change what clients have read."""
     to, store, ends = access(js, names), PlanLock.store, list[bool]()
     wanted = await events(js, names, "a", 2)
     await buried(js, names, 1)
@@ -233,7 +233,7 @@ async def test_events_that_are_too_large_or_gone_are_counted(js: JetStream, name
 async def test_the_process_of_a_job_may_die_at_any_request_and_another_one_sends_each_event_once_and_in_order(
     server: Server, js: JetStream, names: Names, every: int, heard: bool
 ) -> None:
-    """It dies at a later request each time, until it does not get to die any more."""
+    """Each run is killed one request later, until a run finishes."""
     to = access(js, names)
     for life in lives(server, heard=heard, every=every):
         kind, key = f"step-{life.step}", f"key-{life.step}"

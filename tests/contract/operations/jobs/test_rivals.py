@@ -109,7 +109,7 @@ async def test_a_process_that_was_overtaken_does_not_stop_the_job_of_its_success
 async def test_a_redrive_that_is_stopped_releases_the_lock_of_all_redrives(
     js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch, renews: bool
 ) -> None:
-    """It learns of that when it stores its next page, or when it renews its plan before."""
+    """The redrive notices when it stores its next page, or earlier, when it renews its plan."""
     to = access(js, names)
     await buried(js, names, 1)
     job = await redrive_job(to)

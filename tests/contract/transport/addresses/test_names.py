@@ -118,7 +118,7 @@ async def test_a_name_that_leads_elsewhere_between_check_and_connect_finds_no_ga
     elsewhere: Receiver,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Each question gets another answer: here, which is allowed, then elsewhere, which is not, and so on."""
+    """Each lookup gets another address: an allowed one, then a forbidden one, and so on."""
     monkeypatch.setattr(guard_module, "VERDICT_KEPT_MIN_S", 0.0)
     turns = [HERE, ELSEWHERE]
     server.names["turns.example"] = Records(ttl=0)
@@ -186,7 +186,7 @@ async def test_an_answer_that_one_datagram_does_not_hold_is_never_fetched(
 async def test_the_event_loop_never_waits_for_the_lock_of_the_asker(
     resolver: DnsResolver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is held while an answer is taken apart."""
+    """The asker holds its lock while it parses an answer."""
     held = threading.Event()
 
     class Busy:

@@ -171,7 +171,7 @@ async def _send_endlessly(raw: Raw, *, size: int, pause_s: float = 0.0) -> None:
 
 
 async def test_an_answer_reaches_a_client_that_still_sends(api: Api, head: str) -> None:
-    """It would see a reset in its place."""
+    """Otherwise the client would see a reset instead."""
     raw = await connected(api)
     raw.writer.write(f"{head}content-length: {MAX_BODY * 100}\r\n\r\n".encode())
     raw.writer.write(b"x" * MAX_BODY * 100)
@@ -298,7 +298,7 @@ async def test_a_nats_that_stands_still_holds_no_memory_and_no_client(api: Api, 
 async def test_no_event_is_kept_for_a_nats_that_does_not_read(
     api: Api, nats: EmbeddedServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Their senders are told to send them again, so those of each second would wait on top of the others."""
+    """The senders are told to publish again, so each second's events would pile up on the others."""
     monkeypatch.setattr(accept, "ANSWER_TIMEOUT_S", 0.1)
     monkeypatch.setattr(accept, "UNSENT_MAX", 4 << 20)
     events = [{"type": "order.created", "data": "x" * (MAX_BODY - 2)}] * 256
@@ -338,7 +338,7 @@ async def test_no_event_is_kept_for_a_nats_that_does_not_read(
 
 
 async def test_requests_without_a_token_fill_no_log(api: Api, caplog: pytest.LogCaptureFixture) -> None:
-    """Neither those that are no HTTP nor those that ask for another protocol."""
+    """Requests that are not HTTP, or ask for another protocol, fill none either."""
     upgrade = b"GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n"
     raw = await connected(api)
     for _ in range(20):

@@ -106,7 +106,7 @@ async def test_another_tenants_token_finds_nothing_anywhere(api: Api) -> None:
 
 
 async def test_an_operation_needs_its_scope(api: Api) -> None:
-    """Without it there is nothing, as for another tenant: the token does not learn what there is."""
+    """An operation without the scope answers 404, as for another tenant: the token learns nothing."""
     await api.receiver("acme.billing")
     scopes: list[Scope] = ["publish", "read", "manage", "operate"]
     clients = {scope: await api.client("*", [scope]) for scope in scopes}
@@ -122,7 +122,7 @@ async def test_an_operation_needs_its_scope(api: Api) -> None:
 
 
 async def test_nothing_that_is_read_shows_anything_of_another_tenant(api: Api) -> None:
-    """Both have a receiver of the same name, a dead letter, and an attempt at an event of the same id."""
+    """Both tenants have a receiver of the same name, a dead letter, and an attempt at the same event id."""
     pen, seen = Pen(api.js, api.names), {"acme": "", "zenith": ""}
     for tenant in seen:
         receiver = f"{tenant}.billing"

@@ -228,7 +228,7 @@ def _two_repairs(at: int) -> None:
 
 
 def the_owner_wakes_during_a_repair() -> None:
-    """An owner of the shard that stood still when the tail was lost, and wakes."""
+    """The shard's owner was suspended when the tail was lost, and wakes."""
     ended_at_once = {_owner_wakes(at) for at in range(1, 60, 11)}
     if ended_at_once != {True, False}:
         raise RunFailed(f"it always went the same way: {ended_at_once}")

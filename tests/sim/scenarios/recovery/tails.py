@@ -216,8 +216,8 @@ def the_new_tail_is_read_before_any_node_compares() -> None:
         after.expect_refused(deliveries)
 
 
-def what_was_read_outside_the_inbox_is_lost() -> None:
-    """A parked receiver has read further than the inbox, which is on no record when the server dies."""
+def a_read_outside_the_inbox_is_lost() -> None:
+    """A parked receiver has read further than the inbox, and this is on no record when the server dies."""
     with staged(Plan(ttl_s=2.0)) as stage:
         deliveries = stage.run.names.deliveries
         stage.put(paused=True)
@@ -243,10 +243,10 @@ def what_was_read_outside_the_inbox_is_lost() -> None:
         after.expect_refused(deliveries)
 
 
-def what_memory_alone_knows_is_lost() -> None:
-    """A flush is on its way when the server dies, and longer than the lease: memory knows more than records.
+def a_flush_known_to_memory_alone_is_lost() -> None:
+    """A flush is in flight when the server dies, longer than the lease: memory knows more than the record.
 
-    A node that goes on from memory has read what is not there any more.
+    A node that continues from memory has read messages that are no longer there.
     """
     with staged(Plan(ttl_s=2.0)) as stage:
         names = stage.run.names

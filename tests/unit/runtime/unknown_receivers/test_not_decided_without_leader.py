@@ -222,7 +222,7 @@ async def test_one_removal_is_obeyed_once() -> None:
 
 @in_virtual_time
 async def test_a_receiver_that_is_put_does_not_read_events_that_were_turned_away() -> None:
-    """Not even where nothing is remembered of it, and it has to read what it gets from the stream."""
+    """The receiver may have no state, and read its events from the stream."""
     world = ShardWorld()
     world.publish(50)
     await world.until(lambda: len(world.dead_letters.buried) == 50)
@@ -261,7 +261,7 @@ async def test_a_second_removal_while_the_first_one_is_obeyed_is_obeyed_too() ->
 @in_virtual_time
 @pytest.mark.parametrize("known", [False, True])
 async def test_a_removal_before_anything_was_heard_of_the_receiver_is_obeyed(known: bool) -> None:
-    """It is put, gets an event, is removed and put again, and only then all of that is heard of."""
+    """The receiver is put, gets an event, is removed and put again before the node notices any of it."""
     world = ShardWorld()
     if known:
         world.put(policy())

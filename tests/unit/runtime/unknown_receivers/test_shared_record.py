@@ -1,4 +1,4 @@
-"""Unknown names: turned away together, behind the known, and each of their events buried once."""
+"""Unknown receivers: turned away together, behind the known, and each of their events buried once."""
 
 from collections.abc import Mapping, Sequence
 
@@ -77,7 +77,7 @@ async def test_known_receivers_go_before_them() -> None:
 @pytest.mark.parametrize("fact", [f.TurnedAway, f.Buried])
 @in_virtual_time
 async def test_a_crash_loses_none_and_repeats_none_on_record(fact: type[f.Fact]) -> None:
-    """Before it is confirmed nothing was done; after it the burial is owed, by any owner of the shard."""
+    """Nothing is done before the fact is confirmed; then any owner of the shard has to bury the events."""
     world = ShardWorld()
     world.journal.hold_at = fact
     flood(world, 5)
@@ -106,7 +106,7 @@ async def test_a_receiver_that_is_put_while_its_event_waits_gets_it() -> None:
 
 @in_virtual_time
 async def test_a_receiver_that_is_put_during_a_flood_does_not_wait() -> None:
-    """It is told at once where its events lie, and gets them in their order while others go on to wait."""
+    """The receiver gets its positions at once, and its events in order, while others keep waiting."""
     world = strict()
     release = await hold_burials(world)
     flood(world, 200)
@@ -127,7 +127,7 @@ async def test_a_receiver_that_is_put_during_a_flood_does_not_wait() -> None:
 
 @in_virtual_time
 async def test_none_of_its_events_overtakes_another() -> None:
-    """Also where it is known already, and the record was not told yet."""
+    """The receiver may already be known while the record has not been told yet."""
     world = strict()
     world.policies.unavailable = True
     world.publish(receiver=UNKNOWN)
@@ -160,7 +160,7 @@ async def test_a_receiver_whose_events_only_the_stream_knows_does_not_wait() -> 
 
 @in_virtual_time
 async def test_an_event_that_was_turned_away_is_not_delivered_when_the_name_is_put() -> None:
-    """Not even where the burial was confirmed and nothing else, and the receiver reads from the stream."""
+    """Only the burial may be confirmed so far, and the receiver read from the stream."""
     world = strict()
     for _ in range(20):
         world.publish(receiver=UNKNOWN)
@@ -236,7 +236,7 @@ async def test_memory_is_bounded_also_before_the_record_is_read() -> None:
 
 @in_virtual_time
 async def test_a_receiver_with_a_snapshot_is_known() -> None:
-    """Its configuration was wiped out together with every trace of its removal."""
+    """The receiver's configuration is gone, and so is every trace of its removal."""
     world = strict()
     world.publish(3)
     await world.until_settled(3)
@@ -251,7 +251,7 @@ async def test_a_receiver_with_a_snapshot_is_known() -> None:
 
 @in_virtual_time
 async def test_events_far_behind_are_discarded_if_nothing_can_be_buried() -> None:
-    """Else more and more of the stream would have to be kept for them, and read again."""
+    """Otherwise more and more of the stream would have to be kept for them, and read again."""
     world = ShardWorld(policy(), unacked_max=400)
     await hold_burials(world)
     flood(world, 150)

@@ -1,4 +1,4 @@
-"""Events for unknown names that are turned away: how many at once, how soon, why, and which are discarded."""
+"""Events for unknown receivers that are turned away: how many at once, how soon, why; which are discarded."""
 
 from collections.abc import Mapping, Sequence
 
@@ -110,7 +110,7 @@ async def test_a_slow_burial_after_the_other_discards_none() -> None:
 
 @in_virtual_time
 async def test_a_long_silence_before_a_flood_discards_none() -> None:
-    """Nothing was owed, so nothing could be buried."""
+    """No burial was waiting, so none could succeed."""
     world = ShardWorld(policy(), unacked_max=100)
     flood(world, 1)
     await all_buried(world, 1)
@@ -150,7 +150,7 @@ async def test_a_takeover_discards_none() -> None:
 async def test_shards_that_a_flood_reaches_at_once_turn_away_one_after_the_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """All at once, their facts and burials in a row would hold up what is for known receivers."""
+    """If all did so at once, their facts and burials would delay events for known receivers."""
     rounds = {epoch: await _rounds_of(epoch, monkeypatch) for epoch in (1, 17, 40, 64)}
     for epoch, at in rounds.items():
         phases = [(each - epoch / ROUND_LANES) % ROUND_PAUSE_S for each in at]

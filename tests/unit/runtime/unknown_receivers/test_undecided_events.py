@@ -16,7 +16,7 @@ from tests.unit.worlds.virtual_time import in_virtual_time
 
 @in_virtual_time
 async def test_an_event_that_cannot_be_decided_holds_no_receiver_up() -> None:
-    """It lies in the stream until the leader of the configurations speaks again."""
+    """The undecided event stays in the stream until the leader of the configurations answers again."""
     world = strict()
     world.policies.unavailable = True
     world.publish(receiver=UNKNOWN)
@@ -47,7 +47,7 @@ async def test_an_undecided_event_does_not_keep_what_came_before_it() -> None:
 
 @in_virtual_time
 async def test_many_undecided_events_hold_no_receiver_up() -> None:
-    """Of most of them only the stream knows; memory is bounded, and none is lost."""
+    """Most of the events stay in the stream only; memory is bounded, and no event is lost."""
     world = strict()
     world.policies.unavailable = True
     for _ in range(30):
@@ -67,7 +67,7 @@ async def test_many_undecided_events_hold_no_receiver_up() -> None:
 @pytest.mark.parametrize("snapshots", [False, True])
 @in_virtual_time
 async def test_the_next_owner_finds_those_that_were_not_decided(snapshots: bool) -> None:
-    """Also one that is known by then, whose events lie on both sides of the floor."""
+    """One receiver is known by then, and its events are on both sides of the floor."""
     world = strict()
     world.policies.unavailable = True
     world.publish(3, receiver=UNKNOWN)
@@ -87,7 +87,7 @@ async def test_the_next_owner_finds_those_that_were_not_decided(snapshots: bool)
 @pytest.mark.parametrize("valid", [False, True])
 @in_virtual_time
 async def test_a_receiver_that_is_put_gets_first_what_is_in_the_stream(valid: bool) -> None:
-    """It came when the name was unknown, and an owner that vanished left it there."""
+    """The first events came while the name was unknown, and a vanished owner left them in the stream."""
     world = strict()
     world.policies.unavailable = True
     world.publish(3, receiver=UNKNOWN)
@@ -109,7 +109,7 @@ async def test_a_receiver_that_is_put_gets_first_what_is_in_the_stream(valid: bo
 
 @in_virtual_time
 async def test_a_parked_receiver_without_a_snapshot_gets_first_what_is_in_the_stream() -> None:
-    """It comes back unasked, and the record is not read yet that says where it begins."""
+    """The receiver is activated unasked, before the record that says where it begins has been read."""
     world = strict()
     world.policies.unavailable = True
     world.publish(3, receiver=UNKNOWN)
@@ -125,7 +125,7 @@ async def test_a_parked_receiver_without_a_snapshot_gets_first_what_is_in_the_st
 
 @in_virtual_time
 async def test_events_that_came_before_the_record_was_read_go_first() -> None:
-    """Also where the record is parked, and the receiver is known by its snapshot alone."""
+    """The record may be parked, and the receiver be known by its snapshot alone."""
     world = strict()
     world.put(policy(), UNKNOWN)
     world.publish(receiver=UNKNOWN)
@@ -176,7 +176,7 @@ async def test_events_beyond_its_room_are_counted() -> None:
 
 @in_virtual_time
 async def test_a_receiver_that_was_only_asked_for_is_not_known() -> None:
-    """What came before lies in the stream; another event must not overtake it."""
+    """An earlier event is still in the stream, and a later one must not overtake it."""
     world = ShardWorld()
     world.policies.unavailable = True
     world.publish(receiver=UNKNOWN)
@@ -260,7 +260,7 @@ async def test_an_event_that_is_gone_from_the_stream_is_not_waited_for() -> None
 
 @in_virtual_time
 async def test_the_record_does_not_read_events_that_are_about_to_come() -> None:
-    """Reading the shard goes no further than where something undecided can lie."""
+    """The record reads the shard only as far as undecided events may be."""
     world = strict()
     world.publish()
     await world.until_settled(1)
@@ -306,7 +306,7 @@ async def test_an_event_found_for_a_known_receiver_was_counted_when_it_came() ->
 
 @in_virtual_time
 async def test_an_event_that_its_receiver_has_read_is_not_counted_again() -> None:
-    """One that is put reads by itself, and parks again; only then the record comes so far."""
+    """The new receiver reads by itself and parks again before the record comes to these events."""
     world = strict(backlog_max=100)
     release = await hold_burials(world)
     flood(world, 2 * WAITING_MAX)
@@ -322,7 +322,7 @@ async def test_an_event_that_its_receiver_has_read_is_not_counted_again() -> Non
 
 @in_virtual_time
 async def test_no_more_known_receivers_come_into_memory_than_it_can_tell_at_once() -> None:
-    """After a takeover it finds events of all that the shard has, which are theirs already."""
+    """After a takeover the record finds the events of all known receivers, which they already have."""
     world = ShardWorld()
     world.policies.unavailable = True
     flood(world, 1)
