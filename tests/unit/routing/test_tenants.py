@@ -279,7 +279,7 @@ def test_tenants_above_their_rate_shed_all_but_their_next_event_and_get_the_rest
 def test_a_page_that_was_requested_before_its_tenant_shed_events_is_not_taken(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Its events would follow others that the tenant no longer has in memory."""
+    """The page would follow events that the tenant no longer has in memory."""
     monkeypatch.setattr(module, "EVENTS_MAX", 4)
     world = World()
     world.tenants = Tenants(NOTHING_ROUTED, limited(acme=Limit(1.0, 1)))
