@@ -65,8 +65,8 @@ WAITING_MAX_S = 2.0
 and the consumer of the partition stops if too much is not acked."""
 
 PULL_BATCH = 64
-"""Events requested at a time. All of them arrive, even when the reader is held. With 256, a flood passes five
-times as fast, but takes the core from those that are read ahead of it meanwhile."""
+"""Events requested at a time. All of them arrive, even when the reader is held. With 256, a flood passes
+faster, but takes the core from those that are read ahead of it meanwhile."""
 
 LEASE_OVER = "the lease of this node has expired"
 
