@@ -23,7 +23,7 @@ LEDGER_CODE = "no_ledger"
 BEHIND_AFTER_S = 15.0
 """Age from which on a note says that the ledger is behind; its writer confirms every five seconds that it
 has everything."""
-NOTHING_RECORDED = "nothing was recorded of it, or longer ago than the ledger keeps"
+NOTHING_RECORDED = "nothing was recorded about it, or only before the period that the ledger keeps"
 
 
 class LedgerLag(Struct, frozen=True, kw_only=True):
