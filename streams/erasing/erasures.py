@@ -53,6 +53,11 @@ class Erasure(Struct, frozen=True, kw_only=True):
     journal_end: int = 0
     events_end: int = 0
 
+    @property
+    def found_anything(self) -> bool:
+        """True if any message was erased."""
+        return any((self.events, self.deliveries, self.waiting, self.dead_letters, self.flushes))
+
 
 _erasure = msgspec.json.Decoder(Erasure)
 

@@ -80,7 +80,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "follow",
     ),
     "angarium.operations": (
-        "failures",
+        "failures unrouted",
         "dead_letters live receivers tokens",
         "ledger_queries",
         "events installation jobs",

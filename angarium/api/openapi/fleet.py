@@ -14,7 +14,7 @@ class Alert(Struct, frozen=True, kw_only=True):
     """A problem or an unhealthy receiver, and its remedy.
 
     A `problem` lasts until an operator fixes it; a `warning` is about a receiver whose own answers slow it
-    down. An alert about one receiver names it.
+    down, or about a tenant whose events wait to be routed. An alert about one receiver names it.
     """
 
     level: Literal["warning", "problem"]
@@ -50,7 +50,7 @@ LIST_NODES: dict[str, Any] = {
     },
 }  # fmt: skip
 LIST_ALERTS: dict[str, Any] = {
-    "summary": "List the problems of nodes, shards and storage, and the unhealthy receivers",
+    "summary": "List the problems of nodes, shards and storage, tenants that wait, and unhealthy receivers",
     "tags": ["fleet"],
     "responses": {
         200: result(Alerts, "The alerts; an empty list if all is well", {

@@ -63,10 +63,12 @@ class WaitingItem(Struct, frozen=True, kw_only=True):
     """An event that waits for a receiver, at `place` of the `waiting` ones; the first has place 1.
 
     `why` says what holds the receiver up, `remedy` which operation ends that, if it does not end by itself.
-    `due_s`: seconds until the event's turn if everything continues as it is. Null: not known.
+    `due_s`: seconds until the event's turn if everything continues as it is. Null: not known. `again` names
+    the replay or redrive that sent it.
     """
 
     receiver: str
+    again: str | None
     stored_at: str
     place: int | None
     waiting: int | None
@@ -87,7 +89,7 @@ class JourneyPage(Struct, frozen=True, kw_only=True):
 
     A page has the receivers between its first and its last delivery; one with many attempts may be short.
     `waiting` is null if the streams could not be searched; `notes` say why, or what was left out. `why_none`:
-    why no receiver gets the event.
+    why no receiver has the event; it may wait to be routed.
     """
 
     event_id: str
@@ -201,8 +203,8 @@ GET_EVENT = _described(
             "attempts": [_FAILED, _DELIVERED], "attempts_total": 2,
         }],
         "waiting": [{
-            "receiver": "acme.slow", "stored_at": _AT, "place": 273, "waiting": 273, "due_s": None,
-            "why": "paused", "remedy": "POST /v1/tenants/acme/receivers/slow/resume",
+            "receiver": "acme.slow", "again": None, "stored_at": _AT, "place": 273, "waiting": 273,
+            "due_s": None, "why": "paused", "remedy": "POST /v1/tenants/acme/receivers/slow/resume",
         }],
         "why_none": None,
         "erased": None,

@@ -1,7 +1,7 @@
 """Searches of the streams for an event: a bounded number at once, each for a bounded time."""
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
 
 from angarium.api.api_state import ApiState
 from angarium.operations.events.search import EventSearch, SearchBounds, search_event
@@ -15,15 +15,21 @@ RECEIVERS_AT_ONCE = 4
 
 
 async def search_streams(
-    api: ApiState, tenant: str, event: str, recorded: Collection[str], after: str, last: str | None
+    api: ApiState,
+    tenant: str,
+    event: str,
+    recorded: Mapping[str, Collection[str | None]],
+    after: str,
+    last: str | None,
+    why_unrecorded: Callable[[float], str],
 ) -> EventSearch | NotDone:
-    """Search for an event, except for receivers of which attempts are recorded."""
+    """Search for an event, except for its deliveries that are recorded."""
     bounds = SearchBounds(
         after=after, last=last, at_once=RECEIVERS_AT_ONCE, timeout_s=RECEIVERS_TIMEOUT_S
     )  # fmt: skip
     try:
         async with asyncio.timeout(SEARCH_TIMEOUT_S):
-            return await search_event(api.access, event, tenant, recorded, bounds)
+            return await search_event(api.access, event, tenant, recorded, bounds, why_unrecorded)
     except TimeoutError:
         text = f"the search took longer than {SEARCH_TIMEOUT_S:g} s"
         return NotDone(kind="unavailable", text=text)

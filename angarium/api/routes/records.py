@@ -157,11 +157,11 @@ async def get_event(
         found = await consult(
             api, tenant, lambda ledger: recorded_journey(ledger, event, tenant, after=after, limit=limit)
         )
-        recorded = [each["receiver"] for each in found.deliveries]
-        last = recorded[-1] if found.more else None
-        search = await search_streams(api, tenant, event, recorded, after[0], last)
+        last = found.deliveries[-1]["receiver"] if found.more else None
+        why_unrecorded = found.ledger.why_unrecorded
+        search = await search_streams(api, tenant, event, found.recorded, after[0], last, why_unrecorded)
     if isinstance(search, NotDone):
-        if not recorded:
+        if not found.deliveries:
             raise problem_of(search)
         waiting, why_none, notes = None, None, [f"where it waits is not known: {search.text}"]
         erased = None
@@ -180,7 +180,7 @@ def _check_known(event: str, found: Journey, search: EventSearch) -> None:
     if not (found.deliveries or search.waiting or search.stored or search.erased):
         late = filter(None, [found.ledger.late])
         reasons = "; ".join((search.why_none, *search.notes, *found.ledger.lacking, *late))
-        raise not_found(f"no attempt of the event {event} is recorded: {reasons}")
+        raise not_found(f"{search.why_unknown(event)}: {reasons}")
 
 
 def _waiting(search: EventSearch) -> list[WaitingItem]:
@@ -189,6 +189,7 @@ def _waiting(search: EventSearch) -> list[WaitingItem]:
         WaitingItem(
             receiver=each.receiver, stored_at=each.stored_at, place=each.place, waiting=each.waiting,
             due_s=each.due_s, why=each.why, remedy=operation_for(each.remedy, each.receiver),
+            again=each.again or None,
         )
         for each in search.waiting
     ]  # fmt: skip

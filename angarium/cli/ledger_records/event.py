@@ -13,6 +13,7 @@ from angarium.terminal import output
 from angarium.terminal.run import run
 
 if TYPE_CHECKING:
+    from angarium.operations.events.held import HeldReceiver
     from angarium.operations.events.search import ErasedEvent, EventSearch, WaitingDelivery
     from angarium.operations.failures import NotDone
     from angarium.operations.ledger_queries.journey import Journey
@@ -34,14 +35,15 @@ def event(event_id: str, tenant: str | None, as_json: bool, **given: Any) -> Non
     """Show which receivers got an event, with its number, its attempts, and how it ended.
 
     The attempts are from the ledger; of more than 100 the first and the last 50 are shown. For receivers that
-    have not started on the event, NATS is asked where it waits: its place, why, and when its turn comes. The
-    exit status is 1 if no receiver is listed, and it was not erased either.
+    have not started on the event, and for replays and redrives of it, NATS is asked where it waits: its
+    place, why, and when its turn comes. The exit status is 1 if no receiver is listed, and it was not erased
+    and does not wait to be routed either.
     """
     from angarium.cli.invocation.perform import CommandFailed, result_of
     from angarium.cli.ledger_records import attempt_table, ledger_questions
     from angarium.operations.failures import NotDone
 
-    recorded, search = run(_look_up(options.settings_of(given), event_id, tenant))
+    recorded, search, held = run(_look_up(options.settings_of(given), event_id, tenant))
     found = result_of(recorded)
     if isinstance(search, NotDone):
         if search.kind == "invalid":
@@ -49,17 +51,25 @@ def event(event_id: str, tenant: str | None, as_json: bool, **given: Any) -> Non
         waiting, erased, unknown = [], [], [f"where it waits is not known: {search.sentence}"]
     else:
         waiting, erased, unknown = search.waiting, search.erased, search.notes
-    if not (found.deliveries or waiting or erased):
-        why = () if isinstance(search, NotDone) else (search.why_none,)
-        reasons = "; ".join((*why, *unknown, *found.ledger.notes))
-        raise CommandFailed(f"no attempt of the event {event_id} is recorded: {reasons}")
+    unrouted = not isinstance(search, NotDone) and search.unrouted
+    if not (found.deliveries or waiting or erased or unrouted):
+        reasons, intro = [*unknown, *found.ledger.notes], f"no attempt of the event {event_id} is recorded"
+        if not isinstance(search, NotDone):
+            reasons, intro = [search.why_none, *reasons], search.why_unknown(event_id)
+        raise CommandFailed(f"{intro}: {'; '.join(reasons)}")
     if as_json:
         document = msgspec.to_builtins(found)
-        document |= {"waiting": None if isinstance(search, NotDone) else waiting}
-        output.say_json(document | {"erased": None if isinstance(search, NotDone) else erased})
+        if isinstance(search, NotDone):
+            document |= {"waiting": None, "why_none": None, "erased": None}
+        else:
+            document |= {"waiting": waiting, "why_none": search.why_none or None, "erased": erased}
+        output.say_json(document)
         return
+    if unrouted and not isinstance(search, NotDone):
+        output.say_wrapped(output.visible(f"{event_id}: {search.why_none}"), indent=CONTINUED_INDENT)
     for delivery in found.deliveries:
-        output.say_wrapped(output.visible(headline(delivery)), indent=CONTINUED_INDENT)
+        line = headline(delivery, held.get(delivery["receiver"]))
+        output.say_wrapped(output.visible(line), indent=CONTINUED_INDENT)
         left_out = delivery["attempts_total"] - len(delivery["attempts"])
         for place, each in enumerate(delivery["attempts"]):
             if left_out > 0 and place == len(delivery["attempts"]) // 2:
@@ -80,10 +90,11 @@ def event(event_id: str, tenant: str | None, as_json: bool, **given: Any) -> Non
 
 async def _look_up(
     settings: "Settings", event_id: str, tenant: str | None
-) -> "tuple[Journey | NotDone, EventSearch | NotDone]":
-    """Look up an event in the ledger, and in the streams for all other receivers."""
+) -> "tuple[Journey | NotDone, EventSearch | NotDone, dict[str, HeldReceiver]]":
+    """Look up an event in the ledger, and in the streams, and what holds the receivers that began with it."""
     from actors.errors import AngariumError
-    from angarium.connecting import with_access
+    from angarium.connecting import Access, with_access
+    from angarium.operations.events.held import held_receivers
     from angarium.operations.events.search import search_event
     from angarium.operations.failures import NotDone, not_done
     from angarium.operations.ledger_queries.journey import recorded_journey
@@ -91,16 +102,20 @@ async def _look_up(
 
     found = await open_ledger(settings, lambda ledger: recorded_journey(ledger, event_id, tenant))
     if isinstance(found, NotDone):
-        return found, found
-    receivers = {each["receiver"] for each in found.deliveries}
-    tenants = {each.partition(".")[0] for each in receivers}
+        return found, found, {}
+    begun = {each["receiver"] for each in found.deliveries if each["state"] == "open"}
+    tenants = {each.partition(".")[0] for each in found.recorded}
     among = tenant or (tenants.pop() if len(tenants) == 1 else None)
+
+    async def ask(access: Access) -> "tuple[EventSearch | NotDone, dict[str, HeldReceiver]]":
+        why_unrecorded = found.ledger.why_unrecorded
+        search = await search_event(access, event_id, among, found.recorded, why_unrecorded=why_unrecorded)
+        return search, await held_receivers(access, begun)
+
     try:
-        return found, await with_access(
-            settings, lambda access: search_event(access, event_id, among, receivers)
-        )
+        return found, *await with_access(settings, ask)
     except AngariumError as error:
-        return found, not_done(error)
+        return found, not_done(error), {}
 
 
 def place_text(delivery: "WaitingDelivery") -> str:
@@ -110,7 +125,8 @@ def place_text(delivery: "WaitingDelivery") -> str:
         "" if delivery.due_s is None else f", its turn comes in about {quantities.age_text(delivery.due_s)}"
     )
     why = f"{delivery.why}{remedy_text(delivery.remedy, delivery.receiver)}"
-    return f"{delivery.receiver}: waiting{place}{turn}, stored {delivery.stored_at}: {why}"
+    again = ", sent again" if delivery.again else ""
+    return f"{delivery.receiver}: waiting{place}{turn}, stored {delivery.stored_at}{again}: {why}"
 
 
 def erased_text(event_id: str, erased: "ErasedEvent") -> str:
@@ -120,8 +136,11 @@ def erased_text(event_id: str, erased: "ErasedEvent") -> str:
     return f"{event_id}: erased {erased.at}, asked by {erased.by}"
 
 
-def headline(delivery: dict[str, Any]) -> str:
-    """A delivery in a line: `acme.billing #17 (order.created): delivered 2026-…, stored …`."""
+def headline(delivery: dict[str, Any], held: "HeldReceiver | None" = None) -> str:
+    """A delivery in a line: `acme.billing #17 (order.created): delivered 2026-…, stored …`.
+
+    `held`: why its receiver gets nothing now; that is said of a delivery that is not settled.
+    """
     kind = f" ({delivery['type']})" if delivery["type"] else ""
     name = f"{delivery['receiver']} #{delivery['sequence']}{kind}"
     again = ", sent again" if delivery["again"] else ""
@@ -130,6 +149,9 @@ def headline(delivery: dict[str, Any]) -> str:
     stored = f"{published}stored {delivery['stored_at']}{again}"
     ended = delivery["ended_at"]
     match delivery["state"]:
+        case "open" if held is not None:
+            why = f"{held.why}{remedy_text(held.remedy, delivery['receiver'])}"
+            return f"{name}: waits for {_following(delivery)}, {stored}: {why}"
         case "open":
             return f"{name}: {_waiting(delivery)}, {stored}"
         case "unknown":
@@ -144,11 +166,15 @@ def headline(delivery: dict[str, Any]) -> str:
 
 def _waiting(delivery: dict[str, Any]) -> str:
     """Say why an unsettled event waits, and where to look."""
-    look = f"angarium inspect {delivery['receiver']} shows what for"
-    if not delivery["attempts"]:
-        return f"waits for its first attempt ({look})"
-    last = delivery["attempts"][-1]
-    following, due = f"attempt {last['attempt'] + 1}", last["next_at"]
+    look = f"angarium inspect {delivery['receiver']} shows what it waits for"
+    following = _following(delivery)
+    due = delivery["attempts"][-1]["next_at"] if delivery["attempts"] else None
     if due is not None and due <= logs.instant(time.time()):
         return f"{following} is due or under way ({look})"
     return f"waits for {following}{f', due {due}' if due else ''} ({look})"
+
+
+def _following(delivery: dict[str, Any]) -> str:
+    """The attempt of an unsettled event that comes next."""
+    attempts = delivery["attempts"]
+    return f"attempt {attempts[-1]['attempt'] + 1}" if attempts else "its first attempt"

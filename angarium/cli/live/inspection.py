@@ -1,5 +1,6 @@
 """`angarium inspect`: the live state of a receiver, from the node that owns it."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import click
@@ -25,11 +26,11 @@ def inspect(receiver: str, at: str | None, as_json: bool, **given: Any) -> None:
 
     With --at, the ledger answers: everything except members that only a node's memory has.
     """
-    from angarium.operations.receivers.control_requests.state import state
+    from angarium.operations.receivers.control_requests.state import state_and_unrouted
 
     settings = options.settings_of(given)
     if at is None:
-        answer = perform(settings, lambda access: state(access, receiver))
+        answer = perform(settings, lambda access: state_and_unrouted(access, receiver))
     else:
         answer = recorded_state(settings, receiver, at)
     if as_json:
@@ -52,10 +53,12 @@ def recorded_state(settings: Settings, receiver: str, at: str) -> dict[str, Any]
 
 def lines(state: dict[str, Any]) -> list[str]:
     """The state for people: a headline with the reason, and the rest as names and values."""
-    width = max(map(len, state))
+    width, hidden = max(map(len, state)), {"receiver", "why", "remedy"}
+    if not state.get("backlog"):
+        hidden.add("unrouted")
     shown = [f"{state['receiver']}: {output.visible(headline(state))}"]
-    for name, value in state.items():
-        if name in ("receiver", "why", "remedy") or value in (None, [], {}):
+    for name, value in _in_order(state):
+        if name in hidden or value in (None, [], {}):
             continue
         if name == "last_response" and _is_older(value, state.get("last_attempt")):
             continue
@@ -63,10 +66,24 @@ def lines(state: dict[str, Any]) -> list[str]:
     return shown
 
 
+def _in_order(state: dict[str, Any]) -> Iterable[tuple[str, Any]]:
+    """The members as they are shown: `queued`, a part of the `backlog`, comes after it."""
+    for name, value in state.items():
+        if name != "queued" or "backlog" not in state:
+            yield name, value
+        if name == "backlog" and "queued" in state:
+            yield "queued", state["queued"]
+
+
 def headline(state: dict[str, Any]) -> str:
-    """Says how much waits, why, and what to do; a node of an older version gives only the phase."""
+    """Says how much waits, why, and what to do; a node of an older version gives only the phase.
+
+    If nothing waits, events of the tenant that wait to be routed explain it.
+    """
     count, why = state.get("backlog"), state.get("why") or str(state["phase"]).replace("_", " ")
     remedy = remedy_text(state.get("remedy"), state["receiver"])
+    if not count and "unrouted" in state:
+        return f"{why}{remedy}; {state['unrouted']}"
     return f"{count} waiting, {why}{remedy}" if count else f"{why}{remedy}"
 
 
@@ -81,7 +98,7 @@ def _meaning(name: str, value: Any) -> str:
         case "backlog", _:
             return " (accepted and not settled)"
         case "queued", _:
-            return " (of these in the node's memory)"
+            return " (of the backlog, in the node's memory)"
         case "parked", True:
             return " (events that are not queued are read from the stream when their turn comes)"
         case _:

@@ -5,7 +5,8 @@ No stream has an index of ids. So every search is bounded, and its answer says w
 
 import asyncio
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
+from types import MappingProxyType
 
 from msgspec import Struct, field
 
@@ -21,6 +22,7 @@ from angarium.operations.receivers.control_requests.state import StateDocument, 
 from angarium.operations.receivers.overview.health import ReceiverHealth
 from angarium.operations.receivers.overview.listing import get_health
 from angarium.operations.receivers.overview.pace import UNMEASURED
+from angarium.operations.unrouted import why_unrouted
 from streams.buckets.stored_configurations import StoredConfigurations
 from streams.dead_letters.letters import DeadLetters, Selection
 from streams.erasing.erasures import Erasures
@@ -42,13 +44,15 @@ PAGE_BYTES = 1 << 20
 SEARCHED_AT_ONCE = 16
 ON_ITS_WAY_S = 10.0
 """Age up to which an event may not have reached its receivers, or the ledger."""
+NEVER_PUBLISHED = "it was never published under this id, or so long ago that it is no longer kept"
 
 
 class WaitingDelivery(Struct, frozen=True, kw_only=True):
     """An event that waits for a receiver, at `place` of the `waiting` ones; the first has place 1.
 
     `why` says why the receiver waits, `remedy` what an operator has to do. `due_s`: seconds until the
-    event's turn if everything continues as it is. None: unknown.
+    event's turn if everything continues as it is. None: unknown. `again`: the mark of the replay or redrive
+    that sent it again; empty for the original.
     """
 
     receiver: str
@@ -58,6 +62,7 @@ class WaitingDelivery(Struct, frozen=True, kw_only=True):
     why: str
     remedy: str | None
     due_s: float | None
+    again: str = ""
 
 
 class ErasedEvent(Struct, frozen=True, kw_only=True):
@@ -71,14 +76,30 @@ class ErasedEvent(Struct, frozen=True, kw_only=True):
 class EventSearch(Struct, frozen=True, kw_only=True):
     """The receivers for which an event waits; if there are none, the reason. `notes`: parts not searched.
 
-    `stored`: a stream has the event, although it waits for no receiver. `erased`: one for each tenant.
+    `stored`: a stream has the event, although it waits for no receiver. `unrouted`: it waits to be routed,
+    as `why_none` says. `erased`: one for each tenant.
     """
 
     waiting: list[WaitingDelivery]
     why_none: str
     notes: list[str]
     stored: bool = False
+    unrouted: bool = False
     erased: list[ErasedEvent] = field(default_factory=list)
+
+    def why_unknown(self, event: str) -> str:
+        """The beginning of the sentence that no receiver has the event; `why_none` is its end."""
+        if self.why_none == NEVER_PUBLISHED:
+            return f"event {event} is unknown"
+        return f"no attempt of the event {event} is recorded"
+
+
+class _Whereabouts(Struct, frozen=True):
+    """Why no receiver has an event; whether a stream has it, and whether it waits to be routed."""
+
+    why: str
+    stored: bool = True
+    unrouted: bool = False
 
 
 class _Searched(Struct, frozen=True):
@@ -86,6 +107,13 @@ class _Searched(Struct, frozen=True):
 
     message: StoredMessage | None
     cut: bool
+
+
+class _Erased(Struct, frozen=True):
+    """An erasure of an event, and whether it erased anything, or may still do so."""
+
+    shown: ErasedEvent
+    anything: bool
 
 
 class SearchBounds(Struct, frozen=True, kw_only=True):
@@ -109,15 +137,23 @@ async def search_event(
     access: Access,
     event: str,
     tenant: str | None,
-    recorded: Collection[str] = (),
+    recorded: Mapping[str, Collection[str | None]] = MappingProxyType({}),
     bounds: SearchBounds = SearchBounds(),  # noqa: B008 - it is immutable.
+    why_unrecorded: Callable[[float], str] = lambda _: "",
 ) -> EventSearch:
-    """Search for an event, of one tenant if given, except for receivers whose attempts are `recorded`."""
+    """Search for an event, of one tenant if given.
+
+    `why_unrecorded`: returns why the end of an event that was stored at that time may not be recorded, or an
+    empty text.
+
+    For receivers whose deliveries are `recorded`, only copies are searched that were sent again, except those
+    of replays and redrives that are recorded, too.
+    """
     if tenant is not None:
         check_tenant(tenant)
     js, names, among = access.js, access.names, tenant or "*"
     there = await StoredConfigurations(js, names).all(among)
-    receivers = [each for each in there if each not in recorded and bounds.take(each)]
+    receivers = [each for each in there if bounds.take(each)]
     notes = list[str]()
     if len(receivers) > RECEIVERS_MAX:
         notes.append(f"{len(receivers)} receivers are too many to search their waiting events")
@@ -127,7 +163,8 @@ async def search_event(
 
     async def search(receiver: str) -> None:
         async with slots:
-            message, cut = await _among_waiting(access, receiver, states.get(receiver), event)
+            known, wanted = states.get(receiver), _wanted(event, recorded.get(receiver))
+            message, cut = await _among_waiting(access, receiver, known, event, wanted)
             if message is not None and (delivery := await _delivery(access, receiver, message)) is not None:
                 found.append(delivery)
             elif cut:
@@ -144,38 +181,54 @@ async def search_event(
     found.sort(key=lambda each: each.receiver)
     tenants = [tenant] if tenant else sorted({each.partition(".")[0] for each in there})
     erased = await _erasures(access, event, tenants, notes)
-    why, stored = "", False
-    if not (found or recorded):
-        why, stored = await _why_none(access, event, among)
-        if erased and not stored:
-            at = erased[0].at
-            why = "its erasure is under way" if at is None else f"it was erased {at}"
-    return EventSearch(waiting=found, why_none=why, notes=notes, stored=stored, erased=erased)
+    if found or recorded:
+        return EventSearch(waiting=found, why_none="", notes=notes, erased=[each.shown for each in erased])
+    none = await _why_none(access, event, among, why_unrecorded)
+    if not none.stored:
+        erased = [each for each in erased if each.anything]
+    why = none.why
+    if erased and not none.stored:
+        at = erased[0].shown.at
+        why = "its erasure is under way" if at is None else f"it was erased {at}"
+    return EventSearch(
+        waiting=[], why_none=why, notes=notes, stored=none.stored, unrouted=none.unrouted,
+        erased=[each.shown for each in erased],
+    )  # fmt: skip
 
 
-async def _erasures(access: Access, event: str, tenants: list[str], notes: list[str]) -> list[ErasedEvent]:
+def _wanted(event: str, recorded: Collection[str | None] | None) -> Callable[[Event], bool]:
+    """Tells the wanted messages of an event; `recorded`: the marks of those that the ledger has."""
+    if recorded is None:
+        return lambda it: it.id == event
+    return lambda it: it.id == event and bool(it.again) and it.again not in recorded
+
+
+async def _erasures(access: Access, event: str, tenants: list[str], notes: list[str]) -> list[_Erased]:
     """The erasures of the event in these tenants: what waited in a stream alone leaves only their record."""
     if len(tenants) > TENANTS_MAX:
         notes.append(f"{len(tenants)} tenants are too many to look whether one had it erased; choose one")
         return []
-    records, found = Erasures(access.js, access.names), list[ErasedEvent]()
+    records, found = Erasures(access.js, access.names), list[_Erased]()
     for tenant in tenants:
         if (each := await records.get(tenant, event)) is not None:
             at = None if each.done_at is None else instant(each.done_at)
-            found.append(ErasedEvent(tenant=tenant, at=at, by=each.by))
+            shown = ErasedEvent(tenant=tenant, at=at, by=each.by)
+            found.append(_Erased(shown, each.done_at is None or each.found_anything))
     return found
 
 
 async def _among_waiting(
-    access: Access, receiver: str, known: State | None, event: str
+    access: Access, receiver: str, known: State | None, event: str, wanted: Callable[[Event], bool]
 ) -> tuple[StoredMessage | None, bool]:
-    """The message of the event among the unsettled ones of a receiver, by its snapshot."""
+    """The wanted message of the event among the unsettled ones of a receiver, by its snapshot."""
     js, stream = access.js, access.names.deliveries
     for each in known.open if known else ():
         if each.id == event:
-            return await js.message(stream, each.position), False
+            message = await js.message(stream, each.position)
+            if message is not None and wanted(stored_event(message)):
+                return message, False
     after = known.frontier.position if known else 0
-    found = await _search(js, stream, access.names.deliveries_to(receiver), after + 1, event, stored_event)
+    found = await _search(js, stream, access.names.deliveries_to(receiver), after + 1, wanted, stored_event)
     return found.message, found.cut
 
 
@@ -184,10 +237,11 @@ async def _delivery(access: Access, receiver: str, message: StoredMessage) -> Wa
     subject = access.names.deliveries_to(receiver)
     later = await access.js.read(access.names.deliveries, subject, message.sequence + 1, batch=1, max_bytes=1)
     live, stored_at = await state(access, receiver), instant(message.stored_at)
+    again = stored_event(message).again
     if isinstance(live, NotDone):
         return WaitingDelivery(
             receiver=receiver, stored_at=stored_at, place=None, waiting=None, why=live.text, remedy=None,
-            due_s=None,
+            due_s=None, again=again,
         )  # fmt: skip
     waiting = int(live["backlog"])
     place = waiting - len(later.messages) - later.pending
@@ -197,7 +251,7 @@ async def _delivery(access: Access, receiver: str, message: StoredMessage) -> Wa
     pace = None if isinstance(health, NotDone) else health.get(receiver)
     return WaitingDelivery(
         receiver=receiver, stored_at=stored_at, place=place, waiting=waiting, why=live["why"],
-        remedy=live.get("remedy"), due_s=due_s(live, pace, place, time.time()),
+        remedy=live.get("remedy"), due_s=due_s(live, pace, place, time.time()), again=again,
     )  # fmt: skip
 
 
@@ -213,33 +267,46 @@ def due_s(live: StateDocument, pace: ReceiverHealth | None, place: int, now: flo
     return round(place / per_s, 1) if per_s else None
 
 
-async def _why_none(access: Access, event: str, among: str) -> tuple[str, bool]:
-    """The reason why an event waits for no receiver, and whether a stream has it."""
+async def _why_none(
+    access: Access, event: str, among: str, why_unrecorded: Callable[[float], str]
+) -> _Whereabouts:
+    """The reason why an event waits for no receiver."""
     js, names, letters = access.js, access.names, DeadLetters(access.js, access.names)
     seen = 0
     async for page in letters.newest(Selection(receivers=f"{among}.*"), await letters.end()):
         for letter in page.letters:
             if letter.event_id == event:
-                why = f"it is dead letter {letter.position}, for {letter.receiver} ({letter.reason})"
-                return why, True
+                return _Whereabouts(
+                    f"it is dead letter {letter.position}, for {letter.receiver} ({letter.reason})"
+                )
         seen += page.seen
         if seen >= SEARCHED_MAX:
             break
     stored = await _newest(js, names.deliveries, names.deliveries_to(f"{among}.*"), event, stored_event)
     if message := stored.message:
         receiver, at = message.subject.split(".", 3)[3], instant(message.stored_at)
-        what = "settled a moment ago, so ask again" if _is_recent(message) else "it was discarded unread"
-        return f"it was stored for {receiver} at {at}, and no longer waits: {what}", True
+        if _is_recent(message):
+            what = "settled a moment ago, so ask again"
+        elif why := why_unrecorded(message.stored_at):
+            what = f"it was settled, and it is not known how, since {why}"
+        else:
+            what = f"it was discarded unread, or settled within the last {ON_ITS_WAY_S:g} s"
+        return _Whereabouts(f"it was stored for {receiver} at {at}, and no longer waits: {what}")
     published = await _newest(js, names.events, names.events_for(among), event, _published)
     if message := published.message:
         tenant, _, kind = message.subject.split(".", 3)[3].partition(".")
+        if waits := await why_unrouted(access, message, ON_ITS_WAY_S):
+            return _Whereabouts(waits, unrouted=True)
         if _is_recent(message):
-            return "it was published a moment ago; ask again", True
-        copies = "no copy of it was found" if stored.cut else f"no receiver of {tenant} subscribed to {kind}"
-        return f"it was published at {instant(message.stored_at)}, and {copies}", True
+            return _Whereabouts("it was published a moment ago; ask again")
+        newest = f"no copy of it is among the newest {SEARCHED_MAX} messages of the deliveries"
+        copies = newest if stored.cut else f"no receiver of {tenant} subscribed to {kind}"
+        return _Whereabouts(f"it was published at {instant(message.stored_at)}, and {copies}")
     if stored.cut or published.cut:
-        return f"it is not among the newest {SEARCHED_MAX} messages of the streams", False
-    return "no stream has it, so it was not published under this id, or longer ago than is kept", False
+        return _Whereabouts(
+            f"it is not among the newest {SEARCHED_MAX} messages of the streams", stored=False
+        )
+    return _Whereabouts(NEVER_PUBLISHED, stored=False)
 
 
 def _is_recent(message: StoredMessage) -> bool:
@@ -257,20 +324,25 @@ async def _newest(
     """Search the newest messages of a stream."""
     end = (await js.existing_stream(stream)).last
     start = max(1, end - SEARCHED_MAX + 1)
-    found = await _search(js, stream, subject, start, event, read)
+    found = await _search(js, stream, subject, start, lambda it: it.id == event, read)
     first = (await js.read(stream, subject, 1, batch=1, max_bytes=1)).messages if start > 1 else []
     return _Searched(found.message, found.cut or any(each.sequence < start for each in first))
 
 
 async def _search(
-    js: JetStream, stream: str, subject: str, start: int, event: str, read: Callable[[StoredMessage], Event]
+    js: JetStream,
+    stream: str,
+    subject: str,
+    start: int,
+    wanted: Callable[[Event], bool],
+    read: Callable[[StoredMessage], Event],
 ) -> _Searched:
     """Search the messages of a subject from `start` on."""
     seen, size, pending = 0, 0, 1
     while pending:
         page = await js.read(stream, subject, start, PAGE_MESSAGES, PAGE_BYTES)
         for message in page.messages:
-            if read(message).id == event:
+            if wanted(read(message)):
                 return _Searched(message, cut=False)
         if not page.messages:
             break

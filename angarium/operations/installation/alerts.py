@@ -13,6 +13,7 @@ from streams.fleet.receivers_seen import shard_count
 async def find_alerts(access: Access) -> list[Finding]:
     """All current problems, those of the installation first."""
     installation = replace(access.installation, shards=await shard_count(access.js, access.names))
-    examined = await examine_running(access.js, installation, storage_needed_by=False)
+    tenants = access.settings.tenants
+    examined = await examine_running(access.js, installation, tenants, storage_needed_by=False)
     found = [each for each in examined if each.level != "ok"]
     return sorted(found, key=lambda each: each.ok)

@@ -1,11 +1,13 @@
 """The checks of `angarium doctor`, one line each: the subject, the verdict, and the remedy."""
 
 import time
+from collections.abc import Mapping
 
 from actors.errors import Unavailable, Unusable
+from actors.tenant_settings import TenantSettings
 from angarium import package_check, quantities
 from angarium.connecting import installation, open_jetstream
-from angarium.operations.installation import flooding_findings, sizing, unhealthy_receivers
+from angarium.operations.installation import sizing, unhealthy_receivers, unrouted_findings
 from angarium.operations.installation.finding import Finding, ok, problem, warning
 from angarium.settings import Settings, UnknownVariable, unknown_variables
 from streams.fleet.installation_status import owners, recorded_losses, remade, seen_members, server_time
@@ -32,7 +34,7 @@ async def examine(settings: Settings) -> list[Finding]:
             findings.append(ok("nats", f"nats-server {js.wire.server_version}"))
             findings += await _topology(js, settings)
             if findings[-1].ok:
-                findings += await examine_running(js, installation(settings))
+                findings += await examine_running(js, installation(settings), settings.tenants)
     except (ConnectError, NotPermitted) as error:
         findings.append(problem("nats", str(error)))
     except (Unavailable, ApiError) as error:
@@ -58,12 +60,16 @@ async def _topology(js: JetStream, settings: Settings) -> list[Finding]:
 
 
 async def examine_running(
-    js: JetStream, installation: Installation, *, storage_needed_by: bool = True
+    js: JetStream,
+    installation: Installation,
+    tenants: Mapping[str, TenantSettings],
+    *,
+    storage_needed_by: bool = True,
 ) -> list[Finding]:
     """The checks of everything that changes at run time. Raises NotPermitted, Unavailable and ApiError.
 
-    `storage_needed_by` also finds which shard or receiver holds a stream, and which tenants flood their
-    partition, which only nodes and operators may read.
+    `tenants`: the settings of single tenants. `storage_needed_by` also finds which shard or receiver holds a
+    stream, which only nodes and operators may read.
     """
     streams = (installation.names.events, installation.names.deliveries, installation.names.journal)
     return [
@@ -73,7 +79,7 @@ async def examine_running(
         *[await _room(js, installation, name, storage_needed_by) for name in streams],
         await _letters(js, installation),
         *await _fleet(js, installation),
-        *(await flooding_findings.examine(js, installation) if storage_needed_by else ()),
+        *await unrouted_findings.examine(js, installation, tenants),
         *await unhealthy_receivers.examine(js, installation),
     ]
 

@@ -37,6 +37,14 @@ class Journey(Struct, frozen=True):
     more: bool
     ledger: LedgerLag
 
+    @property
+    def recorded(self) -> dict[str, list[str | None]]:
+        """The receivers, each with the marks of its deliveries that were sent again."""
+        found: dict[str, list[str | None]] = {}
+        for each in self.deliveries:
+            found.setdefault(each["receiver"], []).append(each["again"])
+        return found
+
 
 @operation
 async def journey(

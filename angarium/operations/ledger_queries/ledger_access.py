@@ -23,7 +23,7 @@ LEDGER_CODE = "no_ledger"
 BEHIND_AFTER_S = 15.0
 """Age from which on a note says that the ledger is behind; its writer confirms every five seconds that it
 has everything."""
-NOTHING_RECORDED = "nothing was recorded of it, or longer ago than the ledger keeps"
+NOTHING_RECORDED = "nothing was recorded about it, or only before the period that the ledger keeps"
 
 
 class LedgerLag(Struct, frozen=True, kw_only=True):
@@ -51,6 +51,13 @@ class LedgerLag(Struct, frozen=True, kw_only=True):
             return "the ledger is empty"
         behind = quantities.age_text(self.behind_s)
         return f"the ledger is {behind} behind, at {self.as_of}" if self.behind_s else ""
+
+    def why_unrecorded(self, at: float) -> str:
+        """The reason why what came after that time (seconds since the epoch) may be missing, or nothing."""
+        if self.late:
+            return self.late
+        times = [(sentence, until) for sentence, (_, until) in zip(self.lacking, self.gaps, strict=True)]
+        return "; ".join(sentence for sentence, until in times if quantities.instant(until, at) > at)
 
     @property
     def notes(self) -> list[str]:

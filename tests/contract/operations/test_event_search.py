@@ -5,10 +5,13 @@ from collections.abc import AsyncIterator
 import pytest
 from msgspec.structs import replace
 
+from actors.policy import Rate
+from actors.tenant_settings import TenantSettings
 from angarium.cli.ledger_records.event import erased_text, place_text
 from angarium.connecting import Access
 from angarium.node.app import open_node
 from angarium.operations.events import search as event_search
+from angarium.operations.events.held import HeldReceiver, held_receivers
 from angarium.operations.events.search import (
     ErasedEvent,
     EventSearch,
@@ -17,7 +20,12 @@ from angarium.operations.events.search import (
     search_event,
 )
 from angarium.operations.failures import NotDone
+from angarium.operations.installation.alerts import find_alerts
+from angarium.operations.ledger_queries.ledger_access import LedgerLag
+from angarium.operations.receivers.control_requests.state import state_and_unrouted
 from angarium.operations.receivers.overview.health import ReceiverHealth
+from angarium.operations.receivers.overview.top import Top
+from angarium.quantities import instant
 from angarium.settings import Settings
 from streams.erasing.erasures import Erasures
 from streams.nats.connection import ConnectOptions, connect
@@ -32,7 +40,8 @@ PAUSED = b'{"url": "https://a.example/", "paused": true}'
 @pytest.fixture
 async def access(nats_url: str, prefix: str) -> AsyncIterator[Access]:
     """An installation with a node, which owns all shards and posts nothing: every receiver is paused."""
-    settings = Settings(nats=(nats_url,), prefix=prefix, shards=SHARDS, node="a")
+    tenants = {"late": TenantSettings(rate=Rate(limit=4, per="minute"))}
+    settings = Settings(nats=(nats_url,), prefix=prefix, shards=SHARDS, node="a", tenants=tenants)
     js = JetStream(await connect(ConnectOptions(servers=(nats_url,))))
     await js.start()
     await install(js, prefix)
@@ -44,7 +53,8 @@ async def access(nats_url: str, prefix: str) -> AsyncIterator[Access]:
 
 
 async def search(access: Access, event: str, *recorded: str, tenant: str | None = "acme") -> EventSearch:
-    found = await search_event(access, event, tenant, recorded)
+    """Search for an event; the original deliveries to these receivers are recorded."""
+    found = await search_event(access, event, tenant, {each: [None] for each in recorded})
     assert isinstance(found, EventSearch), found
     return found
 
@@ -94,7 +104,7 @@ async def test_an_event_that_waits_nowhere_has_one_reason(
     assert await why("unheard") == "it was published a moment ago; ask again"
     monkeypatch.setattr(event_search, "ON_ITS_WAY_S", 0.0)
     assert (await why("unheard")).endswith("Z, and no receiver of acme subscribed to bill.sent")
-    assert "no stream has it, so it was not published under this id" in await why("never")
+    assert await why("never") == event_search.NEVER_PUBLISHED
     assert await search(access, "never", NAME) == EventSearch(waiting=[], why_none="", notes=[])
     monkeypatch.setattr(event_search, "SEARCHED_MAX", 1)
     monkeypatch.setattr(event_search, "PAGE_MESSAGES", 1)
@@ -106,16 +116,51 @@ async def test_an_event_that_waits_nowhere_has_one_reason(
     assert (await search(access, "late")).notes == ["1 receivers are too many to search their waiting events"]
 
 
+@pytest.mark.parametrize(
+    ("why_unrecorded", "what"),
+    [
+        ("", "it was discarded unread, or settled within the last 0 s"),
+        (
+            "the ledger is 27s behind",
+            "it was settled, and it is not known how, since the ledger is 27s behind",
+        ),
+    ],
+)
+async def test_an_event_that_waits_no_longer_was_discarded_only_if_its_end_would_be_recorded(
+    access: Access, monkeypatch: pytest.MonkeyPatch, why_unrecorded: str, what: str
+) -> None:
+    monkeypatch.setattr(event_search, "RECEIVERS_MAX", 0)
+    monkeypatch.setattr(event_search, "ON_ITS_WAY_S", 0.0)
+    await put(access, NAME)
+    await send(access, NAME, "e1")
+    found = await search_event(access, "e1", "acme", why_unrecorded=lambda _: why_unrecorded)
+    assert not isinstance(found, NotDone)
+    assert found.why_none.endswith(f"Z, and no longer waits: {what}")
+
+
+def test_the_end_of_an_event_may_be_unrecorded_while_the_ledger_is_behind_or_in_a_gap() -> None:
+    gap = ("2026-11-24T10:00:00Z", "2026-11-24T12:00:00Z")
+    before, after = (instant(f"2026-11-24T{hour}:30:00Z", 0.0) for hour in ("11", "12"))
+    lag = LedgerLag(as_of="2026-11-24T13:00:00Z", behind_s=0.0, gaps=[gap])
+    assert "the journal was purged too early" in lag.why_unrecorded(before)
+    assert lag.why_unrecorded(after) == ""
+    assert "behind" in replace(lag, behind_s=27.0).why_unrecorded(after)
+    assert LedgerLag(as_of=None, behind_s=0.0, gaps=[]).why_unrecorded(after) == "the ledger is empty"
+
+
 async def test_an_event_that_was_erased_is_known_by_the_record_of_that(access: Access) -> None:
     """An event that was only waiting in the stream leaves no delivery in any ledger."""
     await put(access, NAME)
     erasures = Erasures(access.js, access.names)
+    await send(access, NAME, "gone")
     await erasures.request("acme", "gone", "root@vm", 1.0)
     for tenant in ("acme", None):
         found = await search(access, "gone", tenant=tenant)
         (erased,) = found.erased
         assert erased == ErasedEvent(tenant="acme", at=erased.at, by="root@vm")
-        assert found.why_none.startswith("its erasure is under way" if erased.at is None else "it was erased")
+        assert found.waiting or found.why_none.startswith(
+            "its erasure is under way" if erased.at is None else "it was erased"
+        )
 
     async def done() -> bool:
         (erased,) = (await search(access, "gone")).erased
@@ -132,6 +177,86 @@ async def test_an_event_that_was_erased_is_known_by_the_record_of_that(access: A
     )
     await send(access, NAME, "gone")
     assert [each.place for each in (await search(access, "gone")).waiting] == [1]
+
+
+async def test_an_event_that_was_never_there_is_unknown_after_its_erasure_too(access: Access) -> None:
+    erasures = Erasures(access.js, access.names)
+    await erasures.request("acme", "never", "root@vm", 1.0)
+
+    async def done() -> bool:
+        request = await erasures.get("acme", "never")
+        return request is not None and request.done_at is not None
+
+    await until_true(done)
+    assert await search(access, "never") == EventSearch(
+        waiting=[], why_none=event_search.NEVER_PUBLISHED, notes=[]
+    )
+    assert len((await search(access, "never", NAME)).erased) == 1
+
+
+async def test_an_event_above_the_rate_of_its_tenant_waits_to_be_routed(
+    access: Access, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop = "late.shop"
+    await put(access, shop, PAUSED.replace(b"}", b', "events": ["order.*"]}'))
+    for number in range(1, 5):
+        subject = access.names.publish_event("late", "order.created")
+        await access.js.publish(subject, b"{}", {"Angarium-Id": f"l{number}"})
+
+    async def first() -> bool:
+        return bool((await search(access, "l1", tenant="late")).waiting)
+
+    await until_true(first)
+    assert (await search(access, "l4", tenant="late")).why_none == "it was published a moment ago; ask again"
+    monkeypatch.setattr(event_search, "ON_ITS_WAY_S", 0.0)
+    for tenant in ("late", None):
+        found = await search(access, "l4", tenant=tenant)
+        assert (found.waiting, found.stored, found.unrouted) == ([], True, True)
+        assert found.why_none.startswith(
+            "it waits to be routed: 2 events of late come before it; the rate of late is"
+        )
+
+    async def noted() -> bool:
+        """The tenant is parked when an event has waited for 2 s."""
+        live = await state_and_unrouted(access, shop)
+        screen = await Top(access, "late", 10).refresh()
+        assert not isinstance(live, NotDone)
+        assert not isinstance(screen, NotDone)
+        sentence = live.get("unrouted", "")
+        alerts = await find_alerts(access)
+        assert isinstance(alerts, list)
+        texts = [each.text for each in alerts if each.subject == "tenants"]
+        return (
+            sentence.startswith("3 events of late wait to be routed, the oldest for ")
+            and [note.partition(",")[0] for note in screen.notes] == [sentence.partition(",")[0]]
+            and [text.partition(",")[0] for text in texts] == [sentence.partition(",")[0]]
+        )
+
+    await until_true(noted)
+
+
+async def test_a_copy_that_was_sent_again_waits_although_the_original_is_recorded(access: Access) -> None:
+    await put(access, NAME)
+    await publish(access.js, access.names, NAME, b"{}", {"Angarium-Id": "b1", "Angarium-Again": "dead-7"})
+    (waits,) = (await search(access, "b1", NAME)).waiting
+    assert (waits.place, waits.why, waits.again) == (1, "paused", "dead-7")
+    assert f"stored {waits.stored_at}, sent again: paused; to continue" in place_text(waits)
+    recorded = await search_event(access, "b1", "acme", {NAME: [None, "dead-7"]})
+    assert isinstance(recorded, EventSearch)
+    assert recorded.waiting == []
+
+
+async def test_a_receiver_that_gets_nothing_says_why(access: Access) -> None:
+    await put(access, NAME)
+    await put(access, "acme.open", b'{"url": "https://a.example/"}')
+    await send(access, NAME, "e1")
+    await until_true(lambda: _waits(access))
+    held = await held_receivers(access, [NAME, "acme.open", "acme.nobody"])
+    assert held == {NAME: HeldReceiver("paused", "resume")}
+
+
+async def _waits(access: Access) -> bool:
+    return bool((await search(access, "e1")).waiting)
 
 
 async def test_a_tenant_that_cannot_be_is_wrong_input(access: Access) -> None:

@@ -14,7 +14,9 @@ from angarium.operations.events import search as event_search
 from angarium.operations.failures import NotDone
 from angarium.settings import Settings
 from streams.erasing.erasures import Erasures, finished
-from streams.nats.headers import EVENT_ID
+from streams.fleet import unrouted_events
+from streams.installation.partitions import partition_of
+from streams.nats.headers import EVENT_AGAIN, EVENT_ID
 from tests.edge.api.conftest import SHARDS, Api, problem
 from tests.support.installation import publish
 from tests.support.ledgers import Pen, catch_up, delivered, in_file, opens
@@ -66,7 +68,7 @@ async def test_an_event_that_waits_is_shown_with_its_place_and_why(
     (waiting,) = told["waiting"]
     assert waiting.pop("stored_at").endswith("Z")
     assert waiting == {
-        "receiver": "acme.slow", "place": 3, "waiting": 3, "due_s": None, "why": "paused",
+        "receiver": "acme.slow", "again": None, "place": 3, "waiting": 3, "due_s": None, "why": "paused",
         "remedy": "POST /v1/tenants/acme/receivers/slow/resume",
     }  # fmt: skip
     told = await found(reader, "e1")
@@ -74,6 +76,38 @@ async def test_an_event_that_waits_is_shown_with_its_place_and_why(
     assert [(each["receiver"], each["place"]) for each in told["waiting"]] == [("acme.slow", 2)]
     async with await api.client("other", ["read"]) as other:
         problem(await other.get("/v1/tenants/other/events/e9"), 404, "not-found")
+
+
+async def test_an_event_that_is_sent_again_waits_although_its_delivery_is_recorded(
+    api: Api, reader: httpx.AsyncClient, node: None
+) -> None:
+    await api.receiver("acme.billing", paused=True)
+    await publish(api.js, api.names, "acme.billing", b"{}", {EVENT_ID: "e1", EVENT_AGAIN: "dead-1"})
+    told = await found(reader, "e1")
+    assert [(each["state"], each["again"]) for each in told["deliveries"]] == [("delivered", None)]
+    assert [(each["receiver"], each["again"]) for each in told["waiting"]] == [("acme.billing", "dead-1")]
+
+
+async def test_an_event_that_waits_to_be_routed_says_so(
+    api: Api, reader: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if no node runs: then nothing says that any receiver subscribed."""
+    monkeypatch.setattr(event_search, "ON_ITS_WAY_S", 0.0)
+    monkeypatch.setattr(unrouted_events, "ROUTED_WITHIN_S", 0.0)
+    await api.receiver("acme.shop", events=["order.*"])
+    for event in ("r1", "r2"):
+        await api.js.publish(api.names.publish_event("acme", "order.created"), b"{}", {EVENT_ID: event})
+    partition = partition_of("acme", SHARDS)
+    told = await found(reader, "r2")
+    assert (told["deliveries"], told["waiting"]) == ([], [])
+    assert told["why_none"] == (
+        f"it waits to be routed: 1 event of acme comes before it; no node runs partition {partition}"
+    )
+    async with await api.client("*", ["operate"]) as operator:
+        alerts = (await operator.get("/v1/alerts")).json()["alerts"]
+    [alert] = [each for each in alerts if each["subject"] == "tenants"]
+    assert alert["text"].startswith("2 events of acme wait to be routed, the oldest for ")
+    assert alert["level"] == "warning"
 
 
 async def test_each_page_has_what_waits_between_its_receivers(
@@ -101,7 +135,7 @@ async def test_an_event_that_only_a_stream_has_says_why_no_receiver_gets_it(
     await until_true(buried)
     assert (await found(reader, "lost"))["deliveries"] == []
     why = problem(await reader.get(f"{EVENTS}/never"), 404, "not-found")
-    assert "no attempt of the event never is recorded: no stream has it, so it was not published" in why
+    assert "event never is unknown: it was never published under this id" in why
     monkeypatch.setattr(event_search, "RECEIVERS_MAX", 0)
     await api.receiver("acme.slow", paused=True)
     why = problem(await reader.get(f"{EVENTS}/never"), 404, "not-found")
@@ -110,12 +144,14 @@ async def test_an_event_that_only_a_stream_has_says_why_no_receiver_gets_it(
 
 async def test_an_event_that_was_erased_says_when_and_who_asked(api: Api, reader: httpx.AsyncClient) -> None:
     erasures = Erasures(api.js, api.names)
-    for event in ("e1", "gone"):
+    for event in ("e1", "gone", "never"):
         await erasures.request("acme", event, "root@vm", 1.0)
         told = await found(reader, event)
         assert told["erased"] == {"at": None, "by": "root@vm"}
     async for request, revision in erasures.pending():
-        await erasures.store_progress(finished(request, 2.0, 1), revision)
+        erased = replace(request, events=int(request.event == "gone"))
+        await erasures.store_progress(finished(erased, 2.0, 1), revision)
+    problem(await reader.get(f"{EVENTS}/never"), 404, "not-found")
     told = await found(reader, "gone")
     at = "1970-01-01T00:00:02.000Z"
     assert told["erased"] == {"at": at, "by": "root@vm"}

@@ -14,7 +14,7 @@ import pytest
 from nats.errors import NoRespondersError
 
 from angarium.connecting import Access, open_jetstream
-from angarium.operations.events.search import EventSearch, search_event
+from angarium.operations.events.search import NEVER_PUBLISHED, EventSearch, search_event
 from angarium.settings import Settings
 from tests.support.fleet.sink import Reply, Sink
 from tests.support.processes.commands import PATIENCE_S, Running, Terminal, line_with
@@ -318,7 +318,7 @@ async def test_the_api_publishes_and_steers_and_owns_nothing(server: Server, tmp
     async with open_jetstream(as_api) as js:
         found = await search_event(Access(js, as_api), "never-published", "acme")
         assert isinstance(found, EventSearch), found
-        assert found.why_none.startswith("no stream has it")
+        assert found.why_none == NEVER_PUBLISHED
 
     async def noted() -> bool:
         (listed,) = await asyncio.to_thread(operator.json, "token", "list")

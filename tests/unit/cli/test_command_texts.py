@@ -11,6 +11,7 @@ from angarium.cli.events.job import cells as job_cells
 from angarium.cli.ledger_records.event import headline
 from angarium.cli.receivers.table import cells
 from angarium.operations.events.erase import ErasureStatus
+from angarium.operations.events.held import HeldReceiver
 from angarium.operations.jobs.plans import JobDocument
 from angarium.operations.receivers.overview.listing import ReceiverFindings, listed
 from angarium.operations.receivers.overview.pace import Limit
@@ -20,7 +21,7 @@ DELIVERY: dict[str, Any] = {
     "reason": None, "published_at": "2026-01-31T12:00:00.000Z",
     "stored_at": "2026-01-31T12:00:00.000Z", "ended_at": None, "attempts": [],
 }  # fmt: skip
-LOOK = "(angarium inspect acme.billing shows what for), stored 2026-01-31T12:00:00.000Z"
+LOOK = "(angarium inspect acme.billing shows what it waits for), stored 2026-01-31T12:00:00.000Z"
 
 
 @pytest.mark.parametrize(
@@ -40,6 +41,19 @@ def test_an_event_that_is_not_settled_says_what_it_waits_for(
 ) -> None:
     line = headline(DELIVERY | {"attempts": attempts})
     assert line == f"acme.billing #17 (order.created): {waits} {LOOK}"
+
+
+@pytest.mark.parametrize(
+    ("attempts", "following"), [([], "its first attempt"), ([{"attempt": 1, "next_at": None}], "attempt 2")]
+)
+def test_an_event_whose_receiver_gets_nothing_says_why(
+    attempts: list[dict[str, Any]], following: str
+) -> None:
+    line = headline(DELIVERY | {"attempts": attempts}, HeldReceiver("disabled, it answered 410", "resume"))
+    assert line == (
+        f"acme.billing #17 (order.created): waits for {following}, stored 2026-01-31T12:00:00.000Z: "
+        "disabled, it answered 410; to continue, run angarium receiver resume acme.billing"
+    )
 
 
 def test_a_job_began_at_a_time_that_every_command_takes() -> None:

@@ -71,12 +71,21 @@ def test_a_state_in_words() -> None:
     assert shown["counters"] == "delivered 1, dead 0"
     assert shown["head"] == "#2 order.created, e2, 7 min old"
     assert shown["backlog"] == "2 (accepted and not settled)"
-    assert shown["queued"] == "0 (of these in the node's memory)"
+    assert shown["queued"] == "0 (of the backlog, in the node's memory)"
+    assert list(shown).index("queued") == list(shown).index("backlog") + 1
     assert (
         shown["parked"] == "yes (events that are not queued are read from the stream when their turn comes)"
     )
     assert shown["phase"] == "backing_off"
     assert not {"failing_since", "disabled", "problems", "why"} & shown.keys()
+
+
+def test_events_that_wait_to_be_routed_are_told_with_the_state() -> None:
+    told = "3 events of acme wait to be routed, the oldest for 40s"
+    assert any(line.endswith(f"  {told}") for line in lines(STATE | {"unrouted": told}))
+    first, *others = lines(STATE | {"backlog": 0, "why": "nothing waits", "unrouted": told})
+    assert first == f"acme.billing: nothing waits; {told}"
+    assert not any("unrouted" in line for line in others)
 
 
 def test_a_head_whose_body_is_not_in_memory_has_no_type() -> None:

@@ -3,8 +3,9 @@
 from typing import Any
 
 from angarium.connecting import Access
-from angarium.operations.failures import OperationError, operation
+from angarium.operations.failures import NotDone, OperationError, operation
 from angarium.operations.receivers.control_requests.ask import ask
+from angarium.operations.unrouted import unrouted_notes
 
 StateDocument = dict[str, Any]
 """The answer to `inspect` (docs/wire.md). Nodes of other versions may have more or fewer members."""
@@ -22,3 +23,13 @@ async def state(access: Access, receiver: str) -> StateDocument:
             return await ask(access, "status", receiver)
         except OperationError as too:
             raise (refused if too.kind == "not_allowed" else too) from None
+
+
+@operation
+async def state_and_unrouted(access: Access, receiver: str) -> StateDocument:
+    """The live state; `unrouted` says how many events of its tenant wait to be routed, if there are some."""
+    found = await state(access, receiver)
+    if isinstance(found, NotDone):
+        raise OperationError(found.kind, found.text, found.code, found.problems, remedy=found.remedy)
+    notes = await unrouted_notes(access, receiver.partition(".")[0])
+    return found | {"unrouted": notes[0]} if notes else found

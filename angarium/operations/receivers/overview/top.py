@@ -9,6 +9,7 @@ from angarium.connecting import Access
 from angarium.operations.failures import NotDone
 from angarium.operations.receivers.overview.listing import ListedReceiver, overview
 from angarium.operations.receivers.overview.pace import Recently
+from angarium.operations.unrouted import unrouted_notes
 from streams.journal_feed.recent import RecentFlushes
 
 
@@ -43,7 +44,8 @@ class Top:
         found = await overview(self._access, self._tenant, recently=self._recently)
         if isinstance(found, NotDone):
             return found
-        return picture(found.rows, self._limit, found.notes, found.age_s)
+        unrouted = await unrouted_notes(self._access, self._tenant)
+        return picture(found.rows, self._limit, [*found.notes, *unrouted], found.age_s)
 
 
 def picture(rows: list[ListedReceiver], limit: int, notes: list[str], age_s: float = 0.0) -> TopScreen:

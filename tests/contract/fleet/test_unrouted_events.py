@@ -1,0 +1,171 @@
+"""Tenants whose events wait to be routed, as the doctor, a list of receivers and an event's journey tell."""
+
+import json
+from collections import defaultdict
+from collections.abc import Mapping
+
+import pytest
+
+from actors.policy import Rate
+from actors.tenant_settings import TenantSettings
+from angarium.connecting import Access
+from angarium.operations import unrouted
+from angarium.operations.installation import unrouted_findings
+from angarium.operations.installation.finding import Finding
+from angarium.operations.unrouted import unrouted_notes, why_unrouted
+from streams.fleet import unrouted_events
+from streams.fleet.unrouted_events import unrouted_of, unrouted_tenants
+from streams.installation.partitions import partition_of
+from streams.installation.topology import Names
+from streams.journal.envelope import encode_flush
+from streams.nats.jetstream import JetStream
+from streams.routing_progress import RoutingProgress
+from tests.support.installation import SHARDS, installation, node_settings
+
+SLOW = TenantSettings(rate=Rate(limit=4, per="minute"))
+PARTITION = partition_of("acme", SHARDS)
+
+
+@pytest.fixture(autouse=True)
+async def _node(js: JetStream, names: Names) -> None:
+    """A node that is alive, and owns all shards."""
+    member = {"v": 1, "node": "a", "started_at": 0.0, "version": "1", "heartbeat": 1, "ttl_s": 60.0}
+    await js.publish(names.node("a"), json.dumps(member).encode())
+    for shard in range(SHARDS):
+        await js.publish(names.actor_keys.owner(shard), b'{"v":1,"node":"a","at":0.0}')
+
+
+@pytest.fixture
+def late(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each event is late as soon as it is stored."""
+    monkeypatch.setattr(unrouted_events, "ROUTED_WITHIN_S", 0.0)
+
+
+async def told(
+    js: JetStream, names: Names, tenants: Mapping[str, TenantSettings] | None = None
+) -> list[Finding]:
+    return await unrouted_findings.examine(js, installation(names.prefix), tenants or {})
+
+
+async def publish(js: JetStream, names: Names, *tenants: str) -> None:
+    for tenant in tenants:
+        await js.publish(f"{names.prefix}.events.{tenant}.order", b"{}")
+
+
+async def record(js: JetStream, names: Names, routed: int, parked: dict[str, int]) -> None:
+    """Record in each tenant's partition that it is routed so far, but for the parked tenants."""
+    partitions = defaultdict[int, dict[str, int]](dict)
+    for tenant, position in parked.items():
+        partitions[partition_of(tenant, SHARDS)][tenant] = position
+    for partition, tenants in partitions.items():
+        flush = encode_flush(
+            node="a", epoch=1, flush=1, floor=0, at=0.0, unclean=None, facts=[],
+            routing=RoutingProgress(routed=routed, parked_tenants=tenants),
+        )  # fmt: skip
+        await js.publish(names.journal_of(partition), flush)
+
+
+async def test_a_parked_tenant_is_named_with_what_waits(js: JetStream, names: Names) -> None:
+    await publish(js, names, "acme", "beta", "acme", "acme")
+    await record(js, names, 4, {"acme": 3})
+    [finding] = await told(js, names)
+    assert (finding.level, finding.subject) == ("warning", "tenants")
+    assert finding.text.startswith(
+        f"acme floods partition {PARTITION}: 2 events wait to be routed, the oldest for "
+    )
+    assert finding.remedy == unrouted_findings.FLOOD_REMEDY
+    await record(js, names, 4, {"acme": 4})
+    [finding] = await told(js, names)
+    assert ": 1 event waits to be routed, for " in finding.text
+
+
+async def test_a_tenant_that_its_own_rate_holds_up_floods_nothing(js: JetStream, names: Names) -> None:
+    await publish(js, names, "acme", "acme", "acme")
+    await record(js, names, 3, {"acme": 2})
+    for name in ("acme", "*"):
+        [finding] = await told(js, names, {name: SLOW})
+        assert finding.text.startswith("2 events of acme wait to be routed, the oldest for ")
+        assert finding.text.endswith("s: the rate of acme is 4/minute")
+        assert "find out" not in finding.sentence
+    assert 'raise rate in [tenants."*"]' in finding.remedy
+
+
+async def test_without_an_owner_or_room_these_are_the_reason(
+    js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await publish(js, names, "acme")
+    await record(js, names, 1, {"acme": 1})
+    monkeypatch.setattr(unrouted, "COPY_BYTES", 1 << 40)
+    [finding] = await told(js, names, {"acme": SLOW})
+    assert finding.text.endswith(f": {names.deliveries} is full")
+    await js.publish(names.actor_keys.owner(PARTITION), b'{"v":1,"node":"gone","at":0.0}')
+    [finding] = await told(js, names, {"acme": SLOW})
+    assert finding.text.endswith(f": no node runs partition {PARTITION}")
+    assert finding.command == "angarium node"
+
+
+async def test_events_that_no_router_has_parked_are_found_when_they_are_late(
+    js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await publish(js, names, "acme", "acme")
+    assert await unrouted_tenants(js, names, SHARDS) == []
+    assert await unrouted_of(js, names, SHARDS, "acme") is None
+    monkeypatch.setattr(unrouted_events, "ROUTED_WITHIN_S", 0.0)
+    [found] = await unrouted_tenants(js, names, SHARDS)
+    assert (found.tenant, found.count, found.parked) == ("acme", 2, False)
+    assert await unrouted_of(js, names, SHARDS, "acme") == found
+    [finding] = await told(js, names)
+    assert finding.text.startswith("2 events of acme wait to be routed")
+    assert finding.remedy == unrouted_findings.STUCK_REMEDY
+
+
+async def test_a_tenant_that_has_caught_up_is_not_named(js: JetStream, names: Names) -> None:
+    await publish(js, names, "acme")
+    await record(js, names, 1, {"acme": 2})
+    assert await told(js, names) == []
+
+
+async def test_only_so_many_are_named_those_that_wait_the_longest(js: JetStream, names: Names) -> None:
+    tenants = [f"t{number}" for number in range(unrouted_findings.TENANTS_SHOWN_MAX + 2)]
+    await publish(js, names, *tenants)
+    await record(js, names, len(tenants), {tenant: at for at, tenant in enumerate(tenants, 1)})
+    findings = await told(js, names)
+    assert [each.text.split()[0] for each in findings[:-1]] == tenants[: unrouted_findings.TENANTS_SHOWN_MAX]
+    assert findings[-1].text == "events of 2 more tenants wait to be routed"
+
+
+@pytest.mark.usefixtures("late")
+async def test_an_event_that_waits_says_how_many_come_before_it(js: JetStream, names: Names) -> None:
+    access = Access(js, node_settings(names))
+    await publish(js, names, "acme", "beta", "acme", "acme", "acme")
+    events = (await js.read(names.events, names.event(PARTITION, "acme", ">"), 1)).messages
+    await record(js, names, 5, {"acme": events[1].sequence})
+    said = [await why_unrouted(access, each, 0.0) for each in events]
+    assert said == [
+        "",
+        "it waits to be routed: it is the next one of acme",
+        "it waits to be routed: 1 event of acme comes before it",
+        "it waits to be routed: 2 events of acme come before it",
+    ]
+    access.settings.tenants["acme"] = SLOW
+    assert await why_unrouted(access, events[3], 0.0) == (
+        f"{said[3]}; the rate of acme is 4/minute, so its turn comes in about 45s"
+    )
+    assert await why_unrouted(access, events[3], 60.0) == ""
+
+
+async def test_notes_name_the_tenants_with_events_that_wait(
+    js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    access = Access(js, node_settings(names))
+    tenants = ["acme", "beta", "late"]
+    await publish(js, names, *tenants)
+    assert await unrouted_notes(access, None) == []
+    await record(js, names, 3, {"acme": 1, "late": 3})
+    monkeypatch.setattr(unrouted, "TENANTS_NOTED_MAX", 1)
+    one, more = await unrouted_notes(access, None)
+    assert one.startswith("1 event of acme waits to be routed, for ")
+    assert more == "events of 1 more tenant wait to be routed"
+    [note] = await unrouted_notes(access, "late")
+    assert note.startswith("1 event of late waits to be routed")
+    assert await unrouted_notes(access, "other") == []
