@@ -30,7 +30,7 @@ ROOT = Path(__file__).parents[2]
 SEEDS = 10
 AT_ONCE = 5
 QUICKLY_FOUND = {
-    "ack-before-confirmed": 30, "left-before-parked": 65, "live-snapshots": 4, "checkpoint-ahead": 1,
+    "ack-before-confirmed": 30, "left-before-parked": 65, "live-snapshots": 8, "checkpoint-ahead": 1,
     "unparked-early": 2, "dead-letter-unconfirmed": 9, "rate-unconfirmed": 17, "sent-once": 10,
     "buried-unstored": 18,
 }  # fmt: skip
@@ -105,7 +105,7 @@ def test_messages_go_missing_in_runs() -> None:
     Only a few runs lose messages. A change of the product changes which: then more than these two are made.
     """
     missing = 0
-    for seed in (27, 4, *range(100, 160)):
+    for seed in (45, 27, *range(100, 160)):
         if missing >= 3:
             break
         run = Run(seed)

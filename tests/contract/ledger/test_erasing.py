@@ -257,9 +257,16 @@ async def test_an_answer_that_outlives_the_block_of_its_delivery_is_erased(
     assert not await holds(ledger, mark)
 
 
-@pytest.mark.parametrize("world", [("memory", "sqlite"), ("memory", "postgresql")], ids="-".join)
+@pytest.mark.parametrize(
+    ("world", "every"),
+    [
+        pytest.param(("memory", "sqlite"), 1, id="sqlite"),
+        pytest.param(("memory", "postgresql"), 7, id="postgresql, some"),
+        pytest.param(("memory", "postgresql"), 1, id="postgresql", marks=pytest.mark.soak),
+    ],
+)
 async def test_an_erasure_waits_for_the_end_of_a_drop_that_a_death_interrupted(
-    js: JetStream, names: Names, pen: Pen, ledger: Kept, monkeypatch: pytest.MonkeyPatch
+    js: JetStream, names: Names, pen: Pen, ledger: Kept, every: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(schema, "BLOCK_FACTS", 2)
     monkeypatch.setattr(journal_reader, "READ_MESSAGES_MAX", 1)
@@ -269,7 +276,7 @@ async def test_an_erasure_waits_for_the_end_of_a_drop_that_a_death_interrupted(
     pen.at = NOW + 3600
     await pen.flush(delivered(2), delivered(3))
     await erase(js, names, "e1")
-    for after in count(step=1 if isinstance(ledger, InFile) else 4):
+    for after in count(step=every):
         await ledger.empty()
         await fill(js, names, ledger, monkeypatch)
         with suppress(Dies):

@@ -12,6 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support.fleet.fleet import SHARDS, Fleet, names
 from tests.support.fleet.sink import Reply
+from tests.support.plain_http import plain_client
 from tests.support.processes.commands import ROOT, Terminal
 from tests.support.processes.nodes import Node
 
@@ -22,7 +23,7 @@ ONLY_WITH_TRACES = {"angarium_spans_total"}
 
 @pytest.fixture
 async def http() -> AsyncIterator[httpx.AsyncClient]:
-    async with httpx.AsyncClient(trust_env=False, timeout=60) as client:
+    async with plain_client(trust_env=False, timeout=60) as client:
         yield client
 
 

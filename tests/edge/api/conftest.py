@@ -26,6 +26,7 @@ from streams.nats.jetstream import JetStream
 from streams.server.embedded import EmbeddedServer
 from tests.support.command_line import COMMAND_LINE
 from tests.support.installation import publish
+from tests.support.plain_http import plain_client
 from tests.support.waiting import until
 
 _tests = count(1)
@@ -69,7 +70,7 @@ class Api:
     def client_with(self, token: str) -> httpx.AsyncClient:
         """A client with that token."""
         headers = {"authorization": f"Bearer {token}"}
-        return httpx.AsyncClient(base_url=self.url, headers=headers, timeout=30)
+        return plain_client(base_url=self.url, headers=headers, timeout=30)
 
     async def receiver(self, receiver: str, **members: Any) -> None:
         """Put a receiver."""

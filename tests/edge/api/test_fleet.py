@@ -10,6 +10,7 @@ from angarium.node.app import open_node
 from tests.contract.fleet import snapshots
 from tests.edge.api.conftest import SHARDS, Api, problem
 from tests.support.command_line import COMMAND_LINE
+from tests.support.plain_http import plain_client
 from tests.support.waiting import until, until_true
 
 TOKENS = "/v1/tokens"
@@ -119,7 +120,7 @@ async def test_a_token_that_cannot_be_is_refused(api: Api, asked: object, pointe
 
 
 async def test_the_methods_of_a_path_are_told_without_a_token(api: Api) -> None:
-    async with httpx.AsyncClient(base_url=api.url) as client:
+    async with plain_client(base_url=api.url) as client:
         for path, methods in ((TOKENS, {"GET", "POST"}), ("/v1/tenants/acme/receivers/x", READ_AND_CHANGE)):
             answer = await client.request("OPTIONS", path)
             problem(answer, 405, "method-not-allowed")

@@ -18,6 +18,7 @@ from streams.nats.headers import (
     TRACESTATE,
 )
 from tests.edge.api.conftest import MAX_BODY, Api, problem
+from tests.support.plain_http import plain_client
 from tests.support.waiting import until_true
 
 EVENTS = "/v1/tenants/acme/events/order.created"
@@ -223,7 +224,7 @@ async def test_a_token_opens_its_tenant_and_its_scope_alone(api: Api) -> None:
         await api.client("other") as stranger,
         await api.client("*") as everybody,
         api.client_with("ang_aaaaaaaaaaaa_" + "x" * 43) as unknown_token,
-        httpx.AsyncClient(base_url=api.url) as bare,
+        plain_client(base_url=api.url) as bare,
     ):
         problem(await reader.post(EVENTS, json={}), 404, "not-found")
         problem(await stranger.post(EVENTS, json={}), 404, "not-found")

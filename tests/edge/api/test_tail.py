@@ -22,6 +22,7 @@ from streams.nats.answers import Page
 from streams.nats.jetstream import JetStream
 from tests.edge.api.conftest import Api, problem
 from tests.support.ledgers import Pen, delivered, failed, numbered
+from tests.support.plain_http import plain_client
 from tests.support.waiting import until
 
 TAIL = "/v1/tenants/acme/tail"
@@ -364,7 +365,7 @@ async def test_a_client_that_does_not_read_is_cut_off_and_slows_down_no_other(
         deaf.sendall(f"GET {TAIL} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {token.text}\r\n\r\n".encode())
         headers = {"authorization": f"Bearer {token.text}"}
         async with (
-            httpx.AsyncClient(base_url=server.url(here), headers=headers, timeout=30) as client,
+            plain_client(base_url=server.url(here), headers=headers, timeout=30) as client,
             tailing(client) as events,
         ):
             await until(lambda: state.tails.live_count == 2)
@@ -437,7 +438,7 @@ async def test_a_server_that_stops_ends_its_streams_in_order(api: Api) -> None:
     token = await api.token("acme", ["read"])
     here = server.bound("127.0.0.1", 0)
     async with (
-        httpx.AsyncClient(
+        plain_client(
             base_url=server.url(here), headers={"authorization": f"Bearer {token.text}"}, timeout=30
         ) as client,
         AsyncExitStack() as open_ones,

@@ -17,6 +17,7 @@ from angarium.connecting import Access, open_jetstream
 from angarium.operations.events.search import NEVER_PUBLISHED, EventSearch, search_event
 from angarium.settings import Settings
 from tests.support.fleet.sink import Reply, Sink
+from tests.support.plain_http import plain_client
 from tests.support.processes.commands import PATIENCE_S, Running, Terminal, line_with
 from tests.support.processes.nats_cli import NatsCli, needs_nats_cli
 from tests.support.processes.nodes import ERASURES, SNAPSHOTS, shortened
@@ -284,7 +285,7 @@ async def test_the_api_publishes_and_steers_and_owns_nothing(server: Server, tmp
     token = (await asyncio.to_thread(operator.done, "token", "create", "*", *scopes)).strip()
     with Terminal(tmp_path, server.url("api")).start("api", "--port", "0") as api:
         url = (await asyncio.to_thread(line_with, api.stdout, "serving on ")).split()[-1]
-        async with httpx.AsyncClient(base_url=url, headers={"authorization": f"Bearer {token}"}) as client:
+        async with plain_client(base_url=url, headers={"authorization": f"Bearer {token}"}) as client:
             tenant = "/v1/tenants/acme"
             kept = f"{tenant}/receivers/put-by-api"
             for method, path, status in (

@@ -14,16 +14,19 @@ class Interest(Generic[T]):
         self._literal: dict[str, dict[T, None]] = {}
         self._below: dict[str, dict[T, None]] = {}
         self._others: dict[tuple[str, T], None] = {}
+        self._others_of: dict[str, list[T]] = {}
 
     def add(self, pattern: str, who: T) -> None:
         if (index := self._index(pattern)) is None:
             self._others[pattern, who] = None
+            self._others_of.clear()
         else:
             index.setdefault(_key(pattern), {})[who] = None
 
     def remove(self, pattern: str, who: T) -> None:
         if (index := self._index(pattern)) is None:
             del self._others[pattern, who]
+            self._others_of.clear()
             return
         listeners = index[_key(pattern)]
         del listeners[who]
@@ -33,8 +36,10 @@ class Interest(Generic[T]):
     def listeners(self, subject: str) -> list[T]:
         found = list(self._literal.get(subject, ()))
         found += self._below.get(subject.rpartition(".")[0], ())
-        found += [who for pattern, who in self._others if covers(pattern, subject)]
-        return found
+        if (others := self._others_of.get(subject)) is None:
+            others = [who for pattern, who in self._others if covers(pattern, subject)]
+            self._others_of[subject] = others
+        return found + others
 
     def _index(self, pattern: str) -> dict[str, dict[T, None]] | None:
         if is_literal(pattern):

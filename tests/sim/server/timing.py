@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable
+from functools import lru_cache
 from random import Random
 from typing import Any, Protocol
 
@@ -101,5 +102,9 @@ class Alarm:
 def rfc3339(nanoseconds: int) -> str:
     """Formats an instant like Go: without trailing zeros."""
     seconds, rest = divmod(nanoseconds, 1_000_000_000)
-    text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
-    return f"{text}{f'.{rest:09}'.rstrip('0') if rest else ''}Z"
+    return f"{_to_the_second(seconds)}{f'.{rest:09}'.rstrip('0') if rest else ''}Z"
+
+
+@lru_cache
+def _to_the_second(seconds: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))

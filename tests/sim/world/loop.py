@@ -56,6 +56,7 @@ class SimLoop(asyncio.BaseEventLoop):
     def __init__(self, clock: Callable[[], float], on_error: Callable[[dict[str, Any]], None]) -> None:
         super().__init__()
         self.time = clock  # type: ignore[method-assign]  # One call less on the hottest path.
+        self.get_debug = bool  # type: ignore[method-assign]  # False, and asked for each handle and future.
         self.ready: deque[asyncio.Handle] = deque()
         self.tasks: dict[SimTask, None] = {}
         self._on_error = on_error

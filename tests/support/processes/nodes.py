@@ -7,7 +7,7 @@ handed over. Linux tells how much memory it takes, and whose the other end of a 
 import json
 import os
 import signal
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -195,13 +195,16 @@ def _line(text: bytes) -> dict[str, Any]:
     return line
 
 
-def owner_of_port(port: int, to: int, nodes: Iterable[Node]) -> str:
+def owner_of_port(port: int, to: int, nodes: Collection[Node]) -> str:
     """The name of the node whose TCP connection leads from `port` to `to` (proc_net_tcp(5)), if known.
 
-    Connections that lead elsewhere may begin at the same port.
+    Connections that lead elsewhere may begin at the same port. A node that is alone is not looked for: each
+    time, the system would list thousands of connections that have ended.
     """
     if not HAS_PROC:
         return ""
+    if len(nodes) == 1:
+        return next((node.name for node in nodes if node.running), "")
     ends = f":{port:04X}", f":{to:04X}"
     rows = (line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:])
     sockets = {f"socket:[{row[9]}]" for row in rows if (row[1][-5:], row[2][-5:]) == ends}

@@ -3,7 +3,6 @@
 import hmac
 from datetime import UTC, datetime, timedelta
 
-import httpx
 import pytest
 
 from angarium.api import api_state
@@ -13,6 +12,7 @@ from angarium.operations.tokens import secret
 from streams.buckets.tokens import Token
 from streams.nats.connection import NatsWire
 from tests.edge.api.conftest import Api, problem
+from tests.support.plain_http import plain_client
 from tests.support.waiting import until_true
 
 EVENTS = "/v1/tenants/acme/events/order.created"
@@ -21,7 +21,7 @@ EVENTS = "/v1/tenants/acme/events/order.created"
 @pytest.mark.parametrize("sent", ["Basic {}", "{}", "Bearer", "Bearer {}x", "Bearer {} {}", "bearer\t{}"])
 async def test_a_token_comes_as_a_bearer_token_alone(api: Api, sent: str) -> None:
     token = (await api.token()).text
-    async with httpx.AsyncClient(base_url=api.url) as client:
+    async with plain_client(base_url=api.url) as client:
         answer = await client.post(EVENTS, headers={"authorization": sent.replace("{}", token)})
         problem(answer, 401, "unauthorized")
         assert (await client.post(EVENTS, headers={"authorization": f"bearer  {token}"})).status_code == 202

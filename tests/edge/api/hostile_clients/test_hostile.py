@@ -6,7 +6,6 @@ import os
 import signal
 import time
 
-import httpx
 import pytest
 
 from angarium.api import connections
@@ -17,6 +16,7 @@ from angarium.operations.events import accept
 from streams.server.embedded import EmbeddedServer
 from tests.edge.api.conftest import MAX_BODY, Api, problem
 from tests.edge.api.hostile_clients.raw import PATH, PATIENCE_S, Raw, connected
+from tests.support.plain_http import plain_client
 from tests.support.waiting import until, until_true
 
 
@@ -358,7 +358,7 @@ async def test_no_log_has_a_token(api: Api, caplog: pytest.LogCaptureFixture) ->
     async with api.client_with(token.text) as client:
         await client.post(PATH, json={})
         await client.post("/v1/tenants/other/events/x", json={})
-    async with httpx.AsyncClient(base_url=api.url) as client:
+    async with plain_client(base_url=api.url) as client:
         answer = await client.get(f"/{token.text}", headers={"authorization": token.text})
         assert token.text not in answer.text
     ours = [each for each in caplog.records if each.name.startswith(("angarium", "streams", "uvicorn"))]

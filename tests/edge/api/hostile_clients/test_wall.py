@@ -3,7 +3,6 @@
 import re
 from typing import Any
 
-import httpx
 import pytest
 
 from angarium.api.problems import HIDDEN
@@ -12,6 +11,7 @@ from streams.buckets.tokens import Scope
 from streams.dead_letters.letters import Selection
 from tests.edge.api.conftest import Api, problem
 from tests.support.ledgers import Pen, catch_up, failed, in_file, opens
+from tests.support.plain_http import plain_client
 
 OPERATIONS: dict[str, Scope] = {
     "GET /v1/alerts": "operate",
@@ -73,7 +73,7 @@ async def operations(api: Api, tenant: str = "acme", **more: str) -> list[tuple[
 
 
 async def description(api: Api) -> Any:
-    async with httpx.AsyncClient(base_url=api.url) as client:
+    async with plain_client(base_url=api.url) as client:
         described = (await client.get("/openapi.json")).json()
     assert described["openapi"].startswith("3.1")
     return described
@@ -92,7 +92,7 @@ async def test_another_tenants_token_finds_nothing_anywhere(api: Api) -> None:
     assert isinstance(await begin_redrive(api.to, "acme", Selection(receivers="acme.*")), Begun)
     async with (
         await api.client("other", ["publish", "read", "manage"]) as stranger,
-        httpx.AsyncClient(base_url=api.url) as anonymous,
+        plain_client(base_url=api.url) as anonymous,
     ):
         for method, path in gated:
             # What has no tenant in its path is the fleet's, but for the list of the token's own jobs.
@@ -167,7 +167,7 @@ async def test_each_operation_shows_an_example_of_each_answer_and_body(api: Api)
 
 
 async def test_routes_without_a_token_reveal_nothing(api: Api) -> None:
-    async with httpx.AsyncClient(base_url=api.url) as client:
+    async with plain_client(base_url=api.url) as client:
         for path in ("/healthz", "/readyz"):
             answer = await client.get(path)
             assert (answer.status_code, answer.json()) == (200, {"ok": True})
@@ -189,7 +189,7 @@ async def test_routes_without_a_token_reveal_nothing(api: Api) -> None:
     ],
 )
 async def test_another_method_is_told_those_that_there_are(api: Api, path: str, methods: str) -> None:
-    async with httpx.AsyncClient(base_url=api.url) as client:
+    async with plain_client(base_url=api.url) as client:
         answer = await client.request("PROPFIND", path)
         assert methods in problem(answer, 405, "method-not-allowed")
         assert answer.headers["allow"] == methods
@@ -221,7 +221,7 @@ async def test_a_parameter_that_does_not_exist_is_named_with_what_was_meant(
     api: Api, path: str, unknown: str, hint: str
 ) -> None:
     await api.receiver("acme.billing")
-    async with await api.client("acme", ["read", "manage"]) as client, httpx.AsyncClient() as anonymous:
+    async with await api.client("acme", ["read", "manage"]) as client, plain_client() as anonymous:
         refused = await client.get(path, params={unknown: "3"})
         assert problem(refused, 422, "invalid").endswith(hint)
         (fault,) = refused.json()["errors"]
