@@ -10,12 +10,14 @@ from angarium.ledger.schema import DELIVERED, END_OF_TIME
 class LedgerProgress(Struct, frozen=True):
     """The progress of a ledger: it has everything recorded up to `as_of`; at `seen_at` there was no more.
 
-    `gaps`: the periods of the journal that were gone before the ledger read them, as (since, until).
+    - `gaps`: the periods of the journal that were gone before the ledger read them, as (since, until).
+    - `kept_since`: attempts from before are no longer kept; 0 if all are kept.
     """
 
     as_of: int
     seen_at: int
     gaps: tuple[tuple[int, int], ...]
+    kept_since: int = 0
 
 
 class RecordedAttempt(Struct, frozen=True, kw_only=True):

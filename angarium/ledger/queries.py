@@ -125,8 +125,9 @@ class LedgerQueries:
         rows = await self.rows("SELECT stored_at, seen_at FROM positions WHERE stream = ?", stream)
         stored_at, seen_at = min(rows, key=lambda row: max(row[0] * 1000, row[1])) if rows else (0.0, 0)
         gaps = await self.rows("SELECT DISTINCT since, until FROM gaps ORDER BY since")
+        ((kept_since,),) = await self.rows("SELECT at FROM pruned")
         return LedgerProgress(
-            round(stored_at * 1000), seen_at, tuple((since, until) for since, until in gaps)
+            round(stored_at * 1000), seen_at, tuple((since, until) for since, until in gaps), kept_since
         )
 
     async def receiver(self, name: str) -> int | None:

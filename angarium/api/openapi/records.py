@@ -153,7 +153,7 @@ class WorstReceivers(Struct, frozen=True, kw_only=True):
     ledger: LedgerLag
 
 
-_LEDGER = {"as_of": "2026-11-22T20:00:01.250Z", "behind_s": 0.0, "gaps": []}
+_LEDGER = {"as_of": "2026-11-22T20:00:01.250Z", "behind_s": 0.0, "gaps": [], "kept_since": None}
 _FAILED = {
     "at": "2026-11-22T20:00:00.120Z", "sequence": 17, "event_id": "order-17", "type": "order.created",
     "attempt": 1, "verdict": "failed", "status": 503, "error": "HTTP 503", "answer": "try again later",

@@ -60,4 +60,4 @@ def attempts(
     )
     if listed.more:
         output.note(f"note: these are the newest {limit}; --limit or --until shows older ones")
-    ledger_questions.notes(listed.ledger)
+    ledger_questions.notes(listed.ledger, since)

@@ -58,7 +58,7 @@ def audit(receiver: str, plot: Path | None, as_json: bool, **given: Any) -> None
     else:
         for line in lines(found):
             output.say(line)
-        ledger_questions.notes(found.ledger)
+        ledger_questions.notes(found.ledger, since)
     if found.verdict == "exceeded":
         raise click.ClickException(f"{receiver} got more attempts than its limit allows")
 

@@ -57,7 +57,10 @@ def status(text: str) -> tuple[int, int]:
     raise click.UsageError(f"--status {text}: write a status, such as 503, or a class, such as 5xx")
 
 
-def notes(standing: LedgerLag) -> None:
-    """Say how far behind the ledger is, and which parts it lacks, in addition to the answer."""
-    for note in standing.notes:
+def notes(standing: LedgerLag, since: int | None = None) -> None:
+    """Say how far behind the ledger is, and which parts of a period it lacks, in addition to the answer.
+
+    `since`: the beginning of the period, in milliseconds, if one was asked about.
+    """
+    for note in standing.notes + (standing.dropped_note(since) if since else []):
         output.note(f"note: {note}")

@@ -51,7 +51,7 @@ def minutes(receiver: str, wide: bool, as_json: bool, **given: Any) -> None:
     headings = HEADINGS if all_of_it else NARROW_COLUMNS
     rows = [cells(each) for each in found.minutes]
     output.say_table(headings, [[row[heading] for heading in headings] for row in rows], wide=wide)
-    ledger_questions.notes(found.ledger)
+    ledger_questions.notes(found.ledger, since)
 
 
 def cells(each: "Minute") -> dict[str, Any]:

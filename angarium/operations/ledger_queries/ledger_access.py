@@ -29,12 +29,14 @@ NOTHING_RECORDED = "nothing was recorded about it, or only before the period tha
 class LedgerLag(Struct, frozen=True, kw_only=True):
     """The progress of the ledger: it has everything recorded up to `as_of`, except the `gaps` (from, to).
 
-    `behind_s` is 0 while its writer has everything.
+    - `behind_s`: 0 while its writer has everything.
+    - `kept_since`: attempts from before are no longer kept; None if all are kept.
     """
 
     as_of: str | None
     behind_s: float
     gaps: list[tuple[str | None, str]]
+    kept_since: str | None = None
 
     @property
     def lacking(self) -> list[str]:
@@ -51,6 +53,12 @@ class LedgerLag(Struct, frozen=True, kw_only=True):
             return "the ledger is empty"
         behind = quantities.age_text(self.behind_s)
         return f"the ledger is {behind} behind, at {self.as_of}" if self.behind_s else ""
+
+    def dropped_note(self, since: int) -> list[str]:
+        """The note that a period that begins at that time (in milliseconds) reaches beyond what is kept."""
+        if self.kept_since is None or quantities.instant(self.kept_since, 0.0) * 1000 <= since:
+            return []
+        return [f"attempts before {self.kept_since} are no longer kept, so this is not the whole period"]
 
     def why_unrecorded(self, at: float) -> str:
         """The reason why what came after that time (seconds since the epoch) may be missing, or nothing."""
@@ -91,6 +99,7 @@ async def ledger_lag(ledger: OpenLedger) -> LedgerLag:
         as_of=text(progress.as_of),
         behind_s=round(behind_s, 3) if behind_s >= BEHIND_AFTER_S else 0.0,
         gaps=[(text(since), instant(until / 1000)) for since, until in progress.gaps],
+        kept_since=text(progress.kept_since),
     )
 
 

@@ -342,6 +342,22 @@ async def test_a_delivery_under_way_when_facts_were_lost_has_an_unknown_end(
     assert found.ledger.notes
 
 
+async def test_a_period_from_before_what_is_kept_is_noted(
+    js: JetStream, names: Names, pen: Pen, ledger: Kept, settings: Settings
+) -> None:
+    await pen.flush(opens())
+    await catch_up(js, names, ledger)
+    found = await ask(settings, lambda ledger: find_attempts(ledger, RECEIVER, AttemptFilter()))
+    assert (found.ledger.kept_since, found.ledger.dropped_note(0)) == (None, [])
+    await ledger.execute("UPDATE pruned SET at = 1000000")
+    known = (await ask(settings, lambda ledger: find_attempts(ledger, RECEIVER, AttemptFilter()))).ledger
+    assert known.kept_since == "1970-01-01T00:16:40.000Z"
+    assert known.dropped_note(1_000_000) == []
+    assert known.dropped_note(999_999) == [
+        "attempts before 1970-01-01T00:16:40.000Z are no longer kept, so this is not the whole period"
+    ]
+
+
 async def test_a_ledger_without_a_writer_says_how_far_behind_it_is(
     js: JetStream, names: Names, pen: Pen, ledger: Kept, settings: Settings
 ) -> None:
