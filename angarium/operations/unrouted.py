@@ -11,12 +11,12 @@ from actors.policy import Rate
 from actors.tenant_settings import ALL_OTHERS, SettingsByTenant, TenantSettings
 from angarium.connecting import Access
 from angarium.quantities import age_text, count_text
-from streams.fleet.installation_status import seen_members
+from streams.fleet.installation_status import QUESTIONS_AT_ONCE, seen_members
 from streams.fleet.receivers_seen import shard_count
 from streams.fleet.unrouted_events import UnroutedEvents, unrouted_before, unrouted_of, unrouted_tenants
 from streams.installation.partitions import partition_of
 from streams.installation.topology import Names
-from streams.journal.claim import read_owner
+from streams.journal.claim import Owner, read_owner
 from streams.nats.answers import StoredMessage
 from streams.nats.errors import ApiError
 from streams.nats.jetstream import JetStream
@@ -43,6 +43,14 @@ class RoutingDelay(Struct, frozen=True, kw_only=True):
     rate: Rate | None = None
 
     @property
+    def is_certain(self) -> bool:
+        """False if they may be routed already: of a tenant that is not parked, some are read ahead.
+
+        The journal counts these as routed only when everything before them is.
+        """
+        return self.events.parked or (bool(self.why) and self.rate is None)
+
+    @property
     def text(self) -> str:
         """`3 events of acme wait to be routed, the oldest for 40s`, and the reason."""
         text = self.waiting_text(f" of {self.events.tenant}")
@@ -57,17 +65,34 @@ class RoutingDelay(Struct, frozen=True, kw_only=True):
 
 
 async def routing_delays(
+    js: JetStream, names: Names, partitions: int, tenants: Mapping[str, TenantSettings], tenant: str | None
+) -> list[RoutingDelay]:
+    """The tenants whose events certainly wait, or this one, and why; the longest wait first.
+
+    Raises `Unusable`, `Unavailable` and `ApiError`.
+    """
+    if tenant is None:
+        found = await unrouted_tenants(js, names, partitions)
+    else:
+        one = await unrouted_of(js, names, partitions, tenant)
+        found = [] if one is None else [one]
+    return [each for each in await _all_delays(js, names, tenants, found) if each.is_certain]
+
+
+async def _all_delays(
     js: JetStream, names: Names, tenants: Mapping[str, TenantSettings], found: Sequence[UnroutedEvents]
 ) -> list[RoutingDelay]:
-    """The reasons why the events of each tenant wait. Raises `Unusable`, `Unavailable` and `ApiError`."""
+    """The reasons why the events of each tenant wait, or may wait."""
     if not found:
         return []
     alive = {each.node for each in (await seen_members(js, names))[0]}
     deliveries = await stream_info(js, names.deliveries)
     room = deliveries.max_bytes - deliveries.bytes if deliveries.max_bytes > 0 else None
+    partitions = sorted({each.partition for each in found})
+    owners = dict(zip(partitions, await _owners(js, names, partitions), strict=True))
     delays = list[RoutingDelay]()
     for each in found:
-        owner, _ = await read_owner(js, names, each.partition)
+        owner = owners[each.partition]
         if owner is None or owner.released is not None or owner.node not in alive:
             why = f"no node runs partition {each.partition}"
             delays.append(RoutingDelay(events=each, why=why, remedy="start one", command="angarium node"))
@@ -84,6 +109,16 @@ async def routing_delays(
     return delays
 
 
+async def _owners(js: JetStream, names: Names, partitions: Sequence[int]) -> list[Owner | None]:
+    turn = asyncio.Semaphore(QUESTIONS_AT_ONCE)
+
+    async def owner(partition: int) -> Owner | None:
+        async with turn:
+            return (await read_owner(js, names, partition))[0]
+
+    return await asyncio.gather(*map(owner, partitions))
+
+
 async def why_unrouted(access: Access, event: StoredMessage, recent_s: float) -> str:
     """Why an event waits to be routed, and how many come before it; empty if all its copies are stored.
 
@@ -93,7 +128,9 @@ async def why_unrouted(access: Access, event: StoredMessage, recent_s: float) ->
     if found is None or time.time() - found[0].oldest_at < recent_s:
         return ""
     events, before = found
-    [delay] = await routing_delays(access.js, access.names, access.settings.tenants, [events])
+    [delay] = await _all_delays(access.js, access.names, access.settings.tenants, [events])
+    if not delay.is_certain:
+        return "it is not on record yet that it is routed; ask again"
     match before:
         case 0:
             place = f"it is the next one of {events.tenant}"
@@ -119,15 +156,10 @@ async def unrouted_notes(access: Access, tenant: str | None) -> list[str]:
                 return []
             # What follows asks again until it is answered.
             await js.last_message(names.journal, names.journal_of(partition_of(tenant or "", shards)))
-            if tenant is None:
-                found = await unrouted_tenants(js, names, shards)
-            else:
-                one = await unrouted_of(js, names, shards, tenant)
-                found = [] if one is None else [one]
-            delays = await routing_delays(js, names, access.settings.tenants, found[:TENANTS_NOTED_MAX])
+            found = await routing_delays(js, names, shards, access.settings.tenants, tenant)
     except (Unusable, Unavailable, ApiError, TimeoutError):
         return []
-    notes = [each.text for each in delays]
+    notes = [each.text for each in found[:TENANTS_NOTED_MAX]]
     if len(found) > TENANTS_NOTED_MAX:
         more = count_text(len(found) - TENANTS_NOTED_MAX, "more tenant")
         notes.append(f"events of {more} wait to be routed")

@@ -7,26 +7,22 @@ from actors.tenant_settings import TenantSettings
 from angarium.operations.installation.finding import Finding, problem, warning
 from angarium.operations.unrouted import RoutingDelay, routing_delays
 from angarium.quantities import count_text
-from streams.fleet.unrouted_events import unrouted_tenants
 from streams.installation.topology import Installation
 from streams.nats.jetstream import JetStream
 
 TENANTS_SHOWN_MAX = 10
 FLOOD_REMEDY = "they are routed in turns with other tenants'; find out what publishes them"
-STUCK_REMEDY = "look for routing.waiting in the nodes' logs"
 
 
 async def examine(
     js: JetStream, installation: Installation, tenants: Mapping[str, TenantSettings]
 ) -> list[Finding]:
     """Examine the tenants; there is no line if nothing waits. Raises `Unavailable` and `ApiError`."""
-    names = installation.names
     try:
-        found = await unrouted_tenants(js, names, installation.shards)
-        delays = await routing_delays(js, names, tenants, found[:TENANTS_SHOWN_MAX])
+        found = await routing_delays(js, installation.names, installation.shards, tenants, None)
     except Unusable as error:
         return [problem("tenants", str(error))]
-    findings = [_finding(each) for each in delays]
+    findings = [_finding(each) for each in found[:TENANTS_SHOWN_MAX]]
     if len(found) > TENANTS_SHOWN_MAX:
         more = count_text(len(found) - TENANTS_SHOWN_MAX, "more tenant")
         findings.append(warning("tenants", f"events of {more} wait to be routed"))
@@ -36,7 +32,5 @@ async def examine(
 def _finding(delay: RoutingDelay) -> Finding:
     if delay.why:
         return warning("tenants", delay.text, delay.remedy, delay.command)
-    if not delay.events.parked:
-        return warning("tenants", delay.text, STUCK_REMEDY)
     floods = f"{delay.events.tenant} floods partition {delay.events.partition}"
     return warning("tenants", f"{floods}: {delay.waiting_text()}", FLOOD_REMEDY)

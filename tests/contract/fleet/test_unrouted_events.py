@@ -114,9 +114,14 @@ async def test_events_that_no_router_has_parked_are_found_when_they_are_late(
     [found] = await unrouted_tenants(js, names, SHARDS)
     assert (found.tenant, found.count, found.parked) == ("acme", 2, False)
     assert await unrouted_of(js, names, SHARDS, "acme") == found
+    assert await told(js, names, {"acme": SLOW}) == []  # They may be read ahead.
+    [event] = (await js.read(names.events, names.event(PARTITION, "acme", ">"), 1, batch=1)).messages
+    access = Access(js, node_settings(names))
+    assert await why_unrouted(access, event, 0.0) == "it is not on record yet that it is routed; ask again"
+    await js.publish(names.actor_keys.owner(PARTITION), b'{"v":1,"node":"a","at":0.0,"released":0}')
     [finding] = await told(js, names)
     assert finding.text.startswith("2 events of acme wait to be routed")
-    assert finding.remedy == unrouted_findings.STUCK_REMEDY
+    assert finding.text.endswith(f": no node runs partition {PARTITION}")
 
 
 async def test_a_tenant_that_has_caught_up_is_not_named(js: JetStream, names: Names) -> None:

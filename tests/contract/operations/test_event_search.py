@@ -103,7 +103,12 @@ async def test_an_event_that_waits_nowhere_has_one_reason(
     await until_true(buried)
     assert await why("unheard") == "it was published a moment ago; ask again"
     monkeypatch.setattr(event_search, "ON_ITS_WAY_S", 0.0)
-    assert (await why("unheard")).endswith("Z, and no receiver of acme subscribed to bill.sent")
+
+    async def recorded() -> bool:
+        """True when it is on record that it is routed, which takes a second."""
+        return (await why("unheard")).endswith("Z, and no receiver of acme subscribed to bill.sent")
+
+    await until_true(recorded)
     assert await why("never") == event_search.NEVER_PUBLISHED
     assert await search(access, "never", NAME) == EventSearch(waiting=[], why_none="", notes=[])
     monkeypatch.setattr(event_search, "SEARCHED_MAX", 1)
@@ -209,6 +214,11 @@ async def test_an_event_above_the_rate_of_its_tenant_waits_to_be_routed(
     await until_true(first)
     assert (await search(access, "l4", tenant="late")).why_none == "it was published a moment ago; ask again"
     monkeypatch.setattr(event_search, "ON_ITS_WAY_S", 0.0)
+
+    async def parked() -> bool:
+        return (await search(access, "l4", tenant="late")).why_none.startswith("it waits")
+
+    await until_true(parked)
     for tenant in ("late", None):
         found = await search(access, "l4", tenant=tenant)
         assert (found.waiting, found.stored, found.unrouted) == ([], True, True)

@@ -91,7 +91,7 @@ async def test_an_event_that_is_sent_again_waits_although_its_delivery_is_record
 async def test_an_event_that_waits_to_be_routed_says_so(
     api: Api, reader: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without a node, nothing says that any receiver subscribed."""
+    """No node runs, so nothing says yet whether a receiver gets it."""
     monkeypatch.setattr(event_search, "ON_ITS_WAY_S", 0.0)
     monkeypatch.setattr(unrouted_events, "ROUTED_WITHIN_S", 0.0)
     await api.receiver("acme.shop", events=["order.*"])
