@@ -62,16 +62,18 @@ def decide(
             return [f.Unparked(receiver=receiver, at=at)] if state.parked else []
         case c.ResumeReceiver(by):
             return [f.Resumed(receiver=receiver, at=at, by=by)]
-        case c.RemoveReceiver(position, waiting, removal, source, keys):
+        case c.RemoveReceiver(position, waiting, removal, source, keys, left_out):
             return [f.Removed(
                 receiver=receiver, at=at, position=position, bucket=bucket, removal=removal, source=source,
                 keys=keys,
-                discarded=waiting + len(state.open), next_sequence=state.frontier.sequence + waiting + 1,
+                discarded=waiting + len(state.open), left_out=left_out,
+                next_sequence=state.frontier.sequence + waiting + left_out + 1,
             )]  # fmt: skip
-        case c.ForgetBacklog(position, waiting, source, keys, by):
+        case c.ForgetBacklog(position, waiting, source, keys, by, left_out):
             return [f.Forgot(
                 receiver=receiver, at=at, position=position, bucket=bucket, source=source, keys=keys, by=by,
-                discarded=waiting + len(state.open), next_sequence=state.frontier.sequence + waiting + 1,
+                discarded=waiting + len(state.open), left_out=left_out,
+                next_sequence=state.frontier.sequence + waiting + left_out + 1,
             )]  # fmt: skip
         case c.MissEvents(first, last, posted, source):
             left_out = 0 if last <= state.frontier.position else max(1, posted)

@@ -22,6 +22,7 @@ COLUMN_GAP = 2
 CUT_LENGTH_MIN = 8
 """Characters that stay visible of a cut cell."""
 WIDE_COLUMNS = 10_000
+CLEARED = "\x1b[H\x1b[2J\x1b[3J"
 CONTINUED_INDENT = 4
 """Blanks before the rest of a line on a terminal that is too narrow for its usual indentation."""
 
@@ -68,6 +69,11 @@ def styled(text: str, colour: str) -> str:
 def say(text: str = "") -> None:
     """Print a line of the answer."""
     click.echo(text, color=shows_colours())
+
+
+def clear() -> None:
+    """Clear the terminal, whether colours are wanted or not; only if it `can_redraw`."""
+    click.echo(CLEARED, nl=False, color=True)
 
 
 def note(text: str) -> None:

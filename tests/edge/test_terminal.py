@@ -49,6 +49,16 @@ output.say_table(("a", "b"), [(1, 2)])
 with progress("reading") as tell:
     tell(1, 2)
 """
+TOP = """
+from angarium.cli.live.top import show
+from angarium.operations.receivers.overview.top import TopScreen
+screen = TopScreen(
+    at="2026-01-31T12:00:00.123Z", count=1, behind=0, waiting=0, in_per_s=0.0, out_per_s=0.0, receivers=[],
+    notes=[],
+)
+for _ in range(2):
+    show(screen, wide=False, again=True)
+"""
 STRANGE = """
 from angarium.terminal import output
 rows = [("日本語" * 20, "|"), ("a\\x1b[2J" + "b" * 90, "|"), ("e\\u0301" * 60, "|")]
@@ -237,6 +247,19 @@ def test_no_color_takes_colours_and_bold_letters_out() -> None:
     sent = seen(COLOURED, NO_COLOR="1")
     assert not COLOUR.search(sent)
     assert "reading" in sent
+
+
+@pytest.mark.parametrize("environment", [{}, {"NO_COLOR": "1"}], ids=str)
+def test_top_redraws_with_and_without_colours(environment: dict[str, str]) -> None:
+    sent = seen(TOP, **environment)
+    assert sent.count("\x1b[H\x1b[2J") == 2
+    assert bool(COLOUR.search(sent)) == (not environment)
+
+
+def test_top_shows_one_table_below_the_other_on_a_dumb_terminal() -> None:
+    sent = seen(TOP, TERM="dumb")
+    assert sent.count("receiver  ") == 2
+    assert "\x1b" not in sent
 
 
 def test_an_empty_no_color_counts_as_none() -> None:
