@@ -100,7 +100,7 @@ class RemoveReceiver(Struct, frozen=True):
     - `removal`: the revision of the removal.
     - `source`: the highest source of the discarded events.
     - `keys`: their keys that enter the dedup window, packed.
-    - `left_out`: how many numbers are left out beyond theirs, since an owner that vanished may have given them.
+    - `left_out`: how many numbers are left out beyond theirs: an owner that vanished may have given them.
     """
 
     position: int

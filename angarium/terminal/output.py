@@ -148,12 +148,26 @@ def say_table(
     )
 
 
+def fits(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> bool:
+    """True if the terminal is wide enough for the whole table."""
+    texts = [[visible(shown(cell)) for cell in row] for row in rows]
+    return _table_width(_widths(headings, texts)) <= shutil.get_terminal_size().columns
+
+
+def _widths(headings: Sequence[str], rows: list[list[str]]) -> list[int]:
+    return [max(map(width, column)) for column in zip(headings, *rows, strict=True)]
+
+
+def _table_width(widths: list[int]) -> int:
+    return sum(widths) + COLUMN_GAP * (len(widths) - 1)
+
+
 def _cut(
     headings: Sequence[str], rows: list[list[str]], cut: Collection[str], columns: int
 ) -> list[list[str]]:
     """The rows with these columns shortened to fit the terminal."""
-    widths = [max(map(width, column)) for column in zip(headings, *rows, strict=True)]
-    excess = sum(widths) + COLUMN_GAP * (len(widths) - 1) - columns
+    widths = _widths(headings, rows)
+    excess = _table_width(widths) - columns
     for name in cut:
         i = headings.index(name)
         taken = max(0, min(excess, widths[i] - CUT_LENGTH_MIN))

@@ -46,8 +46,8 @@ def top(
     This is live, from what nodes record: no ledger is needed, and no node is asked. The data is a few seconds
     old. With --within: the receivers that failed or were late in that period, from the ledger.
 
-    A terminal shows one table, again and again, until Ctrl-C; if it cannot redraw (TERM=dumb), one table below
-    the other. A pipe gets one table. NO_COLOR only takes away colours.
+    A terminal shows one table, redrawn until Ctrl-C; if it cannot redraw (TERM=dumb), one table below the
+    other. A pipe gets one table. NO_COLOR only takes away colours.
     """
     settings = options.settings_of(given)
     if within is not None:

@@ -263,6 +263,8 @@ def _entry(change: RecordedChange, configurations: list[Configured]) -> _Entry:
             duration = f"{duration_text(lasted_s)} without a success, {count_text(failures, 'failure')}"
             what = f"accepts events again; it {state}: {duration}"
             detail = detail | {"since": text(since)}
+        case "resumed", {"by": by}:
+            return change.at, "resumed", f"resumed by {by}: nothing holds it back any more", detail
         case kind, _:
             what = _WORDS.get(kind, kind)
     return change.at, change.kind, _with(detail, what), detail

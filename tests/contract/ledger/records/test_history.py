@@ -59,7 +59,7 @@ async def test_the_history_is_told_in_words(
         "paused",
         "resumed: nothing holds it back any more",
         "disabled: it had failed for too long",
-        "resumed: nothing holds it back any more, by ada@desk",
+        "resumed by ada@desk: nothing holds it back any more",
         "disabled: it answered 410 (Gone)",
         "its shard moved to one, from an owner that had died",
         f"told to skip event 3 ({skipped.id}), by ada@desk",
