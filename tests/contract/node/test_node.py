@@ -449,7 +449,7 @@ async def test_shards_are_logged_once_the_node_has_all_and_those_that_end_togeth
     wire: Wire, js: JetStream, prefix: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A suspended node loses all its shards at once, for one reason."""
-    monkeypatch.setattr("angarium.node.node.LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr("angarium.node.node.RECONCILE_EVERY_S", 0.01)
     monkeypatch.setattr("angarium.node.node.CLAIMS_AT_ONCE", 1)
     caplog.set_level(logging.INFO)
     names = await install(js, prefix)
@@ -462,7 +462,7 @@ async def test_shards_are_logged_once_the_node_has_all_and_those_that_end_togeth
         assert [each["owned"] for each in lines("node.shards")] == [SHARDS]
         before = list(node.owned.values())
         for running in before:
-            running.fenced("another node owns it")
+            running.lost_to_fence("another node owns it")
         await until(lambda: not set(before) & set(node.owned.values()))
         node.context.js.gathered_log.flush()
         (ended,) = lines("shard.ended")

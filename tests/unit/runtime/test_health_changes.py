@@ -48,7 +48,8 @@ async def test_an_outage_below_a_minute_is_told_in_seconds() -> None:
     world.sender.reply = lambda _: NO_ANSWER
     world.publish()
     await world.pass_time(7)
-    assert [each.why for each in world.news] == ["no success for 5 s; timeout: no answer within 15 s"]
+    (change,) = world.health_changes
+    assert change.why == "no success for 5 s; timeout: no answer within 15 s"
 
 
 def resting(**members: Any) -> ShardWorld:
