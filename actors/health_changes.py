@@ -171,8 +171,10 @@ def _why_disabled(state: State, at: float) -> str:
 
 
 def _no_success(seconds: float, error: str) -> str:
-    return f"no success for {_minutes(seconds)}" + (f"; {error}" if error else "")
+    return f"no success for {_lasting(seconds)}" + (f"; {error}" if error else "")
 
 
-def _minutes(seconds: float) -> str:
+def _lasting(seconds: float) -> str:
+    if seconds < 60:
+        return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.0f} h"

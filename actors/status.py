@@ -322,7 +322,7 @@ def _failures(state: State, policy: Policy | None) -> str:
 def _moment(at: float, now: float) -> str:
     """A point in time, and its distance for people: `2026-11-23T12:03:10Z (in 42 s)`."""
     ahead = at > now
-    moment = datetime.fromtimestamp(math.ceil(at) if ahead else int(at), UTC)
+    moment = datetime.fromtimestamp(int(at), UTC)
     far = f"in {duration_text(at - now)}" if ahead else f"{duration_text(now - at)} ago"
     return f"{moment:%Y-%m-%dT%H:%M:%SZ} ({far})"
 

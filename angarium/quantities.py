@@ -61,6 +61,24 @@ def bytes_text(count: int) -> str:
     return f"{amount:.4g} TiB"
 
 
+def milliseconds_text(milliseconds: float) -> str:
+    """A short time for people: `0.42 ms`, `43 ms`, `1.03 s`, `12.3 s`."""
+    return seconds_text(milliseconds / 1000) if milliseconds >= 999.5 else f"{milliseconds:.3g} ms"
+
+
+def seconds_text(seconds: float) -> str:
+    """A time for people: `0.042 s`, `1.00 s`, `12.3 s`, `1,235 s`."""
+    if seconds >= 99.95:
+        return f"{seconds:,.0f} s"
+    return (
+        f"{seconds:.1f} s"
+        if seconds >= 9.995
+        else f"{seconds:.2f} s"
+        if seconds >= 0.9995
+        else f"{seconds:.3g} s"
+    )
+
+
 def address(text: str) -> tuple[str, int]:
     """Host and port to listen on: `127.0.0.1:9464`, `[::]:9464`; port 0 is any free one."""
     match = _ADDRESS.match(text)

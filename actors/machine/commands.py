@@ -100,6 +100,7 @@ class RemoveReceiver(Struct, frozen=True):
     - `removal`: the revision of the removal.
     - `source`: the highest source of the discarded events.
     - `keys`: their keys that enter the dedup window, packed.
+    - `left_out`: how many numbers are left out beyond theirs: an owner that vanished may have given them.
     """
 
     position: int
@@ -107,6 +108,7 @@ class RemoveReceiver(Struct, frozen=True):
     removal: int = 0
     source: int = 0
     keys: bytes = b""
+    left_out: int = 0
 
 
 class MissEvents(Struct, frozen=True):
@@ -158,7 +160,7 @@ class PassOver(Struct, frozen=True):
 class ForgetBacklog(Struct, frozen=True):
     """Discard everything that waits up to `position`: open events, and `waiting` events beyond the frontier.
 
-    `source` and `keys` are as in `RemoveReceiver`. `by`: who asked for it.
+    `source`, `keys` and `left_out` are as in `RemoveReceiver`. `by`: who asked for it.
     """
 
     position: int
@@ -166,6 +168,7 @@ class ForgetBacklog(Struct, frozen=True):
     source: int = 0
     keys: bytes = b""
     by: str = ""
+    left_out: int = 0
 
 
 class RecordBuried(Struct, frozen=True):

@@ -62,17 +62,14 @@ def decide(
             return [f.Unparked(receiver=receiver, at=at)] if state.parked else []
         case c.ResumeReceiver(by):
             return [f.Resumed(receiver=receiver, at=at, by=by)]
-        case c.RemoveReceiver(position, waiting, removal, source, keys):
+        case c.RemoveReceiver(position, waiting, removal, source, keys, left_out):
             return [f.Removed(
                 receiver=receiver, at=at, position=position, bucket=bucket, removal=removal, source=source,
-                keys=keys,
-                discarded=waiting + len(state.open), next_sequence=state.frontier.sequence + waiting + 1,
+                keys=keys, discarded=waiting + len(state.open), left_out=left_out,
+                next_sequence=state.frontier.sequence + waiting + left_out + 1,
             )]  # fmt: skip
-        case c.ForgetBacklog(position, waiting, source, keys, by):
-            return [f.Forgot(
-                receiver=receiver, at=at, position=position, bucket=bucket, source=source, keys=keys, by=by,
-                discarded=waiting + len(state.open), next_sequence=state.frontier.sequence + waiting + 1,
-            )]  # fmt: skip
+        case c.ForgetBacklog():
+            return [_forgot(state, command, at, bucket)]
         case c.MissEvents(first, last, posted, source):
             left_out = 0 if last <= state.frontier.position else max(1, posted)
             return [f.Missing(
@@ -93,6 +90,15 @@ def decide(
             return [f.Buried(receiver=receiver, positions=positions)]
         case _:
             assert_never(command)
+
+
+def _forgot(state: State, command: c.ForgetBacklog, at: float, bucket: Bucket | None) -> f.Forgot:
+    return f.Forgot(
+        receiver=state.receiver, at=at, position=command.position, bucket=bucket, source=command.source,
+        keys=command.keys, by=command.by, discarded=command.waiting + len(state.open),
+        left_out=command.left_out,
+        next_sequence=state.frontier.sequence + command.waiting + command.left_out + 1,
+    )  # fmt: skip
 
 
 def _erased(

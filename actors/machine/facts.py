@@ -155,7 +155,8 @@ class Removed(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="removed
     """The receiver was removed; the events that waited up to `position` are discarded. The numbering is kept.
 
     Discarded events count as numbered: `source` is their highest source, and `keys` are those of their ids
-    that enter the dedup window, packed, the newest last.
+    that enter the dedup window, packed, the newest last. `left_out`: how many numbers are left out beyond
+    theirs, since an owner that vanished may have given them to events that are gone.
     """
 
     at: float
@@ -166,12 +167,13 @@ class Removed(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="removed
     removal: int = 0
     source: int = 0
     keys: bytes = b""
+    left_out: int = 0
 
 
 class Forgot(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="forgot"):
     """An operator discarded the events that waited up to `position`; failures are cleared, numbers continue.
 
-    `source` and `keys` are as in `Removed`. `by`: who asked for it, as that client said.
+    `source`, `keys` and `left_out` are as in `Removed`. `by`: who asked for it, as that client said.
     """
 
     at: float
@@ -182,6 +184,7 @@ class Forgot(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="forgot")
     source: int = 0
     keys: bytes = b""
     by: str = ""
+    left_out: int = 0
 
 
 class Missing(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="missing"):

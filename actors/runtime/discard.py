@@ -18,6 +18,7 @@ from contextlib import asynccontextmanager
 from typing import Protocol
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from actors.machine import commands as c
 from actors.machine.numbering import Frontier, is_repeat, number, with_number
@@ -57,15 +58,17 @@ class StoppableActor(Protocol):
 class Passed(Struct, frozen=True):
     """The discarded events beyond the frontier.
 
-    - `count`: how many numbers are left out for them.
+    - `count`: how many there are.
     - `source`: the highest source so far.
     - `keys`: their keys that enter the dedup window, as many as fill it. With fewer, older ids would stay in
       the window for longer than it reaches.
+    - `left_out`: how many numbers are left out beyond theirs.
     """
 
     count: int
     source: int
     keys: bytes
+    left_out: int = 0
 
 
 async def remove(actor: StoppableActor) -> None:
@@ -76,7 +79,9 @@ async def remove(actor: StoppableActor) -> None:
         position = await removed_to(actor, removal.at) if removal else actor.pending.bounds.posted_to_max
         passed = await passed_up_to(actor, position)
         revision = removal.revision if removal else 0
-        actor.pending.discard(c.RemoveReceiver(position, passed.count, revision, passed.source, passed.keys))
+        actor.pending.discard(
+            c.RemoveReceiver(position, passed.count, revision, passed.source, passed.keys, passed.left_out)
+        )
 
 
 @asynccontextmanager
@@ -115,7 +120,7 @@ async def passed_up_to(actor: StoppableActor, up_to: int) -> Passed:
             raise asyncio.CancelledError
         if actor.state.frontier is frontier:
             # Events that are gone from the stream cannot be read, but may have been posted.
-            return Passed(max(found.count, actor.pending.bounds.unrecorded), found.source, found.keys)
+            return replace(found, left_out=max(0, actor.pending.bounds.unrecorded - found.count))
 
 
 async def read_passed(actor: StoppableActor, frontier: Frontier, up_to: int) -> Passed:

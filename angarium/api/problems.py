@@ -68,6 +68,7 @@ class ProblemRaised(AngariumError):
 
 TITLES = {
     "not-http": "Malformed request",
+    "not-json": "Malformed JSON",
     "unauthorized": "No valid token",
     "not-found": "Not found",
     "method-not-allowed": "Method not allowed",
@@ -103,6 +104,11 @@ def not_found(detail: str) -> ProblemRaised:
 def invalid(*errors: Fault) -> ProblemRaised:
     """The answer to an invalid request, with all its errors."""
     return ProblemRaised(422, "invalid", "; ".join(each.detail for each in errors), errors=errors)
+
+
+def not_json(error: Exception) -> ProblemRaised:
+    """The answer to a body that must be JSON and is not."""
+    return ProblemRaised(400, "not-json", f"the body is not valid JSON ({error})")
 
 
 def unavailable(detail: str) -> ProblemRaised:

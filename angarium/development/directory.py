@@ -115,7 +115,11 @@ def occupied(path: Path) -> Iterator[DevDirectory]:
         directory = DevDirectory(path, lock)
         directory.write_occupant("")
         _write(os.open(path / "dev.pid", _FLAGS | os.O_TRUNC, 0o600), b"%d\n" % os.getpid())
-        yield directory
+        try:
+            yield directory
+        finally:
+            # A `kill` with an old pid may hit another process.
+            (path / "dev.pid").unlink(missing_ok=True)
     finally:
         os.close(lock)
 

@@ -6,7 +6,7 @@ import msgspec
 
 from actors.errors import InvalidPolicy
 from actors.policy import Policy, parse
-from streams.buckets.shown_members import SHOWN
+from streams.buckets.shown_members import SHOWN, is_empty
 
 UNKNOWN_URL = "https://unknown.invalid/"
 """Stands for the URL, which is not kept."""
@@ -20,16 +20,23 @@ def document_of(members: dict[str, Any]) -> str:
 def changed(before: str | None, after: str) -> list[str]:
     """The members that differ, in alphabetical order; all of them where there was no configuration.
 
-    Members that are only written in another way are the same: `"5/second"` and an object with that rate.
+    Members that are only written in another way are the same: `"5/second"` and an object with that rate,
+    no secrets and none.
     """
-    old: dict[str, Any] = {} if before is None else msgspec.json.decode(before)
-    new: dict[str, Any] = msgspec.json.decode(after)
+    old = {} if before is None else _told(before)
+    new = _told(after)
     was, now = _effective(before), _effective(after)
     return sorted(
         name
         for name in old.keys() | new.keys()
         if old.get(name) != new.get(name) and not (name in was and was[name] == now.get(name))
     )
+
+
+def _told(document: str) -> dict[str, Any]:
+    """The members that say anything."""
+    members: dict[str, Any] = msgspec.json.decode(document)
+    return {name: value for name, value in members.items() if not is_empty(name, value)}
 
 
 def _effective(document: str | None) -> dict[str, Any]:

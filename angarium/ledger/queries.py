@@ -242,6 +242,15 @@ class LedgerQueries:
             *(await self.rows(f"SELECT {_STANDING} FROM receivers r WHERE id = ?", receiver))[0]
         )
 
+    async def last_existence(self, receiver: int) -> str:
+        """The kind of the last fact that says whether a receiver exists; empty if none is known."""
+        query = (
+            "SELECT kind FROM changes WHERE receiver = ? AND kind IN ('opened', 'removed') "
+            "ORDER BY at DESC, position DESC, ordinal DESC LIMIT 1"
+        )
+        rows = await self.rows(query, receiver)
+        return rows[0][0] if rows else ""
+
     async def failing(self, limit: int, tenant: str | None = None) -> list[ReceiverSummary]:
         """The failing receivers, the longest outage first, and the disabled ones."""
         rows = await self.rows(_FAILING, *_names_of(tenant), limit)

@@ -197,4 +197,4 @@ async def _head(host: Host, actor: Actor, waiting: int) -> Head | None:
 
 def _unknown(receiver: str) -> Denied:
     remedy = f"create it with angarium receiver put {receiver}, or see angarium receiver list"
-    return Denied("unknown_receiver", f"no receiver {receiver}: {remedy}")
+    return Denied("unknown_receiver", f"there is no receiver {receiver}: {remedy}")

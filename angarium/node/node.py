@@ -52,6 +52,7 @@ class Node:
         self._claiming = asyncio.Semaphore(CLAIMS_AT_ONCE)
         self._resuming = asyncio.Semaphore(RESUMES_AT_ONCE)
         self._moves: Counter[str] = Counter()
+        self._was_ready = False
         self._reconcile_now = asyncio.Event()
         self._readiness_changed = asyncio.Event()
         self._stopping = False
@@ -100,10 +101,12 @@ class Node:
         return set(self.context.members.wanted_shards(self.shards)) <= self.owned.keys()
 
     async def until_ready(self) -> None:
-        """Return once every wanted shard is owned."""
+        """Return once every wanted shard is owned, which is logged by then."""
         while not self.ready:
             self._readiness_changed.clear()
             await self._readiness_changed.wait()
+        self._was_ready = True
+        self._log_moves()
 
     def shard_of(self, receiver: str) -> int:
         """The number of the receiver's shard, which any node may own."""
@@ -132,7 +135,7 @@ class Node:
     async def _reconcile(self) -> None:
         while not self._stopping:
             self._reconcile_now.clear()
-            if not self._under_way:
+            if not self._under_way and (self._was_ready or self.refused):
                 self._log_moves()
             try:
                 self._adjust_shards()
@@ -164,7 +167,10 @@ class Node:
                 self.begin(self.release, shard)
 
     def _log_moves(self) -> None:
-        """Log one line for all shards that moved together, and none after a mere outage of NATS."""
+        """Log one line for all shards that moved together, and none after a mere outage of NATS.
+
+        Nothing is logged halfway, before the node is ready for the first time, unless shards are refused.
+        """
         if self._moves:
             outlived = self._moves.keys() == {"resumed"} and self.context.js.disturbed
             counts = {"owned": len(self.owned), **self._moves}
@@ -271,7 +277,9 @@ class Node:
                 await self._unless_refused(shard, self._record_refusal(shard, owned_shard, owned_shard.loss))
             await self.release(shard)
         else:
-            log.warning("shard.ended", extra={"shard": shard, "why": owned_shard.why})
+            # After a suspension that may be every shard of the node: one line, with their number.
+            gathered_log = self.context.js.gathered_log
+            gathered_log(log, logging.WARNING, "shard.ended", owned_shard.why, shard=shard)
 
     async def _record_refusal(self, shard: int, owned_shard: Shard, loss: Loss) -> None:
         """Record that the shard is refused for all nodes, even if the stream changes later."""

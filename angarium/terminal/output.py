@@ -22,6 +22,7 @@ COLUMN_GAP = 2
 CUT_LENGTH_MIN = 8
 """Characters that stay visible of a cut cell."""
 WIDE_COLUMNS = 10_000
+CLEARED = "\x1b[H\x1b[2J\x1b[3J"
 CONTINUED_INDENT = 4
 """Blanks before the rest of a line on a terminal that is too narrow for its usual indentation."""
 
@@ -68,6 +69,11 @@ def styled(text: str, colour: str) -> str:
 def say(text: str = "") -> None:
     """Print a line of the answer."""
     click.echo(text, color=shows_colours())
+
+
+def clear() -> None:
+    """Clear the terminal, whether colours are wanted or not; only if it `can_redraw`."""
+    click.echo(CLEARED, nl=False, color=True)
 
 
 def note(text: str) -> None:
@@ -142,12 +148,26 @@ def say_table(
     )
 
 
+def fits(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> bool:
+    """True if the terminal is wide enough for the whole table."""
+    texts = [[visible(shown(cell)) for cell in row] for row in rows]
+    return _table_width(_widths(headings, texts)) <= shutil.get_terminal_size().columns
+
+
+def _widths(headings: Sequence[str], rows: list[list[str]]) -> list[int]:
+    return [max(map(width, column)) for column in zip(headings, *rows, strict=True)]
+
+
+def _table_width(widths: list[int]) -> int:
+    return sum(widths) + COLUMN_GAP * (len(widths) - 1)
+
+
 def _cut(
     headings: Sequence[str], rows: list[list[str]], cut: Collection[str], columns: int
 ) -> list[list[str]]:
     """The rows with these columns shortened to fit the terminal."""
-    widths = [max(map(width, column)) for column in zip(headings, *rows, strict=True)]
-    excess = sum(widths) + COLUMN_GAP * (len(widths) - 1) - columns
+    widths = _widths(headings, rows)
+    excess = _table_width(widths) - columns
     for name in cut:
         i = headings.index(name)
         taken = max(0, min(excess, widths[i] - CUT_LENGTH_MIN))

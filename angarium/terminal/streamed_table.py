@@ -13,18 +13,23 @@ FLEXIBLE_WIDTH_MIN = 8
 class StreamedTable:
     """Prints a row as soon as it comes: cut to the terminal's width, or with tabs into a pipe.
 
-    `widths`: those of the columns whose cells have a known length; the others share the room that is left.
-    A `wide` table cuts nothing.
+    `widths`: those of the columns whose cells have a known length; the others share the room that is left,
+    in the proportion of `shares`. A `wide` table cuts nothing.
     """
 
-    def __init__(self, headings: Sequence[str], widths: Mapping[str, int], *, wide: bool = False) -> None:
+    def __init__(
+        self,
+        headings: Sequence[str],
+        widths: Mapping[str, int],
+        *,
+        shares: Mapping[str, int] | None = None,
+        wide: bool = False,
+    ) -> None:
         self._headings = headings
         self._wide = wide
         self._on_terminal = output.on_terminal()
-        flexible = [each for each in headings if each not in widths]
         room = shutil.get_terminal_size().columns - output.COLUMN_GAP * (len(headings) - 1)
-        shares = _shares(room - sum(widths.values()), len(flexible))
-        self._widths = dict(widths) | dict(zip(flexible, shares, strict=True))
+        self._widths = dict(widths) | _shared(room - sum(widths.values()), shares or {})
 
     def say_headings(self) -> None:
         """Print the headings, on a terminal only."""
@@ -45,9 +50,12 @@ class StreamedTable:
         return (" " * output.COLUMN_GAP).join(cells).rstrip()
 
 
-def _shares(room: int, count: int) -> list[int]:
-    """The room in equal shares, the rest of it to the last one."""
-    if not count:
-        return []
-    share = max(FLEXIBLE_WIDTH_MIN, room // count)
-    return [share] * (count - 1) + [max(share, room - share * (count - 1))]
+def _shared(room: int, shares: Mapping[str, int]) -> dict[str, int]:
+    """The room in these shares, the rest of it to the last one."""
+    total, left, widths = sum(shares.values()), room, dict[str, int]()
+    for name, share in shares.items():
+        widths[name] = max(FLEXIBLE_WIDTH_MIN, room * share // total)
+        left -= widths[name]
+    if shares:
+        widths[name] += max(0, left)
+    return widths

@@ -17,6 +17,8 @@ SHOWN = frozenset(
     - {"url", "secrets", "old_secrets", "headers"}
 )
 
+_EMPTY: dict[str, Any] = {"secrets": [], "old_secrets": [], "headers": {}}
+
 
 def without_secrets(raw: bytes) -> dict[str, Any]:
     """The members of a configuration, with fingerprints; none if they cannot be read."""
@@ -25,6 +27,11 @@ def without_secrets(raw: bytes) -> dict[str, Any]:
     except InvalidPolicy:
         return {}
     return {name: value if name in SHOWN else _fingerprint(value) for name, value in members.items()}
+
+
+def is_empty(name: str, fingerprint: object) -> bool:
+    """True if the member says what its absence says, such as `"secrets": []` of an unsigned receiver."""
+    return name in _EMPTY and fingerprint == _fingerprint(_EMPTY[name])
 
 
 def _fingerprint(value: object) -> str:

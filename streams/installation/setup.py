@@ -20,6 +20,8 @@ from streams.nats.jetstream import JetStream
 OLDEST_SERVER = (2, 14)
 """The first version that the tests run on; before 2.12 there are no atomic batches."""
 
+MISSING = "missing"
+RUN_SETUP = "run `angarium setup`"
 REMEDIES = {
     STORAGE_EXCEEDED: "it reserves 2.75 times max_bytes for all streams; give a smaller --max-bytes, or "
     "nats-server a larger disk or max_file_store",
@@ -56,13 +58,19 @@ async def check(js: JetStream, installation: Installation) -> list[Mismatch]:
     problems = _problems(found)
     if any(problem.field == SHARDS for problem in problems):
         return problems
-    why = "run `angarium setup`"
     for stream in found:
         if stream.actual is None:
             problems.append(
-                Mismatch("the installation", f"stream {stream.wanted['name']}", "missing", "there", why)
+                Mismatch("the installation", f"stream {stream.wanted['name']}", MISSING, "there", RUN_SETUP)
             )
     return problems
+
+
+def is_nothing_there(problems: list[Mismatch], installation: Installation) -> bool:
+    """True if all that `check` has found is that each stream is missing."""
+    return len(problems) == len(streams(installation)) and all(
+        each.has == MISSING and each.why == RUN_SETUP for each in problems
+    )
 
 
 async def _read_streams(js: JetStream, installation: Installation) -> list[_CheckedStream]:

@@ -134,10 +134,14 @@ class EmbeddedServer(RunningServer):
             ) from error
 
     async def stop(self) -> None:
-        """Stop the server cleanly; does nothing if none was started."""
+        """Stop the server cleanly; does nothing if none was started.
+
+        Its pid file goes, too: a `kill` with an old one may hit another process.
+        """
         if self._child is not None:
             await self._child.stop()
             self._child = None
+            self.pid_file.unlink(missing_ok=True)
 
     async def kill(self) -> None:
         """End the server with SIGKILL, like a crash; `start` then continues with its store."""

@@ -28,6 +28,7 @@ def test_the_nats_of_a_running_dev_is_the_usual_one(tmp_path: Path, monkeypatch:
         assert nats(nats="nats://example.com:4222") == ("nats://example.com:4222",)
         monkeypatch.setenv("ANGARIUM_NATS", usual[0])
         assert nats() == usual
+    assert not (tmp_path / ".angarium" / "dev.pid").exists()
 
 
 @pytest.mark.parametrize("content", [b"", b"{", msgspec.json.encode(Occupant(2**22 + 1, URL))])

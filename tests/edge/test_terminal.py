@@ -49,6 +49,16 @@ output.say_table(("a", "b"), [(1, 2)])
 with progress("reading") as tell:
     tell(1, 2)
 """
+TOP = """
+from angarium.cli.live.top import show
+from angarium.operations.receivers.overview.top import TopScreen
+screen = TopScreen(
+    at="2026-01-31T12:00:00.123Z", count=1, behind=0, waiting=0, in_per_s=0.0, out_per_s=0.0, receivers=[],
+    notes=[],
+)
+for _ in range(2):
+    show(screen, wide=False, again=True)
+"""
 STRANGE = """
 from angarium.terminal import output
 rows = [("日本語" * 20, "|"), ("a\\x1b[2J" + "b" * 90, "|"), ("e\\u0301" * 60, "|")]
@@ -74,14 +84,13 @@ token = ListedToken(
 output.say_table(NARROW_COLUMNS, [[cells(token)[name] for name in NARROW_COLUMNS]], cut=CUT_COLUMNS)
 """
 MINUTES = """
-from angarium.cli.ledger_records.minutes import NARROW_COLUMNS, cells
+from angarium.cli.ledger_records.minutes import cells, say
 from angarium.operations.ledger_queries.minutes import Minute
-from angarium.terminal import output
 minute = Minute(
     at="2026-01-31T12:00:00.000Z", attempts=123456, delivered=123456, failed=123456, throttled=123456,
     dead=123456, latency_ms=1234.5, latency_ms_max=12345.6, late_s=1234.5, late_s_max=12345.6,
 )
-output.say_table(NARROW_COLUMNS, [[cells(minute)[name] for name in NARROW_COLUMNS]])
+say([cells(minute)], wide=False)
 """
 TAIL = """
 from angarium.cli.live.tail import shown_rows
@@ -172,10 +181,17 @@ def test_tokens_fit_80_columns_and_their_ids_are_never_cut() -> None:
 
 
 def test_minutes_fit_80_columns_in_a_line_each() -> None:
-    lines = ESCAPE.sub("", seen(MINUTES)).splitlines()
+    *lines, note = ESCAPE.sub("", seen(MINUTES)).splitlines()
     assert len(lines) == 2
     assert max(map(len, lines)) <= 80
-    assert lines[1].startswith("2026-01-31T12:00Z  123456")
+    assert lines[1].split() == ["2026-01-31T12:00Z", *["123456"] * 4, "1.23", "s", "1,234", "s"]
+    assert note == "note: 3 columns left out (throttled, longest, most late): --wide shows them"
+
+
+def test_minutes_have_all_columns_where_there_is_room() -> None:
+    lines = ESCAPE.sub("", seen(MINUTES, COLUMNS="120")).splitlines()
+    assert len(lines) == 2
+    assert lines[1].split()[-8:] == ["1.23", "s", "12.3", "s", "1,234", "s", "12,346", "s"]
 
 
 def test_followed_attempts_fit_80_columns_in_a_line_each() -> None:
@@ -183,10 +199,10 @@ def test_followed_attempts_fit_80_columns_in_a_line_each() -> None:
     assert len(lines) == 2
     assert max(map(len, lines)) <= 80
     assert lines[1].split() == [
-        "12:00:00.123", "acme.a-rec…", "123456", "12", "refused:", "c…", "12346", "ms", "order.creat…"
+        "12:00:00", "acme.a-recei…", "123456", "12", "refused:", "connecti…", "12.3", "s", "0190f5a2-7e3c…"
     ]  # fmt: skip
     assert [lines[0].index(name) for name in ("receiver", "outcome", "event")] == [
-        lines[1].index(text) for text in ("acme", "refused", "order")
+        lines[1].index(text) for text in ("acme", "refused", "0190")
     ]
     (_, wide) = ESCAPE.sub("", seen(TAIL + "shown_rows(wide=True)(attempt)")).splitlines()
     assert wide.startswith("2026-01-31T12:00:00.123Z  acme.a-receiver-with-a-long-name  123456")
@@ -237,6 +253,19 @@ def test_no_color_takes_colours_and_bold_letters_out() -> None:
     sent = seen(COLOURED, NO_COLOR="1")
     assert not COLOUR.search(sent)
     assert "reading" in sent
+
+
+@pytest.mark.parametrize("environment", [{}, {"NO_COLOR": "1"}], ids=str)
+def test_top_redraws_with_and_without_colours(environment: dict[str, str]) -> None:
+    sent = seen(TOP, **environment)
+    assert sent.count("\x1b[H\x1b[2J") == 2
+    assert bool(COLOUR.search(sent)) == (not environment)
+
+
+def test_top_shows_one_table_below_the_other_on_a_dumb_terminal() -> None:
+    sent = seen(TOP, TERM="dumb")
+    assert sent.count("receiver  ") == 2
+    assert "\x1b" not in sent
 
 
 def test_an_empty_no_color_counts_as_none() -> None:

@@ -14,7 +14,9 @@ async def forget(actor: Actor, by: str = "") -> int:
         position = actor.pending.bounds.posted_to_max
         passed = await passed_up_to(actor, position)
         discarded = passed.count + len(actor.state.open)
-        actor.pending.discard(c.ForgetBacklog(position, passed.count, passed.source, passed.keys, by))
+        actor.pending.discard(
+            c.ForgetBacklog(position, passed.count, passed.source, passed.keys, by, passed.left_out)
+        )
         index = actor.environment.recorder.index
     await actor.environment.confirmed_to(index)
     return discarded

@@ -10,7 +10,7 @@ from litestar.types import Receive
 
 from actors.allowed_values import problem
 from actors.policy import DOCUMENT_MAX
-from angarium.api.problems import Fault, ProblemRaised, invalid
+from angarium.api.problems import Fault, ProblemRaised, invalid, not_json
 from angarium.api.requests.headers import Headers, header, headers_by_name
 from angarium.api.requests.request_limits import AdmittedRequest, RequestLimits
 from streams.buckets.tokens import ALL_TENANTS
@@ -81,7 +81,7 @@ def check_json(body: bytes) -> None:
     try:
         _syntax.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ProblemRaised(400, "not-http", f"the body is not valid JSON ({error})") from None
+        raise not_json(error) from None
 
 
 def decoded(body: bytes, kind: type[T]) -> T:

@@ -14,7 +14,7 @@ from actors import allowed_values
 from angarium.api.admission.gate import Caller, caller, needs
 from angarium.api.api_state import ApiState, InjectedApi
 from angarium.api.openapi.publishing import ITEMS_MAX, PUBLISH_BATCH, BatchAnswer, BatchItem, ItemAnswer
-from angarium.api.problems import Fault, ProblemRaised, invalid, problem_of
+from angarium.api.problems import Fault, ProblemRaised, invalid, not_json, problem_of
 from angarium.api.requests.bodies import check_json, pointed, read_body
 from angarium.api.requests.headers import Headers, header, headers_by_name
 from angarium.api.routes.publishing import ID_TEXT, Asked, is_id, must_exist, within_rate
@@ -97,7 +97,7 @@ def _members(body: bytes) -> Sequence[Raw]:
         check_json(body)
         raise invalid(Fault(pointer="", detail="must be an array of events")) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ProblemRaised(400, "not-http", f"the body is not valid JSON ({error})") from None
+        raise not_json(error) from None
     return places if places[-1] is not None else places[: places.index(None)]
 
 

@@ -169,9 +169,7 @@ def drop(
         if yes:
             return True
         if not output.can_ask():
-            raise click.UsageError(
-                f"{selection.counted(count)} would be permanently deleted; confirm with --yes"
-            )
+            raise click.UsageError(f"this deletes {selection.counted(count)} for good: give --yes to confirm")
         return click.confirm(f"permanently delete {selection.counted(count)}?", err=True)
 
     settings = options.settings_of(given)

@@ -43,7 +43,7 @@ def erase(event: str, tenant: str | None, wait: str, yes: bool, as_json: bool, *
         if yes:
             return True
         if not output.can_ask():
-            raise click.UsageError(f"{event} of {tenant} would be permanently erased; confirm with --yes")
+            raise click.UsageError(f"this erases {event} of {tenant} for good: give --yes to confirm")
         return click.confirm(f"permanently erase {event} of {tenant}?", err=True)
 
     status = run(

@@ -40,8 +40,8 @@ def failing_cells(row: dict[str, Any]) -> list[Any]:
 def late_cells(row: dict[str, Any]) -> list[Any]:
     """The row of a receiver whose events come late, for people."""
     return [
-        f"{row['latest_s']:.3g} s",
-        f"{row['mean_s']:.3g} s",
+        quantities.seconds_text(row["latest_s"]),
+        quantities.seconds_text(row["mean_s"]),
         row["receiver"],
         row["delivered"],
         row["failed"],

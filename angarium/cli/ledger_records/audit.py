@@ -11,7 +11,7 @@ from angarium.quantities import count_text
 from angarium.terminal import output
 
 if TYPE_CHECKING:
-    from angarium.ledger.audit import Bar, LimitPeriod
+    from angarium.ledger.audit import Bar, LimitPeriod, Window
     from angarium.operations.ledger_queries.audit import Audit
 
 BAR_WIDTH = 30
@@ -70,14 +70,28 @@ def lines(found: "Audit") -> list[str]:
     said = [f"{found.receiver}: {VERDICTS[found.verdict]}", f"  {count_text(found.attempts, 'attempt')}"]
     said += [f"  {_limit(each)}{f', from {text(each.at)} on' if each.at else ''}" for each in found.limits]
     for window in found.windows:
-        if window.at is not None:
+        # A single attempt says nothing about a rate.
+        if window.at is not None and (window.attempts > 1 or window.exceeded):
             allowed = "any number" if window.allowed is None else window.allowed
             more = f", exceeded in {count_text(window.exceeded, 'window')}" if window.exceeded else ""
             said.append(
-                f"  busiest {window.length_s:g} s: {window.attempts} of {allowed} "
-                f"from {text(window.at)}{more}"
+                f"  busiest {_length(window.length_s)}: {window.attempts} of {allowed} "
+                f"from {text(window.at)}{_limit_of(window, found.limits)}{more}"
             )
     return said + [_bar(bar, found.chart) for bar in found.chart]
+
+
+def _length(seconds: float) -> str:
+    return f"{seconds:.3g} s" if seconds >= 1 else f"{seconds * 1000:.0f} ms"
+
+
+def _limit_of(window: "Window", limits: "list[LimitPeriod]") -> str:
+    """The limit at the beginning of a window, if there was another one as well."""
+    if len(limits) < 2:
+        return ""
+    # Of the first limit it is only known that it was in force before the second one.
+    limit = [each for each in limits if each is limits[0] or each.at <= (window.at or 0)][-1]
+    return f" ({_limit(limit)})"
 
 
 def _limit(limit: "LimitPeriod") -> str:

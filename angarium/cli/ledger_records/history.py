@@ -15,7 +15,9 @@ from angarium.terminal import output
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @options.settings_flags("ledger", "prefix")
 def history(receiver: str, as_json: bool, **given: Any) -> None:
-    """Show what happened to a receiver: paused, changed, resumed, disabled, offline, recovered.
+    """Show what happened to a receiver: paused, changed, resumed, disabled, removed, recovered.
+
+    That it was offline is told once it recovers; while it fails, the last line says since when.
 
     A configuration is shown with the members that changed and who changed them. NATS keeps the last 8 changes
     of a receiver; if more were made while no ledger ran, the authors of the older ones are not known.

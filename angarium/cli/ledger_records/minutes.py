@@ -1,9 +1,11 @@
 """`angarium minutes`: throughput and latency of a receiver by minute, from the ledger."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from angarium import quantities
 from angarium.cli.invocation import names, options
 from angarium.cli.ledger_records.period import period
 from angarium.terminal import output
@@ -47,11 +49,19 @@ def minutes(receiver: str, wide: bool, as_json: bool, **given: Any) -> None:
     if as_json:
         output.say_json(found)
         return
-    all_of_it = wide or not output.on_terminal()
-    headings = HEADINGS if all_of_it else NARROW_COLUMNS
-    rows = [cells(each) for each in found.minutes]
-    output.say_table(headings, [[row[heading] for heading in headings] for row in rows], wide=wide)
+    say([cells(each) for each in found.minutes], wide=wide)
     ledger_questions.notes(found.ledger, since)
+
+
+def say(rows: list[dict[str, Any]], *, wide: bool) -> None:
+    """Print the rows, all columns if they fit the terminal."""
+    everything = [list(row.values()) for row in rows]
+    if wide or not output.on_terminal() or output.fits(HEADINGS, everything):
+        output.say_table(HEADINGS, everything, wide=wide)
+        return
+    output.say_table(NARROW_COLUMNS, [[row[heading] for heading in NARROW_COLUMNS] for row in rows])
+    left_out = [each for each in HEADINGS if each not in NARROW_COLUMNS]
+    output.note(f"note: {len(left_out)} columns left out ({', '.join(left_out)}): --wide shows them")
 
 
 def cells(each: "Minute") -> dict[str, Any]:
@@ -63,12 +73,12 @@ def cells(each: "Minute") -> dict[str, Any]:
         "failed": each.failed,
         "throttled": each.throttled,
         "dead": each.dead,
-        "latency": _timed(each.latency_ms, "ms"),
-        "longest": _timed(each.latency_ms_max, "ms"),
-        "mean late": _timed(each.late_s, "s"),
-        "most late": _timed(each.late_s_max, "s"),
+        "latency": _text(quantities.milliseconds_text, each.latency_ms),
+        "longest": _text(quantities.milliseconds_text, each.latency_ms_max),
+        "mean late": _text(quantities.seconds_text, each.late_s),
+        "most late": _text(quantities.seconds_text, each.late_s_max),
     }
 
 
-def _timed(value: float | None, unit: str) -> str | None:
-    return None if value is None else f"{value:.3g} {unit}"
+def _text(write: Callable[[float], str], value: float | None) -> str | None:
+    return None if value is None else write(value)

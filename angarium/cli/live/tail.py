@@ -16,10 +16,12 @@ if TYPE_CHECKING:
     from angarium.operations.live.tail import TailedAttempt, TailFilter
 
 HEADINGS = ("at", "receiver", "number", "attempt", "outcome", "took", "event")
-WIDTHS = {"at": 12, "number": 7, "attempt": 7, "took": 8}
+NARROW_HEADINGS = ("at", "receiver", "number", "try", "outcome", "took", "event")
+WIDTHS = {"at": 8, "number": 6, "try": 3, "took": 6}
 """Widths of the columns whose cells have a known length; the others share what is left of the terminal."""
-WIDE_WIDTHS = WIDTHS | {"at": 24, "receiver": 24, "outcome": 28, "event": 0}
-TIME_OF_DAY = slice(11, 23)
+SHARES = {"receiver": 3, "outcome": 4, "event": 3}
+WIDE_WIDTHS = {"at": 24, "receiver": 24, "number": 7, "attempt": 7, "outcome": 28, "took": 8, "event": 0}
+TIME_OF_DAY = slice(11, 19)
 """Part of an RFC 3339 instant: on a terminal, the date would take the room of an id."""
 
 
@@ -104,18 +106,31 @@ async def _follow(
 def shown_rows(*, wide: bool) -> "Callable[[TailedAttempt], None]":
     """Print the headings, and return what prints a row."""
     wide = wide or not output.on_terminal()
-    table = StreamedTable(HEADINGS, WIDE_WIDTHS if wide else WIDTHS, wide=wide)
+    if wide:
+        table = StreamedTable(HEADINGS, WIDE_WIDTHS, wide=True)
+    else:
+        table = StreamedTable(NARROW_HEADINGS, WIDTHS, shares=SHARES)
     table.say_headings()
-    return lambda attempt: table.say(_cells(attempt, slice(None) if wide else TIME_OF_DAY))
+    return lambda attempt: table.say(_cells(attempt) if wide else _narrow_cells(attempt))
 
 
-def _cells(attempt: "TailedAttempt", of_instant: slice) -> list[str]:
+def _cells(attempt: "TailedAttempt") -> list[str]:
     """The row of an attempt."""
     took = "" if attempt.latency_ms is None else f"{attempt.latency_ms:.0f} ms"
     return [
-        attempt.at[of_instant], attempt.receiver, str(attempt.sequence or "ping"),
-        str(attempt.attempt), _outcome(attempt), took,
-        " ".join(filter(None, (attempt.type, attempt.event_id))),
+        attempt.at, attempt.receiver, str(attempt.sequence or "ping"), str(attempt.attempt),
+        _outcome(attempt), took, " ".join(filter(None, (attempt.type, attempt.event_id))),
+    ]  # fmt: skip
+
+
+def _narrow_cells(attempt: "TailedAttempt") -> list[str]:
+    """The row for a terminal: it may cut the type of an event, before its id."""
+    from angarium import quantities
+
+    at, *others, _, _ = _cells(attempt)
+    took = "" if attempt.latency_ms is None else quantities.milliseconds_text(attempt.latency_ms)
+    return [
+        at[TIME_OF_DAY], *others, took, " ".join(filter(None, (attempt.event_id, attempt.type)))
     ]  # fmt: skip
 
 

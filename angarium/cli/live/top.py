@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 FAILING_HEADINGS = ("failing for", "receiver", "failures", "last")
 LATE_HEADINGS = ("most late", "mean late", "receiver", "delivered", "failed")
 AGE_SHOWN_FROM_S = 1.0
-CLEARED = "\x1b[H\x1b[2J\x1b[3J"
 
 
 @click.command("top", short_help="Show the receivers whose events wait longest.")
@@ -46,12 +45,15 @@ def top(
 
     This is live, from what nodes record: no ledger is needed, and no node is asked. The data is a few seconds
     old. With --within: the receivers that failed or were late in that period, from the ledger.
+
+    A terminal shows one table, redrawn until Ctrl-C; if it cannot redraw (TERM=dumb), one table below the
+    other. A pipe gets one table. NO_COLOR only takes away colours.
     """
     settings = options.settings_of(given)
     if within is not None:
         _worst(settings, tenant, within, limit, wide=wide, as_json=as_json)
         return
-    once = once or as_json or not output.can_redraw()
+    once = once or as_json or not output.on_terminal()
     run_long(_watch(settings, tenant, None if once else every, limit, wide=wide, as_json=as_json))
 
 
@@ -75,7 +77,7 @@ async def _watch(
                 if as_json:
                     output.say_json(picture)
                 else:
-                    _show(picture, wide=wide, over=every_s is not None)
+                    show(picture, wide=wide, again=every_s is not None)
                 if tenant is not None and not picture.count:
                     names.note_unknown(tenant)
                 if every_s is None:
@@ -83,21 +85,26 @@ async def _watch(
                 await asyncio.sleep(every_s)
 
 
-def _show(picture: "TopScreen", *, wide: bool, over: bool) -> None:
+def show(picture: "TopScreen", *, wide: bool, again: bool) -> None:
+    """Print the table; `again`: over the one before, or below it if the terminal cannot redraw."""
     from angarium import quantities
     from angarium.cli.receivers import table
 
-    if over:
-        output.say(f"{CLEARED}{_summary(picture)}\n")
+    if again:
+        if output.can_redraw():
+            output.clear()
+        output.say(f"{_summary(picture)}\n")
     now = quantities.instant(picture.at, 0.0)
     all_of_it = wide or not output.on_terminal()
     columns = table.TOP_COLUMNS
     rows = [table.cells(row, columns, now) for row in picture.receivers]
     output.say_table(columns, rows, cut=() if all_of_it else table.TOP_CUT, wide=all_of_it)
-    if not over and picture.age_s >= AGE_SHOWN_FROM_S:
+    if not again and picture.age_s >= AGE_SHOWN_FROM_S:
         output.note(f"note: {_as_of(picture)}")
     for note in picture.notes:
         output.note(f"note: {output.visible(note)}")
+    if again and not output.can_redraw():
+        output.say()
 
 
 def _summary(picture: "TopScreen") -> str:

@@ -59,7 +59,10 @@ def edit(name: str, **given: Any) -> None:
             for line in draft.outcome(done):
                 output.say(line)
             return
-        problems = done.problems or (done.sentence,)
+        # The remedy of a put is to write a file; here the editor opens again.
+        problems = done.problems or (
+            (f"{done.text}: edit it again",) if done.kind == "invalid" else (done.sentence,)
+        )
         for problem in problems:
             output.note(f"not stored: {output.visible(problem)}")
         if done.kind != "invalid":

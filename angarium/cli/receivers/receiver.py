@@ -1,7 +1,7 @@
 """`angarium receiver …`: the configurations of receivers, and requests about one of them."""
 
 from collections.abc import Callable
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
@@ -12,6 +12,9 @@ from angarium.cli.receivers.flags import flags
 from angarium.cli.receivers.rotate import rotate_secret
 from angarium.cli.receivers.set import set_members
 from angarium.terminal import output
+
+if TYPE_CHECKING:
+    from angarium.operations.receivers.control_requests.ask import WaitingEvents
 
 _named = names.receiver("name")
 SECRET = "whsec_"
@@ -247,13 +250,15 @@ def ping(name: str, as_json: bool, **given: Any) -> None:
         raise click.ClickException(f"{name} did not accept the ping: {why}")
 
 
-def _agreement(name: str, *, yes: bool) -> Callable[[object], bool]:
+def _agreement(name: str, *, yes: bool) -> "Callable[[WaitingEvents], bool]":
     """Asks whether the waiting events may be discarded."""
 
-    def agreed(waiting: object) -> bool:
+    def agreed(waiting: "WaitingEvents") -> bool:
         if not output.can_ask():
-            raise click.UsageError(f"{name} has {waiting} waiting, to be discarded; confirm with --yes")
-        return click.confirm(f"{name} has {waiting} waiting; discard them?", err=True)
+            raise click.UsageError(f"this discards {waiting} waiting for {name}: give --yes to confirm")
+        one = waiting.count == 1
+        are, them = ("is", "it") if one else ("are", "them")
+        return click.confirm(f"{waiting} {are} waiting for {name}; discard {them}?", err=True)
 
     return (lambda _: True) if yes else agreed
 

@@ -189,7 +189,7 @@ async def search_event(
     why = none.why
     if erased and not none.stored:
         at = erased[0].shown.at
-        why = "its erasure is under way" if at is None else f"it was erased {at}"
+        why = "its erasure is under way" if at is None else f"it was erased at {at}"
     return EventSearch(
         waiting=[], why_none=why, notes=notes, stored=none.stored, unrouted=none.unrouted,
         erased=[each.shown for each in erased],

@@ -11,7 +11,7 @@ from angarium.operations.installation import sizing, unhealthy_receivers, unrout
 from angarium.operations.installation.finding import Finding, ok, problem, warning
 from angarium.settings import Settings, UnknownVariable, unknown_variables
 from streams.fleet.installation_status import owners, recorded_losses, remade, seen_members, server_time
-from streams.installation.setup import check
+from streams.installation.setup import check, is_nothing_there
 from streams.installation.topology import Installation
 from streams.nats.errors import ApiError, ConnectError, NotPermitted, SetupError
 from streams.nats.jetstream import JetStream
@@ -54,6 +54,8 @@ async def _topology(js: JetStream, settings: Settings) -> list[Finding]:
         problems = await check(js, installation(settings))
     except SetupError as error:
         return [problem("topology", str(error))]
+    if is_nothing_there(problems, installation(settings)):
+        return [problem("topology", "nothing is set up here yet", "run angarium setup")]
     if problems:
         return [problem("topology", str(each)) for each in problems]
     return [ok("topology", f"all streams and buckets of {settings.prefix}, {settings.shards} shards")]

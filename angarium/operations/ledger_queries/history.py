@@ -12,6 +12,7 @@ from actors.status import duration_text
 from angarium.ledger.configurations import policy_of
 from angarium.ledger.ledger_answers import Configured, RecordedChange
 from angarium.ledger.queries import ROWS_MAX
+from angarium.ledger.schema import END_OF_TIME
 from angarium.operations.failures import operation
 from angarium.operations.ledger_queries.configuration_changes import changed_members
 from angarium.operations.ledger_queries.ledger_access import (
@@ -51,7 +52,7 @@ SAME_RESUME_MS = 1000
 """Time within which two facts `resumed` of a receiver belong to one resume."""
 
 _WORDS = {
-    "opened": "its first event came",
+    "opened": "taken up by a node",
     "paused": "paused",
     "resumed": "resumed: nothing holds it back any more",
     "retargeted": "its URL was changed; it starts afresh",
@@ -116,7 +117,9 @@ async def _entries_and_condition(
     )
     entries = await asyncio.to_thread(_entries, read, limit)
     condition = "accepts events"
-    if now.disabled:
+    if await _is_removed(ledger, number):
+        condition = "removed"
+    elif now.disabled:
         condition = _DISABLED.get(now.disabled, f"disabled: {now.disabled}")
     elif now.paused:
         condition = "paused"
@@ -125,6 +128,14 @@ async def _entries_and_condition(
         attempts = count_text(now.failures, "attempt")
         condition = f"failing since {text(now.failing_since)}, {attempts}, the last: {error}"
     return entries, condition
+
+
+async def _is_removed(ledger: OpenLedger, number: int) -> bool:
+    """True if its last configuration was removed; if none is known, if its last facts say so."""
+    configurations = await ledger.queries.configurations_before(number, END_OF_TIME, 1)
+    if configurations:
+        return configurations[0].document is None
+    return await ledger.queries.last_existence(number) == "removed"
 
 
 class _Read(Struct, frozen=True):
@@ -232,9 +243,9 @@ def _entry(change: RecordedChange, configurations: list[Configured]) -> _Entry:
         case "disabled", {"reason": reason}:
             what = _DISABLED.get(reason, f"disabled: {reason}")
         case "removed", {"discarded": count}:
-            what = f"removed: {count_text(count, 'waiting event')} discarded"
+            what = f"removed: {_discarded(count, detail)}"
         case "forgot", {"discarded": count}:
-            what = f"told to forget: {count_text(count, 'waiting event')} discarded"
+            what = f"told to forget: {_discarded(count, detail)}"
         case "dead_lettered", {"sequence": sequence, "event_id": event}:
             what = f"told to skip event {sequence} ({event})"
         case "missing", {"first": first, "last": last}:
@@ -252,9 +263,20 @@ def _entry(change: RecordedChange, configurations: list[Configured]) -> _Entry:
             duration = f"{duration_text(lasted_s)} without a success, {count_text(failures, 'failure')}"
             what = f"accepts events again; it {state}: {duration}"
             detail = detail | {"since": text(since)}
+        case "resumed", {"by": by}:
+            return change.at, "resumed", f"resumed by {by}: nothing holds it back any more", detail
         case kind, _:
             what = _WORDS.get(kind, kind)
     return change.at, change.kind, _with(detail, what), detail
+
+
+def _discarded(count: int, detail: dict[str, Any]) -> str:
+    """The number of discarded events, and apart from it that of the numbers left out after a crash."""
+    what = f"{count_text(count, 'waiting event')} discarded"
+    if left_out := detail.get("left_out"):
+        were = "number was" if left_out == 1 else "numbers were"
+        what += f"; {left_out} {were} left out, since a node that crashed may have given them"
+    return what
 
 
 def _with(detail: dict[str, Any], what: str) -> str:

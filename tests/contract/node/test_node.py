@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import logging
 from typing import Any, cast
 from unittest.mock import AsyncMock, Mock
 
@@ -442,3 +443,27 @@ async def test_a_defect_while_owned_and_wanted_are_compared_ends_nothing(
     async with member(wire, node_settings(await install(js, prefix)), SystemTime(), NobodySends()) as node:
         await until(lambda: SHARD in node.owned)
     assert "node.broken" in caplog.text
+
+
+async def test_shards_are_logged_once_the_node_has_all_and_those_that_end_together_in_one_line(
+    wire: Wire, js: JetStream, prefix: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A suspended node loses all its shards at once, for one reason."""
+    monkeypatch.setattr("angarium.node.node.RECONCILE_EVERY_S", 0.01)
+    monkeypatch.setattr("angarium.node.node.CLAIMS_AT_ONCE", 1)
+    caplog.set_level(logging.INFO)
+    names = await install(js, prefix)
+
+    def lines(event: str) -> list[dict[str, Any]]:
+        return [record.__dict__ for record in caplog.records if record.message == event]
+
+    async with member(wire, node_settings(names), SystemTime(), NobodySends()) as node:
+        await node.until_ready()
+        assert [each["owned"] for each in lines("node.shards")] == [SHARDS]
+        before = list(node.owned.values())
+        for running in before:
+            running.lost_to_fence("another node owns it")
+        await until(lambda: not set(before) & set(node.owned.values()))
+        node.context.js.gathered_log.flush()
+        (ended,) = lines("shard.ended")
+        assert (ended["count"], ended["why"]) == (SHARDS, "fenced: another node owns it")

@@ -49,7 +49,7 @@ async def test_requests_about_unknown_names_leave_no_trace(wire: Wire, js: JetSt
             ):
                 assert isinstance(answer, Denied)
                 assert answer.code == "unknown_receiver"
-                assert answer.message.startswith(f"no receiver {receiver}: ")
+                assert answer.message.startswith(f"there is no receiver {receiver}: ")
         assert remembered(node, [receiver for _, receiver in asked]) == 0
         for name in ("angarium_actors", "angarium_receivers_held", "angarium_journal_facts"):
             after = {each.name: str(each.samples) for each in NodeMetrics(node).collect()}

@@ -174,7 +174,7 @@ async def test_an_event_that_was_erased_is_known_by_the_record_of_that(access: A
     await until_true(done)
     found = await search(access, "gone")
     assert (found.waiting, found.stored) == ([], False)
-    assert found.why_none.startswith("it was erased 2")
+    assert found.why_none.startswith("it was erased at 2")
     assert (await search(access, "gone", NAME)).erased == found.erased
     assert erased_text("gone", found.erased[0]) == f"gone: erased {found.erased[0].at}, asked by root@vm"
     assert erased_text("gone", replace(found.erased[0], at=None)) == (

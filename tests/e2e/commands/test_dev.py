@@ -98,8 +98,8 @@ def test_a_ping_that_fails_ends_with_1(terminal: Terminal) -> None:
 
 
 def test_requests_for_receivers_that_are_not_there_are_denied(terminal: Terminal) -> None:
-    assert "no receiver acme.nobody: create it" in terminal.failed("inspect", "acme.nobody")
-    assert "no receiver acme.nobody: " in terminal.failed("receiver", "pause", "acme.nobody")
+    assert "there is no receiver acme.nobody: create it" in terminal.failed("inspect", "acme.nobody")
+    assert "there is no receiver acme.nobody: " in terminal.failed("receiver", "pause", "acme.nobody")
 
 
 def test_a_server_that_was_killed_is_started_again_and_nothing_is_lost(tmp_path: Path) -> None:

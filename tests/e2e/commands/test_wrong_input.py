@@ -107,7 +107,7 @@ def test_erase_asks_which_of_several_tenants_and_whether_it_may(terminal: Termin
     erase = ("erase", "--event", "order-7")
     assert "there are several tenants: choose one with --tenant" in terminal.failed(*erase, "--yes", status=2)
     error = terminal.failed(*erase, "--tenant", "acme", status=2)
-    assert "order-7 of acme would be permanently erased; confirm with --yes" in error
+    assert "this erases order-7 of acme for good: give --yes to confirm" in error
     # Without a node nothing is erased; it was requested.
     error = terminal.failed(*erase, "--tenant", "acme", "--yes", "--wait", "0s")
     assert "no node has begun" in error

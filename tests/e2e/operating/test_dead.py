@@ -204,7 +204,7 @@ async def test_a_letter_is_shown_with_its_headers_and_its_body(alone: Terminal, 
 
 async def test_letters_are_dropped_if_that_is_meant(alone: Terminal, js: JetStream) -> None:
     letters = [await bury(js, "drop.one", number) for number in range(1, 7)]
-    asked = "6 letters would be permanently deleted; confirm with --yes"
+    asked = "this deletes 6 letters for good: give --yes to confirm"
     assert asked in alone.failed("dead", "drop", "drop", status=2)
     assert alone.done("dead", "drop", "drop", "--limit", "2", "--yes") == "dropped 2 letters\n"
     assert alone.done("dead", "drop", str(letters[2]), "--yes") == "dropped 1 letter\n"
@@ -296,7 +296,7 @@ async def test_owners_are_asked_to_skip_and_to_forget(alone: Terminal, js: JetSt
     answers["skip"] = b'{"ok": true, "sequence": 7, "event_id": "order-7"}'
     assert await typed("skip", "own.er") == (0, "number 7 of own.er (order-7) is now a dead letter\n")
     status, said = await typed("forget", "own.er")
-    assert (status, "own.er has 3 events waiting, to be discarded; confirm with --yes" in said) == (2, True)
+    assert (status, "this discards 3 events waiting for own.er: give --yes to confirm" in said) == (2, True)
     assert await typed("forget", "own.er", "--yes") == (0, "own.er has no waiting events any more\n")
     answers["inspect"] = b'{"ok": true, "backlog": 0}'
     assert await typed("forget", "own.er") == (0, "own.er has no waiting events any more\n")

@@ -72,11 +72,11 @@ async def test_each_event_that_cannot_be_published_says_why_and_the_others_are(a
 @pytest.mark.parametrize(
     ("content", "media", "status", "name"),
     [
-        (b"[1", "application/json", 400, "not-http"),
-        (b'{"type":"a"', "application/json", 400, "not-http"),
+        (b"[1", "application/json", 400, "not-json"),
+        (b'{"type":"a"', "application/json", 400, "not-json"),
         (b'{"type":"a"}', "application/json", 422, "invalid"),
-        (b"[" * 100_000, "application/json", 400, "not-http"),
-        (b"\xff", "application/json", 400, "not-http"),
+        (b"[" * 100_000, "application/json", 400, "not-json"),
+        (b"\xff", "application/json", 400, "not-json"),
         (b"{}", "application/json", 422, "invalid"),
         (b"[" + b",".join([b"1"] * 1001) + b"]", "application/json", 422, "invalid"),
         (b"1\n" * 1001, "application/x-ndjson", 422, "invalid"),

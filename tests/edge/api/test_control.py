@@ -88,7 +88,7 @@ async def test_a_receiver_that_is_not_there_has_no_state(owned: Api) -> None:
             await client.get(f"{BILLING}/state"),
             *[await client.post(f"{BILLING}/{verb}") for verb in VERBS],
         ):
-            assert problem(answer, 404, "not-found") == "no receiver acme.billing"
+            assert problem(answer, 404, "not-found") == "there is no receiver acme.billing"
 
 
 async def test_a_removal_is_on_record_before_the_answer(owned: Api) -> None:

@@ -155,7 +155,7 @@ async def test_an_event_that_was_erased_says_when_and_who_asked(api: Api, reader
     told = await found(reader, "gone")
     at = "1970-01-01T00:00:02.000Z"
     assert told["erased"] == {"at": at, "by": "root@vm"}
-    assert (told["deliveries"], told["waiting"], told["why_none"]) == ([], [], f"it was erased {at}")
+    assert (told["deliveries"], told["waiting"], told["why_none"]) == ([], [], f"it was erased at {at}")
     told = await found(reader, "e1")
     assert (len(told["deliveries"]), told["erased"]["at"], told["why_none"]) == (1, at, None)
     assert (await found(reader, "e2"))["erased"] is None

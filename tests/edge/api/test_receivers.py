@@ -178,7 +178,7 @@ async def test_a_body_that_is_no_configuration_is_refused(api: Api) -> None:
     async with await manager(api) as client:
         for method in ("PUT", "PATCH"):
             for body in (b"", b"{", b"\xff", b"[" * 5_000):
-                problem(await client.request(method, BILLING, content=body, headers=json), 400, "not-http")
+                problem(await client.request(method, BILLING, content=body, headers=json), 400, "not-json")
             problem(await client.request(method, BILLING, content=b"[]", headers=json), 422, "invalid")
             large = await client.request(method, BILLING, content=b"{" + b" " * (64 << 10), headers=json)
             problem(large, 413, "too-large")

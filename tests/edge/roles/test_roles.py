@@ -187,7 +187,7 @@ async def test_a_ledger_follows_all_that_happens_and_nothing_is_refused_to_it(
 
         async def known() -> bool:
             asked = await asyncio.to_thread(operator.run, "history", "acme.kept", "--ledger", kept)
-            return "configuration put" in asked.stdout and "its first event came" in asked.stdout
+            return "configuration put" in asked.stdout and "taken up by a node" in asked.stdout
 
         await until_true(known, COMMAND_LOOK_S)
         stop(ledger)

@@ -135,6 +135,12 @@ def only_on_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> OnlyOnPath:
     return install
 
 
+async def test_a_clean_stop_leaves_no_pid_file(tmp_path: Path) -> None:
+    async with EmbeddedServer(tmp_path / "store", port=0) as server:
+        assert server.pid_file.exists()
+    assert not server.pid_file.exists()
+
+
 async def test_the_server_serves_jetstream_until_stopped(tmp_path: Path) -> None:
     async with EmbeddedServer(tmp_path, port=0, max_payload=2 << 20) as server:
         client = await nats.connect(server.url)

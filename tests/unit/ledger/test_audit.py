@@ -7,8 +7,19 @@ from hypothesis import strategies as st
 
 from actors.machine.bucket import Bucket, refill, take
 from actors.machine.bucket import Limit as InForce
-from angarium.ledger.audit import BARS_MAX, CLOCK_TOLERANCE_MS, LimitPeriod, allowance, bars, busiest, lengths
+from angarium.cli.ledger_records.audit import lines
+from angarium.ledger.audit import (
+    BARS_MAX,
+    CLOCK_TOLERANCE_MS,
+    LimitPeriod,
+    Window,
+    allowance,
+    bars,
+    busiest,
+    lengths,
+)
 from angarium.operations.ledger_queries import audit
+from angarium.operations.ledger_queries.ledger_access import LedgerLag
 
 TEN = [LimitPeriod(0, 10.0, 2)]
 
@@ -149,3 +160,15 @@ def test_no_part_of_the_chart_is_shorter_than_a_second() -> None:
     assert [bar.attempts for bar in bars([5], TEN, 5, 6)] == [1]
     drawn = bars([0, 100, 3400], TEN, 0, 3401)
     assert [bar.attempts for bar in drawn] == [2, 0, 1]
+
+
+def test_the_text_names_the_limit_of_a_window_and_leaves_out_single_attempts() -> None:
+    limits = [LimitPeriod(0, 23.0, 1), LimitPeriod(10_000, 10.0, 2)]
+    windows = [Window(1 / 23, 500, 1, 1), Window(0.2, 500, 2, 4), Window(1.0, 10_500, 9, 12, 0)]
+    known = LedgerLag(as_of=None, behind_s=0.0, gaps=[])
+    found = audit.Audit("acme.billing", "kept", "since", "until", 9, limits, windows, [], known)
+    busy = [line for line in lines(found) if "busiest" in line]
+    assert busy == [
+        "  busiest 200 ms: 2 of 4 from 1970-01-01T00:00:00.500Z (23 a second, burst 1)",
+        "  busiest 1 s: 9 of 12 from 1970-01-01T00:00:10.500Z (10 a second, burst 2)",
+    ]

@@ -21,6 +21,8 @@ def _document(raw: bytes) -> str:
         (TEXT, URL + b'"rate": "6/second"}', ["rate"]),
         (TEXT, URL + b'"rate": {"limit": 5, "per": "second", "burst": 1}}', ["rate"]),
         (TEXT, b'{"url": "https://b.example", "rate": "5/second"}', ["url"]),
+        (TEXT, URL + b'"rate": "5/second", "secrets": [], "old_secrets": [], "headers": {}}', []),
+        (TEXT, URL + b'"rate": "5/second", "secrets": ["whsec_a"]}', ["secrets"]),
         (None, TEXT, ["rate", "url"]),
         (b"{", TEXT, ["rate", "url"]),
     ],

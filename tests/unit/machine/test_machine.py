@@ -76,7 +76,7 @@ SHARED = {
     "gone": st.booleans(), "ours": st.booleans(), "waiting_since": st.none() | st.floats(0, 9),
     "reason": st.just("gone"),
     "target": st.just("x"), "status": st.none() | st.just(500), "id": st.just("a"), "error": st.just("e"),
-    "answer": st.just("no"), "by": st.just("ada@desk"),
+    "answer": st.just("no"), "by": st.just("ada@desk"), "left_out": SMALL,
     "latency_ms": st.just(1.5), "attempts": SMALL, "removal": SMALL, "source": SMALL,
     "keys": st.lists(st.binary(min_size=8, max_size=8), max_size=3).map(b"".join),
     "positions": st.lists(SMALL, max_size=2).map(tuple), "dropped": st.lists(SMALL, max_size=2).map(tuple),

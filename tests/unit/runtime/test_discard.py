@@ -184,3 +184,31 @@ async def test_events_after_the_discarded_ones_are_left_in_the_stream_once_that_
     world.actor.pending.discard(c.ForgetBacklog(1, 0))
     assert world.state.parked
     assert world.actor.pending.cursor.parked_index == world.journal.index
+
+
+@in_virtual_time
+async def test_numbers_left_out_after_a_crash_are_no_discarded_events() -> None:
+    """The owner that vanished may have numbered events of the receiver that are gone; none was found."""
+    world = strict()
+    world.publish(13, receiver="acme.other")
+    world.stream.lost.add(13)
+    world.crash()
+    world.actor.wake()
+    await world.until(lambda: world.state.opened)
+    world.put(None)
+    await world.until(lambda: bool(world.journal.of(f.Removed)))
+    (removed,) = world.journal.of(f.Removed)
+    assert (removed.discarded, removed.left_out, removed.next_sequence) == (0, 13, 14)
+    assert world.state.counters.discarded == 0
+
+
+@in_virtual_time
+async def test_found_events_are_counted_apart_from_numbers_left_out() -> None:
+    world = strict(paused=True)
+    world.publish(10, receiver="acme.other")
+    world.publish(3)
+    world.crash()
+    await parked(world)
+    assert await forget(world.actor) == 3
+    (forgot,) = world.journal.of(f.Forgot)
+    assert (forgot.discarded, forgot.left_out, forgot.next_sequence) == (3, 10, 14)

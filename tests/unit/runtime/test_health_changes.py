@@ -42,6 +42,16 @@ async def test_offline_is_told_once_over_later_failures() -> None:
     assert change.since == pytest.approx(NOW, abs=1)
 
 
+@in_virtual_time
+async def test_an_outage_below_a_minute_is_told_in_seconds() -> None:
+    world = ShardWorld(policy(offline=Offline(after_s=5), retry=SELDOM))
+    world.sender.reply = lambda _: NO_ANSWER
+    world.publish()
+    await world.pass_time(7)
+    (change,) = world.health_changes
+    assert change.why == "no success for 5 s; timeout: no answer within 15 s"
+
+
 def resting(**members: Any) -> ShardWorld:
     """A receiver that failed once, and is tried again in an hour."""
     world = ShardWorld(policy(offline=SOON, retry=SELDOM, **members))

@@ -53,13 +53,13 @@ async def test_the_history_is_told_in_words(
         "rate: 5/second, burst 2 → default; url changed, by token k3f6?" in said
     )
     assert [each for each in said if not each.startswith("configuration")] == [
-        "its first event came",
+        "taken up by a node",
         "rate 5 a second, burst 2",
         "accepts events again; it was offline: 7 min without a success, 1 failure",
         "paused",
         "resumed: nothing holds it back any more",
         "disabled: it had failed for too long",
-        "resumed: nothing holds it back any more, by ada@desk",
+        "resumed by ada@desk: nothing holds it back any more",
         "disabled: it answered 410 (Gone)",
         "its shard moved to one, from an owner that had died",
         f"told to skip event 3 ({skipped.id}), by ada@desk",
@@ -68,6 +68,30 @@ async def test_the_history_is_told_in_words(
     assert told.now == "disabled: it answered 410 (Gone)"
     for limit in (1, 2, 5):
         assert await paged(settings, limit) == told.entries
+
+
+@pytest.mark.parametrize("known", [True, False])
+async def test_a_removed_receiver_is_told_to_be_removed_and_numbers_left_out_are_no_events(
+    js: JetStream, names: Names, pen: Pen, ledger: Kept, settings: Settings, *, known: bool
+) -> None:
+    await pen.flush(
+        opens(),
+        f.Paused(receiver=RECEIVER, at=NOW + 1),
+        f.Removed(receiver=RECEIVER, at=NOW + 2, position=9, next_sequence=14, left_out=13),
+    )
+    receivers = StoredConfigurations(js, names)
+    if known:
+        await receivers.put(RECEIVER, CONFIGURATION)
+        await receivers.delete(RECEIVER)
+    await catch_up(js, names, ledger)
+    told = await ask(settings, lambda ledger: read_history(ledger, RECEIVER, 0, schema.END_OF_TIME))
+    assert told.now == "removed"
+    removed = next(each for each in told.entries if each.kind == "removed")
+    assert removed.what == (
+        "removed: 0 waiting events discarded; 13 numbers were left out, since a node that crashed may have "
+        "given them"
+    )
+    assert removed.detail == {"discarded": 0, "left_out": 13}
 
 
 async def configured(settings: Settings) -> list[str]:
