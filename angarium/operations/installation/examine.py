@@ -55,7 +55,7 @@ async def _topology(js: JetStream, settings: Settings) -> list[Finding]:
     except SetupError as error:
         return [problem("topology", str(error))]
     if is_nothing_there(problems, installation(settings)):
-        return [problem("topology", "nothing is set up here yet", "run angarium setup")]
+        return [problem("topology", "nothing is set up here yet", "set it up", "angarium setup")]
     if problems:
         return [problem("topology", str(each)) for each in problems]
     return [ok("topology", f"all streams and buckets of {settings.prefix}, {settings.shards} shards")]

@@ -317,7 +317,7 @@ def test_a_url_that_nodes_may_refuse_is_noted(
 def test_rm_asks_where_something_waits(terminal: Terminal) -> None:
     terminal.done("receiver", "put", "acme.waiting", "--url", URL, "--unsigned")
     terminal.done("publish", "acme.waiting", "{}")
-    assert "acme.waiting has up to 1 event waiting" in terminal.failed(
+    assert "this discards up to 1 event waiting for acme.waiting: give --yes to confirm" in terminal.failed(
         "receiver", "rm", "acme.waiting", status=2
     )
     assert terminal.done("receiver", "rm", "acme.waiting", "--yes") == "removed acme.waiting\n"
