@@ -9,7 +9,7 @@ REMEDY = "find out what publishes to subjects with a token * or >: such events r
 
 
 async def examine(js: JetStream, installation: Installation) -> list[Finding]:
-    """Count them; there is no line if there are none. Raises `Unavailable` and `ApiError`."""
+    """The line that counts them; none if there are none. Raises `Unavailable` and `ApiError`."""
     count = await count_stray_events(js, installation.names, installation.shards)
     if not count:
         return []

@@ -94,7 +94,7 @@ async def test_dead_letters_are_dropped_by_the_owner_of_shard_0_alone(
 async def test_no_event_gives_way_while_no_dead_letter_can_be_stored(
     wire: Wire, js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It would be needed until its dead letter is stored, so that no room is made."""
+    """An event is needed until its dead letter is stored, so no room would be made."""
     rounds, orders = list[str](), list[tuple[str, int]]()
     recorded(monkeypatch, "purge_journal", rounds)
     monkeypatch.setattr(Host, "evict", lambda _, tenant, below: orders.append((tenant, below)))
@@ -118,7 +118,7 @@ async def test_no_event_gives_way_while_no_dead_letter_can_be_stored(
         await until(lambda: {tenant for tenant, _ in orders} == {"acme"})
 
 
-async def test_what_was_purged_by_sequence_is_not_purged_by_subject(
+async def test_messages_purged_by_sequence_are_not_purged_by_subject(
     wire: Wire, js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The samples were taken, and the surplus was known, before anything went."""

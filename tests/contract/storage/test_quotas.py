@@ -63,7 +63,7 @@ async def test_no_more_goes_than_exceeds_the_quota(js: JetStream, names: Names) 
     assert 0.95 * held / 2 <= left < 0.9 * held
 
 
-async def test_what_is_counted_goes_to_the_byte(js: JetStream, names: Names) -> None:
+async def test_counted_messages_go_to_the_byte(js: JetStream, names: Names) -> None:
     for _ in range(100):
         await publish(js, names, "acme.a", LARGE[:1000], {EVENT_TYPE: "order.created"})
     each = (await stream_info(js, names.deliveries)).bytes // 100
@@ -89,7 +89,7 @@ async def test_the_tenant_with_most_bytes_gives_way_even_if_another_has_few_larg
     assert chosen == {"small"}
 
 
-async def test_what_receivers_beyond_the_bound_have_waiting_does_not_count(
+async def test_the_backlog_of_receivers_beyond_the_bound_does_not_count(
     js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """To look all of them up would take thousands of requests; what is left counts in a later look."""

@@ -102,7 +102,7 @@ class TestRecordsThatDoNotFitEachOther:
     async def test_a_record_of_unknown_receivers_is_not_newer_than_the_checkpoint(
         self, js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Of a write, the record was stored, and the snapshot of a receiver that took its events was not."""
+        """The record of a write was stored, and the snapshot of a receiver that took its events was not."""
         checkpoint = Checkpoint(floor=EVENTS, needed=4)
         record = State(receiver=UNKNOWN_RECEIVERS, parked=True, frontier=Frontier(position=3))
         claim = await self.write(js, names, [record], needed=4)
@@ -142,7 +142,7 @@ class TestRecordsThatDoNotFitEachOther:
     async def test_a_snapshot_that_the_leader_does_not_know_may_exist(
         self, js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """It answers at first as one that was deposed; the list of the subjects has the receiver's."""
+        """A deposed leader answers at first; the list of the subjects has the receiver's."""
         await self.write(js, names, [replace(DONE, parked=True, frontier=Frontier(position=6))])
         subject, asked = names.actor_keys.actor(SHARD, RECEIVER), list[str]()
         last_message = js.last_message

@@ -225,7 +225,7 @@ async def test_no_event_below_the_horizon_stays_if_there_is_no_room() -> None:
 
 @in_virtual_time
 async def test_a_receiver_that_needs_nothing_below_the_horizon_is_left_alone() -> None:
-    """What it forgot is not confirmed yet, so the shard still needs it."""
+    """The fact that the events are forgotten is not confirmed yet, so the shard still needs them."""
     world = strict(paused=True)
     await parked(world, 5)
     world.journal.hold_at = f.Forgot

@@ -99,7 +99,7 @@ def test_old_events_that_cannot_go_do_not_keep_newer_ones_from_it() -> None:
     assert [each.below for each in found if each.tenant == "few"] == [11, 21, 41, 81]
 
 
-def test_what_cannot_give_way_does_not_keep_other_tenants_from_it() -> None:
+def test_a_tenant_that_cannot_give_way_does_not_keep_others_from_it() -> None:
     samples = [
         *(sample(position, "most.a", 1) for position in range(1, 91)),
         *(sample(position, "few.a", 1) for position in range(91, 101)),
