@@ -22,11 +22,13 @@ from actors.policy import Policy
 from actors.ports import Recorded
 from actors.runtime.environment import HostPorts, ShardClaim
 from actors.runtime.flow_control import FlowControl
-from actors.runtime.residents import Resident, Residents
+from actors.runtime.residents import WOKEN_IN_TURN_MAX, Resident, Residents
 
 UNACKED_MAX_S = 2.0
 SWEEP_EVERY_S = 0.5
 PASSIVATE_AFTER_S = 60.0
+COMING_FOR_EVICTION_MAX = 1024
+"""Receivers of a shard that may be coming into memory at a time to give their events up."""
 log = logging.getLogger(__name__)
 
 
@@ -338,16 +340,28 @@ class Host:
     def evict(self, tenant: str, below: int) -> None:
         """Make the events of a tenant ("": of all) that wait below that position dead letters.
 
-        The stream has no room for them. Events of unknown receivers have one record for all tenants.
+        The stream has no room for them. Events of unknown names have one record for all tenants, so they go
+        only if all of them give way. A receiver that is not in memory comes in, and follows the next order.
         """
         self._note_retention()
-        for receiver in self.retention.below(below):
-            if tenant and receiver != UNKNOWN_RECEIVERS and receiver.partition(".")[0] != tenant:
+        self.spawn(self._evict(tenant, below, self.retention.below(below)))
+
+    async def _evict(self, tenant: str, below: int, receivers: list[str]) -> None:
+        coming = 0
+        for number, receiver in enumerate(receivers, 1):
+            if number % WOKEN_IN_TURN_MAX == 0:
+                await asyncio.sleep(0)
+            if tenant and (receiver == UNKNOWN_RECEIVERS or receiver.partition(".")[0] != tenant):
                 continue
-            actor = self.residents.activate_any(receiver)
-            needed = actor.state.needed_position if actor.loaded else None
+            resident = self.residents.find(receiver)
+            if resident is None or not resident.loaded:
+                coming += 1
+                if coming <= COMING_FOR_EVICTION_MAX:
+                    self.residents.activate_any(receiver)
+                continue
+            needed = resident.state.needed_position
             if needed is not None and needed < below:
-                actor.give_up_to(below - 1, "evicted")
+                resident.give_up_to(below - 1, "evicted")
 
     async def _sweep(self) -> None:
         """Twice a second park what has been held too long, ack what is released, and drop resting actors.

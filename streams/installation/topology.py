@@ -135,6 +135,23 @@ class Names(Struct, frozen=True):
         """The subject to publish an event to one receiver."""
         return f"{self.prefix}.deliver.{receiver}"
 
+    def shard_and_receiver(self, delivery: str) -> tuple[int, str] | None:
+        """The shard and the receiver of the subject of a stored delivery; None if it belongs to no shard.
+
+        nats-server stores a message to a subject that contains a wildcard as it came, without a shard.
+        """
+        match delivery.removeprefix(f"{self.prefix}.deliver.").split("."):
+            case [shard, tenant, name] if shard.isdecimal() and not has_wildcard(delivery):
+                return int(shard), f"{tenant}.{name}"
+        return None
+
+    def partition_and_tenant(self, event: str) -> tuple[int, str] | None:
+        """The partition and the tenant of the subject of a stored event; None if it is in no partition."""
+        match event.removeprefix(f"{self.prefix}.events.").split("."):
+            case [partition, tenant, _, *_] if partition.isdecimal():
+                return int(partition), tenant
+        return None
+
     def event(self, partition: int, tenant: str, type_: str) -> str:
         """The subject under which an event is stored."""
         return f"{self.prefix}.events.{partition}.{tenant}.{type_}"
@@ -188,6 +205,11 @@ class Names(Struct, frozen=True):
 
     def control(self, verb: str, tenant: str, name: str) -> str:
         return f"{self.prefix}.ctl.{verb}.{tenant}.{name}"
+
+
+def has_wildcard(subject: str) -> bool:
+    """True if a request that names the subject could mean other subjects, too."""
+    return not {"*", ">"}.isdisjoint(subject.split("."))
 
 
 def streams(installation: Installation) -> list[dict[str, Any]]:

@@ -1,4 +1,5 @@
 """Room in the streams: `purge` deletes unneeded messages, `eviction` chooses events to evict.
 
-Read `purge` first. `sampling` estimates each tenant's share of a stream.
+Read `purge` first. `settled` says up to where receivers need nothing, and `sampling` estimates how much of a
+stream is whose.
 """

@@ -8,35 +8,25 @@ The size of a backlog is estimated from a sample: each message stands for those 
 exchanging anything.
 """
 
-import asyncio
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from operator import itemgetter
 
-import msgspec
 from msgspec import Struct
 
-from actors.errors import Unusable
-from actors.ids import UNKNOWN_RECEIVERS
-from actors.machine.state import State
 from streams.installation.topology import Names
-from streams.journal import snapshots
-from streams.journal.checkpoint import Checkpoint, read_checkpoint
-from streams.journal.leadership import subjects_since
-from streams.journal.snapshots import Snapshot
 from streams.nats.answers import StreamInfo
 from streams.nats.jetstream import JetStream
-from streams.nats.retry import until_answered
 from streams.storage.purge import surplus, trusted_end_of
 from streams.storage.sampling import StreamPart, sample_stream
-from streams.versions import read_versioned
+from streams.storage.settled import SettledPositions
 
 SAMPLES_MAX = 64
 """Messages that are looked at; each may be as large as an event may be."""
 LOOKS_WITHOUT_EFFECT = 15
 """Looks, two seconds apart, after which an order counts as one without effect."""
-
-_snapshot = msgspec.json.Decoder(Snapshot)
+LOOKS_EXCLUDED = 1800
+"""Looks after which a tenant whose events could not go is tried again."""
 
 
 class Sample(Struct, frozen=True):
@@ -66,129 +56,33 @@ class EvictionOrder(Struct, frozen=True):
     below: int
 
 
-async def samples_of(js: JetStream, names: Names, deliveries: StreamInfo) -> list[Sample]:
-    """Look at some messages of the deliveries. Waits for NATS; raises `ApiError` and NotOurs."""
+class SampledDeliveries(Struct, frozen=True):
+    """Samples, and what tells whether the stream is still the one that they were taken from."""
+
+    samples: list[Sample]
+    created: str
+    connection_changes: int
+
+
+async def samples_of(js: JetStream, names: Names, deliveries: StreamInfo) -> SampledDeliveries:
+    """Look at some messages of the deliveries. Waits for NATS; raises `Unavailable` and `ApiError`."""
+    changes = js.connection_changes
+    settled = SettledPositions(js, names, deliveries)
     parts = await sample_stream(js, deliveries, SAMPLES_MAX)
-    return await _judged(js, names, deliveries, parts)
+    return SampledDeliveries(await judged(names, settled, parts), deliveries.created, changes)
 
 
-async def _judged(
-    js: JetStream, names: Names, deliveries: StreamInfo, parts: Sequence[StreamPart]
-) -> list[Sample]:
-    """The first messages of the parts, with the settled positions of their receivers."""
-    settled = _Settled(js, names, deliveries)
-    messages = [(each.message.sequence, each.message.subject, each.size) for each in parts]
+async def judged(names: Names, settled: SettledPositions, parts: Sequence[StreamPart]) -> list[Sample]:
+    """The first messages of the parts, with the settled positions of their receivers.
+
+    A message that belongs to no shard is left out: no receiver gives it up (`streams.storage.strays`).
+    """
+    found = [(each.message.sequence, each.message.subject, each.size) for each in parts]
     return [
-        Sample(position, subject, size, await settled.up_to(subject)) for position, subject, size in messages
+        Sample(position, subject, size, await settled.up_to(subject))
+        for position, subject, size in found
+        if names.shard_and_receiver(subject) is not None
     ]
-
-
-async def beyond_quota(
-    js: JetStream, names: Names, deliveries: StreamInfo, tenant: str, quota: int
-) -> EvictionOrder | None:
-    """The order to evict a tenant's waiting events beyond its quota; None if it is within the quota.
-
-    Waits for NATS; raises like `samples_of`.
-    """
-    if deliveries.bytes <= quota:
-        return None
-    parts = await sample_stream(js, deliveries, SAMPLES_MAX, names.deliveries_to_all_of(tenant))
-    if sum(each.size for each in parts) <= quota:
-        return None
-    waiting = _waiting(await _judged(js, names, deliveries, parts))
-    bytes_to_free = sum(each.stands_for for each in waiting) - quota
-    return EvictionOrder(tenant, _below(waiting, bytes_to_free)) if bytes_to_free > 0 else None
-
-
-async def drop_letters_beyond(
-    js: JetStream, names: Names, letters: StreamInfo, tenant: str, quota: int
-) -> int:
-    """Drop the oldest dead letters of a tenant beyond its quota; returns how many.
-
-    Raises like `samples_of`.
-    """
-    if letters.bytes <= quota:
-        return 0
-    subject = names.dead_of(tenant)
-    parts = await sample_stream(js, letters, SAMPLES_MAX, subject)
-    bytes_to_free = float(sum(each.size for each in parts) - quota)
-    below = 0
-    for part in parts:
-        if bytes_to_free > 0:
-            below, bytes_to_free = part.message.sequence + 1, bytes_to_free - part.size
-    return await js.purge_subject(letters.name, subject, below - 1) if below else 0
-
-
-class _Settled:
-    """The positions up to which receivers have settled everything, as their last snapshots say."""
-
-    def __init__(self, js: JetStream, names: Names, deliveries: StreamInfo) -> None:
-        self._js = js
-        self._names = names
-        self._deliveries = deliveries
-        self._settled_to_by_subject: dict[str, int] = {}
-        self._floors: dict[int, int] = {}
-
-    async def up_to(self, subject: str) -> int:
-        """The position for the receiver of the subject; 0 if it is not known."""
-        if subject not in self._settled_to_by_subject:
-            _, _, shard, receiver = subject.split(".", 3)
-            self._settled_to_by_subject[subject] = await self._settled_to(int(shard), receiver)
-        return self._settled_to_by_subject[subject]
-
-    async def _settled_to(self, shard: int, receiver: str) -> int:
-        # This is read first: the snapshots are at least as new as the checkpoint.
-        if shard not in self._floors:
-            self._floors[shard] = await self._floor(shard)
-        floor = self._floors[shard]
-        if not floor:
-            return 0
-        try:
-            # Events from before the receiver existed may wait in the record of unknown receivers.
-            record = await self._state(shard, UNKNOWN_RECEIVERS) or State(receiver=UNKNOWN_RECEIVERS)
-            state = await self._state(shard, receiver)
-        except Unusable:
-            return 0
-        if (needed := needed_by_record(record, receiver)) is not None:
-            floor = min(floor, needed - 1)
-        return floor if state is None else min(floor, settled_to(state))
-
-    async def _floor(self, shard: int) -> int:
-        """The floor of the shard; 0 if its records are not about this stream."""
-        js, names, stream = self._js, self._names, self._deliveries
-        trusted_end = await trusted_end_of(js, names, shard, stream.name)
-        checkpoint = await read_checkpoint(js, names, shard) or Checkpoint()
-        known = checkpoint.created.get(stream.name) == stream.created
-        # The last message that was received stays: by its time, a lost tail is noticed.
-        return min(checkpoint.floor, trusted_end - 2) if known and trusted_end else 0
-
-    async def _state(self, shard: int, receiver: str) -> State | None:
-        """The state in the last snapshot; None if there certainly is none. Raises Unusable."""
-        since, stream = asyncio.get_running_loop().time(), self._names.actors
-        subject = self._names.actor_keys.actor(shard, receiver)
-        while True:
-            message = await until_answered(lambda: self._js.last_message(stream, subject))
-            if message is not None:
-                break
-            if not await subjects_since(self._js, stream, subject, since):
-                return None
-        if not message.data:
-            return None
-        return read_versioned(_snapshot, message.data, snapshots.VERSION, subject).state
-
-
-def settled_to(state: State) -> int:
-    """The position up to which a receiver in this state needs no message any more."""
-    needed = state.needed_position
-    return state.frontier.position if needed is None else min(state.frontier.position, needed - 1)
-
-
-def needed_by_record(record: State, receiver: str) -> int | None:
-    """The lowest position of the receiver's messages that the record of unknown receivers may still need."""
-    needed = [each.position for each in record.burials if each.receiver == receiver]
-    if record.parked:  # Whose events are undecided is not in the state.
-        needed.append(record.frontier.position + 1)
-    return min(needed, default=None)
 
 
 def settled_surplus(samples: Sequence[Sample], bytes_to_free: float) -> dict[str, int]:
@@ -210,9 +104,15 @@ def settled_surplus(samples: Sequence[Sample], bytes_to_free: float) -> dict[str
     return chosen
 
 
-def eviction_order(samples: Sequence[Sample], bytes_to_free: float) -> EvictionOrder | None:
-    """The order to evict the oldest events of the tenant with most waiting; None if enough is settled."""
-    waiting, bytes_to_free = _waiting(samples), bytes_to_free - _settled_bytes(samples)
+def eviction_order(
+    samples: Sequence[Sample], bytes_to_free: float, without: Collection[str] = ()
+) -> EvictionOrder | None:
+    """The order to evict the oldest events of the tenant with most waiting; None if enough is settled.
+
+    The tenants `without` do not give way; None also if no other has anything waiting.
+    """
+    waiting = [each for each in _waiting(samples) if each.tenant not in without]
+    bytes_to_free -= _settled_bytes(samples)
     if bytes_to_free <= 0 or not waiting:
         return None
     held = defaultdict[str, float](float)
@@ -244,30 +144,67 @@ def _below(waiting: Sequence[Sample], bytes_to_free: float) -> int:
 class EvictionOrders:
     """The orders that one node follows, look by look.
 
-    If nothing is removed for long, events of all tenants are evicted. Those of the chosen one may belong to
-    shards that no node runs, or there may be no room for its dead letters.
+    What the chosen tenant has waiting may be of shards that no node runs. So if nothing is removed for long,
+    it is excluded, and the next one gives way; if no other is left, all of them do, and then it begins again
+    with twice as many bytes: some of the oldest events may stay, however often they are to go.
     """
 
     def __init__(self) -> None:
+        self._looks = 0
         self._removed = -1
         self._without_effect = 0
+        self._excluded_at: dict[str, int] = {}
+        self._factor = 1
 
     def next_order(self, samples: Sequence[Sample], deliveries: StreamInfo) -> EvictionOrder | None:
-        """The order for the stream as it is now; None if no event has to be evicted."""
-        order = eviction_order(samples, surplus(deliveries))
+        """The order for the stream as it is now; None if no event has to give way."""
+        self._looks += 1
         removed = deliveries.last - deliveries.messages
-        stands_still = order is not None and removed == self._removed
+        stands_still, self._removed = removed == self._removed, removed
+        bytes_to_free = surplus(deliveries)
+        if eviction_order(samples, bytes_to_free) is None:
+            self._without_effect, self._factor = 0, 1
+            return None
         self._without_effect = self._without_effect + 1 if stands_still else 0
-        self._removed = removed
-        if order is None or self._without_effect < LOOKS_WITHOUT_EFFECT:
-            return order
-        return EvictionOrder("", _below(_waiting(samples), surplus(deliveries) - _settled_bytes(samples)))
+        order = self._order(samples, bytes_to_free)
+        if self._without_effect >= LOOKS_WITHOUT_EFFECT:
+            self._without_effect = 0
+            if order.tenant:
+                self._excluded_at[order.tenant] = self._looks
+            else:
+                self._excluded_at.clear()
+                self._factor *= 2
+            order = self._order(samples, bytes_to_free)
+        return order
+
+    def _order(self, samples: Sequence[Sample], bytes_to_free: float) -> EvictionOrder:
+        """The order for those that are not excluded; for all if none is left."""
+        tried_before = self._looks - LOOKS_EXCLUDED
+        self._excluded_at = {who: at for who, at in self._excluded_at.items() if at > tried_before}
+        settled = _settled_bytes(samples)
+        bytes_to_free = self._factor * (bytes_to_free - settled) + settled
+        order = eviction_order(samples, bytes_to_free, self._excluded_at)
+        return order or EvictionOrder("", _below(_waiting(samples), bytes_to_free - settled))
 
 
-async def purge_settled(js: JetStream, names: Names, samples: Sequence[Sample], bytes_to_free: float) -> None:
+async def purge_settled(
+    js: JetStream, names: Names, sampled: SampledDeliveries, bytes_to_free: float
+) -> None:
     """Purge settled messages by subject, as many as make enough room. Raises `Unavailable` and `ApiError`.
 
     That holds up the stream for 4 µs a message, so it is done only if nothing can be purged by sequence.
+
+    A server that lost power may have lost the end of the stream, and given its positions to new messages. So
+    right before each purge the shard's records are compared with the stream, over the same connection.
     """
-    for subject, last in settled_surplus(samples, bytes_to_free).items():
-        await js.purge_subject(names.deliveries, subject, last)
+    for subject, last in settled_surplus(sampled.samples, bytes_to_free).items():
+        address = names.shard_and_receiver(subject)
+        deliveries = await js.existing_stream(names.deliveries)
+        if address is None or deliveries.created != sampled.created:
+            continue
+        # The last message that was received stays, as in `settled`.
+        last = min(last, await trusted_end_of(js, names, address[0], names.deliveries) - 2)
+        if js.connection_changes != sampled.connection_changes:
+            return
+        if last > 0:
+            await js.purge_subject(names.deliveries, subject, last)

@@ -190,6 +190,11 @@ def surplus(deliveries: StreamInfo) -> float:
     return deliveries.bytes - (deliveries.max_bytes - 2 * spare) if full else 0.0
 
 
+def is_full(info: StreamInfo) -> bool:
+    """True if the largest message may have no room."""
+    return 0 < info.max_bytes < info.bytes + _largest(info)
+
+
 def is_short(info: StreamInfo) -> bool:
     """True if there is no room for messages that are not needed."""
     return info.max_bytes > 0 and _window(info) < info.bytes
@@ -202,8 +207,12 @@ def _window(info: StreamInfo) -> float:
 
 def _spare(info: StreamInfo) -> float:
     """The bytes that stay free: room for the largest message, or the stream could be full unnoticed."""
+    return max(SPARE_SHARE * info.max_bytes, _largest(info))
+
+
+def _largest(info: StreamInfo) -> float:
     largest: int = info.config["max_msg_size"]
-    return max(SPARE_SHARE * info.max_bytes, min(largest, info.max_bytes / 3))
+    return min(largest, info.max_bytes / 3)
 
 
 def surplus_end(info: StreamInfo, room: float) -> int:

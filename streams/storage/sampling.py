@@ -1,12 +1,14 @@
 """Samples a stream that may have gaps: each sampled message stands for a known number of messages.
 
-The range of positions is cut in two, then the part with most messages, and so on, until there are enough
-parts. A part is represented by its first message. nats-server says how many messages follow a message, so two
-looks give the number in a part. Random positions would not do: most may be in gaps, and a message after a gap
-would be found too often.
+The range of positions is cut in two, then alternately the part with most messages and the one with most
+bytes, until there are enough parts. A part is represented by its first message. If that is large by chance,
+the part seems to have most bytes, and is cut until the message stands for itself alone. nats-server says how
+many messages follow a message, so two looks give the number in a part. Random positions would not do: most
+may be in gaps, and a message after a gap would be found too often.
 """
 
-from heapq import heappop, heappush
+from itertools import cycle
+from operator import attrgetter
 from zlib import crc32
 
 from msgspec import Struct
@@ -37,9 +39,13 @@ class StreamPart(Struct, frozen=True):
     @property
     def size(self) -> int:
         """The bytes that the part would have if all its messages were like the first one."""
-        message = self.message
-        headers = sum(len(name) + len(value) + HEADER_BYTES for name, value in message.headers.items())
-        return self.count * (len(message.data) + headers + len(message.subject) + RECORD_BYTES)
+        return self.count * stored_size(self.message)
+
+
+def stored_size(message: StoredMessage) -> int:
+    """The bytes that a message takes in a file of nats-server."""
+    headers = sum(len(name) + len(value) + HEADER_BYTES for name, value in message.headers.items())
+    return len(message.data) + headers + len(message.subject) + RECORD_BYTES
 
 
 async def sample_stream(
@@ -55,16 +61,16 @@ async def sample_stream(
     if found is None:
         return []
     message, count = found
-    parts = [(-count, 1, StreamPart(1, 1 << stream.last.bit_length(), message, count, 0))]
+    parts = [StreamPart(1, 1 << stream.last.bit_length(), message, count, 0)]
     single = list[StreamPart]()
+    by_size = cycle((False, True))
     while parts and len(parts) + len(single) < parts_max:
-        _, _, largest = heappop(parts)
+        largest = max(parts, key=attrgetter("size" if next(by_size) else "count"))
+        parts.remove(largest)
         for part in await _cut(js, stream.name, subject, largest):
-            if part.count > 1 and part.high - part.low > 1:
-                heappush(parts, (-part.count, part.low, part))
-            else:
-                single.append(part)
-    return sorted([*single, *(part for _, _, part in parts)], key=lambda each: each.low)
+            is_divisible = part.count > 1 and part.high - part.low > 1
+            (parts if is_divisible else single).append(part)
+    return sorted([*single, *parts], key=lambda each: each.low)
 
 
 async def _cut(js: JetStream, stream: str, subject: str, part: StreamPart) -> list[StreamPart]:

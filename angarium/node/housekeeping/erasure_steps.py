@@ -125,8 +125,11 @@ class ErasureSteps:
 
     async def _is_routed(self, message: StoredMessage) -> bool:
         """True if no router has the event in memory, nor will have: all its copies are confirmed."""
-        _, _, partition, tenant, _ = message.subject.split(".", 4)
-        past = await read_past(self._js, self._names, int(partition))
+        address = self._names.partition_and_tenant(message.subject)
+        if address is None:
+            return True  # A stray, which no router reads (`streams.storage.strays`).
+        partition, tenant = address
+        past = await read_past(self._js, self._names, partition)
         return past.routing is not None and past.routing.covers(tenant, message.sequence)
 
     async def _end_deliveries(self, progress: ErasureProgress) -> str:

@@ -11,6 +11,7 @@ The owner of shard 0 purges for all shards. Every node makes sure that its shard
 - If the deliveries are full and nothing is left to purge, the tenant that has most waiting gives its oldest
   events up, and that is recorded.
 - A tenant with a quota gives up its oldest events and dead letters beyond it.
+- Accepted events that belong to no shard become dead letters.
 - The state of a removed receiver is forgotten as soon as none of its events can be left.
 - Plans of replays and records of erasures that ended long ago are dropped.
 """
@@ -18,26 +19,33 @@ The owner of shard 0 purges for all shards. Every node makes sure that its shard
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from itertools import count, cycle, islice
+from typing import ParamSpec
 
 from actors.errors import AngariumError
 from angarium.node.shard import NodeContext, Shard
 from streams.erasing.old_erasures import drop_old_erasures
 from streams.journal_feed.redacted_flushes import drop_redacted
-from streams.nats.answers import StreamInfo
 from streams.nats.retry import Complaint, stream_info
 from streams.resending.ended_replays import drop_ended_replays
 from streams.storage.eviction import (
     EvictionOrder,
     EvictionOrders,
-    Sample,
-    beyond_quota,
-    drop_letters_beyond,
+    SampledDeliveries,
     purge_settled,
     samples_of,
 )
-from streams.storage.purge import is_short, purge_deliveries, purge_events, purge_journal, surplus
+from streams.storage.purge import (
+    is_full,
+    is_short,
+    purge_deliveries,
+    purge_events,
+    purge_journal,
+    surplus,
+)
+from streams.storage.quotas import beyond_quota, drop_letters_beyond
+from streams.storage.strays import bury_stray_deliveries, bury_stray_events
 
 ROUND_EVERY_S = 10.0
 HURRIED_ROUND_EVERY_S = 2.0
@@ -55,6 +63,7 @@ QUOTAS_A_ROUND = 16
 DEPOSED_LEADER_MAX_S = 15.0
 """Time that is longer than a leader continues without followers (10 s, nats-server 2.15)."""
 log = logging.getLogger(__name__)
+P = ParamSpec("P")
 
 
 class StreamEnd:
@@ -82,8 +91,16 @@ class Maintenance:
         self._deliveries = StreamEnd()
         self._events = StreamEnd()
         self._is_room_short = False
-        self._samples: list[Sample] = []
-        self._orders = EvictionOrders()
+        self._sampled: SampledDeliveries | None = None
+        self._chosen = EvictionOrders()
+        self._orders: list[EvictionOrder] = []
+        self._complaints: dict[str, Complaint] = {}
+        self._letters_full = Complaint(context.js, log, "storage.full", stream=context.names.dead_letters)
+        self._for_all = (
+            self._purge_journal, self._purge_deliveries, self._purge_settled, self._purge_events,
+            self._drop_redacted, self._bury_stray_deliveries, self._bury_stray_events,
+            self._drop_ended_replays, self._drop_old_erasures,
+        )  # fmt: skip
         self._quotas = cycle(context.routing.by_tenant.with_quota)
         self._leftovers_at = 0.0
         self._replays_at = 0.0
@@ -95,20 +112,33 @@ class Maintenance:
         """Run until it is cancelled."""
         for number in count(1):
             await asyncio.sleep(HURRIED_ROUND_EVERY_S if self._is_room_short else ROUND_EVERY_S)
-            try:
-                if number % ROUNDS_PER_RECREATION_CHECK == 0:
-                    await self._stop_recreated()
-                deliveries = await self._maintain_shards()
-                self._is_room_short = is_short(deliveries)
-                if self.epoch_of_shard_0() is not None:
-                    await self._purge(deliveries)
-                    await self._drop_ended_replays()
-                    await self._drop_old_erasures()
-                await self._find_leftovers()
-            except AngariumError as error:
-                Complaint(self._context.js, log, "maintenance.failed").log_once(str(error))
-            except Exception:  # The next round may succeed, and without rounds the streams would fill up.
-                log.exception("maintenance.broken")
+            if number % ROUNDS_PER_RECREATION_CHECK == 0:
+                await self._try(self._stop_recreated)
+            self._orders = []
+            await self._try(self._look_at_deliveries)
+            await self._try(self._look_at_quotas)
+            await self._try(self._move_checkpoints_on)
+            for shard in self._working():
+                await self._try(self._maintain, shard)
+            if self.epoch_of_shard_0() is not None:
+                for work in self._for_all:
+                    await self._try(work)
+            await self._try(self._find_leftovers)
+
+    async def _try(self, work: Callable[P, Awaitable[None]], *args: P.args, **kwargs: P.kwargs) -> None:
+        """Do one part of a round. If it fails, the others do not: without them the streams would fill up."""
+        name = getattr(work, "__name__", "part")
+        complaint = self._complaints.setdefault(
+            name, Complaint(self._context.js, log, "maintenance.failed", part=name.strip("_"))
+        )
+        try:
+            await work(*args, **kwargs)
+        except AngariumError as error:
+            complaint.log_once(str(error))
+        except Exception:  # The next round may succeed.
+            log.exception("maintenance.broken")
+        else:
+            complaint.over()
 
     async def _find_leftovers(self) -> None:
         now = asyncio.get_running_loop().time()
@@ -142,40 +172,64 @@ class Maintenance:
         """The epoch in which this node works for all, since it owns shard 0; None if it does not."""
         return next((each.claim.epoch for each in self._working() if each.number == 0), None)
 
-    async def _maintain_shards(self) -> StreamInfo:
+    async def _look_at_deliveries(self) -> None:
+        """Choose what gives way if the deliveries are full.
+
+        If the dead letters have no room, none does: an event is needed until its dead letter is stored.
+        """
         js, names = self._context.js, self._context.names
-        journal, deliveries = await stream_info(js, names.journal), await stream_info(js, names.deliveries)
-        self._samples = await samples_of(js, names, deliveries) if surplus(deliveries) else []
-        order = self._orders.next_order(self._samples, deliveries)
+        self._sampled = None
+        deliveries = await stream_info(js, names.deliveries)
+        self._is_room_short = is_short(deliveries)
+        if not surplus(deliveries):
+            self._chosen.next_order([], deliveries)  # What had no effect is forgotten.
+            return
+        self._sampled = await samples_of(js, names, deliveries)
+        if await self._letters_are_full():
+            return
+        order = self._chosen.next_order(self._sampled.samples, deliveries)
         if order is not None:
             full = {"stream": deliveries.name, "tenant": order.tenant, "below": order.below}
             log.warning("storage.full", extra=full)
-        orders = [*([order] if order else ()), *await self._orders_of_quotas(deliveries)]
-        for owned_shard in self._working():
-            if journal.last - owned_shard.journal.sequence > JOURNAL_LAG_MAX * self._shards:
-                owned_shard.journal.flush_soon()
-            for each in orders:
-                owned_shard.host.evict(each.tenant, each.below)
-            await self._find_oldest(owned_shard)
-        return deliveries
+            self._orders.append(order)
 
-    async def _orders_of_quotas(self, deliveries: StreamInfo) -> list[EvictionOrder]:
+    async def _letters_are_full(self) -> bool:
+        letters = await stream_info(self._context.js, self._context.names.dead_letters)
+        if not is_full(letters):
+            self._letters_full.over()
+            return False
+        self._letters_full.log_once("no dead letter can be stored, so that no event can give way")
+        return True
+
+    async def _look_at_quotas(self) -> None:
         """Look at some tenants with a quota, in turns: their waiting events beyond it are evicted."""
-        js, names, found = self._context.js, self._context.names, list[EvictionOrder]()
+        js, names = self._context.js, self._context.names
         by_tenant = self._context.routing.by_tenant
         for tenant in islice(self._quotas, min(QUOTAS_A_ROUND, len(by_tenant.with_quota))):
             settings = by_tenant.of(tenant)
-            if settings.backlog_max_bytes is not None:
-                order = await beyond_quota(js, names, deliveries, tenant, settings.backlog_max_bytes)
-                if order is not None:
-                    log.warning("backlog.over_quota", extra={"tenant": tenant, "below": order.below})
-                    found.append(order)
             if settings.dead_letters_max_bytes is not None and self.epoch_of_shard_0() is not None:
                 letters = await stream_info(js, names.dead_letters)
                 quota = settings.dead_letters_max_bytes
                 if dropped := await drop_letters_beyond(js, names, letters, tenant, quota):
                     log.warning("dead_letters.over_quota", extra={"tenant": tenant, "dropped": dropped})
-        return found
+            if settings.backlog_max_bytes is not None and not await self._letters_are_full():
+                deliveries = await stream_info(js, names.deliveries)
+                order = await beyond_quota(js, names, deliveries, tenant, settings.backlog_max_bytes)
+                if order is not None:
+                    log.warning("backlog.over_quota", extra={"tenant": tenant, "below": order.below})
+                    self._orders.append(order)
+
+    async def _move_checkpoints_on(self) -> None:
+        """Let quiet shards append an empty flush, so that they do not hold the journal."""
+        journal = await stream_info(self._context.js, self._context.names.journal)
+        for shard in self._working():
+            if journal.last - shard.journal.sequence > JOURNAL_LAG_MAX * self._shards:
+                shard.journal.flush_soon()
+
+    async def _maintain(self, shard: Shard) -> None:
+        for each in self._orders:
+            shard.host.evict(each.tenant, each.below)
+        await self._find_oldest(shard)
 
     async def _stop_recreated(self) -> None:
         """End the shards whose stream has been recreated since their recovery; they are claimed again."""
@@ -201,16 +255,37 @@ class Maintenance:
                 return
             host.retention.note_oldest(needed.receiver, message.sequence)
 
-    async def _purge(self, deliveries: StreamInfo) -> None:
-        context, now = self._context, asyncio.get_running_loop().time()
-        js, names, keep_since = context.js, context.names, context.time.wall() - context.replay_keep_s
-        await purge_journal(js, names, self._shards)
+    async def _purge_journal(self) -> None:
+        await purge_journal(self._context.js, self._context.names, self._shards)
+
+    async def _purge_deliveries(self) -> None:
+        js, names = self._context.js, self._context.names
+        deliveries, now = await stream_info(js, names.deliveries), asyncio.get_running_loop().time()
         certain_end = self._deliveries.certain_end(now, deliveries.last)
-        await purge_deliveries(js, names, self._shards, deliveries, keep_since, certain_end)
-        if self._samples:
+        await purge_deliveries(js, names, self._shards, deliveries, self._keep_since(), certain_end)
+
+    async def _purge_settled(self) -> None:
+        """Purge by subject what is still too much: most may have gone by sequence since the samples."""
+        if self._sampled is not None:
+            js, names = self._context.js, self._context.names
             still = surplus(await stream_info(js, names.deliveries))
-            await purge_settled(js, names, self._samples, still)
-        events = await stream_info(js, names.events)
+            await purge_settled(js, names, self._sampled, still)
+
+    async def _purge_events(self) -> None:
+        js, names = self._context.js, self._context.names
+        events, now = await stream_info(js, names.events), asyncio.get_running_loop().time()
         certain_end = self._events.certain_end(now, events.last)
-        await purge_events(js, names, self._shards, events, keep_since, certain_end)
+        await purge_events(js, names, self._shards, events, self._keep_since(), certain_end)
+
+    async def _drop_redacted(self) -> None:
+        js, names = self._context.js, self._context.names
         await drop_redacted(js, names, (await stream_info(js, names.journal)).first)
+
+    async def _bury_stray_deliveries(self) -> None:
+        await bury_stray_deliveries(self._context.js, self._context.names)
+
+    async def _bury_stray_events(self) -> None:
+        await bury_stray_events(self._context.js, self._context.names)
+
+    def _keep_since(self) -> float:
+        return self._context.time.wall() - self._context.replay_keep_s

@@ -7,7 +7,12 @@ from actors.errors import Unavailable, Unusable
 from actors.tenant_settings import TenantSettings
 from angarium import package_check, quantities
 from angarium.connecting import installation, open_jetstream
-from angarium.operations.installation import sizing, unhealthy_receivers, unrouted_findings
+from angarium.operations.installation import (
+    sizing,
+    stray_findings,
+    unhealthy_receivers,
+    unrouted_findings,
+)
 from angarium.operations.installation.finding import Finding, ok, problem, warning
 from angarium.settings import Settings, UnknownVariable, unknown_variables
 from streams.fleet.installation_status import owners, recorded_losses, remade, seen_members, server_time
@@ -71,7 +76,7 @@ async def examine_running(
     """The checks of everything that changes at run time. Raises NotPermitted, Unavailable and ApiError.
 
     `tenants`: the settings of single tenants. `storage_needed_by` also finds which shard or receiver holds a
-    stream, which only nodes and operators may read.
+    stream, and which events are in no partition, which only nodes and operators may read.
     """
     streams = (installation.names.events, installation.names.deliveries, installation.names.journal)
     return [
@@ -82,6 +87,7 @@ async def examine_running(
         await _letters(js, installation),
         *await _fleet(js, installation),
         *await unrouted_findings.examine(js, installation, tenants),
+        *(await stray_findings.examine(js, installation) if storage_needed_by else ()),
         *await unhealthy_receivers.examine(js, installation),
     ]
 

@@ -20,7 +20,7 @@ from streams.journal.envelope import decode_flush, encode_flush
 from streams.journal_feed.journal_reader import JournalReader
 from streams.journal_feed.redacted_flushes import store_redacted
 from streams.lost_tails.places import BEGINNING
-from streams.nats.answers import Put, StoredMessage, StreamInfo
+from streams.nats.answers import Put, Stored, StoredMessage, StreamInfo
 from streams.nats.jetstream import JetStream
 from streams.nats.wire import Message
 from streams.routing_progress import RoutingProgress
@@ -37,6 +37,12 @@ NAMES = {"long": "x" * 4000, "reserved": "_a", "escape": "\x1b[31m"}
 def no_late_copies(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let an erasure be done at once, if a test does not want it otherwise."""
     monkeypatch.setattr(eraser_module, "COPIES_UNTIL_LEASE_ENDS_S", 0.0)
+
+
+async def publish_event(js: JetStream, names: Names, tenant: str, type_: str, headers: dict[str, str]) -> int:
+    answer = await js.publish(names.publish_event(tenant, type_), b"secret", headers)
+    assert isinstance(answer, Stored)
+    return answer.sequence
 
 
 def eraser(js: JetStream, names: Names) -> Eraser:
@@ -63,6 +69,16 @@ async def test_an_event_sent_to_an_invalid_name_is_erased(js: JetStream, names: 
     done = await status(js, names)
     assert (done.done_at is not None, done.deliveries, done.waits_for) == (True, 1, "")
     assert await js.message(names.deliveries, position) is None
+
+
+async def test_an_event_in_no_partition_is_erased_at_once(js: JetStream, names: Names) -> None:
+    """The second token of its subject is a tenant, where those of other events have a partition."""
+    position = await publish_event(js, names, "acme", "acme.*", {"Angarium-Id": "e1"})
+    await Erasures(js, names).request("acme", "e1", "ops@host", time.time())
+    assert not await looked(eraser(js, names))
+    done = await status(js, names)
+    assert (done.done_at is not None, done.events, done.waits_for) == (True, 1, "")
+    assert await js.message(names.events, position) is None
 
 
 async def test_an_event_is_erased_once_it_is_routed_even_after_a_long_time(

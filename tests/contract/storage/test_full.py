@@ -7,81 +7,32 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from actors.machine.outcome import Answered, Failed, Outcome
-from actors.ports import Attempt
 from actors.tenant_settings import TenantSettings
 from angarium.node.app import member
 from streams.clock import SystemTime
 from streams.installation.topology import Names
 from streams.journal.claim import read_past
-from streams.nats.answers import Refused, Stored
 from streams.nats.headers import DEAD_REASON, EVENT_ID
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import stream_info
 from streams.nats.wire import Wire
 from streams.storage.eviction import samples_of
-from tests.support.installation import install, node_settings, shard
+from tests.contract.support.little_room import (
+    CONFIGURATIONS,
+    EVENTS,
+    HEALTHY,
+    PAUSED,
+    Sender,
+    install_with_little_room,
+    publish,
+)
+from tests.support.installation import node_settings, shard
 from tests.support.waiting import until, until_true
-
-ROOM = 192 << 10
-"""Some 90 events."""
-EVENTS = 240
-STREAM_FULL = 10077
-
-DOWN, PAUSED, UNUSABLE, HEALTHY = "acme.down", "acme.paused", "acme.unusable", "acme.healthy"
-CONFIGURATIONS = {
-    DOWN: {"url": "https://example.com/", "retry": {"base_s": 3000.0, "cap_s": 3600.0}},
-    PAUSED: {"url": "https://example.com/", "paused": True},
-    UNUSABLE: {"url": 7},
-    HEALTHY: {"url": "https://example.com/"},
-}
-
-
-class Sender:
-    """One receiver takes what comes; the others are offline."""
-
-    def __init__(self) -> None:
-        self.delivered: list[str] = []
-
-    async def send(self, attempt: Attempt) -> Outcome:
-        if attempt.receiver != HEALTHY:
-            return Failed(error="connect", detail="nobody is there", latency_ms=1.0)
-        self.delivered.append(attempt.event.id)
-        return Answered(status=200, latency_ms=1.0)
 
 
 @pytest.fixture
 async def names(js: JetStream, prefix: str, monkeypatch: pytest.MonkeyPatch) -> Names:
-    """An installation with little room for deliveries, and nodes that look after it all the time."""
-    for interval in (
-        "housekeeping.maintenance.ROUND_EVERY_S",
-        "housekeeping.maintenance.HURRIED_ROUND_EVERY_S",
-        "housekeeping.maintenance.DEPOSED_LEADER_MAX_S",
-        "shard_snapshots.SNAPSHOT_EVERY_S",
-    ):
-        monkeypatch.setattr(f"angarium.node.{interval}", 0.05)
-    for interval in ("UNACKED_MAX_S", "SWEEP_EVERY_S"):
-        monkeypatch.setattr(f"actors.runtime.host.{interval}", 0.05)
-    names = await install(js, prefix)
-    info = await js.stream_info(names.deliveries)
-    assert info is not None
-    await js.stream_update(info.config | {"max_bytes": ROOM})
-    for receiver, configuration in CONFIGURATIONS.items():
-        await js.publish(names.receiver(receiver), msgspec.json.encode(configuration))
-    return names
-
-
-async def publish(js: JetStream, names: Names, receiver: str, id_: str) -> int:
-    """Publish until it is accepted, as a producer does who is refused; returns how often that was."""
-    refused = 0
-    while True:
-        match await js.publish(names.publish_to(receiver), b"x" * 2000, {EVENT_ID: id_}):
-            case Stored():
-                return refused
-            case Refused(code=code):
-                assert code == STREAM_FULL
-                refused += 1
-                await asyncio.sleep(0.02)
+    return await install_with_little_room(js, prefix, monkeypatch)
 
 
 async def ids(js: JetStream, stream: str, subject: str) -> list[str]:
@@ -136,8 +87,10 @@ async def test_the_backlog_of_a_tenant_costs_another_no_event(
     evicted = await ids(js, names.dead_letters, names.dead(PAUSED))
     assert evicted == [f"e{each}" for each in range(0, 2 * len(evicted), 2)]
     assert len(evicted) > 10
-    samples = await samples_of(js, names, await stream_info(js, names.deliveries))
-    settled = {each.settled_to for each in samples if each.subject == names.delivery(shard(HEALTHY), HEALTHY)}
+    sampled = await samples_of(js, names, await stream_info(js, names.deliveries))
+    settled = {
+        each.settled_to for each in sampled.samples if each.subject == names.delivery(shard(HEALTHY), HEALTHY)
+    }
     marked = (await read_past(js, names, shard(HEALTHY))).marks.deliveries.position
     assert settled == {marked - 1}, "the message of the mark tells whether the stream lost its tail"
 

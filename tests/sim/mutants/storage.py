@@ -16,7 +16,7 @@ from streams.journal.load_slots import LoadSlots
 from streams.journal.snapshots import fenced
 from streams.nats.answers import Put, StreamInfo
 from streams.nats.jetstream import JetStream
-from streams.storage import eviction, purge
+from streams.storage import purge, settled
 from streams.storage.purge import NeededFrom, deliveries_needed_from, surplus, surplus_end
 from tests.sim.mutants.mutant import Mutant
 from tests.sim.scenarios.recovery import snapshots as states
@@ -126,9 +126,9 @@ STORAGE_MUTANTS = [
            ((maintenance, "surplus", _never_full),),
            storage.full_of_what_no_receiver_takes),
     Mutant("open-purged", "of a receiver nothing is purged that is open, or owed a burial",
-           ((eviction, "settled_to", _settled_to_the_frontier),)),
+           ((settled, "settled_to", _settled_to_the_frontier),)),
     Mutant("refused-purged", "of what came before a receiver was put nothing is purged that is owed a burial",
-           ((eviction, "UNKNOWN_RECEIVERS", "unknown.none"),),
+           ((settled, "UNKNOWN_RECEIVERS", "unknown.none"),),
            storage.full_while_a_refused_event_is_not_buried),
     Mutant("unrouted-purged", "events are kept until they are routed",
            ((purge, "events_needed_from", _no_events_needed),)),

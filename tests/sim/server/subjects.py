@@ -55,8 +55,12 @@ class Transform(Struct, frozen=True):
     parts: tuple[Callable[[list[str]], str], ...]
 
     def apply(self, subject: str) -> str:
-        """The subject under which the stream stores a message; itself where the source does not cover it."""
-        if not covers(self.source, subject):
+        """The subject under which the stream stores a message.
+
+        That is `subject` itself where the source does not cover it, or where it has a wildcard as a token:
+        the server takes such a message, and its transform has an error for it, which it ignores.
+        """
+        if not covers(self.source, subject) or not {"*", ">"}.isdisjoint(subject.split(".")):
             return subject
         tokens = subject.split(".")
         places = [place for place, token in enumerate(self.source.split(".")) if token == "*"]

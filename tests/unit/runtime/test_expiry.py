@@ -7,8 +7,10 @@ import pytest
 
 from actors.errors import ControlDenied
 from actors.machine import facts as f
+from actors.machine.state import State
 from actors.policy import Policy, Retry
 from actors.ports import Invalid
+from actors.runtime import host
 from actors.runtime.control_requests.forget import forget
 from actors.runtime.control_requests.skip import skip
 from tests.unit.worlds.shard import RECEIVER, ShardWorld, relaxed, strict
@@ -219,6 +221,44 @@ async def test_no_event_below_the_horizon_stays_if_there_is_no_room() -> None:
         each for each in range(1, 151) if each % 3 != 1
     ]
     assert world.host.needed().position > 149
+
+
+@in_virtual_time
+async def test_a_receiver_that_needs_nothing_below_the_horizon_is_left_alone() -> None:
+    """The fact that the events are forgotten is not confirmed yet, so the shard still needs them."""
+    world = strict(paused=True)
+    await parked(world, 5)
+    world.journal.hold_at = f.Forgot
+    forgetting = asyncio.ensure_future(forget(world.actor))
+    await world.until(lambda: world.state.needed_position != 1)
+    assert world.host.needed().position == 1
+    world.host.evict("", 6)
+    await world.pass_time(0.1)
+    assert world.actor.cutoff is None
+    world.journal.let_go()
+    await forgetting
+
+
+@in_virtual_time
+async def test_a_limited_number_of_receivers_comes_into_memory_to_give_its_events_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(host, "COMING_FOR_EVICTION_MAX", 20)
+    world = ShardWorld()
+    world.snapshots.delay_s = 3600
+    for number in range(50):
+        receiver = f"acme.r{number}"
+        world.policies.known[receiver] = policy(paused=True)
+        world.snapshots.held[receiver] = State(receiver=receiver, parked=True, opened=True)
+        world.host.note_state(world.snapshots.held[receiver])
+    for _ in range(3):
+        world.host.evict("acme", 51)
+        await world.pass_time(1)
+        assert len(world.host.actors) == 20
+    await world.pass_time(3600)
+    world.host.evict("acme", 51)
+    await world.pass_time(1)
+    assert len(world.host.actors) == 40
 
 
 @in_virtual_time

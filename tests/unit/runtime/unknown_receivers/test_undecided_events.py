@@ -204,6 +204,20 @@ async def test_undecided_events_are_given_up_if_the_stream_is_full() -> None:
 
 
 @in_virtual_time
+async def test_a_tenant_that_gives_way_costs_a_new_receiver_of_another_no_event() -> None:
+    """The leader of the configurations does not answer: this node has not heard of the receiver yet."""
+    world = ShardWorld()
+    world.policies.unavailable = True
+    world.policies.leader["umbra.new"] = policy()
+    world.publish(3, receiver="umbra.new")
+    await world.until(lambda: world.journal.floor == 3)
+    world.journal.flush()
+    world.host.evict("acme", 4)
+    await world.pass_time(10)
+    assert world.dead_letters.buried == []
+
+
+@in_virtual_time
 async def test_positions_without_undecided_events_are_passed_over(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

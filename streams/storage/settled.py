@@ -1,0 +1,158 @@
+"""Finds out which messages of the deliveries are settled, by the last snapshots of their receivers.
+
+What is settled stays settled, so an answer may be old. It must not be made of records that do not fit each
+other: the checkpoint is read first, and everything that it does not cover counts as needed.
+"""
+
+import asyncio
+import logging
+
+import msgspec
+
+from actors.errors import Unusable
+from actors.ids import UNKNOWN_RECEIVERS
+from actors.machine.state import State
+from streams.installation.topology import Names
+from streams.journal import snapshots
+from streams.journal.checkpoint import Checkpoint, read_checkpoint
+from streams.journal.leadership import is_last, replicated, subjects_since
+from streams.journal.snapshots import Snapshot
+from streams.nats.answers import StoredMessage, StreamInfo
+from streams.nats.jetstream import JetStream
+from streams.nats.retry import Complaint, until_answered
+from streams.storage.purge import trusted_end_of
+from streams.versions import read_versioned
+
+NOT_WRITTEN = Snapshot(as_of=0, state=State(receiver=UNKNOWN_RECEIVERS))
+"""The record of unknown receivers in a shard that never had one."""
+log = logging.getLogger(__name__)
+_snapshot = msgspec.json.Decoder(Snapshot)
+
+
+class ShardRecords(msgspec.Struct, frozen=True):
+    """The records of a shard that bound what its receivers have settled.
+
+    - `floor`: everything above it may be needed; 0 if nothing is known.
+    - `unknown`: the record of unknown receivers.
+    """
+
+    floor: int
+    unknown: State = NOT_WRITTEN.state
+
+
+class SettledPositions:
+    """The positions up to which receivers have settled everything, each looked up once."""
+
+    def __init__(self, js: JetStream, names: Names, deliveries: StreamInfo) -> None:
+        self._js = js
+        self._names = names
+        self._deliveries = deliveries
+        self._settled_to_by_subject: dict[str, int] = {}
+        self._records: dict[int, ShardRecords] = {}
+        self._complaint = Complaint(js, log, "settled.unknown")
+
+    def __len__(self) -> int:
+        """The number of subjects that were looked up."""
+        return len(self._settled_to_by_subject)
+
+    def __contains__(self, subject: str) -> bool:
+        return subject in self._settled_to_by_subject
+
+    async def up_to(self, subject: str) -> int:
+        """The position for the receiver of the subject; 0 if it is not known, or the subject has none.
+
+        Waits for NATS; raises `ApiError`.
+        """
+        if subject not in self._settled_to_by_subject:
+            address = self._names.shard_and_receiver(subject)
+            self._settled_to_by_subject[subject] = await self._settled_to(*address) if address else 0
+        return self._settled_to_by_subject[subject]
+
+    async def _settled_to(self, shard: int, receiver: str) -> int:
+        # These are read first: the snapshots are at least as new as the checkpoint.
+        if shard not in self._records:
+            self._records[shard] = await self._read_records(shard)
+        records = self._records[shard]
+        floor = records.floor
+        if not floor:
+            return 0
+        try:
+            state = await self._state(shard, receiver)
+        except Unusable as error:
+            self._complaint.log_once(str(error))
+            return 0
+        # Events from before the receiver existed may wait in the record of unknown receivers.
+        if (needed := needed_by_record(records.unknown, receiver)) is not None:
+            floor = min(floor, needed - 1)
+        return floor if state is None else min(floor, settled_to(state))
+
+    async def _read_records(self, shard: int) -> ShardRecords:
+        """The records of the shard; if one of them cannot be read, nothing in the shard counts as settled.
+
+        A record of unknown receivers that is newer than the checkpoint is of no use. Events that it has given
+        to a receiver may be covered by a snapshot of that receiver which is not stored yet: a checkpoint
+        promises only those snapshots that were written before it.
+        """
+        try:
+            checkpoint = await self._checkpoint(shard)
+            record = await self._record(shard) if checkpoint.floor else None
+        except Unusable as error:
+            self._complaint.log_once(str(error))
+            return ShardRecords(0)
+        if record is None or record.as_of > checkpoint.sequence:
+            return ShardRecords(0)
+        return ShardRecords(checkpoint.floor, record.state)
+
+    async def _checkpoint(self, shard: int) -> Checkpoint:
+        """The checkpoint, with a floor that is valid for this stream; a blank one if it is about another."""
+        js, names, stream = self._js, self._names, self._deliveries
+        trusted_end = await trusted_end_of(js, names, shard, stream.name)
+        checkpoint = await read_checkpoint(js, names, shard) or Checkpoint()
+        if not trusted_end or checkpoint.created.get(stream.name) != stream.created:
+            return Checkpoint()
+        # The last message that was received stays: by its time, a lost tail is noticed.
+        floor = min(checkpoint.floor, trusted_end - 2)
+        return msgspec.structs.replace(checkpoint, floor=floor)
+
+    async def _record(self, shard: int) -> Snapshot | None:
+        """The record of unknown receivers; None if it is not certain that it is the newest one.
+
+        Of an older one, a deposed leader's, burials would be missing that are owed.
+        """
+        js, keys = self._js, self._names.actor_keys
+        subject = keys.actor(shard, UNKNOWN_RECEIVERS)
+        message = await until_answered(lambda: js.last_message(self._names.actors, subject))
+        if replicated(self._deliveries):
+            sequence = message.sequence if message else 0
+            if not await is_last(js, keys.proof(shard), subject, sequence):
+                return None
+        return NOT_WRITTEN if message is None or not message.data else _decoded(message)
+
+    async def _state(self, shard: int, receiver: str) -> State | None:
+        """The state in the last snapshot; None if there certainly is none. Raises Unusable."""
+        since, stream = asyncio.get_running_loop().time(), self._names.actors
+        subject = self._names.actor_keys.actor(shard, receiver)
+        while True:
+            message = await until_answered(lambda: self._js.last_message(stream, subject))
+            if message is not None:
+                return _decoded(message).state if message.data else None
+            if not await subjects_since(self._js, stream, subject, since):
+                return None
+
+
+def _decoded(message: StoredMessage) -> Snapshot:
+    return read_versioned(_snapshot, message.data, snapshots.VERSION, message.subject)
+
+
+def settled_to(state: State) -> int:
+    """The position up to which a receiver in this state needs no message any more."""
+    needed = state.needed_position
+    return state.frontier.position if needed is None else min(state.frontier.position, needed - 1)
+
+
+def needed_by_record(record: State, receiver: str) -> int | None:
+    """The lowest position of the receiver's messages that the record of unknown receivers may still need."""
+    needed = [each.position for each in record.burials if each.receiver == receiver]
+    if record.parked:  # Whose events are undecided is not in the state.
+        needed.append(record.frontier.position + 1)
+    return min(needed, default=None)

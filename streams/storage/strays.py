@@ -1,0 +1,140 @@
+"""Buries strays: messages that were accepted, and that belong to no shard, so that no owner ever reads them.
+
+nats-server accepts a message to a subject that contains a wildcard as a token, and stores it under that
+subject: its transform, which adds the number of the shard, does not apply. So a stray has one token less than
+others, and is found by that. It becomes a dead letter of its tenant, as malformed events do.
+
+An event of a type with several tokens cannot be told from others by a filter; `count_stray_events` counts
+these.
+"""
+
+import asyncio
+import logging
+
+from actors.errors import InvalidName
+from actors.ids import check_tenant, stable_hash
+from streams.dead_letters.bury import encoded, filed_under, store
+from streams.dead_letters.malformed import MALFORMED_RECEIVER
+from streams.installation.topology import Names
+from streams.lost_tails.deletion import delete_known
+from streams.lost_tails.marks import Mark
+from streams.nats.answers import StoredMessage
+from streams.nats.headers import DEAD_ATTEMPTS, DEAD_PROBLEM, DEAD_REASON, EVENT_ID, MESSAGE_ID
+from streams.nats.jetstream import JetStream
+from streams.reading.messages import stored_event
+from streams.routing.fanout import published_event
+
+STRAYS_BURIED_MAX = 16
+"""Strays of one stream that are buried in one round."""
+ALL_SUBJECTS = ">"
+COUNT_AGAIN_AFTER_S = 1.0
+log = logging.getLogger(__name__)
+
+
+async def bury_stray_deliveries(js: JetStream, names: Names) -> None:
+    """Bury deliveries that have no shard, a limited number. Raises `Unavailable` and `ApiError`."""
+    stray, proper = names.publish_to("*.*"), names.deliveries_to("*.*")
+    for _ in range(STRAYS_BURIED_MAX):
+        message = await _next_stray(js, names.deliveries, stray, proper)
+        if message is None or names.shard_and_receiver(message.subject) is not None:
+            return
+        tenant = message.subject.split(".")[2]
+        if not await _bury(js, names, names.deliveries, tenant, message, "p", stored_event(message).id):
+            return
+
+
+async def bury_stray_events(js: JetStream, names: Names) -> None:
+    """Bury events that have no partition, those of types with one token. Raises like the other."""
+    stray = names.publish_event("*", "*")
+    for _ in range(STRAYS_BURIED_MAX):
+        message = await _next_stray(js, names.events, stray, None)
+        if message is None:
+            return
+        address = message.subject.split(".", 2)[2]
+        event = published_event(message.sequence, message.stored_at, address, message.headers, message.data)
+        if not await _bury(js, names, names.events, address.split(".")[0], message, "e", event.id):
+            return
+
+
+async def count_stray_events(js: JetStream, names: Names, partitions: int) -> int:
+    """The number of events that are in no partition. Raises `Unavailable` and `ApiError`.
+
+    Events come and go while they are counted, so what is found once may not be there.
+    """
+    found = await _count_once(js, names, partitions)
+    if found <= 0:
+        return 0
+    await asyncio.sleep(COUNT_AGAIN_AFTER_S)
+    return max(0, min(found, await _count_once(js, names, partitions)))
+
+
+async def _count_once(js: JetStream, names: Names, partitions: int) -> int:
+    total = await _count_from(js, names.events, ALL_SUBJECTS, 1)
+    return total - sum([
+        await _count_from(js, names.events, names.events_of(partition), 1) for partition in range(partitions)
+    ])  # fmt: skip
+
+
+async def _next_stray(js: JetStream, stream: str, stray: str, proper: str | None) -> StoredMessage | None:
+    """A message whose subject matches `stray`; all others match `proper`, if there is such a pattern.
+
+    nats-server lists the subjects, but does not always find the message: none with the token `>` (2.15.1).
+    """
+    subjects = await js.subjects(stream, stray)
+    if not subjects:
+        return None
+    if (found := await js.next_message(stream, stray, 1)) is not None:
+        return found
+    for subject in sorted(subjects):
+        found = await js.next_message(stream, subject, 1)
+        if found is not None and found.subject == subject:
+            return found
+    return await _last_but(js, stream, proper) if proper else None
+
+
+async def _last_but(js: JetStream, stream: str, proper: str) -> StoredMessage | None:
+    """The last message that does not match `proper`, found by counting; None if others came meanwhile."""
+    low, high = 1, (await js.existing_stream(stream)).last
+    while low < high:
+        middle = (low + high + 1) // 2
+        total = await _count_from(js, stream, ALL_SUBJECTS, middle)
+        if total > await _count_from(js, stream, proper, middle):
+            low = middle
+        else:
+            high = middle - 1
+    return await js.message(stream, low)
+
+
+async def _count_from(js: JetStream, stream: str, subject: str, position: int) -> int:
+    page = await js.read(stream, subject, position, batch=1)
+    return len(page.messages) + page.pending
+
+
+async def _bury(
+    js: JetStream, names: Names, stream: str, tenant: str, message: StoredMessage, kind: str, event_id: str
+) -> bool:
+    """Store the dead letter, then delete the message by its position: its subject means others, too."""
+    receiver = f"{_tenant_of_letter(tenant)}.{MALFORMED_RECEIVER}"
+    why = await store(js, names, receiver, message, {
+        EVENT_ID: event_id,
+        MESSAGE_ID: f"{filed_under(receiver)}:{kind}{message.sequence}",
+        DEAD_REASON: "malformed",
+        DEAD_ATTEMPTS: 0,
+        DEAD_PROBLEM: encoded(f"published to {message.subject}: no name contains * or >"),
+    })  # fmt: skip
+    told = {"stream": stream, "position": message.sequence}
+    if why is not None:
+        log.warning("stray.waiting", extra=told | {"why": why})
+        return False
+    log.warning("stray.buried", extra=told | {"receiver": receiver})
+    mark = Mark(position=message.sequence, stored_at=message.stored_at)
+    await delete_known(js, stream, mark)
+    return True
+
+
+def _tenant_of_letter(tenant: str) -> str:
+    """The tenant among whose letters it is; a hash for what is none."""
+    try:
+        return check_tenant(tenant)
+    except InvalidName:
+        return f"_{stable_hash(tenant)}"
