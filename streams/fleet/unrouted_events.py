@@ -68,16 +68,18 @@ async def unrouted_before(
 ) -> tuple[UnroutedEvents, int] | None:
     """The events of the tenant of an event that is not routed, and how many of them come before it.
 
-    None if all its copies are stored. Raises like `unrouted_tenants`.
+    None if all its copies are stored, or if it is in no partition. Raises like `unrouted_tenants`.
     """
-    _, _, partition, tenant, _ = event.subject.split(".", 4)
-    routing = (await read_past(js, names, int(partition))).routing
+    if (address := names.partition_and_tenant(event.subject)) is None:
+        return None
+    partition, tenant = address
+    routing = (await read_past(js, names, partition)).routing
     if routing is None or routing.covers(tenant, event.sequence):
         return None
-    found = await _count(js, names, int(partition), tenant, routing)
+    found = await _count(js, names, partition, tenant, routing)
     if found is None:
         return None
-    subject = names.event(int(partition), tenant, ">")
+    subject = names.event(partition, tenant, ">")
     later = await js.read(names.events, subject, event.sequence + 1, batch=1, max_bytes=1)
     return found, max(0, found.count - len(later.messages) - later.pending - 1)
 
@@ -89,7 +91,8 @@ async def _late(js: JetStream, names: Names, partition: int, start: int) -> dict
     for message in page.messages:
         if not _is_late(message.stored_at):
             break
-        found.setdefault(message.subject.split(".", 4)[3], message.sequence)
+        if (address := names.partition_and_tenant(message.subject)) is not None:
+            found.setdefault(address[1], message.sequence)
     return found
 
 

@@ -284,7 +284,9 @@ async def _why_none(
             break
     stored = await _newest(js, names.deliveries, names.deliveries_to(f"{among}.*"), event, stored_event)
     if message := stored.message:
-        receiver, at = message.subject.split(".", 3)[3], instant(message.stored_at)
+        if (address := names.shard_and_receiver(message.subject)) is None:
+            return _Whereabouts(_stray(message))
+        receiver, at = address[1], instant(message.stored_at)
         if _is_recent(message):
             what = "settled a moment ago, so ask again"
         elif why := why_unrecorded(message.stored_at):
@@ -294,7 +296,9 @@ async def _why_none(
         return _Whereabouts(f"it was stored for {receiver} at {at}, and no longer waits: {what}")
     published = await _newest(js, names.events, names.events_for(among), event, _published)
     if message := published.message:
-        tenant, _, kind = message.subject.split(".", 3)[3].partition(".")
+        if (place := names.partition_and_tenant(message.subject)) is None:
+            return _Whereabouts(_stray(message))
+        tenant, kind = place[1], message.subject.split(".", 4)[4]
         if waits := await why_unrouted(access, message, ON_ITS_WAY_S):
             return _Whereabouts(waits, unrouted=True)
         if _is_recent(message):
@@ -307,6 +311,10 @@ async def _why_none(
             f"it is not among the newest {SEARCHED_MAX} messages of the streams", stored=False
         )
     return _Whereabouts(NEVER_PUBLISHED, stored=False)
+
+
+def _stray(message: StoredMessage) -> str:
+    return f"it was published to {message.subject}: no receiver gets it, since no name contains * or >"
 
 
 def _is_recent(message: StoredMessage) -> bool:
