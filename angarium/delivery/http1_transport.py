@@ -11,7 +11,6 @@ from collections.abc import Coroutine
 from contextlib import AsyncExitStack
 from typing import Any
 
-from angarium.delivery.connections.bulkhead import SLOW_EXCHANGE_S, SlowLane
 from angarium.delivery.connections.connect import (
     NoAnswer,
     allowed_addresses,
@@ -21,6 +20,7 @@ from angarium.delivery.connections.connect import (
 )
 from angarium.delivery.connections.guard import Allowed, Guard
 from angarium.delivery.connections.pool import DEFAULT_LIMITS, ConnectionLimits, Key, Pool
+from angarium.delivery.connections.slow_lane import SLOW_EXCHANGE_S, SlowLane
 from angarium.delivery.http_exchange.http1 import Http1Connection
 from angarium.delivery.http_exchange.transport import Failure, FailureKind, Request, Response, request_head
 

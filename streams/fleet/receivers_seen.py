@@ -60,7 +60,7 @@ class ShardProgress(Struct, frozen=True):
     ahead_since: float | None = None
 
 
-class Waiting(Struct, frozen=True):
+class BacklogCount(Struct, frozen=True):
     """The number of events that wait, and the time at which the oldest of them was accepted."""
 
     count: int
@@ -174,12 +174,12 @@ async def _progress_of(js: JetStream, names: Names, shard: int, now: float) -> S
     return ShardProgress(floor, max(age_s, 0.0), behind=False, ahead_since=ahead_since)
 
 
-def waiting_events(snapshot: ReceiverSnapshot, progress: ShardProgress) -> Waiting | None:
+def waiting_events(snapshot: ReceiverSnapshot, progress: ShardProgress) -> BacklogCount | None:
     """The waiting events of a receiver, by its snapshot; None if they must be counted in the stream."""
     state = snapshot.state
     if state is None or state.parked or progress.behind:
         return None
-    return Waiting(len(state.open), min((each.accepted_at for each in state.open), default=None))
+    return BacklogCount(len(state.open), min((each.accepted_at for each in state.open), default=None))
 
 
 async def count_waiting(
@@ -188,7 +188,7 @@ async def count_waiting(
     snapshot: ReceiverSnapshot,
     progress: ShardProgress,
     since: SettledSince = NOTHING_SETTLED,
-) -> Waiting:
+) -> BacklogCount:
     """The waiting events of a receiver with a known state, counted in the stream. Raises `Unavailable`."""
     state = snapshot.state or State(receiver=snapshot.receiver)
     # An event that an owner released without parking the receiver is settled.
@@ -205,7 +205,7 @@ async def count_waiting(
     ]
     accepted = still_open + [stored_event(each).accepted_at for each in page.messages]
     count = max(0, len(accepted) + page.pending - settled)
-    return Waiting(count, min(accepted, default=None) if count else None)
+    return BacklogCount(count, min(accepted, default=None) if count else None)
 
 
 async def count_since(js: JetStream, names: Names, snapshot: ReceiverSnapshot, since: int) -> int:

@@ -94,11 +94,11 @@ class Replay:
     ) -> None:
         """Begin a replay if none is unfinished: a `job`, or else that of a `command`."""
         info = await deliveries_info(self._js, self._names)
-        left = await self._count(choice.begin, choice.until)
+        remaining = await self._count(choice.begin, choice.until)
         await self._lock.store(
-            unfinished=True, created=info.created, choice=choice, done_to=choice.begin, left=left,
+            unfinished=True, created=info.created, choice=choice, done_to=choice.begin, remaining=remaining,
             stream_end=info.last, sent=0, again=again, nonce=nonce, pace_s=self._pace_s,
-            job=job and replace(job, total=left), command=command and replace(command, total=left),
+            job=job and replace(job, total=remaining), command=command and replace(command, total=remaining),
             previous=None if job else self._lock.plan.ended_job(self._lock.read_at),
         )  # fmt: skip
 
@@ -113,14 +113,14 @@ class Replay:
         done_to, sent = plan.done_to, plan.sent
         job = plan.job or plan.command
         self._left_before = job.left if job else {}
-        self.done.purged = await self._count(done_to, plan.choice.until) < plan.left
+        self.done.purged = await self._count(done_to, plan.choice.until) < plan.remaining
         async for page in pages_between(self._js, self._names, self._subject, plan.stream_end, info.last):
             for message in page:
                 if (position := self._source_of(message)) is not None and position > done_to:
                     done_to, sent = position, sent + 1
             await self._lock.ensure_held(self._lock.lease_s / 2)
-        left = await self._count(done_to, plan.choice.until)
-        await self._lock.store(done_to=done_to, left=left, sent=sent, stream_end=info.last)
+        remaining = await self._count(done_to, plan.choice.until)
+        await self._lock.store(done_to=done_to, remaining=remaining, sent=sent, stream_end=info.last)
         self.done.sent = sent
         if plan.due_at:
             wait_s = min(plan.due_at - self._lock.time.wall(), self._pace_s)
@@ -132,19 +132,19 @@ class Replay:
         The plan is stored as finished when the lock is released.
         """
         plan = self._lock.plan
-        until, left = plan.choice.until, plan.left
-        tell(0, plan.left)
+        until, remaining = plan.choice.until, plan.remaining
+        tell(0, plan.remaining)
         async for page in pages_between(self._js, self._names, self._subject, plan.done_to, until):
             await self.ensure_not_removed()
-            await self._send(page, left, lambda now: tell(plan.left - now, plan.left))
+            await self._send(page, remaining, lambda now: tell(plan.remaining - now, plan.remaining))
             if self.done.stopped:
                 return
-            left -= len(page)
+            remaining -= len(page)
             await self._renew()
-            if left and self._halted():
+            if remaining and self._halted():
                 self._stop(HALTED)
                 return
-        self.done.purged = self.done.purged or left > 0
+        self.done.purged = self.done.purged or remaining > 0
         self._record_progress(until, 0)
         self._lock.change(unfinished=False)
 
@@ -156,9 +156,9 @@ class Replay:
         """Store how far it has come."""
         await self._lock.store(**changes, **self._updated_jobs())
 
-    def _record_progress(self, done_to: int, left: int) -> None:
+    def _record_progress(self, done_to: int, remaining: int) -> None:
         """Let the next plan that is stored say that all messages up to there are dealt with."""
-        self._lock.change(done_to=done_to, left=left, sent=self.done.sent, **self._updated_jobs())
+        self._lock.change(done_to=done_to, remaining=remaining, sent=self.done.sent, **self._updated_jobs())
 
     def _updated_jobs(self) -> dict[str, Job | None]:
         """The job, or the command, with what is not sent."""
@@ -195,15 +195,15 @@ class Replay:
             )
         self._receiver_asked_at = asked_at
 
-    async def _send(self, page: list[StoredMessage], left: int, tell: Callable[[int], None]) -> None:
-        """Send the wanted messages of a page; `left` counts from this page on, and `tell` gets the rest."""
+    async def _send(self, page: list[StoredMessage], remaining: int, tell: Callable[[int], None]) -> None:
+        """Send the wanted messages of a page; `remaining` counts from it on, and `tell` gets the rest."""
         wanted = [each for each in map(stored_event, page) if self._lock.plan.choice.takes(each)]
         places = {each.sequence: place for place, each in enumerate(page)}
         if wanted:
             info = await deliveries_info(self._js, self._names)
             # Everything before the page is dealt with.
             done_to = max(self._lock.plan.done_to, page[0].sequence - 1)
-            await self._store(done_to=done_to, left=left, stream_end=info.last, sent=self.done.sent)
+            await self._store(done_to=done_to, remaining=remaining, stream_end=info.last, sent=self.done.sent)
         for number, event in enumerate(wanted):
             await self._wait()
             if self.done.stopped:
@@ -227,10 +227,10 @@ class Replay:
                     raise Unavailable(
                         f"a copy was sent and not confirmed ({why}); resume it, and it continues"
                     )
-            self._record_progress(event.position, left - place - 1)
-            tell(left - place - 1)
-        self._record_progress(page[-1].sequence, left - len(page))
-        tell(left - len(page))
+            self._record_progress(event.position, remaining - place - 1)
+            tell(remaining - place - 1)
+        self._record_progress(page[-1].sequence, remaining - len(page))
+        tell(remaining - len(page))
 
     @property
     def _ahead(self) -> int:

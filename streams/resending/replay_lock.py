@@ -42,7 +42,7 @@ class EndedJob(Struct, frozen=True, kw_only=True):
 
     job: Job
     ended_at: float
-    left: int = 0
+    remaining: int = field(default=0, name="left")
     sent: int = 0
     again: str = ""
 
@@ -53,7 +53,7 @@ class ReplayPlan(HeldPlan, frozen=True, kw_only=True):
     - `unfinished`: True until everything is sent, or the replay was given up.
     - `created`: when the deliveries stream was created.
     - `done_to`: all messages up to here are dealt with.
-    - `left`: number of messages after it.
+    - `remaining`: number of messages after it.
     - `stream_end`: the copies of these messages are after this position of the deliveries.
     - `sent`: number of copies so far.
     - `again`: the value of `angarium-again` of the copies, which receivers see.
@@ -69,7 +69,7 @@ class ReplayPlan(HeldPlan, frozen=True, kw_only=True):
     created: str = ""
     choice: Choice = Choice(begin=0, until=0)
     done_to: int = field(default=0, name="cursor")
-    left: int = 0
+    remaining: int = field(default=0, name="left")
     stream_end: int = field(default=0, name="after")
     sent: int = 0
     again: str = field(default="", name="mark")
@@ -84,7 +84,9 @@ class ReplayPlan(HeldPlan, frozen=True, kw_only=True):
         """The last job of this receiver, if it has ended."""
         if self.job is None:
             return self.previous
-        return EndedJob(job=self.job, ended_at=ended_at, left=self.left, sent=self.sent, again=self.again)
+        return EndedJob(
+            job=self.job, ended_at=ended_at, remaining=self.remaining, sent=self.sent, again=self.again
+        )
 
 
 class ReplayLock(PlanLock[ReplayPlan]):

@@ -168,8 +168,8 @@ PLAN = replace(PLAN_1, v=2, nonce="5e1f")
 JOB = Job(id="j1", began_at=AT)
 REPLAY_PLAN = ReplayPlan(
     v=1, run="0c1d", step=3, at=AT, held=True, unfinished=True, created="2027-01-15T08:00:00Z",
-    choice=Choice(begin=4, until=9, removal=5), done_to=7, left=2, stream_end=41, sent=3, again="replay-0a1b",
-    nonce="5e1f", pace_s=0.5, due_at=AT + 1, job=JOB,
+    choice=Choice(begin=4, until=9, removal=5), done_to=7, remaining=2, stream_end=41, sent=3,
+    again="replay-0a1b", nonce="5e1f", pace_s=0.5, due_at=AT + 1, job=JOB,
 )  # fmt: skip
 REDRIVE_JOB_PLAN = RedriveJobPlan(
     v=1, run="0c1d", step=3, at=AT, held=True, unfinished=True, job=JOB, receivers="acme.*",

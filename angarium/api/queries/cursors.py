@@ -9,7 +9,7 @@ from angarium.operations.ledger_queries.page_start import PageStart
 
 PAGE_MAX = 200
 
-Limit = Annotated[int, QueryParameter(ge=1, le=PAGE_MAX)]
+PageSize = Annotated[int, QueryParameter(ge=1, le=PAGE_MAX)]
 TimeCursor = Annotated[
     str | None,
     QueryParameter(

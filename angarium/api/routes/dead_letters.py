@@ -30,7 +30,7 @@ from angarium.api.openapi.dead_letters import (
     RedriveResult,
 )
 from angarium.api.problems import Fault, invalid, result_of
-from angarium.api.queries.cursors import Limit
+from angarium.api.queries.cursors import PageSize
 from angarium.api.queries.times import Moment, moment, seconds
 from angarium.api.requests.bodies import decoded, json_body
 from angarium.api.requests.headers import headers_by_name
@@ -64,7 +64,7 @@ async def list_dead_letters(
     reason: Annotated[Reason | None, QueryParameter()] = None,
     since: Moment = None,
     until: Moment = None,
-    limit: Limit = 50,
+    limit: PageSize = 50,
     cursor: Annotated[int | None, QueryParameter(ge=1, le=NUMBER_MAX)] = None,
 ) -> DeadLetterPage:
     """List dead letters, newest first."""

@@ -18,7 +18,7 @@ from angarium.api.openapi.jobs import (
     ReplayRequest,
 )
 from angarium.api.problems import Fault, ProblemRaised, hidden, invalid, result_of
-from angarium.api.queries.cursors import JobCursor, Limit, cursor_of_job, job_place_of
+from angarium.api.queries.cursors import JobCursor, PageSize, cursor_of_job, job_place_of
 from angarium.api.queries.times import seconds
 from angarium.api.requests.bodies import decoded, json_body
 from angarium.api.requests.headers import headers_by_name
@@ -64,7 +64,7 @@ async def replay_events(
 
 @get("/v1/jobs", opt=needs("read"), **LIST_JOBS)
 async def list_jobs(
-    request: Request[Any, Any, Any], api: InjectedApi, limit: Limit = 50, cursor: JobCursor = None
+    request: Request[Any, Any, Any], api: InjectedApi, limit: PageSize = 50, cursor: JobCursor = None
 ) -> JobPage:
     """List the jobs of the token's tenant, newest first; with a token for all tenants, those of all."""
     tenant = caller(request).tenant

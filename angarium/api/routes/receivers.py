@@ -22,7 +22,7 @@ from angarium.api.openapi.receivers import (
     StoredReceiver,
 )
 from angarium.api.problems import ProblemRaised, result_of
-from angarium.api.queries.cursors import Limit, NameCursor, after_name, cursor_after
+from angarium.api.queries.cursors import NameCursor, PageSize, after_name, cursor_after
 from angarium.api.requests import conditions
 from angarium.api.requests.bodies import check_json, decoded, json_body
 from angarium.api.requests.conditions import Condition, condition, is_known, met, tag
@@ -50,7 +50,7 @@ T = TypeVar("T")
 async def list_receivers(
     tenant: FromPath[str],
     api: InjectedApi,
-    limit: Limit = 50,
+    limit: PageSize = 50,
     cursor: NameCursor = "",
     health: Annotated[bool, QueryParameter(description="Also show the health of each receiver.")] = False,
 ) -> ReceiverPage:

@@ -29,7 +29,7 @@ from angarium.api.openapi.records import (
     WorstReceivers,
 )
 from angarium.api.problems import Fault, invalid, not_found, problem_of
-from angarium.api.queries.cursors import Limit, MinuteCursor, TimeCursor, cursor_of, start_of
+from angarium.api.queries.cursors import MinuteCursor, PageSize, TimeCursor, cursor_of, start_of
 from angarium.api.queries.event_searches import search_streams
 from angarium.api.queries.ledger import consult, span
 from angarium.api.queries.times import Moment, moment, seconds
@@ -77,7 +77,7 @@ async def list_attempts(
     type: Type = None,
     since: Moment = None,
     until: Moment = None,
-    limit: Limit = 50,
+    limit: PageSize = 50,
     cursor: TimeCursor = None,
 ) -> AttemptPage:
     """List the attempts to a receiver, newest first."""
@@ -100,7 +100,7 @@ async def get_history(
     api: InjectedApi,
     since: Moment = None,
     until: Moment = None,
-    limit: Limit = 50,
+    limit: PageSize = 50,
     cursor: TimeCursor = None,
 ) -> HistoryPage:
     """Show a receiver's history, oldest first."""
@@ -133,7 +133,7 @@ async def list_minutes(
     api: InjectedApi,
     since: Moment = None,
     until: Moment = None,
-    limit: Limit = 60,
+    limit: PageSize = 60,
     cursor: MinuteCursor = None,
 ) -> MinutePage:
     """List throughput and latency by minute; without `since`, of the hour up to `until` or now."""
@@ -146,7 +146,11 @@ async def list_minutes(
 
 @get("/v1/tenants/{tenant:str}/events/{event:str}", opt=needs("read"), **GET_EVENT)
 async def get_event(
-    tenant: FromPath[str], event: EventId, api: InjectedApi, limit: Limit = 50, cursor: JourneyCursor = None
+    tenant: FromPath[str],
+    event: EventId,
+    api: InjectedApi,
+    limit: PageSize = 50,
+    cursor: JourneyCursor = None,
 ) -> JourneyPage:
     """Show an event's deliveries to the tenant's receivers, and where it still waits."""
     if not is_id(event):
@@ -208,7 +212,7 @@ async def get_top(
     tenant: FromPath[str],
     api: InjectedApi,
     within_s: Annotated[float, QueryParameter(ge=60, le=WITHIN_MAX_S)] = 3600.0,
-    limit: Limit = 10,
+    limit: PageSize = 10,
 ) -> WorstReceivers:
     """List the worst receivers of a tenant."""
     found = await consult(api, tenant, lambda ledger: find_worst(ledger, within_s, limit, tenant))

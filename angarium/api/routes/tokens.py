@@ -16,7 +16,7 @@ from angarium.api.openapi.tokens import (
     TokenRequest,
 )
 from angarium.api.problems import result_of
-from angarium.api.queries.cursors import Limit, NameCursor, after_name, cursor_after
+from angarium.api.queries.cursors import NameCursor, PageSize, after_name, cursor_after
 from angarium.api.requests.bodies import decoded, json_body
 from angarium.operations.tokens.create import NewToken, create
 from angarium.operations.tokens.listing import all_tokens
@@ -26,7 +26,7 @@ from angarium.operations.tokens.revoke import revoke
 @get("/v1/tokens", opt=needs("operate"), **LIST_TOKENS)
 async def list_tokens(
     access: InjectedAccess,
-    limit: Limit = 50,
+    limit: PageSize = 50,
     cursor: NameCursor = "",
 ) -> TokenPage:
     """List the tokens, by their ids."""

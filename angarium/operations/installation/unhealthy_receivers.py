@@ -23,9 +23,9 @@ from angarium.operations.receivers.overview.listing import phase_of, policy_of
 from angarium.quantities import age_text
 from streams.buckets.stored_configurations import Configuration, StoredConfigurations
 from streams.fleet.receivers_seen import (
+    BacklogCount,
     ReceiverSnapshot,
     ShardProgress,
-    Waiting,
     count_waiting,
     receiver_snapshots,
     shard_progress,
@@ -207,7 +207,7 @@ def _ailment_text(receiver: UnhealthyReceiver, now: float) -> str:
             return "paused" if receiver.phase == "paused" else "far behind"
 
 
-def _waiting_text(waits: Waiting, now: float) -> str:
+def _waiting_text(waits: BacklogCount, now: float) -> str:
     if waits.oldest_at is None:
         return "nothing waits"
     return f"{waits.count:,} waiting, the oldest for {age_text(now - waits.oldest_at)}"

@@ -95,7 +95,7 @@ class StoredPlan(Struct, frozen=True):
             return None
         plan = replace(
             self.plan, job=ended.job, command=None, previous=None, unfinished=False, held=False,
-            left=ended.left, sent=ended.sent, again=ended.again,
+            remaining=ended.remaining, sent=ended.sent, again=ended.again,
         )  # fmt: skip
         return StoredPlan(self.kind, self.owner, plan, self.revision, ended.ended_at)
 
@@ -183,7 +183,7 @@ def job_document(stored: StoredPlan, seat: str = "") -> JobDocument:
     if stored.command is not None and state == "waiting":
         why = CUT_OFF
     if isinstance(plan, ReplayPlan):
-        looked_at, receiver, again = job.total - plan.left, _one(stored.owner), plan.again
+        looked_at, receiver, again = job.total - plan.remaining, _one(stored.owner), plan.again
     else:
         looked_at, receiver, again = plan.seen, _one(plan.receivers), ""
     return JobDocument(

@@ -1,4 +1,4 @@
 """Creates, lists and revokes the tokens of the HTTP API.
 
-Read secret.py first: it says what a token looks like and how one is recognised.
+Read `secret` first: it says what a token looks like and how one is recognised.
 """

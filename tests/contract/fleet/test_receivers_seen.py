@@ -8,9 +8,9 @@ import pytest
 from actors.machine.numbering import Frontier
 from actors.machine.state import Open, State
 from streams.fleet.receivers_seen import (
+    BacklogCount,
     ReceiverSnapshot,
     ShardProgress,
-    Waiting,
     count_waiting,
     receiver_snapshots,
     shard_count,
@@ -141,8 +141,8 @@ async def test_the_snapshot_shows_that_a_receiver_is_not_parked() -> None:
     state = State(
         receiver=RECEIVER, open=(Open(sequence=1, position=4, id="a", stored_at=30.0),)
     )  # fmt: skip
-    assert waiting_events(ReceiverSnapshot(RECEIVER, 0, state), WORKED) == Waiting(1, 30.0)
-    assert waiting_events(ReceiverSnapshot(RECEIVER, 0, State(receiver=RECEIVER)), WORKED) == Waiting(0)
+    assert waiting_events(ReceiverSnapshot(RECEIVER, 0, state), WORKED) == BacklogCount(1, 30.0)
+    assert waiting_events(ReceiverSnapshot(RECEIVER, 0, State(receiver=RECEIVER)), WORKED) == BacklogCount(0)
     assert waiting_events(ReceiverSnapshot(RECEIVER, 0, None), WORKED) is None
     parked = State(receiver=RECEIVER, parked=True)
     assert waiting_events(ReceiverSnapshot(RECEIVER, 0, parked), WORKED) is None
@@ -161,7 +161,7 @@ async def test_a_parked_receiver_is_counted_from_the_frontier_on(js: JetStream, 
     frontier = Frontier(position=positions[1])
     state = State(receiver=RECEIVER, parked=True, open=(opened,), frontier=frontier)
     found = await count_waiting(js, names, ReceiverSnapshot(RECEIVER, shard(RECEIVER), state), WORKED)
-    assert found == Waiting(4, 30.0)
+    assert found == BacklogCount(4, 30.0)
     state = State(receiver=RECEIVER, parked=True, frontier=frontier)
     found = await count_waiting(js, names, ReceiverSnapshot(RECEIVER, shard(RECEIVER), state), WORKED)
     assert found.count == 3
@@ -169,7 +169,7 @@ async def test_a_parked_receiver_is_counted_from_the_frontier_on(js: JetStream, 
     state = State(receiver=RECEIVER, parked=True, frontier=Frontier(position=positions[-1]))
     assert await count_waiting(
         js, names, ReceiverSnapshot(RECEIVER, shard(RECEIVER), state), WORKED
-    ) == Waiting(0)
+    ) == BacklogCount(0)
 
 
 async def test_released_events_are_not_counted_for_a_receiver_that_is_not_parked(

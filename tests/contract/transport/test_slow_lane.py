@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 from angarium.delivery import http1_transport
-from angarium.delivery.connections import bulkhead
-from angarium.delivery.connections.bulkhead import SlowLane
+from angarium.delivery.connections import slow_lane
 from angarium.delivery.connections.pool import ConnectionLimits
+from angarium.delivery.connections.slow_lane import SlowLane
 from angarium.delivery.http1_transport import Http1Transport
 from angarium.delivery.http_exchange.target import parse_target
 from angarium.delivery.http_exchange.transport import FailureKind, Response, Transport
@@ -118,7 +118,7 @@ async def test_a_target_that_answers_quickly_is_no_longer_slow(transport: Transp
 
 
 def test_the_remembered_receivers_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bulkhead, "SLOW_TARGETS_MAX", 2)
+    monkeypatch.setattr(slow_lane, "SLOW_TARGETS_MAX", 2)
     lane = SlowLane(ConnectionLimits())
     targets = [parse_target(f"https://example.com/{number}") for number in range(3)]
     for target in (*targets, targets[2]):

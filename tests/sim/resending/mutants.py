@@ -28,7 +28,7 @@ _publish, _store_plan, _read_past = ReplayLock.publish, RedriveLock.store, claim
 async def _ahead(
     lock: ReplayLock, subject: str, data: bytes, headers: dict[str, str], sources: Sources, position: int
 ) -> Answer | None:
-    await lock.store(done_to=position, left=lock.plan.left - 1)
+    await lock.store(done_to=position, remaining=lock.plan.remaining - 1)
     return await _publish(lock, subject, data, headers, sources, position)
 
 

@@ -14,7 +14,7 @@ from angarium.operations.events.erase import ErasureStatus
 from angarium.operations.events.held import HeldReceiver
 from angarium.operations.jobs.plans import JobDocument
 from angarium.operations.receivers.overview.listing import ReceiverFindings, listed
-from angarium.operations.receivers.overview.pace import Limit
+from angarium.operations.receivers.overview.pace import Bottleneck
 
 DELIVERY: dict[str, Any] = {
     "receiver": "acme.billing", "sequence": 17, "type": "order.created", "again": False, "state": "open",
@@ -94,7 +94,7 @@ def test_an_erasure_that_found_nothing_does_not_claim_that_it_erased() -> None:
     ],
 )
 def test_nothing_is_said_to_last_without_a_measurement_of_a_whole_span(
-    limited_by: Limit | None, age_s: int, drained: str | None, limit: str | None
+    limited_by: Bottleneck | None, age_s: int, drained: str | None, limit: str | None
 ) -> None:
     now = quantities.instant("2026-01-31T12:00:00Z", 0.0) + age_s
     row = replace(

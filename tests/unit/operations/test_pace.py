@@ -9,7 +9,7 @@ from actors.machine.numbering import Numbered
 from actors.policy import Policy, Rate
 from actors.status import Phase
 from angarium.operations.receivers.overview.listing import ReceiverFindings, listed
-from angarium.operations.receivers.overview.pace import Counts, Limit, counted, drain_s, pace
+from angarium.operations.receivers.overview.pace import Bottleneck, Counts, counted, drain_s, pace
 from angarium.operations.receivers.overview.top import picture
 from streams.journal_feed.recent import RecentFlush
 
@@ -58,7 +58,7 @@ def policy(rate: float | None = None, order: str = "strict") -> Policy:
     ],
 )
 def test_each_backlog_has_its_limit(
-    limited_by: Limit, counts: Counts, phase: Phase, of: Policy | None
+    limited_by: Bottleneck, counts: Counts, phase: Phase, of: Policy | None
 ) -> None:
     found = pace(counts, SPAN_S, arrived=0, waiting=100, oldest_s=60.0, phase=phase, policy=of)
     assert found.limited_by == limited_by
@@ -83,7 +83,7 @@ def test_a_receiver_that_was_idle_is_not_said_to_be_as_slow_as_it_was(oldest_s: 
 
 @pytest.mark.parametrize(("oldest_s", "limited_by"), [(SPAN_S - 1, "unknown"), (SPAN_S, "node")])
 def test_after_a_burst_nothing_is_blamed_before_a_whole_span_is_measured(
-    oldest_s: float, limited_by: Limit
+    oldest_s: float, limited_by: Bottleneck
 ) -> None:
     """The receiver had nothing to do before, so that it looks idle over the span."""
     counts = Counts(settled=5, attempts=5, busy_ms=4_000)

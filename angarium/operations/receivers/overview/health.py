@@ -3,7 +3,7 @@
 from msgspec import Struct
 
 from actors.status import Phase
-from angarium.operations.receivers.overview.pace import Limit
+from angarium.operations.receivers.overview.pace import Bottleneck
 
 
 class ReceiverHealth(Struct, frozen=True, kw_only=True):
@@ -22,4 +22,4 @@ class ReceiverHealth(Struct, frozen=True, kw_only=True):
     in_per_s: float | None
     out_per_s: float | None
     drain_s: float | None
-    limited_by: Limit | None
+    limited_by: Bottleneck | None

@@ -22,13 +22,13 @@ from angarium.connecting import Access
 from angarium.delivery.http_exchange.target import InvalidTarget, parse_target
 from angarium.operations.failures import NotDone, operation
 from angarium.operations.receivers.overview.health import ReceiverHealth
-from angarium.operations.receivers.overview.pace import BacklogPace, Counts, Recently, pace
+from angarium.operations.receivers.overview.pace import BacklogPace, Counts, RecentCounts, pace
 from streams.buckets.stored_configurations import Configuration, StoredConfigurations
 from streams.fleet.receivers_seen import (
+    BacklogCount,
     ReceiverSnapshot,
     SettledSince,
     ShardProgress,
-    Waiting,
     count_since,
     count_waiting,
     last_snapshot,
@@ -81,7 +81,7 @@ class ReceiverFindings(Struct):
     raw: bytes
     snapshot: ReceiverSnapshot | None = None
     phase: Phase | None = None
-    waiting: Waiting | None = None
+    waiting: BacklogCount | None = None
     policy: Policy | None = None
     arrived: int | None = None
     is_unknown: bool = False
@@ -108,7 +108,7 @@ async def overview(
     phases: Collection[str] = (),
     *,
     only: Collection[str] | None = None,
-    recently: Recently | None = None,
+    recently: RecentCounts | None = None,
 ) -> Overview:
     """All receivers, or a tenant's, or those in one of these phases, or `only` some, in alphabetical order.
 
@@ -125,7 +125,7 @@ async def overview(
         shards = await shard_progress(js, names, await shard_count(js, names))
         known = await _snapshots(js, names, tenant, only)
         rows = await _rows(found, known, shards, phases)
-        recently = recently or Recently(RecentFlushes(js, names))
+        recently = recently or RecentCounts(RecentFlushes(js, names))
         await recently.read_on()
         _forget_overtaken(rows, shards, recently)
         await _count(js, names, rows, shards, recently)
@@ -185,7 +185,9 @@ def _without_snapshot(name: str, shards: int) -> ReceiverSnapshot:
     return ReceiverSnapshot(name, shard_of(tenant, rest, shards) if shards else 0, State(receiver=name))
 
 
-def _forget_overtaken(rows: list[ReceiverFindings], shards: list[ShardProgress], recently: Recently) -> None:
+def _forget_overtaken(
+    rows: list[ReceiverFindings], shards: list[ShardProgress], recently: RecentCounts
+) -> None:
     """Clear the number of waiting events if the journal is ahead of its snapshot."""
     overtaken = [
         row
@@ -206,7 +208,7 @@ async def _count(
     names: Names,
     rows: list[ReceiverFindings],
     shards: list[ShardProgress],
-    recently: Recently,
+    recently: RecentCounts,
 ) -> None:
     """Count, in the stream, the waiting and the new events of receivers whose snapshots do not say it."""
     left = iter(
@@ -228,7 +230,7 @@ async def _count(
     await asyncio.gather(*(count() for _ in range(COUNTED_AT_ONCE)))
 
 
-def _measure(rows: list[ReceiverFindings], recently: Recently, now: float) -> None:
+def _measure(rows: list[ReceiverFindings], recently: RecentCounts, now: float) -> None:
     for row in rows:
         if row.waiting is not None and row.phase is not None:
             oldest_at = row.waiting.oldest_at

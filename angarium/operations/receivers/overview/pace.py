@@ -13,7 +13,7 @@ from actors.policy import Policy
 from actors.status import Phase
 from streams.journal_feed.recent import RECENT_SPAN_S, RecentFlush, RecentFlushes
 
-Limit = Literal["rate", "latency", "node", "failure", "throttle", "pause", "unknown"]
+Bottleneck = Literal["rate", "latency", "node", "failure", "throttle", "pause", "unknown"]
 """Limits of a backlog's pace: the configured rate; the time that the receiver takes to answer; our nodes;
 failures; a pause that the receiver asked for (429), or an operator. Unknown while the backlog is younger
 than the time that is measured: its receiver may have been idle before."""
@@ -60,10 +60,10 @@ class BacklogPace(Struct, frozen=True, kw_only=True):
     in_per_s: float
     out_per_s: float
     drain_s: float | None
-    limited_by: Limit | None
+    limited_by: Bottleneck | None
 
 
-class Recently:
+class RecentCounts:
     """The last seconds of every receiver, or of those of one shard.
 
     `last_at`: when the last facts of each receiver were stored.
@@ -155,7 +155,7 @@ def drain_s(waiting: int, in_per_s: float, out_per_s: float | None) -> float | N
 
 def limit(
     counts: Counts, span_s: float, *, waiting: int, oldest_s: float, phase: Phase, policy: Policy | None
-) -> Limit | None:
+) -> Bottleneck | None:
     """Name what a backlog waits for; None if it is being delivered."""
     if not waiting:
         return None

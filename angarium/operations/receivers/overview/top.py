@@ -8,7 +8,7 @@ from angarium import logs
 from angarium.connecting import Access
 from angarium.operations.failures import NotDone
 from angarium.operations.receivers.overview.listing import ListedReceiver, overview
-from angarium.operations.receivers.overview.pace import Recently
+from angarium.operations.receivers.overview.pace import RecentCounts
 from angarium.operations.unrouted import unrouted_notes
 from streams.journal_feed.recent import RecentFlushes
 
@@ -37,7 +37,7 @@ class Top:
         self._access = access
         self._tenant = tenant
         self._limit = limit
-        self._recently = Recently(RecentFlushes(access.js, access.names))
+        self._recently = RecentCounts(RecentFlushes(access.js, access.names))
 
     async def refresh(self) -> TopScreen | NotDone:
         """The current content of the screen."""

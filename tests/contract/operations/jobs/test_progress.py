@@ -229,7 +229,7 @@ async def test_the_lock_is_renewed_while_page_after_page_has_no_wanted_letter(
     await replayed.send_rest(lambda done, total: stored.append(lock.plan.step))
     assert lock.plan.step == begun + 4  # Once a page; the end is stored with the release.
     assert plan is not None
-    assert (replayed.done.sent, lock.plan.left) == (0, 0)
+    assert (replayed.done.sent, lock.plan.remaining) == (0, 0)
 
 
 async def test_the_lock_is_renewed_while_a_long_way_is_searched_for_copies(
