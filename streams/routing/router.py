@@ -65,8 +65,8 @@ WAITING_MAX_S = 2.0
 and the consumer of the partition stops if too much is not acked."""
 
 PULL_BATCH = 256
-"""Events requested at a time. All of them arrive, even when the reader is held. With 64, a copy costs 7 % more
-CPU, and others wait as long during a flood."""
+"""Events requested at a time. All of them arrive, even when the reader is held. With 64, a copy costs 7 %
+more CPU, and others wait as long during a flood."""
 
 LEASE_OVER = "the lease of this node has expired"
 
