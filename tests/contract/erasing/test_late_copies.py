@@ -24,6 +24,7 @@ from tests.contract.support.owners import owner_answers
 from tests.contract.support.routers import announce
 from tests.support.installation import SHARDS, publish, shard
 from tests.support.ledgers import RECEIVER, Pen, failed, opens
+from tests.support.waiting import until_true
 
 LATE_S = 1.0
 SECRET = {"Angarium-Id": "e1"}
@@ -37,6 +38,12 @@ async def status(js: JetStream, names: Names) -> Erasure:
     found = await Erasures(js, names).get("acme", "e1")
     assert found is not None
     return found
+
+
+async def erased_by(eraser: Eraser, js: JetStream, names: Names) -> bool:
+    """Let the eraser look once more; true if the erasure is done then."""
+    await eraser.erase_due()
+    return (await status(js, names)).done_at is not None
 
 
 async def test_a_node_that_gets_shard_0_back_waits_for_late_copies_from_the_beginning(
@@ -59,9 +66,7 @@ async def test_a_node_that_gets_shard_0_back_waits_for_late_copies_from_the_begi
     epoch = 3
     await first.erase_due()
     assert (await status(js, names)).done_at is None
-    await asyncio.sleep(1.1 * LATE_S)
-    await first.erase_due()
-    assert (await status(js, names)).done_at is not None
+    await until_true(lambda: erased_by(first, js, names))
 
 
 async def test_a_node_that_loses_shard_0_during_its_search_does_not_end_the_erasure(
@@ -99,9 +104,7 @@ async def test_with_replicas_it_waits_as_long_as_a_deposed_leader_may_answer_a_r
     for _ in range(2):
         await working.erase_due()
     assert (await status(js, names)).waits_for.startswith("the last copies")
-    await asyncio.sleep(1.1 * LATE_S)
-    await working.erase_due()
-    assert (await status(js, names)).done_at is not None
+    await until_true(lambda: erased_by(working, js, names))
 
 
 class Installation:
