@@ -6,6 +6,7 @@ The window in which JetStream drops repeats is cut to nearly nothing here, so th
 import asyncio
 import re
 import time
+from unittest.mock import AsyncMock
 
 import msgspec
 import pytest
@@ -34,6 +35,7 @@ from tests.contract.support.crashing_jetstream import OVER_DEATHS, WHEREVER_IT_D
 from tests.contract.support.faults import ack_lost, misbehaving, refused, request_lost
 from tests.contract.support.servers import Server
 from tests.support.installation import publish, shard
+from tests.support.waiting import until
 
 OTHER = "acme.mail"
 LONG_LEASE_S = 1.0
@@ -458,8 +460,9 @@ async def test_an_event_settled_since_the_last_snapshot_is_replayed_too(
     assert isinstance(looked, Preview)
     assert (looked.events, looked.left) == (0, {"not_settled_yet": 4})
     monkeypatch.setattr(receivers_seen, "SNAPSHOTS_TIMEOUT_S", 60.0)
+    monkeypatch.setattr(js, "last_message", looks := AsyncMock(side_effect=js.last_message))
     looking = asyncio.ensure_future(operation.preview(to, ONE, ReplayRange(since=0.0)))
-    await asyncio.sleep(1.0)
+    await until(lambda: looks.await_count > 3)
     assert not looking.done()
     await settled(js, names, positions[-1])
     checkpoint = Checkpoint(sequence=recorded.sequence)
