@@ -297,7 +297,10 @@ async def _why_none(
     published = await _newest(js, names.events, names.events_for(among), event, _published)
     if message := published.message:
         if (place := names.partition_and_tenant(message.subject)) is None:
-            return _Whereabouts(_stray(message))
+            # It may be another tenant's: of `events.umbra.acme.*`, acme is a part of the type.
+            return (
+                _Whereabouts(_stray(message)) if among == "*" else _Whereabouts(NEVER_PUBLISHED, stored=False)
+            )
         tenant, kind = place[1], message.subject.split(".", 4)[4]
         if waits := await why_unrouted(access, message, ON_ITS_WAY_S):
             return _Whereabouts(waits, unrouted=True)
