@@ -46,6 +46,9 @@ async def events(js: JetStream, names: Names, tenant: str, event: str) -> list[S
     found = []
     async for messages in pages(js, names.events, names.events_for(tenant)):
         for each in messages:
+            is_stray = names.partition_and_tenant(each.subject) is None
+            if is_stray and not each.subject.startswith(names.publish_event(tenant, "")):
+                continue  # Another tenant's (`streams.storage.strays`): this one's name is in its type.
             address = each.subject.split(".", 3)[3]
             published = published_event(each.sequence, each.stored_at, address, each.headers, each.data)
             if published.id == event:

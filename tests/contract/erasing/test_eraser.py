@@ -81,6 +81,16 @@ async def test_an_event_in_no_partition_is_erased_at_once(js: JetStream, names: 
     assert await js.message(names.events, position) is None
 
 
+async def test_no_tenant_erases_another_tenants_event_by_a_name_in_its_type(
+    js: JetStream, names: Names
+) -> None:
+    position = await publish_event(js, names, "umbra", "acme.*", {"Angarium-Id": "e1"})
+    await Erasures(js, names).request("acme", "e1", "ops@host", time.time())
+    await looked(eraser(js, names))
+    assert (await status(js, names)).events == 0
+    assert await js.message(names.events, position) is not None
+
+
 async def test_an_event_is_erased_once_it_is_routed_even_after_a_long_time(
     js: JetStream, names: Names, open_owner: OpenOwner
 ) -> None:
