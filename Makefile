@@ -3,7 +3,7 @@ PYTHON ?= python3
 SEED ?= 1
 RUNS ?= 200
 JOBS ?= 4
-WORKERS ?= 6
+WORKERS ?= 8
 
 # The tests start hundreds of processes: each would compile the code anew.
 unexport PYTHONDONTWRITEBYTECODE
