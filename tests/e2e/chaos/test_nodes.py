@@ -8,15 +8,13 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import pytest
 
 from angarium.settings import REPLICATED_TTL_S
-from tests.support.fleet.load import RECEIVERS
-from tests.support.fleet.sink import Reply
+from tests.support.fleet.load import QUICK, slow_at_times
 from tests.support.fleet.trial import Trial
 from tests.support.processes.nodes import Node, needs_proc
 from tests.support.proxy import Proxy
 
 pytestmark = [pytest.mark.soak, pytest.mark.alone, needs_proc]
 AWAY_S = 3 * REPLICATED_TTL_S
-QUICK = RECEIVERS[2::5]
 
 
 @pytest.mark.chaos
@@ -84,11 +82,6 @@ async def away(
     await trial.fleet.until_true(lambda: trial.fleet.owns(node.name), f"{node.name} owns shards again")
     await trial.goes_on("it was back")
     yield
-
-
-def slow_at_times(number: int) -> Reply:
-    """Every tenth answer takes 200 ms, so that the receiver does not fall behind."""
-    return Reply(delay_s=0.2 if number % 10 == 0 else 0.0)
 
 
 async def test_nodes_are_stopped_and_started_in_turn(trial: Trial) -> None:

@@ -28,6 +28,8 @@ from tests.support.fleet.ownership import Flush
 from tests.support.fleet.records import Arrival
 from tests.support.fleet.sink import Sink
 from tests.support.free_ports import free_port
+from tests.support.processes.commands import FORKS
+from tests.support.processes.forks import Forks
 from tests.support.processes.nodes import SHORT_TTL_S, Clock, Node, owner_of_port
 from tests.support.secrecy import CREDENTIAL, SECRET, secrets_in
 
@@ -77,15 +79,18 @@ class Fleet:
         *,
         nats: Sequence[str] = (),
         clock: Clock | None = None,
+        forks: Forks = FORKS,
     ) -> Node:
         """Start a node, or one that has ended once more; it owns nothing yet.
 
-        `nats`: the addresses where it finds the servers, if not their own; `clock`: its own wall clock.
+        `nats`: the addresses where it finds the servers, if not their own; `clock`: its own wall clock;
+        `forks`: of the version that it runs.
         """
         if name not in self.nodes:
             urls = ",".join(nats or [server.url for server in self.servers])
             self.nodes[name] = Node(name, self._directory, urls, SHARDS, self._ttl_s, descriptors, clock)
         node = self.nodes[name]
+        node.forks = forks
         await node.start()
         return node
 
@@ -96,9 +101,10 @@ class Fleet:
         *,
         nats: Sequence[str] = (),
         clock: Clock | None = None,
+        forks: Forks = FORKS,
     ) -> Node:
         """Starts a node, and waits until it owns all shards that it should."""
-        node = await self.start(name, descriptors, nats=nats, clock=clock)
+        node = await self.start(name, descriptors, nats=nats, clock=clock, forks=forks)
         await self.hears(node, "node.ready")
         return node
 

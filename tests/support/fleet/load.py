@@ -20,6 +20,7 @@ from tests.support.processes.nodes import Node
 RECEIVERS = tuple(f"t.r{number}" for number in range(20))
 SLOW = RECEIVERS[::5]
 RELAXED = RECEIVERS[1::5]
+QUICK = RECEIVERS[2::5]
 CONCURRENCY = 4
 EVERY_S = 0.04
 
@@ -51,6 +52,11 @@ async def configure_relaxed(fleet: Fleet, receivers: Iterable[str], **members: A
 def slow_and_flaky(number: int) -> Reply:
     """Answers like a relaxed receiver with several attempts in flight, some of which are repeated."""
     return Reply(status=200 if number % 7 else 503, delay_s=0.03)
+
+
+def slow_at_times(number: int) -> Reply:
+    """Every tenth answer takes 200 ms, so that the receiver does not fall behind."""
+    return Reply(delay_s=0.2 if number % 10 == 0 else 0.0)
 
 
 class Load:

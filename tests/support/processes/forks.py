@@ -123,7 +123,7 @@ class Forks:
         self._one_at_a_time = threading.Lock()
         self._requests: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
-        atexit.register(self._close)
+        atexit.register(self.close)
 
     def open(self) -> None:
         """Start the process that is forked."""
@@ -217,7 +217,8 @@ class Forks:
             theirs.close()
         return self._requests
 
-    def _close(self) -> None:
+    def close(self) -> None:
+        """End the process that is forked, once the forks have ended."""
         if self._requests is not None and self._process is not None:
             self._requests.close()
             self._process.wait()

@@ -16,7 +16,7 @@ import pytest
 from msgspec import Struct
 
 from tests.support.processes.commands import FORKS
-from tests.support.processes.forks import CLOCK, SHORTENED, Forked
+from tests.support.processes.forks import CLOCK, SHORTENED, Forked, Forks
 from tests.support.secrecy import secrets_in
 
 SHORT_TTL_S = 2
@@ -65,6 +65,7 @@ class Node:
 
     `said` is what the current one has logged; `complaints` what none should ever have to say: errors,
     secrets, and whatever is no line of a log, such as a traceback. `descriptors` bounds what it has open.
+    `forks` makes the next process: of another version, where it holds another tree.
     """
 
     def __init__(
@@ -80,6 +81,7 @@ class Node:
         self.name = name
         self.said: list[dict[str, Any]] = []
         self.complaints: list[str] = []
+        self.forks: Forks = FORKS
         self._log = directory / f"{name}.log"
         self._read_to = 0
         self._process: Forked | None = None
@@ -115,7 +117,7 @@ class Node:
         clean = {name: value for name, value in os.environ.items() if not name.startswith("ANGARIUM_")}
         constants = json.dumps(RETRIES | json.loads(clean.get(SHORTENED, "{}")))
         environment = clean | {SHORTENED: constants} | self._clock
-        self._process = await FORKS.start_quiet(
+        self._process = await self.forks.start_quiet(
             self._arguments, self._log, self._log.parent, environment, self._descriptors
         )
 
