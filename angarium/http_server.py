@@ -44,7 +44,10 @@ class Reset(Struct, frozen=True):
     """No answer: the connection is reset."""
 
 
-Answer = Callable[[Received], Reply | Reset]
+Pending = asyncio.Future[Reply]
+"""An answer that is not known yet. It never fails: who promises it answers an error as well."""
+
+Answer = Callable[[Received], Reply | Reset | Pending]
 
 
 async def serve(host: str, port: int, answer: Answer) -> asyncio.Server:
@@ -55,6 +58,14 @@ async def serve(host: str, port: int, answer: Answer) -> asyncio.Server:
 async def serve_on(bound: socket.socket, answer: Answer) -> asyncio.Server:
     """Serve on a socket that is bound to its address already, with no listener so far."""
     return await asyncio.get_running_loop().create_server(lambda: _Connection(answer), sock=bound)
+
+
+async def serve_connected(connected: socket.socket, answer: Answer) -> asyncio.Transport:
+    """Serve the one client at the other end of a connected socket."""
+    transport, _ = await asyncio.get_running_loop().create_connection(
+        lambda: _Connection(answer), sock=connected
+    )
+    return transport
 
 
 class _TooLarge(Exception):
@@ -148,11 +159,18 @@ class _Connection(asyncio.Protocol):
         reply = self._answer(request) if isinstance(request, Received) else request
         if isinstance(reply, Reset):
             self._reset()
+        elif isinstance(reply, asyncio.Future):
+            self._delayed = True
+            reply.add_done_callback(lambda known: self._send_pending(known, stays))
         elif reply.delay_s:
             self._delayed = True
             asyncio.get_running_loop().call_later(reply.delay_s, self._send, reply, stays)
         else:
             self._send(reply, stays)
+
+    def _send_pending(self, known: Pending, stays: bool) -> None:
+        if not known.cancelled():  # Only the end of this process cancels it.
+            self._send(known.result(), stays)
 
     def _send(self, reply: Reply, stays: bool) -> None:
         self._delayed = False

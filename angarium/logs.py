@@ -49,13 +49,17 @@ def redact(text: str) -> str:
     return text
 
 
-def configure(form: Literal["text", "json"], level: str, stream: TextIO | None = None) -> None:
+def configure(
+    form: Literal["text", "json"], level: str, stream: TextIO | None = None, node: str | None = None
+) -> None:
     """Send all logs of this process to `stream` (stderr), in one form.
+
+    With `node` each line has the name of the node, since several nodes share that stream.
 
     Libraries log from `warning` on: httpx and h2 would otherwise log each request, and h2 its headers.
     """
     handler = logging.StreamHandler(stream or sys.stderr)
-    handler.setFormatter(JsonLines() if form == "json" else TextLines())
+    handler.setFormatter(JsonLines(node) if form == "json" else TextLines(node))
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
     for name in _OWN_LOGGERS:
         logging.getLogger(name).setLevel(level.upper())
@@ -65,6 +69,10 @@ def configure(form: Literal["text", "json"], level: str, stream: TextIO | None =
 class _Lines(logging.Formatter):
     """Base of both forms: which members a line has."""
 
+    def __init__(self, node: str | None = None) -> None:
+        super().__init__()
+        self._fixed = {} if node is None else {"node": node}
+
     def members(self, record: logging.LogRecord) -> dict[str, Any]:
         message = record.getMessage()
         named = _OCCURRENCE.match(message)
@@ -73,6 +81,7 @@ class _Lines(logging.Formatter):
             "level": record.levelname.lower(),
             "event": message if named else record.name,
             **({} if named else {"message": redact(message)}),
+            **self._fixed,
         }
         extra = {key: value for key, value in record.__dict__.items() if key not in _STANDARD}
         members |= {key: _shown(key, value) for key, value in extra.items()}

@@ -1,38 +1,31 @@
-"""The monitor of a node: `/healthz`, `/readyz` and `/metrics`, on a port of its own.
+"""The monitor of a node: `/healthz`, `/readyz` and `/metrics`, on a port of its own, or for its supervisor.
 
 It is deliberately served by the loop that does the work: a node whose loop hangs gives no answer, which every
 probe treats as a failure. A loop that is merely late shows in `angarium_loop_lag_seconds`.
 """
 
 import asyncio
-import logging
+import socket
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import assert_never
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
-from actors.errors import AngariumError
 from actors.totals import Histogram
-from angarium import quantities
-from angarium.http_server import Received, Reply, serve
+from angarium.http_server import Received, Reply, serve_connected
+from angarium.monitor_server import exposition, listening, page_of, text
 from angarium.node.metrics import NodeMetrics, histogram
 from angarium.node.node import Node
 
 LAG_SAMPLE_EVERY_S = 0.1
 LAG_BOUNDS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
-TEXT_TYPE = "text/plain; charset=utf-8"
-EXPOSITION_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 SCRAPE_REST_FACTOR = 10
 """A scrape is reused for this many times as long as it took: it looks at each actor in memory, and a client
 that asks all the time must not hold up the node."""
-log = logging.getLogger(__name__)
-
-
-class MonitorFailed(AngariumError):
-    """The address cannot be listened on; the text names it and the remedy."""
 
 
 class Monitor(Collector):
@@ -55,18 +48,8 @@ class Monitor(Collector):
 
     def answer(self, received: Received) -> Reply:
         """The answer to one request."""
-        page = {"/healthz": self._health, "/readyz": self._readiness, "/metrics": self._metrics}.get(
-            received.path.partition("?")[0]
-        )
-        if page is None:
-            return _text(404, "not found; try /healthz, /readyz or /metrics")
-        if received.method != "GET":
-            return Reply(405, (("allow", "GET"),))
-        try:
-            return page()
-        except Exception:
-            log.exception("monitor.broken", extra={"path": received.path})
-            return _text(500, "internal error; see the log")
+        pages = {"/healthz": self._health, "/readyz": self._readiness, "/metrics": self._metrics}
+        return page_of(received, pages)
 
     def collect(self) -> Iterator[Metric]:
         """The metrics that exist without a node."""
@@ -80,11 +63,11 @@ class Monitor(Collector):
             self._lag.add(time.monotonic() - due)
 
     def _health(self) -> Reply:
-        return _text(200, "ok")
+        return text(200, "ok")
 
     def _readiness(self) -> Reply:
         why = "starting" if self._node is None else unready(self._node)
-        return _text(503, f"not ready: {why}") if why else _text(200, "ready")
+        return text(503, f"not ready: {why}") if why else text(200, "ready")
 
     def _metrics(self) -> Reply:
         began_at = time.monotonic()
@@ -92,7 +75,7 @@ class Monitor(Collector):
             self._scraped = generate_latest(self._registry)
             done_at = time.monotonic()
             self._good_until = done_at + SCRAPE_REST_FACTOR * (done_at - began_at)
-        return Reply(200, (("content-type", EXPOSITION_TYPE),), self._scraped)
+        return exposition(self._scraped)
 
 
 def unready(node: Node) -> str:
@@ -115,29 +98,20 @@ def unready(node: Node) -> str:
 
 
 @asynccontextmanager
-async def monitoring(address: str | None) -> AsyncIterator[Monitor]:
-    """Serve a monitor at the address, or nowhere for None. Raises MonitorFailed."""
+async def monitoring(place: str | socket.socket | None) -> AsyncIterator[Monitor]:
+    """Serve a monitor at an address, to the other end of a socket, or nowhere. Raises MonitorFailed."""
     monitor = Monitor()
-    if address is None:
+    if place is None:
         yield monitor
         return
-    host, port = quantities.address(address)
-    try:
-        server = await serve(host, port, monitor.answer)
-    except OSError as error:
-        why = error.strerror or str(error)
-        raise MonitorFailed(
-            f"monitor: cannot listen on {address} ({why}); give another address, or stop what uses it"
-        ) from None
-    name, port = server.sockets[0].getsockname()[:2]
-    log.info("monitor.listening", extra={"host": name, "port": port})
-    sampling = asyncio.ensure_future(monitor.sample_lag())
-    try:
+    async with AsyncExitStack() as stack:
+        match place:
+            case str():
+                await stack.enter_async_context(listening(place, monitor.answer))
+            case socket.socket():
+                stack.callback((await serve_connected(place, monitor.answer)).close)
+            case _:
+                assert_never(place)
+        sampling = asyncio.ensure_future(monitor.sample_lag())
+        stack.callback(sampling.cancel)
         yield monitor
-    finally:
-        sampling.cancel()
-        server.close()
-
-
-def _text(status: int, line: str) -> Reply:
-    return Reply(status, (("content-type", TEXT_TYPE),), f"{' '.join(line.split())}\n".encode())

@@ -343,7 +343,7 @@ class Members:
             return Member(node=node, started_at=0.0, version="", heartbeat=0)
         if member.ttl_s not in (0.0, self._ttl_s) and node not in self._differing:
             self._differing.add(node)
-            difference = {"node": node, "ttl_s": member.ttl_s, "ours_s": self._ttl_s}
+            difference = {"other": node, "ttl_s": member.ttl_s, "ours_s": self._ttl_s}
             log.warning("members.ttl_differs", extra=difference)
         if node == self.node and member.run != self.run and member.run not in self._differing:
             self._differing.add(member.run)

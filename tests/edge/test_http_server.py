@@ -1,17 +1,17 @@
 """The small HTTP server: one client, whatever it sends, leaves others their turns and the node its memory."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from angarium.http_server import Received, Reply, serve
+from angarium.http_server import Answer, Pending, Received, Reply, serve
 
 REQUEST = b"GET /%d HTTP/1.1\r\nhost: a\r\n\r\n"
 MANY = 1000
 
 
 @asynccontextmanager
-async def served(answer: Callable[[Received], Reply]) -> AsyncIterator[int]:
+async def served(answer: Answer) -> AsyncIterator[int]:
     server = await serve("127.0.0.1", 0, answer)
     try:
         yield server.sockets[0].getsockname()[1]
@@ -75,4 +75,21 @@ async def test_a_client_that_takes_no_answers_gets_no_more_of_them() -> None:
         for _ in range(100):
             await get(port)
         assert answered < 100
+        writer.close()
+
+
+async def test_an_answer_that_is_not_known_yet_comes_before_those_to_later_requests() -> None:
+    later = asyncio.get_running_loop().create_future()
+
+    def answer(received: Received) -> Reply | Pending:
+        return later if received.path == "/1" else Reply(body=b"at once")
+
+    async with served(answer) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        for number in (1, 2):
+            writer.write(REQUEST % number)
+            assert b"200 OK" in await get(port)
+        later.set_result(Reply(body=b"later"))
+        said = await reader.readuntil(b"at once")
+        assert said.index(b"later") < said.index(b"at once")
         writer.close()

@@ -24,10 +24,10 @@ FLOORS: dict[str, tuple[str, ...]] = {
     ),
     "angarium": (
         "escaping quantities rate_limited_log http_server package_check",
-        "logs settings",
+        "logs monitor_server settings",
         "connecting terminal",
         "delivery ledger telemetry",
-        "node",
+        "node workers",
         "operations",
         "api",
         "development",

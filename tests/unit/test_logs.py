@@ -48,6 +48,20 @@ def test_text_is_one_line_with_fields_that_grep_finds() -> None:
     assert line == 'warning shard.fenced shard=3 why="a newer epoch"\n'
 
 
+@pytest.mark.parametrize(
+    ("form", "said"), [("json", '"event": "nats.client", "message": "gone", "node": "n-1"}'),
+                       ("text", "nats.client gone node=n-1")],
+)  # fmt: skip
+def test_each_line_of_a_worker_has_its_name(form: Literal["text", "json"], said: str) -> None:
+    stream = io.StringIO()
+    logs.configure(form, "info", stream, node="n-1")
+    logging.getLogger("nats.client").warning("gone")
+    logging.getLogger("angarium.node.node").info("shard.claimed", extra={"shard": 3})
+    lines = stream.getvalue().splitlines()
+    assert lines[0].endswith(said)
+    assert "n-1" in lines[1]
+
+
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_an_exception_is_one_line(form: Literal["text", "json"]) -> None:
     stream = _stream(form)
