@@ -67,6 +67,11 @@ def _node_name() -> str:
     return f"{host}-{secrets.token_hex(3)}"
 
 
+def worker_name(node: str, number: int) -> str:
+    """The name of a worker, from 1 on. It stays the same when the worker starts again."""
+    return f"{node}-{number}"
+
+
 class Settings(Struct, frozen=True, kw_only=True):
     """All settings, complete and within bounds. Its repr shows nothing: URLs may hold passwords."""
 
@@ -96,6 +101,9 @@ class Settings(Struct, frozen=True, kw_only=True):
     ] = None
 
     node: Annotated[str, Meta(description="unique name of this node")] = field(default_factory=_node_name)
+    workers: Annotated[
+        int, Meta(ge=1, le=64, description="number of processes, each a node: NODE-1, NODE-2, …")
+    ] = 1
     ttl_s: Annotated[float, Meta(ge=2, le=60, description="silence after which a node counts as dead")] = 5.0
     drain_s: Annotated[
         float, Meta(ge=0, le=300, description="time that attempts in flight get when a node stops")
@@ -363,6 +371,10 @@ def _contradictions(settings: Settings) -> list[tuple[str, str]]:
     found += [(name, _INBOXES) for name, each in prefixes if not _INBOX_PREFIX.match(each)]
     if not _NODE.match(settings.node):
         found.append(("node", "must be 1 to 64 of A-Z a-z 0-9 _ -"))
+    elif settings.workers > 1 and not _NODE.match(worker_name(settings.node, settings.workers)):
+        found.append(("node", "is too long: workers add their numbers, and then it must be at most 64"))
+    if settings.workers > settings.shards:
+        found.append(("workers", f"must be at most {settings.shards}, as shards: one shard has one owner"))
     if settings.replicas not in (1, 3, 5):
         found.append(("replicas", "must be 1, 3 or 5, so that a majority is clear"))
     if settings.replicas > 1 and settings.ttl_s <= ELECTION_MAX_S:

@@ -92,7 +92,9 @@ async def develop(
             kept = stack.enter_context(occupied(directory))
             servers = await _start_servers(stack, settings, kept, port, tell)
             settings = replace(settings, nats=tuple(each.url for each in servers), **WITHOUT_ANOTHER_SERVER)
-        settings = replace(settings, allow_http=True, allow_networks=(*settings.allow_networks, *LOOPBACK))
+        settings = replace(
+            settings, workers=1, allow_http=True, allow_networks=(*settings.allow_networks, *LOOPBACK)
+        )
         async with open_jetstream(settings) as js:
             await ask_for_command(upgrade, js, installation(settings))
             await ask_for_command(setup, js, installation(settings))

@@ -5,6 +5,7 @@ import gc
 import logging
 import os
 import signal
+import socket
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from ipaddress import ip_network
@@ -26,7 +27,7 @@ from angarium.delivery.http_exchange.transport import Transport
 from angarium.delivery.sender import HttpSender
 from angarium.node.announcer import Announcer
 from angarium.node.control_requests import ReceiverControl
-from angarium.node.descriptors import connections_max
+from angarium.node.descriptors import connections_max, per_host_max
 from angarium.node.load import Load
 from angarium.node.monitor import monitoring
 from angarium.node.node import Node
@@ -59,14 +60,20 @@ COLLECT_AFTER = 10_000
 default of 700, and looking took 3 % of a busy node's CPU; now it takes 0.8 %, 0.4 ms each time."""
 
 
-async def run_node(settings: Settings, *, ready: Callable[[], None] | None = None) -> None:
-    """Run a node until SIGTERM or SIGINT, then hand over its shards. `ready` is called once it has all."""
+async def run_node(
+    settings: Settings, *, ready: Callable[[], None] | None = None, supervisor: socket.socket | None = None
+) -> None:
+    """Run a node until SIGTERM or SIGINT, then hand over its shards. `ready` is called once it has all.
+
+    A node with a `supervisor` answers it instead of listening on the monitor's address.
+    """
     loop = asyncio.get_running_loop()
     gc.set_threshold(COLLECT_AFTER, *gc.get_threshold()[1:])
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    async with monitoring(settings.monitor) as monitor, AsyncExitStack() as stack:
+    place = settings.monitor if supervisor is None else supervisor
+    async with monitoring(place) as monitor, AsyncExitStack() as stack:
         node = await _unless(stop, stack.enter_async_context(open_node(settings, keep_for_good)))
         if node is None:
             return
@@ -133,7 +140,7 @@ async def open_node(settings: Settings, configured: Callable[[], None] | None = 
 
 
 def _transport(settings: Settings, guard: Guard) -> Transport:
-    limits = ConnectionLimits(connections_max=connections_max())
+    limits = ConnectionLimits(connections_max=connections_max(), per_host_max=per_host_max(settings.workers))
     match settings.transport:
         case "http1":
             return Http1Transport(guard, limits=limits)

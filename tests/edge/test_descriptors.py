@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from angarium.delivery.connections.pool import DEFAULT_LIMITS
-from angarium.node.descriptors import SPARE_COUNT, connections_max
+from angarium.node.descriptors import PORTS_TO_A_HOST, SPARE_COUNT, connections_max, per_host_max
 
 resource = pytest.importorskip("resource", reason="this system has no limit of open files")
 
@@ -55,3 +55,9 @@ def test_a_system_that_allows_less_than_it_says_gives_as_much_as_it_allows(
     monkeypatch.setattr(resource, "setrlimit", setrlimit)
     assert connections_max() == raised[-1] - SPARE_COUNT
     assert 5_000 < raised[-1] <= 10_240
+
+
+def test_workers_share_the_ports_of_the_machine() -> None:
+    alone = DEFAULT_LIMITS.per_host_max
+    assert [per_host_max(workers) for workers in (1, 2, 6, 8, 64)] == [alone, alone, alone, 3072, 384]
+    assert all(workers * per_host_max(workers) <= PORTS_TO_A_HOST for workers in range(1, 65))

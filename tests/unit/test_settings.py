@@ -13,6 +13,7 @@ from actors.policy import Rate
 from actors.tenant_settings import SettingsByTenant, TenantSettings
 from angarium import settings
 from angarium.settings import FILE_SETTINGS, TABLES, Settings, SettingsError, load, unknown_variables
+from angarium.workers.handover import encoded
 
 
 @pytest.fixture(autouse=True)
@@ -261,6 +262,30 @@ def test_a_wrong_table_is_told_with_its_member(given: str, told: str) -> None:
 def test_a_variable_sets_no_table() -> None:
     assert load({}, {"ANGARIUM_TENANTS": "acme"}).tenants == {}
     assert [each.name for each in unknown_variables({"ANGARIUM_TENANTS": "acme"})] == ["ANGARIUM_TENANTS"]
+
+
+@pytest.mark.parametrize("workers", ["0", "65", "two", "auto", "1.5", ""])
+def test_the_number_of_workers_has_bounds(workers: str) -> None:
+    with pytest.raises(SettingsError, match=r"workers \(--workers\): must be a whole number from 1 to 64"):
+        load({"workers": workers}, {})
+    assert load({}, {"ANGARIUM_WORKERS": "64"}).workers == 64
+
+
+def test_workers_beyond_the_shards_and_names_that_grow_too_long_are_refused() -> None:
+    with pytest.raises(SettingsError, match=r"workers \(--workers\): must be at most 4, as shards"):
+        load({"workers": "5", "shards": "4"}, {})
+    assert load({"workers": "9", "node": "n" * 62}, {}).node == "n" * 62
+    with pytest.raises(SettingsError, match=r"node \(--node\): is too long: workers add their numbers"):
+        load({"workers": "10", "node": "n" * 62}, {})
+
+
+def test_a_worker_is_told_each_setting() -> None:
+    tenants = {"*": TenantSettings(weight=2), "acme": TenantSettings(rate=Rate(limit=500), weight=4)}
+    given = Settings(
+        node="n-1", nats=("nats://a:1", "nats://b:2"), workers=3, allow_networks=("10.0.0.0/8",),
+        default_rate="10/second", tenants=tenants,
+    )  # fmt: skip
+    assert msgspec.json.decode(encoded(given), type=Settings) == given
 
 
 def test_every_setting_says_what_it_is() -> None:

@@ -1,5 +1,6 @@
-"""`angarium node`: a member of a fleet."""
+"""`angarium node`: a member of a fleet, or several under one supervisor."""
 
+import socket
 from typing import Any
 
 import click
@@ -10,19 +11,53 @@ from angarium.terminal.run import run_long
 
 
 @click.command(short_help="Run a node that delivers events.")
-@options.settings_flags(*options.CONNECTION, "shards", "replicas", *options.NODE)
-def node(**given: Any) -> None:
+@options.settings_flags(*options.CONNECTION, "shards", "replicas", "workers", *options.NODE)
+@click.option("--supervised", type=int, hidden=True, help="Descriptor of the socket to the supervisor.")
+def node(supervised: int | None, **given: Any) -> None:
     """Run a node until SIGTERM or Ctrl-C. It then hands its shards over, so that nothing is repeated.
 
-    Run `angarium setup` first. You can run any number of nodes; they share the shards.
+    Run `angarium setup` first. You can run any number of nodes; they share the shards. A node uses one core:
+    with --workers one command runs several, and starts those again that end.
     """
-    run_long(_serve(options.settings_of(given, log_level="info")))
+    if supervised is not None:
+        _be_worker(socket.socket(fileno=supervised))
+        return
+    settings = options.settings_of(given, log_level="info")
+    if settings.workers == 1:
+        run_long(_serve(settings))
+    else:
+        run_long(_supervise(settings))
 
 
-async def _serve(settings: Settings) -> None:
-    """Look at the installation, since a node on a wrong one would wait without end or worse, then run."""
-    from angarium.connecting import installation, open_jetstream
+def _be_worker(supervisor: socket.socket) -> None:
+    from angarium import logs
+    from angarium.workers import handover
+
+    settings = handover.received()
+    logs.configure(settings.log_format, settings.log_level, node=settings.node)
+    run_long(_serve(settings, supervisor))
+
+
+async def _serve(settings: Settings, supervisor: socket.socket | None = None) -> None:
     from angarium.node.app import run_node
+
+    await _check(settings)
+    await run_node(settings, supervisor=supervisor)
+
+
+async def _supervise(settings: Settings) -> None:
+    """Run the workers. What would stop all of them is said once, before any is started."""
+    from angarium import logs
+    from angarium.workers.supervisor import supervise
+
+    logs.configure(settings.log_format, settings.log_level, node=settings.node)
+    await _check(settings)
+    await supervise(settings)
+
+
+async def _check(settings: Settings) -> None:
+    """Look at the installation, since a node on a wrong one would wait without end or worse."""
+    from angarium.connecting import installation, open_jetstream
     from streams.installation.setup import check
 
     async with open_jetstream(settings) as js:
@@ -30,4 +65,3 @@ async def _serve(settings: Settings) -> None:
     if problems:
         more = f" (and {len(problems) - 1} more; see angarium doctor)" if len(problems) > 1 else ""
         raise click.ClickException(f"{problems[0]}{more}")
-    await run_node(settings)

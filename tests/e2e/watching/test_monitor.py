@@ -1,60 +1,20 @@
 """A node that is watched: its health, its readiness, and every metric that the documentation names."""
 
 import asyncio
-import re
 import socket
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import httpx
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support.fleet.fleet import SHARDS, Fleet, names
 from tests.support.fleet.sink import Reply
-from tests.support.plain_http import plain_client
-from tests.support.processes.commands import ROOT, Terminal
-from tests.support.processes.nodes import Node
+from tests.support.fleet.watcher import Watcher, documented, ready
+from tests.support.processes.commands import Terminal
 
-OPERATING = ROOT / "docs" / "operating.md"
 HANGS_S = 0.5
 ONLY_WITH_TRACES = {"angarium_spans_total"}
-
-
-@pytest.fixture
-async def http() -> AsyncIterator[httpx.AsyncClient]:
-    async with plain_client(trust_env=False, timeout=60) as client:
-        yield client
-
-
-class Watcher:
-    """A node as a probe and Prometheus see it."""
-
-    def __init__(self, http: httpx.AsyncClient, node: Node) -> None:
-        self._http = http
-        self._node = node
-
-    async def get(self, path: str, timeout_s: float = 60) -> tuple[int, str]:
-        answer = await self._http.get(self._node.monitor + path, timeout=timeout_s)
-        return answer.status_code, answer.text
-
-    async def metrics(self) -> dict[str, float]:
-        """Each sample of ours by its name and labels; of a histogram its count and its sum."""
-        return {
-            " ".join([sample.name, *sorted(sample.labels.values())]): sample.value
-            for family in text_string_to_metric_families((await self.get("/metrics"))[1])
-            for sample in family.samples
-            if not sample.name.endswith("_bucket")
-        }
-
-    async def names(self) -> set[str]:
-        """The names of all our metrics, those without a sample included."""
-        return set(re.findall(r"^# TYPE (angarium_\w+)", (await self.get("/metrics"))[1], re.MULTILINE))
-
-
-def documented() -> set[str]:
-    """The metrics in the table of the documentation."""
-    return set(re.findall(r"^\| `(angarium_\w+)`", OPERATING.read_text(), re.MULTILINE))
+ONLY_WITH_WORKERS = {"angarium_workers", "angarium_worker_restarts_total"}
 
 
 async def test_every_metric_of_the_documentation_is_there_and_moves(
@@ -62,7 +22,7 @@ async def test_every_metric_of_the_documentation_is_there_and_moves(
 ) -> None:
     node = await fleet.start_ready()
     watcher = Watcher(http, node)
-    assert await watcher.names() == documented() - ONLY_WITH_TRACES
+    assert await watcher.names() == documented() - ONLY_WITH_TRACES - ONLY_WITH_WORKERS
     fleet.sink.manners["t.rejecting"] = lambda _: Reply(400)
     fleet.sink.manners["t.busy"] = lambda _: Reply(429, (("retry-after", "3600"),))
     await fleet.configure(["t.good", "t.rejecting"], retry={"rejected_attempts": 1})
@@ -120,13 +80,6 @@ async def test_readiness_tells_of_nats_and_health_of_a_loop_that_hangs(
         await watcher.get("/healthz", HANGS_S)
     node.wake()
     assert await watcher.get("/healthz") == (200, "ok\n")
-
-
-async def ready(fleet: Fleet, watcher: Watcher) -> None:
-    async def is_ready() -> bool:
-        return await watcher.get("/readyz") == (200, "ready\n")
-
-    await fleet.until_true(is_ready, "it is ready")
 
 
 async def test_a_port_in_use_is_one_line(fleet: Fleet, tmp_path: Path) -> None:

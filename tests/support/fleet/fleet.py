@@ -80,15 +80,18 @@ class Fleet:
         nats: Sequence[str] = (),
         clock: Clock | None = None,
         forks: Forks = FORKS,
+        workers: int = 1,
     ) -> Node:
         """Start a node, or one that has ended once more; it owns nothing yet.
 
         `nats`: the addresses where it finds the servers, if not their own; `clock`: its own wall clock;
-        `forks`: of the version that it runs.
+        `forks`: of the version that it runs; `workers`: its processes.
         """
         if name not in self.nodes:
             urls = ",".join(nats or [server.url for server in self.servers])
-            self.nodes[name] = Node(name, self._directory, urls, SHARDS, self._ttl_s, descriptors, clock)
+            self.nodes[name] = Node(
+                name, self._directory, urls, SHARDS, self._ttl_s, descriptors, clock, workers
+            )
         node = self.nodes[name]
         node.forks = forks
         await node.start()

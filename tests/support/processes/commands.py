@@ -100,6 +100,11 @@ class Running:
         """The status, once it has been waited for; negative: the signal that ended the process."""
         return self._process.returncode
 
+    @property
+    def pid(self) -> int:
+        """The pid; it leads its process group."""
+        return self._process.pid
+
     def __enter__(self) -> Self:
         return self
 

@@ -66,6 +66,7 @@ class Node:
     `said` is what the current one has logged; `complaints` what none should ever have to say: errors,
     secrets, and whatever is no line of a log, such as a traceback. `descriptors` bounds what it has open.
     `forks` makes the next process: of another version, where it holds another tree.
+    With `workers` it is the supervisor of so many, and has logged what they have.
     """
 
     def __init__(
@@ -77,6 +78,7 @@ class Node:
         ttl_s: float,
         descriptors: int | None = None,
         clock: Clock | None = None,
+        workers: int = 1,
     ) -> None:
         self.name = name
         self.said: list[dict[str, Any]] = []
@@ -93,6 +95,7 @@ class Node:
             "--ttl-s", str(ttl_s), "--drain-s", str(DRAIN_S), "--log-format", "json",
             "--log-level", "debug",
             "--allow-http", "--allow-network", "127.0.0.0/8", "--monitor", "127.0.0.1:0",
+            *(("--workers", str(workers)) if workers > 1 else ()),
         )  # fmt: skip
 
     @property
@@ -145,6 +148,11 @@ class Node:
     def wake(self) -> None:
         """SIGCONT."""
         os.kill(self.pid, signal.SIGCONT)
+
+    def worker_pids(self) -> dict[str, int]:
+        """The newest process of each worker, if it has several."""
+        self.read_log()
+        return {line["worker"]: line["pid"] for line in self.said if line["event"] == "worker.started"}
 
     def step_clock(self) -> None:
         """Set the wall clock of a node that was given a clock of its own."""

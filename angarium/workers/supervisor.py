@@ -1,0 +1,91 @@
+"""The supervisor of several workers: it starts them, starts those again that end, and stops all together.
+
+It is a process of its own that delivers nothing, so that whatever befalls a worker leaves it alone. Each
+worker is a member of the fleet like any other node, with the name `NODE-1`, `NODE-2`, …
+"""
+
+import asyncio
+import logging
+import signal
+
+from msgspec.structs import replace
+
+from actors.errors import AngariumError
+from angarium.monitor_server import listening
+from angarium.settings import Settings, worker_name
+from angarium.workers.handover import stop_timeout_s
+from angarium.workers.worker import Start, Worker
+from angarium.workers.worker_process import WorkerProcess
+from angarium.workers.workers_monitor import WorkersMonitor
+
+log = logging.getLogger(__name__)
+
+
+class WorkersFailed(AngariumError):
+    """No worker can start, or one did not stop as it should."""
+
+
+async def supervise(settings: Settings) -> None:
+    """Run the workers until SIGTERM or SIGINT. Raises WorkersFailed, MonitorFailed.
+
+    Then all hand over their shards and end. A second signal ends them at once.
+    """
+    supervisor = Supervisor(settings, WorkerProcess.start)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, supervisor.stop)
+    if settings.monitor is None:
+        await supervisor.run()
+        return
+    async with listening(settings.monitor, WorkersMonitor(supervisor.workers).answer):
+        await supervisor.run()
+
+
+class Supervisor:
+    """The workers of one machine, started by `start`."""
+
+    def __init__(self, settings: Settings, start: Start) -> None:
+        names = [worker_name(settings.node, number) for number in range(1, settings.workers + 1)]
+        self.workers = [Worker(replace(settings, node=name), start, self._ended) for name in names]
+        self._stop_timeout_s = stop_timeout_s(settings)
+        self._stopping = asyncio.Event()
+        self._at_once = asyncio.Event()
+
+    def stop(self) -> None:
+        """Let all workers stop; called once more, end them."""
+        if self._stopping.is_set():
+            self._at_once.set()
+        self._stopping.set()
+
+    async def run(self) -> None:
+        """Return when all workers have ended after `stop`. Raises WorkersFailed."""
+        runs = [asyncio.ensure_future(worker.run(self._stopping)) for worker in self.workers]
+        stopping = asyncio.ensure_future(self._stopping.wait())
+        # A task that ends before is a defect: the others stop, and it is raised below.
+        await asyncio.wait((stopping, *runs), return_when=asyncio.FIRST_COMPLETED)
+        failed = all(worker.cannot_start for worker in self.workers)
+        self._stopping.set()
+        log.info("workers.stopping", extra={"workers": len(runs)})
+        self._send_all(signal.SIGTERM)
+        at_once = asyncio.ensure_future(self._at_once.wait())
+        ended = asyncio.gather(*runs, return_exceptions=True)
+        await asyncio.wait(
+            (ended, at_once), timeout=self._stop_timeout_s, return_when=asyncio.FIRST_COMPLETED
+        )
+        at_once.cancel()
+        self._send_all(signal.SIGKILL)
+        await ended
+        for run in runs:
+            run.result()
+        if failed:
+            raise WorkersFailed("no worker can start; each has said why")
+        if unclean := [f"{worker.name}: {worker.unclean}" for worker in self.workers if worker.unclean]:
+            raise WorkersFailed(f"not all workers stopped as they should ({'; '.join(unclean)})")
+
+    def _send_all(self, number: signal.Signals) -> None:
+        for worker in self.workers:
+            worker.send_signal(number)
+
+    def _ended(self) -> None:
+        """Stop if no worker can start: nothing would change by itself."""
+        if all(worker.cannot_start for worker in self.workers):
+            self._stopping.set()

@@ -1,0 +1,111 @@
+"""The monitor of all workers: one `/metrics` that sums theirs, `/readyz` when all are ready, and `/healthz`.
+
+Every page asks the workers, and waits only so long for them. A worker that does not answer in time is left
+out of the sums of what is measured now, and counted in `angarium_workers`.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+
+from angarium.http_server import Pending, Received, Reply
+from angarium.monitor_server import broken, exposition, page_of, text
+from angarium.workers.sums import Families, Family, Samples, Sum, WorkerCounts, counted, join, read
+from angarium.workers.worker import Worker
+
+OF_THE_SUPERVISOR = (
+    "process_cpu_seconds", "process_resident_memory_bytes", "process_virtual_memory_bytes",
+    "process_start_time_seconds",
+)  # fmt: skip
+"""Metrics of its own process that the supervisor adds: it takes CPU and memory, too."""
+
+
+class WorkersMonitor:
+    """Answers for all workers."""
+
+    def __init__(self, workers: Sequence[Worker]) -> None:
+        self._workers = workers
+        self._counts = {each.name: WorkerCounts() for each in workers}
+        self._own = CollectorRegistry()
+        ProcessCollector(registry=self._own)
+        self._pending: dict[str, asyncio.Task[Reply]] = {}
+
+    def answer(self, received: Received) -> Reply | Pending:
+        """The answer to one request."""
+        pages = {"/healthz": self._health, "/readyz": self._readiness, "/metrics": self._metrics}
+        return page_of(received, {path: partial(self._page, path, page) for path, page in pages.items()})
+
+    def _page(self, path: str, page: Callable[[], Awaitable[Reply]]) -> Pending:
+        """The page when it is known. All who ask meanwhile get the same one."""
+        pending = self._pending.get(path)
+        if pending is None:
+            pending = self._pending[path] = asyncio.ensure_future(_unless_broken(path, page))
+            pending.add_done_callback(lambda _: self._pending.pop(path))
+        return pending
+
+    async def _answers(self, path: str) -> list[tuple[Worker, Reply | None]]:
+        replies = await asyncio.gather(*(worker.ask(path) for worker in self._workers))
+        return list(zip(self._workers, replies, strict=True))
+
+    async def _health(self) -> Reply:
+        """Like a single node: unhealthy if one hangs. One that ended is started again, which helps more."""
+        hanging = [
+            worker.name for worker, reply in await self._answers("/healthz") if reply is None and worker.begun
+        ]
+        return text(503, f"no answer from {', '.join(hanging)}") if hanging else text(200, "ok")
+
+    async def _readiness(self) -> Reply:
+        wrong = [
+            f"{worker.name}: {why}"
+            for worker, reply in await self._answers("/readyz")
+            if (why := _unready(worker, reply))
+        ]
+        return text(503, f"not ready: {'; '.join(wrong)}") if wrong else text(200, "ready")
+
+    async def _metrics(self) -> Reply:
+        total: Families = {}
+        up = 0
+        for worker, reply in await self._answers("/metrics"):
+            counts = self._counts[worker.name]
+            if reply is not None and reply.status == 200:
+                up += 1
+                counts.saw(worker.starts, read(reply.body))
+                join(total, counts.latest)
+            else:
+                join(total, counted(counts.latest))
+            join(total, counts.before)
+        own = read(generate_latest(self._own))
+        join(total, {name: each for name, each in own.items() if name in OF_THE_SUPERVISOR})
+        join(total, self._about_workers(up))
+        return exposition(generate_latest(Sum(total)))
+
+    def _about_workers(self, up: int) -> Families:
+        name, again = "angarium_workers", "angarium_worker_restarts"
+        states = {"configured": len(self._workers), "up": up}
+        workers: Samples = {(name, (("state", state),)): count for state, count in states.items()}
+        restarts = sum(max(0, worker.starts - 1) for worker in self._workers)
+        return {
+            name: Family("gauge", "Workers, and those that answered this scrape in time.", workers),
+            again: Family("counter", "Processes of workers that ended by themselves.", {
+                (f"{again}_total", ()): restarts
+            }),
+        }  # fmt: skip
+
+
+async def _unless_broken(path: str, page: Callable[[], Awaitable[Reply]]) -> Reply:
+    try:
+        return await page()
+    except Exception:
+        return broken(path)
+
+
+def _unready(worker: Worker, reply: Reply | None) -> str:
+    """The reason why a worker is not ready; empty if it is."""
+    if reply is not None:
+        said = reply.body.decode().strip()
+        return "" if reply.status == 200 else said.removeprefix("not ready: ")
+    if not worker.running:
+        return "its process has ended"
+    return "it does not answer" if worker.begun else "starting"

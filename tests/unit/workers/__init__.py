@@ -1,0 +1,1 @@
+"""Several nodes under one supervisor."""
