@@ -24,14 +24,18 @@ class WorkerProcess:
 
     @classmethod
     async def start(cls, settings: Settings) -> "WorkerProcess":
-        """Start a worker with these settings."""
+        """Start a worker with these settings. Raises OSError."""
         ours, theirs = socket.socketpair()
-        with theirs:
-            command = [*package_check.python(), "-m", "angarium", "node", "--node", settings.node]
-            process = await asyncio.create_subprocess_exec(
-                *command, "--supervised", str(theirs.fileno()),
-                stdin=PIPE, pass_fds=(theirs.fileno(),), start_new_session=True,
-            )  # fmt: skip
+        command = [*package_check.python(), "-m", "angarium", "node", "--node", settings.node]
+        try:
+            with theirs:
+                process = await asyncio.create_subprocess_exec(
+                    *command, "--supervised", str(theirs.fileno()),
+                    stdin=PIPE, pass_fds=(theirs.fileno(),), start_new_session=True,
+                )  # fmt: skip
+        except OSError:
+            ours.close()
+            raise
         assert process.stdin is not None
         process.stdin.write(encoded(settings))  # The pipe stays open: its end tells the worker to stop.
         return cls(process, await Questions.over(ours))

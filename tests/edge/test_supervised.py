@@ -1,6 +1,7 @@
 """A worker and its supervisor: questions over their socket, and a pipe whose end is the worker's."""
 
 import asyncio
+import gc
 import signal
 import socket
 import subprocess
@@ -8,10 +9,13 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import pytest
+
 from angarium.http_server import Answer, Pending, Received, Reply, serve_connected
 from angarium.settings import Settings
 from angarium.workers.handover import encoded
 from angarium.workers.questions import Questions
+from angarium.workers.worker_process import WorkerProcess
 
 SOON_S = 0.05
 LATE_S = 60.0
@@ -100,3 +104,12 @@ def test_a_worker_whose_supervisor_has_gone_stops() -> None:
 
 def test_a_worker_that_hangs_when_its_supervisor_has_gone_is_killed() -> None:
     assert ended("signal.SIG_IGN") == -signal.SIGKILL
+
+
+async def test_a_process_that_cannot_be_started_leaves_no_socket_open(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("angarium.package_check.python", lambda: ("/nowhere/python",))
+    with pytest.raises(FileNotFoundError):
+        await WorkerProcess.start(SETTINGS)
+    gc.collect()  # An open socket would warn.
