@@ -52,7 +52,7 @@ _VARIABLE = re.compile(r"ANGARIU[MN]_", re.IGNORECASE)
 _OTHERS_VARIABLE = re.compile(
     r"ANGARIUM_(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_[A-Z]+)?)?|PASSWORD)\Z"
 )
-"""Variables that Kubernetes makes for services, and passwords of deploy/nats-permissions.conf."""
+"""Variables that Kubernetes makes for services, and passwords of deploy/nats/permissions.conf."""
 LIKENESS_MIN = 0.6
 _NODE = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 

@@ -307,5 +307,5 @@ def _answer_in(message: Message, subject: str) -> Message | Unanswered:
 def _forbidden(verb: str, subject: str) -> str:
     return (
         f"NATS does not permit this user to {verb} to {subject}: use another user, or permit it as "
-        "deploy/nats-permissions.conf shows"
+        "deploy/nats/permissions.conf shows"
     )

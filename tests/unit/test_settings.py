@@ -78,7 +78,7 @@ OTHERS = {
     "ANGARIUM_NODE_PASSWORD": "hush", "_ANGARIUM_COMPLETE": "bash_source", "ANGARIUMS": "",
     "NATS_URL": "nats://a",
 }  # fmt: skip
-"""Variables that Kubernetes makes, that nats-permissions.conf names, and of click."""
+"""Variables that Kubernetes makes, that permissions.conf names, and of click."""
 
 
 def test_variables_of_others_are_left_alone() -> None:

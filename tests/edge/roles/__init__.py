@@ -1,1 +1,1 @@
-"""The users and files of `deploy/`: what each role may do."""
+"""The users of `deploy/nats/permissions.conf`: what each role may do."""

@@ -33,7 +33,7 @@ authorization {{ users: [
   {{ nkey: UDXU4RCSJNZOIQHZNWXHXORDPRTGNJAHAHFRGZNEEJCPQTT2M7NLCNF4 }}
 ] }}
 """
-REMEDY = "use another user, or permit it as deploy/nats-permissions.conf shows"
+REMEDY = "use another user, or permit it as deploy/nats/permissions.conf shows"
 
 
 @pytest.fixture(scope="module")

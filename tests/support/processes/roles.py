@@ -1,4 +1,4 @@
-"""nats-server with the permissions of `deploy/`, and clients that are its users."""
+"""nats-server with the configurations of `deploy/nats`, and clients that are its users."""
 
 import asyncio
 import contextlib
@@ -7,12 +7,13 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 
 from nats.aio.client import Client
 
 from streams.server import binary
+from streams.server.free_ports import free_ports
 from tests.support.processes.commands import PATIENCE_S
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
@@ -63,20 +64,21 @@ class User:
 
 
 class Server:
-    """Made by `serving`. `address` is `127.0.0.1:…`."""
+    """Made by `serving` and `serving_three`. `addresses` are `127.0.0.1:…`; other servers use `route_ports`."""
 
-    def __init__(self, address: str) -> None:
-        self.address = address
+    def __init__(self, *addresses: str, route_ports: Sequence[int] = ()) -> None:
+        self.addresses = addresses
+        self.route_ports = route_ports
 
     def url(self, user: str) -> str:
-        """The URL that one of the users connects to."""
-        return f"nats://{user}:secret-{user}@{self.address}"
+        """The URL that one of the users connects to, or several, separated by commas."""
+        return ",".join(f"nats://{user}:secret-{user}@{address}" for address in self.addresses)
 
     @contextlib.asynccontextmanager
     async def user(self, name: str) -> AsyncIterator[User]:
         """A connection as one of the users."""
         user = User()
-        await user.client.connect(self.url(name), error_cb=user.note)
+        await user.client.connect(self.url(name).split(","), error_cb=user.note)
         try:
             yield user
         finally:
@@ -85,19 +87,52 @@ class Server:
 
 @contextlib.contextmanager
 def serving(directory: Path) -> Iterator[Server]:
-    """A server with the permissions as they lie in `deploy/`."""
+    """One server, with its configuration as it lies in `deploy/`."""
     (directory / "ports").mkdir()
-    shutil.copy(DEPLOY / "nats-permissions.conf", directory)
-    (directory / "nats-server.conf").write_text(
-        f'listen: "127.0.0.1:-1"\nports_file_dir: "{directory}/ports"\n'
-        f'jetstream {{ store_dir: "{directory}" }}\ninclude nats-permissions.conf\n'
-    )
+    with started(directory, "one-server.conf", {}):
+        yield Server(address_told_in(directory / "ports"))
+
+
+@contextlib.contextmanager
+def serving_three(directory: Path) -> Iterator[Server]:
+    """Three servers that are a cluster; the addresses of all of them are that of the server."""
+    with contextlib.ExitStack() as stack:
+        route_ports = free_ports(3)
+        addresses = []
+        for number, port in enumerate(route_ports, 1):
+            each = directory / f"nats-{number}"
+            (each / "ports").mkdir(parents=True)
+            names = {"NATS_NAME": each.name, "NATS_ROUTES": routes("secret-route", route_ports)}
+            stack.enter_context(started(each, "three-servers.conf", names, route_port=port))
+            addresses.append(address_told_in(each / "ports"))
+        yield Server(*addresses, route_ports=route_ports)
+
+
+def routes(password: str, ports: Sequence[int]) -> str:
+    """The value of `NATS_ROUTES`."""
+    return f"[{','.join(f'nats://route:{password}@127.0.0.1:{port}' for port in ports)}]"
+
+
+@contextlib.contextmanager
+def started(
+    directory: Path, configuration: str, names: dict[str, str], route_port: int = -1
+) -> Iterator[None]:
+    """A server with a configuration of `deploy/nats`, but on loopback and with its data in the directory."""
+    shutil.copy(DEPLOY / "nats" / "permissions.conf", directory)
+    text = (DEPLOY / "nats" / configuration).read_text()
+    for there, here in {
+        '"0.0.0.0:4222"': '"127.0.0.1:-1"', '"127.0.0.1:8222"': '"127.0.0.1:-1"',
+        '"0.0.0.0:6222"': f'"127.0.0.1:{route_port}"', "store_dir: /data": f'store_dir: "{directory}"',
+    }.items():  # fmt: skip
+        text = text.replace(there, here)
+    (directory / "nats-server.conf").write_text(f'ports_file_dir: "{directory}/ports"\n{text}')
+    passwords = {f"ANGARIUM_{user.upper()}_PASSWORD": f"secret-{user}" for user in (*USERS, "route")}
     server = subprocess.Popen(
         (binary.find(), "-c", directory / "nats-server.conf", "-l", directory / "log"),
-        env={**os.environ, **{f"ANGARIUM_{user.upper()}_PASSWORD": f"secret-{user}" for user in USERS}},
+        env=os.environ | passwords | names,
     )
     try:
-        yield Server(address_told_in(directory / "ports"))
+        yield
     finally:
         server.terminate()
         server.wait()

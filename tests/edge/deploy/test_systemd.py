@@ -1,0 +1,75 @@
+"""The systemd units in `deploy/`: what they start, and how far they are confined."""
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from angarium.settings import Settings
+from tests.support.processes.roles import DEPLOY
+
+PROGRAM = "/opt/angarium/bin/angarium"
+EXPOSURE_MAX = 1.5
+"""On systemd's scale, where 10 is a service that is not confined at all."""
+needs_systemd = pytest.mark.skipif(
+    shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed: `apt install systemd`"
+)
+
+
+UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
+
+
+def unit(path: Path) -> dict[str, list[str]]:
+    """The values of each name of a systemd unit."""
+    found = dict[str, list[str]]()
+    for line in path.read_text().splitlines():
+        if line and line[0] not in "#[":
+            name, _, value = line.partition("=")
+            found.setdefault(name, []).append(value)
+    return found
+
+
+@pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)
+def test_a_unit_starts_a_command_that_there_is_with_options_that_it_has(path: Path) -> None:
+    (program, command, *options), *_ = [each.split() for each in unit(path)["ExecStart"]]
+    assert program == PROGRAM
+    shown = subprocess.run(
+        [sys.executable, "-m", "angarium", command, "--help"], capture_output=True, text=True, check=True
+    ).stdout
+    assert {each for each in options if each.startswith("--")} <= set(re.findall(r"--[a-z-]+", shown))
+    credentials, _, source = unit(path)["LoadCredential"][0].partition(":")
+    assert source == f"/etc/angarium/{credentials}"
+    assert unit(path)["Environment"] == [f"ANGARIUM_CREDS=%d/{credentials}"]
+
+
+def test_all_units_are_hardened_alike() -> None:
+    hardening = [path.read_text().partition("\nDynamicUser")[2] for path in UNITS]
+    assert len(hardening) == 3
+    assert hardening[0]
+    assert len(set(hardening)) == 1
+
+
+@needs_systemd
+@pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)
+def test_systemd_understands_a_unit_and_rates_it_as_confined(path: Path, tmp_path: Path) -> None:
+    here = tmp_path / path.name
+    here.write_text(path.read_text().replace(PROGRAM, sys.executable))
+    understood = analyze("verify", here)
+    assert (understood.returncode, understood.stdout + understood.stderr) == (0, "")
+    rated = analyze("security", "--offline=yes", f"--threshold={EXPOSURE_MAX * 10:.0f}", here)
+    assert rated.returncode == 0, rated.stdout
+    here.write_text(path.read_text().partition("\nDynamicUser")[0])
+    assert analyze("security", "--offline=yes", f"--threshold={EXPOSURE_MAX * 10:.0f}", here).returncode != 0
+
+
+def analyze(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """Runs systemd-analyze."""
+    return subprocess.run(("systemd-analyze", "--no-pager", *arguments), capture_output=True, text=True)
+
+
+def test_systemd_waits_longer_than_a_node_drains() -> None:
+    [limit] = unit(DEPLOY / "systemd" / "angarium.service")["TimeoutStopSec"]
+    assert int(limit) > Settings(node="n").drain_s
