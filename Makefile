@@ -8,13 +8,24 @@ WORKERS ?= 8
 # The tests start hundreds of processes: each would compile the code anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo wheel test tests coverage test-pythons lint style types sim sim-mutants soak chaos
+UV = 0.13.9
+# All that the image has from PyPI, with hashes, for every platform.
+COMPILE = .venv/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
+  --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock'
+
+.PHONY: demo wheel lock test tests coverage test-pythons lint style types sim sim-mutants soak chaos
 
 demo: .venv/ready
 	.venv/bin/angarium demo
 
 wheel: .venv/ready
 	.venv/bin/python -m hatchling build -t wheel
+
+lock: .venv/ready
+	.venv/bin/pip install --quiet --disable-pip-version-check 'uv==$(UV)'
+	$(COMPILE) --extra api --extra ledger --extra postgres --extra otel pyproject.toml -o deploy/docker/image.lock
+	.venv/bin/python -c 'import tomllib; print("setuptools", *tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")' \
+	  | $(COMPILE) - -o deploy/docker/build.lock
 
 # The tests begin beside mypy: both have to pass.
 test: style

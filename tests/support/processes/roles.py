@@ -64,7 +64,7 @@ class User:
 
 
 class Server:
-    """Made by `serving` and `serving_three`. `addresses` are `127.0.0.1:…`; other servers use `route_ports`."""
+    """Made by `serving` and `serving_three`. Clients use `addresses`, servers `route_ports`."""
 
     def __init__(self, *addresses: str, route_ports: Sequence[int] = ()) -> None:
         self.addresses = addresses
