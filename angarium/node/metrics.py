@@ -5,7 +5,7 @@ number of series does not grow with them. A scrape looks at each actor in memory
 `docs/operating.md` explains each metric.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from itertools import accumulate
 
@@ -77,6 +77,13 @@ class NodeMetrics(Collector):
         yield held
         yield _gauge("events_waiting", "Events known to wait, without those in flight.", seen.waiting)
         yield _gauge("attempts_in_flight", "Attempts in flight.", seen.in_flight)
+        unread = Counter[str]()
+        for shard in self._node.owned.values():
+            unread.update(shard.unread())
+        waiting = GaugeMetricFamily("angarium_messages_unread", "Messages not read yet.", labels=["stream"])
+        for stream in UNREAD_STREAMS:
+            waiting.add_metric([stream], unread[stream])
+        yield waiting
 
     def _journal(self) -> Iterator[Metric]:
         appended = self._node.context.totals.journal
@@ -97,6 +104,7 @@ class NodeMetrics(Collector):
         yield _counter("fences", "Shards lost to another owner at an append.", counted.fenced)
 
 
+UNREAD_STREAMS = ("deliveries", "events")
 HELD_BACK = ("throttled", "backing_off", "offline", "paused", "disabled", "misconfigured")
 
 

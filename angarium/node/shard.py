@@ -192,6 +192,10 @@ class Shard:
         """The progress of routing."""
         return self._router.progress
 
+    def unread(self) -> dict[str, int]:
+        """How many messages wait to be read, by the stream that they are in."""
+        return {"deliveries": self._inbox.unread, "events": self._router.unread}
+
     def marks(self) -> Marks:
         """The highest messages that were ever read from the streams, or known before."""
         self._marks = self._marks.raised(Marks(deliveries=self._inbox.mark, events=self._router.mark))

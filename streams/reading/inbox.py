@@ -68,6 +68,11 @@ class Inbox:
         return self._reader.received
 
     @property
+    def unread(self) -> int:
+        """How many messages of the shard wait to be read."""
+        return self._reader.unread
+
+    @property
     def mark(self) -> Mark:
         """The highest message that was ever passed on, or known before."""
         return self._reader.mark

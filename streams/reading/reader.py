@@ -65,6 +65,8 @@ class Reader:
     - `batch`: number of messages that are requested at a time.
     - `received`: the highest position that the current consumer passed on, or the one where it began.
     - `consumers`: the number of consumers so far.
+    - `unread`: how many messages the server had left to hand out with the newest one; none are read while
+      requests are paused, so then it may be more.
     """
 
     def __init__(
@@ -82,6 +84,7 @@ class Reader:
     ) -> None:
         self.received = 0
         self.consumers = 0
+        self.unread = 0
         self._js = js
         self._stream = stream
         self._consumer_name = consumer_name
@@ -246,6 +249,7 @@ class Reader:
         # A message that was not acked for long comes again, after newer ones.
         if info.position > self.received:
             self.received, self._marks.newest = info.position, info
+            self.unread = info.pending
 
     def _on_gap(self, reason: str) -> None:
         if self._js.disturbed:

@@ -224,6 +224,11 @@ class Router:
         await self._reader.stop()
 
     @property
+    def unread(self) -> int:
+        """How many events of the partition wait to be read."""
+        return self._reader.unread
+
+    @property
     def mark(self) -> Mark:
         """The highest event that this router ever took, or that was known before."""
         return self._reader.mark

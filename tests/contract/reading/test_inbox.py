@@ -18,7 +18,7 @@ from streams.nats.connection import ConnectOptions, connect
 from streams.nats.jetstream import JetStream
 from streams.reading import pull, reader
 from streams.reading.backlog import Backlog
-from streams.reading.inbox import Inbox
+from streams.reading.inbox import PULL_BATCH, Inbox
 from streams.reading.read_marks import ReadMarks
 from streams.reading.reader import ReadingTerms
 from streams.server.embedded import EmbeddedServer
@@ -164,6 +164,29 @@ async def test_nothing_comes_from_up_to_the_floor(js: JetStream, names: Names, o
     await later.inbox.start()
     await later.has(3)
     assert later.positions == [8, 9, 10]
+    await later.inbox.stop()
+
+
+async def test_what_an_inbox_leaves_unread_while_it_pauses_is_known(
+    js: JetStream, names: Names, owner: Owner
+) -> None:
+    await owner.inbox.stop()
+    for _ in range(3 * PULL_BATCH):
+        await publish(js, names, RECEIVER)
+    later = Owner(js, names)
+
+    def pause(_: Event) -> bool:
+        later.inbox.set_requests_paused(True)
+        return False
+
+    later.refuse = pause
+    await later.inbox.start()
+    await later.has(PULL_BATCH)
+    assert later.inbox.unread == 2 * PULL_BATCH
+    later.refuse = lambda _: False
+    later.inbox.set_requests_paused(False)
+    await later.has(3 * PULL_BATCH)
+    assert later.inbox.unread == 0
     await later.inbox.stop()
 
 

@@ -47,6 +47,7 @@ def node(owned: dict[int, Any] | None = None, **members: Any) -> Node:
 def shard(world: ShardWorld | None = None, *, suspended: bool = False, ended: bool = False) -> Shard:
     return cast(Shard, SimpleNamespace(
         routing=lambda: RoutingProgress(routed=9, parked_tenants={"acme": 3}),
+        unread=lambda: {"deliveries": 40, "events": 2},
         host=world and world.host, suspended=suspended, ended=SimpleNamespace(is_set=lambda: ended)
     ))  # fmt: skip
 
@@ -106,6 +107,7 @@ async def test_the_actors_in_memory_are_counted_over_all_shards() -> None:
     assert (found["angarium_receivers_held paused"], found["angarium_receivers_held throttled"]) == (1, 0)
     assert found["angarium_receivers_parked"] == len(paused.host.parked) + len(hanging.host.parked) > 0
     assert found["angarium_tenants_parked"] == 2
+    assert [found[f"angarium_messages_unread {each}"] for each in ("deliveries", "events")] == [80, 4]
     assert [found[f"angarium_shards {each}"] for each in ("running", "suspended", "refused")] == [1, 1, 1]
     assert found["angarium_dead_letters_total expired"] == 2
     assert found["angarium_takeovers_total unclean"] == 1
