@@ -9,7 +9,7 @@ WORKERS ?= 8
 unexport PYTHONDONTWRITEBYTECODE
 
 UV = 0.13.9
-# All that the image has from PyPI, with hashes, for every platform.
+# Renews what the image and a release are made with: packages of PyPI, with hashes, for every platform.
 COMPILE = .venv/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
   --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock'
 
@@ -24,8 +24,8 @@ wheel: .venv/ready
 lock: .venv/ready
 	.venv/bin/pip install --quiet --disable-pip-version-check 'uv==$(UV)'
 	$(COMPILE) --extra api --extra ledger --extra postgres --extra otel pyproject.toml -o deploy/docker/image.lock
-	.venv/bin/python -c 'import tomllib; print("setuptools", *tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")' \
-	  | $(COMPILE) - -o deploy/docker/build.lock
+	printf '%s\n' hatchling setuptools | $(COMPILE) - -o deploy/docker/build.lock
+	printf '%s\n' hatchling build cyclonedx-bom | $(COMPILE) - -o .ci/release.lock
 
 # The tests begin beside mypy: both have to pass.
 test: style

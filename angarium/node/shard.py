@@ -193,7 +193,7 @@ class Shard:
         return self._router.progress
 
     def unread(self) -> dict[str, int]:
-        """How many messages wait to be read, by the stream that they are in."""
+        """The number of messages that wait to be read, by their stream."""
         return {"deliveries": self._inbox.unread, "events": self._router.unread}
 
     def marks(self) -> Marks:

@@ -69,7 +69,7 @@ class Inbox:
 
     @property
     def unread(self) -> int:
-        """How many messages of the shard wait to be read."""
+        """The number of messages of the shard that wait to be read."""
         return self._reader.unread
 
     @property

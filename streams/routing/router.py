@@ -225,7 +225,7 @@ class Router:
 
     @property
     def unread(self) -> int:
-        """How many events of the partition wait to be read."""
+        """The number of events of the partition that wait to be read."""
         return self._reader.unread
 
     @property

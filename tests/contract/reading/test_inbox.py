@@ -167,7 +167,7 @@ async def test_nothing_comes_from_up_to_the_floor(js: JetStream, names: Names, o
     await later.inbox.stop()
 
 
-async def test_what_an_inbox_leaves_unread_while_it_pauses_is_known(
+async def test_the_messages_that_are_left_unread_in_a_pause_are_counted(
     js: JetStream, names: Names, owner: Owner
 ) -> None:
     await owner.inbox.stop()

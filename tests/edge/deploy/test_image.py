@@ -25,7 +25,8 @@ from tests.support.processes.roles import DEPLOY, Server, serving
 
 DOCKER = DEPLOY / "docker"
 EXTRAS = ("api", "ledger", "postgres", "otel")
-NOBODY = 65532
+USER = 65532
+HADOLINT = Path(sys.executable).with_name("hadolint")
 Instruction = tuple[str, str]
 
 
@@ -76,22 +77,29 @@ def test_each_locked_package_has_hashes(name: str) -> None:
     assert all("    --hash=sha256:" in block for block in blocks)
 
 
-def test_the_base_is_pinned_and_the_process_is_nobody_with_a_health_check() -> None:
+def test_the_base_is_pinned_and_the_process_has_a_user_of_its_own() -> None:
     [(_, base)], build, image = instructions()
     assert re.fullmatch(r"PYTHON=python:3\.\d+\.\d+-slim-\w+@sha256:[0-9a-f]{64}", base)
     assert build[0][1] == "${PYTHON} AS build"
     said = dict(image)
     assert said["FROM"] == "${PYTHON}"
-    assert said["USER"] == f"{NOBODY}:{NOBODY}"
+    assert said["USER"] == f"{USER}:{USER}"
     assert json.loads(said["ENTRYPOINT"]) + json.loads(said["CMD"]) == ["angarium", "node"]
 
 
+@pytest.mark.skipif(not HADOLINT.exists(), reason="hadolint is not installed: it is in the extra conformance")
+def test_hadolint_has_nothing_to_say() -> None:
+    checked = subprocess.run((HADOLINT, DOCKER / "Dockerfile"), capture_output=True, text=True)
+    assert checked.returncode == 0, checked.stdout
+
+
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The root of the image's build stage: every step run as it is written, below a directory."""
     root = tmp_path_factory.mktemp("image")
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("ANGARIUM_")}
-    work = root
+    ours = ("ANGARIUM_", "PYTHONPATH")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+    work, venv = root, f"{sys.executable} -m venv"
     for word, rest in instructions()[1]:
         match word:
             case "ENV":
@@ -106,8 +114,10 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
                 for source in sources:
                     copy(ROOT / source, work / target)
             case "RUN":
-                here = rest.replace("/opt/", f"{root}/opt/").replace("python -m venv", f"{sys.executable} -m venv")
-                done = subprocess.run(here, shell=True, cwd=work, env=environment, capture_output=True, text=True)
+                here = rest.replace("/opt/", f"{root}/opt/").replace("python -m venv", venv)
+                done = subprocess.run(
+                    here, shell=True, cwd=work, env=environment, capture_output=True, text=True
+                )
                 assert done.returncode == 0, done.stdout + done.stderr
             case _:
                 assert word == "FROM", word
@@ -132,9 +142,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.mark.soak
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can run the node as the user of the image")
-def test_a_node_of_the_image_runs_as_nobody_who_may_write_nowhere_and_is_healthy(
-    built: Path, server: Server
-) -> None:
+def test_a_node_of_the_image_runs_as_its_user_and_is_healthy(built: Path, server: Server) -> None:
     image = dict(instructions()[2])
     port = free_port()
     given = dict(each.split("=", 1) for each in shlex.split(image["ENV"]))
@@ -143,11 +151,11 @@ def test_a_node_of_the_image_runs_as_nobody_who_may_write_nowhere_and_is_healthy
         "ANGARIUM_MONITOR": f"127.0.0.1:{port}",
     }
     program = json.loads(image["ENTRYPOINT"])
-    as_nobody = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups")
+    as_user = ("setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups")
 
     def run(*arguments: str, role: str) -> subprocess.CompletedProcess[str]:
         env = environment | {"ANGARIUM_NATS": server.url(role)}
-        command = (*as_nobody, *program, *arguments)
+        command = (*as_user, *program, *arguments)
         return subprocess.run(command, cwd="/", env=env, capture_output=True, text=True)
 
     assert run("--version", role="node").returncode == 0
@@ -155,14 +163,14 @@ def test_a_node_of_the_image_runs_as_nobody_who_may_write_nowhere_and_is_healthy
     assert made.returncode == 0, made.stderr
     health = json.loads(image["HEALTHCHECK"].partition(" CMD ")[2])
     health = [each.replace("9464", str(port)) for each in health]
-    assert subprocess.run((*as_nobody, *health), env=environment, capture_output=True).returncode != 0
+    assert subprocess.run((*as_user, *health), env=environment, capture_output=True).returncode != 0
     node = subprocess.Popen(
-        (*as_nobody, *program, *json.loads(image["CMD"])),
+        (*as_user, *program, *json.loads(image["CMD"])),
         cwd="/", env=environment | {"ANGARIUM_NATS": server.url("node")},
     )  # fmt: skip
     try:
         deadline = time.monotonic() + PATIENCE_S
-        while subprocess.run((*as_nobody, *health), env=environment, capture_output=True).returncode:
+        while subprocess.run((*as_user, *health), env=environment, capture_output=True).returncode:
             assert node.poll() is None
             assert time.monotonic() < deadline
     finally:

@@ -5,7 +5,6 @@ What each role may do under them, on one server, is in `tests/edge/roles`.
 
 import re
 import subprocess
-import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +14,7 @@ import pytest
 from streams.server import binary
 from tests.support.fleet.sink import Sink
 from tests.support.processes.commands import Terminal, line_with
+from tests.support.processes.deployed import made_secrets
 from tests.support.processes.roles import DEPLOY, USERS, Server, routes, serving_three, started
 from tests.support.waiting import until
 
@@ -36,13 +36,13 @@ FORBIDDEN = {
     "inspector": ("angarium.deliver.acme.billing", "angarium.ctl.pause.acme.billing"),
     "acme": ("angarium.deliver.other.billing", "angarium.journal.0", "$JS.API.STREAM.LIST"),
 }
-"""What each user of the cluster publishes in vain."""
+"""Subjects to which each user of the cluster publishes in vain."""
 
 
 @pytest.fixture(scope="module")
 def secrets(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("secrets")
-    done = made_in(directory)
+    done = made_secrets(directory)
     assert done.returncode == 0, done.stderr
     return directory
 
@@ -59,12 +59,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield server
 
 
-def made_in(directory: Path, *servers: str) -> subprocess.CompletedProcess[str]:
-    """Runs the command that makes passwords."""
-    command = (sys.executable, str(NATS / "make_secrets.py"), str(directory), *servers)
-    return subprocess.run(command, capture_output=True, text=True)
-
-
 def variables(secrets: Path) -> dict[str, str]:
     """The variables of nats-server, read as Docker, kubectl and systemd read such a file."""
     return dict(line.split("=", 1) for line in (secrets / "nats.env").read_text().splitlines())
@@ -77,7 +71,7 @@ def test_secrets_are_made_once_for_each_role_and_kept_from_other_users(secrets: 
     passwords = [value for name, value in made.items() if name.endswith("_PASSWORD")]
     assert len(set(passwords)) == 7
     assert all(re.fullmatch(r"p[0-9a-f]{48}", each) for each in passwords)
-    again = made_in(secrets)
+    again = made_secrets(secrets)
     assert (again.returncode, variables(secrets)) == (1, made)
     assert "exists already" in again.stderr
 
@@ -100,7 +94,7 @@ def test_nats_server_starts_only_with_all_the_variables_that_are_made(
 
 
 def test_a_role_connects_with_the_settings_that_are_made_for_it(tmp_path: Path) -> None:
-    made_in(tmp_path / "secrets", "nats-1:4222")
+    made_secrets(tmp_path / "secrets", "nats-1:4222")
     for role in ("node", "operator", "api", "ledger", "inspector"):
         [url] = tomllib.loads((tmp_path / "secrets" / f"{role}.toml").read_text())["nats"]
         password = variables(tmp_path / "secrets")[f"ANGARIUM_{role.upper()}_PASSWORD"]
@@ -137,7 +131,7 @@ async def test_a_user_of_three_servers_is_refused_what_its_role_does_not_need(
         assert await client.is_refused(subject)
 
 
-async def test_no_server_joins_without_the_password_of_the_routes(cluster: Server, tmp_path: Path) -> None:
+async def test_the_routes_admit_only_servers_with_their_password(cluster: Server, tmp_path: Path) -> None:
     names = {"NATS_NAME": "stranger", "NATS_ROUTES": routes("guessed", cluster.route_ports)}
     (tmp_path / "ports").mkdir()
     log = tmp_path / "log"

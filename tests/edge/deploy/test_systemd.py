@@ -1,6 +1,5 @@
 """The systemd units in `deploy/`: what they start, and how far they are confined."""
 
-import re
 import shutil
 import subprocess
 import sys
@@ -9,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from angarium.settings import Settings
+from tests.support.processes.deployed import check_command
 from tests.support.processes.roles import DEPLOY
 
 PROGRAM = "/opt/angarium/bin/angarium"
@@ -36,10 +36,7 @@ def unit(path: Path) -> dict[str, list[str]]:
 def test_a_unit_starts_a_command_that_there_is_with_options_that_it_has(path: Path) -> None:
     (program, command, *options), *_ = [each.split() for each in unit(path)["ExecStart"]]
     assert program == PROGRAM
-    shown = subprocess.run(
-        [sys.executable, "-m", "angarium", command, "--help"], capture_output=True, text=True, check=True
-    ).stdout
-    assert {each for each in options if each.startswith("--")} <= set(re.findall(r"--[a-z-]+", shown))
+    check_command([command, *options])
     credentials, _, source = unit(path)["LoadCredential"][0].partition(":")
     assert source == f"/etc/angarium/{credentials}"
     assert unit(path)["Environment"] == [f"ANGARIUM_CREDS=%d/{credentials}"]
