@@ -14,12 +14,14 @@ import pytest
 import yaml
 
 from streams.server.free_ports import free_ports
-from tests.support.processes.commands import Terminal
+from tests.support.free_ports import free_port
+from tests.support.processes.commands import Terminal, line_with
 from tests.support.processes.roles import DEPLOY, serving
 from tests.support.waiting import COMMAND_LOOK_S, until_true
 
 PROMETHEUS = shutil.which("prometheus")
 SCALED = yaml.safe_load((DEPLOY / "kubernetes" / "keda" / "scaled-object.yaml").read_text())
+BACKLOG = 500
 QUERIES = {each["name"]: each["metadata"]["query"] for each in SCALED["spec"]["triggers"]}
 
 
@@ -105,3 +107,35 @@ async def test_each_query_is_one_number_over_all_nodes_and_none_while_there_is_n
     assert cores is not None
     [used] = cores
     assert 0 < used < 3
+
+
+async def test_the_backlog_of_a_slow_receiver_asks_for_no_more_nodes(tmp_path: Path) -> None:
+    assert QUERIES["unread"] == "sum(angarium_messages_unread)"
+    (tmp_path / "nats").mkdir()
+    port = free_port()
+
+    def scraped() -> dict[str, float]:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
+            lines = answer.read().decode().splitlines()
+        return {
+            name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines if line[0] != "#")
+        }
+
+    async def is_read() -> bool:
+        found = await asyncio.to_thread(scraped)
+        unread = found['angarium_messages_unread{stream="deliveries"}']
+        return (found["angarium_events_waiting"], unread) == (BACKLOG, 0)
+
+    with serving(tmp_path / "nats") as server:
+        operator = Terminal(tmp_path, server.url("operator"))
+        await asyncio.to_thread(operator.done, "setup")
+        put = ("receiver", "put", "acme.slow", "--url", "https://192.0.2.1/", "--paused")
+        await asyncio.to_thread(operator.done, *put)
+        async with server.user("acme") as acme:
+            await asyncio.gather(*(acme.ask("angarium.deliver.acme.slow", b"{}") for _ in range(BACKLOG)))
+        terminal = Terminal(tmp_path, server.url("node"))
+        with terminal.start("node", "--monitor", f"127.0.0.1:{port}", "--log-level", "info") as node:
+            await asyncio.to_thread(line_with, node.stderr, "node.ready")
+            await until_true(is_read, COMMAND_LOOK_S)
+            node.terminate()
+            await asyncio.to_thread(node.communicate)
