@@ -10,6 +10,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 import tomllib
 from collections.abc import Iterator
@@ -94,9 +95,14 @@ def test_hadolint_has_nothing_to_say() -> None:
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The root of the image's build stage: every step run as it is written, below a directory."""
-    root = tmp_path_factory.mktemp("image")
+def built() -> Iterator[Path]:
+    """The root of the image's build stage. Other users may enter it, unlike the directories of pytest."""
+    with tempfile.TemporaryDirectory() as directory:
+        yield build_below(Path(directory))
+
+
+def build_below(root: Path) -> Path:
+    """Runs every step of the build stage as it is written, below a directory."""
     ours = ("ANGARIUM_", "PYTHONPATH")
     environment = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
     work, venv = root, f"{sys.executable} -m venv"
@@ -121,9 +127,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 assert done.returncode == 0, done.stdout + done.stderr
             case _:
                 assert word == "FROM", word
-    for each in (root, *root.parents):  # So that the user of the image can enter.
-        if each.stat().st_uid == os.getuid() and each.is_relative_to(tmp_path_factory.getbasetemp().parent):
-            each.chmod(0o755)
+    root.chmod(0o755)
     return root
 
 
