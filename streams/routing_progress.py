@@ -20,9 +20,13 @@ class RoutingProgress(Struct, frozen=True, kw_only=True):
         """The position of the first event that a router may still read."""
         return min([self.routed + 1, *self.parked_tenants.values()])
 
+    def routed_of(self, tenant: str) -> int:
+        """The position up to which all copies of the tenant's events are stored."""
+        return min(self.routed, self.parked_tenants.get(tenant, self.routed + 1) - 1)
+
     def covers(self, tenant: str, position: int) -> bool:
         """True if all copies of the tenant's event at the position are stored."""
-        return position <= self.routed and position < self.parked_tenants.get(tenant, position + 1)
+        return position <= self.routed_of(tenant)
 
     def raised_to(self, routed: int) -> "RoutingProgress":
         """The progress with a `routed` of at least this position."""

@@ -134,6 +134,7 @@ def _routing(routed: RoutingTotals) -> Iterator[Metric]:
     yield _counter("router_events", "Fan-outs routed.", routed.events)
     yield _counter("router_copies", "Copies of fan-outs stored.", routed.copies)
     yield _counter("router_unmatched", "Fan-outs without a subscriber.", routed.unmatched)
+    yield _counter("router_evicted", "Fan-outs that gave way before they were routed.", routed.evicted)
     yield _counter("router_malformed", "Fan-outs that are malformed.", routed.malformed)
 
 

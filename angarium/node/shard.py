@@ -182,6 +182,10 @@ class Shard:
     def _set_requests_paused(self, paused: bool) -> None:
         self._inbox.set_requests_paused(paused)
 
+    def give_way(self, tenant: str, below: int) -> None:
+        """Make the events of a tenant ("": of all) that wait to be routed below a position dead letters."""
+        self._router.give_way(tenant, below)
+
     # ---- the journal's listener
 
     def cut_floor(self, index: int) -> int:

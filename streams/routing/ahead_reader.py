@@ -22,7 +22,7 @@ from streams.nats.jetstream import JetStream
 from streams.nats.retry import Complaint
 from streams.reading.reader import Reader
 from streams.routing.parked_tenants_reader import PAGE_BYTES_MAX
-from streams.routing.tenants import ReadRequest
+from streams.routing.read_requests import ReadRequest
 from streams.task_callbacks import on_defect
 
 BEHIND_MIN = 512

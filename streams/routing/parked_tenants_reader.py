@@ -1,8 +1,11 @@
-"""Reads the events of parked tenants by subject, one page at a time, in turns (`streams.routing.tenants`)."""
+"""Reads the events of parked tenants by subject, one page at a time, in turns (`streams.routing.tenants`).
+
+One reader reads what is to be routed, another what gives way.
+"""
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from actors.errors import Unavailable
 from streams.installation.topology import Names
@@ -11,7 +14,7 @@ from streams.nats.jetstream import JetStream
 from streams.nats.retry import Complaint, Pauses
 from streams.reading.backlog import next_messages
 from streams.reading.reader import Reader
-from streams.routing.tenants import ReadRequest
+from streams.routing.read_requests import ReadRequest
 from streams.task_callbacks import on_defect
 
 PAGE_BYTES_MAX = 256 << 10
@@ -24,7 +27,8 @@ class ParkedTenantsReader:
     """The reading of parked tenants' events of one partition.
 
     - `next_read`: returns what to read next, or None; `wake` says that this may have changed.
-    - `take_read`: takes the messages, and whether these are all that were requested.
+    - `take_read`: takes the messages, and whether these are all that were requested; the next page is read
+      when it has taken them.
     - `reader`: reads the partition. The messages are dropped if the reader doubts that the stream is the one
       that it knows.
     - `at_once`: shared by all reads of a node.
@@ -40,7 +44,7 @@ class ParkedTenantsReader:
         at_once: asyncio.Semaphore,
         replicated: bool,
         next_read: Callable[[], ReadRequest | None],
-        take_read: Callable[[ReadRequest, Sequence[StoredMessage], bool], None],
+        take_read: Callable[[ReadRequest, Sequence[StoredMessage], bool], Awaitable[None]],
         on_broken: Callable[[str], None],
     ) -> None:
         self._js = js
@@ -106,5 +110,5 @@ class ParkedTenantsReader:
         if reader.trusted_consumer != consumer:
             return False
         complete = not found or found[-1].sequence >= request.up_to
-        self._take_read(request, [each for each in found if each.sequence <= request.up_to], complete)
+        await self._take_read(request, [each for each in found if each.sequence <= request.up_to], complete)
         return True

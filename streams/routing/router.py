@@ -14,11 +14,13 @@ erased after another owner has routed it, and no copy may come then.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from typing import assert_never
 
-from msgspec import Struct
+from msgspec import Struct, field
+from msgspec.structs import asdict
 
 from actors.errors import InvalidName
 from actors.ids import check_tenant
@@ -39,8 +41,10 @@ from streams.routing.fanout import copy_headers, published_event
 from streams.routing.freshness import Freshness
 from streams.routing.lanes import CopySlots, Lanes
 from streams.routing.parked_tenants_reader import ParkedTenantsReader
+from streams.routing.read_requests import ReadRequest
 from streams.routing.tenant_rates import TenantRates
-from streams.routing.tenants import ReadRequest, Tenants
+from streams.routing.tenants import Tenants
+from streams.routing.unrouted_burial import UnroutedBurial
 from streams.routing_progress import RoutingProgress
 from streams.task_callbacks import on_defect
 
@@ -68,6 +72,11 @@ PULL_BATCH = 256
 """Events requested at a time. All of them arrive, even when the reader is held. With 64, a copy costs 7 %
 more CPU, and others wait as long during a flood."""
 
+log = logging.getLogger(__name__)
+
+LETTERS_AT_ONCE = 32
+"""Dead letters of events that give way that are under way at a time, in all partitions of a node."""
+
 LEASE_OVER = "the lease of this node has expired"
 
 
@@ -78,6 +87,7 @@ class RoutingTotals(Struct):
     copies: int = 0
     unmatched: int = 0
     malformed: int = 0
+    evicted: int = 0
 
 
 class Routing(Struct, frozen=True):
@@ -86,6 +96,7 @@ class Routing(Struct, frozen=True):
     - `match`: returns the tenant's receivers that subscribe to a type, and existed when the event was stored.
     - `by_tenant`: weights and rates.
     - `tenants`: returns the tenants whose receivers subscribe to anything, of all partitions.
+    - `letters`: bounds the dead letters of events that give way.
     """
 
     match: Callable[[str, str, float], tuple[str, ...]]
@@ -96,6 +107,7 @@ class Routing(Struct, frozen=True):
     by_tenant: SettingsByTenant = SettingsByTenant()
     tenants: Callable[[], Sequence[str]] = tuple
     partitions: int = 1
+    letters: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(LETTERS_AT_ONCE))
 
 
 class _EventInMemory:
@@ -179,6 +191,25 @@ class Router:
             take_read=self._take_read,
             on_broken=terms.on_broken,
         )
+        self._burial = UnroutedBurial(
+            js,
+            names,
+            routing.freshness,
+            routing.match,
+            routing.letters,
+            may_bury=terms.may_read,
+        )
+        self._giving_way_reader = ParkedTenantsReader(
+            js,
+            names,
+            partition,
+            reader=self._reader,
+            at_once=routing.readers,
+            replicated=replicated,
+            next_read=self._tenants.next_to_give_way,
+            take_read=self._bury_unrouted,
+            on_broken=terms.on_broken,
+        )
         self._ahead_reader = AheadReader(
             js,
             names,
@@ -198,6 +229,7 @@ class Router:
         self._matching.add_done_callback(on_defect("router", self._on_broken))
         await self._reader.start()
         self._parked_reader.start()
+        self._giving_way_reader.start()
         self._ahead_reader.start()
 
     def ack(self, position: int) -> None:
@@ -214,6 +246,7 @@ class Router:
             if timer is not None:
                 timer.cancel()
         await self._parked_reader.stop()
+        await self._giving_way_reader.stop()
         await self._ahead_reader.stop()
         await self._lanes.stop()
         burying = list(self._burying)
@@ -282,8 +315,14 @@ class Router:
                 if in_a_row >= IN_A_ROW_MAX or opened.tenant in self._tenants.parked:
                     in_a_row = 0
                     await asyncio.sleep(0)
-            if self._bytes > OPEN_BYTES_MAX:
-                self._charge(-sum(event.size for event in self._tenants.shed(has_valid_name)))
+            for kept in (1, 0):
+                if self._bytes > OPEN_BYTES_MAX:
+                    self._drop(self._tenants.shed(has_valid_name, kept=kept))
+            if self._bytes > OPEN_BYTES_MAX and self._tenants.waive_tokens(freshness.now()):
+                self._matchable.set()
+            if self._tenants.is_read_again:
+                self._tenants.is_read_again = False
+                self._parked_reader.wake()
             self._plan_token()
 
     def _plan_token(self) -> None:
@@ -320,6 +359,11 @@ class Router:
         self._charge(-opened.size - opened.copies * COPY_BYTES)
         self._on_progress()
 
+    def _drop(self, events: Sequence[_EventInMemory]) -> None:
+        """Give the memory of events back that are left to the stream."""
+        if events:
+            self._charge(-sum(event.size for event in events))
+
     def _charge(self, size: int) -> None:
         """Charge memory of open events, or give it back; while it is too much, ask for no more events."""
         before, self._bytes = self._bytes, self._bytes + size
@@ -342,18 +386,40 @@ class Router:
                 self._plan_parking(left_s)
                 return
             if not self._tenants.park(event.tenant, may_park=has_valid_name(event.tenant)):
-                self._plan_parking(WAITING_MAX_S)
+                if self._tenants.waive_tokens(now - WAITING_MAX_S):
+                    self._matchable.set()
+                self._plan_parking(WAITING_MAX_S / 4)
                 return
             self._on_progress()
 
     def _next_read(self) -> ReadRequest | None:
         return None if self._bytes > OPEN_BYTES_MAX else self._tenants.next_read()
 
-    def _take_read(self, request: ReadRequest, found: Sequence[StoredMessage], complete: bool) -> None:
+    async def _take_read(self, request: ReadRequest, found: Sequence[StoredMessage], complete: bool) -> None:
         events = [self._read_event(request.tenant, each) for each in found]
-        self._tenants.take_read(request, events, complete=complete)
-        self._charge(sum(event.size for event in events))
+        kept = self._tenants.take_read(request, events, complete=complete)
+        self._charge(sum(event.size for event in kept))
         self._matchable.set()
+        self._on_progress()
+
+    # ---- giving way
+
+    def give_way(self, tenant: str, below: int) -> None:
+        """Make the events of a parked tenant ("": of each) that wait below a position dead letters."""
+        for name in [tenant] if tenant else list(self._tenants.parked):
+            self._drop(self._tenants.give_way(name, below))
+        self._giving_way_reader.wake()
+
+    async def _bury_unrouted(
+        self, request: ReadRequest, found: Sequence[StoredMessage], complete: bool
+    ) -> None:
+        events = [(each, self._read_event(request.tenant, each).event) for each in found]
+        await self._burial.bury(request.tenant, events)
+        self._routing.totals.evicted += len(found)
+        up_to = request.up_to if complete else found[-1].sequence
+        if (told := self._tenants.buried(request, up_to, len(found))) is not None:
+            log.warning("routing.gave_way", extra=asdict(told))
+            self._parked_reader.wake()
         self._on_progress()
 
     # ---- reading ahead

@@ -17,11 +17,16 @@ while others continue. The rules:
    are dropped. Nothing of it above `passed_to` is read by subject.
 4. A tenant is no longer parked when everything up to `passed_to` was read and is routed.
 5. An event above its tenant's rate waits for its token, like one that has no turn. A tenant that waits for
-   one needs one event in memory: if memory is short, it is parked, and the others are dropped (`shed`). What
-   was requested of it before then no longer follows what it has in memory, and is not taken.
+   one needs little memory: if memory is short, it is parked, and all but its next event are dropped, or that
+   one, too (`shed`); then it is read event by event, when it has a token. What was requested of it before no
+   longer follows what it has in memory, and is not taken. If it cannot be parked, the tokens are waived for
+   what it has in memory: others do not wait for them.
 6. Events of a tenant that is not parked may be *read ahead*: by its subject, above the highest arrival, in
    order, while it has room. Such an event stops `routed` only from its arrival on, which is recognised by its
    position and not kept again. So a parked tenant's position is never beyond what has arrived.
+7. A parked tenant that *gives way* up to a position drops what is not matched yet (`give_way`). Its events up
+   to there are read as usual, but become dead letters, and are never in memory. What was requested of it
+   before is not taken. So its position passes them only when their letters are stored.
 
 `routed` and `unrouted_from` of each parked tenant are recorded together, in each flush of the
 shard's journal, as of one moment (`RoutingProgress`).
@@ -29,11 +34,10 @@ shard's journal, as of one moment (`RoutingProgress`).
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from typing import Generic, Protocol, TypeVar
 
-from msgspec import Struct
-
+from streams.routing.read_requests import NO_END, GaveWay, ReadRequest
 from streams.routing.tenant_rates import TenantRates
 from streams.routing_progress import RoutingProgress
 
@@ -46,8 +50,9 @@ BYTES_MAX = 256 << 10
 UNCONFIRMED_COPIES_MAX = 512
 """Unconfirmed copies of a tenant above which no more of its events are matched."""
 
-PARKED_MAX = 64
-"""Parked tenants of a partition, since each flush names them. Beyond that, everybody waits for the floods."""
+PARKED_MAX = 512
+"""Parked tenants of a partition, since each flush names them, in at most 45 KB. Beyond that, everybody waits
+for the floods, and the rates of tenants do not hold."""
 
 
 class WaitingEvent(Protocol):
@@ -63,19 +68,6 @@ class WaitingEvent(Protocol):
     def came_at(self) -> float: ...
 
 
-NO_END = 1 << 63
-"""A position beyond all others."""
-
-
-class ReadRequest(Struct, frozen=True):
-    """A part of a tenant's events to be read: `above` a position, `up_to` another or `NO_END`."""
-
-    tenant: str
-    above: int
-    up_to: int
-    count_max: int
-
-
 T = TypeVar("T", bound=WaitingEvent)
 
 
@@ -87,10 +79,12 @@ class TenantInMemory(Generic[T]):
     - `copies`: number of unconfirmed copies.
     - `bytes`: size of the events in memory.
     - `parked`: later events are left in the stream.
-    - `queued_to_match`: it is among those whose next event is matched.
-    - `waits_for_token`: it is above its rate.
+    - `queued_to_match`: it is among those whose next event is matched; it may have none any more.
+    - `waits_for_token`: it is above its rate. `waived_to`: its events up to here need no token.
+    - `read_singly`: one event at a time is read of it, since memory was short.
     - `may_hold_back`: some of its events may keep `routed` back.
     - `passed_to`: the last position of an event that was left in the stream. Only for a parked tenant.
+    - `gives_way_to`: what is not in memory becomes dead letters up to here; `gave_way`: number of those.
     - `read_to`: everything of the tenant up to here was in memory; if it is not parked, up to the highest
       arrival, too.
     """
@@ -99,22 +93,26 @@ class TenantInMemory(Generic[T]):
         "bytes",
         "copies",
         "events",
+        "gave_way",
+        "gives_way_to",
         "may_hold_back",
         "parked",
         "passed_to",
         "queued_to_match",
+        "read_singly",
         "read_to",
         "unmatched",
         "waits_for_token",
+        "waived_to",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.events: dict[int, T] = {}
         self.unmatched: deque[T] = deque()
-        self.copies = 0
-        self.bytes = 0
+        self.copies = self.bytes = self.gives_way_to = self.gave_way = 0
         self.parked = self.queued_to_match = self.may_hold_back = self.waits_for_token = False
-        self.passed_to = self.read_to = 0
+        self.read_singly = False
+        self.passed_to = self.read_to = self.waived_to = 0
 
     @property
     def full(self) -> bool:
@@ -123,14 +121,19 @@ class TenantInMemory(Generic[T]):
     @property
     def has_room(self) -> bool:
         """True if half of its room is free, and it can make use of more."""
-        if self.waits_for_token and self.unmatched:
+        if self.waits_for_token:
             return False
         return len(self.events) * 2 <= EVENTS_MAX and self.bytes * 2 <= BYTES_MAX
 
     @property
+    def gives_way(self) -> bool:
+        """True if the next events that are read of it become dead letters."""
+        return self.read_to < self.gives_way_to
+
+    @property
     def wants_to_read(self) -> bool:
         """True if it is parked, more of it is in the stream, and it has room."""
-        return self.parked and self.read_to < self.passed_to and self.has_room
+        return self.parked and self.read_to < self.passed_to and self.has_room and not self.gives_way
 
     @property
     def unrouted_from(self) -> int:
@@ -150,6 +153,7 @@ class Tenants(Generic[T]):
     - `highest`: the highest event that has arrived.
     - `by_name`: the tenants with events in memory, and those that are `parked` or read ahead.
     - `holding_back`: the events that stop `routed`, by position, in order.
+    - `is_read_again`: set when a tenant that waited for a token may be read again.
     """
 
     def __init__(self, recorded: RoutingProgress, rates: TenantRates) -> None:
@@ -157,6 +161,9 @@ class Tenants(Generic[T]):
         self.by_name: dict[str, TenantInMemory[T]] = {}
         self.holding_back: dict[int, T] = {}
         self.parked: dict[str, TenantInMemory[T]] = {}
+        self.is_read_again = False
+        self._may_read: dict[str, None] = {}
+        self._giving_way: dict[str, None] = {}
         self._to_match: deque[str] = deque()
         self._rates = rates
         self._without_token: list[tuple[float, str]] = []
@@ -209,7 +216,7 @@ class Tenants(Generic[T]):
         self.highest = position
         tenant = self.by_name[name]
         if tenant.parked:
-            self._pass(tenant, position)
+            self._pass(name, tenant, position)
         else:
             self._park(name, tenant, passed_to=position, read_to=position - 1)
 
@@ -234,7 +241,7 @@ class Tenants(Generic[T]):
         """Park a tenant whose event keeps `routed` back; False if it cannot be parked."""
         tenant = self.by_name[name]
         if tenant.parked:
-            self._pass(tenant, min(tenant.read_to, self.highest))
+            self._pass(name, tenant, min(tenant.read_to, self.highest))
             return True
         if may_park and len(self.parked) < PARKED_MAX:
             self._park(name, tenant, passed_to=self.highest, read_to=max(tenant.read_to, self.highest))
@@ -244,11 +251,12 @@ class Tenants(Generic[T]):
     def _park(self, name: str, tenant: TenantInMemory[T], *, passed_to: int, read_to: int) -> None:
         tenant.parked, tenant.read_to = True, read_to
         self.parked[name] = tenant
-        self._pass(tenant, passed_to)
+        self._pass(name, tenant, passed_to)
 
-    def _pass(self, tenant: TenantInMemory[T], passed_to: int) -> None:
+    def _pass(self, name: str, tenant: TenantInMemory[T], passed_to: int) -> None:
         """Let `routed` pass all events of a parked tenant up to `passed_to`, with all that have arrived."""
         tenant.passed_to = passed_to
+        self._may_read[name] = None
         if tenant.may_hold_back:  # Not for each event of a flood that is dropped.
             tenant.may_hold_back = False
             for position in tenant.events:
@@ -257,32 +265,85 @@ class Tenants(Generic[T]):
     def _tidy(self, name: str, tenant: TenantInMemory[T]) -> None:
         """End the parking of a tenant that has caught up; forget one of which nothing is to be recognised."""
         if tenant.parked and tenant.caught_up:
-            tenant.parked = False
+            tenant.parked = tenant.read_singly = False
             del self.parked[name]
-        if not tenant.parked and not tenant.events and tenant.read_to <= self.highest:
+        idle = not (tenant.parked or tenant.events or tenant.queued_to_match)
+        if idle and tenant.read_to <= self.highest:
             del self.by_name[name]
 
     # ---- reading by subject
 
     def next_read(self) -> ReadRequest | None:
         """The next part to be read: parked tenants take turns, those with enough in memory have none."""
-        for name, tenant in self.parked.items():
-            if tenant.wants_to_read:
-                self.parked[name] = self.parked.pop(name)
-                return ReadRequest(name, tenant.read_to, tenant.passed_to, EVENTS_MAX - len(tenant.events))
+        while self._may_read:
+            name = next(iter(self._may_read))
+            del self._may_read[name]
+            tenant = self.parked.get(name)
+            if tenant is not None and tenant.wants_to_read:
+                self._may_read[name] = None
+                count_max = 1 if tenant.read_singly else EVENTS_MAX - len(tenant.events)
+                return ReadRequest(name, tenant.read_to, tenant.passed_to, count_max)
         return None
 
-    def take_read(self, request: ReadRequest, events: Sequence[T], *, complete: bool) -> None:
-        """Take messages; `complete`: the stream has no others up to the requested place."""
+    def take_read(self, request: ReadRequest, events: Sequence[T], *, complete: bool) -> Sequence[T]:
+        """Take messages; `complete`: the stream has no others up to the requested place.
+
+        Returns those that are kept: none if the tenant has shed events since, or gives way.
+        """
         tenant = self.by_name[request.tenant]
-        if request.above > tenant.read_to:
-            return  # It has shed events since.
+        if request.above > tenant.read_to or tenant.gives_way:
+            return ()
         for event in events:
             self._keep(tenant, event)
             tenant.read_to = event.position
         if complete:
             tenant.read_to = request.up_to
         self._tidy(request.tenant, tenant)
+        return events
+
+    # ---- giving way
+
+    def give_way(self, name: str, below: int) -> list[T]:
+        """Let the events of a parked tenant below a position become dead letters, but for those in flight.
+
+        Returns the events that are dropped from memory for that.
+        """
+        tenant = self.parked.get(name)
+        if tenant is None:
+            return []
+        first = tenant.unmatched[0].position if tenant.unmatched else tenant.read_to + 1
+        if first > min(below - 1, self.highest):
+            return []
+        dropped = self._leave_unmatched(name, tenant, 0)
+        tenant.gives_way_to = max(tenant.gives_way_to, min(below - 1, tenant.passed_to))
+        self._giving_way[name] = None
+        return dropped
+
+    def next_to_give_way(self) -> ReadRequest | None:
+        """The next events to become dead letters: the tenants that give way take turns."""
+        while self._giving_way:
+            name = next(iter(self._giving_way))
+            del self._giving_way[name]
+            tenant = self.parked.get(name)
+            if tenant is not None and tenant.gives_way:
+                self._giving_way[name] = None
+                return ReadRequest(name, tenant.read_to, tenant.gives_way_to, EVENTS_MAX)
+        return None
+
+    def buried(self, request: ReadRequest, up_to: int, events: int) -> GaveWay | None:
+        """Take note that so many events, which are all up to a position, have their letters.
+
+        Returns what became of the order if this was its end.
+        """
+        tenant = self.parked[request.tenant]
+        tenant.read_to = up_to
+        tenant.gave_way += events
+        if tenant.gives_way:
+            return None
+        told, tenant.gave_way = GaveWay(request.tenant, up_to, tenant.gave_way), 0
+        self._may_read[request.tenant] = None
+        self._tidy(request.tenant, tenant)
+        return told
 
     # ---- reading ahead
 
@@ -320,12 +381,20 @@ class Tenants(Generic[T]):
         """The next event to be matched: tenants take turns, as far as their copies and rates have room."""
         while self._without_token and self._without_token[0][0] <= now:
             name = heappop(self._without_token)[1]
-            self.by_name[name].waits_for_token = False
+            tenant = self.by_name[name]
+            tenant.waits_for_token = False
             self._to_match.append(name)
+            if tenant.parked:
+                self._may_read[name], self.is_read_again = None, True
         while self._to_match:
             name = self._to_match.popleft()
             tenant = self.by_name[name]
-            if token_at := self._rates.take(name, now):
+            if not tenant.unmatched:  # They were left to the stream, and may be read again.
+                tenant.queued_to_match = False
+                self._tidy(name, tenant)
+                continue
+            is_waived = tenant.unmatched[0].position <= tenant.waived_to
+            if not is_waived and (token_at := self._rates.take(name, now)):
                 tenant.waits_for_token = True
                 heappush(self._without_token, (token_at, name))
                 continue
@@ -333,29 +402,55 @@ class Tenants(Generic[T]):
             return tenant.unmatched.popleft()
         return None
 
-    def shed(self, may_park: Callable[[str], bool]) -> list[T]:
+    def shed(self, may_park: Callable[[str], bool], *, kept: int = 1) -> list[T]:
         """Leave to the stream what tenants above their rate have in memory, but for the next event of each.
 
-        Returns the events that are dropped. `may_park`: as for `admits`, by name.
+        Returns the events that are dropped. `may_park`: as for `admits`, by name. `kept`: 0 if the memory
+        that the next events take is short, too.
         """
         dropped = list[T]()
         for _, name in self._without_token:
             tenant = self.by_name[name]
-            if len(tenant.unmatched) < 2 or tenant.unmatched[0].position > self.highest:
+            if len(tenant.unmatched) <= kept or tenant.unmatched[0].position > self.highest:
                 continue
             if not (tenant.parked or (may_park(name) and len(self.parked) < PARKED_MAX)):
                 continue
             if not tenant.parked:
                 self._park(name, tenant, passed_to=self.highest, read_to=tenant.read_to)
-            self._pass(tenant, max(tenant.passed_to, min(tenant.unmatched[-1].position, self.highest)))
-            first, *rest = tenant.unmatched
-            for event in rest:
+            dropped += self._leave_unmatched(name, tenant, kept)
+            tenant.read_singly = tenant.read_singly or not kept
+        return dropped
+
+    def _leave_unmatched(self, name: str, tenant: TenantInMemory[T], kept: int) -> list[T]:
+        """Leave the events of a parked tenant that are not matched to the stream, but for the first ones."""
+        unmatched = list(tenant.unmatched)
+        dropped = unmatched[kept:]
+        if dropped:
+            self._pass(name, tenant, max(tenant.passed_to, min(dropped[-1].position, self.highest)))
+            for event in dropped:
                 del tenant.events[event.position]
                 tenant.bytes -= event.size
-            tenant.unmatched = deque((first,))
-            tenant.read_to = rest[0].position - 1
-            dropped += rest
+            tenant.unmatched = deque(unmatched[:kept])
+            tenant.read_to = dropped[0].position - 1
         return dropped
+
+    def waive_tokens(self, came_before: float) -> bool:
+        """Let tenants that are not parked match what has waited for tokens since then: others wait for it.
+
+        Returns whether there are any.
+        """
+        still = list[tuple[float, str]]()
+        for token_at, name in self._without_token:
+            tenant = self.by_name[name]
+            if tenant.parked or not tenant.unmatched or tenant.unmatched[0].came_at > came_before:
+                still.append((token_at, name))
+            else:
+                tenant.waits_for_token, tenant.waived_to = False, tenant.unmatched[-1].position
+                self._to_match.append(name)
+        heapify(still)
+        is_any = len(still) < len(self._without_token)
+        self._without_token = still
+        return is_any
 
     @property
     def next_token_at(self) -> float | None:
@@ -380,6 +475,8 @@ class Tenants(Generic[T]):
         del tenant.events[event.position]
         tenant.bytes -= event.size
         self.holding_back.pop(event.position, None)
+        if tenant.parked:
+            self._may_read[event.tenant] = None
         self._tidy(event.tenant, tenant)
         return tenant.wants_to_read
 

@@ -56,7 +56,7 @@ class EvictionOrder(Struct, frozen=True):
     below: int
 
 
-class SampledDeliveries(Struct, frozen=True):
+class SampledStream(Struct, frozen=True):
     """Samples, and what tells whether the stream is still the one that they were taken from."""
 
     samples: list[Sample]
@@ -64,12 +64,12 @@ class SampledDeliveries(Struct, frozen=True):
     connection_changes: int
 
 
-async def samples_of(js: JetStream, names: Names, deliveries: StreamInfo) -> SampledDeliveries:
+async def samples_of(js: JetStream, names: Names, deliveries: StreamInfo) -> SampledStream:
     """Look at some messages of the deliveries. Waits for NATS; raises `Unavailable` and `ApiError`."""
     changes = js.connection_changes
     settled = SettledPositions(js, names, deliveries)
     parts = await sample_stream(js, deliveries, SAMPLES_MAX)
-    return SampledDeliveries(await judged(names, settled, parts), deliveries.created, changes)
+    return SampledStream(await judged(names, settled, parts), deliveries.created, changes)
 
 
 async def judged(names: Names, settled: SettledPositions, parts: Sequence[StreamPart]) -> list[Sample]:
@@ -187,9 +187,7 @@ class EvictionOrders:
         return order or EvictionOrder("", _below(_waiting(samples), bytes_to_free - settled))
 
 
-async def purge_settled(
-    js: JetStream, names: Names, sampled: SampledDeliveries, bytes_to_free: float
-) -> None:
+async def purge_settled(js: JetStream, names: Names, sampled: SampledStream, bytes_to_free: float) -> None:
     """Purge settled messages by subject, as many as make enough room. Raises `Unavailable` and `ApiError`.
 
     That holds up the stream for 4 µs a message, so it is done only if nothing can be purged by sequence.

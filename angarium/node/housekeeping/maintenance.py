@@ -9,7 +9,7 @@ The owner of shard 0 purges for all shards. Every node makes sure that its shard
   position of its oldest waiting event is looked up.
 - If a stream was recreated, the shard ends: its next claim will be refused, with the reason.
 - If the deliveries are full and nothing is left to purge, the tenant that has most waiting gives its oldest
-  events up, and that is recorded.
+  events up, and that is recorded. So it is with the events that wait to be routed.
 - A tenant with a quota gives up its oldest events and dead letters beyond it.
 - Accepted events that belong to no shard become dead letters.
 - The state of a removed receiver is forgotten as soon as none of its events can be left.
@@ -32,7 +32,7 @@ from streams.resending.ended_replays import drop_ended_replays
 from streams.storage.eviction import (
     EvictionOrder,
     EvictionOrders,
-    SampledDeliveries,
+    SampledStream,
     purge_settled,
     samples_of,
 )
@@ -46,6 +46,7 @@ from streams.storage.purge import (
 )
 from streams.storage.quotas import beyond_quota, drop_letters_beyond
 from streams.storage.strays import bury_stray_deliveries, bury_stray_events
+from streams.storage.unrouted import purge_routed, samples_of_events
 
 ROUND_EVERY_S = 10.0
 HURRIED_ROUND_EVERY_S = 2.0
@@ -91,14 +92,17 @@ class Maintenance:
         self._deliveries = StreamEnd()
         self._events = StreamEnd()
         self._is_room_short = False
-        self._sampled: SampledDeliveries | None = None
+        self._sampled: SampledStream | None = None
         self._chosen = EvictionOrders()
         self._orders: list[EvictionOrder] = []
+        self._sampled_events: SampledStream | None = None
+        self._chosen_events = EvictionOrders()
+        self._orders_unrouted: list[EvictionOrder] = []
         self._complaints: dict[str, Complaint] = {}
         self._letters_full = Complaint(context.js, log, "storage.full", stream=context.names.dead_letters)
         self._for_all = (
             self._purge_journal, self._purge_deliveries, self._purge_settled, self._purge_events,
-            self._drop_redacted, self._bury_stray_deliveries, self._bury_stray_events,
+            self._purge_routed, self._drop_redacted, self._bury_stray_deliveries, self._bury_stray_events,
             self._drop_ended_replays, self._drop_old_erasures,
         )  # fmt: skip
         self._quotas = cycle(context.routing.by_tenant.with_quota)
@@ -114,8 +118,9 @@ class Maintenance:
             await asyncio.sleep(HURRIED_ROUND_EVERY_S if self._is_room_short else ROUND_EVERY_S)
             if number % ROUNDS_PER_RECREATION_CHECK == 0:
                 await self._try(self._stop_recreated)
-            self._orders = []
+            self._orders, self._orders_unrouted = [], []
             await self._try(self._look_at_deliveries)
+            await self._try(self._look_at_events)
             await self._try(self._look_at_quotas)
             await self._try(self._move_checkpoints_on)
             for shard in self._working():
@@ -193,6 +198,24 @@ class Maintenance:
             log.warning("storage.full", extra=full)
             self._orders.append(order)
 
+    async def _look_at_events(self) -> None:
+        """Choose what gives way if the events are full, before the producers of all tenants are refused."""
+        js, names = self._context.js, self._context.names
+        self._sampled_events = None
+        events = await stream_info(js, names.events)
+        self._is_room_short |= is_short(events)
+        if not surplus(events):
+            self._chosen_events.next_order([], events)
+            return
+        self._sampled_events = await samples_of_events(js, names, events)
+        if await self._letters_are_full():
+            return
+        order = self._chosen_events.next_order(self._sampled_events.samples, events)
+        if order is not None:
+            full = {"stream": events.name, "tenant": order.tenant, "below": order.below}
+            log.warning("storage.full", extra=full)
+            self._orders_unrouted.append(order)
+
     async def _letters_are_full(self) -> bool:
         letters = await stream_info(self._context.js, self._context.names.dead_letters)
         if not is_full(letters):
@@ -229,6 +252,8 @@ class Maintenance:
     async def _maintain(self, shard: Shard) -> None:
         for each in self._orders:
             shard.host.evict(each.tenant, each.below)
+        for each in self._orders_unrouted:
+            shard.give_way(each.tenant, each.below)
         await self._find_oldest(shard)
 
     async def _stop_recreated(self) -> None:
@@ -276,6 +301,13 @@ class Maintenance:
         events, now = await stream_info(js, names.events), asyncio.get_running_loop().time()
         certain_end = self._events.certain_end(now, events.last)
         await purge_events(js, names, self._shards, events, self._keep_since(), certain_end)
+
+    async def _purge_routed(self) -> None:
+        """Purge routed events by subject: an event of a parked tenant keeps later ones of others."""
+        if self._sampled_events is not None:
+            js, names = self._context.js, self._context.names
+            still = surplus(await stream_info(js, names.events))
+            await purge_routed(js, names, self._sampled_events, still)
 
     async def _drop_redacted(self) -> None:
         js, names = self._context.js, self._context.names

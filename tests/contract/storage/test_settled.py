@@ -23,7 +23,7 @@ from streams.nats.jetstream import JetStream
 from streams.nats.retry import stream_info
 from streams.routing_progress import NOTHING_ROUTED
 from streams.storage import settled
-from streams.storage.eviction import SampledDeliveries, purge_settled, samples_of
+from streams.storage.eviction import SampledStream, purge_settled, samples_of
 from tests.contract.support.powerless import Powerless
 from tests.contract.support.shards import RECEIVER, SHARD, own
 from tests.support.installation import install, publish, shard
@@ -192,7 +192,7 @@ class TestBetweenTheSamplesAndThePurge:
         yield server
         await server.js.stop()
 
-    async def sampled(self, js: JetStream) -> tuple[Names, SampledDeliveries]:
+    async def sampled(self, js: JetStream) -> tuple[Names, SampledStream]:
         names = await install(js, "t")
         for _ in range(EVENTS):
             await publish(js, names, RECEIVER)

@@ -1,0 +1,87 @@
+"""Buries events that give way before they are routed: as dead letters of all that would have got a copy."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from itertools import islice
+
+from msgspec import Struct
+
+from actors.machine.event import Event
+from streams.dead_letters.evicted import bury_unrouted
+from streams.dead_letters.malformed import MALFORMED_RECEIVER, bury_malformed
+from streams.installation.topology import Names
+from streams.nats.answers import StoredMessage
+from streams.nats.jetstream import JetStream
+from streams.nats.retry import Complaint, Pauses
+from streams.routing.freshness import Freshness
+
+LETTERS_MAX = 256
+"""Letters that are in memory at a time, besides the page of their events."""
+
+log = logging.getLogger(__name__)
+
+
+class _Letter(Struct, frozen=True):
+    receiver: str
+    message: StoredMessage
+    event: Event
+
+
+class UnroutedBurial:
+    """The burial of one router.
+
+    - `freshness`, `match`: as the router matches events.
+    - `at_once`: shared by all routers of a node.
+    - `may_bury`: asked before each letter. A later owner routes the same event, or buries it; it may be
+      erased after that.
+    """
+
+    def __init__(
+        self,
+        js: JetStream,
+        names: Names,
+        freshness: Freshness,
+        match: Callable[[str, str, float], tuple[str, ...]],
+        at_once: asyncio.Semaphore,
+        *,
+        may_bury: Callable[[], bool],
+    ) -> None:
+        self._js = js
+        self._names = names
+        self._freshness = freshness
+        self._match = match
+        self._at_once = at_once
+        self._may_bury = may_bury
+
+    async def bury(self, tenant: str, found: Sequence[tuple[StoredMessage, Event]]) -> None:
+        """Return when all letters of these events are stored, however long there is no room for them."""
+        await self._freshness.cover(self._freshness.now())
+        letters = (
+            _Letter(receiver, message, event)
+            for message, event in found
+            for receiver in self._receivers(tenant, event)
+        )
+        while some := list(islice(letters, LETTERS_MAX)):
+            pauses, complaint = Pauses(self._js), Complaint(self._js, log, "dead_letter.waiting")
+            while some:
+                answers = await asyncio.gather(*map(self._store, some))
+                left = [(each, why) for each, why in zip(some, answers, strict=True) if why]
+                some = [each for each, _ in left]
+                if left:
+                    first, why = left[0]
+                    complaint.log_once(why, receiver=first.receiver, position=first.event.position)
+                    await pauses.wait()
+
+    def _receivers(self, tenant: str, event: Event) -> Sequence[str]:
+        if event.malformed:
+            return [f"{tenant}.{MALFORMED_RECEIVER}"]
+        return self._match(tenant, event.type, event.stored_at)
+
+    async def _store(self, letter: _Letter) -> str:
+        async with self._at_once:
+            if not self._may_bury():
+                return "the lease of this node has expired"
+            if letter.event.malformed:
+                return await bury_malformed(self._js, self._names, letter.receiver, letter.event)
+            return await bury_unrouted(self._js, self._names, letter.receiver, letter.message, letter.event)

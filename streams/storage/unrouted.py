@@ -1,0 +1,73 @@
+"""Chooses what gives way in the stream of events: what waits there to be routed is judged as deliveries are.
+
+What is on record as routed is settled. A router reads only what is not, also after a takeover, so everything
+of a tenant up to the position before its first unrouted event can be purged by the tenant's subject. A parked
+tenant keeps later events of others from being purged by sequence.
+"""
+
+from streams.installation.topology import Names
+from streams.journal.claim import read_past
+from streams.nats.answers import StreamInfo
+from streams.nats.jetstream import JetStream
+from streams.routing_progress import NOTHING_ROUTED, RoutingProgress
+from streams.storage.eviction import SAMPLES_MAX, Sample, SampledStream, settled_surplus
+from streams.storage.purge import trusted_end_of
+from streams.storage.sampling import sample_stream
+
+
+class RoutedPositions:
+    """The positions up to which tenants' events are routed, on record. Each partition is looked up once."""
+
+    def __init__(self, js: JetStream, names: Names) -> None:
+        self._js = js
+        self._names = names
+        self._progress: dict[int, RoutingProgress] = {}
+
+    async def up_to(self, partition: int, tenant: str) -> int:
+        """The position for a tenant; 0 if nothing is known.
+
+        Raises `NewerVersion`, `NotOurs`, `Unavailable` and `ApiError`.
+        """
+        if partition not in self._progress:
+            self._progress[partition] = await self._read(partition)
+        return self._progress[partition].routed_of(tenant)
+
+    async def _read(self, partition: int) -> RoutingProgress:
+        js, names = self._js, self._names
+        # The mark is compared before the record is read: after a repair, a newer mark would confirm an older
+        # record. The message of the mark stays: by its time, a lost tail is noticed.
+        trusted_end = await trusted_end_of(js, names, partition, names.events)
+        routing = (await read_past(js, names, partition)).routing or NOTHING_ROUTED
+        return routing.limited_to(max(trusted_end - 2, 0))
+
+
+async def samples_of_events(js: JetStream, names: Names, events: StreamInfo) -> SampledStream:
+    """Look at some events. One that is in no partition is left out: no router gives it up.
+
+    Waits for NATS; raises like `RoutedPositions`.
+    """
+    changes, routed, samples = js.connection_changes, RoutedPositions(js, names), list[Sample]()
+    for part in await sample_stream(js, events, SAMPLES_MAX):
+        address = names.partition_and_tenant(part.message.subject)
+        if address is not None:
+            subject = names.event(*address, ">")
+            samples.append(Sample(part.message.sequence, subject, part.size, await routed.up_to(*address)))
+    return SampledStream(samples, events.created, changes)
+
+
+async def purge_routed(js: JetStream, names: Names, sampled: SampledStream, bytes_to_free: float) -> None:
+    """Purge routed events tenant by tenant, as many as make enough room. Raises like `RoutedPositions`.
+
+    As with deliveries, the partition's mark is compared with the stream right before each purge, over the
+    connection of the samples.
+    """
+    for subject, last in settled_surplus(sampled.samples, bytes_to_free).items():
+        address = names.partition_and_tenant(subject)
+        events = await js.existing_stream(names.events)
+        if address is None or events.created != sampled.created:
+            continue
+        last = min(last, await trusted_end_of(js, names, address[0], names.events) - 2)
+        if js.connection_changes != sampled.connection_changes:
+            return
+        if last > 0:
+            await js.purge_subject(names.events, subject, last)
