@@ -288,10 +288,10 @@ class Tenants(Generic[T]):
     def take_read(self, request: ReadRequest, events: Sequence[T], *, complete: bool) -> Sequence[T]:
         """Take messages; `complete`: the stream has no others up to the requested place.
 
-        Returns those that are kept: none if the tenant has shed events since, or gives way.
+        Returns those that are kept: none if the tenant has shed events since, or gives way, or gave way.
         """
-        tenant = self.by_name[request.tenant]
-        if request.above > tenant.read_to or tenant.gives_way:
+        tenant = self.parked.get(request.tenant)
+        if tenant is None or request.above != tenant.read_to or tenant.gives_way:
             return ()
         for event in events:
             self._keep(tenant, event)

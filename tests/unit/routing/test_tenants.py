@@ -6,170 +6,22 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from msgspec import Struct
 
 from actors.machine.bucket import Limit
 from streams.routing import tenants as module
-from streams.routing.tenant_rates import TenantRates
-from streams.routing.tenants import ReadRequest, Tenants
+from streams.routing.read_requests import NO_END, ReadRequest
+from streams.routing.tenants import Tenants
 from streams.routing_progress import NOTHING_ROUTED, RoutingProgress
-
-TENANTS = ("acme", "beta", "cora")
+from tests.unit.worlds.partition import TENANTS, Waiting, World, bound_soon, flooded, limited
 
 Act = tuple[Any, ...]
-
-
-def limited(**limits: Limit) -> TenantRates:
-    """The rates of a router that has just started: `cora` has one, unless others are given."""
-    return TenantRates((limits or {"cora": Limit(0.5, 2)}).get)
-
-
-class Waiting(Struct, frozen=True):
-    tenant: str
-    position: int
-    size: int = 1
-    came_at: float = 0.0
-
-
-def waiting(tenant: str, position: int) -> Waiting:
-    """An event of the naive list; some are large."""
-    return Waiting(tenant, position, size=module.BYTES_MAX if position % 5 == 0 else 1)
-
-
-class World:
-    """A partition whose events are numbered from 1; a router that may die, and what it recorded last."""
-
-    def __init__(self) -> None:
-        self.stream: list[str] = []
-        self.done: set[int] = set()
-        self.recorded = NOTHING_ROUTED
-        self.matched: dict[int, Waiting] = {}
-        self.last_matched: dict[str, int] = {}
-        self.kept: dict[int, str] = {}
-        self.request: ReadRequest | None = None
-        self.ahead: list[ReadRequest] = []
-        self.tenants = Tenants[Waiting](NOTHING_ROUTED, limited())
-        self.now = 0.0
-
-    def publish(self, tenant: str) -> None:
-        self.stream.append(tenant)
-
-    def arrive(self) -> None:
-        position = self.tenants.highest + 1
-        if position <= len(self.stream):
-            tenant = self.stream[position - 1]
-            if self.tenants.recognise(tenant, position):
-                return
-            if self.tenants.admits(tenant, may_park=True):
-                self.tenants.add(waiting(tenant, position))
-                self.keep(tenant, position)
-            else:
-                self.tenants.drop(tenant, position)
-
-    def match(self) -> None:
-        self.now += 0.25
-        event = self.tenants.next_to_match(self.now)
-        if event is not None:
-            assert event.position > self.last_matched.get(event.tenant, 0), "twice, or out of order"
-            self.last_matched[event.tenant] = event.position
-            self.matched[event.position] = event
-            self.tenants.matched(event, 1)
-
-    def route(self, chosen: int) -> None:
-        if self.matched:
-            event = self.matched.pop(sorted(self.matched)[chosen % len(self.matched)])
-            self.tenants.confirmed(event)
-            self.tenants.close(event)
-            self.done.add(event.position)
-            del self.kept[event.position]
-
-    def keep(self, tenant: str, position: int) -> None:
-        self.kept[position] = tenant
-        in_memory = list(self.kept.values()).count(tenant)
-        assert list(self.tenants.holding_back) == sorted(self.tenants.holding_back)
-        assert in_memory <= module.EVENTS_MAX or tenant not in self.tenants.progress.parked_tenants
-
-    def read(self) -> None:
-        """Ask for a part of a tenant's events, or take what was asked for; more may arrive in between."""
-        request, self.request = self.request, None
-        if request is None:
-            self.request = self.tenants.next_read()
-        else:
-            found = [
-                each for each in range(request.above + 1, request.up_to + 1) if self.of(each, request.tenant)
-            ]
-            part = found[: request.count_max]
-            events = [waiting(request.tenant, each) for each in part]
-            self.tenants.take_read(request, events, complete=part == found)
-            for each in part:
-                self.keep(request.tenant, each)
-
-    def read_ahead(self, tenant: str, behind: int) -> None:
-        """Ask for a tenant's events above the arrivals, or take them from a replica that is so far behind."""
-        if len(self.ahead) < 2:
-            request = self.tenants.next_ahead(tenant)
-            self.ahead += [request] if request else []
-            return
-        request = self.ahead.pop(0)
-        above, end = request.above, len(self.stream) - behind
-        found = [each for each in range(above + 1, end + 1) if self.of(each, request.tenant)]
-        before = self.in_memory(request.tenant)
-        events = [waiting(request.tenant, each) for each in found[: request.count_max]]
-        self.tenants.take_ahead(request, events)
-        for each in sorted(self.in_memory(request.tenant) - before):
-            self.keep(request.tenant, each)
-            assert len(self.in_memory(request.tenant)) <= module.EVENTS_MAX
-
-    def in_memory(self, tenant: str) -> set[int]:
-        known = self.tenants.by_name.get(tenant)
-        return set(known.events) if known else set()
-
-    def of(self, position: int, tenant: str) -> bool:
-        return self.stream[position - 1] == tenant
-
-    def wait_too_long(self) -> None:
-        event = self.tenants.first_holding_back
-        if event is not None and self.tenants.park(event.tenant, may_park=True):
-            assert self.tenants.first_holding_back != event, "it keeps others back all the same"
-
-    def shed(self) -> None:
-        """Let memory be short."""
-        for event in self.tenants.shed(lambda _: True):
-            del self.kept[event.position]
-
-    def record(self) -> None:
-        now, before = self.tenants.progress, self.recorded
-        assert now.routed >= before.routed, "`routed` falls"
-        for tenant, position in now.parked_tenants.items():
-            # Beyond `routed`, events that were routed come again to a new owner.
-            lowest = min(before.routed + 1, before.parked_tenants.get(tenant, position))
-            assert position >= lowest, "a tenant's position falls"
-        for position, tenant in enumerate(self.stream[: now.routed], 1):
-            done = position in self.done
-            assert done or not now.covers(tenant, position), f"{position} is lost"
-            assert done or now.needed_from <= position, f"{position} would be purged"
-        for tenant, position in now.parked_tenants.items():
-            assert position <= self.tenants.highest, f"the position of {tenant} is beyond what has arrived"
-        self.recorded = now
-
-    def take_over(self) -> None:
-        """Another router takes over, which routes again what was not recorded."""
-        self.tenants, self.matched, self.kept = Tenants[Waiting](self.recorded, limited()), {}, {}
-        self.request, self.ahead = None, []
-        self.last_matched = {}
-
-    def rest(self) -> None:
-        for _ in range(20 * len(self.stream) + 20):
-            self.arrive()
-            self.read()
-            self.match()
-            self.route(0)
 
 
 ACTS: tuple[Act, ...] = (
     *((World.publish, tenant) for tenant in TENANTS),
     (World.arrive,), (World.arrive,), (World.match,), (World.read,), (World.wait_too_long,), (World.record,),
-    (World.take_over,), (World.shed,),
+    (World.take_over,), (World.shed, 1), (World.shed, 0), (World.waive,), (World.bury,), (World.bury,),
+    *((World.give_way, tenant, up_to) for tenant in TENANTS for up_to in (5, 20, 1000)),
     *((World.read_ahead, tenant, behind) for tenant in TENANTS for behind in (0, 2)),
     (World.route, 0), (World.route, 1), (World.route, 2),
 )  # fmt: skip
@@ -179,9 +31,7 @@ ACTS: tuple[Act, ...] = (
 def few() -> Iterator[None]:
     """Bounds that are reached soon."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "EVENTS_MAX", 2)
-        patch.setattr(module, "PARKED_MAX", 2)
-        patch.setattr(module, "UNCONFIRMED_COPIES_MAX", 2)
+        bound_soon(patch)
         yield
 
 
@@ -201,15 +51,6 @@ def _run(script: list[Act]) -> None:
     world.record()
     assert world.done == set(range(1, len(world.stream) + 1))
     assert world.recorded == RoutingProgress(routed=len(world.stream))
-
-
-def flooded(*others: str) -> World:
-    """A world in which one tenant has had more than there is room for, and then others came."""
-    world = World()
-    for tenant in (*("acme",) * 5, *others):
-        world.publish(tenant)
-        world.arrive()
-    return world
 
 
 def test_a_tenant_with_too_many_events_is_parked_at_the_first_that_is_not_routed() -> None:
@@ -296,7 +137,8 @@ def test_a_page_that_was_requested_before_its_tenant_shed_events_is_not_taken(
     assert request == ReadRequest("acme", 4, 7, 2)
     assert world.tenants.next_to_match(world.now) is None
     assert [each.position for each in world.tenants.shed(lambda _: True)] == [4]
-    world.tenants.take_read(request, [Waiting("acme", 5), Waiting("acme", 6)], complete=False)
+    page = [Waiting("acme", 5), Waiting("acme", 6)]
+    assert not world.tenants.take_read(request, page, complete=False)
     assert list(world.tenants.by_name["acme"].events) == [3]
 
 
@@ -304,7 +146,7 @@ def test_events_read_ahead_that_do_not_follow_what_came_before_are_not_taken() -
     """Events 3 and 4 were shed after the request, and are only in the stream."""
     tenants = Tenants[Waiting](NOTHING_ROUTED, limited())
     tenants.add(Waiting("acme", 2))
-    assert tenants.take_ahead(ReadRequest("acme", 4, module.NO_END, 2), [Waiting("acme", 5)]) == []
+    assert tenants.take_ahead(ReadRequest("acme", 4, NO_END, 2), [Waiting("acme", 5)]) == []
     assert [tenants.recognise("acme", position) for position in (3, 4, 5)] == [False, False, False]
 
 
@@ -385,7 +227,7 @@ def test_no_parked_tenant_and_none_without_room_is_read_ahead() -> None:
     world = flooded("beta", "beta")
     assert world.tenants.next_ahead("acme") is None
     assert world.tenants.next_ahead("beta") is None
-    assert world.tenants.next_ahead("cora") == ReadRequest("cora", 7, module.NO_END, 2)
+    assert world.tenants.next_ahead("cora") == ReadRequest("cora", 7, NO_END, 2)
 
 
 def test_a_tenant_that_is_read_ahead_is_parked_only_up_to_what_has_arrived(
@@ -417,7 +259,7 @@ def test_events_that_were_requested_before_their_tenant_was_parked_are_not_taken
     assert tenants.next_ahead("acme") is not None
     tenants.add(Waiting("acme", 1, size=module.BYTES_MAX))
     tenants.drop("acme", 2)
-    request = ReadRequest("acme", 0, module.NO_END, 2)
+    request = ReadRequest("acme", 0, NO_END, 2)
     tenants.take_ahead(request, [Waiting("acme", position) for position in (1, 2, 3)])
     assert list(tenants.by_name["acme"].events) == [1]
 

@@ -1,0 +1,128 @@
+"""Tenants that are above their rate while room is short: in memory, and in the stream of events."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from actors.machine.bucket import Limit
+from streams.routing import tenants as module
+from streams.routing.read_requests import GaveWay, ReadRequest
+from streams.routing.tenants import Tenants
+from streams.routing_progress import NOTHING_ROUTED
+from tests.unit.worlds.partition import Waiting, World, bound_soon, flooded, limited
+
+
+@pytest.fixture(autouse=True, scope="module")
+def few() -> Iterator[None]:
+    """Bounds that are reached soon."""
+    with pytest.MonkeyPatch.context() as patch:
+        bound_soon(patch)
+        yield
+
+
+def limited_world(count: int, events_max: int, monkeypatch: pytest.MonkeyPatch) -> World:
+    """A world in which `acme` has had so many events, and a token for the first, which is in flight."""
+    monkeypatch.setattr(module, "EVENTS_MAX", events_max)
+    world = World()
+    world.tenants = Tenants(NOTHING_ROUTED, limited(acme=Limit(1.0, 1)))
+    for _ in range(count):
+        world.publish("acme")
+        world.arrive()
+    world.match()
+    world.match()
+    assert set(world.matched) == {1}
+    return world
+
+
+def test_a_tenant_above_its_rate_has_nothing_in_memory_if_the_next_events_take_too_much(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = limited_world(4, 8, monkeypatch)
+    world.shed(1)
+    assert set(world.kept) == {1, 2}
+    world.shed(0)
+    world.route(0)
+    assert not world.kept
+    assert (world.tenants.routed, world.tenants.progress.parked_tenants) == (4, {"acme": 2})
+    assert world.tenants.next_read() is None, "it has no token"
+    world.now = 20.0
+    world.match()
+    assert world.tenants.is_read_again
+    assert world.tenants.next_read() == ReadRequest("acme", 1, 4, 1)
+
+
+def test_tokens_are_waived_for_a_tenant_that_cannot_be_parked_and_for_what_it_has_in_memory_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = limited_world(3, 8, monkeypatch)
+    monkeypatch.setattr(module, "PARKED_MAX", 0)
+    assert not world.tenants.waive_tokens(came_before=-1.0), "none has waited since then"
+    assert not world.tenants.park("acme", may_park=True)
+    assert world.tenants.waive_tokens(came_before=0.0)
+    world.publish("acme")
+    world.arrive()
+    for _ in range(5):
+        event = world.tenants.next_to_match(world.now)
+        if event is not None:
+            world.tenants.matched(event, 0)
+    assert [each.position for each in world.tenants.by_name["acme"].unmatched] == [4]
+    assert world.tenants.next_token_at is not None
+
+
+def test_a_tenant_that_can_be_parked_gets_no_event_without_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = limited_world(3, 8, monkeypatch)
+    world.wait_too_long()
+    assert not world.tenants.waive_tokens(came_before=1.0)
+
+
+def test_what_is_in_flight_is_routed_though_its_tenant_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = limited_world(6, 3, monkeypatch)
+    assert [each.position for each in world.tenants.give_way("acme", 5)] == [2, 3]
+    request = world.tenants.next_to_give_way()
+    assert request == ReadRequest("acme", 1, 4, 3)
+    assert world.tenants.next_read() is None, "the next events become letters"
+    assert world.tenants.buried(request, 3, 2) is None
+    assert world.tenants.progress.parked_tenants == {"acme": 1}, "the first is not routed yet"
+    world.route(0)
+    assert world.tenants.progress.parked_tenants == {"acme": 4}
+    request = world.tenants.next_to_give_way()
+    assert request == ReadRequest("acme", 3, 4, 3)
+    assert world.tenants.buried(request, 4, 1) == GaveWay("acme", 4, 3)
+    assert world.tenants.next_to_give_way() is None
+    world.now = 20.0
+    world.match()
+    assert world.tenants.next_read() == ReadRequest("acme", 4, 6, 3)
+
+
+def test_a_page_that_was_requested_before_its_tenant_gives_way_is_not_taken() -> None:
+    world = flooded()
+    world.match()
+    world.match()
+    world.route(0)
+    world.route(0)
+    request = world.tenants.next_read()
+    assert request == ReadRequest("acme", 2, 5, 2)
+    page = [Waiting("acme", 3), Waiting("acme", 4)]
+    assert world.tenants.give_way("acme", 5) == []
+    assert not world.tenants.take_read(request, page, complete=False)
+    world.bury()
+    world.bury()
+    assert not world.tenants.take_read(request, page, complete=False), "they have their letters"
+
+
+def test_no_tenant_gives_way_that_is_not_parked_or_with_events_beyond_the_order() -> None:
+    tenants = Tenants[Waiting](NOTHING_ROUTED, limited())
+    tenants.add(Waiting("acme", 1))
+    assert (tenants.give_way("acme", 2), tenants.next_to_give_way()) == ([], None)
+    world = flooded()
+    assert (world.tenants.give_way("acme", 1), world.tenants.next_to_give_way()) == ([], None)
+
+
+def test_a_tenant_that_gave_way_completely_is_parked_no_more() -> None:
+    world = flooded()
+    world.give_way("acme", 1000)
+    for _ in range(6):
+        world.bury()
+    assert (world.tenants.routed, world.tenants.progress.parked_tenants) == (5, {})
+    world.match()
+    assert not world.tenants.by_name
