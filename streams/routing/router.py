@@ -318,7 +318,7 @@ class Router:
             for kept in (1, 0):
                 if self._bytes > OPEN_BYTES_MAX:
                     self._drop(self._tenants.shed(has_valid_name, kept=kept))
-            if self._bytes > OPEN_BYTES_MAX and self._tenants.waive_tokens(freshness.now()):
+            if self._bytes > OPEN_BYTES_MAX and self._tenants.waive_tokens(freshness.now(), has_valid_name):
                 self._matchable.set()
             if self._tenants.is_read_again:
                 self._tenants.is_read_again = False
@@ -386,7 +386,7 @@ class Router:
                 self._plan_parking(left_s)
                 return
             if not self._tenants.park(event.tenant, may_park=has_valid_name(event.tenant)):
-                if self._tenants.waive_tokens(now - WAITING_MAX_S):
+                if self._tenants.waive_tokens(now - WAITING_MAX_S, has_valid_name):
                     self._matchable.set()
                 self._plan_parking(WAITING_MAX_S / 4)
                 return

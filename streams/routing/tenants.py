@@ -434,15 +434,16 @@ class Tenants(Generic[T]):
             tenant.read_to = dropped[0].position - 1
         return dropped
 
-    def waive_tokens(self, came_before: float) -> bool:
-        """Let tenants that are not parked match what has waited for tokens since then: others wait for it.
+    def waive_tokens(self, came_before: float, may_park: Callable[[str], bool]) -> bool:
+        """Let tenants that cannot be parked match what has waited for tokens since then: others wait for it.
 
-        Returns whether there are any.
+        Returns whether there are any. `may_park`: as for `admits`, by name.
         """
         still = list[tuple[float, str]]()
         for token_at, name in self._without_token:
             tenant = self.by_name[name]
-            if tenant.parked or not tenant.unmatched or tenant.unmatched[0].came_at > came_before:
+            can_park = tenant.parked or (may_park(name) and len(self.parked) < PARKED_MAX)
+            if can_park or not tenant.unmatched or tenant.unmatched[0].came_at > came_before:
                 still.append((token_at, name))
             else:
                 tenant.waits_for_token, tenant.waived_to = False, tenant.unmatched[-1].position

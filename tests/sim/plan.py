@@ -19,7 +19,9 @@ class Plan(Struct, frozen=True, kw_only=True):
     `tenants_parked`: how many of a partition; `waiting_s`: how long an event may keep `routed` back.
     `pull_batch`: how many events a router requests at a time; `behind`: how many are left to be handed out
     when it reads ahead of a flood; `requests_late_s`: how late such a request may arrive.
-    `replay_keep_s`: how long what is settled is kept."""
+    `replay_keep_s`: how long what is settled is kept. `events_room`: as `room`, of the events. `open_bytes`:
+    memory of a router. `rate`: how many events a second of the tenant acme are routed; 0: without a limit;
+    `limited`: other tenants that have it, too."""
 
     receivers: tuple[str, ...] = ("acme.r0",)
     shards: int = 1
@@ -45,6 +47,10 @@ class Plan(Struct, frozen=True, kw_only=True):
     behind: int = ahead_reader.BEHIND_MIN
     requests_late_s: float = 0.0
     replay_keep_s: float = 0.0
+    events_room: int = 0
+    open_bytes: int = router.OPEN_BYTES_MAX
+    rate: float = 0.0
+    limited: tuple[str, ...] = ()
 
 
 def drawn(world: World) -> Plan:
@@ -78,4 +84,7 @@ def drawn(world: World) -> Plan:
         pull_batch=floods.choice((2, 4, router.PULL_BATCH)),
         behind=floods.choice((0, 4, ahead_reader.BEHIND_MIN)),
         requests_late_s=floods.choice((0.0, 0.05, 0.5)),
+        events_room=floods.choice((0, 0, 2 << 10, 8 << 10)),
+        open_bytes=floods.choice((1 << 10, router.OPEN_BYTES_MAX)),
+        rate=floods.choice((0.0, 0.0, 2.0, 20.0)),
     )

@@ -17,10 +17,11 @@ from actors.machine.numbering import Frontier
 from actors.machine.scheduling.steps import Post, Step
 from actors.machine.scheduling.view import View
 from actors.machine.state import State
-from actors.policy import Policy
+from actors.policy import Policy, Rate
 from actors.runtime import actor, discard, flow_control, host
 from actors.runtime.actor import Actor
 from actors.runtime.discard import Passed
+from actors.tenant_settings import TenantSettings
 from angarium.node import shard_snapshots
 from angarium.node.app import member
 from angarium.node.housekeeping import maintenance
@@ -178,8 +179,9 @@ class Run:
         wire = await self.network.connect(process)
         plan = self.plan
         settings = Settings(
-            node=process.name, shards=plan.shards, ttl_s=plan.ttl_s, replay_keep_s=plan.replay_keep_s
-        )
+            node=process.name, shards=plan.shards, ttl_s=plan.ttl_s, replay_keep_s=plan.replay_keep_s,
+            tenants=_limited(plan),
+        )  # fmt: skip
         sender = self.sender_type(process, self.receivers)
         chance = self.world.random("saturation")
         async with member(
@@ -196,9 +198,10 @@ class Run:
         await setup(
             js, topology.Installation(shards=self.plan.shards, replicas=3 if self.plan.clustered else 1)
         )
-        if self.plan.room:
-            deliveries = await stream_info(js, self.names.deliveries)
-            await js.stream_update(deliveries.config | {"max_bytes": self.plan.room})
+        rooms = {self.names.deliveries: self.plan.room, self.names.events: self.plan.events_room}
+        for name, room in rooms.items():
+            if room:
+                await js.stream_update((await stream_info(js, name)).config | {"max_bytes": room})
         await js.stop()
         await wire.close()
         for stream in self.server.streams.values():
@@ -267,6 +270,14 @@ class Run:
             raise type(failed)(f"seed {world.seed}: never settled: {left}\n{failed}") from failed
 
 
+def _limited(plan: Plan) -> dict[str, TenantSettings]:
+    """The settings of the tenants that have the rate of the plan."""
+    if not plan.rate:
+        return {}
+    rate = TenantSettings(rate=Rate(limit=plan.rate, per="second"))
+    return dict.fromkeys(("acme", *plan.limited), rate)
+
+
 @contextmanager
 def _reported(world: World, trace: bool) -> Iterator[None]:
     root, handler = logging.getLogger(), Reporter(world)
@@ -300,6 +311,7 @@ def _tuned(plan: Plan) -> Iterator[None]:
             (tenants, "PARKED_MAX", plan.tenants_parked),
             (router, "WAITING_MAX_S", plan.waiting_s),
             (router, "PULL_BATCH", plan.pull_batch),
+            (router, "OPEN_BYTES_MAX", plan.open_bytes),
             (ahead_reader, "BEHIND_MIN", plan.behind),
         ):
             stack.enter_context(patch.object(owner, name, value))

@@ -221,6 +221,8 @@ class Checkers:
             self.world.say("purged %d", sequence)
             self.deliveries_kept.purged_one(sequence)
             self.deliveries.delete(sequence)
+        elif stream == self.names.events:
+            self.fanout.purged_one(sequence)
 
     def deleted(self, stream: str, sequence: int) -> None:
         """An operator has deleted a message; streams of keys replace theirs in the same way."""

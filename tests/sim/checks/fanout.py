@@ -3,6 +3,8 @@
 A copy *counts* if its source is above that of every copy of its receiver that was stored before; actors drop
 the others. So the stream alone tells what a receiver is given of an event: the ledger holds actors to it.
 
+An event that gives way before it is routed has a letter for each of them in place of a copy.
+
 A change of subscriptions holds for events that are published more than a second after it; which of the two
 holds for events from before, and for those that come within that second, is the product's to say.
 """
@@ -50,6 +52,8 @@ class Fanout:
         self._highest: dict[str, int] = {}
         self._given: set[tuple[str, int]] = set()
         self._letters: set[tuple[str, bytes]] = set()
+        self.given_up: dict[str, set[int]] = {}
+        self.purges_by_subject = 0
 
     # ---- what the server stores
 
@@ -63,7 +67,7 @@ class Fanout:
         elif stream == names.deliveries and message.data in self._by_body and not self._is_resent(message):
             self._copy(message.subject.split(".", 3)[3], message)
         elif stream == names.dead_letters:
-            self._letters.add((message.subject.split(".", 2)[2], message.data))
+            self._letter(message.subject.split(".", 2)[2], message)
 
     def _is_resent(self, message: Stored) -> bool:
         """True for a copy that a job sends, not the router: its mark is not that of the event."""
@@ -101,6 +105,23 @@ class Fanout:
             self._highest[receiver] = source
             self._given.add((receiver, position))
 
+    def _letter(self, receiver: str, message: Stored) -> None:
+        self._letters.add((receiver, message.data))
+        headers = message.headers or {}
+        number = headers["Nats-Msg-Id"].removeprefix(f"{receiver}:")
+        if not number.startswith("e") or headers["Angarium-Reason"] == "malformed":
+            return
+        position = int(number[1:])
+        event = self.events[position]
+        self.world.say("letter of %d for %s", position, receiver)
+        if event.body != message.data or headers["Angarium-Type"] != event.type:
+            self.world.fail(f"{receiver}: its letter of the event at {position} is not of {event}")
+        if not any(self._wanted(receiver, event)):
+            self.world.fail(f"{receiver} has a letter of the event at {position}, and wants it not")
+        if position not in self._unrouted:
+            self.world.fail(f"{receiver} has a letter of the event at {position}, which is routed")
+        self.given_up.setdefault(receiver, set()).add(position)
+
     # ---- what is routed, and the end
 
     def routed(self, partition: int, up_to: int, parked: Mapping[str, int]) -> None:
@@ -118,12 +139,19 @@ class Fanout:
                 self.world.fail(f"the event at {position} is routed, malformed and has no letter")
             return
         for receiver in self._versions:
-            if all(self._wanted(receiver, event)) and (receiver, position) not in self._given:
+            has_any = (receiver, position) in self._given or position in self.given_up.get(receiver, ())
+            if all(self._wanted(receiver, event)) and not has_any:
                 self.world.fail(f"the event at {position} is routed, and {receiver} has no copy that counts")
 
     def purged(self, first: int) -> None:
         """Checks that all events below `first` were routed before they are purged."""
         for position in [each for each in self._unrouted if each < first]:
+            self.world.fail(f"the event at {position} is purged and not routed: {self.events[position]}")
+
+    def purged_one(self, position: int) -> None:
+        """Checks the same of an event that a purge by subject has taken."""
+        self.purges_by_subject += 1
+        if position in self._unrouted:
             self.world.fail(f"the event at {position} is purged and not routed: {self.events[position]}")
 
     def unsettled(self) -> str:

@@ -13,14 +13,19 @@ from streams.nats.jetstream import JetStream
 from streams.reading.reader import Reader
 from streams.routing import parked_tenants_reader
 from streams.routing.ahead_reader import AheadReader
+from streams.routing.read_requests import ReadRequest
+from streams.routing.router import Router
 from streams.routing.tenant_rates import TenantRates
 from streams.routing.tenants import TenantInMemory, Tenants
+from streams.routing.unrouted_burial import UnroutedBurial
 from streams.routing_progress import RoutingProgress
 from streams.storage import purge
+from streams.storage.unrouted import RoutedPositions
 from tests.sim.mutants.mutant import Mutant
-from tests.sim.scenarios import flooding
+from tests.sim.scenarios import flooding, giving_way
 
 _read_past, _purge_read_past = claim.read_past, vars(purge)["read_past"]
+_bury_unrouted, _up_to, _shed = Router._bury_unrouted, RoutedPositions.up_to, Tenants.shed
 _add, _drop, _init, _recognise = Tenants.add, Tenants.drop, Tenants.__init__, Tenants.recognise
 
 
@@ -100,6 +105,27 @@ async def _as_found(_: AheadReader) -> None:
     """Wait for nothing."""
 
 
+async def _buried_unstored(*_: Any) -> None:
+    """Take letters as stored."""
+
+
+async def _passed_unburied(
+    of: Router, request: ReadRequest, found: list[StoredMessage], complete: bool
+) -> None:
+    of._tenants.buried(request, request.up_to if complete else found[-1].sequence, len(found))
+    of._on_progress()
+    await _bury_unrouted(of, request, found, complete)
+
+
+async def _routed_whatever_is_parked(of: RoutedPositions, partition: int, tenant: str) -> int:
+    await _up_to(of, partition, tenant)
+    return of._progress[partition].routed
+
+
+def _next_event_kept(of: Tenants[Any], may_park: Any, *, kept: int = 1) -> list[Any]:
+    return _shed(of, may_park)
+
+
 FLOODING_MUTANTS = [
     Mutant("parked-forgotten", "a claim repeats the parked tenants",
            ((claim, "read_past", _without_the_parked),),
@@ -152,4 +178,22 @@ FLOODING_MUTANTS = [
     Mutant("read-ahead-unproven", "what is read ahead is taken when the consumer has proved that it is there",
            ((AheadReader, "next_arrival", _as_found),),
            flooding.a_new_tail_is_read_ahead),
+    Mutant("no-event-gives-way", "events of a parked tenant give way before the stream is full",
+           ((Router, "give_way", lambda *_: None),),
+           giving_way.events_give_way_to_other_tenants),
+    Mutant("parked-events-purged", "a tenant's events are purged by subject up to its own position",
+           ((RoutedPositions, "up_to", _routed_whatever_is_parked),),
+           giving_way.events_give_way_to_other_tenants),
+    Mutant("gave-way-unburied", "what gives way becomes a dead letter",
+           ((UnroutedBurial, "bury", _buried_unstored),),
+           giving_way.events_give_way_to_other_tenants),
+    Mutant("gave-way-before-its-letters", "a position passes what gives way when its letters are stored",
+           ((Router, "_bury_unrouted", _passed_unburied),),
+           giving_way.owner_dies_before_the_letters_are_stored),
+    Mutant("next-event-kept", "a tenant that waits for a token needs no memory",
+           ((Tenants, "shed", _next_event_kept),),
+           giving_way.memory_is_short_and_tenants_wait_for_tokens),
+    Mutant("tokens-not-waived", "nobody waits for the token of a tenant that cannot be parked",
+           ((Tenants, "waive_tokens", lambda *_: False),),
+           giving_way.more_tenants_wait_for_tokens_than_can_be_parked),
 ]  # fmt: skip

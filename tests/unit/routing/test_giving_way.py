@@ -55,10 +55,11 @@ def test_tokens_are_waived_for_a_tenant_that_cannot_be_parked_and_for_what_it_ha
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     world = limited_world(3, 8, monkeypatch)
+    assert not world.tenants.waive_tokens(0.0, lambda _: True), "it can be parked"
     monkeypatch.setattr(module, "PARKED_MAX", 0)
-    assert not world.tenants.waive_tokens(came_before=-1.0), "none has waited since then"
+    assert not world.tenants.waive_tokens(-1.0, lambda _: True), "none has waited since then"
     assert not world.tenants.park("acme", may_park=True)
-    assert world.tenants.waive_tokens(came_before=0.0)
+    assert world.tenants.waive_tokens(0.0, lambda _: True)
     world.publish("acme")
     world.arrive()
     for _ in range(5):
@@ -72,7 +73,7 @@ def test_tokens_are_waived_for_a_tenant_that_cannot_be_parked_and_for_what_it_ha
 def test_a_tenant_that_can_be_parked_gets_no_event_without_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
     world = limited_world(3, 8, monkeypatch)
     world.wait_too_long()
-    assert not world.tenants.waive_tokens(came_before=1.0)
+    assert not world.tenants.waive_tokens(1.0, lambda _: True)
 
 
 def test_what_is_in_flight_is_routed_though_its_tenant_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:

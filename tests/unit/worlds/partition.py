@@ -157,7 +157,7 @@ class World:
 
     def waive(self) -> None:
         """Let the tokens of those be waived that cannot be parked."""
-        self.tenants.waive_tokens(self.now)
+        self.tenants.waive_tokens(self.now, lambda _: True)
 
     def record(self) -> None:
         now, before = self.tenants.progress, self.recorded
