@@ -57,8 +57,9 @@ class EvictionOrder(Struct, frozen=True):
 
 
 class SampledStream(Struct, frozen=True):
-    """Samples, and what tells whether the stream is still the one that they were taken from."""
+    """Samples of a stream, and what tells whether it is still the one that they were taken from."""
 
+    stream: str
     samples: list[Sample]
     created: str
     connection_changes: int
@@ -69,7 +70,7 @@ async def samples_of(js: JetStream, names: Names, deliveries: StreamInfo) -> Sam
     changes = js.connection_changes
     settled = SettledPositions(js, names, deliveries)
     parts = await sample_stream(js, deliveries, SAMPLES_MAX)
-    return SampledStream(await judged(names, settled, parts), deliveries.created, changes)
+    return SampledStream(deliveries.name, await judged(names, settled, parts), deliveries.created, changes)
 
 
 async def judged(names: Names, settled: SettledPositions, parts: Sequence[StreamPart]) -> list[Sample]:
@@ -196,13 +197,17 @@ async def purge_settled(js: JetStream, names: Names, sampled: SampledStream, byt
     right before each purge the shard's records are compared with the stream, over the same connection.
     """
     for subject, last in settled_surplus(sampled.samples, bytes_to_free).items():
-        address = names.shard_and_receiver(subject)
-        deliveries = await js.existing_stream(names.deliveries)
-        if address is None or deliveries.created != sampled.created:
-            continue
+        stream = await js.existing_stream(sampled.stream)
+        if stream.created != sampled.created:
+            return
         # The last message that was received stays, as in `settled`.
-        last = min(last, await trusted_end_of(js, names, address[0], names.deliveries) - 2)
+        last = min(last, await trusted_end_of(js, names, _shard_of(subject), sampled.stream) - 2)
         if js.connection_changes != sampled.connection_changes:
             return
         if last > 0:
-            await js.purge_subject(names.deliveries, subject, last)
+            await js.purge_subject(sampled.stream, subject, last)
+
+
+def _shard_of(subject: str) -> int:
+    """The shard of a sampled delivery, or the partition of an event."""
+    return int(subject.split(".")[2])

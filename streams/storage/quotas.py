@@ -1,5 +1,8 @@
 """Quotas of tenants: what one has beyond it gives way, waiting events on record, dead letters for good.
 
+What waits for receivers and what waits to be routed are in two streams, and a quota holds in each: an event
+that is being routed is in both, and counted together it would exceed a quota within which its tenant is.
+
 A sample tells cheaply that a tenant is far from its quota, but not how many bytes it has: if one message in a
 hundred is large, the estimate may be a tenth of the truth, or, by chance, more than it. So what is little is
 counted message by message. What is much is estimated from more samples, and a tenth less counts as certain.
@@ -16,6 +19,7 @@ from streams.nats.jetstream import JetStream
 from streams.storage.eviction import SAMPLES_MAX, EvictionOrder, judged
 from streams.storage.sampling import StreamPart, sample_stream, stored_size
 from streams.storage.settled import SettledPositions
+from streams.storage.unrouted import RoutedPositions
 
 SAMPLES_OF_MUCH_MAX = 256
 """Messages that are looked at if a tenant has too many to count them."""
@@ -51,6 +55,19 @@ async def beyond_quota(
     return EvictionOrder(tenant, below) if below else None
 
 
+async def unrouted_beyond_quota(
+    js: JetStream, names: Names, events: StreamInfo, partition: int, tenant: str, quota: int
+) -> EvictionOrder | None:
+    """The order that what a tenant has waiting to be routed beyond its quota gives way; None if it has none.
+
+    The record of what is routed lags behind, so the oldest of these may be routed: they do not give way, and
+    as many bytes less do. Waits for NATS; raises `NewerVersion`, `NotOurs`, `Unavailable` and `ApiError`.
+    """
+    start = await RoutedPositions(js, names).up_to(partition, tenant) + 1
+    below = await _surplus_end(js, names, events, names.event(partition, tenant, ">"), quota, None, start)
+    return EvictionOrder(tenant, below) if below else None
+
+
 async def drop_letters_beyond(
     js: JetStream, names: Names, letters: StreamInfo, tenant: str, quota: int
 ) -> int:
@@ -67,27 +84,27 @@ async def drop_letters_beyond(
 
 async def _surplus_end(
     js: JetStream, names: Names, stream: StreamInfo, subject: str, quota: int,
-    settled: SettledPositions | None,
+    settled: SettledPositions | None, start: int = 1,
 ) -> int:  # fmt: skip
     """The position below which there is what exceeds the quota; 0 if nothing does.
 
-    With `settled`, only what waits counts.
+    With `settled`, only what waits counts, and nothing below `start` does.
     """
     if stream.bytes <= quota:
         return 0
-    parts = await sample_stream(js, stream, SAMPLES_MAX, subject)
+    parts = await sample_stream(js, stream, SAMPLES_MAX, subject, start)
     size, count = sum(each.size for each in parts), sum(each.count for each in parts)
     if size <= COUNTED_FROM_SHARE * quota:
         return 0
     if count <= COUNTED_MAX and size <= COUNTED_BYTES_MAX:
-        counted, complete = await _oldest(js, stream, subject, settled, COUNTED_BYTES_MAX)
+        counted, complete = await _oldest(js, stream, subject, settled, COUNTED_BYTES_MAX, start)
         if complete:
             return _below(counted, sum(each.size for each in counted) - quota)
-    parts = await sample_stream(js, stream, SAMPLES_OF_MUCH_MAX, subject)
+    parts = await sample_stream(js, stream, SAMPLES_OF_MUCH_MAX, subject, start)
     excess = SURE_SHARE * await _waiting_bytes(names, parts, settled) - quota
     if excess <= 0:
         return 0
-    counted, _ = await _oldest(js, stream, subject, settled, excess)
+    counted, _ = await _oldest(js, stream, subject, settled, excess, start)
     return _below_at_most(counted, excess)
 
 
@@ -100,10 +117,15 @@ async def _waiting_bytes(names: Names, parts: list[StreamPart], settled: Settled
 
 
 async def _oldest(
-    js: JetStream, stream: StreamInfo, subject: str, settled: SettledPositions | None, bytes_max: float
+    js: JetStream,
+    stream: StreamInfo,
+    subject: str,
+    settled: SettledPositions | None,
+    bytes_max: float,
+    start: int,
 ) -> tuple[list[CountedMessage], bool]:
     """The oldest messages that count, up to about so many bytes, and whether these are all of them."""
-    counted, position, seen = list[CountedMessage](), 1, 0
+    counted, position, seen = list[CountedMessage](), start, 0
     while seen < COUNTED_MAX and bytes_max > 0:
         page = await js.read(stream.name, subject, position, max_bytes=PAGE_BYTES)
         for each in page.messages:

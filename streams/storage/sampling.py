@@ -49,19 +49,19 @@ def stored_size(message: StoredMessage) -> int:
 
 
 async def sample_stream(
-    js: JetStream, stream: StreamInfo, parts_max: int, subject: str = ALL_SUBJECTS
+    js: JetStream, stream: StreamInfo, parts_max: int, subject: str = ALL_SUBJECTS, start: int = 1
 ) -> list[StreamPart]:
-    """Cut the stream's messages of the subject (may be a wildcard) into parts, in their order.
+    """Cut the stream's messages of the subject (may be a wildcard) from a position on into parts, in order.
 
     Raises `Unavailable`.
 
     Two nodes that look at about the same time cut at the same positions, though the stream may have grown.
     """
-    found = await _first(js, stream.name, subject, 1)
+    found = await _first(js, stream.name, subject, start)
     if found is None:
         return []
     message, count = found
-    parts = [StreamPart(1, 1 << stream.last.bit_length(), message, count, 0)]
+    parts = [StreamPart(start, 1 << stream.last.bit_length(), message, count, 0)]
     single = list[StreamPart]()
     by_size = cycle((False, True))
     while parts and len(parts) + len(single) < parts_max:

@@ -10,7 +10,7 @@ from streams.journal.claim import read_past
 from streams.nats.answers import StreamInfo
 from streams.nats.jetstream import JetStream
 from streams.routing_progress import NOTHING_ROUTED, RoutingProgress
-from streams.storage.eviction import SAMPLES_MAX, Sample, SampledStream, settled_surplus
+from streams.storage.eviction import SAMPLES_MAX, Sample, SampledStream
 from streams.storage.purge import trusted_end_of
 from streams.storage.sampling import sample_stream
 
@@ -52,22 +52,4 @@ async def samples_of_events(js: JetStream, names: Names, events: StreamInfo) -> 
         if address is not None:
             subject = names.event(*address, ">")
             samples.append(Sample(part.message.sequence, subject, part.size, await routed.up_to(*address)))
-    return SampledStream(samples, events.created, changes)
-
-
-async def purge_routed(js: JetStream, names: Names, sampled: SampledStream, bytes_to_free: float) -> None:
-    """Purge routed events tenant by tenant, as many as make enough room. Raises like `RoutedPositions`.
-
-    As with deliveries, the partition's mark is compared with the stream right before each purge, over the
-    connection of the samples.
-    """
-    for subject, last in settled_surplus(sampled.samples, bytes_to_free).items():
-        address = names.partition_and_tenant(subject)
-        events = await js.existing_stream(names.events)
-        if address is None or events.created != sampled.created:
-            continue
-        last = min(last, await trusted_end_of(js, names, address[0], names.events) - 2)
-        if js.connection_changes != sampled.connection_changes:
-            return
-        if last > 0:
-            await js.purge_subject(names.events, subject, last)
+    return SampledStream(events.name, samples, events.created, changes)

@@ -26,7 +26,9 @@ from typing import ParamSpec
 from actors.errors import AngariumError
 from angarium.node.shard import NodeContext, Shard
 from streams.erasing.old_erasures import drop_old_erasures
+from streams.installation.partitions import partition_of
 from streams.journal_feed.redacted_flushes import drop_redacted
+from streams.nats.answers import StreamInfo
 from streams.nats.retry import Complaint, stream_info
 from streams.resending.ended_replays import drop_ended_replays
 from streams.storage.eviction import (
@@ -44,9 +46,9 @@ from streams.storage.purge import (
     purge_journal,
     surplus,
 )
-from streams.storage.quotas import beyond_quota, drop_letters_beyond
+from streams.storage.quotas import beyond_quota, drop_letters_beyond, unrouted_beyond_quota
 from streams.storage.strays import bury_stray_deliveries, bury_stray_events
-from streams.storage.unrouted import purge_routed, samples_of_events
+from streams.storage.unrouted import samples_of_events
 
 ROUND_EVERY_S = 10.0
 HURRIED_ROUND_EVERY_S = 2.0
@@ -193,10 +195,7 @@ class Maintenance:
         if await self._letters_are_full():
             return
         order = self._chosen.next_order(self._sampled.samples, deliveries)
-        if order is not None:
-            full = {"stream": deliveries.name, "tenant": order.tenant, "below": order.below}
-            log.warning("storage.full", extra=full)
-            self._orders.append(order)
+        self._order(self._orders, "storage.full", deliveries, order)
 
     async def _look_at_events(self) -> None:
         """Choose what gives way if the events are full, before the producers of all tenants are refused."""
@@ -211,10 +210,7 @@ class Maintenance:
         if await self._letters_are_full():
             return
         order = self._chosen_events.next_order(self._sampled_events.samples, events)
-        if order is not None:
-            full = {"stream": events.name, "tenant": order.tenant, "below": order.below}
-            log.warning("storage.full", extra=full)
-            self._orders_unrouted.append(order)
+        self._order(self._orders_unrouted, "storage.full", events, order)
 
     async def _letters_are_full(self) -> bool:
         letters = await stream_info(self._context.js, self._context.names.dead_letters)
@@ -236,11 +232,20 @@ class Maintenance:
                 if dropped := await drop_letters_beyond(js, names, letters, tenant, quota):
                     log.warning("dead_letters.over_quota", extra={"tenant": tenant, "dropped": dropped})
             if settings.backlog_max_bytes is not None and not await self._letters_are_full():
+                quota = settings.backlog_max_bytes
                 deliveries = await stream_info(js, names.deliveries)
-                order = await beyond_quota(js, names, deliveries, tenant, settings.backlog_max_bytes)
-                if order is not None:
-                    log.warning("backlog.over_quota", extra={"tenant": tenant, "below": order.below})
-                    self._orders.append(order)
+                order = await beyond_quota(js, names, deliveries, tenant, quota)
+                self._order(self._orders, "backlog.over_quota", deliveries, order)
+                events, partition = await stream_info(js, names.events), partition_of(tenant, self._shards)
+                order = await unrouted_beyond_quota(js, names, events, partition, tenant, quota)
+                self._order(self._orders_unrouted, "backlog.over_quota", events, order)
+
+    def _order(
+        self, orders: list[EvictionOrder], why: str, stream: StreamInfo, order: EvictionOrder | None
+    ) -> None:
+        if order is not None:
+            log.warning(why, extra={"stream": stream.name, "tenant": order.tenant, "below": order.below})
+            orders.append(order)
 
     async def _move_checkpoints_on(self) -> None:
         """Let quiet shards append an empty flush, so that they do not hold the journal."""
@@ -307,7 +312,7 @@ class Maintenance:
         if self._sampled_events is not None:
             js, names = self._context.js, self._context.names
             still = surplus(await stream_info(js, names.events))
-            await purge_routed(js, names, self._sampled_events, still)
+            await purge_settled(js, names, self._sampled_events, still)
 
     async def _drop_redacted(self) -> None:
         js, names = self._context.js, self._context.names

@@ -22,7 +22,7 @@ from streams.nats.jetstream import JetStream
 from streams.nats.wire import Wire
 from tests.contract.support.little_room import ROOM, STREAM_FULL, install_with_little_room
 from tests.support.installation import SHARDS, node_settings
-from tests.support.waiting import until
+from tests.support.waiting import until, until_true
 
 EVENTS = 240
 LIMITED, FREE = (
@@ -110,3 +110,26 @@ async def test_events_of_a_tenant_above_its_rate_give_way_before_others_are_refu
     assert sum(vars(each)["events"] for each in told) == len(evicted)
     assert {vars(each)["tenant"] for each in told} == {LIMITED}
     assert all(each.levelno == logging.WARNING for each in told)
+
+
+async def test_unrouted_events_of_a_tenant_beyond_its_quota_give_way(
+    wire: Wire, js: JetStream, names: Names
+) -> None:
+    """The stream is half full. The events of another tenant above its rate stay."""
+    quota = TenantSettings(rate=SLOW.rate, backlog_max_bytes=40_000)
+    settings = replace(node_settings(names), tenants={LIMITED: quota, FREE: SLOW})
+    async with member(wire, settings, SystemTime(), Sender()) as node:
+        await node.until_ready()
+        for number in range(30):
+            for tenant in (LIMITED, FREE):
+                assert not await announce(js, names, tenant, f"e{number}")
+
+        async def has_its_quota() -> bool:
+            letters = await ids(js, names.dead_letters, names.dead(f"{LIMITED}.a"))
+            return 30 - len(letters) - 1 <= 19
+
+        await until_true(has_its_quota)
+    letters = await ids(js, names.dead_letters, names.dead(f"{LIMITED}.a"))
+    assert letters == [f"e{number}" for number in range(1, len(letters) + 1)]
+    assert 36_000 <= (30 - len(letters) - 1) * 2_050 <= 40_000
+    assert await ids(js, names.dead_letters, names.dead(f"{FREE}.a")) == []

@@ -22,10 +22,10 @@ from tests.support.installation import node_settings
 from tests.support.waiting import until
 
 PARTS = (
-    "_stop_recreated", "_look_at_deliveries", "_look_at_quotas", "_move_checkpoints_on", "_maintain",
-    "_purge_journal", "_purge_deliveries", "_purge_settled", "_purge_events", "_drop_redacted",
-    "_bury_stray_deliveries", "_bury_stray_events", "_drop_ended_replays", "_drop_old_erasures",
-    "_find_leftovers",
+    "_stop_recreated", "_look_at_deliveries", "_look_at_events", "_look_at_quotas", "_move_checkpoints_on",
+    "_maintain", "_purge_journal", "_purge_deliveries", "_purge_settled", "_purge_events", "_purge_routed",
+    "_drop_redacted", "_bury_stray_deliveries", "_bury_stray_events", "_drop_ended_replays",
+    "_drop_old_erasures", "_find_leftovers",
 )  # fmt: skip
 Work = Callable[..., Awaitable[None]]
 
@@ -78,6 +78,7 @@ async def test_dead_letters_are_dropped_by_the_owner_of_shard_0_alone(
     """Each node would drop as many."""
     calls = list[str]()
     recorded(monkeypatch, "beyond_quota", calls)
+    recorded(monkeypatch, "unrouted_beyond_quota", calls)
     recorded(monkeypatch, "drop_letters_beyond", calls)
     tenant = TenantSettings(backlog_max_bytes=1 << 20, dead_letters_max_bytes=1 << 20)
     settings = replace(node_settings(names), tenants={"acme": tenant})
