@@ -27,6 +27,11 @@ CLOCK_OFF_MAX_S = 2.0
 """Allowed clock error. Verifiers allow five minutes, so seconds are harmless; but they show that NTP is
 off."""
 LINES_SHOWN_MAX = 8
+ROOM_REMEDY = "find out why they are not delivered, or raise max_bytes of the stream"
+UNROUTED_REMEDY = (
+    "find out what holds them; before it is full, events of the tenant with most become dead letters "
+    "(evicted). Raise that tenant's rate, or max_bytes of the stream"
+)
 
 
 async def examine(settings: Settings) -> list[Finding]:
@@ -83,7 +88,7 @@ async def examine_running(
         await _clock(js, installation),
         *await _remade(js, installation),
         *await _refused(js, installation),
-        *[await _room(js, installation, name, storage_needed_by) for name in streams],
+        *[await room(js, installation, name, storage_needed_by) for name in streams],
         await _letters(js, installation),
         *await _fleet(js, installation),
         *await unrouted_findings.examine(js, installation, tenants),
@@ -128,7 +133,7 @@ async def _refused(js: JetStream, installation: Installation) -> list[Finding]:
     ]
 
 
-async def _room(js: JetStream, installation: Installation, name: str, needed_by: bool) -> Finding:
+async def room(js: JetStream, installation: Installation, name: str, needed_by: bool) -> Finding:
     """Check the room of a stream. Nodes purge unneeded messages, so if it stays full, a shard holds it."""
     info = await stream_info(js, name)
     text = f"{name} holds {quantities.bytes_text(info.bytes)}"
@@ -137,9 +142,7 @@ async def _room(js: JetStream, installation: Installation, name: str, needed_by:
     if info.messages and needed_by:
         text += f"; {await sizing.holder(js, installation, info)}"
     if is_short(info):
-        return problem(
-            "storage", text, "find out why they are not delivered, or raise max_bytes of the stream"
-        )
+        return problem("storage", text, UNROUTED_REMEDY if name == installation.names.events else ROOM_REMEDY)
     return ok("storage", text)
 
 

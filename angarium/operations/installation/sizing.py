@@ -55,7 +55,7 @@ def capacity(rooms: list[StreamRoom]) -> Capacity | None:
 
 
 async def holder(js: JetStream, installation: Installation, info: StreamInfo) -> str:
-    """Says which shard or receiver needs the stream, from which position on, and since when."""
+    """Says which shard, receiver or tenant needs the stream, from which position on, and since when."""
     names, shards = installation.names, installation.shards
     try:
         if info.name == names.deliveries:
@@ -74,9 +74,8 @@ async def holder(js: JetStream, installation: Installation, info: StreamInfo) ->
     since = f", stored {logs.instant(message.stored_at)}" if message else ""
     if needed_from.position > info.last:
         return "nothing in it is needed"
-    owner = (
-        f"{needed_from.receiver} ({what} {needed_from.shard})"
-        if needed_from.receiver
-        else f"{what} {needed_from.shard}"
-    )
-    return f"{owner} needs it from {needed_from.position} on{since}"
+    whose = needed_from.receiver
+    if message and info.name == names.events and (address := names.partition_and_tenant(message.subject)):
+        whose = address[1]
+    owner = f"{what} {needed_from.shard}"
+    return f"{f'{whose} ({owner})' if whose else owner} needs it from {needed_from.position} on{since}"

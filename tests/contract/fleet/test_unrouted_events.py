@@ -10,7 +10,8 @@ from actors.policy import Rate
 from actors.tenant_settings import TenantSettings
 from angarium.connecting import Access
 from angarium.operations import unrouted
-from angarium.operations.installation import unrouted_findings
+from angarium.operations.installation import sizing, unrouted_findings
+from angarium.operations.installation.examine import UNROUTED_REMEDY, room
 from angarium.operations.installation.finding import Finding
 from angarium.operations.unrouted import unrouted_notes, why_unrouted
 from streams.fleet import unrouted_events
@@ -19,6 +20,7 @@ from streams.installation.partitions import partition_of
 from streams.installation.topology import Names
 from streams.journal.envelope import encode_flush
 from streams.nats.jetstream import JetStream
+from streams.nats.retry import stream_info
 from streams.routing_progress import RoutingProgress
 from tests.support.installation import SHARDS, installation, node_settings
 
@@ -63,6 +65,32 @@ async def record(js: JetStream, names: Names, routed: int, parked: dict[str, int
             routing=RoutingProgress(routed=routed, parked_tenants=tenants),
         )  # fmt: skip
         await js.publish(names.journal_of(partition), flush)
+
+
+async def test_the_tenant_whose_event_holds_the_stream_of_events_is_named(
+    js: JetStream, names: Names
+) -> None:
+    await publish(js, names, "beta", "acme", "beta")
+    for partition in range(SHARDS):
+        parked = {"acme": 2} if partition == PARTITION else {}
+        flush = encode_flush(
+            node="a", epoch=1, flush=1, floor=0, at=0.0, unclean=None, facts=[],
+            routing=RoutingProgress(routed=3, parked_tenants=parked),
+        )  # fmt: skip
+        await js.publish(names.journal_of(partition), flush)
+    events = await stream_info(js, names.events)
+    text = await sizing.holder(js, installation(names.prefix), events)
+    assert text.startswith(f"acme (partition {PARTITION}) needs it from 2 on, stored ")
+
+
+async def test_short_room_for_events_is_a_problem_with_a_remedy_of_its_own(
+    js: JetStream, names: Names
+) -> None:
+    await publish(js, names, "acme")
+    events = await stream_info(js, names.events)
+    await js.stream_update(events.config | {"max_bytes": events.bytes + 1})
+    found = await room(js, installation(names.prefix), names.events, needed_by=False)
+    assert (found.level, found.remedy) == ("problem", UNROUTED_REMEDY)
 
 
 async def test_a_parked_tenant_is_named_with_what_waits(js: JetStream, names: Names) -> None:

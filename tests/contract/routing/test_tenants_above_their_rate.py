@@ -11,7 +11,7 @@ from actors.tenant_settings import SettingsByTenant, TenantSettings
 from streams.installation.partitions import partition_of
 from streams.installation.topology import Names
 from streams.nats.jetstream import JetStream
-from streams.routing import router
+from streams.routing import router, tenants
 from tests.contract.support.routers import PARTITION, OpenOwner, Owner, announce, has_stored, subscribe
 from tests.support.installation import SHARDS
 from tests.support.waiting import until
@@ -41,17 +41,52 @@ async def owner(open_owner: OpenOwner, monkeypatch: pytest.MonkeyPatch) -> Async
     turning.cancel()
 
 
-async def test_tenants_that_wait_for_tokens_do_not_fill_the_memory_of_their_partition(
-    js: JetStream, names: Names, owner: Owner
-) -> None:
-    await subscribe(js, names, f"{QUICK}.b")
-    for _ in range(3):
-        for each in LIMITED:
-            await announce(js, names, LARGE, tenant=each)
-    await until(lambda: set(owner.router.progress.parked_tenants) == set(LIMITED))
+async def others_are_routed(js: JetStream, names: Names) -> None:
+    """Return when all events of a tenant without a rate are routed."""
     bodies = [b"%d" % number for number in range(EVENTS)]
     for body in bodies:
         await announce(js, names, body, tenant=QUICK)
     await has_stored(js, names, f"{QUICK}.b", bodies)
+
+
+async def flood(js: JetStream, names: Names) -> None:
+    await subscribe(js, names, f"{QUICK}.b")
+    for _ in range(3):
+        for each in LIMITED:
+            await announce(js, names, LARGE, tenant=each)
+
+
+async def test_tenants_that_wait_for_tokens_do_not_fill_the_memory_of_their_partition(
+    js: JetStream, names: Names, owner: Owner
+) -> None:
+    await flood(js, names)
+    await until(lambda: set(owner.router.progress.parked_tenants) == set(LIMITED))
+    await others_are_routed(js, names)
     # One event of each is routed by the token that a new owner has.
     assert set(owner.router.progress.parked_tenants) == set(LIMITED)
+    assert owner.totals.events == len(LIMITED) + EVENTS
+
+
+async def test_the_next_events_of_tenants_that_wait_for_tokens_do_not_fill_it_either(
+    js: JetStream, names: Names, owner: Owner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All requests for events end before a tenant without a rate publishes."""
+    monkeypatch.setattr(router, "OPEN_BYTES_MAX", 2 * len(LARGE))
+    await flood(js, names)
+    await until(lambda: set(owner.router.progress.parked_tenants) == set(LIMITED))
+    await others_are_routed(js, names)
+    assert set(owner.router.progress.parked_tenants) == set(LIMITED)
+    assert owner.totals.events == len(LIMITED) + EVENTS
+
+
+async def test_tenants_that_wait_for_tokens_and_cannot_be_parked_hold_no_other_up(
+    js: JetStream, names: Names, owner: Owner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their tokens are waived: the rate of the others holds."""
+    monkeypatch.setattr(tenants, "PARKED_MAX", 2)
+    await flood(js, names)
+    await others_are_routed(js, names)
+    await until(lambda: owner.totals.events == 2 + 3 * (len(LIMITED) - 2) + EVENTS)
+    last = EVENTS + 3 * len(LIMITED)
+    await until(lambda: owner.router.progress.routed == last)
+    assert len(owner.router.progress.parked_tenants) == 2
