@@ -27,7 +27,8 @@ SLOW = TenantSettings(rate=Rate(limit=1, per="hour"))
 
 @pytest.fixture
 async def owner(open_owner: OpenOwner, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Owner]:
-    """A router with room for ten large events; its clock goes on."""
+    """A router with room for ten large events, which asks for a few at a time; its clock goes on."""
+    monkeypatch.setattr(router, "PULL_BATCH", 8)
     monkeypatch.setattr(router, "OPEN_BYTES_MAX", 10 * len(LARGE))
     owner = await open_owner(by_tenant=SettingsByTenant(dict.fromkeys(LIMITED, SLOW)))
 

@@ -453,6 +453,10 @@ class Checkers:
 
     def check_end(self) -> None:
         """All is quiet: every event is settled on record, and every record is true."""
+        for name, node in self.nodes.items():
+            for shard in node.owned.values():
+                if not (shard.ended.is_set() or shard.suspended) and shard._router._bytes:
+                    self.world.fail(f"{name} counts {shard._router._bytes} bytes of events, and has none")
         for receiver, rates in self.rates.items():
             if excess := rates.excess():
                 self.world.fail(f"{receiver}: {excess}")

@@ -50,7 +50,7 @@ class Fanout:
         self._unrouted: dict[int, None] = {}
         self._versions: dict[str, list[tuple[float, tuple[str, ...]]]] = {}
         self._highest: dict[str, int] = {}
-        self._given: set[tuple[str, int]] = set()
+        self.given: set[tuple[str, int]] = set()
         self._letters: set[tuple[str, bytes]] = set()
         self.given_up: dict[str, set[int]] = {}
         self.purges_by_subject = 0
@@ -100,10 +100,10 @@ class Fanout:
         if source != (0 if event.again else position):
             self.world.fail(f"{receiver}: the copy of {position} says that it comes from {source}")
         if event.again:
-            self._given.add((receiver, position))
+            self.given.add((receiver, position))
         elif source > self._highest.get(receiver, 0):
             self._highest[receiver] = source
-            self._given.add((receiver, position))
+            self.given.add((receiver, position))
 
     def _letter(self, receiver: str, message: Stored) -> None:
         self._letters.add((receiver, message.data))
@@ -139,7 +139,7 @@ class Fanout:
                 self.world.fail(f"the event at {position} is routed, malformed and has no letter")
             return
         for receiver in self._versions:
-            has_any = (receiver, position) in self._given or position in self.given_up.get(receiver, ())
+            has_any = (receiver, position) in self.given or position in self.given_up.get(receiver, ())
             if all(self._wanted(receiver, event)) and not has_any:
                 self.world.fail(f"the event at {position} is routed, and {receiver} has no copy that counts")
 

@@ -26,6 +26,7 @@ from tests.sim.scenarios import flooding, giving_way
 
 _read_past, _purge_read_past = claim.read_past, vars(purge)["read_past"]
 _bury_unrouted, _up_to, _shed = Router._bury_unrouted, RoutedPositions.up_to, Tenants.shed
+_take_read = Tenants.take_read
 _add, _drop, _init, _recognise = Tenants.add, Tenants.drop, Tenants.__init__, Tenants.recognise
 
 
@@ -122,6 +123,19 @@ async def _routed_whatever_is_parked(of: RoutedPositions, partition: int, tenant
     return of._progress[partition].routed
 
 
+def _always_taken(of: Tenants[Any], request: ReadRequest, events: Any, *, complete: bool) -> Any:
+    tenant = of.parked[request.tenant]
+    end, tenant.gives_way_to = tenant.gives_way_to, 0
+    kept = _take_read(of, request, events, complete=complete)
+    tenant.gives_way_to = end
+    return kept
+
+
+def _told_as_kept(of: Tenants[Any], request: ReadRequest, events: Any, *, complete: bool) -> Any:
+    _take_read(of, request, events, complete=complete)
+    return events
+
+
 def _next_event_kept(of: Tenants[Any], may_park: Any, *, kept: int = 1) -> list[Any]:
     return _shed(of, may_park)
 
@@ -190,6 +204,12 @@ FLOODING_MUTANTS = [
     Mutant("gave-way-before-its-letters", "a position passes what gives way when its letters are stored",
            ((Router, "_bury_unrouted", _passed_unburied),),
            giving_way.owner_dies_before_the_letters_are_stored),
+    Mutant("page-taken-of-what-gives-way", "what was requested of a tenant before it gives way is not taken",
+           ((Tenants, "take_read", _always_taken),),
+           giving_way.page_arrives_late_of_a_tenant_that_gives_way),
+    Mutant("page-counted-and-not-taken", "only events that are kept count as memory",
+           ((Tenants, "take_read", _told_as_kept),),
+           giving_way.page_arrives_late_of_a_tenant_that_gives_way),
     Mutant("next-event-kept", "a tenant that waits for a token needs no memory",
            ((Tenants, "shed", _next_event_kept),),
            giving_way.memory_is_short_and_tenants_wait_for_tokens),

@@ -43,6 +43,7 @@ ALL = (
     flooding.others_are_read_ahead_of_a_flood, flooding.an_event_read_ahead_is_not_routed,
     flooding.an_event_read_ahead_is_lost, flooding.a_new_tail_is_read_ahead,
     giving_way.events_give_way_to_other_tenants, giving_way.owner_dies_before_the_letters_are_stored,
+    giving_way.page_arrives_late_of_a_tenant_that_gives_way,
     giving_way.memory_is_short_and_tenants_wait_for_tokens,
     giving_way.more_tenants_wait_for_tokens_than_can_be_parked,
     rates.start_long_after_its_record, rates.ping_before_a_crash, rates.burst_before_a_crash,

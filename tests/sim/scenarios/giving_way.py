@@ -56,6 +56,23 @@ def owner_dies_before_the_letters_are_stored() -> None:
         stage.settle()
 
 
+def page_arrives_late_of_a_tenant_that_gives_way() -> None:
+    """A page of a tenant was requested to be routed; before it arrives, its events are to become letters."""
+    with staged(Plan(receivers=(R, OTHER), rate=1.0, tenant_events=2)) as stage:
+        first = _limited(stage)
+        release = stage.hold_reads(stage.run.names.events)
+        stage.announce(*[str(number) for number in range(8)])
+        stage.wait(4.0)
+        shard = stage.checkers.nodes[first.name].owned[0]
+        first.post(lambda: shard.give_way("acme", 1 << 60))
+        stage.wait(0.1)
+        release()
+        stage.settle()
+        fanout = stage.checkers.fanout
+        both = fanout.given_up[R] & {position for receiver, position in fanout.given if receiver == R}
+        stage.expect(not both, f"{sorted(both)} are routed, and have letters")
+
+
 def memory_is_short_and_tenants_wait_for_tokens() -> None:
     """Two tenants wait for tokens, and their next events take the memory that a third one needs."""
     _expect_quick(Plan(receivers=(R, OTHER, QUICK), **SHORT), [1, 1])
