@@ -1,4 +1,4 @@
-"""What is to be read of a tenant's events by its subject, and what came of an order to give way."""
+"""Requests for parts of a tenant's events, by its subject, and the end of an order to give way."""
 
 from msgspec import Struct
 

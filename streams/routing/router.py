@@ -180,36 +180,21 @@ class Router:
             known=lambda: known.events,
             batch=PULL_BATCH,
         )
-        self._parked_reader = ParkedTenantsReader(
+        pages = partial(
+            ParkedTenantsReader,
             js,
             names,
             partition,
             reader=self._reader,
             at_once=routing.readers,
             replicated=replicated,
-            next_read=self._next_read,
-            take_read=self._take_read,
             on_broken=terms.on_broken,
         )
-        self._burial = UnroutedBurial(
-            js,
-            names,
-            routing.freshness,
-            routing.match,
-            routing.letters,
-            may_bury=terms.may_read,
+        self._parked_reader = pages(next_read=self._next_read, take_read=self._take_read)
+        self._giving_way_reader = pages(
+            next_read=self._tenants.next_to_give_way, take_read=self._bury_unrouted
         )
-        self._giving_way_reader = ParkedTenantsReader(
-            js,
-            names,
-            partition,
-            reader=self._reader,
-            at_once=routing.readers,
-            replicated=replicated,
-            next_read=self._tenants.next_to_give_way,
-            take_read=self._bury_unrouted,
-            on_broken=terms.on_broken,
-        )
+        self._burial = UnroutedBurial(js, names, routing, may_bury=terms.may_read)
         self._ahead_reader = AheadReader(
             js,
             names,

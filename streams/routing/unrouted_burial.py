@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from itertools import islice
+from typing import Protocol
 
 from msgspec import Struct
 
@@ -22,6 +23,17 @@ LETTERS_MAX = 256
 log = logging.getLogger(__name__)
 
 
+class Matching(Protocol):
+    """What routers share; see `streams.routing.router.Routing`."""
+
+    @property
+    def match(self) -> Callable[[str, str, float], tuple[str, ...]]: ...
+    @property
+    def freshness(self) -> Freshness: ...
+    @property
+    def letters(self) -> asyncio.Semaphore: ...
+
+
 class _Letter(Struct, frozen=True):
     receiver: str
     message: StoredMessage
@@ -31,8 +43,7 @@ class _Letter(Struct, frozen=True):
 class UnroutedBurial:
     """The burial of one router.
 
-    - `freshness`, `match`: as the router matches events.
-    - `at_once`: shared by all routers of a node.
+    - `routing`: shared by all routers of a node. Events are matched with it as the router does.
     - `may_bury`: asked before each letter. A later owner routes the same event, or buries it; it may be
       erased after that.
     """
@@ -41,22 +52,19 @@ class UnroutedBurial:
         self,
         js: JetStream,
         names: Names,
-        freshness: Freshness,
-        match: Callable[[str, str, float], tuple[str, ...]],
-        at_once: asyncio.Semaphore,
+        routing: Matching,
         *,
         may_bury: Callable[[], bool],
     ) -> None:
         self._js = js
         self._names = names
-        self._freshness = freshness
-        self._match = match
-        self._at_once = at_once
+        self._routing = routing
         self._may_bury = may_bury
 
     async def bury(self, tenant: str, found: Sequence[tuple[StoredMessage, Event]]) -> None:
         """Return when all letters of these events are stored, however long there is no room for them."""
-        await self._freshness.cover(self._freshness.now())
+        freshness = self._routing.freshness
+        await freshness.cover(freshness.now())
         letters = (
             _Letter(receiver, message, event)
             for message, event in found
@@ -76,10 +84,10 @@ class UnroutedBurial:
     def _receivers(self, tenant: str, event: Event) -> Sequence[str]:
         if event.malformed:
             return [f"{tenant}.{MALFORMED_RECEIVER}"]
-        return self._match(tenant, event.type, event.stored_at)
+        return self._routing.match(tenant, event.type, event.stored_at)
 
     async def _store(self, letter: _Letter) -> str:
-        async with self._at_once:
+        async with self._routing.letters:
             if not self._may_bury():
                 return "the lease of this node has expired"
             if letter.event.malformed:

@@ -45,7 +45,7 @@ class Recorded(Struct, kw_only=True):
 
 @pytest.fixture
 async def recorded(js: JetStream, names: Names) -> Recorded:
-    """Events of two tenants of one partition, by turns."""
+    """Events of two tenants of one partition, in turn."""
     for number in range(EVENTS):
         subject = names.publish_event((TENANT, OTHER)[number % 2], "order.created")
         assert isinstance(await js.publish(subject, b"x" * 1000), Stored)
@@ -74,7 +74,7 @@ async def test_nothing_counts_as_routed_in_a_stream_that_lost_its_tail(recorded:
     assert await recorded.up_to(OTHER) == 0
 
 
-async def test_what_follows_an_event_of_a_parked_tenant_is_purged_by_subject(
+async def test_events_that_follow_one_of_a_parked_tenant_are_purged_by_subject(
     js: JetStream, names: Names, recorded: Recorded
 ) -> None:
     await recorded.is_routed(EVENTS, acme=3)
@@ -85,7 +85,7 @@ async def test_what_follows_an_event_of_a_parked_tenant_is_purged_by_subject(
 
 
 async def test_a_stray_is_no_sample(js: JetStream, names: Names, recorded: Recorded) -> None:
-    """It is in no partition, and no router gives it up."""
+    """A stray is in no partition, and no router gives it up."""
     assert isinstance(await js.publish(names.publish_event(TENANT, "*"), b"x"), Stored)
     sampled = await samples_of_events(js, names, await stream_info(js, names.events))
     assert max(each.position for each in sampled.samples) == EVENTS
@@ -101,7 +101,7 @@ async def test_routed_events_do_not_count_against_a_quota(
     each = info.bytes // EVENTS
 
     async def below(kept: int) -> int:
-        """Where events give way if the quota has room for that many."""
+        """The position below which events give way if the quota has room for that many."""
         order = await unrouted_beyond_quota(js, names, info, PARTITION, TENANT, kept * each + each // 2)
         return order.below if order else 0
 

@@ -1,5 +1,6 @@
 """The rules of parked tenants, each taken out by itself."""
 
+import asyncio
 from typing import Any
 
 from msgspec.structs import replace
@@ -20,12 +21,13 @@ from streams.routing.tenants import TenantInMemory, Tenants
 from streams.routing.unrouted_burial import UnroutedBurial
 from streams.routing_progress import RoutingProgress
 from streams.storage import purge
-from streams.storage.unrouted import RoutedPositions
 from tests.sim.mutants.mutant import Mutant
 from tests.sim.scenarios import flooding, giving_way
 
 _read_past, _purge_read_past = claim.read_past, vars(purge)["read_past"]
-_bury_unrouted, _up_to, _shed = Router._bury_unrouted, RoutedPositions.up_to, Tenants.shed
+_bury, _shed = UnroutedBurial.bury, Tenants.shed
+_burying = set[asyncio.Task[None]]()
+"""Burials that nothing waits for."""
 _take_read = Tenants.take_read
 _add, _drop, _init, _recognise = Tenants.add, Tenants.drop, Tenants.__init__, Tenants.recognise
 
@@ -110,17 +112,12 @@ async def _buried_unstored(*_: Any) -> None:
     """Take letters as stored."""
 
 
-async def _passed_unburied(
-    of: Router, request: ReadRequest, found: list[StoredMessage], complete: bool
-) -> None:
-    of._tenants.buried(request, request.up_to if complete else found[-1].sequence, len(found))
-    of._on_progress()
-    await _bury_unrouted(of, request, found, complete)
+async def _buried_later(of: UnroutedBurial, tenant: str, found: Any) -> None:
+    _burying.add(asyncio.ensure_future(_bury(of, tenant, found)))
 
 
-async def _routed_whatever_is_parked(of: RoutedPositions, partition: int, tenant: str) -> int:
-    await _up_to(of, partition, tenant)
-    return of._progress[partition].routed
+def _routed_whatever_is_parked(of: RoutingProgress, tenant: str) -> int:
+    return of.routed
 
 
 def _always_taken(of: Tenants[Any], request: ReadRequest, events: Any, *, complete: bool) -> Any:
@@ -196,13 +193,13 @@ FLOODING_MUTANTS = [
            ((Router, "give_way", lambda *_: None),),
            giving_way.events_give_way_to_other_tenants),
     Mutant("parked-events-purged", "a tenant's events are purged by subject up to its own position",
-           ((RoutedPositions, "up_to", _routed_whatever_is_parked),),
+           ((RoutingProgress, "routed_of", _routed_whatever_is_parked),),
            giving_way.events_give_way_to_other_tenants),
     Mutant("gave-way-unburied", "what gives way becomes a dead letter",
            ((UnroutedBurial, "bury", _buried_unstored),),
            giving_way.events_give_way_to_other_tenants),
     Mutant("gave-way-before-its-letters", "a position passes what gives way when its letters are stored",
-           ((Router, "_bury_unrouted", _passed_unburied),),
+           ((UnroutedBurial, "bury", _buried_later),),
            giving_way.owner_dies_before_the_letters_are_stored),
     Mutant("page-taken-of-what-gives-way", "what was requested of a tenant before it gives way is not taken",
            ((Tenants, "take_read", _always_taken),),

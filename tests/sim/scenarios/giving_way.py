@@ -84,7 +84,7 @@ def more_tenants_wait_for_tokens_than_can_be_parked() -> None:
 
 
 def _expect_quick(plan: Plan, limited: list[int]) -> None:
-    """So many events of each of the two tenants are routed meanwhile."""
+    """Expect that a tenant without a rate does not wait; of each of the others so many events are routed."""
     with staged(plan) as stage:
         stage.put(QUICK)
         _limited(stage)

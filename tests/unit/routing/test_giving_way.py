@@ -76,7 +76,7 @@ def test_a_tenant_that_can_be_parked_gets_no_event_without_a_token(monkeypatch: 
     assert not world.tenants.waive_tokens(1.0, lambda _: True)
 
 
-def test_what_is_in_flight_is_routed_though_its_tenant_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_events_in_flight_are_routed_though_its_tenant_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
     world = limited_world(6, 3, monkeypatch)
     assert [each.position for each in world.tenants.give_way("acme", 5)] == [2, 3]
     request = world.tenants.next_to_give_way()
