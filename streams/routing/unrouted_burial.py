@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 
 class Matching(Protocol):
-    """What routers share; see `streams.routing.router.Routing`."""
+    """A part of the state that routers share (`streams.routing.router.Routing`)."""
 
     @property
     def match(self) -> Callable[[str, str, float], tuple[str, ...]]: ...

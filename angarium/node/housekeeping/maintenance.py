@@ -69,6 +69,10 @@ log = logging.getLogger(__name__)
 P = ParamSpec("P")
 
 
+def _told(stream: StreamInfo, order: EvictionOrder) -> dict[str, object]:
+    return {"stream": stream.name, "tenant": order.tenant, "below": order.below}
+
+
 class StreamEnd:
     """The ends of a stream at each look; `certain_end` is one that every leader knows."""
 
@@ -195,7 +199,9 @@ class Maintenance:
         if await self._letters_are_full():
             return
         order = self._chosen.next_order(self._sampled.samples, deliveries)
-        self._order(self._orders, "storage.full", deliveries, order)
+        if order is not None:
+            log.warning("storage.full", extra=_told(deliveries, order))
+            self._orders.append(order)
 
     async def _look_at_events(self) -> None:
         """Choose what gives way if the events are full, before the producers of all tenants are refused."""
@@ -210,7 +216,9 @@ class Maintenance:
         if await self._letters_are_full():
             return
         order = self._chosen_events.next_order(self._sampled_events.samples, events)
-        self._order(self._orders_unrouted, "storage.full", events, order)
+        if order is not None:
+            log.warning("storage.full", extra=_told(events, order))
+            self._orders_unrouted.append(order)
 
     async def _letters_are_full(self) -> bool:
         letters = await stream_info(self._context.js, self._context.names.dead_letters)
@@ -235,17 +243,14 @@ class Maintenance:
                 quota = settings.backlog_max_bytes
                 deliveries = await stream_info(js, names.deliveries)
                 order = await beyond_quota(js, names, deliveries, tenant, quota)
-                self._order(self._orders, "backlog.over_quota", deliveries, order)
+                if order is not None:
+                    log.warning("backlog.over_quota", extra=_told(deliveries, order))
+                    self._orders.append(order)
                 events, partition = await stream_info(js, names.events), partition_of(tenant, self._shards)
                 order = await unrouted_beyond_quota(js, names, events, partition, tenant, quota)
-                self._order(self._orders_unrouted, "backlog.over_quota", events, order)
-
-    def _order(
-        self, orders: list[EvictionOrder], why: str, stream: StreamInfo, order: EvictionOrder | None
-    ) -> None:
-        if order is not None:
-            log.warning(why, extra={"stream": stream.name, "tenant": order.tenant, "below": order.below})
-            orders.append(order)
+                if order is not None:
+                    log.warning("backlog.over_quota", extra=_told(events, order))
+                    self._orders_unrouted.append(order)
 
     async def _move_checkpoints_on(self) -> None:
         """Let quiet shards append an empty flush, so that they do not hold the journal."""
