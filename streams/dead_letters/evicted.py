@@ -4,25 +4,26 @@ They are what its copies would have become, so a receiver's letters can be sent 
 which its tenant gave way.
 """
 
-from actors.machine.event import Event
+from collections.abc import Mapping
+
 from streams.dead_letters.bury import filed_under, store
 from streams.installation.topology import Names
 from streams.nats.answers import StoredMessage
-from streams.nats.headers import DEAD_ATTEMPTS, DEAD_REASON, EVENT_ID, EVENT_TYPE, MESSAGE_ID
+from streams.nats.headers import DEAD_ATTEMPTS, DEAD_REASON, MESSAGE_ID
 from streams.nats.jetstream import JetStream
 
 
 async def bury_unrouted(
-    js: JetStream, names: Names, receiver: str, message: StoredMessage, event: Event
+    js: JetStream, names: Names, receiver: str, message: StoredMessage, headers: Mapping[str, str]
 ) -> str:
     """Store the receiver's letter of an event that was not routed; returns why it is not stored, or "".
 
+    `headers`: those of its copies. By its source, a letter that comes late is erased with its event.
     It has no number. `e` in its id means a position of the events stream, as in that of a malformed event.
     """
     why = await store(js, names, receiver, message, {
-        EVENT_ID: event.id,
-        MESSAGE_ID: f"{filed_under(receiver)}:e{event.position}",
-        EVENT_TYPE: event.type,
+        **headers,
+        MESSAGE_ID: f"{filed_under(receiver)}:e{message.sequence}",
         DEAD_REASON: "evicted",
         DEAD_ATTEMPTS: 0,
     })  # fmt: skip

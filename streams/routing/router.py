@@ -398,8 +398,10 @@ class Router:
     async def _bury_unrouted(
         self, request: ReadRequest, found: Sequence[StoredMessage], complete: bool
     ) -> None:
-        events = [(each, self._read_event(request.tenant, each).event) for each in found]
-        await self._burial.bury(request.tenant, events)
+        events = [(each, self._read_event(request.tenant, each)) for each in found]
+        await self._burial.bury(
+            request.tenant, [(message, opened.event, opened.headers) for message, opened in events]
+        )
         self._routing.totals.evicted += len(found)
         up_to = request.up_to if complete else found[-1].sequence
         if (told := self._tenants.buried(request, up_to, len(found))) is not None:

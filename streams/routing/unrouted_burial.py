@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from typing import Protocol
 
@@ -38,6 +38,7 @@ class _Letter(Struct, frozen=True):
     receiver: str
     message: StoredMessage
     event: Event
+    headers: Mapping[str, str]
 
 
 class UnroutedBurial:
@@ -61,13 +62,18 @@ class UnroutedBurial:
         self._routing = routing
         self._may_bury = may_bury
 
-    async def bury(self, tenant: str, found: Sequence[tuple[StoredMessage, Event]]) -> None:
-        """Return when all letters of these events are stored, however long there is no room for them."""
+    async def bury(
+        self, tenant: str, found: Sequence[tuple[StoredMessage, Event, Mapping[str, str]]]
+    ) -> None:
+        """Return when all letters of these events are stored, however long there is no room for them.
+
+        Each event comes with its message, and the headers of its copies.
+        """
         freshness = self._routing.freshness
         await freshness.cover(freshness.now())
         letters = (
-            _Letter(receiver, message, event)
-            for message, event in found
+            _Letter(receiver, message, event, headers)
+            for message, event, headers in found
             for receiver in self._receivers(tenant, event)
         )
         while some := list(islice(letters, LETTERS_MAX)):
@@ -92,4 +98,4 @@ class UnroutedBurial:
                 return "the lease of this node has expired"
             if letter.event.malformed:
                 return await bury_malformed(self._js, self._names, letter.receiver, letter.event)
-            return await bury_unrouted(self._js, self._names, letter.receiver, letter.message, letter.event)
+            return await bury_unrouted(self._js, self._names, letter.receiver, letter.message, letter.headers)

@@ -3,13 +3,14 @@
 from streams.clock import SystemTime
 from streams.dead_letters.evicted import bury_unrouted
 from streams.dead_letters.letters import DeadLetters
+from streams.erasing import search
 from streams.installation.topology import Names
 from streams.nats.headers import DEAD_SEQUENCE, EVENT_AGAIN, EVENT_ID, EVENT_SOURCE, EVENT_TYPE
 from streams.nats.jetstream import JetStream
 from streams.reading.messages import stored_event
 from streams.resending.redrive import Redrive
 from streams.resending.redrive_lock import RedriveLock
-from streams.routing.fanout import published_event
+from streams.routing.fanout import copy_headers, published_event
 from tests.contract.support.routers import announce
 from tests.support.installation import shard
 
@@ -25,12 +26,14 @@ async def test_a_letter_without_a_number_is_sent_to_its_receiver_again(js: JetSt
         event = published_event(
             position, message.stored_at, "acme.order.created", message.headers, message.data
         )
-        assert not await bury_unrouted(js, names, RECEIVER, message, event)
+        assert not await bury_unrouted(js, names, RECEIVER, message, copy_headers(event, 7))
     [letter] = await DeadLetters(js, names).letters([1])
     assert (letter.reason, letter.sequence, letter.event_id, letter.type, letter.body) == (
         "evicted", None, "id1", "order.created", b"1",
     )  # fmt: skip
     assert DEAD_SEQUENCE not in letter.headers
+    for source_max, found in ((7, [letter.mark]), (6, [])):
+        assert await search.dead_letters(js, names, "acme", "id1", source_max) == found
     lock = RedriveLock(js, names, "run", SystemTime())
     await lock.acquire()
     redrive = Redrive(js, names, lock)
