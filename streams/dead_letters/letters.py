@@ -178,7 +178,6 @@ class DeadLetters:
         self._js = js
         self._names = names
         self._stream = names.dead_letters
-        self._subject = names.dead("")
 
     async def end(self) -> int:
         """The position of the newest letter. Raises `Unavailable`, and `ApiError` without a stream."""
@@ -300,11 +299,11 @@ class DeadLetters:
         return dropped
 
     def _letter(self, message: StoredMessage) -> Letter:
-        receiver = message.subject.removeprefix(self._subject)
+        receiver = self._names.receiver_of_letter(message.subject)
         return Letter(message.sequence, receiver, message.stored_at, message.headers, message.data)
 
     def _listed(self, message: StoredMessage) -> ListedLetter:
-        receiver = message.subject.removeprefix(self._subject)
+        receiver = self._names.receiver_of_letter(message.subject)
         return ListedLetter(message.sequence, receiver, message.stored_at, message.headers, len(message.data))
 
 

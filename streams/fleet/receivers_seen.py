@@ -87,11 +87,10 @@ async def receiver_snapshots(
     js: JetStream, names: Names, tenant: str = "*"
 ) -> AsyncIterator[ReceiverSnapshot]:
     """Every receiver that has a snapshot; one may come twice, the newer last. Raises like `newest`."""
-    prefix = names.actor_keys.actor(0, "").removesuffix("0.")
-    async for message in newest(js, names.actors, [f"{prefix}*.{tenant}.*"]):
-        shard, _, receiver = message.subject.removeprefix(prefix).partition(".")
-        if message.data and not receiver.startswith("_"):
-            yield ReceiverSnapshot(receiver, int(shard), _state(message.data, message.subject))
+    async for message in newest(js, names.actors, [names.actor_keys.snapshots_of(tenant)]):
+        if message.data and (found := names.actor_keys.shard_and_actor(message.subject)) is not None:
+            shard, receiver = found
+            yield ReceiverSnapshot(receiver, shard, _state(message.data, message.subject))
 
 
 async def last_snapshot(js: JetStream, names: Names, receiver: str) -> ReceiverSnapshot | None:

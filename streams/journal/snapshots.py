@@ -92,13 +92,12 @@ class Snapshots:
 
     async def receivers(self) -> list[str]:
         """The receivers that have snapshots, or had them, from the leader. Raises `Unavailable`."""
-        prefix = self._names.actor_keys.actor(self._claim.shard, "")
+        keys = self._names.actor_keys
         try:
-            found = await self._js.subjects(self._names.actors, f"{prefix}*.*")
+            found = await self._js.subjects(self._names.actors, keys.snapshots_in(self._claim.shard))
         except ApiError as error:
             raise Unavailable(f"cannot list the snapshots: {error}") from error
-        names = (each.removeprefix(prefix) for each in found)
-        return [each for each in names if not each.startswith("_")]
+        return [receiver for _, receiver in filter(None, map(keys.shard_and_actor, found))]
 
     async def write(
         self,

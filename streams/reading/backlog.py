@@ -68,10 +68,7 @@ class Backlog:
         return ShardBatch(events=[self._addressed(each) for each in found], complete=end >= up_to)
 
     def _addressed(self, message: StoredMessage) -> tuple[str, Event]:
-        receiver, event = (
-            message.subject.removeprefix(self._names.delivery(self._shard, "")),
-            stored_event(message),
-        )
+        receiver, event = self._names.receiver_of_delivery(message.subject), stored_event(message)
         problem = receiver_problem(receiver[:RECEIVER_LOOKED_AT_MAX])
         return receiver, replace(event, malformed=problem) if problem else event
 

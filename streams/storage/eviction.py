@@ -36,13 +36,10 @@ class Sample(Struct, frozen=True):
     """
 
     position: int
+    tenant: str
     subject: str
     stands_for: float
     settled_to: int
-
-    @property
-    def tenant(self) -> str:
-        return self.subject.split(".")[3]
 
     @property
     def settled(self) -> bool:
@@ -79,9 +76,9 @@ async def judged(names: Names, settled: SettledPositions, parts: Sequence[Stream
     """
     found = [(each.message.sequence, each.message.subject, each.size) for each in parts]
     return [
-        Sample(position, subject, size, await settled.up_to(subject))
+        Sample(position, address[1].partition(".")[0], subject, size, await settled.up_to(subject))
         for position, subject, size in found
-        if names.shard_and_receiver(subject) is not None
+        if (address := names.shard_and_receiver(subject)) is not None
     ]
 
 

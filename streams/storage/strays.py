@@ -22,7 +22,7 @@ from streams.nats.answers import StoredMessage
 from streams.nats.headers import DEAD_ATTEMPTS, DEAD_PROBLEM, DEAD_REASON, EVENT_ID, MESSAGE_ID
 from streams.nats.jetstream import JetStream
 from streams.reading.messages import stored_event
-from streams.routing.fanout import published_event
+from streams.routing.fanout import event_in
 
 STRAYS_BURIED_MAX = 16
 """Strays of one stream that are buried in one round."""
@@ -38,7 +38,7 @@ async def bury_stray_deliveries(js: JetStream, names: Names) -> None:
         message = await _next_stray(js, names.deliveries, stray, proper)
         if message is None or names.shard_and_receiver(message.subject) is not None:
             return
-        tenant = message.subject.split(".")[2]
+        tenant = names.published_to(message.subject).partition(".")[0]
         if not await _bury(js, names, names.deliveries, tenant, message, "p", stored_event(message).id):
             return
 
@@ -50,9 +50,8 @@ async def bury_stray_events(js: JetStream, names: Names) -> None:
         message = await _next_stray(js, names.events, stray, None)
         if message is None:
             return
-        address = message.subject.split(".", 2)[2]
-        event = published_event(message.sequence, message.stored_at, address, message.headers, message.data)
-        if not await _bury(js, names, names.events, address.split(".")[0], message, "e", event.id):
+        event, tenant = event_in(names, message), names.published_to(message.subject).partition(".")[0]
+        if not await _bury(js, names, names.events, tenant, message, "e", event.id):
             return
 
 

@@ -225,7 +225,7 @@ class ErasureSteps:
                 if last.sequence <= position:
                     return f"shard {shard} has recorded nothing after an answer in the journal"
                 message = await js.message(names.journal, position)
-                wanted = _answers_in(shard, tenant, event)
+                wanted = _answers_in(names.journal_of(shard), tenant, event)
                 if message is None or search.mark_of(message) != mark or not wanted(message):
                     return "the journal has changed while it was searched"
                 await store_redacted(js, names, message)
@@ -234,6 +234,6 @@ class ErasureSteps:
         return ""
 
 
-def _answers_in(shard: int, tenant: str, event: str) -> Callable[[StoredMessage], bool]:
-    """A test for messages of the shard's journal that contain an answer to the event."""
-    return lambda it: search.shard_of_flush(it) == shard and search.answers_event(it, tenant, event)
+def _answers_in(journal: str, tenant: str, event: str) -> Callable[[StoredMessage], bool]:
+    """A test for messages of that subject of the journal that contain an answer to the event."""
+    return lambda it: it.subject == journal and search.answers_event(it, tenant, event)

@@ -146,15 +146,21 @@ async def next_plan(access: Access, kind: JobKind, after: int) -> StoredMessage 
     return await access.js.next_message(access.names.actors, every, after + 1)
 
 
+def tenant_of_plan(access: Access, key: str) -> str:
+    """The tenant of the plan that has that key."""
+    keys = access.names.actor_keys
+    receiver = keys.receiver_of_replay(key)
+    return keys.tenant_of_redrive_job(key) if receiver is None else receiver.partition(".")[0]
+
+
 def plan_in(access: Access, message: StoredMessage) -> StoredPlan:
     """The plan in a message. Raises Unusable."""
-    where, replays = message.subject, access.names.actor_keys.replay("")
-    if where.startswith(replays):
+    where, keys = message.subject, access.names.actor_keys
+    if (receiver := keys.receiver_of_replay(where)) is not None:
         plan: JobPlan = read_versioned(_replay, message.data, replay_lock.VERSION, where)
-        owner = where.removeprefix(replays).replace("=", ".")
-        return StoredPlan("replay", owner, plan, message.sequence, message.stored_at)
+        return StoredPlan("replay", receiver, plan, message.sequence, message.stored_at)
     plan = read_versioned(_redrive, message.data, redrive_job.VERSION, where)
-    owner = where.removeprefix(access.names.actor_keys.redrive_job(""))
+    owner = keys.tenant_of_redrive_job(where)
     return StoredPlan("redrive", owner, plan, message.sequence, message.stored_at)
 
 
