@@ -123,8 +123,8 @@ class Letter(LetterHead, frozen=True):
         return len(self.body)
 
 
-class Selection(Struct, frozen=True, kw_only=True):
-    """Selection of letters.
+class LetterFilter(Struct, frozen=True, kw_only=True):
+    """A filter of letters.
 
     - `receivers`: `<tenant>.<name>`, either of which may be `*`.
     - `reasons`: if empty, all.
@@ -185,7 +185,7 @@ class DeadLetters:
         return newest.sequence if newest else 0
 
     async def pages(
-        self, selection: Selection, end: int, after: int = 0, bytes_max: int = SENT_BYTES_MAX
+        self, selection: LetterFilter, end: int, after: int = 0, bytes_max: int = SENT_BYTES_MAX
     ) -> AsyncIterator[LetterPage]:
         """The letters after `after`, up to and including `end`, the oldest first; none is missing.
 
@@ -213,7 +213,7 @@ class DeadLetters:
                 return
 
     async def newest(
-        self, selection: Selection, end: int, bytes_max: int = SPAN_BYTES_MAX
+        self, selection: LetterFilter, end: int, bytes_max: int = SPAN_BYTES_MAX
     ) -> AsyncIterator[NewestPage]:
         """The letters, the newest first and without bodies, for callers that want only some of them.
 

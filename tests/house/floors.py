@@ -82,7 +82,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
     "angarium.operations": (
         "failures unrouted",
         "dead_letters live receivers tokens",
-        "ledger_queries",
+        "ledger_queries replays",
         "events installation jobs",
     ),
     "angarium.operations.receivers": (

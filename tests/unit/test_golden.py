@@ -53,7 +53,7 @@ from streams.lost_tails.marks import Mark, Marks, SourceOffset
 from streams.resending.job import Job
 from streams.resending.redrive_job import RedriveJobPlan
 from streams.resending.redrive_lock import RedrivePlan
-from streams.resending.replay_lock import Choice, ReplayPlan
+from streams.resending.replay_lock import EventsToResend, ReplayPlan
 from streams.routing_progress import RoutingProgress
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -168,11 +168,11 @@ PLAN = replace(PLAN_1, v=2, nonce="5e1f")
 JOB = Job(id="j1", began_at=AT)
 REPLAY_PLAN = ReplayPlan(
     v=1, run="0c1d", step=3, at=AT, held=True, unfinished=True, created="2027-01-15T08:00:00Z",
-    choice=Choice(begin=4, until=9, removal=5), done_to=7, remaining=2, stream_end=41, sent=3,
-    again="replay-0a1b", nonce="5e1f", pace_s=0.5, due_at=AT + 1, job=JOB,
+    events=EventsToResend(begin=4, until=9, removal=5), done_to=7, remaining=2, stream_end=41, sent=3,
+    again="replay-0a1b", nonce="5e1f", pace_s=0.5, due_at=AT + 1, api_job=JOB,
 )  # fmt: skip
 REDRIVE_JOB_PLAN = RedriveJobPlan(
-    v=1, run="0c1d", step=3, at=AT, held=True, unfinished=True, job=JOB, receivers="acme.*",
+    v=1, run="0c1d", step=3, at=AT, held=True, unfinished=True, api_job=JOB, receivers="acme.*",
     reasons=("expired",), since=AT - 60, until=AT, done_to=7, end=12, receivers_end=21, seen=5, page=(8, 9),
     sent=4,
 )  # fmt: skip

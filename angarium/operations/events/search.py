@@ -25,7 +25,7 @@ from angarium.operations.receivers.overview.listing import get_health
 from angarium.operations.receivers.overview.pace import UNMEASURED
 from angarium.operations.unrouted import why_unrouted
 from streams.buckets.stored_configurations import StoredConfigurations
-from streams.dead_letters.letters import DeadLetters, Selection
+from streams.dead_letters.letters import DeadLetters, LetterFilter
 from streams.erasing.erasures import Erasures
 from streams.fleet.receivers_seen import receiver_snapshots
 from streams.nats.answers import StoredMessage
@@ -274,7 +274,7 @@ async def _why_none(
     """The reason why an event waits for no receiver."""
     js, names, letters = access.js, access.names, DeadLetters(access.js, access.names)
     seen = 0
-    async for page in letters.newest(Selection(receivers=f"{among}.*"), await letters.end()):
+    async for page in letters.newest(LetterFilter(receivers=f"{among}.*"), await letters.end()):
         for letter in page.letters:
             if letter.event_id == event:
                 return _Whereabouts(

@@ -45,9 +45,9 @@ async def list_jobs(
         check_tenant(tenant)
     plans, failures = await all_plans(access) if followed is None else (followed, [])
     found = {
-        JobPlace(round(stored.job_or_command.began_at * 1e6), stored.id): stored
+        JobPlace(round(stored.job.began_at * 1e6), stored.id): stored
         for stored in plans
-        if tenant in (None, stored.tenant) and stored.job_or_command is not None and not is_over(stored)
+        if tenant in (None, stored.tenant) and stored.job is not None and not is_over(stored)
     }
     places = sorted((each for each in found if after is None or each < after), reverse=True)
     page = places[:limit]

@@ -6,14 +6,14 @@ from actors.machine.facts import Burial
 from streams.buckets.stored_configurations import StoredConfigurations
 from streams.clock import SystemTime
 from streams.dead_letters.bury import DeadLetterWriter
-from streams.dead_letters.letters import DeadLetters, Selection
+from streams.dead_letters.letters import DeadLetters, LetterFilter
 from streams.installation.topology import Names
 from streams.nats.answers import Answer, Unanswered
 from streams.nats.jetstream import JetStream
 from streams.resending.redrive import Redrive
 from streams.resending.redrive_lock import RedriveLock
 from streams.resending.replay import Replay
-from streams.resending.replay_lock import Choice, ReplayLock
+from streams.resending.replay_lock import EventsToResend, ReplayLock
 from tests.contract.resending.settled_events import ONE, end
 from tests.contract.support.faults import Publish, misbehaving
 from tests.contract.support.servers import Server
@@ -35,7 +35,7 @@ async def begun(js: JetStream, names: Names, pace_s: float) -> Replay:
     lock = ReplayLock(js, names, ONE, "run", SystemTime(), lease_s=LEASE_S)
     await lock.acquire()
     replay = Replay(js, names, ONE, lock, pace_s)
-    await replay.begin(Choice(begin=0, until=await end(js, names)), "replay-1", "nonce")
+    await replay.begin(EventsToResend(begin=0, until=await end(js, names)), "replay-1", "nonce")
     return replay
 
 
@@ -79,7 +79,7 @@ async def test_a_redrive_sends_no_letter_that_is_gone(server: Server, js: JetStr
         await DeadLetterWriter(js, names).bury(ONE, [burial])
         await js.delete(names.deliveries, position)
     letters = DeadLetters(js, names)
-    (page,) = [each async for each in letters.pages(Selection(), await letters.end())]
+    (page,) = [each async for each in letters.pages(LetterFilter(), await letters.end())]
 
     async def slow(store: Publish) -> Answer:
         answer = await store()
@@ -96,4 +96,4 @@ async def test_a_redrive_sends_no_letter_that_is_gone(server: Server, js: JetStr
         await redrive.send(sorted(page.letters, key=lambda each: each.position))
         await redrive.end()
     assert await bodies(js, names) == [b"1"]
-    assert (redrive.done.redriven, redrive.done.left, redrive.done.stopped) == (1, {}, "")
+    assert (redrive.done.redriven, redrive.done.left_out, redrive.done.stopped) == (1, {}, "")

@@ -8,7 +8,7 @@ import pytest
 from angarium.api.problems import HIDDEN
 from angarium.operations.jobs.begin import Begun, begin_redrive
 from streams.buckets.tokens import Scope
-from streams.dead_letters.letters import Selection
+from streams.dead_letters.letters import LetterFilter
 from tests.edge.api.conftest import Api, problem
 from tests.support.ledgers import Pen, catch_up, failed, in_file, opens
 from tests.support.plain_http import plain_client
@@ -89,7 +89,7 @@ async def test_another_tenants_token_finds_nothing_anywhere(api: Api) -> None:
     await api.receiver("acme.billing")
     gated = [(method, path) for method, path, _ in await operations(api) if path.startswith("/v1/")]
     assert len(gated) == len(OPERATIONS)
-    assert isinstance(await begin_redrive(api.to, "acme", Selection(receivers="acme.*")), Begun)
+    assert isinstance(await begin_redrive(api.to, "acme", LetterFilter(receivers="acme.*")), Begun)
     async with (
         await api.client("other", ["publish", "read", "manage"]) as stranger,
         plain_client(base_url=api.url) as anonymous,
