@@ -11,7 +11,7 @@ from actors.policy import Rate
 from actors.tenant_settings import ALL_OTHERS, SettingsByTenant, TenantSettings
 from angarium.connecting import Access
 from angarium.quantities import age_text, count_text
-from streams.fleet.installation_status import QUESTIONS_AT_ONCE, seen_members
+from streams.fleet.installation_status import seen_members
 from streams.fleet.receivers_seen import shard_count
 from streams.fleet.unrouted_events import UnroutedEvents, unrouted_before, unrouted_of, unrouted_tenants
 from streams.installation.partitions import partition_of
@@ -19,7 +19,7 @@ from streams.installation.topology import Names
 from streams.journal.claim import Owner, read_owner
 from streams.nats.answers import StoredMessage
 from streams.nats.errors import ApiError
-from streams.nats.jetstream import JetStream
+from streams.nats.jetstream import QUESTIONS_AT_ONCE, JetStream
 from streams.nats.retry import stream_info
 
 COPY_BYTES = 1 << 10

@@ -11,11 +11,11 @@ from collections.abc import AsyncIterator
 from actors.machine import facts as f
 from streams.installation.topology import Names
 from streams.journal.envelope import decode_flush
-from streams.journal.leadership import ALL_SUBJECTS, ensure_none, info_since
+from streams.journal.leadership import ensure_none, info_since
 from streams.lost_tails.marks import Mark
 from streams.nats.answers import StoredMessage
 from streams.nats.headers import EVENT_ID
-from streams.nats.jetstream import JetStream
+from streams.nats.jetstream import ALL_SUBJECTS, JetStream
 from streams.reading.messages import stored_event
 from streams.routing.fanout import event_in
 

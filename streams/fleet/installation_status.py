@@ -18,12 +18,10 @@ from streams.journal import claim
 from streams.journal.checkpoint import read_checkpoint
 from streams.journal.claim import Owner
 from streams.journal.refusal import RecordedLoss, read_recorded_loss
-from streams.nats.jetstream import JetStream
+from streams.nats.jetstream import QUESTIONS_AT_ONCE, JetStream
 from streams.nats.protocol import epoch_of
 from streams.nats.retry import stream_info
 from streams.versions import read_versioned
-
-QUESTIONS_AT_ONCE = 32
 
 _member = msgspec.json.Decoder(Member)
 _owner = msgspec.json.Decoder(Owner)

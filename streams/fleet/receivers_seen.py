@@ -14,13 +14,13 @@ from msgspec.structs import replace
 
 from actors.errors import Unusable
 from actors.machine.state import State
-from streams.fleet.installation_status import QUESTIONS_AT_ONCE, server_time
+from streams.fleet.installation_status import server_time
 from streams.installation.partitions import shard_of
 from streams.installation.topology import STAMP_SHARDS, Names
 from streams.journal import snapshots
 from streams.journal.checkpoint import Checkpoint, decode_checkpoint
 from streams.journal.snapshots import Snapshot
-from streams.nats.jetstream import JetStream
+from streams.nats.jetstream import QUESTIONS_AT_ONCE, JetStream
 from streams.reading.messages import stored_event
 from streams.reading.newest import newest
 from streams.versions import read_versioned

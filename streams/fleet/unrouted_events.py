@@ -5,12 +5,11 @@ import time
 
 from msgspec import Struct
 
-from streams.fleet.installation_status import QUESTIONS_AT_ONCE
 from streams.installation.partitions import partition_of
 from streams.installation.topology import Names
 from streams.journal.claim import read_past
 from streams.nats.answers import StoredMessage
-from streams.nats.jetstream import JetStream
+from streams.nats.jetstream import QUESTIONS_AT_ONCE, JetStream
 from streams.routing_progress import RoutingProgress
 
 ROUTED_WITHIN_S = 10.0

@@ -13,10 +13,9 @@ from streams.installation.topology import has_wildcard
 from streams.nats.answers import Page, Refused, Stored, StoredMessage, StreamInfo
 from streams.nats.codes import WRONG_LAST_SEQUENCE
 from streams.nats.headers import EXPECTED, EXPECTED_SUBJECT
-from streams.nats.jetstream import JetStream
+from streams.nats.jetstream import ALL_SUBJECTS, JetStream
 from streams.nats.retry import Pauses, stream_info, until_answered
 
-ALL_SUBJECTS = ">"
 SUBJECTS_MAX = 512
 """Subjects whose last messages are requested at a time; nats-server refuses more than 1,024 (2.15.1)."""
 ANSWER_BYTES_MAX = 32 << 20

@@ -17,10 +17,9 @@ from streams.journal.claim import read_past
 from streams.journal.refusal import read_recorded_loss
 from streams.lost_tails.comparison import find_loss
 from streams.nats.answers import StreamInfo
-from streams.nats.jetstream import JetStream
+from streams.nats.jetstream import QUESTIONS_AT_ONCE, JetStream
 from streams.nats.retry import stream_info, until_answered
 
-QUESTIONS_AT_ONCE = 32
 JOURNAL_SHARE = 0.5
 """Part of its room up to which the journal is kept, for those who read it: the ledger, `tail`, operators."""
 

@@ -20,13 +20,12 @@ from streams.lost_tails.deletion import delete_known
 from streams.lost_tails.marks import Mark
 from streams.nats.answers import StoredMessage
 from streams.nats.headers import DEAD_ATTEMPTS, DEAD_PROBLEM, DEAD_REASON, EVENT_ID, MESSAGE_ID
-from streams.nats.jetstream import JetStream
+from streams.nats.jetstream import ALL_SUBJECTS, JetStream
 from streams.reading.messages import stored_event
 from streams.routing.fanout import event_in
 
 STRAYS_BURIED_MAX = 16
 """Strays of one stream that are buried in one round."""
-ALL_SUBJECTS = ">"
 COUNT_AGAIN_AFTER_S = 1.0
 log = logging.getLogger(__name__)
 

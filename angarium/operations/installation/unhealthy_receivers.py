@@ -15,9 +15,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from actors.errors import InvalidPolicy, Unusable
+from actors.machine.scheduling.phases import Phase
 from actors.machine.state import State
 from actors.policy import parse
-from actors.status import Phase
 from angarium.operations.installation.finding import Finding, ok, problem, warning
 from angarium.operations.receivers.overview.listing import phase_of, policy_of
 from angarium.quantities import age_text

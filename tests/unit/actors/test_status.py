@@ -16,10 +16,11 @@ from actors.machine.event import Event
 from actors.machine.facts import AttemptFailed, Burial, Delivered, Throttled
 from actors.machine.numbering import Frontier, Numbered, number, with_number
 from actors.machine.outcome import Answered
+from actors.machine.scheduling.phases import Phase
 from actors.machine.scheduling.view import NoBounds, View
 from actors.machine.state import BURIALS_MAX, Open, State
 from actors.policy import Policy, Rate, Retry
-from actors.status import Head, Phase, duration_text, inspect, known_head, phase, read_head, remedy, why
+from actors.status import Head, duration_text, inspect, known_head, phase, read_head, remedy, why
 from tests.unit.worlds.shard import strict
 from tests.unit.worlds.virtual_time import in_virtual_time
 

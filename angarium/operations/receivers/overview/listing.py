@@ -14,9 +14,10 @@ from msgspec import Struct
 
 from actors.errors import AngariumError, InvalidPolicy
 from actors.ids import check_tenant
+from actors.machine.scheduling.phases import Phase
 from actors.machine.state import State
 from actors.policy import Policy, members_of, parse, rate_members
-from actors.status import Phase, held_back
+from actors.status import held_back
 from angarium import logs, quantities
 from angarium.connecting import Access
 from angarium.delivery.http_exchange.target import InvalidTarget, parse_target
@@ -39,9 +40,8 @@ from streams.fleet.receivers_seen import (
 )
 from streams.installation.partitions import shard_of
 from streams.installation.topology import Names
-from streams.journal.leadership import ALL_SUBJECTS
 from streams.journal_feed.recent import RecentFlushes
-from streams.nats.jetstream import JetStream
+from streams.nats.jetstream import ALL_SUBJECTS, JetStream
 
 COUNTED_AT_ONCE = 32
 RATE_MAX = 1e100
