@@ -1,24 +1,25 @@
-"""Tenants of one partition: whose events are in memory, who is parked, and whose turn it is.
+"""Tenants of one partition: which have events in memory, which are parked, and whose turn it is.
 
 This module is pure: it has no clock and no I/O. Events arrive in the order of the stream and stay in memory
-until all their copies are confirmed. A tenant with too many of them, or with one that has waited for too
-long, is *parked*: what arrives of it is dropped, and is read later from the stream by the tenant's subject,
-while others continue. The rules:
+until all their copies are confirmed. A tenant with too many events in memory, or with one that has waited too
+long, is *parked*: its new events are dropped, and read later from the stream by the tenant's subject, while
+other tenants continue. The rules:
 
 - An event is *routed* when all its copies are confirmed. `routed` is a position: all events up to there are
   routed, except those of parked tenants.
-- `passed_to`, of a parked tenant: `routed` has passed its events up to here, whatever has become of them.
-- `unrouted_from`, of a parked tenant: its lowest event that is not routed.
+- `passed_to` of a parked tenant: `routed` has passed its events up to here, routed or not.
+- `unrouted_from` of a parked tenant: its lowest event that is not routed.
 
 1. `routed` goes past an event that is routed, or that belongs to a parked tenant and is at or below
    `passed_to`. What arrived later and is held stops `routed`. An event that is dropped raises `passed_to`.
-2. A new owner reads a parked tenant's events from `unrouted_from` up to the recorded `routed`, unprompted.
-3. A parked tenant's arrivals are held if everything of it before was read and there is room; if not, they
-   are dropped. Nothing of it above `passed_to` is read by subject.
-4. A tenant is no longer parked when everything up to `passed_to` was read and is routed.
-5. An event above its tenant's rate waits for its token, like one that has no turn. A tenant that waits for
-   one needs one event in memory: if memory is short, it is parked, and the others are dropped (`shed`). What
-   was requested of it before then no longer follows what it has in memory, and is not taken.
+2. A new owner reads a parked tenant's events from `unrouted_from` up to the recorded `routed` at once.
+3. A parked tenant's new events are held if all its earlier ones were read and there is room; otherwise they
+   are dropped. None of its events above `passed_to` is read by subject.
+4. A tenant is unparked when all its events up to `passed_to` were read and are routed.
+5. An event above its tenant's rate waits for a token, as an event waits for its turn. A tenant that waits for
+   a token needs one event in memory: if memory is short, the tenant is parked, and its other events are
+   dropped (`shed`). A page that was requested before that no longer follows the events in memory, and is not
+   taken.
 6. Events of a tenant that is not parked may be *read ahead*: by its subject, above the highest arrival, in
    order, while it has room. Such an event stops `routed` only from its arrival on, which is recognised by its
    position and not kept again. So a parked tenant's position is never beyond what has arrived.
@@ -47,7 +48,7 @@ UNCONFIRMED_COPIES_MAX = 512
 """Unconfirmed copies of a tenant above which no more of its events are matched."""
 
 PARKED_MAX = 64
-"""Parked tenants of a partition, since each flush names them. Beyond that, everybody waits for the floods."""
+"""Parked tenants of a partition: each flush names them. With more, all tenants wait for the floods."""
 
 
 class WaitingEvent(Protocol):
@@ -83,16 +84,16 @@ class TenantInMemory(Generic[T]):
     """A tenant with events in memory, or a parked one.
 
     - `events`: those that are not routed, by position, in order.
-    - `unmatched`: the last of these, whose receivers are not looked up yet.
+    - `unmatched`: the last of these: their receivers have not been looked up yet.
     - `copies`: number of unconfirmed copies.
     - `bytes`: size of the events in memory.
     - `parked`: later events are left in the stream.
     - `queued_to_match`: it is among those whose next event is matched.
     - `waits_for_token`: it is above its rate.
     - `may_hold_back`: some of its events may keep `routed` back.
-    - `passed_to`: the last position of an event that was left in the stream. Only for a parked tenant.
-    - `read_to`: everything of the tenant up to here was in memory; if it is not parked, up to the highest
-      arrival, too.
+    - `passed_to`: the position of the last event that was left in the stream; only of a parked tenant.
+    - `read_to`: all events of the tenant up to here were in memory; those of a tenant that is not parked, up
+      to the highest arrival, too.
     """
 
     __slots__ = (
