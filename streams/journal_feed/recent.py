@@ -7,7 +7,7 @@ is read and measured.
 from msgspec import Struct
 
 from actors.machine.facts import AnyFact
-from streams.fleet.installation_status import server_time
+from streams.clock import server_time
 from streams.installation.topology import Names
 from streams.journal.envelope import decode_flush
 from streams.nats.jetstream import ALL_SUBJECTS, JetStream

@@ -18,7 +18,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "reading",
         "buckets dead_letters",
         "resending routing fleet",
-        "control_requests erasing producer server storage",
+        "control_requests erasing observation producer server storage",
         "journal_feed",
         "repair",
     ),

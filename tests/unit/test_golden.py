@@ -12,7 +12,7 @@ import pytest
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from actors.machine.bucket import Bucket, Limit, Unclean
+from actors.machine.bucket import Bucket, RateLimit, Unclean
 from actors.machine.facts import (
     AnyFact,
     AttemptFailed,
@@ -71,7 +71,7 @@ FACTS_1: tuple[AnyFact, ...] = (
     Claimed(epoch=7, at=AT, clean=False, position=40, unclean_epoch=7, unclean_position=40, unclean_at=AT),
     Opened(receiver=WHO, at=AT, position=30, window=128),
     Retargeted(receiver=WHO, target="00112233445566ff"),
-    RateSet(receiver=WHO, limit=Limit(0.5, 4), bucket=BUCKET),
+    RateSet(receiver=WHO, limit=RateLimit(0.5, 4), bucket=BUCKET),
     WindowSet(receiver=WHO, size=64, above=40),
     EventAccepted(receiver=WHO, events=(EVENT,)),
     Started(receiver=WHO, events=(EVENT,), at=AT, bucket=BUCKET),
@@ -126,7 +126,7 @@ STATE = State(
     burials=(Burial(position=41, reason="expired", sequence=3, attempts=9, status=500),),
     opened=True,
     removed_at=AT - 100,
-    limit=Limit(0.5, 4),
+    limit=RateLimit(0.5, 4),
     bucket=BUCKET,
     target="00112233445566ff",
     throttled_until=AT + 30,

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from actors.machine.bucket import Limit
+from actors.machine.bucket import RateLimit
 from actors.policy import Rate
 from actors.tenant_settings import SettingsByTenant, TenantSettings
 from angarium import settings
@@ -234,7 +234,7 @@ def test_tenants_have_tables_in_the_file() -> None:
     by_tenant = SettingsByTenant(load({"config": _file(TENANTS)}, {}).tenants)
     acme = TenantSettings(weight=4, rate=Rate(limit=500), backlog_max_bytes=2 << 30)
     assert by_tenant.of("acme") == acme
-    assert by_tenant.limit("other") == Limit(10 / 60, 5)
+    assert by_tenant.limit("other") == RateLimit(10 / 60, 5)
     assert (by_tenant.weight("acme"), by_tenant.weight("other")) == (4, 1)
     assert by_tenant.with_quota == ["acme"]
     assert SettingsByTenant().limit("acme") is None

@@ -27,9 +27,9 @@ from angarium.operations.unrouted import why_unrouted
 from streams.buckets.stored_configurations import StoredConfigurations
 from streams.dead_letters.letters import DeadLetters, LetterFilter
 from streams.erasing.erasures import Erasures
-from streams.fleet.receivers_seen import receiver_snapshots
 from streams.nats.answers import StoredMessage
 from streams.nats.jetstream import JetStream
+from streams.observation.receivers_seen import receiver_snapshots
 from streams.reading.messages import stored_event
 from streams.routing.fanout import event_in
 

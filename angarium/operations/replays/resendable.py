@@ -12,8 +12,8 @@ from angarium.connecting import Access
 from angarium.operations.failures import OperationError
 from angarium.operations.receivers.configurations.stored import not_found
 from streams.buckets.stored_configurations import StoredConfigurations
-from streams.fleet.receivers_seen import last_snapshot, wait_for_snapshots
 from streams.nats.retry import ask_for_command
+from streams.observation.receivers_seen import last_snapshot, wait_for_snapshots
 from streams.reading.messages import stored_event
 from streams.resending.copies import deliveries_info, pages_between
 from streams.resending.replay_lock import EventsToResend

@@ -19,7 +19,6 @@ from angarium.node.monitor import unready
 from angarium.node.node import Node
 from angarium.node.shard import NodeContext, Shard, take_over
 from streams.clock import SystemTime
-from streams.fleet.installation_status import owners
 from streams.fleet.members import Members
 from streams.installation.topology import Names
 from streams.journal.checkpoint import read_checkpoint
@@ -31,6 +30,7 @@ from streams.nats.answers import Stored, StreamInfo
 from streams.nats.errors import ApiError, NotOurs, NotPermitted, StreamRemade
 from streams.nats.jetstream import JetStream
 from streams.nats.wire import Wire
+from streams.observation.installation_status import owners
 from streams.resending import replay_lock
 from streams.resending.replay_lock import ReplayPlan
 from streams.routing_progress import NOTHING_ROUTED

@@ -19,12 +19,12 @@ from angarium.operations.replays.preview import Preview, preview
 from angarium.operations.replays.resendable import ReplayFilter
 from angarium.settings import Settings
 from streams.clock import SystemTime
-from streams.fleet import receivers_seen
 from streams.installation.topology import Names
 from streams.journal.checkpoint import Checkpoint
 from streams.nats.answers import Stored, StoredMessage
 from streams.nats.jetstream import JetStream
 from streams.nats.protocol import rfc3339
+from streams.observation import receivers_seen
 from streams.reading.messages import stored_event
 from streams.resending import copies
 from streams.resending.plan_lock import LEASES_WAITED, Busy

@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from angarium.node.app import open_node
-from tests.contract.fleet import snapshots
+from tests.contract.observation import snapshots
 from tests.edge.api.conftest import SHARDS, Api, problem
 from tests.support.command_line import COMMAND_LINE
 from tests.support.plain_http import plain_client

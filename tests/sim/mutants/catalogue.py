@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from actors.ids import dedup_key
 from actors.machine import bucket, decide, event, evolve, facts, numbering
 from actors.machine import commands as c
-from actors.machine.bucket import Bucket, Limit, Unclean
+from actors.machine.bucket import Bucket, RateLimit, Unclean
 from actors.machine.event import Event
 from actors.machine.facts import Claimed
 from actors.machine.numbering import is_repeat
@@ -291,12 +291,18 @@ async def _page_of_any_replica(
 
 
 def _full(
-    found: Bucket, limit: Limit, *, epoch: int, claimed_at: float, unclean: Unclean | None, unsettled: bool
+    found: Bucket,
+    limit: RateLimit,
+    *,
+    epoch: int,
+    claimed_at: float,
+    unclean: Unclean | None,
+    unsettled: bool,
 ) -> Bucket:
     return found if found.epoch == epoch else Bucket(float(limit.burst), claimed_at, epoch)
 
 
-def _inherited(found: Bucket, limit: Limit, *, unclean: Unclean | None, **more: Any) -> Bucket:
+def _inherited(found: Bucket, limit: RateLimit, *, unclean: Unclean | None, **more: Any) -> Bucket:
     """Takes the bucket as recorded, whatever an owner that vanished may have taken."""
     return bucket.inherit(found, limit, unclean=None, **more)
 
@@ -309,7 +315,7 @@ def _record_no_ping(live: LiveState, command: c.Command, now: float) -> None:
         _record(live, command, now)
 
 
-def _inherited_slow(found: Bucket, limit: Limit, *, unclean: Unclean | None, **more: Any) -> Bucket:
+def _inherited_slow(found: Bucket, limit: RateLimit, *, unclean: Unclean | None, **more: Any) -> Bucket:
     is_slow = limit.per_second * bucket.SLOW_TOKEN_S < 1
     return bucket.inherit(found, limit, unclean=None if is_slow else unclean, **more)
 
@@ -425,7 +431,7 @@ ALL = [
     Mutant("no-skew-gap", "time between owners is credited only beyond the clocks' skew",
            ((bucket, "CLOCK_SKEW_S", 0.0),)),
     Mutant("slow-unrecorded", "where tokens are slow to come, the attempt is recorded first",
-           ((Limit, "slow", property(lambda limit: False)), (actor, "inherit", _inherited_slow))),
+           ((RateLimit, "slow", property(lambda limit: False)), (actor, "inherit", _inherited_slow))),
     Mutant("set-aside-forgotten", "a token whose attempt is recorded first takes up room until it starts",
            ((Tokens, "filled", _bucket_as_if_started),)),
     Mutant("decided-without-what-is-set-aside", "what is decided counts the tokens that are set aside",

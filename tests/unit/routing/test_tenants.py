@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Struct
 
-from actors.machine.bucket import Limit
+from actors.machine.bucket import RateLimit
 from streams.routing import tenants as module
 from streams.routing.tenant_rates import TenantRates
 from streams.routing.tenants import ReadRequest, Tenants
@@ -19,9 +19,9 @@ TENANTS = ("acme", "beta", "cora")
 Act = tuple[Any, ...]
 
 
-def limited(**limits: Limit) -> TenantRates:
+def limited(**limits: RateLimit) -> TenantRates:
     """The rates of a router that has just started: `cora` has one, unless others are given."""
-    return TenantRates((limits or {"cora": Limit(0.5, 2)}).get)
+    return TenantRates((limits or {"cora": RateLimit(0.5, 2)}).get)
 
 
 class Waiting(Struct, frozen=True):
@@ -238,7 +238,7 @@ def test_tenants_take_turns_to_be_matched() -> None:
 
 def test_a_tenant_above_its_rate_waits_for_a_token_and_holds_no_other_up() -> None:
     world = World()
-    world.tenants = Tenants(NOTHING_ROUTED, limited(acme=Limit(2.0, 1)))
+    world.tenants = Tenants(NOTHING_ROUTED, limited(acme=RateLimit(2.0, 1)))
     for tenant in ("acme", "acme", "beta"):
         world.publish(tenant)
         world.arrive()
@@ -258,7 +258,7 @@ def test_tenants_above_their_rate_shed_all_but_their_next_event_and_get_the_rest
 ) -> None:
     monkeypatch.setattr(module, "EVENTS_MAX", 8)
     world = World()
-    world.tenants = Tenants(NOTHING_ROUTED, limited(acme=Limit(1.0, 1)))
+    world.tenants = Tenants(NOTHING_ROUTED, limited(acme=RateLimit(1.0, 1)))
     for tenant in ("acme", "acme", "beta", "acme", "acme"):
         world.publish(tenant)
         world.arrive()
@@ -282,7 +282,7 @@ def test_a_page_that_was_requested_before_its_tenant_shed_events_is_not_taken(
     """The page would follow events that the tenant no longer has in memory."""
     monkeypatch.setattr(module, "EVENTS_MAX", 4)
     world = World()
-    world.tenants = Tenants(NOTHING_ROUTED, limited(acme=Limit(1.0, 1)))
+    world.tenants = Tenants(NOTHING_ROUTED, limited(acme=RateLimit(1.0, 1)))
     for _ in range(7):
         world.publish("acme")
         world.arrive()
@@ -310,7 +310,7 @@ def test_events_read_ahead_that_do_not_follow_what_came_before_are_not_taken() -
 
 def test_a_tenant_that_cannot_be_parked_sheds_nothing() -> None:
     world = World()
-    world.tenants = Tenants(NOTHING_ROUTED, limited(acme=Limit(1.0, 1)))
+    world.tenants = Tenants(NOTHING_ROUTED, limited(acme=RateLimit(1.0, 1)))
     for tenant in ("acme", "acme", "acme"):
         world.publish(tenant)
         world.arrive()

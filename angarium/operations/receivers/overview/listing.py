@@ -25,7 +25,11 @@ from angarium.operations.failures import NotDone, operation
 from angarium.operations.receivers.overview.health import ReceiverHealth
 from angarium.operations.receivers.overview.pace import BacklogPace, Counts, RecentCounts, pace
 from streams.buckets.stored_configurations import Configuration, StoredConfigurations
-from streams.fleet.receivers_seen import (
+from streams.installation.partitions import shard_of
+from streams.installation.topology import Names
+from streams.journal_feed.recent import RecentFlushes
+from streams.nats.jetstream import ALL_SUBJECTS, JetStream
+from streams.observation.receivers_seen import (
     BacklogCount,
     ReceiverSnapshot,
     SettledSince,
@@ -38,10 +42,6 @@ from streams.fleet.receivers_seen import (
     shard_progress,
     waiting_events,
 )
-from streams.installation.partitions import shard_of
-from streams.installation.topology import Names
-from streams.journal_feed.recent import RecentFlushes
-from streams.nats.jetstream import ALL_SUBJECTS, JetStream
 
 COUNTED_AT_ONCE = 32
 RATE_MAX = 1e100

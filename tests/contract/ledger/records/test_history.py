@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from actors.machine import facts as f
-from actors.machine.bucket import Limit
+from actors.machine.bucket import RateLimit
 from angarium.ledger import schema
 from angarium.operations.ledger_queries import history
 from angarium.operations.ledger_queries.configuration_changes import ChangedMember, changed_members
@@ -29,7 +29,7 @@ async def test_the_history_is_told_in_words(
     await receivers.put(RECEIVER, CONFIGURATION)
     await receivers.put(RECEIVER, b'{"url": "https://example.com/2", "order": "relaxed"}')
     target = f.Retargeted(receiver=RECEIVER, target="url")
-    await pen.flush(opens(), target, f.RateSet(receiver=RECEIVER, limit=Limit(5.0, 2)))
+    await pen.flush(opens(), target, f.RateSet(receiver=RECEIVER, limit=RateLimit(5.0, 2)))
     await pen.flush(failed(1, NOW + 10))
     await pen.flush(delivered(1, NOW + 400, attempt=2), f.Paused(receiver=RECEIVER, at=NOW + 500))
     # A resume has two facts: of the request, and of the configuration that it changes.

@@ -13,12 +13,12 @@ from angarium.operations import unrouted
 from angarium.operations.installation import unrouted_findings
 from angarium.operations.installation.finding import Finding
 from angarium.operations.unrouted import unrouted_notes, why_unrouted
-from streams.fleet import unrouted_events
-from streams.fleet.unrouted_events import unrouted_of, unrouted_tenants
 from streams.installation.partitions import partition_of
 from streams.installation.topology import Names
 from streams.journal.envelope import encode_flush
 from streams.nats.jetstream import JetStream
+from streams.observation import unrouted_events
+from streams.observation.unrouted_events import unrouted_of, unrouted_tenants
 from streams.routing_progress import RoutingProgress
 from tests.support.installation import SHARDS, installation, node_settings
 

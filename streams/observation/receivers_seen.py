@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from actors.errors import Unusable
 from actors.machine.state import State
-from streams.fleet.installation_status import server_time
+from streams.clock import server_time
 from streams.installation.partitions import shard_of
 from streams.installation.topology import STAMP_SHARDS, Names
 from streams.journal import snapshots
