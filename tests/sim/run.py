@@ -1,4 +1,4 @@
-"""One run: an installation, its nodes, its producers and receivers, and a bad time for all of them.
+"""One run: an installation, its nodes, producers and receivers, and faults for all of them.
 
 Faults happen for a bounded time; after that everything has to settle, and what came of it is judged.
 """

@@ -1,4 +1,4 @@
-"""Stored formats of version 1, which are read forever, with all members in use.
+"""Stored formats of version 1, which must stay readable, with all members in use.
 
 The files under `golden/` are as they lie in the streams. A member that is added later needs a default, and
 leaves them alone; a file is only ever added, for a new `v`.

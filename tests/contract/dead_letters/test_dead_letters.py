@@ -1,4 +1,4 @@
-"""Dead letters as those see them who look after them: found, read, dropped."""
+"""Dead letters as operators use them: found, read and dropped."""
 
 import asyncio
 from collections.abc import Iterable
@@ -199,7 +199,7 @@ async def test_letters_that_come_during_a_search_are_not_read(
     assert await found(dead, end) == [1]
 
 
-async def test_dropped_is_what_was_named(js: JetStream, names: Names, dead: DeadLetters) -> None:
+async def test_only_named_letters_are_dropped(js: JetStream, names: Names, dead: DeadLetters) -> None:
     for number in range(1, 101):
         await bury(js, names, ONE, number)
     told: list[int] = []

@@ -1,4 +1,4 @@
-"""Bringing a shard back: snapshots and tail make the whole, and what cannot be is refused."""
+"""Recovery of a shard: snapshots and the journal's tail give the whole state; contradictions are refused."""
 
 from collections.abc import AsyncIterator
 
@@ -139,7 +139,7 @@ class TestTheWhole:
         assert recovery.parked == {RECEIVER: 0.0, OTHER: 0.0}
         assert not faulty.answers[names.actor_keys.parked_receivers(SHARD, 0)]
 
-    async def test_all_come_back_if_a_part_is_gone(
+    async def test_every_receiver_counts_as_parked_if_a_part_is_missing(
         self, js: JetStream, names: Names, shard: Recording, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Every receiver with a snapshot counts as parked, and so does the record of unknown receivers.

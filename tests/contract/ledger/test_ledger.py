@@ -1,4 +1,4 @@
-"""Each fact lies in the ledger once, over every crash; what is gone is on record, the foreign stops it."""
+"""Each fact is in the ledger once, over every crash; gaps are recorded, a foreign journal is refused."""
 
 import asyncio
 from collections.abc import Callable, Sequence

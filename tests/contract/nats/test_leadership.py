@@ -1,4 +1,4 @@
-"""Answers of leaders: which are believed, and which facts about the server that rests on."""
+"""Answers of leaders: which are trusted, and the server's behaviour that this relies on."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence

@@ -1,4 +1,4 @@
-"""A node and a shard that must not be run: it leaves it, says so, and tries again later."""
+"""A node that may not run a shard: it gives the shard up, says so, and tries again later."""
 
 import asyncio
 import gc

@@ -1,4 +1,4 @@
-"""A node over something strange that its shards find only while they run."""
+"""A node whose streams are recreated or strange, which its shards notice only while they run."""
 
 import msgspec
 import pytest

@@ -1,4 +1,4 @@
-"""Receivers as they are seen from outside: by their snapshots, and by the stream where these are old."""
+"""Receivers seen from outside: from their snapshots, and from the stream if these are old."""
 
 import asyncio
 import time

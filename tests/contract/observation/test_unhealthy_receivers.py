@@ -1,4 +1,4 @@
-"""Findings of the doctor about receivers: the worst by name, all counted, and the healthy ones left out."""
+"""The doctor's findings about receivers: the worst by name, all counted, healthy ones left out."""
 
 import time
 

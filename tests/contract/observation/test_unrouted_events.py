@@ -1,4 +1,4 @@
-"""Tenants whose events wait to be routed, as the doctor, a list of receivers and an event's journey tell."""
+"""Tenants whose events wait to be routed, as the doctor, the receiver list and `angarium event` show them."""
 
 import json
 from collections import defaultdict

@@ -1,4 +1,4 @@
-"""Operations, called as an HTTP API would: no terminal, and each expected failure is a value of its kind."""
+"""Operations, called as the HTTP API calls them: no terminal, and each expected failure is a value."""
 
 from collections.abc import AsyncIterator
 
@@ -100,7 +100,7 @@ async def test_nothing_is_done_without_consent(access: Access) -> None:
     assert asked == ["up to 1 event"] * 2
 
 
-async def test_dead_letters_that_are_not_there(access: Access) -> None:
+async def test_missing_dead_letters_are_reported_as_missing(access: Access) -> None:
     failed(await find(access, 7), "not_found")
     everything = LetterFilter(receivers="*.*")
     assert await newest(access, everything, 10) == Newest([], more=False)

@@ -1,4 +1,4 @@
-"""The one upgrade of what 0.1 made: what its consumers knew is on record, and nothing is lost or repeated."""
+"""The upgrade of an installation of 0.1: its consumers' positions are recorded; nothing is lost."""
 
 import msgspec
 import pytest

@@ -1,4 +1,4 @@
-"""Replays and redrives during an erasure: what is gone when a copy would leave is not sent."""
+"""Replays and redrives during an erasure: no copy of an erased event is sent."""
 
 import asyncio
 
@@ -39,7 +39,7 @@ async def begun(js: JetStream, names: Names, pace_s: float) -> Replay:
     return replay
 
 
-async def test_a_replay_sends_no_event_that_is_gone(js: JetStream, names: Names) -> None:
+async def test_a_replay_sends_no_deleted_event(js: JetStream, names: Names) -> None:
     positions = [await publish(js, names, ONE, body) for body in (b"1", b"2", b"3")]
     replay = await begun(js, names, LEASE_S)
     working = asyncio.create_task(replay.send_rest(lambda *_: None))
@@ -72,7 +72,7 @@ async def test_a_copy_that_was_lost_is_not_sent_again_if_its_event_has_gone(
     assert replay.done.sent == 0
 
 
-async def test_a_redrive_sends_no_letter_that_is_gone(server: Server, js: JetStream, names: Names) -> None:
+async def test_a_redrive_sends_no_deleted_letter(server: Server, js: JetStream, names: Names) -> None:
     for number in (1, 2):
         position = await publish(js, names, ONE, b"%d" % number, {"Angarium-Id": f"e{number}"})
         burial = Burial(position=position, reason="rejected", sequence=number)

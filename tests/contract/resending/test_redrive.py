@@ -1,4 +1,4 @@
-"""Dead letters that are sent again: each once, whatever becomes of the commands that do it.
+"""Redrives: each dead letter is sent once, however the commands end.
 
 The window in which JetStream drops repeats is cut to nearly nothing here, so that nothing rests on it.
 """

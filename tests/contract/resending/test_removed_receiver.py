@@ -1,4 +1,4 @@
-"""A receiver is removed while its events are sent again: a new one of that name gets none of them."""
+"""A receiver is removed while its events are sent again: a new receiver of that name gets none of them."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

@@ -1,4 +1,4 @@
-"""Replays: each event is sent again once and in order, wherever the command that does it is cut off.
+"""Replays: each event is sent again once and in order, wherever the command is interrupted.
 
 The window in which JetStream drops repeats is cut to nearly nothing here, so that nothing rests on it.
 """

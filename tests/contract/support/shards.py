@@ -1,4 +1,4 @@
-"""Support for tests of a shard's memory: clocks to turn, a listener, and facts to record."""
+"""Support for tests of a shard's memory: adjustable clocks, a listener, and facts to record."""
 
 from collections.abc import Callable, Sequence
 

@@ -1,4 +1,4 @@
-"""README and docs are true: what they show works, in their order, and what they name and link to is there.
+"""README and docs are true: their commands work in order, and names and links exist.
 
 A page that starts no `angarium dev` is read while one runs. Commands that need the nats CLI, Node or Go are
 left out if these are not installed.

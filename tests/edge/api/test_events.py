@@ -1,4 +1,4 @@
-"""An event over HTTP: what the ledger has of it, where else it waits, and why no receiver gets it."""
+"""An event over HTTP: its record in the ledger, where else it waits, and why no receiver gets it."""
 
 import asyncio
 from collections.abc import AsyncIterator

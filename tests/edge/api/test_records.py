@@ -1,4 +1,4 @@
-"""The history over HTTP: from a journal whose facts are known, through the ledger, to a client."""
+"""The history over HTTP: from a journal with known facts, through the ledger, to a client."""
 
 import asyncio
 import sqlite3

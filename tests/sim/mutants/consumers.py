@@ -108,5 +108,5 @@ CONSUMER_MUTANTS = [
            reading.last_ack_is_lost),
     Mutant("copies-from-before", "an event stored before the receiver was last put anew gets no copy",
            ((Receivers, "existing_at", lambda receivers, at, subscribers: subscribers),),
-           routing.event_from_before_its_receiver_was_put_again),
+           routing.event_is_older_than_its_receiver),
 ]  # fmt: skip

@@ -109,7 +109,7 @@ FLOODING_MUTANTS = [
            flooding.journal_ages_out_behind_a_parked_tenant),
     Mutant("purged-beyond-the-parked", "the purge goes never beyond a parked tenant's position",
            ((purge, "read_past", _purged_without_the_parked),),
-           flooding.parked_tenant_is_stopped_and_read_on),
+           flooding.reading_of_a_parked_tenant_stops_and_continues),
     Mutant("position-of-the-unmatched", "the position is that of the lowest event that is not routed",
            ((TenantInMemory, "unrouted_from", property(_first_unmatched)),),
            flooding.owner_of_a_parked_tenant_dies),

@@ -244,7 +244,7 @@ def test_every_phase_has_its_words() -> None:
     ("seconds", "text"),
     [(0.2, "1 s"), (119, "119 s"), (120, "2 min"), (7199, "120 min"), (7200, "2 h"), (86_400 * 3, "3 d")],
 )
-def test_spans_are_told_as_people_tell_them(seconds: float, text: str) -> None:
+def test_durations_have_a_unit_that_suits_their_size(seconds: float, text: str) -> None:
     assert duration_text(seconds) == text
 
 
@@ -335,7 +335,7 @@ def test_the_last_answer_is_shown_as_text_without_cookies() -> None:
     assert response["body"] == "�x"
 
 
-def test_some_may_not_see_what_the_receiver_wrote(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_answers_are_hidden_from_users_without_permission(monkeypatch: pytest.MonkeyPatch) -> None:
     """The text is not even processed for these users."""
     monkeypatch.delattr(status, "_response")
     state = State(receiver="a.b")

@@ -1,4 +1,4 @@
-"""The description of configurations and names, against what is taken and refused."""
+"""The description of configurations and names, compared with what is accepted and refused."""
 
 import base64
 import re

@@ -1,4 +1,4 @@
-"""Lines that commands print: of an event that waits, an erasure that found nothing, a backlog just begun."""
+"""Lines that commands print: for a waiting event, an erasure that found nothing, a new backlog."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The verdict finds each broken promise in a record that breaks it, and nothing in one that keeps all."""
+"""The verdict finds each broken promise in a record, and nothing in a record that keeps all."""
 
 import hashlib
 from collections.abc import Callable

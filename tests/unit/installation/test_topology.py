@@ -1,4 +1,4 @@
-"""The installation as the contract names it, and that its figures fit one another."""
+"""The installation as documented: its names, its subjects, and figures that fit one another."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The audit of promise 4: windows against the limit in force, with a bucket of our own as the judge."""
+"""The audit of promise 4: windows compared with the limit in force; an independent bucket is the judge."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""The invariants: each with a fact that breaks it, and none broken by whatever the machine decides."""
+"""The invariants: each with a fact that breaks it; no decision of the machine breaks any."""
 
 from typing import Any, get_args, get_type_hints
 

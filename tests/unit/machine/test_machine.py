@@ -1,4 +1,4 @@
-"""The machine under anything that may happen: explored, folded from nonsense, written to JSON and back."""
+"""The machine under random input: explored, folded from nonsense, written to JSON and read back."""
 
 from collections.abc import Iterable
 from typing import get_args

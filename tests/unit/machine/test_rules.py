@@ -1,4 +1,4 @@
-"""The table of what comes next, compared with what the machine does: the first rule that holds decides.
+"""The table of the next step, compared with what the machine does: the first rule that applies decides.
 
 Each rule is told here once more, in other words and by itself, so that only the table gives their order.
 """

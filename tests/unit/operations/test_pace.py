@@ -1,4 +1,4 @@
-"""At what pace events come and go, and what limits a backlog."""
+"""The pace at which events come and go, and what limits a backlog."""
 
 import msgspec
 import pytest

@@ -1,4 +1,4 @@
-"""Choosing what goes when the deliveries are full."""
+"""The choice of what to evict when the deliveries are full."""
 
 from msgspec.structs import replace
 

@@ -1,4 +1,4 @@
-"""A random explorer of the token bucket over owners that come and go; `test_bucket.py` runs it.
+"""A random explorer of the token bucket with changing owners; `test_bucket.py` runs it.
 
 One receiver, three nodes. True time is the explorer's own; wall clocks lie within half of CLOCK_SKEW_S of it
 and step at any moment, monotonic clocks run true. Owners end cleanly, crash, or are cut off and go on until

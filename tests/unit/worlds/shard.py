@@ -1,4 +1,4 @@
-"""One shard in memory for the tests of actor and host: every port in its simplest form, on virtual time.
+"""One shard in memory for tests of actor and host: every port in its simplest form, on virtual time.
 
 The stand-ins check what must hold at every step: facts fold to the state that was handed in with them, a
 receiver has no more attempts in flight than its order allows and never two of one event, a dead letter is

@@ -1,4 +1,4 @@
-"""Writes a random journal of a few receivers, and keeps the true states at all times."""
+"""Writes a random journal for a few receivers, and keeps the true state at every moment."""
 
 from bisect import bisect_right
 from collections.abc import Callable

@@ -22,7 +22,7 @@ from tests.support.ledgers import NOW, RECEIVER, Kept, Pen, catch_up, delivered,
 CONFIGURATION = b'{"url": "https://example.com/", "rate": {"limit": 5, "burst": 2}}'
 
 
-async def test_the_history_is_told_in_words(
+async def test_the_history_is_shown_in_words(
     js: JetStream, names: Names, pen: Pen, ledger: Kept, settings: Settings
 ) -> None:
     receivers = StoredConfigurations(js, names, by="token k3f6\x1b")
@@ -71,7 +71,7 @@ async def test_the_history_is_told_in_words(
 
 
 @pytest.mark.parametrize("known", [True, False])
-async def test_a_removed_receiver_is_told_to_be_removed_and_numbers_left_out_are_no_events(
+async def test_a_removed_receiver_is_shown_as_removed_and_skipped_numbers_are_no_events(
     js: JetStream, names: Names, pen: Pen, ledger: Kept, settings: Settings, *, known: bool
 ) -> None:
     await pen.flush(

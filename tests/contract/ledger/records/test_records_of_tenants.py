@@ -46,7 +46,7 @@ async def test_a_tenant_is_told_of_its_own_receivers_alone(
         assert [each["receiver"] for each in worst.late] == late
 
 
-async def test_a_long_journey_is_told_in_pages(
+async def test_a_long_journey_is_shown_in_pages(
     js: JetStream, names: Names, pen: Pen, ledger: Kept, settings: Settings
 ) -> None:
     for name in ("acme.a", "acme.b", "acme.c"):

@@ -1,4 +1,4 @@
-"""Deletions across a lost tail: a position that was read may belong to another event by now, which stays.
+"""Deletions after a lost tail: a position that was read may hold another event now, which must stay.
 
 The server in memory loses a tail here, and the connection with it, as when the real one lost power.
 """

@@ -1,4 +1,4 @@
-"""A full stream, and quotas: receivers that accept nothing give way on record; no other one suffers."""
+"""Full streams and quotas: receivers that accept nothing lose events, on record; no other receiver does."""
 
 import asyncio
 from itertools import cycle

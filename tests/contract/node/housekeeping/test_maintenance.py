@@ -1,4 +1,4 @@
-"""Rounds of maintenance: what fails in one part of a round does not concern the others."""
+"""Rounds of maintenance: a part that fails does not stop the others."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Jobs that the tests begin, run and look at, and the events that these send again."""
+"""Jobs that the tests begin, run and check, and the events that they send again."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Jobs: wherever the process that works one off dies, another one goes on with it, and sends each event once.
+"""Jobs: if the process that runs a job dies, another one continues it, and each event is sent once.
 
 The window in which JetStream drops repeats is cut to nearly nothing here, so that nothing rests on it.
 """

@@ -1,4 +1,4 @@
-"""Progress of a job: never less than was surely sent, and exact once it has ended.
+"""Progress of a job: at least what was certainly sent, and exact at its end.
 
 A page contains all events here, so that what is told within it is looked at.
 """

@@ -1,4 +1,4 @@
-"""Jobs and what comes in between: rivals, requests to stop, and replicas that lag."""
+"""Jobs and interference: rivals, requests to stop, lagging replicas."""
 
 import asyncio
 import uuid

@@ -1,4 +1,4 @@
-"""The seats for jobs in one process: a job that waits for its pace leaves its seat to others."""
+"""Seats for jobs in one process: a job that waits for its pace gives its seat to another."""
 
 import asyncio
 import uuid

@@ -1,4 +1,4 @@
-"""The wall between tenants, along everything that the API says it has: no operation can be left out of it."""
+"""The wall between tenants, for every operation that the API's description lists."""
 
 import re
 from typing import Any
@@ -217,7 +217,7 @@ async def test_head_answers_as_get_without_a_body(api: Api) -> None:
         ("/v1/tenants/acme/receivers/billing", "x" * 1000, "…; this path has none"),
     ],
 )
-async def test_a_parameter_that_does_not_exist_is_named_with_what_was_meant(
+async def test_an_unknown_parameter_is_reported_with_the_nearest_one(
     api: Api, path: str, unknown: str, hint: str
 ) -> None:
     await api.receiver("acme.billing")
