@@ -2,7 +2,7 @@
 
 Discarded events count as numbered: their numbers are the gap, their ids enter the dedup window, and the
 highest source is that of the last copy. So a copy that comes late and an id that comes twice are duplicates,
-as if the events had been delivered (`docs/decisions/discarded-counts-as-numbered.md`).
+as if the events had been delivered (`docs/decisions/discarded-events-and-numbering.md`).
 
 Meanwhile the receiver is idle: attempts in flight are awaited, since their numbers may be unrecorded,
 and nothing else is done before the fact is decided.

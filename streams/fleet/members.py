@@ -12,7 +12,7 @@ only if it is not certainly older than a TTL, by the revisions of our own.
 A look counts as of the moment at which we sent our own last heartbeat, and only if it shows that heartbeat: a
 leader that was deposed, and answers all the same, knows none that is newer. And a claim is a sign of life: it
 names the heartbeat under which it was made, which our last look may not have seen yet
-(docs/decisions/a-claim-is-a-sign-of-life.md).
+(docs/decisions/claims-and-heartbeats.md).
 """
 
 import asyncio

@@ -285,7 +285,7 @@ def consumer_for_claim(name: str, subjects: str, start: int) -> dict[str, Any]:
     """A consumer for one claim, from the position `start` on.
 
     In memory, with one replica and one ack for everything up to a position it costs the server a third of a
-    durable one (docs/decisions/a-cursor-for-each-claim.md).
+    durable one (docs/decisions/a-consumer-for-each-claim.md).
     """
     return {
         "name": name,

@@ -6,7 +6,7 @@ message. Adding facts never waits: the listener is told when they are confirmed,
 nothing new may start.
 
 Small flushes of all shards keep a common beat of 50 ms. Otherwise a node with a gentle load would wake up for
-nearly every event to append it, and again for the answer (docs/decisions/small-flushes-keep-a-beat.md).
+nearly every event to append it, and again for the answer (docs/decisions/flush-timing.md).
 
 The fence (`streams.journal.fence`) decides whether the shard is still ours. A flush that was overtaken ends
 the journal, with one exception: if the subject is empty, because all of it aged out, and `_owner` is still

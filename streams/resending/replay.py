@@ -7,7 +7,7 @@ copy is a new delivery: it keeps the event's id, gets a new number, and has an `
 Before the copies of a page, a plan is stored: the position up to which all is done (`done_to`), and the end
 of the stream at that moment (`stream_end`). As copies are sent one by one, those after it belong to the first
 events after `done_to`, and the last of them shows how far the replay got
-(docs/decisions/a-replay-is-a-row.md). Between pages, each renewal of the lock stores how far it has come.
+(docs/decisions/replays-send-one-by-one.md). Between pages, each renewal of the lock stores the progress.
 
 A receiver that was removed gets none of its old events, and neither does a new one of that name. So the plan
 names the last removal before its events were chosen, and a copy is sent only within a lease of asking for it.

@@ -2,8 +2,8 @@
 
 The position from which a shard needs a stream only moves forward, since checkpoints only grow and a settled
 event stays settled. So a purge up to a position that was right once is never wrong later, even if its process
-slept in between, and no fence is needed (docs/decisions/journal-purge.md). Any node could purge; the owner of
-shard 0 does, so that only one does.
+slept in between, and no fence is needed (docs/decisions/purging-the-journal.md). Any node could purge; the
+owner of shard 0 does, so that only one does.
 """
 
 import asyncio
