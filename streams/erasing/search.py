@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 from actors.machine import facts as f
 from streams.installation.topology import Names
 from streams.journal.envelope import decode_flush
-from streams.journal.leadership import ensure_none, info_since
+from streams.journal.leadership import ensure_no_message, info_since
 from streams.lost_tails.marks import Mark
 from streams.nats.answers import StoredMessage
 from streams.nats.headers import EVENT_ID
@@ -34,7 +34,7 @@ async def pages(
         if not messages:
             found = await js.next_message(stream, subject, after + 1)
             if found is None or found.sequence > end:
-                await ensure_none(js, stream, subject, after, end)
+                await ensure_no_message(js, stream, subject, after, end)
                 return
             messages = [found]
         yield messages

@@ -65,7 +65,7 @@ async def message_at(js: JetStream, stream: str, position: int) -> StoredMessage
     return message if message.sequence == position else None
 
 
-async def ensure_none(js: JetStream, stream: str, subject: str, after: int, up_to: int) -> None:
+async def ensure_no_message(js: JetStream, stream: str, subject: str, after: int, up_to: int) -> None:
     """Return if the stream certainly has no message of `subject` above `after` and up to `up_to`.
 
     The subject may be a wildcard. The proof is a replica that has the stream up to `up_to`, and whose newest

@@ -24,7 +24,7 @@ from streams.erasing.erasures import Erasure
 from streams.installation.partitions import shard_of
 from streams.installation.topology import Names
 from streams.journal.checkpoint import read_checkpoint
-from streams.journal.claim import read_past
+from streams.journal.claim import read_shard_record
 from streams.journal_feed.redacted_flushes import store_redacted
 from streams.lost_tails.deletion import delete_known
 from streams.lost_tails.marks import Mark
@@ -129,7 +129,7 @@ class ErasureSteps:
         if address is None:
             return True  # A stray, which no router reads (`streams.storage.strays`).
         partition, tenant = address
-        past = await read_past(self._js, self._names, partition)
+        past = await read_shard_record(self._js, self._names, partition)
         return past.routing is not None and past.routing.covers(tenant, message.sequence)
 
     async def _end_deliveries(self, progress: ErasureProgress) -> str:

@@ -107,7 +107,7 @@ class TestTheWhole:
         assert await shard.snapshots.write([], [], sequence, checkpoint)
         recovery = await taken_over(js, names)
         assert recovery.parked == {"acme.quiet": 12.5}
-        assert recovery.listed.receivers() == named
+        assert recovery.parked_list.receivers() == named
 
     async def test_parked_actors_of_a_write_that_was_never_finished_come_back(
         self, js: JetStream, names: Names, shard: Recording, monkeypatch: pytest.MonkeyPatch
@@ -153,7 +153,7 @@ class TestTheWhole:
         recovery = await taken_over(js, names)
         assert (
             recovery.parked
-            == recovery.listed.receivers()
+            == recovery.parked_list.receivers()
             == {UNKNOWN_RECEIVERS: None, RECEIVER: None, OTHER: None}
         )
 

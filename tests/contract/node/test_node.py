@@ -462,7 +462,7 @@ async def test_shards_are_logged_once_the_node_has_all_and_those_that_end_togeth
         assert [each["owned"] for each in lines("node.shards")] == [SHARDS]
         before = list(node.owned.values())
         for running in before:
-            running.lost_to_fence("another node owns it")
+            running.ownership_lost("another node owns it")
         await until(lambda: not set(before) & set(node.owned.values()))
         node.context.js.gathered_log.flush()
         (ended,) = lines("shard.ended")

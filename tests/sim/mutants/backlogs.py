@@ -22,7 +22,7 @@ from actors.policy import Policy
 from actors.runtime import actor, discard, live_state
 from actors.runtime.actor import Actor
 from actors.runtime.control_requests import forget
-from actors.runtime.discard import Passed
+from actors.runtime.discard import DiscardedEvents
 from actors.runtime.host import Host
 from actors.runtime.live_state import LiveState
 from actors.runtime.posting_bounds import PostingBounds
@@ -51,25 +51,25 @@ async def _store_once(
     await _store_letter(dead_letters, receiver, burial, message, answer_text)
 
 
-async def _read_by_replica(actor: Actor, frontier: Frontier, to: int) -> Passed:
+async def _read_by_replica(actor: Actor, frontier: Frontier, to: int) -> DiscardedEvents:
     """A replica that knows of nothing has nothing."""
     if await discard.count_between(actor, frontier.position, to) <= 0:
-        return Passed(0, frontier.source, b"")
+        return DiscardedEvents(0, frontier.source, b"")
     return await _read(actor, frontier, to)
 
 
-_read = discard.read_passed
+_read = discard.read_discarded
 
 
-async def _read_no_keys(actor: Actor, frontier: Frontier, to: int) -> Passed:
+async def _read_no_keys(actor: Actor, frontier: Frontier, to: int) -> DiscardedEvents:
     return replace(await _read(actor, frontier, to), keys=b"")
 
 
-async def _read_no_source(actor: Actor, frontier: Frontier, to: int) -> Passed:
+async def _read_no_source(actor: Actor, frontier: Frontier, to: int) -> DiscardedEvents:
     return replace(await _read(actor, frontier, to), source=0)
 
 
-async def _read_few_keys(actor: Actor, frontier: Frontier, to: int) -> Passed:
+async def _read_few_keys(actor: Actor, frontier: Frontier, to: int) -> DiscardedEvents:
     """Reads as many keys as the window held while they waited."""
     found = await _read(actor, frontier, to)
     return replace(found, keys=found.keys[-frontier.size * KEY_BYTES :])
@@ -153,7 +153,7 @@ BACKLOG_MUTANTS = [
            ((live_state, "NEEDS_NO_CONFIRMATION", (*machine.NEEDS_NO_CONFIRMATION, facts.Forgot)),),
            backlogs.forgetting_is_lost),
     Mutant("gap-by-replica", "what is forgotten is read to its end, by the leader's word",
-           ((discard, "read_passed", _read_by_replica),),
+           ((discard, "read_discarded", _read_by_replica),),
            discarding.forgotten_events_are_sent_again),
     Mutant("gap-of-what-is-there", "what is forgotten leaves room for all that may have been posted",
            ((PostingBounds, "unrecorded", property(lambda bounds: 0)),),
@@ -168,13 +168,13 @@ BACKLOG_MUTANTS = [
            ((Cursor, "has_seen_beyond", lambda cursor, position: False),),
            discarding.events_are_forgotten_while_others_arrive),
     Mutant("discarded-without-ids", "what is discarded enters the window",
-           ((discard, "read_passed", _read_no_keys),),
+           ((discard, "read_discarded", _read_no_keys),),
            discarding.one_of_many_forgotten_events_is_sent_again),
     Mutant("discarded-with-few-ids", "what is discarded fills the window, or older ids stay in it too long",
-           ((discard, "read_passed", _read_few_keys),),
+           ((discard, "read_discarded", _read_few_keys),),
            discarding.events_are_forgotten_while_the_window_grows),
     Mutant("discarded-without-sources", "what is discarded raises the highest source",
-           ((discard, "read_passed", _read_no_source),),
+           ((discard, "read_discarded", _read_no_source),),
            discarding.copy_comes_again_after_its_receiver_is_put_again),
     Mutant("missing-is-one", "what is missing leaves room for all that may have been posted",
            ((live_state, "decide", _decide_without(c.MissEvents, "posted")),),

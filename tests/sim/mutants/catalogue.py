@@ -122,7 +122,7 @@ async def _hold_anyway(*_: Any) -> bool:
     return True
 
 
-def _clean_by_owner_alone(attempt: claim.ClaimAttempt, past: claim.JournalPast) -> bool:
+def _clean_by_owner_alone(attempt: claim.ClaimAttempt, past: claim.ShardRecord) -> bool:
     if past.predecessor is None:
         return past.blank and not attempt.revision
     return attempt.holder is None or attempt.holder.released is not None
@@ -349,7 +349,7 @@ ALL = [
            ownership.sleeper_writes_a_late_flush),
     Mutant("owner-not-reread", "the claim reads _owner again",
            ((claim, "draft_claim", _draft_unread), (claim, "read_owner", _read_owner_once),
-            (claim, "holds_epoch", _hold_anyway)),
+            (claim, "still_owns_epoch", _hold_anyway)),
            ownership.claimant_sleeps_between_two_steps),
     Mutant("clean-by-owner", "clean means: the epoch released is that of the journal's last claim",
            ((claim.ClaimAttempt, "follows_cleanly", _clean_by_owner_alone),),

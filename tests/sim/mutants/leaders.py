@@ -43,7 +43,7 @@ LEADER_MUTANTS = [
            ((snapshots, "is_last", _newest_as_told),),
            leaders.deposed_leader_tells_snapshots),
     Mutant("none-as-told", "there is nothing where a replica that reaches far enough has nothing",
-           ((backlog, "ensure_none", _none_as_told),),
+           ((backlog, "ensure_no_message", _none_as_told),),
            leaders.deposed_leader_tells_a_backlog),
     Mutant("gone-as-told", "a message is gone where something behind it is not",
            ((bury, "message_at", _gone_as_told), (backlog, "message_at", _gone_as_told))),

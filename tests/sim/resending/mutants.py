@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from angarium.node.housekeeping import eraser, erasure_steps
 from streams.erasing import search
 from streams.journal import claim
-from streams.journal.claim import JournalPast
+from streams.journal.claim import ShardRecord
 from streams.lost_tails.marks import Mark
 from streams.nats.answers import Answer
 from streams.resending.plan_lock import PlanLock
@@ -22,7 +22,7 @@ from tests.sim.mutants.mutant import Mutant
 from tests.sim.resending import scenarios
 from tests.sim.resending.resending_run import ResendingRun
 
-_publish, _store_plan, _read_past = ReplayLock.publish, RedriveLock.store, claim.read_past
+_publish, _store_plan, _read_past = ReplayLock.publish, RedriveLock.store, claim.read_shard_record
 
 
 async def _ahead(
@@ -44,7 +44,7 @@ def _always(self: Sources, position: int) -> bool:
     return True
 
 
-async def _routed_to_the_end(*args: Any) -> JournalPast:
+async def _routed_to_the_end(*args: Any) -> ShardRecord:
     return replace(await _read_past(*args), routing=RoutingProgress(routed=purge.ANY_POSITION))
 
 
@@ -87,7 +87,7 @@ RESENDING_MUTANTS = [
            ((eraser, "COPIES_UNTIL_LEASE_ENDS_S", -math.inf),),
            scenarios.event_is_erased_shortly_after_its_source_was_seen),
     Mutant("erased-unrouted", "what producers published is deleted when it is routed",
-           ((erasure_steps, "read_past", _routed_to_the_end),),
+           ((erasure_steps, "read_shard_record", _routed_to_the_end),),
            scenarios.event_is_erased_while_it_is_routed),
     Mutant("looked-at-once", "an erasure looks again for copies that came late",
            ((search, "late_copies", _no_late_copies),),

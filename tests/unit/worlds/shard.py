@@ -82,7 +82,7 @@ class Journal:
             return
         self._timer = None
         entries, self._waiting = self._waiting, []
-        self.floor = host.cut_floor(self.index)
+        self.floor = host.floor_for_flush(self.index)
         self._fold(entries)
         self.confirmed_index = self.index
         host.confirm(entries)

@@ -107,7 +107,7 @@ async def test_a_published_event_at_the_position_of_an_erased_one_stays(
     )  # fmt: skip
     await js.publish(names.journal_of(PARTITION), data)
     other = retaken(nats, names.events, position, lambda: announce(js, names, b"another", headers=NEW))
-    once_after(monkeypatch, erasure_steps, "read_past", other)
+    once_after(monkeypatch, erasure_steps, "read_shard_record", other)
     await erase(nats, names)
     assert await is_there(nats, names.events, position)
 
