@@ -20,15 +20,13 @@ from actors.machine.facts import AttemptFailed, Delivered, OutcomeFact
 from actors.machine.numbering import is_repeat
 from actors.machine.outcome import Answered
 from actors.machine.scheduling.next_step import next_step
+from actors.machine.scheduling.phases import Phase
 from actors.machine.scheduling.rules import NEVER, Rule, hold
 from actors.machine.scheduling.steps import Rest, WaitUntil
 from actors.machine.scheduling.view import View
 from actors.machine.state import State
 from actors.policy import SECONDS, Policy
 
-Phase = Literal[
-    "idle", "active", "throttled", "backing_off", "offline", "paused", "disabled", "misconfigured"
-]  # fmt: skip
 SLOW_ANSWER_MS = 50.0
 """From this latency on, latency counts as the limit of a strict receiver's pace."""
 Remedy = Literal["resume", "put"]

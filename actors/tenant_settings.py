@@ -5,7 +5,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct, field
 
-from actors.machine.bucket import Limit
+from actors.machine.bucket import RateLimit
 from actors.policy import Rate
 
 ALL_OTHERS = "*"
@@ -43,10 +43,10 @@ class SettingsByTenant(Struct, frozen=True):
         """The number of copies in a turn of the tenant."""
         return self.of(tenant).weight
 
-    def limit(self, tenant: str) -> Limit | None:
+    def limit(self, tenant: str) -> RateLimit | None:
         """The limit of the tenant's events in the router; None if it has none."""
         rate = self.of(tenant).rate
-        return None if rate is None else Limit(rate.per_second, rate.burst_max)
+        return None if rate is None else RateLimit(rate.per_second, rate.burst_max)
 
     @property
     def with_quota(self) -> list[str]:

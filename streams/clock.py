@@ -1,4 +1,4 @@
-"""The two clocks that ownership needs, as a port, so that tests and the simulator can replace them.
+"""Clocks: the two that ownership needs, as a port, so that tests can replace them, and that of nats-server.
 
 Everything else takes its time from the running event loop.
 """
@@ -6,6 +6,12 @@ Everything else takes its time from the running event loop.
 import time
 from functools import partial
 from typing import Protocol
+
+import msgspec
+from msgspec import Struct
+
+from streams.nats.jetstream import JetStream
+from streams.nats.protocol import epoch_of
 
 _BOOTTIME = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 """A clock that runs while the machine sleeps, as CLOCK_MONOTONIC does on macOS but not on Linux."""
@@ -24,3 +30,13 @@ class SystemTime:
 
     wall = staticmethod(time.time)
     boottime = staticmethod(partial(time.clock_gettime, _BOOTTIME))
+
+
+class _TimedReply(Struct):
+    ts: str
+
+
+async def server_time(js: JetStream, stream: str) -> float:
+    """The wall clock of the server that leads the stream, in seconds since the epoch. Raises Unavailable."""
+    reply = await js.request(f"$JS.API.STREAM.INFO.{stream}", b"")
+    return epoch_of(msgspec.json.decode(reply.data, type=_TimedReply).ts)

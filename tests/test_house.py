@@ -26,6 +26,7 @@ from tests.house.errors_and_wire import (
     errors_have_one_root,
     nothing_is_left_for_later,
     nothing_is_swallowed,
+    subjects_are_cut_where_they_are_made,
     wire_names_stand_once,
 )
 from tests.house.floors import FLOORS
@@ -81,6 +82,7 @@ RULES: tuple[Callable[[Module], Iterator[str]], ...] = (
     nothing_is_left_for_later,
     errors_have_one_root,
     wire_names_stand_once,
+    subjects_are_cut_where_they_are_made,
     annotations_are_real,
 )
 
@@ -204,6 +206,8 @@ BREACHES = [
     (wire_names_stand_once, "streams.producer", "headers = {'Nats-Msg-Id': 'a'}"),
     (wire_names_stand_once, "angarium.bench.deliver", "headers['Angarium-Type'] = 'a'"),
     (wire_names_stand_once, "streams.journal.fence", "lost = code == 10071"),
+    (subjects_are_cut_where_they_are_made, "streams.producer", "tenant = message.subject.split('.')[3]"),
+    (subjects_are_cut_where_they_are_made, "streams.producer", "receiver = subject[len(prefix) :]"),
     (private_names_stay_private, "tests.sim.mutants.tails", "Mutant('a', 'b', ((Host, '_needed', f),))"),
     (private_names_stay_private, "tests.sim.mutants.tails", "host._needed = 1"),
     (private_names_stay_private, "tests.sim.mutants.tails", "world.host._needed = 1"),
@@ -322,6 +326,7 @@ ALLOWED = [
         "READ_TIMEOUT_S = 5.0\nVERSION = 1\n_TICK_S = 1e-6",
     ),
     (classes_have_names_of_their_own, "streams.reading.backlog", "class Backlog: ...\nclass _Owner: ..."),
+    (subjects_are_cut_where_they_are_made, "streams.producer", "log(message.subject[:160])"),
     (wire_names_stand_once, "streams.producer", '"""Angarium-Type names the type."""'),
     (
         private_names_stay_private,

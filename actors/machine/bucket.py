@@ -22,7 +22,7 @@ _EPSILON = 1e-9
 _TICK_S = 1e-6
 
 
-class Limit(Struct, frozen=True, gc=False):
+class RateLimit(Struct, frozen=True, gc=False):
     """The rate limit in force: attempts per second, and how many may start at once."""
 
     per_second: float
@@ -50,7 +50,7 @@ class Unclean(Struct, frozen=True, gc=False):
     at: float
 
 
-def refill(bucket: Bucket, limit: Limit, now: float, epoch: int, granted: int = 0) -> Bucket:
+def refill(bucket: Bucket, limit: RateLimit, now: float, epoch: int, granted: int = 0) -> Bucket:
     """The bucket at `now`.
 
     `granted` tokens are set aside for attempts that have not started yet. Such a token counts when its
@@ -74,13 +74,13 @@ def take(bucket: Bucket) -> Bucket | None:
     return Bucket(max(0.0, bucket.tokens - 1), bucket.at, bucket.epoch)
 
 
-def next_token_at(bucket: Bucket, limit: Limit) -> float:
+def next_token_at(bucket: Bucket, limit: RateLimit) -> float:
     """A time after `bucket.at` at which the bucket holds a whole token, rounding included."""
     return bucket.at + max(0.0, 1 - bucket.tokens) / limit.per_second + _TICK_S
 
 
 def with_limit(
-    limit: Limit | None, bucket: Bucket | None, *, at: float, epoch: int, unused: bool
+    limit: RateLimit | None, bucket: Bucket | None, *, at: float, epoch: int, unused: bool
 ) -> Bucket | None:
     """The bucket under another limit: a lower burst reduces it at once, a higher one adds no tokens at once.
 
@@ -94,7 +94,13 @@ def with_limit(
 
 
 def inherit(
-    bucket: Bucket, limit: Limit, *, epoch: int, claimed_at: float, unclean: Unclean | None, unsettled: bool
+    bucket: Bucket,
+    limit: RateLimit,
+    *,
+    epoch: int,
+    claimed_at: float,
+    unclean: Unclean | None,
+    unsettled: bool,
 ) -> Bucket:
     """The bucket that the owner of `epoch` starts with, given what an earlier owner recorded.
 

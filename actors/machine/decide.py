@@ -6,7 +6,7 @@ from actors.ids import fraction, stable_hash
 from actors.machine import commands as c
 from actors.machine import facts as f
 from actors.machine.backoff import backoff_s
-from actors.machine.bucket import Bucket, Limit, with_limit
+from actors.machine.bucket import Bucket, RateLimit, with_limit
 from actors.machine.event import Event
 from actors.machine.numbering import Numbered, with_number
 from actors.machine.outcome import Answered, Failed, Verdict, judge, retry_after_s
@@ -176,7 +176,7 @@ def _adopt(state: State, policy: Policy, command: c.Adopt, at: float, bucket: Bu
         facts.append(f.Paused(receiver=receiver, at=at))
     elif state.paused and not policy.paused:
         facts.append(f.Resumed(receiver=receiver, at=at))
-    limit = Limit(policy.rate.per_second, policy.rate.burst_max) if policy.rate else None
+    limit = RateLimit(policy.rate.per_second, policy.rate.burst_max) if policy.rate else None
     if limit != state.limit:
         unused = state.limit is None and state.frontier.sequence == 0
         granted = with_limit(limit, bucket, at=at, epoch=command.epoch, unused=unused)

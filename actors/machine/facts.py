@@ -9,7 +9,7 @@ one event today, and several once there are batches.
 
 from msgspec import Struct
 
-from actors.machine.bucket import Bucket, Limit
+from actors.machine.bucket import Bucket, RateLimit
 from actors.machine.numbering import Numbered
 
 ERASED = "erased"
@@ -237,7 +237,7 @@ class WindowSet(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="windo
 class RateSet(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="rate_set"):
     """Another rate limit is in force from now on; None: no limit."""
 
-    limit: Limit | None
+    limit: RateLimit | None
     bucket: Bucket | None = None
 
 

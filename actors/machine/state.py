@@ -5,7 +5,7 @@ It is exactly the fold of the receiver's facts. A quiet actor is about a kilobyt
 
 from msgspec import Struct, field
 
-from actors.machine.bucket import Bucket, Limit, next_token_at
+from actors.machine.bucket import Bucket, RateLimit, next_token_at
 from actors.machine.facts import Burial, OutcomeFact
 from actors.machine.numbering import Frontier, Numbered
 
@@ -85,7 +85,7 @@ class State(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     opened: bool = False
     removal: int = 0
     removed_at: float | None = None
-    limit: Limit | None = None
+    limit: RateLimit | None = None
     bucket: Bucket | None = None
     target: str = ""
     throttled_until: float = 0.0

@@ -4,7 +4,7 @@ An attempt that is recorded before it is made takes its token first, which is se
 starts. If that takes too long, the token is given back, and the attempt needs another one.
 """
 
-from actors.machine.bucket import GRANT_MAX_S, Bucket, Limit, give_back, refill, take
+from actors.machine.bucket import GRANT_MAX_S, Bucket, RateLimit, give_back, refill, take
 
 
 class Tokens:
@@ -17,13 +17,13 @@ class Tokens:
     __slots__ = ("bucket", "granted", "granted_at", "limit", "set_aside")
 
     def __init__(self) -> None:
-        self.limit: Limit | None = None
+        self.limit: RateLimit | None = None
         self.bucket: Bucket | None = None
         self.granted = 0
         self.granted_at = 0.0
         self.set_aside = 0
 
-    def restore(self, limit: Limit | None, bucket: Bucket | None) -> None:
+    def restore(self, limit: RateLimit | None, bucket: Bucket | None) -> None:
         """Continue with that limit and that bucket."""
         self.limit, self.bucket = limit, bucket
 

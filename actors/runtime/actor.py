@@ -183,7 +183,7 @@ class Actor:
             cutoff=self.cutoff,
             overflowed_at=self.overflowed_at,
             has_bound=bool(pending.unacked.bound),
-            unconfirmed=live.barrier > environment.recorder.confirmed_index,
+            unconfirmed=live.barrier_index > environment.recorder.confirmed_index,
             burying=self.burials.under_way,
             granted=tokens.granted,
             policy_adopted=self.adopted_policy is live.policy,

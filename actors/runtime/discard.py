@@ -2,14 +2,14 @@
 
 Discarded events count as numbered: their numbers are the gap, their ids enter the dedup window, and the
 highest source is that of the last copy. So a copy that comes late and an id that comes twice are duplicates,
-as if the events had been delivered (`docs/decisions/discarded-counts-as-numbered.md`).
+as if the events had been delivered (`docs/decisions/discarded-events-and-numbering.md`).
 
 Meanwhile the receiver is idle: attempts in flight are awaited, since their numbers may be unrecorded,
 and nothing else is done before the fact is decided.
 
 `remove` is for the actor, and `control_requests.forget` for operators; both read what they discard by
-`passed_up_to`. Each of the other public functions is one rule, so that a mutant of the simulator can disable
-it alone.
+`discarded_up_to`. Each of the other public functions is one rule, so that a mutant of the simulator can
+disable it alone.
 """
 
 import asyncio
@@ -55,7 +55,7 @@ class StoppableActor(Protocol):
         ...
 
 
-class Passed(Struct, frozen=True):
+class DiscardedEvents(Struct, frozen=True):
     """The discarded events beyond the frontier.
 
     - `count`: how many there are.
@@ -77,7 +77,7 @@ async def remove(actor: StoppableActor) -> None:
         known = actor.environment.policies.removal(actor.receiver)
         removal = known if known is not None and known.revision > actor.state.removal else None
         position = await removed_to(actor, removal.at) if removal else actor.pending.bounds.posted_to_max
-        passed = await passed_up_to(actor, position)
+        passed = await discarded_up_to(actor, position)
         revision = removal.revision if removal else 0
         actor.pending.discard(
             c.RemoveReceiver(position, passed.count, revision, passed.source, passed.keys, passed.left_out)
@@ -111,11 +111,11 @@ async def removed_to(actor: StoppableActor, removed_at: float) -> int:
     return max(actor.state.frontier.position, actor.pending.bounds.posted_to, min(posted_to_max, first - 1))
 
 
-async def passed_up_to(actor: StoppableActor, up_to: int) -> Passed:
+async def discarded_up_to(actor: StoppableActor, up_to: int) -> DiscardedEvents:
     """Read the events between the frontier and position `up_to`, again if the frontier moved meanwhile."""
     while True:
         frontier = actor.state.frontier
-        found = await read_passed(actor, frontier, up_to)
+        found = await read_discarded(actor, frontier, up_to)
         if actor.environment.stopped:
             raise asyncio.CancelledError
         if actor.state.frontier is frontier:
@@ -123,7 +123,7 @@ async def passed_up_to(actor: StoppableActor, up_to: int) -> Passed:
             return replace(found, left_out=max(0, actor.pending.bounds.unrecorded - found.count))
 
 
-async def read_passed(actor: StoppableActor, frontier: Frontier, up_to: int) -> Passed:
+async def read_discarded(actor: StoppableActor, frontier: Frontier, up_to: int) -> DiscardedEvents:
     """Number all stored events as if they were delivered; of very many, only the last."""
     backlog, receiver, at = actor.environment.backlog, actor.receiver, frontier
     many = max(READ_EVENTS_MAX, 2 * frontier.size_at(up_to))
@@ -143,7 +143,7 @@ async def read_passed(actor: StoppableActor, frontier: Frontier, up_to: int) -> 
     fresh = at.sequence - before
     # The window may have grown on the way: then it holds fewer of their keys than it has room for.
     filling = b"".join(keys[-frontier.size_at(up_to) :])
-    return Passed(counted if counted > many else fresh, at.source, filling)
+    return DiscardedEvents(counted if counted > many else fresh, at.source, filling)
 
 
 async def count_between(actor: StoppableActor, after: int, up_to: int) -> int:

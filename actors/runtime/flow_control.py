@@ -11,7 +11,7 @@ The first message of each receiver does not count, since it waits for no other o
 begin to hang at once, and others of their shard must not wait until all of these have been sent a request. If
 a node holds messages for more than `HOLDERS_MAX` receivers, they count as well.
 
-Measured with `angarium bench deliver`: docs/decisions/ask-for-what-can-be-done.md.
+Measured with `angarium bench deliver`: docs/decisions/flow-control.md.
 """
 
 import asyncio

@@ -1,8 +1,8 @@
 """The host of one shard: it keeps the actors in memory, and ties them to the shard's journal and inbox.
 
-It lives as long as one ownership. Messages come in through `arrive`. The journal asks it for the `cut_floor`
-when it cuts a flush, and calls `confirm` when facts are confirmed. Acks go out through the callable that the
-host was given. Nothing here awaits anything but the ports.
+It lives as long as one ownership. Messages come in through `arrive`. The journal asks it for the
+`floor_for_flush` when it cuts a flush, and calls `confirm` when facts are confirmed. Acks go out through the
+callable that the host was given. Nothing here awaits anything but the ports.
 """
 
 import asyncio
@@ -163,7 +163,7 @@ class Host:
         """True if the receiver has a state, a configuration, or a removal of one."""
         if (
             self.policies.has_record(receiver)
-            or self.unsaved(receiver) is not None
+            or self.unsaved_state(receiver) is not None
             or receiver in self.parked
         ):
             return True
@@ -237,7 +237,7 @@ class Host:
 
     # ---- what the journal says
 
-    def cut_floor(self, index: int) -> int:
+    def floor_for_flush(self, index: int) -> int:
         """The floor at this cut, after the facts up to `index`; remembered until the flush is confirmed."""
         self._cut_index, self._cut_floor = index, self.bindings.floor(index)
         return self._cut_floor
@@ -263,7 +263,7 @@ class Host:
         for receiver, actor in touched.items():
             self._note_parked(receiver, actor.live.confirmed)
             # Events that were turned away are buried once that is confirmed.
-            if actor.live.barrier > before or receiver in full or actor is self.residents.unknown:
+            if actor.live.barrier_index > before or receiver in full or actor is self.residents.unknown:
                 actor.wake()
         self.acknowledge()
         due = [waiter for each, waiter in self._waiters if each <= index and not waiter.done()]
@@ -298,7 +298,7 @@ class Host:
         self.changed, self.writing = {}, self.changed
         return self.writing
 
-    def unsaved(self, receiver: str) -> State | None:
+    def unsaved_state(self, receiver: str) -> State | None:
         """The receiver's confirmed state, if no snapshot holds it yet."""
         return self.changed.get(receiver) or self.writing.get(receiver)
 

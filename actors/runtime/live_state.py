@@ -16,14 +16,14 @@ class LiveState:
     """The state of one receiver as it is now, with everything that is needed to decide its next fact.
 
     - `confirmed`: its state according to the confirmed journal.
-    - `barrier`: nothing may start before the fact with this index is confirmed.
+    - `barrier_index`: nothing may start before the fact with this index is confirmed.
     - `unconfirmed`: number of deliveries that are not confirmed.
     - `policy`: the configuration in force.
     - `invalid`: the receiver has a configuration, but never had a valid one.
     """
 
-    __slots__ = ("barrier", "confirmed", "environment", "invalid", "policy", "receiver", "state", "tokens",
-                 "unconfirmed")  # fmt: skip
+    __slots__ = ("barrier_index", "confirmed", "environment", "invalid", "policy", "receiver", "state",
+                 "tokens", "unconfirmed")  # fmt: skip
 
     def __init__(self, receiver: str, environment: ActorEnvironment) -> None:
         self.receiver = receiver
@@ -32,7 +32,7 @@ class LiveState:
         self.policy: Policy | None = None
         self.invalid = False
         self.tokens = Tokens()
-        self.barrier = 0
+        self.barrier_index = 0
         self.unconfirmed = 0
 
     def restore(self, state: State, policy: Policy | None) -> None:
@@ -56,7 +56,7 @@ class LiveState:
             urgent = not isinstance(fact, NEEDS_NO_CONFIRMATION)
             index = environment.recorder.add(fact, self.state, urgent)
             if urgent:
-                self.barrier = index
+                self.barrier_index = index
             elif type(fact) is Delivered:
                 self.unconfirmed += 1
 

@@ -68,7 +68,7 @@ class Pending:
             self._leave(position, event.source)
         elif position <= cursor.read_to:
             # It waits in memory, and stays bound; or it was a duplicate, and all before it is numbered on
-            # record: see docs/decisions/repeats-before-what-is-open.md.
+            # record: see docs/decisions/repeats-while-events-are-open.md.
             if not self.has(position):
                 self.settle(position)
         elif self.mailbox.fits(event) and (not state.parked or cursor.is_read_up):

@@ -17,7 +17,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from actors.machine import facts as f
-from actors.machine.bucket import Bucket, Limit
+from actors.machine.bucket import Bucket, RateLimit
 from actors.machine.numbering import Numbered
 from angarium.bench.harness import SHARDS
 from angarium.bench.measuring.usage import usage
@@ -105,7 +105,7 @@ class _Journal:
     async def _open(self, number: int) -> None:
         name = self._receivers[number]
         bucket = Bucket(20.0, self.at, 1)
-        limit = f.RateSet(receiver=name, limit=Limit(1000.0, 100), bucket=bucket)
+        limit = f.RateSet(receiver=name, limit=RateLimit(1000.0, 100), bucket=bucket)
         await self._append(self._shards[number], [f.Opened(receiver=name, at=self.at, position=0), limit])
 
     async def _flush(self, shard: int) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from actors.machine.bucket import Limit
+from actors.machine.bucket import RateLimit
 from actors.policy import Rate
 from angarium.delivery.signing import parse_secret
 from angarium.demo.records import Arrival, ReceiverRecord
@@ -54,7 +54,7 @@ class Role(Struct, frozen=True, kw_only=True):
     manner: Callable[[Posted], Reply | Reset]
     events: tuple[str, ...] = ("github.>",)
     config: dict[str, Any]
-    limit: Limit | None = None
+    limit: RateLimit | None = None
     late: bool = False
     rejected: str = ""
 
@@ -108,7 +108,7 @@ CAST = (
     Role(
         name="limited", about="20/s, burst 5", manner=_well, events=("github.*.*",),
         config={"rate": {"limit": RATE.limit, "per": RATE.per, "burst": RATE.burst}},
-        limit=Limit(RATE.per_second, RATE.burst_max),
+        limit=RateLimit(RATE.per_second, RATE.burst_max),
     ),
     Role(
         name="flaky", about="503, 429, resets", manner=_badly,

@@ -2,7 +2,7 @@
 
 from msgspec import Struct, field
 
-from actors.machine.bucket import Limit
+from actors.machine.bucket import RateLimit
 
 
 class PublishedEvent(Struct, frozen=True):
@@ -53,7 +53,7 @@ class ReceiverRecord(Struct, kw_only=True):
     """
 
     name: str
-    limit: Limit | None = None
+    limit: RateLimit | None = None
     strict: bool = True
     rejected_attempts: int = 0
     published: list[PublishedEvent] = field(default_factory=list)

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from actors.machine.bucket import Limit
+from actors.machine.bucket import RateLimit
 from angarium.demo.records import Arrival, ReceiverRecord
 
 CLOCKS_DIFFER_MAX_S = 0.001
@@ -210,7 +210,7 @@ def _too_many(record: ReceiverRecord) -> Iterator[str]:
         yield f"{count} attempts in {window_s:.3f} s, {bound:.1f} allowed"
 
 
-def busiest_window(record: ReceiverRecord, limit: Limit) -> tuple[int, float]:
+def busiest_window(record: ReceiverRecord, limit: RateLimit) -> tuple[int, float]:
     """The window that comes closest to the limit, or exceeds it most: its attempts, and its seconds.
 
     In strict order a token is taken after the attempt before has come, and before this one does. So the

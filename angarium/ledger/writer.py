@@ -253,7 +253,7 @@ class Writer:
         Also returns the last message before that one. Raises if it is the first of all."""
         reads: list[ReadFlush] = []
         for index, message in enumerate(messages):
-            shard = int(message.subject.rpartition(".")[2])
+            shard = self._names.shard_of_flush(message.subject)
             hold = self._holds.get(shard % self._store.shares)
             if hold is None or message.sequence <= hold.place.position:
                 continue

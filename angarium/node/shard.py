@@ -188,9 +188,9 @@ class Shard:
 
     # ---- the journal's listener
 
-    def cut_floor(self, index: int) -> int:
+    def floor_for_flush(self, index: int) -> int:
         """The floor at this cut, after the facts up to `index`; remembered until the flush is confirmed."""
-        return self.host.cut_floor(index)
+        return self.host.floor_for_flush(index)
 
     def routing(self) -> RoutingProgress:
         """The progress of routing."""
@@ -220,7 +220,7 @@ class Shard:
         if self._context.tracing is not None:
             self._context.tracing.tracer.confirmed(entries)
 
-    def lost_to_fence(self, why: str) -> None:
+    def ownership_lost(self, why: str) -> None:
         """Stop at once and ack nothing more, since another node owns the shard."""
         self._context.totals.ownership.fenced += 1
         self._end(f"fenced: {why}")

@@ -40,7 +40,7 @@ class SnapshotOwner(Protocol):
         """Refuse the shard as it is."""
         ...
 
-    def lost_to_fence(self, why: str) -> None:
+    def ownership_lost(self, why: str) -> None:
         """Stop at once, since another node owns the shard."""
         ...
 
@@ -57,7 +57,7 @@ class ShardSnapshots:
         self._owner = owner
         self._stored = stored
         self._created = recovery.created
-        self._parked = recovery.listed
+        self._parked = recovery.parked_list
         self._js = js
         self._receivers = receivers
         self._written = 0, Needed(0)
@@ -145,4 +145,4 @@ class ShardSnapshots:
             return
         host.snapshots_failed()
         if is_written is False and stored is self._stored and not owner.suspended:
-            owner.lost_to_fence("another node owns the shard's snapshots")
+            owner.ownership_lost("another node owns the shard's snapshots")

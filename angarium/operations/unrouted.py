@@ -11,16 +11,21 @@ from actors.policy import Rate
 from actors.tenant_settings import ALL_OTHERS, SettingsByTenant, TenantSettings
 from angarium.connecting import Access
 from angarium.quantities import age_text, count_text
-from streams.fleet.installation_status import QUESTIONS_AT_ONCE, seen_members
-from streams.fleet.receivers_seen import shard_count
-from streams.fleet.unrouted_events import UnroutedEvents, unrouted_before, unrouted_of, unrouted_tenants
 from streams.installation.partitions import partition_of
 from streams.installation.topology import Names
 from streams.journal.claim import Owner, read_owner
 from streams.nats.answers import StoredMessage
 from streams.nats.errors import ApiError
-from streams.nats.jetstream import JetStream
+from streams.nats.jetstream import QUESTIONS_AT_ONCE, JetStream
 from streams.nats.retry import stream_info
+from streams.observation.installation_status import seen_members
+from streams.observation.receivers_seen import shard_count
+from streams.observation.unrouted_events import (
+    UnroutedEvents,
+    unrouted_before,
+    unrouted_events_of,
+    unrouted_tenants,
+)
 
 COPY_BYTES = 1 << 10
 """Bytes that a copy may take in the deliveries in addition to its body."""
@@ -74,7 +79,7 @@ async def routing_delays(
     if tenant is None:
         found = await unrouted_tenants(js, names, partitions)
     else:
-        one = await unrouted_of(js, names, partitions, tenant)
+        one = await unrouted_events_of(js, names, partitions, tenant)
         found = [] if one is None else [one]
     return [each for each in await _all_delays(js, names, tenants, found) if each.is_certain]
 

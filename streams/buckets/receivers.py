@@ -65,7 +65,7 @@ class Receivers:
     ) -> None:
         self.stored = StoredConfigurations(js, names)
         self._stream = names.receivers
-        self._prefix = names.receiver("")
+        self._names = names
         self._default_rate = default_rate
         self._log_level = logging.WARNING if logs else logging.DEBUG
         self._known: dict[str, _KnownReceiver] = {}
@@ -75,7 +75,7 @@ class Receivers:
         self._catching_up: asyncio.Task[None] | None = None
         self._next_catch_up: asyncio.Task[None] | None = None
         self._follower = Follower(
-            js, self._stream, f"{self._prefix}>", self._follow,
+            js, self._stream, names.receiver(">"), self._follow,
             begins_again=self._begin_again, is_complete=self._drop_unseen,
         )  # fmt: skip
 
@@ -198,7 +198,7 @@ class Receivers:
         return known.policy or Invalid(known.problems)
 
     def _follow(self, message: StoredMessage) -> None:
-        receiver = message.subject.removeprefix(self._prefix)
+        receiver = self._names.receiver_of_configuration(message.subject)
         problem = receiver_problem(receiver[:RECEIVER_LOOKED_AT_MAX])
         if problem:
             log.log(self._log_level, "receiver.misnamed", extra={"key": receiver[:160], "why": problem})

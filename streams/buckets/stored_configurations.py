@@ -47,7 +47,7 @@ class StoredConfigurations:
     def __init__(self, js: JetStream, names: Names, by: str = "") -> None:
         self._js = js
         self._stream = names.receivers
-        self._prefix = names.receiver("")
+        self._names = names
         self._by = by
 
     async def get(self, receiver: str) -> Configuration | None:
@@ -76,7 +76,7 @@ class StoredConfigurations:
         headers = NEWEST_ONLY | {KV_OPERATION: "PURGE"} | _changed_by(self._by) | trail_after(values, None)
         if revision is not None:
             headers |= {EXPECTED: str(revision)}
-        return await self._js.publish(self._prefix + receiver, b"", headers)
+        return await self._js.publish(self._names.receiver(receiver), b"", headers)
 
     async def keys(self) -> list[str]:
         """All existing receivers in alphabetical order. Raises `Unavailable`."""
@@ -90,9 +90,9 @@ class StoredConfigurations:
         there: dict[str, Configuration] = {}
         after, pending = 0, 1
         while pending:
-            page = await self._js.read(self._stream, f"{self._prefix}{tenant}.>", after + 1)
+            page = await self._js.read(self._stream, self._names.receiver(f"{tenant}.>"), after + 1)
             for message in page.messages:
-                receiver, after = message.subject.removeprefix(self._prefix), message.sequence
+                receiver, after = self._names.receiver_of_configuration(message.subject), message.sequence
                 there.pop(receiver, None)
                 if not is_removal(message):
                     there[receiver] = Configuration(message.data, message.sequence)
@@ -105,15 +105,15 @@ class StoredConfigurations:
         Raises `Unavailable`.
         """
         try:
-            subjects = await self._js.subjects(self._stream, f"{self._prefix}{tenant}.*")
+            subjects = await self._js.subjects(self._stream, self._names.receiver(f"{tenant}.*"))
         except ApiError as error:
             raise Unavailable(f"cannot read {self._stream}: {error}") from error
-        return sorted(each.removeprefix(self._prefix) for each in subjects)
+        return sorted(map(self._names.receiver_of_configuration, subjects))
 
     async def get_many(self, receivers: Sequence[str]) -> dict[str, Configuration]:
         """Read the configurations of those receivers that exist, in that order. Raises `Unavailable`."""
-        page = await self._js.last_of(self._stream, [self._prefix + each for each in receivers])
-        found = {each.subject.removeprefix(self._prefix): each for each in page.messages}
+        page = await self._js.last_of(self._stream, [*map(self._names.receiver, receivers)])
+        found = {self._names.receiver_of_configuration(each.subject): each for each in page.messages}
         there = [(each, found[each]) for each in receivers if each in found and not is_removal(found[each])]
         return {name: Configuration(message.data, message.sequence) for name, message in there}
 
@@ -142,7 +142,7 @@ class StoredConfigurations:
     async def last(self, receiver: str) -> StoredMessage | None:
         """The newest revision, from the leader: a configuration or a removal. Raises `Unavailable`."""
         try:
-            return await self._js.last_message(self._stream, self._prefix + receiver)
+            return await self._js.last_message(self._stream, self._names.receiver(receiver))
         except ApiError as error:
             raise Unavailable(f"cannot ask for {receiver}: {error}") from error
 
@@ -161,7 +161,7 @@ class StoredConfigurations:
             headers |= trail_after(values, raw)
             if (removal := _removal_among(values)) is not None:
                 headers |= {REMOVED: f"{removal.revision} {removal.at:.6f}"}
-            answer = await self._js.publish(self._prefix + receiver, raw, headers)
+            answer = await self._js.publish(self._names.receiver(receiver), raw, headers)
             taken = isinstance(answer, Refused) and answer.code == WRONG_LAST_SEQUENCE
             if revision is not None or not taken:
                 return answer
@@ -187,7 +187,7 @@ class StoredConfigurations:
 
     async def _at(self, receiver: str, revision: int) -> StoredMessage | None:
         try:
-            return await self._js.next_message(self._stream, self._prefix + receiver, revision)
+            return await self._js.next_message(self._stream, self._names.receiver(receiver), revision)
         except ApiError as error:
             raise Unavailable(f"cannot ask for {receiver}: {error}") from error
 

@@ -103,7 +103,7 @@ class TokenStore:
     async def all(self) -> dict[str, Token]:
         """All tokens by their ids. Raises `Unavailable`."""
         return {
-            message.subject.removeprefix(self._names.token("")): token
+            self._names.id_of_token(message.subject): token
             for message in await self._read(self._names.token("*"))
             if (token := _token(message)) is not None
         }
@@ -117,7 +117,7 @@ class TokenStore:
         """The last known use of each token. Raises `Unavailable`."""
         uses: dict[str, datetime] = {}
         for message in await self._read(self._names.token_use("*")):
-            token = message.subject.removeprefix(self._names.token("")).removesuffix(".used")
+            token = self._names.id_of_token(message.subject)
             if not is_removal(message):
                 try:
                     uses[token] = msgspec.json.decode(message.data, type=Use).at
@@ -135,7 +135,7 @@ class TokenStore:
         return found
 
     def _follow(self, message: StoredMessage) -> None:
-        name = message.subject.removeprefix(self._names.token(""))
+        name = self._names.id_of_token(message.subject)
         token = _token(message)
         self._unseen.discard(name)
         if token is None:

@@ -83,6 +83,7 @@ class ControlServer:
         self.subject = names.control("*", "*", "*")
         self.totals = ControlTotals()
         self._wire = wire
+        self._names = names
         self._handler = handler
         self._inboxes = inboxes or Inboxes()
         self._under_way: dict[asyncio.Task[None], None] = {}
@@ -105,7 +106,7 @@ class ControlServer:
     def _on_message(self, message: Message) -> None:
         if len(self._under_way) >= 2 * UNDER_WAY_MAX:
             return
-        _, _, verb, receiver = message.subject.split(".", 3)
+        verb, receiver = self._names.verb_and_receiver(message.subject)
         if self._inboxes.includes(message.reply) and self._handler.owns(receiver):
             request = ControlRequest(verb, receiver, message.data)
             task = self._loop.create_task(self._answer_in_turn(request, message.reply))

@@ -144,8 +144,9 @@ class DeadLetterWriter:
         found: dict[int, StoredMessage | None] = {first: message}
         if len(left) > 1:
             subject = message.subject
-            if left[first].receiver:  # Messages for others in the shard may be between them.
-                subject = f"{subject.removesuffix(receivers[first])}*.*"
+            address = self._names.shard_and_receiver(subject)
+            if left[first].receiver and address:  # Messages for others in the shard may be between them.
+                subject = self._names.deliveries_of(address[0])
             page = await self._js.read(stream, subject, first + 1, len(left) - 1, PAGE_BYTES_MAX)
             found |= {
                 each.sequence: each

@@ -123,8 +123,8 @@ class Letter(LetterHead, frozen=True):
         return len(self.body)
 
 
-class Selection(Struct, frozen=True, kw_only=True):
-    """Selection of letters.
+class LetterFilter(Struct, frozen=True, kw_only=True):
+    """A filter of letters.
 
     - `receivers`: `<tenant>.<name>`, either of which may be `*`.
     - `reasons`: if empty, all.
@@ -178,7 +178,6 @@ class DeadLetters:
         self._js = js
         self._names = names
         self._stream = names.dead_letters
-        self._subject = names.dead("")
 
     async def end(self) -> int:
         """The position of the newest letter. Raises `Unavailable`, and `ApiError` without a stream."""
@@ -186,7 +185,7 @@ class DeadLetters:
         return newest.sequence if newest else 0
 
     async def pages(
-        self, selection: Selection, end: int, after: int = 0, bytes_max: int = SENT_BYTES_MAX
+        self, selection: LetterFilter, end: int, after: int = 0, bytes_max: int = SENT_BYTES_MAX
     ) -> AsyncIterator[LetterPage]:
         """The letters after `after`, up to and including `end`, the oldest first; none is missing.
 
@@ -214,7 +213,7 @@ class DeadLetters:
                 return
 
     async def newest(
-        self, selection: Selection, end: int, bytes_max: int = SPAN_BYTES_MAX
+        self, selection: LetterFilter, end: int, bytes_max: int = SPAN_BYTES_MAX
     ) -> AsyncIterator[NewestPage]:
         """The letters, the newest first and without bodies, for callers that want only some of them.
 
@@ -300,11 +299,11 @@ class DeadLetters:
         return dropped
 
     def _letter(self, message: StoredMessage) -> Letter:
-        receiver = message.subject.removeprefix(self._subject)
+        receiver = self._names.receiver_of_letter(message.subject)
         return Letter(message.sequence, receiver, message.stored_at, message.headers, message.data)
 
     def _listed(self, message: StoredMessage) -> ListedLetter:
-        receiver = message.subject.removeprefix(self._subject)
+        receiver = self._names.receiver_of_letter(message.subject)
         return ListedLetter(message.sequence, receiver, message.stored_at, message.headers, len(message.data))
 
 

@@ -11,13 +11,13 @@ from collections.abc import AsyncIterator
 from actors.machine import facts as f
 from streams.installation.topology import Names
 from streams.journal.envelope import decode_flush
-from streams.journal.leadership import ALL_SUBJECTS, ensure_none, info_since
+from streams.journal.leadership import ensure_no_message, info_since
 from streams.lost_tails.marks import Mark
 from streams.nats.answers import StoredMessage
 from streams.nats.headers import EVENT_ID
-from streams.nats.jetstream import JetStream
+from streams.nats.jetstream import ALL_SUBJECTS, JetStream
 from streams.reading.messages import stored_event
-from streams.routing.fanout import published_event
+from streams.routing.fanout import event_in
 
 PAGE_MESSAGES = 512
 PAGE_BYTES = 1 << 20
@@ -34,7 +34,7 @@ async def pages(
         if not messages:
             found = await js.next_message(stream, subject, after + 1)
             if found is None or found.sequence > end:
-                await ensure_none(js, stream, subject, after, end)
+                await ensure_no_message(js, stream, subject, after, end)
                 return
             messages = [found]
         yield messages
@@ -49,9 +49,7 @@ async def events(js: JetStream, names: Names, tenant: str, event: str) -> list[S
             is_stray = names.partition_and_tenant(each.subject) is None
             if is_stray and not each.subject.startswith(names.publish_event(tenant, "")):
                 continue  # Another tenant's (`streams.storage.strays`): this one's name is in its type.
-            address = each.subject.split(".", 3)[3]
-            published = published_event(each.sequence, each.stored_at, address, each.headers, each.data)
-            if published.id == event:
+            if event_in(names, each).id == event:
                 found.append(each)
     return found
 
@@ -72,7 +70,7 @@ async def deliveries(
         for each in messages:
             delivery = stored_event(each)
             if delivery.id == event and _is_wanted(delivery.source, source_max):
-                receiver = each.subject.split(".", 3)[3]
+                receiver = names.receiver_of_delivery(each.subject)
                 found.setdefault(receiver, []).append(mark_of(each))
     return found
 
@@ -100,18 +98,13 @@ async def answers(
     async for messages in pages(js, names.journal, ALL_SUBJECTS):
         for each in messages:
             if answers_event(each, tenant, event, source_max):
-                found[mark_of(each)] = shard_of_flush(each)
+                found[mark_of(each)] = names.shard_of_flush(each.subject)
     return found
 
 
 def mark_of(message: StoredMessage) -> Mark:
     """The mark of a message, which distinguishes it from another one at its position."""
     return Mark(position=message.sequence, stored_at=message.stored_at)
-
-
-def shard_of_flush(message: StoredMessage) -> int:
-    """The shard of a message of the journal."""
-    return int(message.subject.rpartition(".")[2])
 
 
 def answers_event(message: StoredMessage, tenant: str, event: str, source_max: int | None = None) -> bool:

@@ -12,7 +12,7 @@ only if it is not certainly older than a TTL, by the revisions of our own.
 A look counts as of the moment at which we sent our own last heartbeat, and only if it shows that heartbeat: a
 leader that was deposed, and answers all the same, knows none that is newer. And a claim is a sign of life: it
 names the heartbeat under which it was made, which our last look may not have seen yet
-(docs/decisions/a-claim-is-a-sign-of-life.md).
+(docs/decisions/claims-and-heartbeats.md).
 """
 
 import asyncio
@@ -308,7 +308,7 @@ class Members:
         page, as_of = await read_heartbeats(self._js, self._names, lambda: self._own.last)
         present: dict[str, bool] = {}
         for message in page.messages:
-            node = message.subject.rpartition(".")[2]
+            node = self._names.node_of_heartbeat(message.subject)
             if message.data:
                 present[node] = self._record_heartbeat(node, message)
             elif KV_OPERATION in message.headers:
@@ -381,7 +381,7 @@ class Members:
 
     def _on_heartbeat(self, message: Message) -> None:
         """Look at once if a node is new, was silent, or leaves."""
-        node = message.subject.rpartition(".")[2]
+        node = self._names.node_of_heartbeat(message.subject)
         if node not in self.live or not message.data:
             self._hint.set()
         elif node == self.node and (member := self._member(node, message.data)).run != self.run:

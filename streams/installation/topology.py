@@ -152,6 +152,50 @@ class Names(Struct, frozen=True):
                 return int(partition), tenant
         return None
 
+    def address_of_event(self, event: str) -> str:
+        """`<tenant>.<type>` from the subject of an event that is in a partition."""
+        return event.split(".", 3)[3]
+
+    def receiver_of_delivery(self, delivery: str) -> str:
+        """The receiver from the subject of a delivery that belongs to a shard."""
+        return delivery.split(".", 3)[3]
+
+    def shard_or_partition(self, stored: str) -> int:
+        """The number of the shard of a delivery, or of the partition of an event, from its subject."""
+        return int(stored.split(".", 3)[2])
+
+    def published_to(self, stray: str) -> str:
+        """The name that a producer published to, from the subject of a message in no shard and no partition.
+
+        That is `<tenant>.<name>` of a delivery, `<tenant>.<type>` of an event.
+        """
+        return stray.split(".", 2)[2]
+
+    def shard_of_flush(self, flush: str) -> int:
+        """The shard from the subject of a message of the journal."""
+        return int(flush.rpartition(".")[2])
+
+    def receiver_of_letter(self, letter: str) -> str:
+        """The receiver from the subject of a dead letter."""
+        return letter.split(".", 2)[2]
+
+    def receiver_of_configuration(self, key: str) -> str:
+        """The receiver from the subject of a stored configuration."""
+        return key.removeprefix(self.receiver(""))
+
+    def node_of_heartbeat(self, key: str) -> str:
+        """The node from the subject of its heartbeats."""
+        return key.rpartition(".")[2]
+
+    def id_of_token(self, key: str) -> str:
+        """The id from the subject of a token, or from that of its last use."""
+        return key.removeprefix(self.token("")).removesuffix(".used")
+
+    def verb_and_receiver(self, request: str) -> tuple[str, str]:
+        """The verb and the receiver from the subject of a control request."""
+        _, _, verb, receiver = request.split(".", 3)
+        return verb, receiver
+
     def event(self, partition: int, tenant: str, type_: str) -> str:
         """The subject under which an event is stored."""
         return f"{self.prefix}.events.{partition}.{tenant}.{type_}"
@@ -245,7 +289,7 @@ def consumer_for_claim(name: str, subjects: str, start: int) -> dict[str, Any]:
     """A consumer for one claim, from the position `start` on.
 
     In memory, with one replica and one ack for everything up to a position it costs the server a third of a
-    durable one (docs/decisions/a-cursor-for-each-claim.md).
+    durable one (docs/decisions/a-consumer-for-each-claim.md).
     """
     return {
         "name": name,

@@ -106,7 +106,7 @@ class Claim(Struct, frozen=True, kw_only=True):
     replicated: bool = False
 
 
-class JournalPast(Struct, frozen=True, kw_only=True):
+class ShardRecord(Struct, frozen=True, kw_only=True):
     """The record of a shard: the journal's last flush, or the checkpoint if the journal is empty.
 
     `routing` is None in the record of a version that did not know it.
@@ -136,12 +136,12 @@ class ClaimAttempt(Struct, frozen=True, kw_only=True):
     began_at: float
     accepts_loss: bool
 
-    def follows_cleanly(self, past: JournalPast) -> bool:
+    def follows_cleanly(self, record: ShardRecord) -> bool:
         """True if everything that the last owner posted is recorded."""
-        if past.predecessor is None:
-            return past.blank and not self.revision
-        released = self.holder is not None and self.holder.released == past.epoch
-        return released or (past.predecessor.node, past.epoch) == (self.node, self.resumes)
+        if record.predecessor is None:
+            return record.blank and not self.revision
+        released = self.holder is not None and self.holder.released == record.epoch
+        return released or (record.predecessor.node, record.epoch) == (self.node, self.resumes)
 
 
 _owner = msgspec.json.Decoder(Owner)
@@ -195,17 +195,17 @@ async def draft_claim(
     js: JetStream, names: Names, attempt: ClaimAttempt, time: Timekeeper
 ) -> Claim | NotOwned:
     """Steps 2 and 3: the claim as it will be once it is recorded."""
-    past = await read_past(js, names, attempt.shard)
-    if past.routing is None:
+    record = await read_shard_record(js, names, attempt.shard)
+    if record.routing is None:
         raise NotOurs(
             f"the journal of shard {attempt.shard} was written by an older Angarium; stop all nodes, and run "
             f"angarium setup once"
         )
-    marks = past.marks
+    marks = record.marks
     if not attempt.accepts_loss:
         refusal = RecordedLoss(node=attempt.node, at=time.wall(), stream="")
         await compare_or_refuse(js, names, attempt.shard, attempt.epoch, marks, refusal)
-    clean = attempt.follows_cleanly(past)
+    clean = attempt.follows_cleanly(record)
     deliveries = await deliveries_at_claim(js, names, attempt, clean)
     if not attempt.accepts_loss:
         # This must come before the end of a recreated stream is recorded as a known one.
@@ -214,17 +214,17 @@ async def draft_claim(
         marks = marks.raised(Marks(deliveries=end))
     if (await read_owner(js, names, attempt.shard))[1] != attempt.epoch:
         return NotOwned("another node claimed it meanwhile")
-    if past.epoch > attempt.epoch:
-        if not await holds_epoch(js, names, attempt.shard, attempt.epoch):
+    if record.epoch > attempt.epoch:
+        if not await still_owns_epoch(js, names, attempt.shard, attempt.epoch):
             return NotOwned("another node claimed it meanwhile")
         # The node that wrote this put `_owner` after us, yet ours is the last put: it was another bucket.
         raise StreamRemade(
             f"{names.actors} is not the bucket that the journal of shard {attempt.shard} names: its last "
-            f"claim has revision {attempt.epoch}, the journal's {past.epoch}; see angarium doctor"
+            f"claim has revision {attempt.epoch}, the journal's {record.epoch}; see angarium doctor"
         )
-    unclean = past.unclean
+    unclean = record.unclean
     known = unclean.position if unclean else 0
-    position = max(deliveries.last, past.floor, past.marks.deliveries.position, known)
+    position = max(deliveries.last, record.floor, record.marks.deliveries.position, known)
     actors = await stream_info(js, names.actors)
     at, boottime = time.wall(), time.boottime()
     return Claim(
@@ -236,9 +236,9 @@ async def draft_claim(
         position=position,
         unclean=unclean if clean else Unclean(attempt.epoch, position, at),
         sequence=0,
-        floor=past.floor,
-        routing=past.routing,
-        predecessor=past.predecessor,
+        floor=record.floor,
+        routing=record.routing,
+        predecessor=record.predecessor,
         marks=marks,
         replicated=replicated(deliveries) or replicated(actors),
     )
@@ -293,12 +293,12 @@ async def release_unowned(
     )
 
 
-async def holds(js: JetStream, names: Names, claim: Claim) -> bool:
+async def still_owns(js: JetStream, names: Names, claim: Claim) -> bool:
     """True if `_owner` certainly still has the value that this claim put."""
-    return await holds_epoch(js, names, claim.shard, claim.epoch)
+    return await still_owns_epoch(js, names, claim.shard, claim.epoch)
 
 
-async def holds_epoch(js: JetStream, names: Names, shard: int, epoch: int) -> bool:
+async def still_owns_epoch(js: JetStream, names: Names, shard: int, epoch: int) -> bool:
     """Check the epoch of `_owner` by a write: a deposed leader would not know about a later claim."""
     if (await read_owner(js, names, shard))[1] != epoch:
         return False
@@ -318,14 +318,14 @@ async def read_owner(js: JetStream, names: Names, shard: int) -> tuple[Owner | N
     return owner, message.sequence
 
 
-async def read_past(js: JetStream, names: Names, shard: int) -> JournalPast:
+async def read_shard_record(js: JetStream, names: Names, shard: int) -> ShardRecord:
     """The record of the shard as of now, from the leader."""
     subject = names.journal_of(shard)
     last = await until_answered(lambda: js.last_message(names.journal, subject))
     if last is not None:
         flush = decode_flush(last.data, f"message {last.sequence} of {names.journal}")
         predecessor = Predecessor(flush.node, flush.epoch, flush.flush, last.sequence)
-        return JournalPast(
+        return ShardRecord(
             predecessor=predecessor,
             floor=flush.floor,
             routing=flush.routing,
@@ -334,8 +334,8 @@ async def read_past(js: JetStream, names: Names, shard: int) -> JournalPast:
         )
     checkpoint = await read_checkpoint(js, names, shard)
     if checkpoint is None:
-        return JournalPast(blank=True)
-    return JournalPast(
+        return ShardRecord(blank=True)
+    return ShardRecord(
         floor=checkpoint.floor,
         routing=checkpoint.routing,
         unclean=checkpoint.unclean,

@@ -6,7 +6,7 @@ message. Adding facts never waits: the listener is told when they are confirmed,
 nothing new may start.
 
 Small flushes of all shards keep a common beat of 50 ms. Otherwise a node with a gentle load would wake up for
-nearly every event to append it, and again for the answer (docs/decisions/small-flushes-keep-a-beat.md).
+nearly every event to append it, and again for the answer (docs/decisions/flush-timing.md).
 
 The fence (`streams.journal.fence`) decides whether the shard is still ours. A flush that was overtaken ends
 the journal, with one exception: if the subject is empty, because all of it aged out, and `_owner` is still
@@ -27,7 +27,7 @@ from actors.machine.state import State
 from actors.totals import Histogram
 from streams.clock import Timekeeper
 from streams.installation.topology import Names
-from streams.journal.claim import Claim, holds
+from streams.journal.claim import Claim, still_owns
 from streams.journal.envelope import encode_fact, encode_flush, message_id
 from streams.journal.fence import Appended, append
 from streams.lost_tails.marks import Marks
@@ -64,7 +64,7 @@ class JournalEntry(Struct, frozen=True, gc=False):
 class JournalListener(Protocol):
     """A listener that learns when facts are confirmed. Its methods must not block or raise."""
 
-    def cut_floor(self, index: int) -> int:
+    def floor_for_flush(self, index: int) -> int:
         """The floor at this cut, after the facts up to `index`; remembered until the flush is confirmed."""
 
     def routing(self) -> RoutingProgress:
@@ -76,7 +76,7 @@ class JournalListener(Protocol):
     def flush_confirmed(self, entries: Sequence[JournalEntry], sequence: int) -> None:
         """The journal holds these facts, at `sequence`. An empty flush has none."""
 
-    def lost_to_fence(self, why: str) -> None:
+    def ownership_lost(self, why: str) -> None:
         """Stop the shard, which is no longer ours, and ack nothing."""
 
 
@@ -315,7 +315,7 @@ class Journal:
             room -= size + 1
             facts.append(fact)
         entries, self._waiting = self._waiting[: len(facts)], self._waiting[len(facts) :]
-        floor = max(self.floor, self._listener.cut_floor(self.confirmed_index + len(entries)))
+        floor = max(self.floor, self._listener.floor_for_flush(self.confirmed_index + len(entries)))
         routing = self._listener.routing().raised_to(self.routing.routed)
         marks = self.marks.raised(self._listener.marks())
         self._flush_number += 1
@@ -351,7 +351,7 @@ class Journal:
             if done.last is not None:
                 self._fenced(f"the journal's message at {done.last.sequence} is not ours")
                 return None
-            if not await holds(self._js, self._names, self.claim):
+            if not await still_owns(self._js, self._names, self.claim):
                 self._fenced("the journal is empty, and another node has claimed it")
                 return None
             log.info("journal.restarted", extra={"shard": shard, "expected": expected})
@@ -373,4 +373,4 @@ class Journal:
 
     def _fenced(self, why: str) -> None:
         self._end()
-        self._listener.lost_to_fence(why)
+        self._listener.ownership_lost(why)

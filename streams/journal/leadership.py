@@ -9,14 +9,13 @@ need no proof: a deposed leader acknowledges nothing.
 import asyncio
 
 from actors.errors import Unavailable
+from streams.installation.topology import has_wildcard
 from streams.nats.answers import Page, Refused, Stored, StoredMessage, StreamInfo
 from streams.nats.codes import WRONG_LAST_SEQUENCE
 from streams.nats.headers import EXPECTED, EXPECTED_SUBJECT
-from streams.nats.jetstream import JetStream
+from streams.nats.jetstream import ALL_SUBJECTS, JetStream
 from streams.nats.retry import Pauses, stream_info, until_answered
 
-ALL_SUBJECTS = ">"
-_WILDCARDS = frozenset({"*", ">"})
 SUBJECTS_MAX = 512
 """Subjects whose last messages are requested at a time; nats-server refuses more than 1,024 (2.15.1)."""
 ANSWER_BYTES_MAX = 32 << 20
@@ -66,14 +65,13 @@ async def message_at(js: JetStream, stream: str, position: int) -> StoredMessage
     return message if message.sequence == position else None
 
 
-async def ensure_none(js: JetStream, stream: str, subject: str, after: int, up_to: int) -> None:
+async def ensure_no_message(js: JetStream, stream: str, subject: str, after: int, up_to: int) -> None:
     """Return if the stream certainly has no message of `subject` above `after` and up to `up_to`.
 
     The subject may be a wildcard. The proof is a replica that has the stream up to `up_to`, and whose newest
     message of each matching subject is outside this range. Raises `Unavailable` if there is no proof.
     """
-    many = not _WILDCARDS.isdisjoint(subject.split("."))
-    newest = await (_newest_of_many if many else _newest)(js, stream, subject, up_to)
+    newest = await (_newest_of_many if has_wildcard(subject) else _newest)(js, stream, subject, up_to)
     for last in newest:
         if after < last <= up_to:
             raise Unavailable(f"{stream}: the leader does not know the message at {last}")

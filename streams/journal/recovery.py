@@ -19,7 +19,7 @@ from actors.machine.invariants import evolve_checked
 from actors.machine.state import State
 from streams.installation.topology import Names
 from streams.journal.checkpoint import Checkpoint, check_created, decode_checkpoint
-from streams.journal.claim import Claim, NotOwned, holds
+from streams.journal.claim import Claim, NotOwned, still_owns
 from streams.journal.envelope import Flush, decode_flush
 from streams.journal.fence import follows
 from streams.journal.leadership import info_since, is_last
@@ -41,14 +41,14 @@ class Recovery(Struct, frozen=True):
 
     - `states`: the actors that the tail names, and no others.
     - `parked`: all others that have to return to memory by themselves, with their wake-up times, if known.
-    - `listed`: the list of the parked receivers, as it is stored.
+    - `parked_list`: the list of the parked receivers, as it is stored.
     - `floor`: the deliveries up to here are released.
     - `created`: when each stream and bucket was created, for the next checkpoint.
     """
 
     states: dict[str, State]
     parked: dict[str, float | None]
-    listed: ParkedReceivers
+    parked_list: ParkedReceivers
     checkpoint: Checkpoint
     floor: int
     created: dict[str, str]
@@ -85,7 +85,7 @@ async def recover(
     if not accepts_loss:
         check_created(checkpoint, infos.values())
     if checkpoint.sequence >= claim.sequence:
-        return await _beyond(js, names, claim, f"its checkpoint at {checkpoint.sequence}")
+        return await _not_owned_or_restored(js, names, claim, f"its checkpoint at {checkpoint.sequence}")
     tail = await read_tail(js, names, claim, node, checkpoint.sequence)
     if isinstance(tail, NotOwned):
         return tail
@@ -96,7 +96,9 @@ async def recover(
     loaded = await _load(snapshots, receivers)
     for receiver, snapshot in loaded.items():
         if snapshot is not None and snapshot.as_of > claim.sequence:
-            return await _beyond(js, names, claim, f"the snapshot of {receiver} at {snapshot.as_of}")
+            return await _not_owned_or_restored(
+                js, names, claim, f"the snapshot of {receiver} at {snapshot.as_of}"
+            )
     states = _fold(loaded, tail)
     deliveries = infos[names.deliveries]
     if max([claim.floor, *(each.frontier.position for each in states.values())]) > deliveries.last:
@@ -104,10 +106,10 @@ async def recover(
         deliveries = await info_since(js, names.deliveries, asyncio.get_running_loop().time())
     if not accepts_loss:
         _check_ends(states, claim.floor, deliveries)
-    listed = await _read_parked_receivers(js, names, claim, checkpoint, snapshots)
-    parked = {receiver: at for receiver, at in listed.receivers().items() if receiver not in states}
+    parked_list = await _read_parked_receivers(js, names, claim, checkpoint, snapshots)
+    parked = {receiver: at for receiver, at in parked_list.receivers().items() if receiver not in states}
     created = {name: info.created for name, info in infos.items()}
-    return Recovery(states, parked, listed, checkpoint, claim.floor, created)
+    return Recovery(states, parked, parked_list, checkpoint, claim.floor, created)
 
 
 async def _newest_checkpoint(js: JetStream, names: Names, claim: Claim) -> Checkpoint | None:
@@ -121,9 +123,9 @@ async def _newest_checkpoint(js: JetStream, names: Names, claim: Claim) -> Check
         await pauses.wait()
 
 
-async def _beyond(js: JetStream, names: Names, claim: Claim, what: str) -> NotOwned:
+async def _not_owned_or_restored(js: JetStream, names: Names, claim: Claim, what: str) -> NotOwned:
     """The result if something is beyond our claim. While `_owner` is ours, no other node put it there."""
-    if not await holds(js, names, claim):
+    if not await still_owns(js, names, claim):
         return NotOwned(f"another node owns it: {what} is beyond our claim at {claim.sequence}")
     raise StreamRemade(
         f"{names.journal} was restored to an older state than {names.actors}: shard {claim.shard} "
@@ -162,7 +164,7 @@ async def read_tail(
 
 async def _broken(js: JetStream, names: Names, claim: Claim, at: int, message: StoredMessage) -> NotOwned:
     """The result if a message of the tail is missing. While `_owner` is ours, no other node may purge it."""
-    if not await holds(js, names, claim):
+    if not await still_owns(js, names, claim):
         return NotOwned(f"another node owns it: it has snapshotted more than up to {at}")
     raise StreamRemade(
         f"{names.actors} was restored to an older state than {names.journal}, or the journal was purged: "

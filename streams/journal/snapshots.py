@@ -19,7 +19,7 @@ from actors.machine.state import State
 from streams.installation.topology import Names
 from streams.journal.checkpoint import Checkpoint as Checkpoint
 from streams.journal.checkpoint import encode_checkpoint
-from streams.journal.claim import Claim, holds
+from streams.journal.claim import Claim, still_owns
 from streams.journal.leadership import is_last
 from streams.journal.load_slots import LoadSlots
 from streams.journal.parked_receivers import ParkedReceivers
@@ -92,13 +92,12 @@ class Snapshots:
 
     async def receivers(self) -> list[str]:
         """The receivers that have snapshots, or had them, from the leader. Raises `Unavailable`."""
-        prefix = self._names.actor_keys.actor(self._claim.shard, "")
+        keys = self._names.actor_keys
         try:
-            found = await self._js.subjects(self._names.actors, f"{prefix}*.*")
+            found = await self._js.subjects(self._names.actors, keys.snapshots_in(self._claim.shard))
         except ApiError as error:
             raise Unavailable(f"cannot list the snapshots: {error}") from error
-        names = (each.removeprefix(prefix) for each in found)
-        return [each for each in names if not each.startswith("_")]
+        return [receiver for _, receiver in filter(None, map(keys.shard_and_actor, found))]
 
     async def write(
         self,
@@ -179,7 +178,7 @@ class Snapshots:
                     self._in_force, self._revision = data, sequence
                     return True
                 case Refused(code=code) if code == WRONG_LAST_SEQUENCE:
-                    if not await holds(self._js, self._names, self._claim):
+                    if not await still_owns(self._js, self._names, self._claim):
                         return False
                     await self._read_in_force()
                 case Refused(text=why) | Unanswered(why=why):

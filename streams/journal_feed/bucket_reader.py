@@ -41,7 +41,7 @@ class BucketReader:
     def __init__(self, js: JetStream, names: Names) -> None:
         self._js = js
         self._stream = names.receivers
-        self._prefix = names.receiver("")
+        self._names = names
         self._place: BucketPlace | None = None
 
     async def read(self, place: StreamPlace) -> tuple[StreamPlace, list[PutConfiguration]]:
@@ -53,7 +53,7 @@ class BucketReader:
         while True:
             await until_answered(known.compare)
             page = await until_answered(
-                lambda: self._js.read(self._stream, f"{self._prefix}>", known.position + 1)
+                lambda: self._js.read(self._stream, self._names.receiver(">"), known.position + 1)
             )
             if not known.doubtful:
                 break  # Otherwise these messages may be from another bucket.
@@ -66,7 +66,7 @@ class BucketReader:
         counts, before = Counter(each.subject for each in messages), dict[str, int]()
         puts = list[PutConfiguration]()
         for message in messages:
-            subject, receiver = message.subject, message.subject.removeprefix(self._prefix)
+            subject, receiver = message.subject, self._names.receiver_of_configuration(message.subject)
             # Of a key with as many values as the bucket keeps, it may have dropped the one before.
             full = counts[subject] >= RECEIVERS_HISTORY
             older = before.get(subject, UNKNOWN_REVISION if full else None)

@@ -8,13 +8,12 @@ since nothing is ever stored below another message. An erased message is read fr
 from msgspec import Struct
 
 from streams.installation.topology import Names
-from streams.journal.leadership import ALL_SUBJECTS
 from streams.journal_feed.redacted_flushes import first_redacted
 from streams.lost_tails.comparison import find_loss
 from streams.lost_tails.places import StreamPlace
 from streams.nats.answers import StoredMessage
 from streams.nats.errors import StreamRemade
-from streams.nats.jetstream import JetStream
+from streams.nats.jetstream import ALL_SUBJECTS, JetStream
 from streams.nats.retry import stream_info, until_answered
 
 READ_MESSAGES_MAX = 1024

@@ -37,10 +37,10 @@ async def all_snapshots(js: JetStream, names: Names) -> AsyncIterator[KnownState
     have an older one, so the leader proves that it knows all that was stored before this call; over another
     connection another one may answer, and proves it again.
     """
-    prefix = names.actor_keys.actor(0, "").removesuffix("0.")
+    keys = names.actor_keys
     since, changes = asyncio.get_running_loop().time(), js.connection_changes
-    found = await subjects_since(js, names.actors, f"{prefix}*.*.*", since)
-    subjects = sorted(each for each in found if not each.removeprefix(prefix).split(".")[1].startswith("_"))
+    found = await subjects_since(js, names.actors, keys.snapshots, since)
+    subjects = sorted(each for each in found if keys.shard_and_actor(each) is not None)
     for start in range(0, len(subjects), READS_AT_ONCE):
         some = subjects[start : start + READS_AT_ONCE]
         messages = await asyncio.gather(*(_last(js, names, each) for each in some))
@@ -49,10 +49,9 @@ async def all_snapshots(js: JetStream, names: Names) -> AsyncIterator[KnownState
             await info_since(js, names.actors, since)
             messages = await asyncio.gather(*(_last(js, names, each) for each in some))
         for message in messages:
-            if message is not None and message.data:
-                shard = int(message.subject.removeprefix(prefix).partition(".")[0])
+            if message is not None and message.data and (found_in := keys.shard_and_actor(message.subject)):
                 read = read_versioned(_snapshot, message.data, snapshots.VERSION, message.subject)
-                yield KnownState(shard, read.as_of, message.stored_at, read.state)
+                yield KnownState(found_in[0], read.as_of, message.stored_at, read.state)
 
 
 async def _last(js: JetStream, names: Names, subject: str) -> StoredMessage | None:

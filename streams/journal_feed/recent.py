@@ -7,11 +7,10 @@ is read and measured.
 from msgspec import Struct
 
 from actors.machine.facts import AnyFact
-from streams.fleet.installation_status import server_time
+from streams.clock import server_time
 from streams.installation.topology import Names
 from streams.journal.envelope import decode_flush
-from streams.journal.leadership import ALL_SUBJECTS
-from streams.nats.jetstream import JetStream
+from streams.nats.jetstream import ALL_SUBJECTS, JetStream
 
 RECENT_SPAN_S = 15.0
 """The time that is measured: long enough for a receiver that gets one event in some seconds."""

@@ -9,7 +9,6 @@ repair, after which positions may have other messages.
 
 import asyncio
 from bisect import bisect_left
-from collections.abc import Iterable
 
 import msgspec
 from msgspec import Struct
@@ -76,7 +75,7 @@ async def first_redacted(
     if (copy := await _copy(js, names, created, first)) is not None:
         return copy
     subjects = await subjects_since(js, names.actors, names.actor_keys.redacted_flushes, since)
-    for position in _positions(subjects):
+    for position in sorted(map(names.actor_keys.position_of_redacted, subjects)):
         if first <= position <= last and (copy := await _copy(js, names, created, position)) is not None:
             return copy
     return None
@@ -100,15 +99,15 @@ async def drop_redacted(js: JetStream, names: Names, first: int) -> None:
     before it without a hole: they stay, since a reader may not have come so far. Raises `Unavailable` and
     `ApiError`.
     """
-    positions = _positions(await js.subjects(names.actors, names.actor_keys.redacted_flushes))
+    keys, position_of = names.actor_keys, names.actor_keys.position_of_redacted
+    positions = sorted(map(position_of, await js.subjects(names.actors, keys.redacted_flushes)))
     if _purged(positions, first):
         # A leader that was deposed may not know one of those right before `first`.
         since = asyncio.get_running_loop().time()
-        positions = _positions(
-            await subjects_since(js, names.actors, names.actor_keys.redacted_flushes, since)
-        )
+        found = await subjects_since(js, names.actors, keys.redacted_flushes, since)
+        positions = sorted(map(position_of, found))
     for position in positions[: max(_purged(positions, first), len(positions) - COPIES_MAX)]:
-        await js.purge_subject(names.actors, names.actor_keys.redacted_flush(position))
+        await js.purge_subject(names.actors, keys.redacted_flush(position))
 
 
 def _purged(positions: list[int], first: int) -> int:
@@ -117,7 +116,3 @@ def _purged(positions: list[int], first: int) -> int:
     while count and positions[count - 1] == first - 1:
         count, first = count - 1, first - 1
     return count
-
-
-def _positions(subjects: Iterable[str]) -> list[int]:
-    return sorted(int(each.rpartition(".")[2]) for each in subjects)

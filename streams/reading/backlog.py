@@ -16,7 +16,7 @@ from actors.errors import ControlDenied, Unavailable
 from actors.machine.event import Event
 from actors.ports import Batch, ShardBatch
 from streams.installation.topology import Names
-from streams.journal.leadership import ensure_none, info_since, last_messages, message_at
+from streams.journal.leadership import ensure_no_message, info_since, last_messages, message_at
 from streams.lost_tails.deletion import delete_known
 from streams.lost_tails.marks import NO_MARK, Mark, higher
 from streams.nats.answers import StoredMessage
@@ -68,10 +68,7 @@ class Backlog:
         return ShardBatch(events=[self._addressed(each) for each in found], complete=end >= up_to)
 
     def _addressed(self, message: StoredMessage) -> tuple[str, Event]:
-        receiver, event = (
-            message.subject.removeprefix(self._names.delivery(self._shard, "")),
-            stored_event(message),
-        )
+        receiver, event = self._names.receiver_of_delivery(message.subject), stored_event(message)
         problem = receiver_problem(receiver[:RECEIVER_LOOKED_AT_MAX])
         return receiver, replace(event, malformed=problem) if problem else event
 
@@ -140,7 +137,7 @@ async def next_messages(
         return page.messages
     message = await _answer(js.next_message(stream, subject, after + 1))
     if message is None and replicated:
-        await _answer(ensure_none(js, stream, subject, after, up_to))
+        await _answer(ensure_no_message(js, stream, subject, after, up_to))
     return [message] if message is not None and message.sequence <= up_to else []
 
 

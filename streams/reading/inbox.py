@@ -45,7 +45,7 @@ class Inbox:
     ) -> None:
         self._on_event = on_event
         self._on_malformed = on_malformed
-        self._prefix = len(names.delivery(shard, ""))
+        self._names = names
         self._reader = Reader(
             js,
             names.deliveries,
@@ -88,7 +88,7 @@ class Inbox:
         return self._reader.consumers
 
     def _on_message(self, message: Message, info: DeliveryInfo) -> None:
-        receiver = message.subject[self._prefix :]
+        receiver = self._names.receiver_of_delivery(message.subject)
         problem = receiver_problem(receiver[:RECEIVER_LOOKED_AT_MAX])
         if problem:
             self._on_malformed(receiver, info.position, problem)

@@ -3,7 +3,7 @@
 A consumer is in the memory of one server, made for one claim: `shard-<n>-<epoch>`, and, after each gap
 (`streams.reading.pull`), `shard-<n>-<epoch>-<k>`. Only its owner knows its name, and nothing is recovered
 from it: each begins where the journal says. A message may come any number of times; the handler recognises by
-its position whether it has seen it (docs/decisions/a-cursor-for-each-claim.md).
+its position whether it has seen it (docs/decisions/a-consumer-for-each-claim.md).
 """
 
 import asyncio

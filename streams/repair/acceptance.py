@@ -218,15 +218,15 @@ class Repair:
     async def _write(self, recovery: Recovery, states: dict[str, State], after: FlushMembers) -> None:
         """Store snapshots and checkpoint, which make the current streams the right ones from now on."""
         needed = [each for state in states.values() if (each := state.needed_position) is not None]
-        listed = recovery.listed
-        listed.update(states.values())
+        parked_list = recovery.parked_list
+        parked_list.update(states.values())
         checkpoint = Checkpoint(
             sequence=self._sequence,
             floor=after.floor,
             routed=after.routing.routed,
             parked_tenants=after.routing.parked_tenants,
             needed=min(recovery.checkpoint.needed, after.floor + 1, *needed),
-            parked_parts=listed.as_of(self._sequence),
+            parked_parts=parked_list.as_of(self._sequence),
             unclean=after.unclean,
             created=recovery.created,
             marks=after.marks,
@@ -234,7 +234,9 @@ class Repair:
         snapshots = Snapshots(self._js, self._names, self.claim)
         written = list(states.values())
         self._hold(
-            await until_answered(lambda: snapshots.write(written, [], self._sequence, checkpoint, listed))
+            await until_answered(
+                lambda: snapshots.write(written, [], self._sequence, checkpoint, parked_list)
+            )
         )
 
 

@@ -71,11 +71,10 @@ async def examine_with_history(js: JetStream, names: Names, shard: int) -> tuple
             gaps.append(LostTail(stream=stream, kept=kept, known=higher(suspect, latest)))
         elif (gap := await _find_gap(js, infos[stream], latest, suspect, marks)) is not None:
             gaps.append(gap)
-    prefix = names.actor_keys.actor(shard, "")
-    keys = await until_answered(lambda: js.subjects(names.actors, f"{prefix}*.*"))
+    keys = await until_answered(lambda: js.subjects(names.actors, names.actor_keys.snapshots_in(shard)))
     damage = Damage(
         shard=shard, gaps=tuple(gaps), remade=remade,
-        receivers=sum(not each.removeprefix(prefix).startswith("_") for each in keys),
+        receivers=sum(names.actor_keys.shard_and_actor(each) is not None for each in keys),
         cut_off=recorded is not None and recorded.mark == NOT_COMPLETE,
         missing=not gaps and recorded is not None and await is_missing(js, recorded),
     )  # fmt: skip

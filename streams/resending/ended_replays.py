@@ -3,6 +3,7 @@
 import msgspec
 
 from actors.errors import Unusable
+from streams.buckets.expired_keys import drop_expired
 from streams.installation.topology import Names
 from streams.nats.answers import StoredMessage
 from streams.nats.jetstream import JetStream
@@ -11,26 +12,17 @@ from streams.versions import read_versioned
 
 SHOWN_FOR_S = 7 * 86_400.0
 """Time for which a job is shown that has ended, if no other one took its place."""
-LOOKED_AT_MAX = 256
-"""Plans of one call: the node has other work."""
 
 _plan = msgspec.json.Decoder(ReplayPlan)
 
 
 async def drop_ended_replays(js: JetStream, names: Names, wall: float, after: int = 0) -> int | None:
-    """Drop those of the next plans that ended more than `SHOWN_FOR_S` before `wall`.
+    """Drop those of the next plans that ended more than `SHOWN_FOR_S` before `wall`: `drop_expired`."""
 
-    Returns the position to continue after, and None at the end. A plan that is stored meanwhile stays, and
-    its writer expects the plan that was there before. Raises `Unavailable` and `ApiError`.
-    """
-    for _ in range(LOOKED_AT_MAX):
-        message = await js.next_message(names.actors, names.actor_keys.replay("*"), after + 1)
-        if message is None:
-            return None
-        after = message.sequence
-        if wall - message.stored_at > SHOWN_FOR_S and _has_ended(message):
-            await js.purge_subject(names.actors, message.subject, after)
-    return after
+    def is_expired(message: StoredMessage) -> bool:
+        return wall - message.stored_at > SHOWN_FOR_S and _has_ended(message)
+
+    return await drop_expired(js, names.actors, names.actor_keys.replay("*"), is_expired, after)
 
 
 def _has_ended(message: StoredMessage) -> bool:

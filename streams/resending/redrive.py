@@ -88,16 +88,16 @@ class Redriven(Struct):
 
     - `redriven`: number of letters that were sent.
     - `finished`: positions of letters that an interrupted command had sent before.
-    - `left`: positions of letters that stay, by reason: `gone` (there is no body), `malformed`, `too_large`
-      (the stream accepts no event of this size), `unsure` (they may have been sent, but the copies would
-      have been purged), `taken` (another publisher used their message id), `removed` (their receiver was
-      removed since the redrive began).
+    - `left_out`: positions of letters that stay, by reason: `gone` (there is no body), `malformed`,
+      `too_large` (the stream accepts no event of this size), `unsure` (they may have been sent, but the
+      copies would have been purged), `taken` (another publisher used their message id), `removed` (their
+      receiver was removed since the redrive began).
     - `stopped`: why no more were sent; empty if all were.
     """
 
     redriven: int = 0
     finished: list[int] = field(default_factory=list)
-    left: dict[str, list[int]] = field(default_factory=dict)
+    left_out: dict[str, list[int]] = field(default_factory=dict)
     stopped: str = ""
 
 
@@ -187,7 +187,7 @@ class Redrive:
         return removal is not None and removal.revision > (self._receivers_end or 0)
 
     def _leave(self, letter: Letter, why: str) -> None:
-        self.done.left.setdefault(why, []).append(letter.position)
+        self.done.left_out.setdefault(why, []).append(letter.position)
 
     # ---- sending
 

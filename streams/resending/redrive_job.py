@@ -19,7 +19,7 @@ class RedriveJobPlan(HeldPlan, frozen=True, kw_only=True):
     """The plan of such a job.
 
     - `unfinished`: True until all letters were looked at, or it was stopped.
-    - `receivers`, `reasons`, `since`, `until`: the letters that are wanted, as in a `Selection`.
+    - `receivers`, `reasons`, `since`, `until`: the letters that are wanted, as in a `LetterFilter`.
     - `done_to`: all letters up to here are dealt with, of those up to `end`.
     - `receivers_end`: the newest change to any receiver when it was accepted; a receiver removed later gets
       no letters. None if an older Angarium accepted it: then each page goes by its own beginning.
@@ -29,7 +29,7 @@ class RedriveJobPlan(HeldPlan, frozen=True, kw_only=True):
     """
 
     unfinished: bool = False
-    job: Job | None = None
+    api_job: Job | None = field(default=None, name="job")
     receivers: str = ""
     reasons: tuple[str, ...] = ()
     since: float | None = None

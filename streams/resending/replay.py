@@ -7,10 +7,10 @@ copy is a new delivery: it keeps the event's id, gets a new number, and has an `
 Before the copies of a page, a plan is stored: the position up to which all is done (`done_to`), and the end
 of the stream at that moment (`stream_end`). As copies are sent one by one, those after it belong to the first
 events after `done_to`, and the last of them shows how far the replay got
-(docs/decisions/a-replay-is-a-row.md). Between pages, each renewal of the lock stores how far it has come.
+(docs/decisions/replays-send-one-by-one.md). Between pages, each renewal of the lock stores the progress.
 
 A receiver that was removed gets none of its old events, and neither does a new one of that name. So the plan
-names the last removal before the choice, and a copy is sent only within a lease of asking for it.
+names the last removal before its events were chosen, and a copy is sent only within a lease of asking for it.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ from streams.nats.retry import ask_for_command
 from streams.reading.messages import stored_event
 from streams.resending.copies import TOO_LARGE_CODES, copied_headers, deliveries_info, pages_between
 from streams.resending.job import Job
-from streams.resending.replay_lock import Choice, ReplayLock
+from streams.resending.replay_lock import EventsToResend, ReplayLock
 from streams.resending.sources import ASKED_AT_ONCE
 
 TOO_LARGE, ID_TAKEN = "too_large", "taken"
@@ -83,23 +83,25 @@ class Replay:
         self._lock = lock
         self._pace_s = pace_s
         self._next_at = 0.0
-        self._left_before: dict[str, int] = {}
+        self._left_out_before: dict[str, int] = {}
         self._subject = names.deliveries_to(receiver)
         self._configurations = StoredConfigurations(js, names)
         self._receiver_asked_at = -math.inf
         self._sources = lock.sources(names.deliveries, self.ensure_not_removed)
 
     async def begin(
-        self, choice: Choice, again: str, nonce: str, job: Job | None = None, *, command: Job | None = None
-    ) -> None:
-        """Begin a replay if none is unfinished: a `job`, or else that of a `command`."""
+        self, events: EventsToResend, again: str, nonce: str, api_job: Job | None = None, *,
+        command_job: Job | None = None,
+    ) -> None:  # fmt: skip
+        """Begin a replay if none is unfinished; the job says whether the API runs it, or a command."""
         info = await deliveries_info(self._js, self._names)
-        remaining = await self._count(choice.begin, choice.until)
+        remaining = await self._count(events.begin, events.until)
         await self._lock.store(
-            unfinished=True, created=info.created, choice=choice, done_to=choice.begin, remaining=remaining,
+            unfinished=True, created=info.created, events=events, done_to=events.begin, remaining=remaining,
             stream_end=info.last, sent=0, again=again, nonce=nonce, pace_s=self._pace_s,
-            job=job and replace(job, total=remaining), command=command and replace(command, total=remaining),
-            previous=None if job else self._lock.plan.ended_job(self._lock.read_at),
+            api_job=api_job and replace(api_job, total=remaining),
+            command_job=command_job and replace(command_job, total=remaining),
+            previous=None if api_job else self._lock.plan.ended_job(self._lock.read_at),
         )  # fmt: skip
 
     async def resume(self) -> None:
@@ -108,18 +110,18 @@ class Replay:
         info = await deliveries_info(self._js, self._names)
         if info.created != plan.created:
             self.done = Replayed(sent=plan.sent, purged=True)
-            await self._store(done_to=plan.choice.until)
+            await self._store(done_to=plan.events.until)
             return
         done_to, sent = plan.done_to, plan.sent
-        job = plan.job or plan.command
-        self._left_before = job.left if job else {}
-        self.done.purged = await self._count(done_to, plan.choice.until) < plan.remaining
+        job = plan.api_job or plan.command_job
+        self._left_out_before = job.left_out if job else {}
+        self.done.purged = await self._count(done_to, plan.events.until) < plan.remaining
         async for page in pages_between(self._js, self._names, self._subject, plan.stream_end, info.last):
             for message in page:
                 if (position := self._source_of(message)) is not None and position > done_to:
                     done_to, sent = position, sent + 1
             await self._lock.ensure_held(self._lock.lease_s / 2)
-        remaining = await self._count(done_to, plan.choice.until)
+        remaining = await self._count(done_to, plan.events.until)
         await self._lock.store(done_to=done_to, remaining=remaining, sent=sent, stream_end=info.last)
         self.done.sent = sent
         if plan.due_at:
@@ -132,7 +134,7 @@ class Replay:
         The plan is stored as finished when the lock is released.
         """
         plan = self._lock.plan
-        until, remaining = plan.choice.until, plan.remaining
+        until, remaining = plan.events.until, plan.remaining
         tell(0, plan.remaining)
         async for page in pages_between(self._js, self._names, self._subject, plan.done_to, until):
             await self.ensure_not_removed()
@@ -161,14 +163,14 @@ class Replay:
         self._lock.change(done_to=done_to, remaining=remaining, sent=self.done.sent, **self._updated_jobs())
 
     def _updated_jobs(self) -> dict[str, Job | None]:
-        """The job, or the command, with what is not sent."""
+        """The job, with what is not sent."""
         now = {TOO_LARGE: len(self.done.too_large), ID_TAKEN: len(self.done.taken)}
-        counts = {why: self._left_before.get(why, 0) + count for why, count in now.items()}
-        left = {why: count for why, count in counts.items() if count}
+        counts = {why: self._left_out_before.get(why, 0) + count for why, count in now.items()}
+        left_out = {why: count for why, count in counts.items() if count}
         purged, plan = self.done.purged, self._lock.plan
         return {
-            name: job and replace(job, purged=job.purged or purged, left=job.left | left)
-            for name, job in (("job", plan.job), ("command", plan.command))
+            name: job and replace(job, purged=job.purged or purged, left_out=job.left_out | left_out)
+            for name, job in (("api_job", plan.api_job), ("command_job", plan.command_job))
         }
 
     async def _renew(self) -> None:
@@ -183,13 +185,13 @@ class Replay:
 
     async def ensure_not_removed(self) -> None:
         """Ask the leader whether the receiver is the one whose events were chosen."""
-        asked_at, choice = self._lock.time.boottime(), self._lock.plan.choice
+        asked_at, events = self._lock.time.boottime(), self._lock.plan.events
         removal = await ask_for_command(self._configurations.removal_before_present, self._receiver)
         if removal is None:
             raise ReceiverRemoved(f"{self._receiver} was removed")
-        if choice.removal is None:
-            self._lock.change(choice=replace(choice, removal=removal))
-        elif choice.removal != removal:
+        if events.removal is None:
+            self._lock.change(events=replace(events, removal=removal))
+        elif events.removal != removal:
             raise ReceiverRemoved(
                 f"{self._receiver} was removed and put again, and gets no event of the time before"
             )
@@ -197,7 +199,7 @@ class Replay:
 
     async def _send(self, page: list[StoredMessage], remaining: int, tell: Callable[[int], None]) -> None:
         """Send the wanted messages of a page; `remaining` counts from it on, and `tell` gets the rest."""
-        wanted = [each for each in map(stored_event, page) if self._lock.plan.choice.takes(each)]
+        wanted = [each for each in map(stored_event, page) if self._lock.plan.events.takes(each)]
         places = {each.sequence: place for place, each in enumerate(page)}
         if wanted:
             info = await deliveries_info(self._js, self._names)

@@ -16,7 +16,7 @@ from streams.resending.plan_lock import LOCK_LEASE_S, HeldPlan, PlanLock
 VERSION = 1
 
 
-class Choice(Struct, frozen=True, kw_only=True):
+class EventsToResend(Struct, frozen=True, kw_only=True):
     """The events of a receiver to send again: after `begin`, up to `until`, of types that match a pattern.
 
     Copies of an earlier replay or redrive are excluded, and so are the events at `waiting`, which are not
@@ -60,14 +60,14 @@ class ReplayPlan(HeldPlan, frozen=True, kw_only=True):
     - `nonce`: part of the message ids only.
     - `pace_s`: the time between two copies; 0 if an older Angarium began it, which did not record that.
     - `due_at`: when the next copy is due, if the job was released until then, in seconds since the epoch.
-    - `job`: the job that it is, if processes of the API run it.
-    - `command`: the same of a command, which no process takes up.
-    - `previous`: the last job before that command.
+    - `api_job`: the job, if processes of the API run it.
+    - `command_job`: the job, if a command runs it itself.
+    - `previous`: the last job of the API before that command.
     """
 
     unfinished: bool = False
     created: str = ""
-    choice: Choice = Choice(begin=0, until=0)
+    events: EventsToResend = field(default=EventsToResend(begin=0, until=0), name="choice")
     done_to: int = field(default=0, name="cursor")
     remaining: int = field(default=0, name="left")
     stream_end: int = field(default=0, name="after")
@@ -76,16 +76,16 @@ class ReplayPlan(HeldPlan, frozen=True, kw_only=True):
     nonce: str = ""
     pace_s: float = 0.0
     due_at: float = 0.0
-    job: Job | None = None
-    command: Job | None = None
+    api_job: Job | None = field(default=None, name="job")
+    command_job: Job | None = field(default=None, name="command")
     previous: EndedJob | None = None
 
     def ended_job(self, ended_at: float) -> EndedJob | None:
         """The last job of this receiver, if it has ended."""
-        if self.job is None:
+        if self.api_job is None:
             return self.previous
         return EndedJob(
-            job=self.job, ended_at=ended_at, remaining=self.remaining, sent=self.sent, again=self.again
+            job=self.api_job, ended_at=ended_at, remaining=self.remaining, sent=self.sent, again=self.again
         )
 
 

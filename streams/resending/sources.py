@@ -2,7 +2,7 @@
 
 An event may be erased while a replay or a redrive has it in memory. So a copy leaves only within a lease of
 the question to the leader whether its source is there. The eraser looks for copies once more when more than a
-lease has passed since the last source was gone (`docs/decisions/erased-everywhere.md`).
+lease has passed since the last source was gone (`docs/decisions/erasing-events.md`).
 """
 
 import asyncio

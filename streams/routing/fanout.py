@@ -11,6 +11,8 @@ from msgspec.structs import replace
 from actors.errors import InvalidName
 from actors.ids import check_tenant, event_id
 from actors.machine.event import Event
+from streams.installation.topology import Names
+from streams.nats.answers import StoredMessage
 from streams.nats.headers import (
     CONTENT_TYPE,
     EVENT_AGAIN,
@@ -41,6 +43,13 @@ def published_event(
     looked_at = event_type[: messages.TYPE_LOOKED_AT_MAX]
     problem = _tenant_problem(tenant) or messages.type_problem(looked_at) or event.malformed
     return replace(event, type=event_type, malformed=problem)
+
+
+def event_in(names: Names, message: StoredMessage) -> Event:
+    """The event in a message of the events stream, even in one that is in no partition."""
+    is_stray = names.partition_and_tenant(message.subject) is None
+    address = names.published_to(message.subject) if is_stray else names.address_of_event(message.subject)
+    return published_event(message.sequence, message.stored_at, address, message.headers, message.data)
 
 
 def copy_headers(event: Event, source: int | None = None) -> dict[str, str]:

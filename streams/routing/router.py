@@ -37,7 +37,7 @@ from streams.reading.messages import RECEIVER_LOOKED_AT_MAX
 from streams.reading.reader import Reader, ReadingTerms
 from streams.reading.reply_subject import DeliveryInfo
 from streams.routing.ahead_reader import AheadReader
-from streams.routing.fanout import copy_headers, published_event
+from streams.routing.fanout import copy_headers, event_in, published_event
 from streams.routing.freshness import Freshness
 from streams.routing.lanes import CopySlots, Lanes
 from streams.routing.parked_tenants_reader import ParkedTenantsReader
@@ -155,7 +155,6 @@ class Router:
         self._names = names
         self._routing = routing
         self._within_lease = terms.may_read
-        self._prefix = len(names.event(partition, "", "")) - 1
         self._tenants: Tenants[_EventInMemory] = Tenants(recorded(), TenantRates(routing.by_tenant.limit))
         self._matchable = asyncio.Event()
         self._parking_timer: asyncio.TimerHandle | None = None
@@ -260,7 +259,7 @@ class Router:
 
     def _on_message(self, message: Message, told: DeliveryInfo) -> None:
         if told.position > self._tenants.highest:
-            address = message.subject[self._prefix :]
+            address = self._names.address_of_event(message.subject)
             tenant = address.partition(".")[0]
             if self._tenants.recognise(tenant, told.position):
                 self._plan_parking(WAITING_MAX_S)
@@ -282,9 +281,7 @@ class Router:
         return _EventInMemory(tenant, event, source, self._routing.freshness.now())
 
     def _read_event(self, tenant: str, message: StoredMessage) -> _EventInMemory:
-        address = message.subject[self._prefix :]
-        event = published_event(message.sequence, message.stored_at, address, message.headers, message.data)
-        return self._opened(tenant, event)
+        return self._opened(tenant, event_in(self._names, message))
 
     async def _match(self) -> None:
         """Match the events that have come, in the order of each tenant, with fresh configurations."""

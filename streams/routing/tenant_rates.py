@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from actors.machine.bucket import Bucket, Limit, next_token_at, refill, take
+from actors.machine.bucket import Bucket, RateLimit, next_token_at, refill, take
 
 FORGET_AFTER_MIN = 1024
 """Events, at least, from one look to the next for tenants that have published nothing for long."""
@@ -19,7 +19,7 @@ class TenantRates:
     used a burst that this one grants again.
     """
 
-    def __init__(self, limit_of: Callable[[str], Limit | None]) -> None:
+    def __init__(self, limit_of: Callable[[str], RateLimit | None]) -> None:
         self._limit_of = limit_of
         self._buckets: dict[str, Bucket] = {}
         self._takes_to_forget = FORGET_AFTER_MIN

@@ -1,21 +1,21 @@
-"""Tenants of one partition: whose events are in memory, who is parked, and whose turn it is.
+"""Tenants of one partition: which have events in memory, which are parked, and whose turn it is.
 
 This module is pure: it has no clock and no I/O. Events arrive in the order of the stream and stay in memory
-until all their copies are confirmed. A tenant with too many of them, or with one that has waited for too
-long, is *parked*: what arrives of it is dropped, and is read later from the stream by the tenant's subject,
-while others continue. The rules:
+until all their copies are confirmed. A tenant with too many events in memory, or with one that has waited too
+long, is *parked*: its new events are dropped, and read later from the stream by the tenant's subject, while
+other tenants continue. The rules:
 
 - An event is *routed* when all its copies are confirmed. `routed` is a position: all events up to there are
   routed, except those of parked tenants.
-- `passed_to`, of a parked tenant: `routed` has passed its events up to here, whatever has become of them.
-- `unrouted_from`, of a parked tenant: its lowest event that is not routed.
+- `passed_to` of a parked tenant: `routed` has passed its events up to here, routed or not.
+- `unrouted_from` of a parked tenant: its lowest event that is not routed.
 
 1. `routed` goes past an event that is routed, or that belongs to a parked tenant and is at or below
    `passed_to`. What arrived later and is held stops `routed`. An event that is dropped raises `passed_to`.
-2. A new owner reads a parked tenant's events from `unrouted_from` up to the recorded `routed`, unprompted.
-3. A parked tenant's arrivals are held if everything of it before was read and there is room; if not, they
-   are dropped. Nothing of it above `passed_to` is read by subject.
-4. A tenant is no longer parked when everything up to `passed_to` was read and is routed.
+2. A new owner reads a parked tenant's events from `unrouted_from` up to the recorded `routed` at once.
+3. A parked tenant's new events are held if all its earlier ones were read and there is room; otherwise they
+   are dropped. None of its events above `passed_to` is read by subject.
+4. A tenant is unparked when all its events up to `passed_to` were read and are routed.
 5. An event above its tenant's rate waits for its token, like one that has no turn. A tenant that waits for
    one needs little memory: if memory is short, it is parked, and all but its next event are dropped, or that
    one, too (`shed`); then it is read event by event, when it has a token. What was requested of it before no
@@ -75,7 +75,7 @@ class TenantInMemory(Generic[T]):
     """A tenant with events in memory, or a parked one.
 
     - `events`: those that are not routed, by position, in order.
-    - `unmatched`: the last of these, whose receivers are not looked up yet.
+    - `unmatched`: the last of these: their receivers have not been looked up yet.
     - `copies`: number of unconfirmed copies.
     - `bytes`: size of the events in memory.
     - `parked`: later events are left in the stream.
@@ -83,10 +83,10 @@ class TenantInMemory(Generic[T]):
     - `waits_for_token`: it is above its rate. `waived_to`: its events up to here need no token.
     - `read_singly`: one event at a time is read of it, since memory was short.
     - `may_hold_back`: some of its events may keep `routed` back.
-    - `passed_to`: the last position of an event that was left in the stream. Only for a parked tenant.
+    - `passed_to`: the position of the last event that was left in the stream; only of a parked tenant.
     - `gives_way_to`: what is not in memory becomes dead letters up to here; `gave_way`: number of those.
-    - `read_to`: everything of the tenant up to here was in memory; if it is not parked, up to the highest
-      arrival, too.
+    - `read_to`: all events of the tenant up to here were in memory; those of a tenant that is not parked, up
+      to the highest arrival, too.
     """
 
     __slots__ = (

@@ -36,13 +36,10 @@ class Sample(Struct, frozen=True):
     """
 
     position: int
+    tenant: str
     subject: str
     stands_for: float
     settled_to: int
-
-    @property
-    def tenant(self) -> str:
-        return self.subject.split(".")[3]
 
     @property
     def settled(self) -> bool:
@@ -80,9 +77,9 @@ async def judged(names: Names, settled: SettledPositions, parts: Sequence[Stream
     """
     found = [(each.message.sequence, each.message.subject, each.size) for each in parts]
     return [
-        Sample(position, subject, size, await settled.up_to(subject))
+        Sample(position, address[1].partition(".")[0], subject, size, await settled.up_to(subject))
         for position, subject, size in found
-        if names.shard_and_receiver(subject) is not None
+        if (address := names.shard_and_receiver(subject)) is not None
     ]
 
 
@@ -201,13 +198,10 @@ async def purge_settled(js: JetStream, names: Names, sampled: SampledStream, byt
         if stream.created != sampled.created:
             return
         # The last message that was received stays, as in `settled`.
-        last = min(last, await trusted_end_of(js, names, _shard_of(subject), sampled.stream) - 2)
+        last = min(
+            last, await trusted_end_of(js, names, names.shard_or_partition(subject), sampled.stream) - 2
+        )
         if js.connection_changes != sampled.connection_changes:
             return
         if last > 0:
             await js.purge_subject(sampled.stream, subject, last)
-
-
-def _shard_of(subject: str) -> int:
-    """The shard of a sampled delivery, or the partition of an event."""
-    return int(subject.split(".")[2])

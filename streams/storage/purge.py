@@ -2,8 +2,8 @@
 
 The position from which a shard needs a stream only moves forward, since checkpoints only grow and a settled
 event stays settled. So a purge up to a position that was right once is never wrong later, even if its process
-slept in between, and no fence is needed (docs/decisions/journal-purge.md). Any node could purge; the owner of
-shard 0 does, so that only one does.
+slept in between, and no fence is needed (docs/decisions/purging-the-journal.md). Any node could purge; the
+owner of shard 0 does, so that only one does.
 """
 
 import asyncio
@@ -13,14 +13,13 @@ from msgspec import Struct
 
 from streams.installation.topology import Names
 from streams.journal.checkpoint import Checkpoint, read_checkpoint
-from streams.journal.claim import read_past
+from streams.journal.claim import read_shard_record
 from streams.journal.refusal import read_recorded_loss
 from streams.lost_tails.comparison import find_loss
 from streams.nats.answers import StreamInfo
-from streams.nats.jetstream import JetStream
+from streams.nats.jetstream import QUESTIONS_AT_ONCE, JetStream
 from streams.nats.retry import stream_info, until_answered
 
-QUESTIONS_AT_ONCE = 32
 JOURNAL_SHARE = 0.5
 """Part of its room up to which the journal is kept, for those who read it: the ledger, `tail`, operators."""
 
@@ -115,10 +114,10 @@ async def events_needed_from(
 
     async def needs(partition: int) -> NeededFrom:
         trusted_end = await trusted_end_of(js, names, partition, names.events)
-        past = await read_past(js, names, partition)
-        if past.routing is None or not trusted_end:
+        record = await read_shard_record(js, names, partition)
+        if record.routing is None or not trusted_end:
             return NeededFrom(0, partition)
-        needed = min(past.routing.needed_from, trusted_end)
+        needed = min(record.routing.needed_from, trusted_end)
         subject = names.events_of(partition)
         return NeededFrom(await _first_needed(js, names.events, subject, needed, certain_end), partition)
 
@@ -151,7 +150,7 @@ async def trusted_end_of(js: JetStream, names: Names, shard: int, stream: str) -
     """
     if await read_recorded_loss(js, names, shard) is not None:
         return 0
-    marks = (await read_past(js, names, shard)).marks
+    marks = (await read_shard_record(js, names, shard)).marks
     mark = marks.events if stream == names.events else marks.deliveries
     if await find_loss(js, stream, mark) is not None:
         return 0

@@ -1,12 +1,12 @@
-"""Quotas of tenants: what one has beyond it gives way, waiting events on record, dead letters for good.
+"""Quotas of tenants: excess waiting events are evicted, on record; excess dead letters are deleted.
 
 What waits for receivers and what waits to be routed are in two streams, and a quota holds in each: an event
 that is being routed is in both, and counted together it would exceed a quota within which its tenant is.
 
 A sample tells cheaply that a tenant is far from its quota, but not how many bytes it has: if one message in a
-hundred is large, the estimate may be a tenth of the truth, or, by chance, more than it. So what is little is
-counted message by message. What is much is estimated from more samples, and a tenth less counts as certain.
-In both cases the messages that go are counted one by one, and only what exceeds the quota goes.
+hundred is large, the estimate may be a tenth of the truth, or, by chance, more than it. So small amounts are
+counted message by message; large ones are estimated from more samples, minus a tenth. In both cases the
+messages that go are counted one by one, and no more goes than exceeds the quota.
 """
 
 from collections.abc import Iterable
@@ -22,17 +22,17 @@ from streams.storage.settled import SettledPositions
 from streams.storage.unrouted import RoutedPositions
 
 SAMPLES_OF_MUCH_MAX = 256
-"""Messages that are looked at if a tenant has too many to count them."""
+"""Samples of a tenant that has too many messages to count them."""
 SURE_SHARE = 0.9
-"""Part of an estimate from so many samples that is taken to be there."""
+"""Share of an estimate from so many samples that counts as certain."""
 COUNTED_FROM_SHARE = 0.8
-"""Part of its quota from which on what a tenant has is counted."""
+"""Share of its quota above which a tenant's messages are counted."""
 COUNTED_MAX = 4096
-"""Messages of one tenant that are counted in one look."""
+"""Messages of one tenant that are counted in a round."""
 COUNTED_BYTES_MAX = 4 << 20
 PAGE_BYTES = 1 << 20
 RECEIVERS_LOOKED_UP_MAX = 256
-"""Receivers of a tenant whose snapshots are read in one look; nothing counts that others have waiting."""
+"""Receivers of a tenant whose snapshots are read in a round; events that wait for others do not count."""
 
 
 class CountedMessage(Struct, frozen=True):
@@ -45,13 +45,13 @@ class CountedMessage(Struct, frozen=True):
 async def beyond_quota(
     js: JetStream, names: Names, deliveries: StreamInfo, tenant: str, quota: int
 ) -> EvictionOrder | None:
-    """The order that what a tenant has waiting beyond its quota gives way; None if it is within it.
+    """The order to evict a tenant's excess waiting events; None if it is within its quota.
 
     Waits for NATS; raises `Unavailable` and `ApiError`.
     """
     settled = SettledPositions(js, names, deliveries)
     subject = names.deliveries_to_all_of(tenant)
-    below = await _surplus_end(js, names, deliveries, subject, quota, settled)
+    below = await _excess_end(js, names, deliveries, subject, quota, settled)
     return EvictionOrder(tenant, below) if below else None
 
 
@@ -64,7 +64,7 @@ async def unrouted_beyond_quota(
     as many bytes less do. Waits for NATS; raises `NewerVersion`, `NotOurs`, `Unavailable` and `ApiError`.
     """
     start = await RoutedPositions(js, names).up_to(partition, tenant) + 1
-    below = await _surplus_end(js, names, events, names.event(partition, tenant, ">"), quota, None, start)
+    below = await _excess_end(js, names, events, names.event(partition, tenant, ">"), quota, None, start)
     return EvictionOrder(tenant, below) if below else None
 
 
@@ -76,19 +76,19 @@ async def drop_letters_beyond(
     Raises `Unavailable` and `ApiError`.
     """
     changes, subject = js.connection_changes, names.dead_of(tenant)
-    below = await _surplus_end(js, names, letters, subject, quota, None)
+    below = await _excess_end(js, names, letters, subject, quota, None)
     if not below or js.connection_changes != changes:
         return 0
     return await js.purge_subject(letters.name, subject, below - 1)
 
 
-async def _surplus_end(
+async def _excess_end(
     js: JetStream, names: Names, stream: StreamInfo, subject: str, quota: int,
     settled: SettledPositions | None, start: int = 1,
 ) -> int:  # fmt: skip
-    """The position below which there is what exceeds the quota; 0 if nothing does.
+    """The end of the excess: messages below this position go; 0 if nothing exceeds the quota.
 
-    With `settled`, only what waits counts, and nothing below `start` does.
+    With `settled`, only messages count that are not settled, from `start` on.
     """
     if stream.bytes <= quota:
         return 0
@@ -99,17 +99,17 @@ async def _surplus_end(
     if count <= COUNTED_MAX and size <= COUNTED_BYTES_MAX:
         counted, complete = await _oldest(js, stream, subject, settled, COUNTED_BYTES_MAX, start)
         if complete:
-            return _below(counted, sum(each.size for each in counted) - quota)
+            return _excess_end_rounded_up(counted, sum(each.size for each in counted) - quota)
     parts = await sample_stream(js, stream, SAMPLES_OF_MUCH_MAX, subject, start)
     excess = SURE_SHARE * await _waiting_bytes(names, parts, settled) - quota
     if excess <= 0:
         return 0
     counted, _ = await _oldest(js, stream, subject, settled, excess, start)
-    return _below_at_most(counted, excess)
+    return _excess_end_rounded_down(counted, excess)
 
 
 async def _waiting_bytes(names: Names, parts: list[StreamPart], settled: SettledPositions | None) -> float:
-    """The bytes that are not settled, by estimate."""
+    """Estimate the bytes of the messages that are not settled."""
     if settled is None:
         return sum(each.size for each in parts)
     samples = await judged(names, settled, parts)
@@ -124,7 +124,7 @@ async def _oldest(
     bytes_max: float,
     start: int,
 ) -> tuple[list[CountedMessage], bool]:
-    """The oldest messages that count, up to about so many bytes, and whether these are all of them."""
+    """The oldest messages that count, up to about that many bytes, and whether these are all of them."""
     counted, position, seen = list[CountedMessage](), start, 0
     while seen < COUNTED_MAX and bytes_max > 0:
         page = await js.read(stream.name, subject, position, max_bytes=PAGE_BYTES)
@@ -139,14 +139,14 @@ async def _oldest(
 
 
 async def _waits(subject: str, position: int, settled: SettledPositions) -> bool:
-    """True if the message is certainly one that waits; false also if its receiver is one too many."""
+    """True if the message certainly waits; False also if too many receivers were looked up."""
     if subject not in settled and len(settled) >= RECEIVERS_LOOKED_UP_MAX:
         return False
     return position > await settled.up_to(subject)
 
 
-def _below(counted: Iterable[CountedMessage], excess: float) -> int:
-    """The position below which the excess is; the message at its end goes, since a part of it exceeds."""
+def _excess_end_rounded_up(counted: Iterable[CountedMessage], excess: float) -> int:
+    """The end of the excess; a message that exceeds the quota only in part goes, too."""
     below = 0
     for each in counted:
         if excess <= 0:
@@ -155,8 +155,8 @@ def _below(counted: Iterable[CountedMessage], excess: float) -> int:
     return below
 
 
-def _below_at_most(counted: Iterable[CountedMessage], excess: float) -> int:
-    """The position below which there is no more than the excess."""
+def _excess_end_rounded_down(counted: Iterable[CountedMessage], excess: float) -> int:
+    """The end of the excess; a message that exceeds the quota only in part stays."""
     below = 0
     for each in counted:
         excess -= each.size

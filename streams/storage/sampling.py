@@ -14,9 +14,8 @@ from zlib import crc32
 from msgspec import Struct
 
 from streams.nats.answers import StoredMessage, StreamInfo
-from streams.nats.jetstream import JetStream
+from streams.nats.jetstream import ALL_SUBJECTS, JetStream
 
-ALL_SUBJECTS = ">"
 HEADER_BYTES = 4
 """Bytes of a header in addition to its name and value: `: ` and the end of the line."""
 RECORD_BYTES = 46

@@ -1,11 +1,12 @@
-"""Buries strays: messages that were accepted, and that belong to no shard, so that no owner ever reads them.
+"""Buries strays: accepted messages that belong to no shard, so that no owner ever reads them.
 
-nats-server accepts a message to a subject that contains a wildcard as a token, and stores it under that
-subject: its transform, which adds the number of the shard, does not apply. So a stray has one token less than
-others, and is found by that. It becomes a dead letter of its tenant, as malformed events do.
+nats-server accepts a message whose subject contains a wildcard as a token, and stores it under that subject:
+its transform, which adds the number of the shard, does not apply. So the subject of a stray is one token
+shorter than others, which is how strays are found. A stray becomes a dead letter of its tenant, like a
+malformed event.
 
-An event of a type with several tokens cannot be told from others by a filter; `count_stray_events` counts
-these.
+No filter distinguishes a stray event of a type with several tokens from other events; `count_stray_events`
+counts these.
 """
 
 import asyncio
@@ -20,46 +21,47 @@ from streams.lost_tails.deletion import delete_known
 from streams.lost_tails.marks import Mark
 from streams.nats.answers import StoredMessage
 from streams.nats.headers import DEAD_ATTEMPTS, DEAD_PROBLEM, DEAD_REASON, EVENT_ID, MESSAGE_ID
-from streams.nats.jetstream import JetStream
+from streams.nats.jetstream import ALL_SUBJECTS, JetStream
 from streams.reading.messages import stored_event
-from streams.routing.fanout import published_event
+from streams.routing.fanout import event_in
 
 STRAYS_BURIED_MAX = 16
-"""Strays of one stream that are buried in one round."""
-ALL_SUBJECTS = ">"
+"""Strays of one stream that are buried in a round."""
 COUNT_AGAIN_AFTER_S = 1.0
 log = logging.getLogger(__name__)
 
 
 async def bury_stray_deliveries(js: JetStream, names: Names) -> None:
-    """Bury deliveries that have no shard, a limited number. Raises `Unavailable` and `ApiError`."""
+    """Bury some of the deliveries that have no shard. Raises `Unavailable` and `ApiError`."""
     stray, proper = names.publish_to("*.*"), names.deliveries_to("*.*")
     for _ in range(STRAYS_BURIED_MAX):
         message = await _next_stray(js, names.deliveries, stray, proper)
         if message is None or names.shard_and_receiver(message.subject) is not None:
             return
-        tenant = message.subject.split(".")[2]
+        tenant = names.published_to(message.subject).partition(".")[0]
         if not await _bury(js, names, names.deliveries, tenant, message, "p", stored_event(message).id):
             return
 
 
 async def bury_stray_events(js: JetStream, names: Names) -> None:
-    """Bury events that have no partition, those of types with one token. Raises like the other."""
+    """Bury some of the events that have no partition and a type of one token.
+
+    Raises `Unavailable` and `ApiError`.
+    """
     stray = names.publish_event("*", "*")
     for _ in range(STRAYS_BURIED_MAX):
         message = await _next_stray(js, names.events, stray, None)
         if message is None:
             return
-        address = message.subject.split(".", 2)[2]
-        event = published_event(message.sequence, message.stored_at, address, message.headers, message.data)
-        if not await _bury(js, names, names.events, address.split(".")[0], message, "e", event.id):
+        event, tenant = event_in(names, message), names.published_to(message.subject).partition(".")[0]
+        if not await _bury(js, names, names.events, tenant, message, "e", event.id):
             return
 
 
 async def count_stray_events(js: JetStream, names: Names, partitions: int) -> int:
     """The number of events that are in no partition. Raises `Unavailable` and `ApiError`.
 
-    Events come and go while they are counted, so what is found once may not be there.
+    Events come and go during a count, so the lower of two counts is returned.
     """
     found = await _count_once(js, names, partitions)
     if found <= 0:
@@ -76,9 +78,9 @@ async def _count_once(js: JetStream, names: Names, partitions: int) -> int:
 
 
 async def _next_stray(js: JetStream, stream: str, stray: str, proper: str | None) -> StoredMessage | None:
-    """A message whose subject matches `stray`; all others match `proper`, if there is such a pattern.
+    """A message whose subject matches `stray`; all other messages match `proper`, if it is given.
 
-    nats-server lists the subjects, but does not always find the message: none with the token `>` (2.15.1).
+    nats-server lists the subjects of strays, but finds no message whose subject has the token `>` (2.15.1).
     """
     subjects = await js.subjects(stream, stray)
     if not subjects:
@@ -93,7 +95,7 @@ async def _next_stray(js: JetStream, stream: str, stray: str, proper: str | None
 
 
 async def _last_but(js: JetStream, stream: str, proper: str) -> StoredMessage | None:
-    """The last message that does not match `proper`, found by counting; None if others came meanwhile."""
+    """The last message that does not match `proper`, found by bisection; None if others came meanwhile."""
     low, high = 1, (await js.existing_stream(stream)).last
     while low < high:
         middle = (low + high + 1) // 2
@@ -133,7 +135,7 @@ async def _bury(
 
 
 def _tenant_of_letter(tenant: str) -> str:
-    """The tenant among whose letters it is; a hash for what is none."""
+    """The tenant that gets the letter; a hash if the name is not a tenant's."""
     try:
         return check_tenant(tenant)
     except InvalidName:

@@ -6,7 +6,7 @@ tenant keeps later events of others from being purged by sequence.
 """
 
 from streams.installation.topology import Names
-from streams.journal.claim import read_past
+from streams.journal.claim import read_shard_record
 from streams.nats.answers import StreamInfo
 from streams.nats.jetstream import JetStream
 from streams.routing_progress import NOTHING_ROUTED, RoutingProgress
@@ -37,7 +37,7 @@ class RoutedPositions:
         # The mark is compared before the record is read: after a repair, a newer mark would confirm an older
         # record. The message of the mark stays: by its time, a lost tail is noticed.
         trusted_end = await trusted_end_of(js, names, partition, names.events)
-        routing = (await read_past(js, names, partition)).routing or NOTHING_ROUTED
+        routing = (await read_shard_record(js, names, partition)).routing or NOTHING_ROUTED
         return routing.limited_to(max(trusted_end - 2, 0))
 
 
@@ -50,6 +50,6 @@ async def samples_of_events(js: JetStream, names: Names, events: StreamInfo) -> 
     for part in await sample_stream(js, events, SAMPLES_MAX):
         address = names.partition_and_tenant(part.message.subject)
         if address is not None:
-            subject = names.event(*address, ">")
-            samples.append(Sample(part.message.sequence, subject, part.size, await routed.up_to(*address)))
+            subject, up_to = names.event(*address, ">"), await routed.up_to(*address)
+            samples.append(Sample(part.message.sequence, address[1], subject, part.size, up_to))
     return SampledStream(events.name, samples, events.created, changes)

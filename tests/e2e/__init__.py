@@ -1,1 +1,1 @@
-"""Whole processes: nats-server, nodes and commands, each folder about one subject."""
+"""Whole processes: nats-server, nodes and commands, a folder for each subject."""

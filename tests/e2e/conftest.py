@@ -1,4 +1,4 @@
-"""Fixtures for tests with real processes: a fleet, and random moments from a seed that is printed."""
+"""Fixtures for tests with real processes: a fleet, and random moments from a printed seed."""
 
 import os
 import random

@@ -1,4 +1,4 @@
-"""Commands that run within the process of the tests set up its logs; the next test is not to inherit that."""
+"""Resets logging after commands that run within the process of the tests."""
 
 import logging
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""A node and its limit of open files; in a process of its own, since a limit cannot be raised again."""
+"""A node and its limit of open files, in its own process: a limit cannot be raised again."""
 
 import subprocess
 import sys

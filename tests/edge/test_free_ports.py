@@ -1,4 +1,4 @@
-"""A machine that has no port left to connect from: the attempt says so, and others go on.
+"""A machine without a free port to connect from: the attempt says so, and others continue.
 
 Four ports are all there are in a network of the test's own, which Linux gives to every user that may have one
 (unshare(1), ip(7)); where it does not, there is nothing to try.

@@ -1,4 +1,4 @@
-"""The small HTTP server: one client, whatever it sends, leaves others their turns and the node its memory."""
+"""The small HTTP server: no client, whatever it sends, starves others or fills the node's memory."""
 
 import asyncio
 from collections.abc import AsyncIterator

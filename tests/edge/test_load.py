@@ -1,4 +1,4 @@
-"""Load of an event loop: it is found also where others compete for its core."""
+"""Load of an event loop: measured correctly even if other processes compete for its core."""
 
 import os
 import subprocess

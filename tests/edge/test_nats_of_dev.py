@@ -1,4 +1,4 @@
-"""A command uses the NATS of the `angarium dev` that runs in its directory, unless it is told another one."""
+"""Commands use the NATS of the `angarium dev` that runs in their directory, unless told otherwise."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Wrong usage: status 2 and one line that says what to do, before anything is connected to."""
+"""Wrong usage: status 2 and one line with the remedy, before any connection."""
 
 import re
 import shutil
@@ -444,7 +444,7 @@ def _below(error: type[AngariumError]) -> Iterator[type[AngariumError]]:
         yield from _below(each)
 
 
-def test_every_error_of_ours_is_told_by_its_text(
+def test_every_error_of_ours_is_shown_by_its_text(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The command line lists only the errors of wrong usage, and those that doctor explains."""

@@ -1,4 +1,4 @@
-"""The workers that run these tests: every test is counted once, however its worker ends."""
+"""The workers that run these tests: every test counts once, however its worker ends."""
 
 import subprocess
 import sys

@@ -16,6 +16,11 @@ BUILT_IN_ERRORS = frozenset(
 )
 HEADER_NAME = re.compile(r"(Nats|Angarium|KV)-[A-Z][A-Za-z-]*\Z")
 ERROR_CODES = range(10_001, 10_300)
+CUTS = frozenset({"split", "rsplit", "partition", "rpartition", "removeprefix", "removesuffix"})
+SUBJECTS_ARE_CUT_IN = frozenset({
+    "streams.installation.topology", "streams.installation.actor_keys", "streams.nats.replies",
+})  # fmt: skip
+"""The makers of subjects; `streams.nats.replies` has subjects of its own, its inboxes."""
 LOOSE_ENDS = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
 
 
@@ -77,3 +82,23 @@ def annotations_are_real(module: Module) -> Iterator[str]:
     """msgspec resolves the fields of a Struct at run time."""
     if ("__future__", "annotations") in imports(module):
         yield "imports annotations from __future__"
+
+
+def subjects_are_cut_where_they_are_made(module: Module) -> Iterator[str]:
+    """Only `Names` and `ActorKeys` know where a shard, a tenant or a receiver stands in a subject."""
+    if module.path[0] not in OURS or module.name in SUBJECTS_ARE_CUT_IN:
+        return
+    for node in module.nodes:
+        match node:
+            case ast.Call(func=ast.Attribute(value=cut, attr=method)) if method in CUTS and is_subject(cut):
+                yield f"line {node.lineno} cuts a subject by {method}"
+            case ast.Subscript(value=cut, slice=ast.Slice(lower=ast.expr())) if is_subject(cut):
+                yield f"line {node.lineno} cuts a subject by its length"
+
+
+def is_subject(cut: ast.expr) -> bool:
+    match cut:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name == "subject"
+        case _:
+            return False

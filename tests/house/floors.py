@@ -18,7 +18,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "reading",
         "buckets dead_letters",
         "resending routing fleet",
-        "control_requests erasing producer server storage",
+        "control_requests erasing observation producer server storage",
         "journal_feed",
         "repair",
     ),
@@ -82,7 +82,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
     "angarium.operations": (
         "failures unrouted",
         "dead_letters live receivers tokens",
-        "ledger_queries",
+        "ledger_queries replays",
         "events installation jobs",
     ),
     "angarium.operations.receivers": (

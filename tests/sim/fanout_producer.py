@@ -1,4 +1,4 @@
-"""Events for all who subscribe: they are published, and at times there is no room for their copies.
+"""Publishes events for all subscribers; at times there is no room for their copies.
 
 It has a source of chance of its own, and half of the seeds do without it.
 """

@@ -1,4 +1,4 @@
-"""Many runs in several processes: looking for a failure, or for what a mutant breaks."""
+"""Many runs in several processes: searches for a failure, or for what a mutant breaks."""
 
 import time
 from collections.abc import Callable

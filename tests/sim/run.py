@@ -1,4 +1,4 @@
-"""One run: an installation, its nodes, its producers and receivers, and a bad time for all of them.
+"""One run: an installation, its nodes, producers and receivers, and faults for all of them.
 
 Faults happen for a bounded time; after that everything has to settle, and what came of it is judged.
 """
@@ -20,7 +20,7 @@ from actors.machine.state import State
 from actors.policy import Policy, Rate
 from actors.runtime import actor, discard, flow_control, host
 from actors.runtime.actor import Actor
-from actors.runtime.discard import Passed
+from actors.runtime.discard import DiscardedEvents
 from actors.tenant_settings import TenantSettings
 from angarium.node import shard_snapshots
 from angarium.node.app import member
@@ -337,13 +337,13 @@ def _tokens_watched(run: Run) -> Iterator[None]:
 @contextmanager
 def _discards_watched(run: Run) -> Iterator[None]:
     """The other look: what is found to be discarded, since replicas differ about what was deleted."""
-    read, is_repeat = discard.read_passed, vars(discard)["is_repeat"]
+    read, is_repeat = discard.read_discarded, vars(discard)["is_repeat"]
     reading: ContextVar[set[int]] = ContextVar("reading")
 
-    async def watched_read(of: Actor, frontier: Frontier, to: int) -> Passed:
+    async def watched_read(of: Actor, frontier: Frontier, to: int) -> DiscardedEvents:
         process, found = run.world.stepping, set[int]()
         reading.set(found)
-        passed: Passed = await read(of, frontier, to)
+        passed: DiscardedEvents = await read(of, frontier, to)
         if process is not None and of.state.frontier is frontier:  # Else it is read again.
             run.checkers.deliveries.discarded[process.name, of.receiver, frontier.position] = found
         return passed
@@ -352,5 +352,5 @@ def _discards_watched(run: Run) -> Iterator[None]:
         reading.get().add(event.position)
         return bool(is_repeat(frontier, event))
 
-    with patch.multiple(discard, read_passed=watched_read, is_repeat=watched_judgement):
+    with patch.multiple(discard, read_discarded=watched_read, is_repeat=watched_judgement):
         yield

@@ -1,4 +1,4 @@
-"""A stage for scenarios: the same world, checkers and product as in a run, and nothing happens by itself."""
+"""A stage for scenarios: the world, checkers and product of a run, in which nothing happens by itself."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator

@@ -1,4 +1,4 @@
-"""The simulated network and server under the real `JetStream`: what is acknowledged stays, come what may."""
+"""The simulated network and server under the real `JetStream`: what is acknowledged stays stored."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

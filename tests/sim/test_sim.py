@@ -1,4 +1,4 @@
-"""The promises in a simulated world: some seeds, the scenarios, and proof that neither is blind.
+"""The promises in a simulated world: some seeds, the scenarios, and proof that both can fail.
 
 `make sim` and `make sim-mutants` make as many runs as you have patience for.
 """

@@ -1,4 +1,4 @@
-"""The ground of the simulator: nothing happens by itself, all of it happens again, the dead are silent."""
+"""The simulator itself: deterministic, repeatable, and dead processes stay silent."""
 
 import asyncio
 import functools

@@ -1,4 +1,4 @@
-"""The work of a run: producers publish, and operators change configurations, while much goes wrong.
+"""The workload of a run: producers publish, and operators change configurations, during faults.
 
 Everything is drawn from the seed: distinct and repeated ids, malformed types, bursts that no mailbox holds,
 receivers that are put later than their events or taken away, rates, windows, pauses, pings, idle times.

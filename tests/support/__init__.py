@@ -1,4 +1,4 @@
-"""Code that several folders of tests share. Its asserts are rewritten, so that a failure shows the values."""
+"""Code that several test folders share. Its asserts are rewritten, so that a failure shows the values."""
 
 import pytest
 

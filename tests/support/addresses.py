@@ -1,4 +1,4 @@
-"""Addresses and spellings of them that are refused, and their public neighbours.
+"""Addresses that are refused, in all spellings, and their public neighbours.
 
 The lists of Svix (`is_allowed_test`) and Hook0 (`forbids_*`), and what they leave out: the ends of each
 network, what carries an IPv4 address inside, clouds' own services, and URLs that only some parsers read as an

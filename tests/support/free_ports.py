@@ -1,4 +1,4 @@
-"""A port for whatever has to be told one."""
+"""A free port, for programs that have to be given one."""
 
 from streams.server.free_ports import free_ports
 

@@ -1,4 +1,4 @@
-"""A whole installation for a test, small enough to be made in no time."""
+"""A whole installation for a test, small enough to be created quickly."""
 
 import angarium.settings
 from streams.installation.partitions import shard_of

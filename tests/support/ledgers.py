@@ -1,4 +1,4 @@
-"""Words for the tests of the ledger: a journal written by hand, a writer, and all that its tables hold."""
+"""Support for tests of the ledger: a journal written by hand, a writer, and all that its tables hold."""
 
 import asyncio
 import sqlite3

@@ -1,4 +1,4 @@
-"""The order of the tests for several workers: pieces of modules in two queues.
+"""The order of the tests for several workers: parts of modules in two queues.
 
 Tests of real processes wait most of the time, and all others compute. A queue of each lets half of the
 workers begin with either, so that all processors are busy. In each queue those that take long come first: a

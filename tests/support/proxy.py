@@ -1,4 +1,4 @@
-"""A TCP proxy in front of a server, which a test can cut: no byte arrives, and the connections stay."""
+"""A TCP proxy in front of a server, which a test can cut: no byte arrives, but connections stay open."""
 
 import asyncio
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""Waiting for what is to happen, so that no test has to guess how long that takes."""
+"""Waits for conditions, so that no test has to guess a time."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

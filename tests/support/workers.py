@@ -1,4 +1,4 @@
-"""Runs the tests in several processes: forks of one that has imported and collected all of them.
+"""Runs the tests in several processes: forks of one that has imported and collected all tests.
 
 With pytest-xdist each process imports and collects everything for itself, and each report passes through the
 loops of messages of two processes: for six processes and 6,000 tests that takes a tenth of what all tests

@@ -1,1 +1,1 @@
-"""Pure tests, in folders like the rooms that they test."""
+"""Pure tests, in folders named like those that they test."""

@@ -1,4 +1,4 @@
-"""Lines for one cause: one with their number, however many parts notice it."""
+"""Log lines with one cause: one line with their count, however many parts notice it."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""Stored formats of version 1, which are read forever, with all members in use.
+"""Stored formats of version 1, which must stay readable, with all members in use.
 
 The files under `golden/` are as they lie in the streams. A member that is added later needs a default, and
 leaves them alone; a file is only ever added, for a new `v`.
@@ -12,7 +12,7 @@ import pytest
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from actors.machine.bucket import Bucket, Limit, Unclean
+from actors.machine.bucket import Bucket, RateLimit, Unclean
 from actors.machine.facts import (
     AnyFact,
     AttemptFailed,
@@ -53,7 +53,7 @@ from streams.lost_tails.marks import Mark, Marks, SourceOffset
 from streams.resending.job import Job
 from streams.resending.redrive_job import RedriveJobPlan
 from streams.resending.redrive_lock import RedrivePlan
-from streams.resending.replay_lock import Choice, ReplayPlan
+from streams.resending.replay_lock import EventsToResend, ReplayPlan
 from streams.routing_progress import RoutingProgress
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -71,7 +71,7 @@ FACTS_1: tuple[AnyFact, ...] = (
     Claimed(epoch=7, at=AT, clean=False, position=40, unclean_epoch=7, unclean_position=40, unclean_at=AT),
     Opened(receiver=WHO, at=AT, position=30, window=128),
     Retargeted(receiver=WHO, target="00112233445566ff"),
-    RateSet(receiver=WHO, limit=Limit(0.5, 4), bucket=BUCKET),
+    RateSet(receiver=WHO, limit=RateLimit(0.5, 4), bucket=BUCKET),
     WindowSet(receiver=WHO, size=64, above=40),
     EventAccepted(receiver=WHO, events=(EVENT,)),
     Started(receiver=WHO, events=(EVENT,), at=AT, bucket=BUCKET),
@@ -126,7 +126,7 @@ STATE = State(
     burials=(Burial(position=41, reason="expired", sequence=3, attempts=9, status=500),),
     opened=True,
     removed_at=AT - 100,
-    limit=Limit(0.5, 4),
+    limit=RateLimit(0.5, 4),
     bucket=BUCKET,
     target="00112233445566ff",
     throttled_until=AT + 30,
@@ -168,11 +168,11 @@ PLAN = replace(PLAN_1, v=2, nonce="5e1f")
 JOB = Job(id="j1", began_at=AT)
 REPLAY_PLAN = ReplayPlan(
     v=1, run="0c1d", step=3, at=AT, held=True, unfinished=True, created="2027-01-15T08:00:00Z",
-    choice=Choice(begin=4, until=9, removal=5), done_to=7, remaining=2, stream_end=41, sent=3,
-    again="replay-0a1b", nonce="5e1f", pace_s=0.5, due_at=AT + 1, job=JOB,
+    events=EventsToResend(begin=4, until=9, removal=5), done_to=7, remaining=2, stream_end=41, sent=3,
+    again="replay-0a1b", nonce="5e1f", pace_s=0.5, due_at=AT + 1, api_job=JOB,
 )  # fmt: skip
 REDRIVE_JOB_PLAN = RedriveJobPlan(
-    v=1, run="0c1d", step=3, at=AT, held=True, unfinished=True, job=JOB, receivers="acme.*",
+    v=1, run="0c1d", step=3, at=AT, held=True, unfinished=True, api_job=JOB, receivers="acme.*",
     reasons=("expired",), since=AT - 60, until=AT, done_to=7, end=12, receivers_end=21, seen=5, page=(8, 9),
     sent=4,
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Logs: one line an occurrence, its fields, and no secret from any source."""
+"""Logs: one line for each event, with its fields, and no secret from any source."""
 
 import io
 import json

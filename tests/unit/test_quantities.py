@@ -96,7 +96,7 @@ def test_instants(text: str, expected: float) -> None:
         ("9999-12-31T23:59:59-10:00", "9999"),
     ],
 )
-def test_any_instant_can_be_told_to_the_server(text: str, year: str) -> None:
+def test_any_instant_can_be_sent_to_the_server(text: str, year: str) -> None:
     assert rfc3339(instant(text, 1_000_000_000)).startswith(year)
 
 

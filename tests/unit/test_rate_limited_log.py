@@ -1,4 +1,4 @@
-"""Warnings of what others can cause: few lines, and none of it uncounted."""
+"""Warnings that others can cause: few lines, and every occurrence is counted."""
 
 import asyncio
 import logging
@@ -84,7 +84,7 @@ def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 @in_virtual_time
-async def test_news_are_told_in_full(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_change_of_health_is_logged_in_full(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     tell = Announcer()
     tell(change("acme.billing"))

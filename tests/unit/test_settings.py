@@ -1,4 +1,4 @@
-"""Settings: which source wins, and that each refusal names the setting, its source and the remedy."""
+"""Settings: which source wins; each refusal names the setting, its source and the remedy."""
 
 import re
 import tomllib
@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from actors.machine.bucket import Limit
+from actors.machine.bucket import RateLimit
 from actors.policy import Rate
 from actors.tenant_settings import SettingsByTenant, TenantSettings
 from angarium import settings
@@ -108,7 +108,7 @@ def test_every_variable_of_ours_is_known() -> None:
         ("ANGARIUM_", None),
     ],
 )
-def test_an_unknown_variable_is_told_with_the_one_that_was_meant(variable: str, meant: str | None) -> None:
+def test_an_unknown_variable_is_reported_with_the_nearest_one(variable: str, meant: str | None) -> None:
     [found] = unknown_variables({variable: "hush"})
     assert (found.name, found.meant) == (variable, meant)
     assert "hush" not in str(found)
@@ -210,7 +210,7 @@ def test_addresses_of_servers(url: str) -> None:
     assert load({"nats": (url,)}, {}).nats == (url,)
 
 
-def test_all_problems_are_told_at_once() -> None:
+def test_all_problems_are_reported_at_once() -> None:
     with pytest.raises(SettingsError, match=r"ttl_s .*; shards .*|shards .*; ttl_s .*"):
         load({"shards": "x", "ttl_s": "y"}, {})
 
@@ -234,7 +234,7 @@ def test_tenants_have_tables_in_the_file() -> None:
     by_tenant = SettingsByTenant(load({"config": _file(TENANTS)}, {}).tenants)
     acme = TenantSettings(weight=4, rate=Rate(limit=500), backlog_max_bytes=2 << 30)
     assert by_tenant.of("acme") == acme
-    assert by_tenant.limit("other") == Limit(10 / 60, 5)
+    assert by_tenant.limit("other") == RateLimit(10 / 60, 5)
     assert (by_tenant.weight("acme"), by_tenant.weight("other")) == (4, 1)
     assert by_tenant.with_quota == ["acme"]
     assert SettingsByTenant().limit("acme") is None
@@ -254,7 +254,7 @@ def test_tenants_have_tables_in_the_file() -> None:
         ("[tenants.'*']\ndead_letters_max_bytes = '1GiB'", r"tenants.\* .*: has no quotas"),
     ],
 )
-def test_a_wrong_table_is_told_with_its_member(given: str, told: str) -> None:
+def test_a_wrong_table_is_reported_with_its_member(given: str, told: str) -> None:
     with pytest.raises(SettingsError, match=told):
         load({"config": _file(given)}, {})
 
@@ -325,7 +325,9 @@ def test_an_inbox_may_not_begin_with_these(prefix: str) -> None:
             load(given, {})
 
 
-def test_a_transport_that_is_not_installed_is_told_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_transport_that_is_not_installed_is_reported_with_the_remedy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(settings, "find_spec", lambda _: None)
     with pytest.raises(
         SettingsError, match=r"transport \(--transport\): httpx is not installed; install the extra"

@@ -1,4 +1,4 @@
-"""`docs/troubleshooting.md` explains no message that there is not."""
+"""`docs/troubleshooting.md` explains no message that does not exist."""
 
 import ast
 import re

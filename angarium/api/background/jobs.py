@@ -163,7 +163,7 @@ class Jobs:
     def _update(self, stored: StoredPlan) -> None:
         key, now = (stored.kind, stored.owner), asyncio.get_running_loop().time()
         self._ended.pop(key, None)
-        if stored.job is None or not stored.plan.unfinished:
+        if stored.api_job is None or not stored.plan.unfinished:
             self._known.pop(key, None)
             self._ended[key] = stored
         elif (known := self._known.get(key)) is None:

@@ -7,7 +7,7 @@ from msgspec import Meta, Struct
 
 from angarium.api.openapi.shared_texts import body, header_parameter, operation, problems, result
 from angarium.operations.jobs.plans import JobDocument
-from angarium.operations.jobs.replay import Preview
+from angarium.operations.replays.preview import Preview
 
 TYPES_MAX = 16
 

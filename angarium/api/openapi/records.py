@@ -59,7 +59,7 @@ class DeliveryItem(Struct, frozen=True, kw_only=True):
     attempts_total: int
 
 
-class WaitingItem(Struct, frozen=True, kw_only=True):
+class WaitingDeliveryItem(Struct, frozen=True, kw_only=True):
     """An event that waits for a receiver, at `place` of the `waiting` ones; the first has place 1.
 
     `why` says what holds the receiver up, `remedy` which operation ends that, if it does not end by itself.
@@ -94,7 +94,7 @@ class JourneyPage(Struct, frozen=True, kw_only=True):
 
     event_id: str
     deliveries: list[DeliveryItem]
-    waiting: list[WaitingItem] | None
+    waiting: list[WaitingDeliveryItem] | None
     why_none: str | None
     erased: ErasedItem | None
     notes: list[str]

@@ -45,7 +45,7 @@ from angarium.operations.dead_letters.redrive import redrive
 from angarium.operations.jobs.begin import begin_redrive, job_under_key
 from angarium.operations.jobs.plans import JobDocument
 from angarium.operations.live.tail import is_known
-from streams.dead_letters.letters import Letter, ListedLetter, Selection
+from streams.dead_letters.letters import Letter, LetterFilter, ListedLetter
 from streams.dead_letters.malformed import MALFORMED_RECEIVER
 
 PATH = "/v1/tenants/{tenant:str}/dead-letters"
@@ -123,7 +123,7 @@ async def _check_receiver(access: Access, tenant: str, name: str) -> None:
     receiver = f"{tenant}.{name}"
     if name == MALFORMED_RECEIVER or result_of(await is_known(access, receiver)):
         return
-    if not result_of(await newest_before(access, Selection(receivers=receiver), 1, None)).letters:
+    if not result_of(await newest_before(access, LetterFilter(receivers=receiver), 1, None)).letters:
         detail = f"there is no receiver {receiver}, and it has no dead letters"
         raise invalid(Fault(pointer="/receiver", detail=detail))
 
@@ -140,7 +140,7 @@ async def _sent(access: Access, given: RedriveRequest, wanted: LetterNumbers) ->
     if sent.stopped and given.numbers is None:
         following = given.cursor or "0"
     return RedriveResult(
-        redriven=sent.redriven, left=sent.left, missing=missing, stopped=sent.stopped or None,
+        redriven=sent.redriven, left=sent.left_out, missing=missing, stopped=sent.stopped or None,
         next_cursor=following,
     )  # fmt: skip
 
@@ -167,11 +167,11 @@ def _selection(
     reasons: tuple[Reason, ...],
     since: datetime | None,
     until: datetime | None,
-) -> Selection:
+) -> LetterFilter:
     """The selection among the letters of a tenant. Raises InvalidName."""
     if receiver is not None and receiver != MALFORMED_RECEIVER:
         split_receiver(f"{tenant}.{receiver}")
-    return Selection(
+    return LetterFilter(
         receivers=f"{tenant}.{receiver or '*'}",
         reasons=frozenset(reasons),
         since=None if since is None else seconds(since),

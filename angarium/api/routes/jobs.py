@@ -27,9 +27,10 @@ from angarium.operations.failures import NotDone
 from angarium.operations.jobs import listing
 from angarium.operations.jobs.begin import Begun, begin_replay
 from angarium.operations.jobs.plans import JobDocument, kind_and_owner
-from angarium.operations.jobs.replay import Preview, ReplayRange, preview
 from angarium.operations.jobs.show import show
 from angarium.operations.jobs.stop import stop
+from angarium.operations.replays.preview import Preview, preview
+from angarium.operations.replays.resendable import ReplayFilter
 from streams.buckets.tokens import ALL_TENANTS
 
 UNFINISHED_RETRY_S = 30
@@ -51,7 +52,7 @@ async def replay_events(
     given = decoded(await json_body(request, api.limits), ReplayRequest)
     receiver, per_second = f"{tenant}.{name}", _per_second(given.rate)
     until = None if given.until is None else seconds(given.until)
-    wanted = ReplayRange(since=seconds(given.since), until=until, types=given.types)
+    wanted = ReplayFilter(since=seconds(given.since), until=until, types=given.types)
     with api.control_limits.admit(tenant):
         if given.dry_run:
             return Response(result_of(await preview(api.access, receiver, wanted)), status_code=200)

@@ -25,7 +25,7 @@ from angarium.api.openapi.records import (
     JourneyPage,
     LateItem,
     MinutePage,
-    WaitingItem,
+    WaitingDeliveryItem,
     WorstReceivers,
 )
 from angarium.api.problems import Fault, invalid, not_found, problem_of
@@ -187,10 +187,10 @@ def _check_known(event: str, found: Journey, search: EventSearch) -> None:
         raise not_found(f"{search.why_unknown(event)}: {reasons}")
 
 
-def _waiting(search: EventSearch) -> list[WaitingItem]:
+def _waiting(search: EventSearch) -> list[WaitingDeliveryItem]:
     """The receivers for which the event waits, each with the operation that is the remedy."""
     return [
-        WaitingItem(
+        WaitingDeliveryItem(
             receiver=each.receiver, stored_at=each.stored_at, place=each.place, waiting=each.waiting,
             due_s=each.due_s, why=each.why, remedy=operation_for(each.remedy, each.receiver),
             again=each.again or None,

@@ -144,13 +144,13 @@ def redrive(
     else:
         for line in redrive_report.summary(done):
             output.say(line)
-    if not (isinstance(wanted, tuple) or done.redriven or done.left) and which:
+    if not (isinstance(wanted, tuple) or done.redriven or done.left_out) and which:
         names.note_if_unknown(settings, which[0])
     if done.stopped:
         raise click.ClickException(f"{done.stopped}; run it again when events are settled")
     if sent.missing:
         raise click.ClickException(selection.missing_text(sent.missing))
-    if isinstance(wanted, tuple) and done.left:
+    if isinstance(wanted, tuple) and done.left_out:
         raise click.ClickException("some of these letters could not be sent")
 
 

@@ -23,7 +23,7 @@ WHY_LEFT = {
 def report(done: Redriven) -> dict[str, Any]:
     """The report of a redrive, for JSON."""
     return {
-        "redriven": done.redriven, "finished": done.finished, "left": done.left,
+        "redriven": done.redriven, "finished": done.finished, "left": done.left_out,
         "stopped": done.stopped or None,
     }  # fmt: skip
 
@@ -33,7 +33,7 @@ def summary(done: Redriven) -> Iterator[str]:
     yield f"redriven {counted(done.redriven)}"
     if done.finished:
         yield f"{counted(len(done.finished))} had been redriven by an interrupted command; now dropped here"
-    for why, positions in done.left.items():
+    for why, positions in done.left_out.items():
         named = ", ".join(map(str, positions[:5])) + (", …" if len(positions) > 5 else "")
         yield f"{counted(len(positions))} ({named}) {WHY_LEFT[why]}"
 

@@ -9,7 +9,7 @@ import click
 from actors.ids import check_tenant, split_receiver
 from angarium import quantities
 from angarium.operations.dead_letters.pages import Wanted
-from streams.dead_letters.letters import REASONS, Selection
+from streams.dead_letters.letters import REASONS, LetterFilter
 from streams.dead_letters.malformed import MALFORMED_RECEIVER
 
 DIGITS_MAX = 18
@@ -33,14 +33,14 @@ def wanted(which: Sequence[str], given: dict[str, Any], *, everything: bool, lim
     return by_flags(which[0] if which else None, given)
 
 
-def by_flags(receiver: str | None, given: dict[str, Any]) -> Selection:
+def by_flags(receiver: str | None, given: dict[str, Any]) -> LetterFilter:
     """The selection by receiver, tenant or nothing, together with the flags. Raises the same."""
     now = time.time()
     since, until = (given[name] and quantities.instant(given[name], now) for name in ("since", "until"))
     reasons = frozenset(given["reasons"])
     if unknown := reasons.difference(REASONS):
         raise click.UsageError(f"--reason {min(unknown)}: unknown reason; use one of {', '.join(REASONS)}")
-    return Selection(receivers=_pattern(receiver), reasons=reasons, since=since, until=until)
+    return LetterFilter(receivers=_pattern(receiver), reasons=reasons, since=since, until=until)
 
 
 def _pattern(receiver: str | None) -> str:

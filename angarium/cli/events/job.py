@@ -72,7 +72,7 @@ def _say(found: "JobDocument", *, as_json: bool) -> None:
     output.say(f"{found.id}: {found.state}, sent {found.sent}, looked at {_done(found)}")
     by = f" by {output.visible(found.by)} ({found.origin})" if found.by else ""
     output.say(f"  began {found.began_at}{by}" + (f", ended {found.ended_at}" if found.ended_at else ""))
-    for reason, count in sorted(found.left.items()):
+    for reason, count in sorted(found.left_out.items()):
         output.say(f"  {count} not sent: {reason}")
     if found.again is not None:
         output.say(f"  angarium-again: {found.again}")

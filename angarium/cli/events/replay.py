@@ -11,7 +11,9 @@ from angarium.terminal import output
 from angarium.terminal.progress import progress
 
 if TYPE_CHECKING:
-    from angarium.operations.jobs.replay import Preview, ReplayRange, ReplayReport
+    from angarium.operations.replays.preview import Preview
+    from angarium.operations.replays.replay import ReplayReport
+    from angarium.operations.replays.resendable import ReplayFilter
 
 RATE = "100/second"
 
@@ -42,7 +44,7 @@ def replay(
     import time
 
     from angarium import quantities
-    from angarium.operations.jobs.replay import ReplayRange
+    from angarium.operations.replays.resendable import ReplayFilter
 
     if resume and abandon:
         raise click.UsageError("--resume and --abandon contradict each other; give one")
@@ -61,7 +63,7 @@ def replay(
     if abandon:
         _abandon(settings, receiver, as_json=as_json)
         return
-    wanted = None if since is None else ReplayRange(
+    wanted = None if since is None else ReplayFilter(
         since=quantities.instant(since, now), types=types,
         until=None if until is None else quantities.instant(until, now),
     )  # fmt: skip
@@ -72,7 +74,7 @@ def replay(
 
 
 def _abandon(settings: Settings, receiver: str, *, as_json: bool) -> None:
-    from angarium.operations.jobs.replay import abandon
+    from angarium.operations.replays.replay import abandon
 
     sent = perform(settings, lambda access: abandon(access, receiver))
     if as_json:
@@ -82,10 +84,11 @@ def _abandon(settings: Settings, receiver: str, *, as_json: bool) -> None:
 
 
 def _preview(
-    settings: Settings, receiver: str, wanted: "ReplayRange", per_second: float | None, *, as_json: bool
+    settings: Settings, receiver: str, wanted: "ReplayFilter", per_second: float | None, *, as_json: bool
 ) -> None:
     from angarium import quantities
-    from angarium.operations.jobs.replay import PER_SECOND_DEFAULT, preview
+    from angarium.operations.replays.preview import preview
+    from angarium.operations.replays.replay import PER_SECOND_DEFAULT
 
     found = perform(settings, lambda access: preview(access, receiver, wanted))
     if as_json:
@@ -102,10 +105,10 @@ def _preview(
 
 
 def _replay(
-    settings: Settings, receiver: str, wanted: "ReplayRange | None", rate: float | None, *, as_json: bool
+    settings: Settings, receiver: str, wanted: "ReplayFilter | None", rate: float | None, *, as_json: bool
 ) -> None:
     from angarium.logs import instant
-    from angarium.operations.jobs.replay import replay
+    from angarium.operations.replays.replay import replay
     from angarium.quantities import count_text
     from streams.resending.replay import Replayed
 
@@ -149,11 +152,11 @@ def _replay(
 
 
 def _kept(found: "Preview | ReplayReport") -> None:
-    from angarium.operations.jobs.replay import LEFT_COUNTED_MAX, NOT_SETTLED_YET
+    from angarium.operations.replays.resendable import LEFT_OUT_COUNTED_MAX, NOT_SETTLED_YET
     from angarium.quantities import count_text
 
-    if waiting := found.left.get(NOT_SETTLED_YET, 0):
-        more = "at least " if waiting >= LEFT_COUNTED_MAX else ""
+    if waiting := found.left_out.get(NOT_SETTLED_YET, 0):
+        more = "at least " if waiting >= LEFT_OUT_COUNTED_MAX else ""
         what = count_text(waiting, "event")
         output.note(f"note: {more}{what} left out: not settled yet (angarium inspect {found.receiver})")
     if found.kept_since is not None:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
+from actors.machine.scheduling.phases import PHASES
 from angarium.cli.invocation import names, options
 from angarium.cli.invocation.perform import perform
 from angarium.cli.receivers.edit import edit
@@ -18,10 +19,6 @@ if TYPE_CHECKING:
 
 _named = names.receiver("name")
 SECRET = "whsec_"
-
-PHASES = (
-    "idle", "active", "throttled", "backing_off", "offline", "paused", "disabled", "misconfigured",
-)  # fmt: skip
 
 
 @click.group(short_help="Configure and control receivers.")

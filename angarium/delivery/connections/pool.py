@@ -3,7 +3,7 @@
 The key of a connection is its whole identity: the receiver, scheme, host, port and the address that was
 judged; the TLS settings are one context for the pool. So a name whose address changes, or that shares an
 address with another name, never gets another name's connection; and late bytes after one receiver's answer
-never reach another receiver (docs/decisions/connections-of-one-receiver.md). The connection that was used
+never reach another receiver (docs/decisions/connections-per-receiver.md). The connection that was used
 last is reused first. The one that has been idle longest is closed first, after a maximum idle time or when
 room is needed.
 

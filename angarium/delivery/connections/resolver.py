@@ -2,7 +2,7 @@
 
 Names are resolved by c-ares, not by the C library: `getaddrinfo` does not say how long an answer is valid,
 and it blocks a thread until it has one, so that a few names with silent servers would hold up all others
-(`docs/decisions/names-by-c-ares.md`). Servers and search domains are those of `/etc/resolv.conf`, and
+(`docs/decisions/dns-by-c-ares.md`). Servers and search domains are those of `/etc/resolv.conf`, and
 `/etc/hosts` comes first.
 
 An answer is one datagram. A longer one is not requested over TCP: c-ares builds and sorts all addresses that

@@ -4,7 +4,7 @@ The order matters. The published message goes first, once it is routed: until th
 memory. Then each owner ends the deliveries of its receivers, on record, and drops their messages
 (`actors.runtime.control_requests.end_deliveries`). Dead letters follow: an owner may still have stored one.
 Last go those flushes of the journal that hold answers of receivers, which may repeat the body; no recovery
-ever reads before a checkpoint, so none misses them (`docs/decisions/erased-everywhere.md`).
+ever reads before a checkpoint, so none misses them (`docs/decisions/erasing-events.md`).
 
 Nothing here is fenced, and nothing has to be: erasing twice has the effect of erasing once, and an ended
 delivery stays ended.
@@ -24,7 +24,7 @@ from streams.erasing.erasures import Erasure
 from streams.installation.partitions import shard_of
 from streams.installation.topology import Names
 from streams.journal.checkpoint import read_checkpoint
-from streams.journal.claim import read_past
+from streams.journal.claim import read_shard_record
 from streams.journal_feed.redacted_flushes import store_redacted
 from streams.lost_tails.deletion import delete_known
 from streams.lost_tails.marks import Mark
@@ -129,7 +129,7 @@ class ErasureSteps:
         if address is None:
             return True  # A stray, which no router reads (`streams.storage.strays`).
         partition, tenant = address
-        past = await read_past(self._js, self._names, partition)
+        past = await read_shard_record(self._js, self._names, partition)
         return past.routing is not None and past.routing.covers(tenant, message.sequence)
 
     async def _end_deliveries(self, progress: ErasureProgress) -> str:
@@ -225,7 +225,7 @@ class ErasureSteps:
                 if last.sequence <= position:
                     return f"shard {shard} has recorded nothing after an answer in the journal"
                 message = await js.message(names.journal, position)
-                wanted = _answers_in(shard, tenant, event)
+                wanted = _answers_in(names.journal_of(shard), tenant, event)
                 if message is None or search.mark_of(message) != mark or not wanted(message):
                     return "the journal has changed while it was searched"
                 await store_redacted(js, names, message)
@@ -234,6 +234,6 @@ class ErasureSteps:
         return ""
 
 
-def _answers_in(shard: int, tenant: str, event: str) -> Callable[[StoredMessage], bool]:
-    """A test for messages of the shard's journal that contain an answer to the event."""
-    return lambda it: search.shard_of_flush(it) == shard and search.answers_event(it, tenant, event)
+def _answers_in(journal: str, tenant: str, event: str) -> Callable[[StoredMessage], bool]:
+    """A test for messages of that subject of the journal that contain an answer to the event."""
+    return lambda it: it.subject == journal and search.answers_event(it, tenant, event)

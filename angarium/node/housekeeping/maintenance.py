@@ -21,14 +21,18 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from itertools import count, cycle, islice
-from typing import ParamSpec
+from typing import Literal, assert_never
+
+from msgspec import Struct
 
 from actors.errors import AngariumError
 from angarium.node.shard import NodeContext, Shard
 from streams.erasing.old_erasures import drop_old_erasures
 from streams.installation.partitions import partition_of
+from streams.installation.topology import Names
 from streams.journal_feed.redacted_flushes import drop_redacted
 from streams.nats.answers import StreamInfo
+from streams.nats.jetstream import JetStream
 from streams.nats.retry import Complaint, stream_info
 from streams.resending.ended_replays import drop_ended_replays
 from streams.storage.eviction import (
@@ -66,7 +70,6 @@ QUOTAS_A_ROUND = 16
 DEPOSED_LEADER_MAX_S = 15.0
 """Time that is longer than a leader continues without followers (10 s, nats-server 2.15)."""
 log = logging.getLogger(__name__)
-P = ParamSpec("P")
 
 
 def _told(stream: StreamInfo, order: EvictionOrder) -> dict[str, object]:
@@ -88,6 +91,41 @@ class StreamEnd:
         return end if at <= now - DEPOSED_LEADER_MAX_S else 0
 
 
+class RoundPart(Struct, frozen=True):
+    """A part of a round, by its name in the log.
+
+    - `work`: does the part; if `by` is "shard", for a shard of this node.
+    - `by`: who does it: each node, each node for each of its shards, or the owner of shard 0 for all.
+    - `every`: the number of rounds from one time to the next.
+    """
+
+    name: str
+    work: Callable[..., Awaitable[object]]
+    by: Literal["node", "shard", "owner of shard 0"] = "node"
+    every: int = 1
+
+
+class Sweep:
+    """A sweep over all keys of a kind, some of them in each round, and a long rest before the next one."""
+
+    def __init__(
+        self, drop: Callable[[JetStream, Names, float, int], Awaitable[int | None]], context: NodeContext
+    ) -> None:
+        self._drop = drop
+        self._context = context
+        self._rests_until = 0.0
+        self._after = 0
+
+    async def step(self) -> None:
+        """Look at the next keys."""
+        now, context = asyncio.get_running_loop().time(), self._context
+        if now >= self._rests_until:
+            after = await self._drop(context.js, context.names, context.time.wall(), self._after)
+            self._after = after or 0
+            if after is None:
+                self._rests_until = now + LEFTOVERS_EVERY_S
+
+
 class Maintenance:
     """The maintenance by one node. `owned` are the shards that are its own, as they come and go."""
 
@@ -106,44 +144,64 @@ class Maintenance:
         self._orders_unrouted: list[EvictionOrder] = []
         self._complaints: dict[str, Complaint] = {}
         self._letters_full = Complaint(context.js, log, "storage.full", stream=context.names.dead_letters)
-        self._for_all = (
-            self._purge_journal, self._purge_deliveries, self._purge_settled, self._purge_events,
-            self._purge_routed, self._drop_redacted, self._bury_stray_deliveries, self._bury_stray_events,
-            self._drop_ended_replays, self._drop_old_erasures,
-        )  # fmt: skip
         self._quotas = cycle(context.routing.by_tenant.with_quota)
         self._leftovers_at = 0.0
-        self._replays_at = 0.0
-        self._replays_after = 0
-        self._erasures_at = 0.0
-        self._erasures_after = 0
 
     async def run(self) -> None:
         """Run until it is cancelled."""
+        parts = self.parts()
         for number in count(1):
             await asyncio.sleep(HURRIED_ROUND_EVERY_S if self._is_room_short else ROUND_EVERY_S)
-            if number % ROUNDS_PER_RECREATION_CHECK == 0:
-                await self._try(self._stop_recreated)
             self._orders, self._orders_unrouted = [], []
-            await self._try(self._look_at_deliveries)
-            await self._try(self._look_at_events)
-            await self._try(self._look_at_quotas)
-            await self._try(self._move_checkpoints_on)
-            for shard in self._working():
-                await self._try(self._maintain, shard)
-            if self.epoch_of_shard_0() is not None:
-                for work in self._for_all:
-                    await self._try(work)
-            await self._try(self._find_leftovers)
+            for part in parts:
+                if number % part.every == 0:
+                    await self._do(part)
 
-    async def _try(self, work: Callable[P, Awaitable[None]], *args: P.args, **kwargs: P.kwargs) -> None:
+    def parts(self) -> tuple[RoundPart, ...]:
+        """The parts of a round, in their order."""
+        js, names = self._context.js, self._context.names
+        return (
+            RoundPart("stop_recreated", self._stop_recreated, every=ROUNDS_PER_RECREATION_CHECK),
+            RoundPart("look_at_deliveries", self._look_at_deliveries),
+            RoundPart("look_at_events", self._look_at_events),
+            RoundPart("look_at_quotas", self._look_at_quotas),
+            RoundPart("move_checkpoints_on", self._move_checkpoints_on),
+            RoundPart("maintain", self._maintain, "shard"),
+            RoundPart("purge_journal", lambda: purge_journal(js, names, self._shards), "owner of shard 0"),
+            RoundPart("purge_deliveries", self._purge_deliveries, "owner of shard 0"),
+            RoundPart("purge_settled", self._purge_settled, "owner of shard 0"),
+            RoundPart("purge_events", self._purge_events, "owner of shard 0"),
+            RoundPart("purge_routed", self._purge_routed, "owner of shard 0"),
+            RoundPart("drop_redacted", self._drop_redacted, "owner of shard 0"),
+            RoundPart("bury_stray_deliveries", lambda: bury_stray_deliveries(js, names), "owner of shard 0"),
+            RoundPart("bury_stray_events", lambda: bury_stray_events(js, names), "owner of shard 0"),
+            RoundPart(
+                "drop_ended_replays", Sweep(drop_ended_replays, self._context).step, "owner of shard 0"
+            ),
+            RoundPart("drop_old_erasures", Sweep(drop_old_erasures, self._context).step, "owner of shard 0"),
+            RoundPart("find_leftovers", self._find_leftovers),
+        )
+
+    async def _do(self, part: RoundPart) -> None:
+        match part.by:
+            case "node":
+                await self._try(part.name, part.work)
+            case "shard":
+                for shard in self._working():
+                    await self._try(part.name, part.work, shard)
+            case "owner of shard 0":
+                if self.epoch_of_shard_0() is not None:
+                    await self._try(part.name, part.work)
+            case _:
+                assert_never(part.by)
+
+    async def _try(self, part: str, work: Callable[..., Awaitable[object]], *shard: Shard) -> None:
         """Do one part of a round. If it fails, the others do not: without them the streams would fill up."""
-        name = getattr(work, "__name__", "part")
         complaint = self._complaints.setdefault(
-            name, Complaint(self._context.js, log, "maintenance.failed", part=name.strip("_"))
+            part, Complaint(self._context.js, log, "maintenance.failed", part=part)
         )
         try:
-            await work(*args, **kwargs)
+            await work(*shard)
         except AngariumError as error:
             complaint.log_once(str(error))
         except Exception:  # The next round may succeed.
@@ -157,24 +215,6 @@ class Maintenance:
             self._leftovers_at = now + LEFTOVERS_EVERY_S
             for owned_shard in self._working():
                 await owned_shard.snapshots.find_leftovers()
-
-    async def _drop_ended_replays(self) -> None:
-        now, context = asyncio.get_running_loop().time(), self._context
-        if now >= self._replays_at:
-            wall = context.time.wall()
-            after = await drop_ended_replays(context.js, context.names, wall, self._replays_after)
-            self._replays_after = after or 0
-            if after is None:
-                self._replays_at = now + LEFTOVERS_EVERY_S
-
-    async def _drop_old_erasures(self) -> None:
-        now, context = asyncio.get_running_loop().time(), self._context
-        if now >= self._erasures_at:
-            wall = context.time.wall()
-            after = await drop_old_erasures(context.js, context.names, wall, self._erasures_after)
-            self._erasures_after = after or 0
-            if after is None:
-                self._erasures_at = now + LEFTOVERS_EVERY_S
 
     def _working(self) -> list[Shard]:
         return [each for each in self._owned.values() if not (each.ended.is_set() or each.suspended)]
@@ -290,9 +330,6 @@ class Maintenance:
                 return
             host.retention.note_oldest(needed.receiver, message.sequence)
 
-    async def _purge_journal(self) -> None:
-        await purge_journal(self._context.js, self._context.names, self._shards)
-
     async def _purge_deliveries(self) -> None:
         js, names = self._context.js, self._context.names
         deliveries, now = await stream_info(js, names.deliveries), asyncio.get_running_loop().time()
@@ -322,12 +359,6 @@ class Maintenance:
     async def _drop_redacted(self) -> None:
         js, names = self._context.js, self._context.names
         await drop_redacted(js, names, (await stream_info(js, names.journal)).first)
-
-    async def _bury_stray_deliveries(self) -> None:
-        await bury_stray_deliveries(self._context.js, self._context.names)
-
-    async def _bury_stray_events(self) -> None:
-        await bury_stray_events(self._context.js, self._context.names)
 
     def _keep_since(self) -> float:
         return self._context.time.wall() - self._context.replay_keep_s

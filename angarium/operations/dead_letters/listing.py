@@ -5,7 +5,7 @@ from msgspec import Struct
 from angarium.connecting import Access
 from angarium.operations.dead_letters.pages import Progress, no_progress
 from angarium.operations.failures import operation
-from streams.dead_letters.letters import READ_BYTES_MAX, DeadLetters, ListedLetter, Selection
+from streams.dead_letters.letters import READ_BYTES_MAX, DeadLetters, LetterFilter, ListedLetter
 
 LOOKS_MAX = 32
 """Pages of the stream that are searched for one page of a list."""
@@ -21,7 +21,9 @@ class Newest(Struct, frozen=True):
 
 
 @operation
-async def newest(access: Access, wanted: Selection, limit: int, progress: Progress = no_progress) -> Newest:
+async def newest(
+    access: Access, wanted: LetterFilter, limit: int, progress: Progress = no_progress
+) -> Newest:
     """The newest letters, at most `limit` (0: all)."""
     found: list[ListedLetter] = []
     letters = DeadLetters(access.js, access.names)
@@ -51,7 +53,9 @@ class LettersBefore(Struct, frozen=True):
 
 
 @operation
-async def newest_before(access: Access, wanted: Selection, limit: int, before: int | None) -> LettersBefore:
+async def newest_before(
+    access: Access, wanted: LetterFilter, limit: int, before: int | None
+) -> LettersBefore:
     """The newest letters before that position, at most `limit`; fewer if much would have to be read."""
     letters = DeadLetters(access.js, access.names)
     end = await letters.end() if before is None else before - 1
@@ -68,7 +72,7 @@ async def newest_before(access: Access, wanted: Selection, limit: int, before: i
 
 
 @operation
-async def oldest_after(access: Access, wanted: Selection, limit: int, after: int) -> LetterNumbers:
+async def oldest_after(access: Access, wanted: LetterFilter, limit: int, after: int) -> LetterNumbers:
     """The oldest letters after that position, at most `limit`; fewer if many others are in between."""
     letters = DeadLetters(access.js, access.names)
     found: list[int] = []

@@ -8,13 +8,13 @@ from streams.dead_letters.letters import (
     SENT_BYTES_MAX,
     DeadLetters,
     Letter,
+    LetterFilter,
     LetterPage,
-    Selection,
 )
 
 PAGE_LETTERS = 256
 
-Wanted = Selection | tuple[int, ...]
+Wanted = LetterFilter | tuple[int, ...]
 """A selection, or the letters themselves, by their positions."""
 Tell = Callable[[int, int], None]
 """Called with how much is done, and of how much in total."""
@@ -30,7 +30,7 @@ def no_progress(what: str) -> Iterator[Tell]:
 
 async def pages(letters: DeadLetters, wanted: Wanted, tell: Tell) -> AsyncIterator[list[Letter]]:
     """The existing letters among those wanted; `tell` gets how many were looked at, and of how many."""
-    if isinstance(wanted, Selection):
+    if isinstance(wanted, LetterFilter):
         async for found in reporting(letters.pages(wanted, await letters.end()), tell):
             yield found
         return
@@ -56,4 +56,4 @@ async def reporting(found: AsyncIterator[LetterPage], tell: Tell) -> AsyncIterat
 
 def missing(wanted: Wanted, seen: Collection[int]) -> list[int]:
     """The named letters that do not exist."""
-    return [] if isinstance(wanted, Selection) else [each for each in wanted if each not in seen]
+    return [] if isinstance(wanted, LetterFilter) else [each for each in wanted if each not in seen]

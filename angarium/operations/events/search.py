@@ -6,6 +6,7 @@ No stream has an index of ids. So every search is bounded, and its answer says w
 import asyncio
 import time
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from types import MappingProxyType
 
 from msgspec import Struct, field
@@ -24,13 +25,13 @@ from angarium.operations.receivers.overview.listing import get_health
 from angarium.operations.receivers.overview.pace import UNMEASURED
 from angarium.operations.unrouted import why_unrouted
 from streams.buckets.stored_configurations import StoredConfigurations
-from streams.dead_letters.letters import DeadLetters, Selection
+from streams.dead_letters.letters import DeadLetters, LetterFilter
 from streams.erasing.erasures import Erasures
-from streams.fleet.receivers_seen import receiver_snapshots
 from streams.nats.answers import StoredMessage
 from streams.nats.jetstream import JetStream
+from streams.observation.receivers_seen import receiver_snapshots
 from streams.reading.messages import stored_event
-from streams.routing.fanout import published_event
+from streams.routing.fanout import event_in
 
 RECEIVERS_MAX = 1000
 """Receivers whose waiting events are searched."""
@@ -273,7 +274,7 @@ async def _why_none(
     """The reason why an event waits for no receiver."""
     js, names, letters = access.js, access.names, DeadLetters(access.js, access.names)
     seen = 0
-    async for page in letters.newest(Selection(receivers=f"{among}.*"), await letters.end()):
+    async for page in letters.newest(LetterFilter(receivers=f"{among}.*"), await letters.end()):
         for letter in page.letters:
             if letter.event_id == event:
                 return _Whereabouts(
@@ -294,14 +295,15 @@ async def _why_none(
         else:
             what = f"it was discarded unread, or settled within the last {ON_ITS_WAY_S:g} s"
         return _Whereabouts(f"it was stored for {receiver} at {at}, and no longer waits: {what}")
-    published = await _newest(js, names.events, names.events_for(among), event, _published)
+    read = partial(event_in, names)
+    published = await _newest(js, names.events, names.events_for(among), event, read)
     if message := published.message:
-        if (place := names.partition_and_tenant(message.subject)) is None:
+        if names.partition_and_tenant(message.subject) is None:
             # It may be another tenant's: of `events.umbra.acme.*`, acme is a part of the type.
             return (
                 _Whereabouts(_stray(message)) if among == "*" else _Whereabouts(NEVER_PUBLISHED, stored=False)
             )
-        tenant, kind = place[1], message.subject.split(".", 4)[4]
+        tenant, _, kind = names.address_of_event(message.subject).partition(".")
         if waits := await why_unrouted(access, message, ON_ITS_WAY_S):
             return _Whereabouts(waits, unrouted=True)
         if _is_recent(message):
@@ -322,11 +324,6 @@ def _stray(message: StoredMessage) -> str:
 
 def _is_recent(message: StoredMessage) -> bool:
     return time.time() - message.stored_at < ON_ITS_WAY_S
-
-
-def _published(message: StoredMessage) -> Event:
-    address = message.subject.split(".", 3)[3]
-    return published_event(message.sequence, message.stored_at, address, message.headers, message.data)
 
 
 async def _newest(

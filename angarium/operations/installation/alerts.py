@@ -6,7 +6,7 @@ from angarium.connecting import Access
 from angarium.operations.failures import operation
 from angarium.operations.installation.examine import examine_running
 from angarium.operations.installation.finding import Finding
-from streams.fleet.receivers_seen import shard_count
+from streams.observation.receivers_seen import shard_count
 
 
 @operation

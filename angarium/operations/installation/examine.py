@@ -15,12 +15,13 @@ from angarium.operations.installation import (
 )
 from angarium.operations.installation.finding import Finding, ok, problem, warning
 from angarium.settings import Settings, UnknownVariable, unknown_variables
-from streams.fleet.installation_status import owners, recorded_losses, remade, seen_members, server_time
+from streams.clock import server_time
 from streams.installation.setup import check, is_nothing_there
 from streams.installation.topology import Installation
 from streams.nats.errors import ApiError, ConnectError, NotPermitted, SetupError
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import stream_info
+from streams.observation.installation_status import owners, recorded_losses, remade, seen_members
 from streams.storage.purge import is_short
 
 CLOCK_OFF_MAX_S = 2.0

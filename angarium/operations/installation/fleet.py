@@ -6,8 +6,8 @@ from msgspec import Struct
 
 from angarium.connecting import Access
 from angarium.operations.failures import operation
-from streams.fleet.installation_status import owners, recorded_losses, seen_members
-from streams.fleet.receivers_seen import shard_count
+from streams.observation.installation_status import owners, recorded_losses, seen_members
+from streams.observation.receivers_seen import shard_count
 
 
 class SeenNode(Struct, frozen=True, kw_only=True):

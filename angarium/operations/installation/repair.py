@@ -8,8 +8,8 @@ from actors.errors import Unusable
 from angarium.connecting import Access
 from angarium.operations.failures import NotDone, not_done, operation
 from streams.clock import SystemTime
-from streams.fleet.installation_status import recorded_losses, remade
 from streams.nats.errors import RepairError
+from streams.observation.installation_status import recorded_losses, remade
 from streams.repair.acceptance import accept_loss
 from streams.repair.damage import Damage, examine
 from streams.repair.preconditions import check_rights, dead_holders, takes_over_from

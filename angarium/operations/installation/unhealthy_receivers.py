@@ -15,14 +15,17 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from actors.errors import InvalidPolicy, Unusable
+from actors.machine.scheduling.phases import Phase
 from actors.machine.state import State
 from actors.policy import parse
-from actors.status import Phase
 from angarium.operations.installation.finding import Finding, ok, problem, warning
 from angarium.operations.receivers.overview.listing import phase_of, policy_of
 from angarium.quantities import age_text
 from streams.buckets.stored_configurations import Configuration, StoredConfigurations
-from streams.fleet.receivers_seen import (
+from streams.installation.topology import Installation
+from streams.nats.errors import NotPermitted
+from streams.nats.jetstream import JetStream
+from streams.observation.receivers_seen import (
     BacklogCount,
     ReceiverSnapshot,
     ShardProgress,
@@ -30,9 +33,6 @@ from streams.fleet.receivers_seen import (
     receiver_snapshots,
     shard_progress,
 )
-from streams.installation.topology import Installation
-from streams.nats.errors import NotPermitted
-from streams.nats.jetstream import JetStream
 
 RECEIVERS_SHOWN_MAX = 10
 FAILING_AFTER_S = 60.0

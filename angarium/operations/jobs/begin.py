@@ -9,10 +9,10 @@ from msgspec import Struct
 from angarium.connecting import Access
 from angarium.operations.failures import OperationError, operation
 from angarium.operations.jobs.plans import JobDocument, JobKind, StoredPlan, job_document, plan_of
-from angarium.operations.jobs.replay import ReplayRange, choose
+from angarium.operations.replays.resendable import ReplayFilter, find_resendable
 from streams.buckets.stored_configurations import StoredConfigurations
 from streams.clock import SystemTime
-from streams.dead_letters.letters import DeadLetters, Selection
+from streams.dead_letters.letters import DeadLetters, LetterFilter
 from streams.nats.retry import ask_for_command
 from streams.resending import plan_lock
 from streams.resending.job import Job
@@ -30,13 +30,13 @@ class Begun(Struct, frozen=True):
 
 @operation
 async def begin_replay(
-    access: Access, receiver: str, wanted: ReplayRange, per_second: float, key: str = ""
+    access: Access, receiver: str, wanted: ReplayFilter, per_second: float, key: str = ""
 ) -> Begun:
     """Begin a replay, or find the one that was begun under the same `key`.
 
     Fails as not_found and invalid, and as a conflict where a command works for that receiver.
     """
-    chosen = await choose(access, receiver, wanted)
+    found = await find_resendable(access, receiver, wanted)
     job_id = _job_id("replay", receiver, key)
     if (other := await _job_in_place(access, "replay", receiver, job_id)) is not None:
         return other
@@ -49,15 +49,19 @@ async def begin_replay(
         work = Replay(access.js, access.names, receiver, lock, 1 / per_second)
         again, nonce = f"replay-{secrets.token_hex(6)}", secrets.token_hex(16)
         job = Job(
-            id=job_id, began_at=time.wall(), kept_since=chosen.kept_since, left=chosen.left, by=access.by
+            id=job_id,
+            began_at=time.wall(),
+            kept_since=found.kept_since,
+            left_out=found.left_out,
+            by=access.by,
         )
-        await work.begin(chosen.choice, again, nonce, job)
+        await work.begin(found.events, again, nonce, job)
     await lock.store(held=False)
     return await _stored_job(access, "replay", receiver, job_id)
 
 
 @operation
-async def begin_redrive(access: Access, tenant: str, wanted: Selection, key: str = "") -> Begun:
+async def begin_redrive(access: Access, tenant: str, wanted: LetterFilter, key: str = "") -> Begun:
     """Begin to send all letters of that selection, or find the job that was begun under the same `key`."""
     job_id = _job_id("redrive", tenant, key)
     if (other := await _job_in_place(access, "redrive", tenant, job_id)) is not None:
@@ -70,7 +74,7 @@ async def begin_redrive(access: Access, tenant: str, wanted: Selection, key: str
     changes: dict[str, object] = {}
     if not lock.plan.unfinished:
         changes = {
-            "unfinished": True, "job": Job(id=job_id, began_at=time.wall(), by=access.by),
+            "unfinished": True, "api_job": Job(id=job_id, began_at=time.wall(), by=access.by),
             "receivers": wanted.receivers,
             "reasons": tuple(sorted(wanted.reasons)), "since": wanted.since, "until": wanted.until,
             "done_to": 0, "end": await DeadLetters(access.js, access.names).end(),
@@ -91,9 +95,8 @@ async def job_under_key(access: Access, kind: JobKind, owner: str, key: str) -> 
 
 def _of_id(stored: StoredPlan, job_id: str) -> StoredPlan | None:
     """The job of that id, also if the replay of a command has taken its place."""
-    return next(
-        (each for each in (stored, stored.previous) if each and each.job and each.job.id == job_id), None
-    )
+    known = (each for each in (stored, stored.previous) if each is not None)
+    return next((each for each in known if each.api_job and each.api_job.id == job_id), None)
 
 
 def _job_id(kind: JobKind, owner: str, key: str) -> str:
@@ -110,7 +113,7 @@ async def _job_in_place(access: Access, kind: JobKind, owner: str, job_id: str) 
         return None
     if (mine := _of_id(stored, job_id)) is not None:
         return Begun(job_document(mine))
-    if stored.plan.unfinished and stored.job_or_command is not None:
+    if stored.plan.unfinished and stored.job is not None:
         return Begun(job_document(stored), mine=False)
     if stored.plan.unfinished:
         raise OperationError(

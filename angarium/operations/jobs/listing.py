@@ -7,7 +7,7 @@ from msgspec import Struct
 from actors.ids import check_tenant
 from angarium.connecting import Access
 from angarium.operations.failures import operation
-from angarium.operations.jobs.plans import JobDocument, StoredPlan, is_over, job_document
+from angarium.operations.jobs.plans import JobDocument, StoredPlan, is_over, job_document, tenant_of_plan
 from angarium.operations.jobs.waiting import all_plans, running_jobs, why_no_seat
 
 
@@ -45,20 +45,14 @@ async def list_jobs(
         check_tenant(tenant)
     plans, failures = await all_plans(access) if followed is None else (followed, [])
     found = {
-        JobPlace(round(stored.job_or_command.began_at * 1e6), stored.id): stored
+        JobPlace(round(stored.job.began_at * 1e6), stored.id): stored
         for stored in plans
-        if tenant in (None, stored.tenant) and stored.job_or_command is not None and not is_over(stored)
+        if tenant in (None, stored.tenant) and stored.job is not None and not is_over(stored)
     }
     places = sorted((each for each in found if after is None or each < after), reverse=True)
     page = places[:limit]
     following = page[-1] if len(places) > len(page) else None
     running = running_jobs(plans)
     jobs = [job_document(found[each], why_no_seat(found[each], running)) for each in page]
-    return JobPage(
-        jobs, following, [why for subject, why in failures if tenant in (None, _tenant_of(subject))]
-    )
-
-
-def _tenant_of(subject: str) -> str:
-    """The tenant in the subject of a plan."""
-    return subject.rpartition(".")[2].partition("=")[0]
+    unreadable = [why for key, why in failures if tenant in (None, tenant_of_plan(access, key))]
+    return JobPage(jobs, following, unreadable)

@@ -36,8 +36,8 @@ _redrive = msgspec.json.Decoder(RedriveJobPlan)
 class JobDocument(Struct, frozen=True, kw_only=True):
     """A job. `looked_at` of `total` messages are dealt with, `sent` of them were sent again.
 
-    `left` counts those that were not sent, by reason. `kept_since`: earlier events were wanted, but are no
-    longer kept; `purged`: some wanted events were purged meanwhile. `again` is the value of
+    `left_out` counts those that were not sent, by reason. `kept_since`: earlier events were wanted, but are
+    no longer kept; `purged`: some wanted events were purged meanwhile. `again` is the value of
     `angarium-again` of a replay. `why` says what a job waits for, or why it has failed. `origin`: where it
     was begun, `by`: who began it. The command line runs its own replays. Instants are RFC 3339.
     """
@@ -54,7 +54,7 @@ class JobDocument(Struct, frozen=True, kw_only=True):
     looked_at: int
     total: int
     sent: int
-    left: dict[str, int]
+    left_out: dict[str, int] = field(name="left")
     kept_since: str | None
     purged: bool
     again: str | None = field(name="mark")
@@ -75,18 +75,19 @@ class StoredPlan(Struct, frozen=True):
         return self.owner.partition(".")[0]
 
     @property
+    def api_job(self) -> Job | None:
+        """The job that processes of the API run."""
+        return self.plan.api_job
+
+    @property
+    def command_job(self) -> Job | None:
+        """The job that a command runs itself; no process of the API takes it up."""
+        return self.plan.command_job if isinstance(self.plan, ReplayPlan) else None
+
+    @property
     def job(self) -> Job | None:
-        return self.plan.job
-
-    @property
-    def command(self) -> Job | None:
-        """The replay of a command, which no process takes up."""
-        return self.plan.command if isinstance(self.plan, ReplayPlan) else None
-
-    @property
-    def job_or_command(self) -> Job | None:
-        """The job, or the replay of a command; None for what an older Angarium stored."""
-        return self.job or self.command
+        """The job, of the API or of a command; None if an older Angarium stored the plan of a command."""
+        return self.api_job or self.command_job
 
     @property
     def previous(self) -> "StoredPlan | None":
@@ -94,7 +95,7 @@ class StoredPlan(Struct, frozen=True):
         if not isinstance(self.plan, ReplayPlan) or (ended := self.plan.previous) is None:
             return None
         plan = replace(
-            self.plan, job=ended.job, command=None, previous=None, unfinished=False, held=False,
+            self.plan, api_job=ended.job, command_job=None, previous=None, unfinished=False, held=False,
             remaining=ended.remaining, sent=ended.sent, again=ended.again,
         )  # fmt: skip
         return StoredPlan(self.kind, self.owner, plan, self.revision, ended.ended_at)
@@ -107,8 +108,8 @@ class StoredPlan(Struct, frozen=True):
 
     @property
     def id(self) -> str:
-        """The name of its job, or of a command's replay; empty if it has none."""
-        return "" if self.job_or_command is None else f"{self.kind}.{self.owner}.{self.job_or_command.id}"
+        """The id of its job, as clients know it; empty if it has none."""
+        return "" if self.job is None else f"{self.kind}.{self.owner}.{self.job.id}"
 
 
 def kind_and_owner(job: str) -> tuple[JobKind, str] | None:
@@ -146,15 +147,21 @@ async def next_plan(access: Access, kind: JobKind, after: int) -> StoredMessage 
     return await access.js.next_message(access.names.actors, every, after + 1)
 
 
+def tenant_of_plan(access: Access, key: str) -> str:
+    """The tenant of the plan that has that key."""
+    keys = access.names.actor_keys
+    receiver = keys.receiver_of_replay(key)
+    return keys.tenant_of_redrive_job(key) if receiver is None else receiver.partition(".")[0]
+
+
 def plan_in(access: Access, message: StoredMessage) -> StoredPlan:
     """The plan in a message. Raises Unusable."""
-    where, replays = message.subject, access.names.actor_keys.replay("")
-    if where.startswith(replays):
+    where, keys = message.subject, access.names.actor_keys
+    if (receiver := keys.receiver_of_replay(where)) is not None:
         plan: JobPlan = read_versioned(_replay, message.data, replay_lock.VERSION, where)
-        owner = where.removeprefix(replays).replace("=", ".")
-        return StoredPlan("replay", owner, plan, message.sequence, message.stored_at)
+        return StoredPlan("replay", receiver, plan, message.sequence, message.stored_at)
     plan = read_versioned(_redrive, message.data, redrive_job.VERSION, where)
-    owner = where.removeprefix(access.names.actor_keys.redrive_job(""))
+    owner = keys.tenant_of_redrive_job(where)
     return StoredPlan("redrive", owner, plan, message.sequence, message.stored_at)
 
 
@@ -176,11 +183,11 @@ def is_over(stored: StoredPlan) -> bool:
 
 def job_document(stored: StoredPlan, seat: str = "") -> JobDocument:
     """The public state of a job; `seat` says why it has none, if it waits for one."""
-    plan, job = stored.plan, stored.job_or_command
+    plan, job = stored.plan, stored.job
     assert job is not None, "only jobs have a document"
     state = state_of(stored, job)
     why = seat or job.why
-    if stored.command is not None and state == "waiting":
+    if stored.command_job is not None and state == "waiting":
         why = CUT_OFF
     if isinstance(plan, ReplayPlan):
         looked_at, receiver, again = job.total - plan.remaining, _one(stored.owner), plan.again
@@ -188,10 +195,10 @@ def job_document(stored: StoredPlan, seat: str = "") -> JobDocument:
         looked_at, receiver, again = plan.seen, _one(plan.receivers), ""
     return JobDocument(
         id=stored.id, kind=stored.kind, tenant=stored.tenant, receiver=receiver, state=state,
-        origin="http" if stored.command is None else "command line", by=job.by or None,
+        origin="http" if stored.command_job is None else "command line", by=job.by or None,
         began_at=logs.instant(job.began_at),
         ended_at=None if plan.unfinished else logs.instant(stored.stored_at),
-        looked_at=max(0, looked_at), total=job.total, sent=plan.sent, left=job.left,
+        looked_at=max(0, looked_at), total=job.total, sent=plan.sent, left_out=job.left_out,
         kept_since=None if job.kept_since is None else logs.instant(job.kept_since), purged=job.purged,
         again=again or None, why=why or None,
     )  # fmt: skip

@@ -13,7 +13,7 @@ TRIES_MAX = 20
 
 
 def _belongs_to_command(stored: StoredPlan) -> OperationError:
-    by = f" by {stored.command.by}" if stored.command and stored.command.by else ""
+    by = f" by {stored.command_job.by}" if stored.command_job and stored.command_job.by else ""
     return OperationError(
         "refused",
         f"{stored.id} was begun on the command line{by}, where it has to be ended",
@@ -30,12 +30,12 @@ async def stop(access: Access, job: str) -> JobDocument:
     """
     for _ in range(TRIES_MAX):
         stored = await plan_of_job(access, job)
-        found = stored.job
+        found = stored.api_job
         if not stored.plan.unfinished or (found is not None and found.stop):
             return job_document(stored)
         if found is None:
             raise _belongs_to_command(stored)
-        plan = replace(stored.plan, unfinished=stored.plan.held, job=replace(found, stop=True, why=""))
+        plan = replace(stored.plan, unfinished=stored.plan.held, api_job=replace(found, stop=True, why=""))
         data = msgspec.json.encode(plan)
         key = plan_key(access, stored.kind, stored.owner)
         if isinstance(

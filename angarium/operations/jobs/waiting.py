@@ -28,16 +28,16 @@ async def all_plans(access: Access) -> tuple[list[StoredPlan], list[tuple[str, s
 
 def waits_for_seat(stored: StoredPlan) -> bool:
     """True if nothing but a seat is missing, as far as its plan says."""
-    if stored.job is None or state_of(stored, stored.job) != "waiting":
+    if stored.api_job is None or state_of(stored, stored.api_job) != "waiting":
         return False
-    told = stored.job.why and not stored.job.why.startswith(NOT_DUE)
+    told = stored.api_job.why and not stored.api_job.why.startswith(NOT_DUE)
     return not told and not stored.wait_s(SystemTime().wall())
 
 
 def running_jobs(plans: Iterable[StoredPlan]) -> Counter[str]:
     """The number of running jobs of each tenant, counted once for a page: there may be 10,000 plans."""
-    held = (each for each in plans if each.job and each.plan.unfinished and each.plan.held)
-    return Counter(each.tenant for each in held if each.job and state_of(each, each.job) == "running")
+    held = (each for each in plans if each.api_job and each.plan.unfinished and each.plan.held)
+    return Counter(each.tenant for each in held if each.api_job and state_of(each, each.api_job) == "running")
 
 
 def why_no_seat(stored: StoredPlan, running: Counter[str]) -> str:

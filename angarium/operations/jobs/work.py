@@ -21,7 +21,7 @@ from angarium.connecting import Access
 from angarium.logs import instant
 from angarium.operations.jobs.plans import JobKind
 from streams.clock import SystemTime
-from streams.dead_letters.letters import DeadLetters, LetterPage, Selection
+from streams.dead_letters.letters import DeadLetters, LetterFilter, LetterPage
 from streams.nats.errors import NotPermitted
 from streams.resending import plan_lock
 from streams.resending.plan_lock import Busy, PlanLock
@@ -52,21 +52,21 @@ async def work_off(
     """
     run, time = uuid.uuid4().hex, SystemTime()
     if kind == "replay":
-        replays = ReplayLock(
+        replay_lock = ReplayLock(
             access.js, access.names, owner, run, time, lease_s=plan_lock.LOCK_LEASE_S, by=_process()
         )
         return await _under_lock(
-            replays,
-            lambda: _replay(access, owner, replays, is_halted),
-            lambda: _count_sent(access, owner, replays),
+            replay_lock,
+            lambda: _replay(access, owner, replay_lock, is_halted),
+            lambda: _count_sent(access, owner, replay_lock),
         )
-    redrives = RedriveJobLock(
+    job_lock = RedriveJobLock(
         access.js, access.names, owner, run, time, lease_s=plan_lock.LOCK_LEASE_S, by=_process()
     )
     return await _under_lock(
-        redrives,
-        lambda: _redrive(access, redrives, is_halted, redrives_here),
-        lambda: _count_page(access, redrives),
+        job_lock,
+        lambda: _redrive(access, job_lock, is_halted, redrives_here),
+        lambda: _count_page(access, job_lock),
     )
 
 
@@ -84,14 +84,14 @@ async def _under_lock(
     plan says.
     """
     before = await lock.read()
-    if before is None or before.job is None or not before.unfinished:
+    if before is None or before.api_job is None or not before.unfinished:
         return ""
     await lock.acquire()
     try:
-        if not lock.plan.unfinished or lock.plan.job is None:
+        if not lock.plan.unfinished or lock.plan.api_job is None:
             await lock.store(held=False, unfinished=False)
             return ""
-        if lock.plan.job.stop:
+        if lock.plan.api_job.stop:
             await _stop(lock, count)
             return ""
         why = await work()
@@ -100,11 +100,14 @@ async def _under_lock(
         if why.startswith(NOT_DUE):
             return ""  # It is released as it should be.
     except Busy:
-        now = await lock.read()
-        if now is None or now.run != lock.plan.run or now.job is None or not now.job.stop:
+        stored = await lock.read()
+        if (
+            stored is None or stored.run != lock.plan.run
+            or stored.api_job is None or not stored.api_job.stop
+        ):  # fmt: skip
             raise
         # The plan is ours, but a client's request to stop has changed it.
-        lock.plan = now
+        lock.plan = stored
         await _stop(lock, count)
         return ""
     except ReceiverRemoved as error:
@@ -118,8 +121,8 @@ async def _under_lock(
 
 
 async def _store(lock: PlanLock[P], *, why: str, failed: bool = False, **changes: Any) -> None:
-    job = lock.plan.job
-    await lock.store(**changes, job=job and replace(job, why=why, failed=failed))
+    job = lock.plan.api_job
+    await lock.store(**changes, api_job=job and replace(job, why=why, failed=failed))
 
 
 async def _stop(lock: PlanLock[P], count: Callable[[], Awaitable[None]]) -> None:
@@ -164,8 +167,8 @@ async def _redrive(
 ) -> str:
     while not is_halted():
         async with _turn(lock, redrives_here, is_halted) as its_turn:
-            command = await _redrive_lock(access, lock, is_halted) if its_turn else None
-            why = HALTED if command is None else await _send_page(access, lock, command)
+            redrive_lock = await _redrive_lock(access, lock, is_halted) if its_turn else None
+            why = HALTED if redrive_lock is None else await _send_page(access, lock, redrive_lock)
         if why or not lock.plan.unfinished:
             return why
         await asyncio.sleep(PAGE_PAUSE_S)
@@ -233,13 +236,14 @@ async def _send_page(access: Access, lock: RedriveJobLock, redrive_lock: Redrive
     if work.done.stopped:
         await lock.store(sent=sent + work.done.redriven, page=())
         return work.done.stopped
-    assert plan.job is not None, "it is a job"
-    left = Counter(plan.job.left) + Counter({why: len(each) for why, each in work.done.left.items()})
+    assert plan.api_job is not None, "it is a job"
+    left_out = Counter(plan.api_job.left_out)
+    left_out.update({why: len(each) for why, each in work.done.left_out.items()})
     seen = plan.seen + page.seen
     changes = {
         "sent": sent + work.done.redriven, "page": (), "done_to": page.up_to, "seen": seen,
         "unfinished": page.unseen > 0,
-        "job": replace(plan.job, total=seen + page.unseen, left=dict(left), why=""),
+        "api_job": replace(plan.api_job, total=seen + page.unseen, left_out=dict(left_out), why=""),
     }  # fmt: skip
     if page.unseen:
         await lock.store(**changes)
@@ -250,7 +254,7 @@ async def _send_page(access: Access, lock: RedriveJobLock, redrive_lock: Redrive
 
 async def _next_page(letters: DeadLetters, plan: RedriveJobPlan) -> LetterPage:
     """The next letters that are wanted; none if there are no more."""
-    selection = Selection(
+    selection = LetterFilter(
         receivers=plan.receivers, reasons=frozenset(plan.reasons), since=plan.since, until=plan.until
     )
     seen = 0

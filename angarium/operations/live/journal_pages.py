@@ -12,13 +12,12 @@ from msgspec import Struct
 
 from actors.errors import BadInput
 from streams.installation.topology import Names
-from streams.journal.leadership import ALL_SUBJECTS
 from streams.journal_feed.journal_reader import READ_BYTES_MAX, Gap, JournalReader
 from streams.lost_tails.marks import Mark
 from streams.lost_tails.places import BEGINNING, StreamPlace
 from streams.nats.answers import StoredMessage
 from streams.nats.errors import StreamRemade
-from streams.nats.jetstream import JetStream
+from streams.nats.jetstream import ALL_SUBJECTS, JetStream
 from streams.nats.retry import stream_info, until_answered
 
 JOURNAL_POLL_S = 0.2

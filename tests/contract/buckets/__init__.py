@@ -1,1 +1,1 @@
-"""The buckets that operators fill."""
+"""The buckets of configurations and tokens."""

@@ -1,4 +1,4 @@
-"""Configurations for the tests of their bucket, put past our own client."""
+"""Configurations for the tests of their bucket, written without our own client."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Since when a receiver exists: events from before are not routed to it."""
+"""The moment from which a receiver exists: earlier events are not routed to it."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Following a subject: everything once, in order, whatever hints there were."""
+"""Following a subject: every message once, in order, with any hints or none."""
 
 import asyncio
 
@@ -129,7 +129,7 @@ async def test_a_follower_reads_without_a_hint(js: JetStream, make_stream: MakeS
     await follower.stop()
 
 
-async def test_a_hint_that_comes_to_nothing(js: JetStream, stream: StreamInfo, prefix: str) -> None:
+async def test_a_hint_without_a_message_is_harmless(js: JetStream, stream: StreamInfo, prefix: str) -> None:
     """A publish that the stream refused wakes it as well."""
     followed = Followed()
     follower = Follower(js, prefix, f"{prefix}.k", followed, every_s=NEVER_S)

@@ -1,4 +1,4 @@
-"""Followers of buckets that lost their tail or were restored: positions are used again for others.
+"""Followers of buckets that lost their tail or were restored: positions are reused.
 
 The server in memory loses a tail here, and the connection with it, as when the real one lost power.
 """

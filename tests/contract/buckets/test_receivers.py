@@ -1,4 +1,4 @@
-"""Which configuration is in force, whatever lies in the bucket and however we learn of it."""
+"""The configuration in force, for any contents of the bucket and any way to learn of a change."""
 
 import asyncio
 import gc
@@ -44,7 +44,7 @@ async def test_existing_configurations_are_known_at_the_start(js: JetStream, nam
     await receivers.stop()
 
 
-async def test_a_change_is_told_once(js: JetStream, names: Names, receivers: Receivers) -> None:
+async def test_a_change_is_reported_once(js: JetStream, names: Names, receivers: Receivers) -> None:
     told: list[str] = []
     receivers.on_change(told.append)
     await put(js, names, raw())

@@ -1,4 +1,4 @@
-"""Buckets that are recreated while all connections live on: their positions begin again."""
+"""Buckets that are recreated while all connections stay open: positions start again at 1."""
 
 from datetime import UTC, datetime
 

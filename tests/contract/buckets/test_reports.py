@@ -1,4 +1,4 @@
-"""Reports of invalid configurations: one line for each, also if a process follows the bucket twice."""
+"""Reports of invalid configurations: one line each, even if a process follows the bucket twice."""
 
 import logging
 

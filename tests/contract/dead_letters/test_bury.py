@@ -1,4 +1,4 @@
-"""Dead letters: what was published, why it was given up, and once."""
+"""Dead letters: what was published and why it was given up, stored once."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""Dead letters as those see them who look after them: found, read, dropped."""
+"""Dead letters as operators use them: found, read and dropped."""
 
 import asyncio
 from collections.abc import Iterable
@@ -8,7 +8,7 @@ import pytest
 
 from actors.machine.facts import Burial
 from streams.dead_letters.bury import DeadLetterWriter
-from streams.dead_letters.letters import OWNERS_READ_MAX, DeadLetters, Letter, LetterPage, Selection
+from streams.dead_letters.letters import OWNERS_READ_MAX, DeadLetters, Letter, LetterFilter, LetterPage
 from streams.installation.topology import Names
 from streams.lost_tails.marks import Mark
 from streams.nats.answers import StoredMessage
@@ -38,7 +38,7 @@ def marks(positions: Iterable[int]) -> list[Mark]:
 async def found(dead: DeadLetters, end: int | None = None, **wanted: Any) -> list[int]:
     """The sequences of the letters that are selected, which are the same from either end."""
     end = await dead.end() if end is None else end
-    selection = Selection(**wanted)
+    selection = LetterFilter(**wanted)
     oldest = [letter.position async for page in dead.pages(selection, end) for letter in page.letters]
     newest = [letter.position async for page in dead.newest(selection, end) for letter in page.letters]
     assert newest == oldest[::-1]
@@ -119,7 +119,7 @@ async def test_letters_come_in_pages_that_say_how_much_is_to_come(
     js: JetStream, names: Names, dead: DeadLetters
 ) -> None:
     await asyncio.gather(*(js.publish(names.dead(ONE), b"%d" % number) for number in range(600)))
-    pages: list[LetterPage] = [page async for page in dead.pages(Selection(), 550)]
+    pages: list[LetterPage] = [page async for page in dead.pages(LetterFilter(), 550)]
     assert [(page.seen, page.unseen) for page in pages] == [(256, 344), (256, 88), (38, 0)]
     assert [letter.position for page in pages for letter in page.letters] == list(range(1, 551))
 
@@ -128,7 +128,7 @@ async def test_the_newest_letters_are_found_without_reading_all(
     js: JetStream, names: Names, dead: DeadLetters
 ) -> None:
     await asyncio.gather(*(js.publish(names.dead(ONE), b"%d" % number) for number in range(600)))
-    page = await anext(dead.newest(Selection(), 600))
+    page = await anext(dead.newest(LetterFilter(), 600))
     assert [letter.position for letter in page.letters] == list(range(600, 344, -1))
 
 
@@ -139,7 +139,7 @@ async def test_few_letters_among_very_many_places_are_found_in_few_looks(
     await asyncio.gather(*(js.publish(names.dead(OTHER), b"") for _ in range(700)))
     await bury(js, names, ONE, 1)
     await asyncio.gather(*(js.publish(names.dead(OTHER), b"") for _ in range(1100)))
-    pages = [page async for page in dead.newest(Selection(receivers=ONE), 1801)]
+    pages = [page async for page in dead.newest(LetterFilter(receivers=ONE), 1801)]
     assert [letter.position for page in pages for letter in page.letters] == [701]
     assert [page.unseen for page in pages] == [1545, 1033, 9, 0]
 
@@ -151,7 +151,7 @@ async def test_large_letters_are_listed_without_their_bodies_a_few_at_a_time(
     for _ in range(40):
         await js.publish(names.dead(ONE), b"x" * 1000)
     await asyncio.gather(*(js.publish(names.dead(OTHER), b"") for _ in range(400)))
-    pages = [page async for page in dead.newest(Selection(receivers=ONE), 440, bytes_max=8000)]
+    pages = [page async for page in dead.newest(LetterFilter(receivers=ONE), 440, bytes_max=8000)]
     letters = [letter for page in pages for letter in page.letters]
     assert [(letter.position, letter.size) for letter in letters] == [(at, 1000) for at in range(40, 0, -1)]
     assert not any(hasattr(letter, "body") for letter in letters)
@@ -164,7 +164,7 @@ async def test_a_letter_larger_than_may_be_read_at_once_is_listed(
 ) -> None:
     for _ in range(3):
         await js.publish(names.dead(ONE), b"x" * 1000)
-    pages = [page async for page in dead.newest(Selection(), 3, bytes_max=100)]
+    pages = [page async for page in dead.newest(LetterFilter(), 3, bytes_max=100)]
     assert [[letter.position for letter in page.letters] for page in pages] == [[3], [2], [1]]
 
 
@@ -199,7 +199,7 @@ async def test_letters_that_come_during_a_search_are_not_read(
     assert await found(dead, end) == [1]
 
 
-async def test_dropped_is_what_was_named(js: JetStream, names: Names, dead: DeadLetters) -> None:
+async def test_only_named_letters_are_dropped(js: JetStream, names: Names, dead: DeadLetters) -> None:
     for number in range(1, 101):
         await bury(js, names, ONE, number)
     told: list[int] = []

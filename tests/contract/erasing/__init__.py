@@ -1,1 +1,1 @@
-"""Erasures: what the eraser and the owners delete, and what stays."""
+"""The searches for an event that has to be erased."""

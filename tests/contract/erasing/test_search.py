@@ -1,4 +1,4 @@
-"""The searches of an erasure behind a lagging replica and a deposed leader: they do not end without proof."""
+"""The searches of an erasure, with a lagging replica or a deposed leader: none ends without proof."""
 
 from collections.abc import Awaitable, Callable
 

@@ -1,1 +1,1 @@
-"""The nodes of an installation, and what is seen of receivers."""
+"""The nodes of an installation: which are alive."""

@@ -1,4 +1,4 @@
-"""Fixtures for tests of the membership: clocks to turn, nodes that join, a connection that may be blind."""
+"""Fixtures for tests of membership: adjustable clocks, nodes that join, a connection that misses messages."""
 
 from collections.abc import AsyncIterator
 

@@ -1,4 +1,4 @@
-"""Support for tests of the membership: looks at the others that may be blind, and heartbeats made by hand."""
+"""Support for tests of membership: a JetStream that may miss heartbeats, and heartbeats made by hand."""
 
 from collections.abc import Awaitable, Callable, Sequence
 

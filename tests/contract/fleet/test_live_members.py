@@ -1,4 +1,4 @@
-"""Membership: which node should own shards, after reconnects and long sleeps.
+"""Membership: which node should own shards after reconnects and long sleeps.
 
 With a connection the time begins again after which shards may be claimed from a silent node. That does not
 make it live again.

@@ -1,4 +1,4 @@
-"""Membership: who is seen, who counts as dead, and what happens when it is ourselves who were away.
+"""Membership: which nodes are seen, which count as dead, and what a node does that was away itself.
 
 Time for staleness and leases is turned by hand; the members' own rounds are made short.
 """

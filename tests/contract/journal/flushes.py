@@ -1,4 +1,4 @@
-"""Journals under test: facts to add, and the flushes that a journal stored."""
+"""Journals under test: facts to add, and the flushes that were stored."""
 
 from collections.abc import Awaitable, Callable
 

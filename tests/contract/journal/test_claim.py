@@ -1,4 +1,4 @@
-"""Claiming a shard: whatever comes between two steps, the journal has one owner, and epochs only rise."""
+"""Claiming a shard: whatever happens between two steps, the journal has one owner and epochs only rise."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""The journal of a shard: what it groups, what it repeats, and when it has to stop."""
+"""The journal of a shard: what it groups, what it retries, and when it must stop."""
 
 import asyncio
 

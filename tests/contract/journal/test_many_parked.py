@@ -1,4 +1,4 @@
-"""Very many parked receivers: stored, found again, and brought back while everything else goes on."""
+"""Very many parked receivers: stored, found again, and loaded while other work continues."""
 
 import asyncio
 import gc

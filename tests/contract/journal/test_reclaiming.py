@@ -1,4 +1,4 @@
-"""A journal whose lease lapsed goes on from memory: only over the flush that memory knows to be its last."""
+"""A journal whose lease lapsed continues from memory only if memory knows the last flush."""
 
 from streams.installation.topology import Names
 from streams.journal.envelope import encode_flush

@@ -1,4 +1,4 @@
-"""Bringing a shard back: snapshots and tail make the whole, and what cannot be is refused."""
+"""Recovery of a shard: snapshots and the journal's tail give the whole state; contradictions are refused."""
 
 from collections.abc import AsyncIterator
 
@@ -107,7 +107,7 @@ class TestTheWhole:
         assert await shard.snapshots.write([], [], sequence, checkpoint)
         recovery = await taken_over(js, names)
         assert recovery.parked == {"acme.quiet": 12.5}
-        assert recovery.listed.receivers() == named
+        assert recovery.parked_list.receivers() == named
 
     async def test_parked_actors_of_a_write_that_was_never_finished_come_back(
         self, js: JetStream, names: Names, shard: Recording, monkeypatch: pytest.MonkeyPatch
@@ -139,7 +139,7 @@ class TestTheWhole:
         assert recovery.parked == {RECEIVER: 0.0, OTHER: 0.0}
         assert not faulty.answers[names.actor_keys.parked_receivers(SHARD, 0)]
 
-    async def test_all_come_back_if_a_part_is_gone(
+    async def test_every_receiver_counts_as_parked_if_a_part_is_missing(
         self, js: JetStream, names: Names, shard: Recording, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Every receiver with a snapshot counts as parked, and so does the record of unknown receivers.
@@ -153,7 +153,7 @@ class TestTheWhole:
         recovery = await taken_over(js, names)
         assert (
             recovery.parked
-            == recovery.listed.receivers()
+            == recovery.parked_list.receivers()
             == {UNKNOWN_RECEIVERS: None, RECEIVER: None, OTHER: None}
         )
 

@@ -1,4 +1,4 @@
-"""Snapshots and checkpoint: fenced against others and against our own late batches, and whole together."""
+"""Snapshots and the checkpoint: fenced against other owners and our own late batches, written together."""
 
 import msgspec
 import pytest

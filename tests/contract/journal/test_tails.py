@@ -1,4 +1,4 @@
-"""Loss of a stream's tail: found by what was read, on the server in memory and on the real one."""
+"""Loss of a stream's tail: detected by what was read, on the server in memory and on the real one."""
 
 import math
 
@@ -102,7 +102,7 @@ async def test_a_stream_that_ends_before(js: JetStream, names: Names) -> None:
     assert "it ends at 0, but the message at 4 was read from it" in loss.why
 
 
-async def test_an_end_that_a_deposed_leader_tells(
+async def test_a_deposed_leader_proves_no_loss(
     js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The message may still exist: no majority has followed this leader since the question."""

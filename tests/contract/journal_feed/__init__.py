@@ -1,1 +1,1 @@
-"""Following the journal from outside."""
+"""The journal as other processes read it."""

@@ -1,4 +1,4 @@
-"""The snapshots that a reader takes for what is gone: no older ones of a leader that was deposed."""
+"""The snapshots that a reader uses when the journal is gone: none is an old one of a deposed leader."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The last seconds of the journal: read once, and never more than can be read in a moment."""
+"""The last seconds of the journal: read once, and no more than can be read in a moment."""
 
 import pytest
 

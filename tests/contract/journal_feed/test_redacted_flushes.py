@@ -1,4 +1,4 @@
-"""Redacted flushes: who has not come so far reads every fact of an erased message, and no answer."""
+"""Redacted flushes: late readers get every fact of an erased message, without its answers."""
 
 from typing import Any
 

@@ -1,1 +1,1 @@
-"""The ledger, and what is asked of it."""
+"""The ledger, and queries on it."""

@@ -1,4 +1,4 @@
-"""A PostgreSQL for tests, of its own and as fast as one that may forget: initdb once a run, a copy a process.
+"""A PostgreSQL server for tests, tuned for speed: initdb once a run, a copy for each process.
 
 PostgreSQL refuses to run as root; then it runs as the user that Debian's package makes.
 """

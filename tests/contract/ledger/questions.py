@@ -1,4 +1,4 @@
-"""Questions to a ledger, as operations ask them: the answer, or a failed test."""
+"""Queries of a ledger, as operations make them: the answer, or a failed test."""
 
 from typing import Any
 

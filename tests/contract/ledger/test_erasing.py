@@ -1,4 +1,4 @@
-"""A ledger that follows forgets what was erased, wherever it is stored, and nothing else."""
+"""A ledger that follows forgets what was erased, in every table, and nothing else."""
 
 import asyncio
 import secrets

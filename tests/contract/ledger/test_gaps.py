@@ -1,4 +1,4 @@
-"""A part of the journal that is gone is on record, and what was known before it goes on behind it."""
+"""Gaps: a lost part of the journal is recorded, and earlier knowledge stays valid after it."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""Processes that share a ledger in PostgreSQL, killed within a batch: nothing is lost, nothing is twice."""
+"""Processes that share a ledger in PostgreSQL, killed within a batch: nothing is lost or duplicated."""
 
 import json
 import os

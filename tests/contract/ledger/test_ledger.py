@@ -1,4 +1,4 @@
-"""Each fact lies in the ledger once, over every crash; what is gone is on record, the foreign stops it."""
+"""Each fact is in the ledger once, over every crash; gaps are recorded, a foreign journal is refused."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from actors.machine import facts as f
-from actors.machine.bucket import Limit
+from actors.machine.bucket import RateLimit
 from actors.machine.evolve import evolve
 from actors.machine.state import State
 from angarium.ledger import schema
@@ -49,7 +49,7 @@ POSITION = "SELECT DISTINCT position FROM positions WHERE stream = ?"
 async def tell(pen: Pen) -> None:
     """A story in which everything happens that has a row."""
     await pen.flush(f.Claimed(epoch=1, at=NOW, clean=True, position=0))
-    await pen.flush(opens(), f.RateSet(receiver=RECEIVER, limit=Limit(5.0, 2)))
+    await pen.flush(opens(), f.RateSet(receiver=RECEIVER, limit=RateLimit(5.0, 2)))
     await pen.flush(opens("acme.other"), receiver="acme.other")
     await pen.flush(delivered(1), failed(2, NOW + 2))
     await pen.flush(failed(2, NOW + 4, attempt=2, status=None, error="timeout: no answer within 15 s"))

@@ -1,4 +1,4 @@
-"""Answers about a past time while old facts are dropped: what was true, or that it is not known."""
+"""Answers about a past time while old facts are dropped: the truth, or that it is unknown."""
 
 import asyncio
 from itertools import count

@@ -1,4 +1,4 @@
-"""Following attempts in the journal: each once and in order, whatever becomes of the connection."""
+"""Following attempts in the journal: each once and in order, over lost connections."""
 
 import asyncio
 import time

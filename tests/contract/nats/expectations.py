@@ -1,4 +1,4 @@
-"""Publishing under an expectation of the last sequence, and the codes of refusals."""
+"""Publishing with an expected last sequence, and the codes of refusals."""
 
 WRONG_LAST_SEQUENCE = 10071
 STORE_FULL = 10077

@@ -1,4 +1,4 @@
-"""Publishing without waiting: the answer comes by a call, once, whatever happens."""
+"""Publishing without waiting: a callback gets the answer, once, whatever happens."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Promises of a consumer: to those who pull, and how long one in memory exists."""
+"""Guarantees of a consumer: what pullers get, and how long a consumer in memory exists."""
 
 import json
 

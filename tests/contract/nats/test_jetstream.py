@@ -1,4 +1,4 @@
-"""Promises of JetStream to publishers and readers; everything above the wire rests on them."""
+"""Guarantees of JetStream to publishers and readers; everything above the wire relies on them."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""Answers of leaders: which are believed, and which facts about the server that rests on."""
+"""Answers of leaders: which are trusted, and the server's behaviour that this relies on."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from actors.errors import Unavailable
 from streams.installation.topology import Names
-from streams.journal.leadership import ensure_none, info_since, is_last, message_at
+from streams.journal.leadership import ensure_no_message, info_since, is_last, message_at
 from streams.nats.answers import Page, StoredMessage
 from streams.nats.jetstream import JetStream
 from tests.contract.support.servers import Server, opened
@@ -53,13 +53,13 @@ async def test_nothing_up_to_a_position_is_proved_by_one_answer(js: JetStream, n
     for receiver in (RECEIVER, OTHER, RECEIVER, OTHER):
         await publish(js, names, receiver)
     stream, ours = names.deliveries, subject_of(names, RECEIVER)
-    await ensure_none(js, stream, ours, 3, 4)
-    await ensure_none(js, stream, ours, 1, 2)
-    await ensure_none(js, stream, subject_of(names, "acme.nobody"), 0, 4)
+    await ensure_no_message(js, stream, ours, 3, 4)
+    await ensure_no_message(js, stream, ours, 1, 2)
+    await ensure_no_message(js, stream, subject_of(names, "acme.nobody"), 0, 4)
     with pytest.raises(Unavailable, match="does not know the message at 3"):
-        await ensure_none(js, stream, ours, 2, 4)
+        await ensure_no_message(js, stream, ours, 2, 4)
     with pytest.raises(Unavailable, match="ends at 4, and 5 was there"):
-        await ensure_none(js, stream, ours, 3, 5)
+        await ensure_no_message(js, stream, ours, 3, 5)
 
 
 async def test_nothing_of_many_subjects_is_proved_in_the_same_way(js: JetStream, names: Names) -> None:
@@ -68,15 +68,15 @@ async def test_nothing_of_many_subjects_is_proved_in_the_same_way(js: JetStream,
     assert shard(RECEIVER) != shard(OTHER)
     stream, all_ours = names.deliveries, names.deliveries_of(shard(RECEIVER))
     for everything in (">", f"{names.prefix}.deliver.>"):
-        await ensure_none(js, stream, everything, 3, 3)
+        await ensure_no_message(js, stream, everything, 3, 3)
         with pytest.raises(Unavailable, match="does not know the message at 3"):
-            await ensure_none(js, stream, everything, 2, 3)
-    await ensure_none(js, stream, all_ours, 2, 3)
-    await ensure_none(js, stream, names.deliveries_of(shard("acme.nobody")), 0, 3)
+            await ensure_no_message(js, stream, everything, 2, 3)
+    await ensure_no_message(js, stream, all_ours, 2, 3)
+    await ensure_no_message(js, stream, names.deliveries_of(shard("acme.nobody")), 0, 3)
     with pytest.raises(Unavailable, match="does not know the message at 2"):
-        await ensure_none(js, stream, all_ours, 1, 3)
+        await ensure_no_message(js, stream, all_ours, 1, 3)
     with pytest.raises(Unavailable, match="ends at 3, and 4 was there"):
-        await ensure_none(js, stream, all_ours, 2, 4)
+        await ensure_no_message(js, stream, all_ours, 2, 4)
 
 
 async def test_absence_is_proved_in_parts_if_there_are_more_subjects_than_the_server_answers_for(
@@ -91,9 +91,9 @@ async def test_absence_is_proved_in_parts_if_there_are_more_subjects_than_the_se
     with pytest.raises(Unavailable, match="413"):
         await js.last_of(stream, [all_of_them])
     await js.delete(stream, end)
-    await ensure_none(js, stream, all_of_them, end - 1, end)
+    await ensure_no_message(js, stream, all_of_them, end - 1, end)
     with pytest.raises(Unavailable, match=f"does not know the message at {end - 1}"):
-        await ensure_none(js, stream, all_of_them, end - 2, end)
+        await ensure_no_message(js, stream, all_of_them, end - 2, end)
 
 
 async def test_a_part_of_the_last_messages_proves_nothing(
@@ -108,17 +108,17 @@ async def test_a_part_of_the_last_messages_proves_nothing(
     async def last_of(stream: str, subjects: Sequence[str], timeout_s: float = 5.0) -> Page:
         return replace(page, pending=17)
 
-    await ensure_none(js, stream, all_ours, 1, 2)
+    await ensure_no_message(js, stream, all_ours, 1, 2)
     monkeypatch.setattr(js, "last_of", last_of)
     with pytest.raises(Unavailable, match="too many bytes"):
-        await ensure_none(js, stream, all_ours, 1, 2)
+        await ensure_no_message(js, stream, all_ours, 1, 2)
 
 
 async def test_nothing_in_a_stream_that_was_emptied(js: JetStream, names: Names) -> None:
     for _ in range(3):
         await publish(js, names, RECEIVER)
     await js.purge(names.deliveries, 4)
-    await ensure_none(js, names.deliveries, subject_of(names, RECEIVER), 0, 3)
+    await ensure_no_message(js, names.deliveries, subject_of(names, RECEIVER), 0, 3)
     assert await message_at(js, names.deliveries, 2) is None
 
 
@@ -156,7 +156,7 @@ async def test_a_deposed_leaders_silence_is_no_answer(js: JetStream, names: Name
         await publish(js, names, RECEIVER)
     deposed.end = 1
     with pytest.raises(Unavailable):
-        await ensure_none(deposed, names.deliveries, subject_of(names, RECEIVER), 1, 2)
+        await ensure_no_message(deposed, names.deliveries, subject_of(names, RECEIVER), 1, 2)
 
 
 async def test_a_leader_that_has_the_message_after_all_is_heard(
@@ -167,5 +167,5 @@ async def test_a_leader_that_has_the_message_after_all_is_heard(
         await publish(js, names, receiver)
     ours = subject_of(names, RECEIVER)
     with pytest.raises(Unavailable, match="does not know the message at 1"):
-        await ensure_none(deposed, names.deliveries, ours, 0, 2)
-    await ensure_none(deposed, names.deliveries, ours, 1, 2)
+        await ensure_no_message(deposed, names.deliveries, ours, 0, 2)
+    await ensure_no_message(deposed, names.deliveries, ours, 1, 2)

@@ -1,4 +1,4 @@
-"""Publishing many messages at once: in their order, each answered for itself, and all of them in the end."""
+"""Publishing many messages at once: in order, each with its own answer, and all of them in the end."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Requests that are sent again as long as there is no answer."""
+"""Requests that are sent again until there is an answer."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Retries: a new connection ends each pause, and while there is none nothing is complained of."""
+"""Retries: a new connection ends each pause, and a lost one is not reported for every request."""
 
 import asyncio
 import logging
@@ -70,7 +70,7 @@ async def test_pauses_grow_without_a_new_connection(away: Away, monkeypatch: pyt
         assert lengths == [0.001, 0.002, 0.004, 0.004]
 
 
-async def test_a_trouble_is_told_once_for_each_reason_and_again_after_it_was_over(
+async def test_a_complaint_is_logged_once_for_each_reason_and_again_after_a_recovery(
     away: Away, caplog: pytest.LogCaptureFixture
 ) -> None:
     complaint = Complaint(away.js, log, "thing.waiting", shard=3)

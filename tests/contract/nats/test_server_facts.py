@@ -1,4 +1,4 @@
-"""The server in memory against the real one, side by side: the same requests, the same raw answers.
+"""The server in memory and the real one, side by side: the same requests get the same raw answers.
 
 The other contract tests hold what `streams` needs; these hold what the simulator rests on. Requests are
 drawn at random, and each is made on both servers before the next. What may differ is taken out of the

@@ -1,4 +1,4 @@
-"""Promises of a stream by its configuration: transforms, buckets, lifetimes, limits."""
+"""Guarantees of a stream's configuration: transforms, buckets, lifetimes, limits."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Promises of core NATS on one connection, and between two."""
+"""Guarantees of core NATS on one connection, and between two."""
 
 import pytest
 

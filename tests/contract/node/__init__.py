@@ -1,1 +1,1 @@
-"""A node, and the streams when they are full or strange."""
+"""A node: control requests, garbage collection, and streams that are recreated or strange."""

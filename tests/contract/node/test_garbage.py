@@ -1,4 +1,4 @@
-"""Garbage collection in a node: what every search leaves out, and what none does."""
+"""Garbage collection in a node: which objects every collection skips, and which none does."""
 
 import gc
 from collections.abc import Iterator

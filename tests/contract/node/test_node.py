@@ -1,4 +1,4 @@
-"""A node and a shard that must not be run: it leaves it, says so, and tries again later."""
+"""A node that may not run a shard: it gives the shard up, says so, and tries again later."""
 
 import asyncio
 import gc
@@ -19,7 +19,6 @@ from angarium.node.monitor import unready
 from angarium.node.node import Node
 from angarium.node.shard import NodeContext, Shard, take_over
 from streams.clock import SystemTime
-from streams.fleet.installation_status import owners
 from streams.fleet.members import Members
 from streams.installation.topology import Names
 from streams.journal.checkpoint import read_checkpoint
@@ -31,6 +30,7 @@ from streams.nats.answers import Stored, StreamInfo
 from streams.nats.errors import ApiError, NotOurs, NotPermitted, StreamRemade
 from streams.nats.jetstream import JetStream
 from streams.nats.wire import Wire
+from streams.observation.installation_status import owners
 from streams.resending import replay_lock
 from streams.resending.replay_lock import ReplayPlan
 from streams.routing_progress import NOTHING_ROUTED
@@ -462,7 +462,7 @@ async def test_shards_are_logged_once_the_node_has_all_and_those_that_end_togeth
         assert [each["owned"] for each in lines("node.shards")] == [SHARDS]
         before = list(node.owned.values())
         for running in before:
-            running.lost_to_fence("another node owns it")
+            running.ownership_lost("another node owns it")
         await until(lambda: not set(before) & set(node.owned.values()))
         node.context.js.gathered_log.flush()
         (ended,) = lines("shard.ended")

@@ -89,7 +89,7 @@ async def test_an_unknown_name_is_told_to_who_erases_once_its_event_is_nobodys(
         assert len(await js.subjects(names.dead_letters, names.dead(RECEIVER))) == 1
 
 
-async def test_a_verb_that_is_none_is_told_first(wire: Wire, js: JetStream, names: Names) -> None:
+async def test_an_unknown_verb_is_reported_first(wire: Wire, js: JetStream, names: Names) -> None:
     async with member(wire, node_settings(names), SystemTime(), NobodySends()) as node:
         await until(lambda: len(node.owned) == SHARDS)
         answer = await ask(ReceiverControl(node), "dance", "acme.nobody")
@@ -97,7 +97,7 @@ async def test_a_verb_that_is_none_is_told_first(wire: Wire, js: JetStream, name
         assert answer.code == "unknown_verb"
 
 
-async def test_a_head_that_lies_in_the_stream_alone_is_told_by_its_type(
+async def test_a_head_that_only_the_stream_has_is_shown_with_its_type(
     wire: Wire, js: JetStream, names: Names
 ) -> None:
     await js.publish(names.receiver(RECEIVER), b'{"url": "https://a.example", "paused": true}')

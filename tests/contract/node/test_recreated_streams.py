@@ -1,4 +1,4 @@
-"""A node over something strange that its shards find only while they run."""
+"""A node whose streams are recreated or strange, which its shards notice only while they run."""
 
 import msgspec
 import pytest
@@ -7,10 +7,10 @@ from actors.machine.outcome import Answered, Outcome
 from actors.ports import Attempt
 from angarium.node.app import member
 from streams.clock import SystemTime
-from streams.fleet.installation_status import remade
 from streams.installation.topology import Names
 from streams.nats.jetstream import JetStream
 from streams.nats.wire import Wire
+from streams.observation.installation_status import remade
 from tests.support.installation import SHARDS, install, node_settings, publish, shard
 from tests.support.waiting import until
 

@@ -1,4 +1,4 @@
-"""Receivers as a document declares them: all checked first, idempotent, and no other change overwritten."""
+"""Applying a document of receivers: all checked first, idempotent, and no other change overwritten."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""An event that no ledger has: its place in the queue, what it waits for, or why no receiver gets it."""
+"""An event that no ledger has: its place in the queue and what it waits for, or why no receiver gets it."""
 
 from collections.abc import AsyncIterator
 
@@ -328,7 +328,7 @@ PACE = ReceiverHealth(
         ({"phase": "backing_off", "bucket": None, "resume_at": "2026-01-31T12:00:09Z"}, PACE, 2, None),
     ],
 )
-def test_the_turn_of_an_event_is_told_if_the_pace_is_known(
+def test_the_turn_of_an_event_is_shown_if_the_pace_is_known(
     live: dict[str, object], pace: ReceiverHealth | None, place: int, expected: float | None
 ) -> None:
     assert due_s(live, pace, place, 1769860800.0) == expected

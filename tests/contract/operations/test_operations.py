@@ -1,4 +1,4 @@
-"""Operations, called as an HTTP API would: no terminal, and each expected failure is a value of its kind."""
+"""Operations, called as the HTTP API calls them: no terminal, and each expected failure is a value."""
 
 from collections.abc import AsyncIterator
 
@@ -27,7 +27,7 @@ from angarium.operations.receivers.control_requests.state import state
 from angarium.operations.receivers.overview.listing import Overview, overview
 from angarium.settings import Settings
 from streams.buckets.stored_configurations import StoredConfigurations
-from streams.dead_letters.letters import Selection
+from streams.dead_letters.letters import LetterFilter
 from streams.nats.connection import ConnectOptions, connect
 from streams.nats.jetstream import JetStream
 from tests.support.installation import install
@@ -100,9 +100,9 @@ async def test_nothing_is_done_without_consent(access: Access) -> None:
     assert asked == ["up to 1 event"] * 2
 
 
-async def test_dead_letters_that_are_not_there(access: Access) -> None:
+async def test_missing_dead_letters_are_reported_as_missing(access: Access) -> None:
     failed(await find(access, 7), "not_found")
-    everything = Selection(receivers="*.*")
+    everything = LetterFilter(receivers="*.*")
     assert await newest(access, everything, 10) == Newest([], more=False)
     sent = await redrive(access, (7,))
     assert isinstance(sent, Sent)
@@ -116,7 +116,7 @@ async def test_without_streams_nothing_is_known(access: Access) -> None:
     nowhere = Access(access.js, Settings(prefix="nowhere"))
     for outcome in (
         await get_configuration(nowhere, NAME),
-        await newest(nowhere, Selection(receivers="*.*"), 1),
+        await newest(nowhere, LetterFilter(receivers="*.*"), 1),
     ):
         failed(outcome, "unavailable")
 

@@ -1,4 +1,4 @@
-"""Receivers whose snapshots are overtaken by the journal: what is shown of them is as new as the journal."""
+"""Receivers whose journal is newer than their snapshots: what is shown is as new as the journal."""
 
 from collections.abc import AsyncIterator
 from typing import Any

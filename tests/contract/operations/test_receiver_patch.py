@@ -1,4 +1,4 @@
-"""Changing single members: the others stay, what another user changed is not overwritten, secrets rotate."""
+"""Changing single members: other members stay, another user's change is not overwritten, secrets rotate."""
 
 import time
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""Putting over an existing configuration: what was not given up stays, and so does another user's change."""
+"""Putting over an existing configuration: members that were not given up stay, like another user's change."""
 
 from typing import Any
 

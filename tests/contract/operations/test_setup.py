@@ -1,4 +1,4 @@
-"""Setting up: what is made serves, what is there is left alone, what would break a promise is refused."""
+"""Setting up: what is created works, what exists stays as it is, what would break a promise is refused."""
 
 import asyncio
 from typing import Any
@@ -59,7 +59,7 @@ async def test_two_at_the_same_time(server: Server, js: JetStream, installation:
     await wire.close()
 
 
-async def test_only_what_is_missing_is_made(js: JetStream, installation: Installation) -> None:
+async def test_only_missing_streams_are_created(js: JetStream, installation: Installation) -> None:
     names = installation.names
     await setup(js, installation)
     await js.request(f"$JS.API.STREAM.DELETE.{names.dead_letters}", b"")
@@ -151,7 +151,7 @@ async def test_another_shard_count_is_refused(js: JetStream, installation: Insta
 
 
 @pytest.mark.parametrize("shards", [2, 8])
-async def test_another_shard_count_is_the_one_problem_that_is_told(
+async def test_a_wrong_number_of_shards_is_the_only_problem_reported(
     js: JetStream, installation: Installation, shards: int
 ) -> None:
     await setup(js, installation)
@@ -220,7 +220,7 @@ async def test_a_refusal_of_the_server_is_reported(js: JetStream, installation: 
         (10049, "error creating store for stream", "its disk may be full or read-only"),
     ],
 )
-async def test_a_disk_that_will_not_do_is_told_with_the_remedy(
+async def test_an_error_of_the_disk_is_reported_with_the_remedy(
     js: JetStream,
     installation: Installation,
     monkeypatch: pytest.MonkeyPatch,

@@ -1,4 +1,4 @@
-"""Reading one receiver's backlog: all of it, in order, whatever a replica has not got yet."""
+"""Reading one receiver's backlog: all of it, in order, even from a lagging replica."""
 
 import asyncio
 from typing import Any
@@ -171,7 +171,7 @@ async def test_readers_wait_for_one_another(js: JetStream, names: Names) -> None
 
 
 @pytest.mark.parametrize("others", [True, False])
-async def test_nothing_is_stored_since_where_all_of_it_was_purged(
+async def test_after_a_purge_nothing_is_stored_since_any_time(
     js: JetStream, names: Names, others: bool
 ) -> None:
     """The answer also holds for a replicated stream, in which the leader's word is not enough."""

@@ -1,4 +1,4 @@
-"""The inbox of a shard: hands on everything above the floor, in order, to its owner alone."""
+"""The inbox of a shard: passes on everything above the floor, in order, to its owner alone."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable

@@ -1,4 +1,4 @@
-"""The pull loop and answers that no server gives on demand; they come from a script."""
+"""The pull loop, with scripted answers that no real server gives on demand."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence

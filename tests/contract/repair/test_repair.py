@@ -1,4 +1,4 @@
-"""The repair of a shard: who may, what is found, and that no node runs the shard before it is complete."""
+"""The repair of a shard: when it is allowed, what it finds, and that no node runs the shard before."""
 
 from collections.abc import Callable
 from functools import partial

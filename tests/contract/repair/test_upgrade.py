@@ -1,4 +1,4 @@
-"""The one upgrade of what 0.1 made: what its consumers knew is on record, and nothing is lost or repeated."""
+"""The upgrade of an installation of 0.1: its consumers' positions are recorded; nothing is lost."""
 
 import msgspec
 import pytest
@@ -7,7 +7,7 @@ from streams.installation.partitions import partition_of
 from streams.installation.setup import check, setup
 from streams.installation.topology import STAMP_VERSION, Installation, Names, streams
 from streams.journal.checkpoint import Checkpoint, encode_checkpoint
-from streams.journal.claim import Claim, read_past
+from streams.journal.claim import Claim, read_shard_record
 from streams.journal.recovery import Recovery, recover
 from streams.nats.answers import Stored
 from streams.nats.errors import NotOurs, SetupError
@@ -75,14 +75,14 @@ async def test_the_progress_of_the_old_routers_is_recorded(
 ) -> None:
     await js.publish(names.journal_of(1), OLD_FLUSH)
     position = await routed_to(js, names, 1)
-    assert (await read_past(js, names, 1)).routing is None
+    assert (await read_shard_record(js, names, 1)).routing is None
     assert await upgrade(js, installation) == [
         "how far events are routed, in the journals of 1 shards",
         f"deleted {SHARDS} consumers of {names.deliveries}, which are no longer used",
         f"deleted {SHARDS} consumers of {names.events}, which are no longer used",
         "upgraded 8 streams from version 1 to 2",
     ]
-    past = await read_past(js, names, 1)
+    past = await read_shard_record(js, names, 1)
     assert past.predecessor is not None
     assert past.routing == RoutingProgress(routed=position)
     assert (past.predecessor.node, past.predecessor.flush) == ("a", 1)
@@ -112,7 +112,7 @@ async def test_a_shard_whose_journal_has_aged_out_has_it_in_the_checkpoint(
     await js.publish(names.actor_keys.checkpoint(2), msgspec.json.encode(old))
     position = await routed_to(js, names, 2)
     await upgrade(js, installation)
-    past = await read_past(js, names, 2)
+    past = await read_shard_record(js, names, 2)
     assert (past.routing, past.floor, past.blank) == (RoutingProgress(routed=position), 3, False)
 
 
@@ -123,7 +123,7 @@ async def test_a_node_that_is_alive_is_in_the_way(
     await js.publish(names.node("n1"), b'{"v":1,"node":"n1","at":1.0,"ttl_s":60}')
     with pytest.raises(SetupError, match=r"but nodes are running .*n1.*: stop all of them"):
         await upgrade(js, installation)
-    assert (await read_past(js, names, 1)).routing is None
+    assert (await read_shard_record(js, names, 1)).routing is None
     assert len(await js.consumers(names.events)) == SHARDS
 
 
@@ -151,7 +151,7 @@ async def test_an_upgrade_that_was_interrupted_is_finished(
         with pytest.raises(SetupError, match="cut off"):
             await upgrade(js, installation)
     assert await upgrade(js, installation) == ["upgraded 8 streams from version 1 to 2"]
-    assert (await read_past(js, names, 1)).routing == RoutingProgress(routed=position)
+    assert (await read_shard_record(js, names, 1)).routing == RoutingProgress(routed=position)
 
 
 async def test_a_new_installation_needs_none(js: JetStream, installation: Installation) -> None:

@@ -1,4 +1,4 @@
-"""Replays and redrives during an erasure: what is gone when a copy would leave is not sent."""
+"""Replays and redrives during an erasure: no copy of an erased event is sent."""
 
 import asyncio
 
@@ -6,14 +6,14 @@ from actors.machine.facts import Burial
 from streams.buckets.stored_configurations import StoredConfigurations
 from streams.clock import SystemTime
 from streams.dead_letters.bury import DeadLetterWriter
-from streams.dead_letters.letters import DeadLetters, Selection
+from streams.dead_letters.letters import DeadLetters, LetterFilter
 from streams.installation.topology import Names
 from streams.nats.answers import Answer, Unanswered
 from streams.nats.jetstream import JetStream
 from streams.resending.redrive import Redrive
 from streams.resending.redrive_lock import RedriveLock
 from streams.resending.replay import Replay
-from streams.resending.replay_lock import Choice, ReplayLock
+from streams.resending.replay_lock import EventsToResend, ReplayLock
 from tests.contract.resending.settled_events import ONE, end
 from tests.contract.support.faults import Publish, misbehaving
 from tests.contract.support.servers import Server
@@ -35,11 +35,11 @@ async def begun(js: JetStream, names: Names, pace_s: float) -> Replay:
     lock = ReplayLock(js, names, ONE, "run", SystemTime(), lease_s=LEASE_S)
     await lock.acquire()
     replay = Replay(js, names, ONE, lock, pace_s)
-    await replay.begin(Choice(begin=0, until=await end(js, names)), "replay-1", "nonce")
+    await replay.begin(EventsToResend(begin=0, until=await end(js, names)), "replay-1", "nonce")
     return replay
 
 
-async def test_a_replay_sends_no_event_that_is_gone(js: JetStream, names: Names) -> None:
+async def test_a_replay_sends_no_deleted_event(js: JetStream, names: Names) -> None:
     positions = [await publish(js, names, ONE, body) for body in (b"1", b"2", b"3")]
     replay = await begun(js, names, LEASE_S)
     working = asyncio.create_task(replay.send_rest(lambda *_: None))
@@ -72,14 +72,14 @@ async def test_a_copy_that_was_lost_is_not_sent_again_if_its_event_has_gone(
     assert replay.done.sent == 0
 
 
-async def test_a_redrive_sends_no_letter_that_is_gone(server: Server, js: JetStream, names: Names) -> None:
+async def test_a_redrive_sends_no_deleted_letter(server: Server, js: JetStream, names: Names) -> None:
     for number in (1, 2):
         position = await publish(js, names, ONE, b"%d" % number, {"Angarium-Id": f"e{number}"})
         burial = Burial(position=position, reason="rejected", sequence=number)
         await DeadLetterWriter(js, names).bury(ONE, [burial])
         await js.delete(names.deliveries, position)
     letters = DeadLetters(js, names)
-    (page,) = [each async for each in letters.pages(Selection(), await letters.end())]
+    (page,) = [each async for each in letters.pages(LetterFilter(), await letters.end())]
 
     async def slow(store: Publish) -> Answer:
         answer = await store()
@@ -96,4 +96,4 @@ async def test_a_redrive_sends_no_letter_that_is_gone(server: Server, js: JetStr
         await redrive.send(sorted(page.letters, key=lambda each: each.position))
         await redrive.end()
     assert await bodies(js, names) == [b"1"]
-    assert (redrive.done.redriven, redrive.done.left, redrive.done.stopped) == (1, {}, "")
+    assert (redrive.done.redriven, redrive.done.left_out, redrive.done.stopped) == (1, {}, "")

@@ -1,4 +1,4 @@
-"""The leases within which a copy leaves: they count from the question, and nothing is repeated too late."""
+"""The leases within which a copy is sent: they count from the question; nothing is sent again too late."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Dead letters that are sent again: each once, whatever becomes of the commands that do it.
+"""Redrives: each dead letter is sent once, however the commands end.
 
 The window in which JetStream drops repeats is cut to nearly nothing here, so that nothing rests on it.
 """
@@ -15,7 +15,7 @@ from actors.errors import Unavailable
 from actors.machine.facts import Burial
 from streams.clock import SystemTime
 from streams.dead_letters.bury import DeadLetterWriter
-from streams.dead_letters.letters import DeadLetters, Selection
+from streams.dead_letters.letters import DeadLetters, LetterFilter
 from streams.installation.topology import Names
 from streams.lost_tails.marks import Mark
 from streams.nats.answers import Answer, Stored, StoredMessage
@@ -76,7 +76,7 @@ _runs = iter(range(1_000_000))
 async def redrive_all(js: JetStream, names: Names, **options: bool) -> Redriven:
     """Redrives all letters, as `angarium dead redrive --all` does."""
     redrive, dead = await begun(js, names, **options), DeadLetters(js, names)
-    async for page in dead.pages(Selection(), await dead.end()):
+    async for page in dead.pages(LetterFilter(), await dead.end()):
         await redrive.send(page.letters)
     await redrive.end()
     return redrive.done
@@ -154,7 +154,7 @@ async def test_letters_that_cannot_be_sent_stay_and_are_counted(js: JetStream, n
     position = await publish(js, names, ONE, b"", {"Angarium-Type": "a b"})
     await DeadLetterWriter(js, names).bury(ONE, [Burial(position=position, reason="malformed", sequence=2)])
     await bury(js, names, ONE, 3)
-    assert await redrive_all(js, names) == Redriven(redriven=1, left={"gone": [1], "malformed": [2]})
+    assert await redrive_all(js, names) == Redriven(redriven=1, left_out={"gone": [1], "malformed": [2]})
     assert await letters(js, names) == [1, 2]
 
 
@@ -222,8 +222,8 @@ async def test_an_id_that_was_taken_all_the_same_is_not_believed(
     redrive = await begun(js, names)
     await publish(js, names, taker, b"something else", headers)
     await redrive.send(await DeadLetters(js, names).letters([2]))
-    assert redrive.done == Redriven(left={"taken": [2]})
-    assert await redrive_all(js, names) == Redriven(left={"taken": [2]})
+    assert redrive.done == Redriven(left_out={"taken": [2]})
+    assert await redrive_all(js, names) == Redriven(left_out={"taken": [2]})
     assert await letters(js, names) == [2]
 
 
@@ -251,7 +251,7 @@ async def test_a_copy_that_is_gone_again_proves_nothing(
 
     async with misbehaving(server) as faulty:
         faulty.faults[names.publish_to(ONE)].append(lost_and_purged)
-        assert await redrive_all(faulty, names) == Redriven(left={"unsure": [1]})
+        assert await redrive_all(faulty, names) == Redriven(left_out={"unsure": [1]})
     assert await letters(js, names) == [1]
 
 
@@ -293,7 +293,7 @@ async def test_an_event_that_is_too_large_holds_up_no_other(js: JetStream, names
     info = await js.stream_info(names.deliveries)
     assert info is not None
     await js.stream_update(info.config | {"max_msg_size": 2000})
-    assert await redrive_all(js, names) == Redriven(redriven=2, left={"too_large": [2]})
+    assert await redrive_all(js, names) == Redriven(redriven=2, left_out={"too_large": [2]})
 
 
 async def test_an_event_whose_headers_are_too_large_holds_up_no_other(js: JetStream, names: Names) -> None:
@@ -302,7 +302,7 @@ async def test_an_event_whose_headers_are_too_large_holds_up_no_other(js: JetStr
     headers = {"Angarium-Reason": "rejected", "Angarium-Id": "e2", "traceparent": "v" * 65_400}
     assert isinstance(await js.publish(names.dead(ONE), b"", headers), Stored)
     await bury(js, names, ONE, 3)
-    assert await redrive_all(js, names) == Redriven(redriven=2, left={"too_large": [2]})
+    assert await redrive_all(js, names) == Redriven(redriven=2, left_out={"too_large": [2]})
     assert await letters(js, names) == [2]
 
 
@@ -347,7 +347,7 @@ async def test_a_command_may_die_at_any_request_and_each_letter_is_sent_once(
         again = Counter(message.headers["Nats-Msg-Id"] for message in await sent(js, names))
         assert sorted(again.values()) == [1] * 4, f"it died at request {life.step}: {again}"
         assert await letters(js, names) == []
-        assert not done.left
+        assert not done.left_out
         await settle_all(js, names)
     assert life.step > 15
 
@@ -400,7 +400,10 @@ async def test_nothing_is_sent_unasked_if_it_cannot_be_known_any_more_whether_it
     await publish(js, names, ONE)
     await settle_all(js, names)
     await bury(js, names, ONE, 3)
-    for expected in (Redriven(redriven=1, left={"unsure": [1, 2]}), Redriven(left={"unsure": [1, 2]})):
+    for expected in (
+        Redriven(redriven=1, left_out={"unsure": [1, 2]}),
+        Redriven(left_out={"unsure": [1, 2]}),
+    ):
         assert await redrive_all(js, names) == expected
     assert await letters(js, names) == [1, 2]
     await DeadLetters(js, names).drop([Mark(position=1)])

@@ -1,4 +1,4 @@
-"""A receiver is removed while its events are sent again: a new one of that name gets none of them."""
+"""A receiver is removed while its events are sent again: a new receiver of that name gets none of them."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -6,10 +6,11 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from angarium.operations.failures import NotDone
-from angarium.operations.jobs import replay as commands
+from angarium.operations.replays import replay as commands
+from angarium.operations.replays.resendable import find_resendable
 from streams.buckets.stored_configurations import StoredConfigurations
 from streams.clock import SystemTime
-from streams.dead_letters.letters import DeadLetters, Selection
+from streams.dead_letters.letters import DeadLetters, LetterFilter
 from streams.installation.topology import Names
 from streams.nats.answers import Answer, Stored, Unanswered
 from streams.nats.jetstream import JetStream
@@ -17,7 +18,7 @@ from streams.resending import plan_lock
 from streams.resending.redrive import Redrive
 from streams.resending.redrive_lock import RedriveLock
 from streams.resending.replay import ReceiverRemoved, Replay
-from streams.resending.replay_lock import Choice, ReplayLock
+from streams.resending.replay_lock import EventsToResend, ReplayLock
 from tests.contract.operations.jobs.jobs import (
     access,
     again,
@@ -108,10 +109,10 @@ async def test_a_command_that_is_resumed_ends_and_another_one_may_begin(
     js: JetStream, names: Names, change: Change, why: str
 ) -> None:
     to, wanted = access(js, names), await events(js, names, "t")
-    chosen = await commands.choose(to, ONE, wanted)
+    found = await find_resendable(to, ONE, wanted)
     cut_off = ReplayLock(js, names, ONE, "cut off", SystemTime())
     await cut_off.acquire()
-    await Replay(js, names, ONE, cut_off, 0.0).begin(chosen.choice, "replay-1", "nonce")
+    await Replay(js, names, ONE, cut_off, 0.0).begin(found.events, "replay-1", "nonce")
     await cut_off.store(held=False)
     await change(StoredConfigurations(js, names))
     ended = await commands.replay(to, ONE, None)
@@ -129,7 +130,7 @@ async def test_a_copy_that_was_lost_is_not_sent_again(
     server: Server, js: JetStream, names: Names, change: Change, why: str
 ) -> None:
     wanted = await events(js, names, "t", 1)
-    chosen = await commands.choose(access(js, names), ONE, wanted)
+    found = await find_resendable(access(js, names), ONE, wanted)
 
     async def lost(_: Publish) -> Answer:
         await change(StoredConfigurations(js, names))
@@ -140,7 +141,7 @@ async def test_a_copy_that_was_lost_is_not_sent_again(
         lock = ReplayLock(faulty, names, ONE, "run", SystemTime(), lease_s=LEASE_S)
         await lock.acquire()
         replay = Replay(faulty, names, ONE, lock, 0.0)
-        await replay.begin(chosen.choice, "replay-1", "nonce")
+        await replay.begin(found.events, "replay-1", "nonce")
         faulty.faults[names.publish_to(ONE)].append(lost)
         with pytest.raises(ReceiverRemoved, match=f"^{why}$"):
             await replay.send_rest(lambda *_: None)
@@ -176,7 +177,7 @@ async def test_a_replay_that_an_older_version_began_is_for_the_receiver_of_its_f
     lock = ReplayLock(js, names, ONE, "run", SystemTime(), lease_s=LEASE_S)
     await lock.acquire()
     replay = Replay(js, names, ONE, lock, 0.0)
-    await replay.begin(Choice(begin=0, until=await end(js, names)), "replay-1", "nonce")
+    await replay.begin(EventsToResend(begin=0, until=await end(js, names)), "replay-1", "nonce")
     await replay.ensure_not_removed()
     await replay.leave(unfinished=True)
     await replace_receiver(StoredConfigurations(js, names))
@@ -201,7 +202,7 @@ async def test_the_letters_of_a_receiver_that_was_removed_since_a_redrive_began_
     await change(StoredConfigurations(js, names))
     assert await go_on(to, "redrive", "acme") == ""
     done = await shown(to, job.id)
-    assert (done.state, done.sent, done.left) == ("done", 1, {"removed": 2})
+    assert (done.state, done.sent, done.left_out) == ("done", 1, {"removed": 2})
     assert await again(js, names, "dead") == []
     # A redrive that begins after that is for the receiver as it is.
     job = await redrive_job(to)
@@ -217,10 +218,10 @@ async def test_a_command_leaves_letters_whose_receiver_was_removed_between_two_p
     await lock.acquire()
     redrive, letters = Redrive(js, names, lock), DeadLetters(js, names)
     await redrive.begin()
-    (page,) = [each async for each in letters.pages(Selection(), await letters.end())]
+    (page,) = [each async for each in letters.pages(LetterFilter(), await letters.end())]
     await redrive.send(page.letters[:1])
     await replace_receiver(StoredConfigurations(js, names))
     await redrive.send(page.letters[1:])
     await redrive.end()
-    assert (redrive.done.redriven, list(redrive.done.left)) == (1, ["removed"])
+    assert (redrive.done.redriven, list(redrive.done.left_out)) == (1, ["removed"])
     assert await again(js, names, "dead") == [1]

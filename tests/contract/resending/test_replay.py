@@ -1,4 +1,4 @@
-"""Replays: each event is sent again once and in order, wherever the command that does it is cut off.
+"""Replays: each event is sent again once and in order, wherever the command is interrupted.
 
 The window in which JetStream drops repeats is cut to nearly nothing here, so that nothing rests on it.
 """
@@ -14,21 +14,22 @@ import pytest
 from actors.errors import Unavailable
 from angarium.connecting import Access
 from angarium.operations.failures import NotDone
-from angarium.operations.jobs import replay as operation
-from angarium.operations.jobs.replay import Preview, ReplayRange, ReplayReport
+from angarium.operations.replays import replay as operation
+from angarium.operations.replays.preview import Preview, preview
+from angarium.operations.replays.resendable import ReplayFilter
 from angarium.settings import Settings
 from streams.clock import SystemTime
-from streams.fleet import receivers_seen
 from streams.installation.topology import Names
 from streams.journal.checkpoint import Checkpoint
 from streams.nats.answers import Stored, StoredMessage
 from streams.nats.jetstream import JetStream
 from streams.nats.protocol import rfc3339
+from streams.observation import receivers_seen
 from streams.reading.messages import stored_event
 from streams.resending import copies
 from streams.resending.plan_lock import LEASES_WAITED, Busy
 from streams.resending.replay import Replay, Replayed
-from streams.resending.replay_lock import Choice, ReplayLock
+from streams.resending.replay_lock import EventsToResend, ReplayLock
 from tests.contract.resending.settled_events import ONE, end, settled
 from tests.contract.resending.windows import LEASE_S, install_with_receiver
 from tests.contract.support.crashing_jetstream import OVER_DEATHS, WHEREVER_IT_DIES, lives
@@ -58,7 +59,7 @@ _runs = iter(range(1_000_000))
 
 
 async def replayed(
-    js: JetStream, names: Names, choice: Choice, mark: str = "replay-1", pace_s: float = 0.0
+    js: JetStream, names: Names, events: EventsToResend, mark: str = "replay-1", pace_s: float = 0.0
 ) -> Replayed:
     """Runs `angarium replay`, with --resume where one was cut off."""
     lock = locked(js, names)
@@ -70,7 +71,7 @@ async def replayed(
     if lock.plan.unfinished:
         await work.resume()
     else:
-        await work.begin(choice, mark, f"nonce-{mark}")
+        await work.begin(events, mark, f"nonce-{mark}")
     await work.send_rest(NOTHING_TOLD)
     await work.leave(unfinished=bool(work.done.stopped))
     return work.done
@@ -109,7 +110,7 @@ async def test_a_copy_is_the_event_with_its_id_and_a_mark(js: JetStream, names: 
     }  # fmt: skip
     position = await publish(js, names, ONE, b"\x00body", headers)
     await publish(js, names, ONE)
-    done = await replayed(js, names, Choice(begin=0, until=await end(js, names)), "replay-0a1b")
+    done = await replayed(js, names, EventsToResend(begin=0, until=await end(js, names)), "replay-0a1b")
     assert done == Replayed(sent=2)
     first, second = await sent_again(js, names)
     assert first.data == b"\x00body"
@@ -131,13 +132,13 @@ async def test_only_what_is_wanted_is_sent(js: JetStream, names: Names) -> None:
     await publish(js, names, ONE, b"8", {"Angarium-Again": "dead-1"})
     await publish(js, names, ONE, b"9", {"Angarium-Type": "..."})
     last = await end(js, names)
-    await replayed(js, names, Choice(begin=one, until=five, waiting=(three,)), "a")
+    await replayed(js, names, EventsToResend(begin=one, until=five, waiting=(three,)), "a")
     assert bodies(await sent_again(js, names, "a")) == [2, 4, 5]
-    await replayed(js, names, Choice(begin=0, until=last, types=("t.1",)), "b")
+    await replayed(js, names, EventsToResend(begin=0, until=last, types=("t.1",)), "b")
     assert bodies(await sent_again(js, names, "b")) == [1, 3, 5]
-    await replayed(js, names, Choice(begin=two, until=last), "c")
+    await replayed(js, names, EventsToResend(begin=two, until=last), "c")
     assert bodies(await sent_again(js, names, "c")) == [3, 4, 5, 6]
-    assert await replayed(js, names, Choice(begin=six, until=six), "d") == Replayed()
+    assert await replayed(js, names, EventsToResend(begin=six, until=six), "d") == Replayed()
     assert four < six
 
 
@@ -148,7 +149,7 @@ async def test_a_page_follows_the_other(js: JetStream, names: Names, monkeypatch
     lock = locked(js, names)
     await lock.acquire()
     work = Replay(js, names, ONE, lock, 0.0)
-    await work.begin(Choice(begin=0, until=await end(js, names)), "m", "n")
+    await work.begin(EventsToResend(begin=0, until=await end(js, names)), "m", "n")
     await work.send_rest(lambda done, total: seen.append((done, total)))
     assert bodies(await sent_again(js, names)) == list(range(10))
     assert sorted({*seen}) == [(done, 10) for done in range(11)]
@@ -160,7 +161,7 @@ async def test_a_replay_keeps_its_pace_and_its_lock(js: JetStream, names: Names)
     lock = locked(js, names, lease_s=LONG_LEASE_S)
     await lock.acquire()
     work = Replay(js, names, ONE, lock, 1.5 * LONG_LEASE_S)
-    await work.begin(Choice(begin=0, until=await end(js, names)), "m", "n")
+    await work.begin(EventsToResend(begin=0, until=await end(js, names)), "m", "n")
     began_at = time.monotonic()
     sending = asyncio.create_task(work.send_rest(NOTHING_TOLD))
     with pytest.raises(Busy, match="another replay is running") as busy:
@@ -189,12 +190,12 @@ async def test_a_command_may_die_at_any_request_and_each_event_is_sent_once_and_
         begin = await end(js, names)
         wanted = [10 * life.step + each for each in range(5)]
         await published(js, names, *wanted)
-        choice, mark = Choice(begin=begin, until=await end(js, names)), f"step-{life.step}"
+        events, mark = EventsToResend(begin=begin, until=await end(js, names)), f"step-{life.step}"
         async with life.process() as mortal:
-            await replayed(mortal, names, choice, mark)
+            await replayed(mortal, names, events, mark)
         await published(js, names, -1)  # Events come meanwhile.
         if life.died:
-            done = await replayed(js, names, choice, mark)
+            done = await replayed(js, names, events, mark)
             assert (done.sent, done.purged) == (5, False), f"it died at request {life.step}"
         assert bodies(await sent_again(js, names, mark)) == wanted, f"it died at request {life.step}"
     assert life.step > 15
@@ -207,10 +208,10 @@ async def test_deaths_in_a_row_change_nothing(
     """Each successor is killed later than the one before."""
     monkeypatch.setattr(copies, "PAGE_MAX", 2)
     await published(js, names, *range(6))
-    choice = Choice(begin=0, until=await end(js, names))
+    events = EventsToResend(begin=0, until=await end(js, names))
     for life in lives(server, heard=True, every=every):
         async with life.process() as mortal:
-            done = await replayed(mortal, names, choice)
+            done = await replayed(mortal, names, events)
     assert life.step > 8
     assert done.sent == 6
     assert bodies(await sent_again(js, names)) == list(range(6))
@@ -220,14 +221,14 @@ async def test_a_copy_is_found_among_others_on_a_lagging_replica(
     server: Server, js: JetStream, names: Names
 ) -> None:
     await published(js, names, 1, 2)
-    choice = Choice(begin=0, until=await end(js, names))
+    events = EventsToResend(begin=0, until=await end(js, names))
     async with misbehaving(server) as faulty:
         faulty.faults[names.publish_to(ONE)].append(ack_lost)
         faulty.faults[names.publish_to(ONE)].extend([refused(STORE_FULL)] * 100)
         lock = locked(faulty, names)
         await lock.acquire()
         work = Replay(faulty, names, ONE, lock, 0.0)
-        await work.begin(choice, "m", "n")
+        await work.begin(events, "m", "n")
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr("streams.resending.plan_lock.COMMAND_PATIENCE_S", 1.0)
             with pytest.raises(Unavailable, match="resume it, and it continues"):
@@ -236,7 +237,7 @@ async def test_a_copy_is_found_among_others_on_a_lagging_replica(
     await published(js, names, *range(300))
     async with misbehaving(server) as faulty:
         faulty.shown[names.deliveries_to(ONE)].extend([10_000, 10_000, before - 1])
-        assert (await replayed(faulty, names, choice)).sent == 2
+        assert (await replayed(faulty, names, events)).sent == 2
     assert bodies(await sent_again(js, names)) == [1, 2]
 
 
@@ -244,7 +245,7 @@ async def test_a_publish_is_repeated_until_answered(server: Server, js: JetStrea
     await published(js, names, 1, 2)
     async with misbehaving(server) as faulty:
         faulty.faults[names.publish_to(ONE)].extend([ack_lost, request_lost])
-        assert (await replayed(faulty, names, Choice(begin=0, until=await end(js, names)))).sent == 2
+        assert (await replayed(faulty, names, EventsToResend(begin=0, until=await end(js, names)))).sent == 2
     assert set(bodies(await sent_again(js, names))) == {
         1,
         2,
@@ -253,12 +254,12 @@ async def test_a_publish_is_repeated_until_answered(server: Server, js: JetStrea
 
 async def test_another_holder_ends_a_replay(js: JetStream, names: Names) -> None:
     await published(js, names, 1, 2)
-    choice = Choice(begin=0, until=await end(js, names))
+    events = EventsToResend(begin=0, until=await end(js, names))
     first = locked(js, names, "first")
     await first.acquire()
     work = Replay(js, names, ONE, first, 0.0)
-    await work.begin(choice, "m", "n")
-    assert (await replayed(js, names, choice)).sent == 2  # It has waited for the lease of the first.
+    await work.begin(events, "m", "n")
+    assert (await replayed(js, names, events)).sent == 2  # It has waited for the lease of the first.
     with pytest.raises(Busy, match="another replay started in between"):
         await work.send_rest(NOTHING_TOLD)
     assert bodies(await sent_again(js, names)) == [1, 2]
@@ -272,11 +273,11 @@ async def test_events_that_are_purged_meanwhile_are_reported(
 ) -> None:
     monkeypatch.setattr(copies, "PAGE_MAX", 1)
     positions = await published(js, names, *range(5))
-    choice = Choice(begin=0, until=await end(js, names))
+    events = EventsToResend(begin=0, until=await end(js, names))
     lock = locked(js, names)
     await lock.acquire()
     work = Replay(js, names, ONE, lock, 0.0)
-    await work.begin(choice, "m", "n")
+    await work.begin(events, "m", "n")
     told: list[int] = []
 
     async def purge() -> None:
@@ -306,13 +307,13 @@ async def test_nothing_is_sent_of_a_range_that_is_gone_and_the_user_is_told(
     server: Server, js: JetStream, names: Names
 ) -> None:
     await published(js, names, 1, 2)
-    choice = Choice(begin=0, until=await end(js, names))
+    events = EventsToResend(begin=0, until=await end(js, names))
     lock = locked(js, names)
     await lock.acquire()
-    await Replay(js, names, ONE, lock, 0.0).begin(choice, "m", "n")
+    await Replay(js, names, ONE, lock, 0.0).begin(events, "m", "n")
     await published(js, names, 3)
     await js.purge(names.deliveries, await end(js, names) + 1)
-    assert await replayed(js, names, choice) == Replayed(purged=True)
+    assert await replayed(js, names, events) == Replayed(purged=True)
     assert await sent_again(js, names) == []
 
 
@@ -324,7 +325,7 @@ async def test_a_replay_that_is_resumed_keeps_its_pace_unless_it_is_given_anothe
     lock = locked(js, names)
     await lock.acquire()
     work = Replay(js, names, ONE, lock, 0.25)
-    await work.begin(Choice(begin=0, until=await end(js, names)), "m", "n")
+    await work.begin(EventsToResend(begin=0, until=await end(js, names)), "m", "n")
     await work.leave(unfinished=True)
     paces = list[float]()
 
@@ -337,20 +338,20 @@ async def test_a_replay_that_is_resumed_keeps_its_pace_unless_it_is_given_anothe
 
     monkeypatch.setattr(operation, "Replay", Watched)
     done = await operation.replay(Access(js, Settings(prefix=names.prefix)), ONE, None, rate)
-    assert isinstance(done, ReplayReport)
+    assert isinstance(done, operation.ReplayReport)
     assert (done.sent, paces) == (1, [pace_s])
 
 
 async def test_a_replay_stops_at_a_full_stream_and_continues_later(js: JetStream, names: Names) -> None:
     await published(js, names, *range(4))
-    choice = Choice(begin=0, until=await end(js, names))
+    events = EventsToResend(begin=0, until=await end(js, names))
     info = await js.stream_info(names.deliveries)
     assert info is not None
     await js.stream_update(info.config | {"max_msgs": 6})
-    done = await replayed(js, names, choice)
+    done = await replayed(js, names, events)
     assert (done.sent, "maximum messages exceeded" in done.stopped) == (2, True)
     await js.stream_update(info.config | {"max_msgs": -1})
-    assert (await replayed(js, names, choice)).sent == 4
+    assert (await replayed(js, names, events)).sent == 4
     assert bodies(await sent_again(js, names)) == [0, 1, 2, 3]
 
 
@@ -361,7 +362,7 @@ async def test_an_event_that_is_too_large_holds_up_no_other(js: JetStream, names
     info = await js.stream_info(names.deliveries)
     assert info is not None
     await js.stream_update(info.config | {"max_msg_size": 2000})
-    done = await replayed(js, names, Choice(begin=0, until=await end(js, names)))
+    done = await replayed(js, names, EventsToResend(begin=0, until=await end(js, names)))
     assert done == Replayed(sent=2, too_large=[large])
 
 
@@ -384,7 +385,7 @@ async def test_a_message_id_that_was_taken_is_not_believed(
     until = await end(js, names)
     headers = {"Nats-Msg-Id": f"{ONE}:replay:nonce-replay-1:{first}", "Angarium-Id": "e1"}
     await publish(js, names, taker, b"something else", headers | {"Angarium-Again": "replay-1"})
-    done = await replayed(js, names, Choice(begin=0, until=until))
+    done = await replayed(js, names, EventsToResend(begin=0, until=until))
     assert done == Replayed(sent=1, taken=[first])
     assert second in [
         int(each.headers["Nats-Msg-Id"].rpartition(":")[2]) for each in await sent_again(js, names)
@@ -400,7 +401,7 @@ async def test_a_copy_that_was_stored_already_counts_as_sent(js: JetStream, reme
         "Angarium-Again": "replay-1",
     }  # fmt: skip
     await publish(js, names, ONE, b"1", copy)
-    assert await replayed(js, names, Choice(begin=0, until=until)) == Replayed(sent=1)
+    assert await replayed(js, names, EventsToResend(begin=0, until=until)) == Replayed(sent=1)
 
 
 # ---- the operation
@@ -408,41 +409,38 @@ async def test_a_copy_that_was_stored_already_counts_as_sent(js: JetStream, reme
 
 async def test_settled_events_are_replayed_and_waiting_ones_are_left_out(js: JetStream, names: Names) -> None:
     to, now = Access(js, Settings(prefix=names.prefix)), time.time()
-    assert isinstance(missing := await operation.preview(to, OTHER, ReplayRange(since=0.0)), NotDone)
+    assert isinstance(missing := await preview(to, OTHER, ReplayFilter(since=0.0)), NotDone)
     assert missing.kind == "not_found"
     positions = await published(js, names, 1, 2, 3, 4)
-    looked = await operation.preview(to, ONE, ReplayRange(since=0.0))
+    looked = await preview(to, ONE, ReplayFilter(since=0.0))
     assert isinstance(looked, Preview)
     assert looked.events == 0  # None of them has a number.
-    assert looked.left == {"not_settled_yet": 4}
+    assert looked.left_out == {"not_settled_yet": 4}
     await settled(js, names, positions[2], positions[1])
-    looked = await operation.preview(to, ONE, ReplayRange(since=0.0))
+    looked = await preview(to, ONE, ReplayFilter(since=0.0))
     assert isinstance(looked, Preview)
     assert (looked.events, looked.bytes, looked.types) == (2, 2, {"t.1": 2})
-    assert looked.left == {"not_settled_yet": 2}
+    assert looked.left_out == {"not_settled_yet": 2}
     assert looked.kept_since is None  # Nothing was ever purged.
     assert looked.oldest_at is not None
     assert await sent_again(js, names) == []
-    for nothing in (
-        ReplayRange(since=now + 600),
-        ReplayRange(since=0.0, until=1.0),
-        ReplayRange(since=0.0, types=("x",)),
-    ):
-        looked = await operation.preview(to, ONE, nothing)
+    elsewhere, of_no_event = ReplayFilter(since=0.0, until=1.0), ReplayFilter(since=0.0, types=("x",))
+    for nothing in (ReplayFilter(since=now + 600), elsewhere, of_no_event):
+        looked = await preview(to, ONE, nothing)
         assert isinstance(looked, Preview)
         assert looked.events == 0
-    done = await operation.replay(to, ONE, ReplayRange(since=0.0), 1000.0)
-    assert isinstance(done, ReplayReport)
+    done = await operation.replay(to, ONE, ReplayFilter(since=0.0), 1000.0)
+    assert isinstance(done, operation.ReplayReport)
     assert (done.sent, done.finished, done.purged, done.stopped) == (2, True, False, None)
-    assert done.left == {"not_settled_yet": 2}
+    assert done.left_out == {"not_settled_yet": 2}
     assert re.fullmatch("replay-[0-9a-f]{12}", done.again)
     await js.purge(names.deliveries, positions[1])
-    looked = await operation.preview(to, ONE, ReplayRange(since=0.0))
+    looked = await preview(to, ONE, ReplayFilter(since=0.0))
     assert isinstance(looked, Preview)
     assert looked.events == 1
     assert looked.kept_since is not None
     assert bodies(await sent_again(js, names, done.again)) == [1, 3]
-    wrong = await operation.replay(to, ONE, ReplayRange(since=0.0, types=("a..b",)), 1.0)
+    wrong = await operation.replay(to, ONE, ReplayFilter(since=0.0, types=("a..b",)), 1.0)
     assert isinstance(wrong, NotDone)
     assert "'a..b' is not an event type" in wrong.text
 
@@ -456,12 +454,12 @@ async def test_an_event_settled_since_the_last_snapshot_is_replayed_too(
     recorded = await js.publish(names.journal_of(one), b"{}")
     assert isinstance(recorded, Stored)
     monkeypatch.setattr(receivers_seen, "SNAPSHOTS_TIMEOUT_S", 0.0)
-    looked = await operation.preview(to, ONE, ReplayRange(since=0.0))
+    looked = await preview(to, ONE, ReplayFilter(since=0.0))
     assert isinstance(looked, Preview)
-    assert (looked.events, looked.left) == (0, {"not_settled_yet": 4})
+    assert (looked.events, looked.left_out) == (0, {"not_settled_yet": 4})
     monkeypatch.setattr(receivers_seen, "SNAPSHOTS_TIMEOUT_S", 60.0)
     monkeypatch.setattr(js, "last_message", looks := AsyncMock(side_effect=js.last_message))
-    looking = asyncio.ensure_future(operation.preview(to, ONE, ReplayRange(since=0.0)))
+    looking = asyncio.ensure_future(preview(to, ONE, ReplayFilter(since=0.0)))
     await until(lambda: looks.await_count > 3)
     assert not looking.done()
     await settled(js, names, positions[-1])
@@ -469,7 +467,7 @@ async def test_an_event_settled_since_the_last_snapshot_is_replayed_too(
     await js.publish(names.actor_keys.checkpoint(one), msgspec.json.encode(checkpoint))
     looked = await looking
     assert isinstance(looked, Preview)
-    assert (looked.events, looked.left) == (4, {})
+    assert (looked.events, looked.left_out) == (4, {})
 
 
 async def test_a_stopped_replay_is_resumed_or_given_up(js: JetStream, names: Names) -> None:
@@ -482,19 +480,19 @@ async def test_a_stopped_replay_is_resumed_or_given_up(js: JetStream, names: Nam
     info = await js.stream_info(names.deliveries)
     assert info is not None
     await js.stream_update(info.config | {"max_msgs": 6})
-    stopped = await operation.replay(to, ONE, ReplayRange(since=0.0), 1000.0)
-    assert isinstance(stopped, ReplayReport)
+    stopped = await operation.replay(to, ONE, ReplayFilter(since=0.0), 1000.0)
+    assert isinstance(stopped, operation.ReplayReport)
     assert (stopped.sent, stopped.finished) == (2, False)
-    other = await operation.replay(to, ONE, ReplayRange(since=0.0), 1000.0)
+    other = await operation.replay(to, ONE, ReplayFilter(since=0.0), 1000.0)
     assert isinstance(other, NotDone)
     assert "--resume, or give it up with --abandon" in other.sentence
     await js.stream_update(info.config | {"max_msgs": -1})
     done = await operation.replay(to, ONE, None, 1000.0)
-    assert isinstance(done, ReplayReport)
+    assert isinstance(done, operation.ReplayReport)
     assert (done.sent, done.finished, done.again) == (4, True, stopped.again)
     assert bodies(await sent_again(js, names)) == [0, 1, 2, 3]
 
     await js.stream_update(info.config | {"max_msgs": 9})
-    await operation.replay(to, ONE, ReplayRange(since=0.0), 1000.0)
+    await operation.replay(to, ONE, ReplayFilter(since=0.0), 1000.0)
     assert not isinstance(await operation.abandon(to, ONE), NotDone)
     assert isinstance(await operation.replay(to, ONE, None, 1.0), NotDone)

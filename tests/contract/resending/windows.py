@@ -1,4 +1,4 @@
-"""The window in which JetStream drops repeats, cut to nearly nothing, so that nothing rests on it."""
+"""A deduplication window cut to nearly nothing, so that no test relies on it."""
 
 from streams.buckets.stored_configurations import StoredConfigurations
 from streams.installation.topology import Names

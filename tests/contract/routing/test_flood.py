@@ -1,4 +1,4 @@
-"""Floods: what does not fit into memory is read from the stream, and others are not delayed."""
+"""Floods: what does not fit into memory is read from the stream, and other tenants are not delayed."""
 
 import asyncio
 import itertools

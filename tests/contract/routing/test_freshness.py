@@ -1,4 +1,4 @@
-"""Events are matched only by configurations that are at most half a second older than they are."""
+"""Events are matched only with configurations that are at most half a second older than the event."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Lanes: order in each, whatever is lost on the way, and none that waits for another."""
+"""Lanes: order within each lane, over losses on the way, and no lane waits for another."""
 
 import asyncio
 import random

@@ -1,4 +1,4 @@
-"""Published events that cannot be sent: a dead letter each, which delays no other event."""
+"""Published events that cannot be sent: each becomes a dead letter, and delays no other event."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""The router and its events: one copy to each subscriber, in order, whatever happens on the way.
+"""The router: one copy for each subscriber, in order, whatever happens on the way.
 
 How copies are told from repeats is the actors' business, so they are seen with the actors' own eyes here.
 """

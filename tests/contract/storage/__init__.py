@@ -1,1 +1,1 @@
-"""Room in the streams: what is purged, what is evicted, and what stays."""
+"""Room in the streams: what is purged, what is counted, and what stays."""

@@ -1,4 +1,4 @@
-"""Purging the journal: what every shard may still need stays, from any node and however late."""
+"""Purging the journal: what any shard may still need stays, from any node and however late."""
 
 from collections.abc import AsyncIterator
 

@@ -1,4 +1,4 @@
-"""Quotas while sizes differ: nothing that is within a quota goes, and no tenant goes for another's bytes."""
+"""Quotas with messages of different sizes: nothing within a quota goes, and no tenant pays for another."""
 
 import random
 

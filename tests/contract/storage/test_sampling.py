@@ -1,4 +1,4 @@
-"""Samples of a stream with gaps: what they stand for is what is there."""
+"""Samples of a stream with gaps: they stand for what is stored."""
 
 from collections import Counter
 

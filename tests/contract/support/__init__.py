@@ -1,1 +1,1 @@
-"""Parts of the contracts: servers that misbehave or die, owners of shards and routers, consumers."""
+"""Support for contract tests: servers that misbehave or die, owners of shards, routers, consumers."""

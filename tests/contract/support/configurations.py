@@ -1,4 +1,4 @@
-"""Configurations in the installation of a test, stored and read without the operations."""
+"""Configurations in a test's installation, stored and read without the operations."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""A consumer and those who ask it: by hand, and by our pull loop."""
+"""A consumer and its pullers: by hand, and our pull loop."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""A JetStream of a process that dies at a request that the test chooses: what it asks later is not sent."""
+"""A JetStream of a process that dies at a chosen request: later requests are not sent."""
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager

@@ -1,4 +1,4 @@
-"""A JetStream that misbehaves as told, between its caller and a server that does not."""
+"""A JetStream that misbehaves as told, in front of a server that does not."""
 
 from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Awaitable, Callable

@@ -1,4 +1,4 @@
-"""A JetStream that lets a test step in between a call and what carries it out."""
+"""A JetStream that lets a test intercept each call."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

@@ -1,4 +1,4 @@
-"""Owners of shards that only answer what a test tells them to."""
+"""Owners of shards that only answer as a test tells them to."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

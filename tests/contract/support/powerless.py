@@ -1,4 +1,4 @@
-"""A server in memory that can lose what it stored last, as one that loses power."""
+"""A server in memory that can lose what it stored last, like one that loses power."""
 
 from streams.nats.jetstream import JetStream
 from tests.sim.server import FakeServer

@@ -1,4 +1,4 @@
-"""An owner of one events partition with its router, and what the copies come to in the eyes of the actors."""
+"""An owner of one events partition with its router, and the copies as actors would read them."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable

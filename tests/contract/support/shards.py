@@ -1,4 +1,4 @@
-"""Support for tests of a shard's memory: clocks to turn, a listener, and facts to record."""
+"""Support for tests of a shard's memory: adjustable clocks, a listener, and facts to record."""
 
 from collections.abc import Callable, Sequence
 
@@ -48,7 +48,7 @@ class Listening:
         self.known = Marks()
         self.progress = NOTHING_ROUTED
 
-    def cut_floor(self, index: int) -> int:
+    def floor_for_flush(self, index: int) -> int:
         return self.released(index)
 
     def routing(self) -> RoutingProgress:
@@ -61,7 +61,7 @@ class Listening:
         self.entries += entries
         self.sequences.append(sequence)
 
-    def lost_to_fence(self, why: str) -> None:
+    def ownership_lost(self, why: str) -> None:
         self.fences.append(why)
 
     async def has(self, count: int) -> None:

@@ -1,1 +1,1 @@
-"""Contracts of the transports: one attempt over HTTP, however its receiver behaves."""
+"""Contracts of the transports: one attempt over HTTP, for every behaviour of a receiver."""

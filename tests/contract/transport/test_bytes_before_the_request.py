@@ -1,4 +1,4 @@
-"""Bytes that come before a request is written, as our own connection meets them: read already, or not yet."""
+"""Bytes that arrive before a request is written: already read, or not yet."""
 
 import asyncio
 import socket

@@ -1,4 +1,4 @@
-"""When connections are kept, for whom, and how many."""
+"""Connections: when they are kept, for which receiver, and how many."""
 
 import asyncio
 import contextlib

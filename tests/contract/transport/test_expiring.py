@@ -1,4 +1,4 @@
-"""Exchanges that begin or expire together leave turns for others; none expires that is not meant to."""
+"""Exchanges that begin or expire together let other work run; none expires too early."""
 
 import asyncio
 import socket

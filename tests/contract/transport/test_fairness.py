@@ -1,4 +1,4 @@
-"""Whose turn it is where connections are scarce: tenants in turn, and the receivers of each; ours alone."""
+"""Turns when connections are scarce: tenants, and the receivers of each, take turns; our transport only."""
 
 import asyncio
 from collections.abc import AsyncIterator

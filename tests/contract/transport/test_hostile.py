@@ -1,4 +1,4 @@
-"""Hostile receivers get the verdict of the wire format's table, in bounded memory, and harm no next attempt.
+"""Hostile receivers: the outcome follows the wire format's table, memory is bounded, later attempts succeed.
 
 Each attempt goes all the way from the sender to the verdict. After each the same sender makes another one,
 which has to get the answer that is meant for it: one with a status of its own.

@@ -1,4 +1,4 @@
-"""Behaviour of our own transport alone: it closes idle connections, and reads an answer while it writes."""
+"""Behaviour of our own transport only: it closes idle connections, and reads an answer while it writes."""
 
 import asyncio
 from collections.abc import Iterator
@@ -48,7 +48,7 @@ async def test_an_early_answer_counts_and_the_connection_ends(
     ("sent", "status"),
     [(b"HTTP/1.1 503 Busy\r\nx-long: ", 503), (b"HTTP/1.1 100 C\r\n\r\nHTTP/1.1 200 OK\r\n", 200)],
 )
-async def test_a_status_without_an_end_of_headers_is_told(
+async def test_a_status_without_an_end_of_headers_is_reported(
     post: Post, receiver: Receiver, sent: bytes, status: int
 ) -> None:
     async def script(peer: Peer) -> None:

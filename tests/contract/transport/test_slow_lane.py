@@ -1,4 +1,4 @@
-"""The slow lane, in our own transport alone: slow receivers leave half of the connections to fast ones."""
+"""The slow lane of our own transport: slow receivers leave half of the connections to fast ones."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""TLS is verified against the name, never the address, and before anything of the request is sent."""
+"""TLS is verified against the name, never the address, before any byte of the request is sent."""
 
 import ssl
 from collections.abc import AsyncIterator

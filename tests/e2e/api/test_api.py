@@ -19,7 +19,7 @@ async def terminal(tmp_path: Path) -> AsyncIterator[Terminal]:
         yield Terminal(tmp_path, server.url)
 
 
-async def test_sigterm_ends_it_when_what_it_has_begun_is_answered(terminal: Terminal) -> None:
+async def test_sigterm_ends_it_once_requests_in_flight_are_answered(terminal: Terminal) -> None:
     terminal.done("setup")
     token = terminal.done("token", "create", "acme", "--scope", "publish").strip().splitlines()[-1]
     with terminal.start("api", "--port", "0") as api:

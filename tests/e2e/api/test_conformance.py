@@ -1,4 +1,4 @@
-"""Conformance: the running HTTP API does what `/openapi.json` says, asked by programs that know only that.
+"""Conformance: the running HTTP API does what `/openapi.json` says; generic programs check it.
 
 schemathesis sends examples, values at and beyond their bounds, other methods, wrong and missing headers; each
 answer must be one that is described, and none a 5xx. It comes with the extra `conformance`.

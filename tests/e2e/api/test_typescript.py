@@ -1,4 +1,4 @@
-"""A client in another language: TypeScript, of types that are generated from `/openapi.json` alone.
+"""A client in TypeScript, with types generated from `/openapi.json` alone.
 
 The generator, the compiler and the one package of the client are pinned in `.ci/typescript`. Nothing is
 fetched: where they are not there, the test is skipped.

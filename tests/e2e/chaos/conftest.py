@@ -1,4 +1,4 @@
-"""The load of these tests, and a table of what they saw."""
+"""The load of the chaos tests, and the table of their results."""
 
 import random
 from collections.abc import Callable

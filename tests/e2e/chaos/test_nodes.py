@@ -1,4 +1,4 @@
-"""Nodes of three that die, sleep, lose their connection, or leave in order, on three servers."""
+"""Nodes that die, sleep, lose their connection, or stop in order, on three servers."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""Servers of three die, hang, lose their store, fill it up, or leave together.
+"""Servers of a cluster of three die, hang, lose their store, fill it, or stop together.
 
 The leader of each stream is killed in `tests/e2e/crashes/test_cluster.py`.
 """

@@ -1,4 +1,4 @@
-"""The commands, each in a process of its own against a real nats-server, up to where a node is needed."""
+"""The commands, each in its own process with a real nats-server, as far as they need no node."""
 
 import base64
 import re
@@ -75,7 +75,7 @@ async def test_publish_shows_where_the_event_is(terminal: Terminal, js: JetStrea
     }
 
 
-async def test_publish_to_a_tenant_is_for_all_who_subscribe(terminal: Terminal, js: JetStream) -> None:
+async def test_publish_to_a_tenant_reaches_all_subscribers(terminal: Terminal, js: JetStream) -> None:
     shown = terminal.json("publish", "acme", "{}", "--type", "order.created", "--id", "order-7")
     assert (shown["stream"], shown["id"]) == ("ANGARIUM_EVENTS", "order-7")
     message = await js.message(shown["stream"], shown["position"])
@@ -105,7 +105,7 @@ def test_publish_of_lines_keeps_their_order(terminal: Terminal) -> None:
     assert positions == sorted(positions)
 
 
-def test_a_repeat_is_told_and_is_no_failure(terminal: Terminal) -> None:
+def test_a_repeat_is_reported_and_is_no_failure(terminal: Terminal) -> None:
     first = terminal.json("publish", "acme.twice", "{}", "--id", "order-7")
     assert terminal.json("publish", "acme.twice", "{}", "--id", "order-7") == first | {"duplicate": True}
     other = terminal.json("publish", "acme.other", "{}", "--id", "order-7")
@@ -314,7 +314,7 @@ def test_a_url_that_nodes_may_refuse_is_noted(
     assert notes or not done.stderr
 
 
-def test_rm_asks_where_something_waits(terminal: Terminal) -> None:
+def test_rm_asks_if_events_wait(terminal: Terminal) -> None:
     terminal.done("receiver", "put", "acme.waiting", "--url", URL, "--unsigned")
     terminal.done("publish", "acme.waiting", "{}")
     assert "this discards up to 1 event waiting for acme.waiting: give --yes to confirm" in terminal.failed(

@@ -1,4 +1,4 @@
-"""Completion in the shell: names of receivers where there is a server, silence where there is none."""
+"""Completion in the shell: names of receivers if a server runs, nothing if none does."""
 
 import shutil
 import socket

@@ -1,4 +1,4 @@
-"""The demo as a user runs it: once to its end, from the wheel, and once ended by Ctrl-C in the middle."""
+"""The demo as users run it: to its end, from the wheel, and interrupted by Ctrl-C."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""`angarium dev` and what its users type next, from the first publish to Ctrl-C."""
+"""`angarium dev` and the commands that users type next, from the first publish to Ctrl-C."""
 
 import os
 import signal

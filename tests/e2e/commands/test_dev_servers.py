@@ -1,4 +1,4 @@
-"""`angarium dev --servers 3`: a cluster on this machine, any server of which may die, kept over restarts."""
+"""`angarium dev --servers 3`: a cluster on this machine; any server may die, and data survives restarts."""
 
 import asyncio
 import logging
@@ -76,7 +76,7 @@ def test_a_store_is_not_used_by_another_number_of_servers(
     assert f"{tmp_path}/.angarium {why}: leave out --servers {servers}, or choose another --dir" in error
 
 
-async def test_the_end_of_one_of_several_servers_and_its_return_are_told(
+async def test_the_end_and_the_return_of_one_of_several_servers_are_logged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The node may be connected to another one, and say nothing."""

@@ -1,4 +1,4 @@
-"""`angarium listen`: what it answers, what it makes of signatures, numbers and bodies, and how it ends."""
+"""`angarium listen`: its answers, what it shows of signatures, numbers and bodies, and how it ends."""
 
 import base64
 import hashlib
@@ -118,7 +118,7 @@ def test_a_problem_is_reported_and_ends_with_1(listen: Listen, change: dict[str,
     assert listener.end() == (1, "angarium: 1 of 1 requests were not signed by --secret\n")
 
 
-def test_an_old_timestamp_is_told(listen: Listen) -> None:
+def test_an_old_timestamp_is_reported(listen: Listen) -> None:
     listener = listen("--json", "--secret", SECRET)
     listener.post(b"{}", signed(b"{}", at=1_700_000_000))
     assert "s old" in listener.shown()["problems"][0]
@@ -183,7 +183,7 @@ def test_listen_ends_when_its_output_is_closed(listen: Listen) -> None:
     assert listener.process.wait(PATIENCE_S) == 1
 
 
-def test_a_port_that_is_taken_is_told(listen: Listen, tmp_path: Path) -> None:
+def test_a_port_in_use_is_reported(listen: Listen, tmp_path: Path) -> None:
     port = listen().connection.port
     error = Terminal(tmp_path, "nats://127.0.0.1:1").failed("listen", "--port", str(port))
     assert f"cannot listen on 127.0.0.1:{port}" in error

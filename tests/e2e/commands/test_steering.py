@@ -1,4 +1,4 @@
-"""Steering by command: a receiver changed, edited, given another secret."""
+"""Control by command: a receiver is changed, edited, and given a new secret."""
 
 import re
 import subprocess
@@ -20,7 +20,7 @@ def terminal(nats_url: str, tmp_path_factory: pytest.TempPathFactory) -> Termina
     return terminal
 
 
-def test_set_changes_what_it_is_told_and_nothing_else(terminal: Terminal) -> None:
+def test_set_changes_only_the_members_that_it_names(terminal: Terminal) -> None:
     rate = ("--rate", "10/second", "--burst", "20")
     put = ("--url", URL, *rate, "--header", "x-team=hush", "--order", "relaxed")
     terminal.done("receiver", "put", "acme.part", *put)

@@ -1,4 +1,4 @@
-"""The wheel as a newcomer installs it: what is in it. That it runs is shown by `test_demo`."""
+"""The wheel as a newcomer installs it: its contents. `test_demo` shows that it runs."""
 
 from pathlib import Path
 from zipfile import ZipFile

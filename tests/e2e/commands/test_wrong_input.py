@@ -1,4 +1,4 @@
-"""Slips at the keyboard: names that do not exist, an empty input, an editor that does not start."""
+"""Wrong input: names that do not exist, empty input, an editor that does not start."""
 
 import signal
 
@@ -64,7 +64,7 @@ def test_an_input_without_lines_is_noted(terminal: Terminal) -> None:
         (["xyzzy"], "angarium: no such command 'xyzzy'; see angarium --help\n"),
     ],
 )
-def test_a_misspelled_command_is_told_with_the_one_that_was_meant(
+def test_a_misspelled_command_is_reported_with_the_nearest_one(
     terminal: Terminal, typed: list[str], line: str
 ) -> None:
     assert terminal.failed(*typed, status=2) == line

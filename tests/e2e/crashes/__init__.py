@@ -1,1 +1,1 @@
-"""Deaths, losses and shortages under load: what is lost, repeated or late afterwards."""
+"""Crashes, losses and shortages under load: what is lost, repeated or late afterwards."""

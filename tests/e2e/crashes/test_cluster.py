@@ -1,4 +1,4 @@
-"""Three nats-servers, of which those that matter are killed with kill -9 under load.
+"""Three nats-servers; the important ones are killed with kill -9 under load.
 
 Each stream has a replica on each server, so none of them holds anything alone; nodes and consumers do hang on
 one server at a time.

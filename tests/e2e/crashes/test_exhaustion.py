@@ -1,4 +1,4 @@
-"""No connection left to make: the node stays live, serves what it can, and everything in the end.
+"""No free connection: the node stays live, serves what it can, and delivers everything in the end.
 
 Either more receivers hang than there may be connections, or the system gives no descriptor any more.
 """

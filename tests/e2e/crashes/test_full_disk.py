@@ -1,4 +1,4 @@
-"""A disk that takes nothing more: who publishes is not told that it was stored, and what was stored arrives.
+"""A full disk: no producer is told that an event was stored if it was not, and stored events arrive.
 
 The disk is full for nats-server alone, by its limit of file sizes (setrlimit(2)): each write beyond it fails.
 """

@@ -1,4 +1,4 @@
-"""Nodes that come and go in order, under load: nothing repeated, nothing lost, and each has its share."""
+"""Nodes that start and stop in order, under load: nothing is repeated or lost, and each gets its share."""
 
 import random
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""A nats-server that comes back without the last messages of its streams, and producers who fill them again.
+"""A nats-server restarts without the last messages of its streams, and producers publish again.
 
 That is what a loss of power leaves: older messages, and consumers that remember the newer ones.
 """

@@ -1,4 +1,4 @@
-"""nats-server is killed with -9 and comes back: two lines tell it, and deliveries resume soon after."""
+"""nats-server is killed with -9 and comes back: two log lines say so, and deliveries resume soon."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""kill -9 of nats-server at random moments under load: nothing is lost, and nothing repeated either.
+"""kill -9 of nats-server at random moments under load: nothing is lost and nothing repeated.
 
 The server syncs before each acknowledgement here, so what it acknowledged outlives even the loss of power,
 of which kill -9 is the gentler half. The node lives on, and so does what it has not recorded yet: if

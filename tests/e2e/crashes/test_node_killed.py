@@ -1,4 +1,4 @@
-"""kill -9 of the node at random moments under load, and what the receivers have to say to that."""
+"""kill -9 of the node at random moments under load, as the receivers see it."""
 
 import random
 import time

@@ -1,4 +1,4 @@
-"""A node that was put to sleep beyond its lease, and wakes as if nothing had happened.
+"""A node that sleeps beyond its lease, and continues as if nothing had happened.
 
 It holds attempts, unrecorded facts, and acks. The journal's fence keeps the facts out, the lease
 keeps the attempts in, and acks may come from any process, since nothing is recovered from them.

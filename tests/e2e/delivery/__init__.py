@@ -1,1 +1,1 @@
-"""Requests as their receivers see them: what arrives, in which order, how fast, and signed by whom."""
+"""Requests as receivers see them: what arrives, in which order, how fast, and with which signature."""

@@ -1,4 +1,4 @@
-"""A receiver that is 80 MB behind, over a restart of its node: all of it arrives, and none of it is held."""
+"""A receiver that is 80 MB behind, over a restart of its node: all of it arrives, and memory stays small."""
 
 import time
 

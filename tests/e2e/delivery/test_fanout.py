@@ -1,4 +1,4 @@
-"""Events for all who subscribe, over the death of their router: each once, in its producer's order."""
+"""Events for all subscribers, over the death of their router: each once, in its producer's order."""
 
 import asyncio
 import random

@@ -1,4 +1,4 @@
-"""Events from a producer who knows nothing but nats-py, to receivers who verify with packages of others."""
+"""Events from a producer that uses only nats-py, to receivers that verify with third-party packages."""
 
 from collections.abc import AsyncIterator
 

@@ -1,4 +1,4 @@
-"""Relaxed order at a real receiver: as wide as it asked for, whatever happens to some of the events."""
+"""Relaxed order at a real receiver: as many at once as it allows, whatever happens to single events."""
 
 import asyncio
 from functools import partial

@@ -1,4 +1,4 @@
-"""Secrets are in the bucket of configurations and nowhere else: no record tells them, no answer, no log."""
+"""Secrets are stored in the bucket of configurations only: no record, answer or log contains them."""
 
 from collections.abc import AsyncIterator
 

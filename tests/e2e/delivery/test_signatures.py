@@ -1,4 +1,4 @@
-"""Requests are judged as receivers judge them: by packages of others, with either secret, byte by byte."""
+"""Requests verified as receivers verify them: by third-party packages, with either secret, byte by byte."""
 
 import asyncio
 import base64

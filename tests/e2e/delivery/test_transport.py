@@ -1,4 +1,4 @@
-"""An operator's way out: a node that delivers by the HTTP client that is not ours."""
+"""The other transport, for operators who need it: a node that delivers by httpx."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from tests.support.fleet.load import publish
 from tests.support.fleet.sink import Reply
 
 
-async def test_a_node_delivers_by_httpx_where_it_is_told_to(
+async def test_a_node_delivers_by_httpx_if_its_settings_say_so(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ANGARIUM_TRANSPORT", "httpx")

@@ -1,4 +1,4 @@
-"""`angarium dead` in processes of its own: letters are looked at, dropped, sent again to live receivers."""
+"""`angarium dead` in its own process: letters are listed, dropped, and sent again to live receivers."""
 
 import asyncio
 import base64

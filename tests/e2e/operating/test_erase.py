@@ -1,4 +1,4 @@
-"""`angarium erase`: afterwards no store holds a byte of what the event held, and nothing else is missing."""
+"""`angarium erase`: afterwards no store holds a byte of the event's body, and nothing else is missing."""
 
 import asyncio
 import secrets

@@ -1,4 +1,4 @@
-"""`angarium event`: what holds an event up, wherever it waits: at its receiver, sent again, or unrouted."""
+"""`angarium event`: what delays an event, wherever it waits: at its receiver, sent again, or unrouted."""
 
 import asyncio
 import json

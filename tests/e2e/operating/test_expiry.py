@@ -1,4 +1,4 @@
-"""A backlog that is given up with real processes: trimmed, skipped, forgotten, removed with its receiver."""
+"""A backlog that real processes give up: trimmed, skipped, forgotten, or removed with its receiver."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""`angarium ledger` as a process of its own: killed at any moment, it has each fact once."""
+"""`angarium ledger` in its own process: killed at any moment, it has each fact once."""
 
 import random
 import sqlite3

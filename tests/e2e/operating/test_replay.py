@@ -1,4 +1,4 @@
-"""`angarium replay` in processes of its own, to a live receiver: each event once more, killed or not."""
+"""`angarium replay` in its own process, to a live receiver: each event is sent once more, killed or not."""
 
 import asyncio
 import random

@@ -1,1 +1,1 @@
-"""README and docs: what they show works when it is typed in."""
+"""README and docs: their commands work when typed in."""

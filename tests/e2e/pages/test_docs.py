@@ -1,9 +1,10 @@
-"""README and docs are true: what they show works, in their order, and what they name and link to is there.
+"""README and docs are true: their commands work in order, and names and links exist.
 
 A page that starts no `angarium dev` is read while one runs. Commands that need the nats CLI, Node or Go are
 left out if these are not installed.
 """
 
+import re
 from pathlib import Path
 
 import pytest
@@ -69,11 +70,19 @@ def test_everything_that_is_named_exists() -> None:
     assert missing == {}
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if page.path.parent.name == "decisions"], ids=str)
+DECISIONS = [page for page in PAGES if page.path.parent.name == "decisions" and page.path.stem != "README"]
+
+
+@pytest.mark.parametrize("page", DECISIONS, ids=str)
 def test_decisions_have_one_shape(page: Page) -> None:
     context, decision, *reasons, consequences, tests = page.sections
     assert (context, decision, consequences, tests) == ("Context", "Decision", "Consequences", "Tests")
     assert reasons in (["Argument"], ["Measured"], ["Argument", "Measured"])
+
+
+def test_every_decision_is_listed_once() -> None:
+    index = (ROOT / "docs/decisions/README.md").read_text()
+    assert sorted(re.findall(r"\]\(([\w-]+\.md)\)", index)) == sorted(page.path.name for page in DECISIONS)
 
 
 def test_every_member_of_a_configuration_is_explained() -> None:

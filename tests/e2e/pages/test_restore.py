@@ -1,4 +1,4 @@
-"""A backup that is taken and restored by the very commands that `docs/operating.md` shows."""
+"""A backup taken and restored by the commands that `docs/operating.md` shows."""
 
 import asyncio
 import os

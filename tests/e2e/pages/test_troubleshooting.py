@@ -1,4 +1,4 @@
-"""The questions of a night, answered by the very commands that `docs/troubleshooting.md` shows."""
+"""An operator's questions at night, answered by the commands that `docs/troubleshooting.md` shows."""
 
 import asyncio
 import os

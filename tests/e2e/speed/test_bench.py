@@ -1,4 +1,4 @@
-"""The bench, small: it measures what it says, and nothing is lost or out of order on the way."""
+"""The bench, small: it measures what it says, and no event is lost or out of order."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""Calls that a node makes for a delivery: a loss of speed is seen, however noisy the machine."""
+"""Calls that a node makes for a delivery: a loss of speed shows even on a noisy machine."""
 
 import json
 import subprocess

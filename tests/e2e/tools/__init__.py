@@ -1,1 +1,1 @@
-"""The tools of these tests, tested: forks act like fresh processes, and each check finds its breach."""
+"""Tests of the test tools: forks act like fresh processes, and each check finds its breach."""

@@ -1,4 +1,4 @@
-"""A command that is forked says and does what it does in a fresh process, and leaves nothing for the next."""
+"""A forked command behaves like one in a fresh process, and leaves nothing for the next."""
 
 import os
 import signal

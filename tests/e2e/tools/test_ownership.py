@@ -1,4 +1,4 @@
-"""The checks of who owned what, on journals and arrivals that are made up."""
+"""The checks of ownership, on made-up journals and arrivals."""
 
 import pytest
 

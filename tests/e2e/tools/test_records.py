@@ -1,4 +1,4 @@
-"""The checks themselves: a record that keeps every promise, and for each rule one that breaks it."""
+"""The checks of receivers' records: one that keeps every promise, and for each rule one that breaks it."""
 
 from collections.abc import Callable, Iterator
 

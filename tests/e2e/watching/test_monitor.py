@@ -1,4 +1,4 @@
-"""A node that is watched: its health, its readiness, and every metric that the documentation names."""
+"""Monitoring a node: its health, its readiness, and every documented metric."""
 
 import asyncio
 import socket

@@ -1,4 +1,4 @@
-"""Our state in NATS, readable with the nats CLI, the tool that every operator of NATS has."""
+"""Our state in NATS, readable with the nats CLI that every operator of NATS has."""
 
 import json
 from collections.abc import AsyncIterator

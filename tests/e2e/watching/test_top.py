@@ -1,4 +1,4 @@
-"""`angarium top`: what keeps each backlog from going is named, while it does."""
+"""`angarium top`: names what delays each backlog, while it does."""
 
 import asyncio
 import json

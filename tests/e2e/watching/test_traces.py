@@ -1,4 +1,4 @@
-"""A node exports its traces to a collector: the spans that receivers were told, also over a kill -9."""
+"""A node exports traces to a collector, with the span ids that receivers got, over a kill -9, too."""
 
 import threading
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""A running node as the nats CLI shows it: the live actor, its journal, its snapshot, and who is there."""
+"""A running node as the nats CLI shows it: a live actor, its journal, its snapshot, and the members."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""One nats-server a module, and for each test an installation and an API of its own."""
+"""One nats-server a module; each test has its own installation and API."""
 
 from collections.abc import AsyncIterator, Sequence
 from itertools import count

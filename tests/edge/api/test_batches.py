@@ -1,4 +1,4 @@
-"""Batches over HTTP: in order, answered item by item, and refused as a whole only for what all share."""
+"""Batches over HTTP: in order, answered item by item, refused as a whole only for common faults."""
 
 import asyncio
 import json

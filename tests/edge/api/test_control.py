@@ -1,4 +1,4 @@
-"""Orders over HTTP to the owner of a receiver: a real node, and what is said where there is none."""
+"""Control requests over HTTP to the owner of a receiver: with a real node, and without any."""
 
 from collections.abc import AsyncIterator
 from contextlib import ExitStack

@@ -1,4 +1,4 @@
-"""Dead letters over HTTP: each seen, dropped and sent again by its own tenant alone, and sent once."""
+"""Dead letters over HTTP: only their own tenant sees, drops and redrives them, and each is sent once."""
 
 import asyncio
 from collections.abc import Collection
@@ -179,7 +179,7 @@ async def test_a_letter_is_shown_whole(api: Api) -> None:
     assert (binary["body"], binary["body_base64"]) == (None, "/w==")
 
 
-async def test_a_letter_that_is_dropped_is_gone(api: Api) -> None:
+async def test_a_dropped_letter_no_longer_exists(api: Api) -> None:
     await api.bury("acme.billing", 1)
     async with await manager(api) as client:
         assert (await client.delete(f"{LETTERS}/1")).json()["number"] == 1

@@ -1,4 +1,4 @@
-"""Erasing over HTTP: on record at once, in the name of the token; a node carries it out."""
+"""Erasing over HTTP: recorded at once, in the name of the token; a node carries it out."""
 
 import pytest
 

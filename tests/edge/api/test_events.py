@@ -1,4 +1,4 @@
-"""An event over HTTP: what the ledger has of it, where else it waits, and why no receiver gets it."""
+"""An event over HTTP: its record in the ledger, where else it waits, and why no receiver gets it."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -14,9 +14,9 @@ from angarium.operations.events import search as event_search
 from angarium.operations.failures import NotDone
 from angarium.settings import Settings
 from streams.erasing.erasures import Erasures, finished
-from streams.fleet import unrouted_events
 from streams.installation.partitions import partition_of
 from streams.nats.headers import EVENT_AGAIN, EVENT_ID
+from streams.observation import unrouted_events
 from tests.edge.api.conftest import SHARDS, Api, problem
 from tests.support.installation import publish
 from tests.support.ledgers import Pen, catch_up, delivered, in_file, opens

@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from angarium.node.app import open_node
-from tests.contract.fleet import snapshots
+from tests.contract.observation import snapshots
 from tests.edge.api.conftest import SHARDS, Api, problem
 from tests.support.command_line import COMMAND_LINE
 from tests.support.plain_http import plain_client
@@ -119,7 +119,7 @@ async def test_a_token_that_cannot_be_is_refused(api: Api, asked: object, pointe
     assert next(iter(refused.json().get("errors", [{}]))).get("pointer") == pointer
 
 
-async def test_the_methods_of_a_path_are_told_without_a_token(api: Api) -> None:
+async def test_the_methods_of_a_path_are_shown_without_a_token(api: Api) -> None:
     async with plain_client(base_url=api.url) as client:
         for path, methods in ((TOKENS, {"GET", "POST"}), ("/v1/tenants/acme/receivers/x", READ_AND_CHANGE)):
             answer = await client.request("OPTIONS", path)

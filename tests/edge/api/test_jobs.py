@@ -22,9 +22,9 @@ from angarium.connecting import Access
 from angarium.operations.jobs import plans, seats, work
 from angarium.operations.jobs.begin import Begun, begin_redrive, begin_replay
 from angarium.operations.jobs.listing import JobPage, list_jobs
-from angarium.operations.jobs.replay import ReplayRange
+from angarium.operations.replays.resendable import ReplayFilter
 from angarium.settings import Settings
-from streams.dead_letters.letters import Selection
+from streams.dead_letters.letters import LetterFilter
 from streams.installation.partitions import shard_of
 from streams.journal.snapshots import Snapshot
 from streams.nats.answers import StoredMessage
@@ -240,10 +240,10 @@ async def test_the_jobs_of_a_tenant_are_listed_the_newest_first(
         for tenant in begun:
             receiver = f"{tenant}.{name}"
             await events(api, 1, receiver)
-            job = await begin_replay(api.to, receiver, ReplayRange(since=0.0), 1000.0)
+            job = await begin_replay(api.to, receiver, ReplayFilter(since=0.0), 1000.0)
             assert isinstance(job, Begun)
             begun[tenant].insert(0, job.job.id)
-    job = await begin_redrive(api.to, "acme", Selection(receivers="acme.*"))
+    job = await begin_redrive(api.to, "acme", LetterFilter(receivers="acme.*"))
     assert isinstance(job, Begun)
     begun["acme"].insert(0, job.job.id)
     await api.js.publish(
@@ -286,7 +286,7 @@ async def test_lists_at_the_same_time_share_one_look_at_what_has_changed(
     await api.state.jobs.stop()
     for receiver in ("acme.billing", "other.billing"):
         await events(api, 1, receiver)
-        assert isinstance(await begin_replay(api.to, receiver, ReplayRange(since=0.0), 1000.0), Begun)
+        assert isinstance(await begin_replay(api.to, receiver, ReplayFilter(since=0.0), 1000.0), Begun)
     read, plan_in = list[str](), plans.plan_in
 
     def counted(access: Access, message: StoredMessage) -> plans.StoredPlan:
@@ -338,7 +338,7 @@ async def test_the_command_line_lists_shows_and_stops_jobs(api: Api, tmp_path: P
     await events(api, 3)
     await events(api, 1, "other.billing")
     for receiver in ("acme.billing", "other.billing"):
-        assert isinstance(await begin_replay(api.to, receiver, ReplayRange(since=0.0), 1000.0), Begun)
+        assert isinstance(await begin_replay(api.to, receiver, ReplayFilter(since=0.0), 1000.0), Begun)
     terminal = Terminal(tmp_path, api.to.settings.nats[0])
     terminal.environment |= {"ANGARIUM_PREFIX": api.to.settings.prefix, "ANGARIUM_SHARDS": "2"}
 

@@ -1,4 +1,4 @@
-"""Publishing over HTTP: what is stored, what is answered, and what is refused before it is read."""
+"""Publishing over HTTP: what is stored, what is answered, and what is refused before its body is read."""
 
 from collections.abc import AsyncIterator
 
@@ -47,7 +47,7 @@ async def test_an_event_for_all_is_stored_byte_for_byte_before_the_answer(api: A
     assert "x-own" not in message.headers
 
 
-async def test_an_event_for_one_goes_to_it_alone(api: Api) -> None:
+async def test_an_event_for_one_receiver_reaches_no_other(api: Api) -> None:
     await api.receiver("acme.billing")
     async with await api.client() as client:
         typed = await client.post(f"{BILLING}/order.created", json={"order": 7})
@@ -182,7 +182,7 @@ async def test_each_answer_of_jetstream_has_a_status(
     assert words in batched["detail"]
 
 
-async def test_a_defect_is_told_to_the_log_and_not_to_the_client(
+async def test_a_defect_is_logged_and_hidden_from_the_client(
     api: Api, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def break_down(*_: object) -> None:

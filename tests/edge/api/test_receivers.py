@@ -1,4 +1,4 @@
-"""Receivers over HTTP: stored under a condition, shown without a secret, removed with what waits."""
+"""Receivers over HTTP: conditional writes, hidden secrets, removal with waiting events."""
 
 from typing import Any
 
@@ -105,7 +105,7 @@ async def test_a_client_that_has_it_already_is_told_so(api: Api) -> None:
     assert other.status_code == 200
 
 
-async def test_a_patch_changes_what_it_names_alone(api: Api) -> None:
+async def test_a_patch_changes_only_the_members_that_it_names(api: Api) -> None:
     await api.receiver(
         "acme.billing",
         url=URL,

@@ -1,4 +1,4 @@
-"""The history over HTTP: from a journal whose facts are known, through the ledger, to a client."""
+"""The history over HTTP: from a journal with known facts, through the ledger, to a client."""
 
 import asyncio
 import sqlite3
@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from actors.machine import facts as f
-from actors.machine.bucket import Limit
+from actors.machine.bucket import RateLimit
 from angarium.api.api_state import QUESTIONS_MAX
 from angarium.api.queries import ledger as asking
 from angarium.api.routes import records
@@ -181,7 +181,7 @@ async def test_the_history_comes_in_pages(
 
 
 async def test_the_audit_and_the_worst(api: Api, pen: Pen, ledger: InFile, reader: httpx.AsyncClient) -> None:
-    await pen.flush(f.RateSet(receiver=RECEIVER, limit=Limit(5.0, 2)), failed(1, NOW + 1))
+    await pen.flush(f.RateSet(receiver=RECEIVER, limit=RateLimit(5.0, 2)), failed(1, NOW + 1))
     await pen.flush(*(delivered(sequence, NOW + 10) for sequence in range(2, 30)))
     await pen.flush(failed(1, receiver=OTHER), receiver=OTHER)
     await catch_up(api.js, api.names, ledger)
@@ -197,7 +197,7 @@ async def test_an_audit_of_too_many_attempts_is_refused(
     api: Api, pen: Pen, ledger: InFile, reader: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(records, "AUDITED_MAX", 4)
-    await pen.flush(f.RateSet(receiver=RECEIVER, limit=Limit(5.0, 2)))
+    await pen.flush(f.RateSet(receiver=RECEIVER, limit=RateLimit(5.0, 2)))
     await pen.flush(*(delivered(sequence, NOW + sequence) for sequence in range(1, 7)))
     await catch_up(api.js, api.names, ledger)
     span = {"since": instant(NOW), "until": instant(NOW + 60)}

@@ -1,4 +1,4 @@
-"""Live attempts over HTTP: each once and in order, to those that may see them, and bounded in memory."""
+"""Live attempts over HTTP: each once and in order, only to clients that may see them, in bounded memory."""
 
 import asyncio
 import json
@@ -240,7 +240,7 @@ async def test_purged_facts_are_reported_as_missed(api: Api, pen: Pen) -> None:
             assert await events.numbers(1) == [("acme.billing", 4)]
 
 
-async def test_a_journal_that_was_recreated_is_told_and_followed_from_its_beginning(
+async def test_a_recreated_journal_is_reported_and_followed_from_its_beginning(
     api: Api, pen: Pen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(1, 5):

@@ -1,4 +1,4 @@
-"""The users of `deploy/nats/permissions.conf`: what each may do, and what it tries in vain, replies included.
+"""The users of `deploy/nats/permissions.conf`: what each may do, and what it is refused, replies included.
 
 A real node runs under these permissions, so that they are enough, and answers, so that it could be abused.
 """

@@ -1,4 +1,4 @@
-"""The real connection when things go wrong: servers that die and come back, and those never there."""
+"""The real connection under failures: servers that die and come back, and servers that were never there."""
 
 import asyncio
 import gc
@@ -303,7 +303,7 @@ async def test_a_connection_closes_while_there_is_no_server(server: EmbeddedServ
     await wire.close()
 
 
-async def heedless() -> None:
+async def loses_cancellation() -> None:
     """Connects like nats-py when it is cancelled just as it gets a connection: `asyncio.wait_for` of
     Python 3.11 returns that, and the cancellation is lost."""
     with suppress(asyncio.CancelledError):
@@ -311,23 +311,23 @@ async def heedless() -> None:
     await asyncio.sleep(NEVER_S)
 
 
-async def test_giving_up_ends_also_where_nats_py_does_not_hear_of_it(server: EmbeddedServer) -> None:
+async def test_giving_up_ends_even_if_nats_py_loses_the_cancellation(server: EmbeddedServer) -> None:
     wire = NatsWire(ConnectOptions(servers=(server.url,)))
     begun = asyncio.Event()
 
-    async def connect_heedlessly() -> None:
+    async def connect_losing_cancellation() -> None:
         begun.set()
-        await heedless()
+        await loses_cancellation()
 
-    wire._connect = connect_heedlessly  # type: ignore[method-assign]
+    wire._connect = connect_losing_cancellation  # type: ignore[method-assign]
     opening = asyncio.ensure_future(wire.open())
     await begun.wait()
     opening.cancel()
     assert await asyncio.wait({opening}, timeout=PATIENCE_S) == ({opening}, set())
 
 
-async def test_closing_ends_also_where_nats_py_does_not_hear_of_it(wire: NatsWire) -> None:
-    wire._successor = asyncio.ensure_future(heedless())
+async def test_closing_ends_even_if_nats_py_loses_the_cancellation(wire: NatsWire) -> None:
+    wire._successor = asyncio.ensure_future(loses_cancellation())
     await asyncio.sleep(0)
     async with asyncio.timeout(PATIENCE_S):
         await wire.close()

@@ -1,4 +1,4 @@
-"""The embedded nats-server: it starts where it can, says why where it cannot, and never outlives its parent.
+"""The embedded nats-server: starts or says why it cannot, and never outlives its parent.
 
 Real processes throughout. A fake nats-server is a shell script in place of the program, for what the real one
 does not do on demand: be old, hang, ignore SIGTERM.

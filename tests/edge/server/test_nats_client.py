@@ -1,4 +1,4 @@
-"""Our way of reading what nats-server says: however it is cut, the same messages in the same order."""
+"""Our parser of the NATS protocol: however the bytes are split, the same messages in the same order."""
 
 import asyncio
 from itertools import pairwise

@@ -1,1 +1,1 @@
-"""The checks of a run: each promise, judged by what the server stored and the receivers got."""
+"""The checks of a run: each promise, judged by what the server stored and what receivers got."""

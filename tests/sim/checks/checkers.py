@@ -1,4 +1,4 @@
-"""Checks at every step: at each start of an attempt, and at everything that is stored.
+"""Checks at every step: at each start of an attempt, and at each stored message.
 
 Nothing here takes the product's word for what it did. The server tells what it stored and which acks it got,
 the receivers tell what came to them; the journal is folded as it lies in the server's stream.

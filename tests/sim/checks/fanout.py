@@ -1,4 +1,4 @@
-"""Checks of events for all who subscribe: who gets a copy, in which order, and when it is routed.
+"""Checks of events for all subscribers: who gets a copy, in which order, and when an event is routed.
 
 A copy *counts* if its source is above that of every copy of its receiver that was stored before; actors drop
 the others. So the stream alone tells what a receiver is given of an event: the ledger holds actors to it.

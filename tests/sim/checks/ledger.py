@@ -1,4 +1,4 @@
-"""The journals of all shards, folded as they are stored: the truth that everything is measured by.
+"""The journals of all shards, folded as they are stored: the truth for all checks.
 
 The fold is the product's own `evolve`. It is checked by a second opinion on numbering, in the plainest words:
 which event gets which number, and why those that lie between got none.

@@ -1,4 +1,4 @@
-"""Dead letters: each event that the journals give up lies in its stream once, with its number and its reason.
+"""Dead letters: each event that the journals give up is in their stream once, with number and reason.
 
 Twice only if more than the duplicate window lay between: the owner that followed one that vanished while it
 buried came late. And nothing else lies there.

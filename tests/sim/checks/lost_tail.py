@@ -1,4 +1,4 @@
-"""The checks after a stream lost its tail: they know what was lost, and do not ask for it any more."""
+"""The checks after a stream lost its tail: they know what was lost, and no longer expect it."""
 
 from collections.abc import Callable
 from typing import Any

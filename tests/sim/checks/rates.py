@@ -7,7 +7,7 @@ when its token was taken. Judged at the end, since tokens come to light only whe
 
 from collections.abc import Iterator
 
-from actors.machine.bucket import Limit
+from actors.machine.bucket import RateLimit
 
 EXCESS = 1e-5
 """Tokens that rounding may add up to: instants since the epoch are exact to 2.4e-7 s, and ten come in one."""
@@ -17,12 +17,12 @@ class Rates:
     """The rate of one receiver. `takes` are the instants at which started attempts took their tokens."""
 
     def __init__(self) -> None:
-        self.limits: list[tuple[float, Limit | None]] = []
+        self.limits: list[tuple[float, RateLimit | None]] = []
         self.takes: list[float] = []
 
     def excess(self) -> str:
         """Says in a sentence what is wrong; nothing if all is well."""
-        force: Limit | None = None
+        force: RateLimit | None = None
         since = granted = 0.0
         least = float("inf")
         started = 0
@@ -42,7 +42,9 @@ class Rates:
                     return f"{over:.3f} attempts too many at {at:.6f} s, under {force}"
         return ""
 
-    def _in_order(self) -> Iterator[tuple[float, Limit | None, bool]]:
-        changes: list[tuple[float, Limit | None, bool]] = [(at, limit, False) for at, limit in self.limits]
+    def _in_order(self) -> Iterator[tuple[float, RateLimit | None, bool]]:
+        changes: list[tuple[float, RateLimit | None, bool]] = [
+            (at, limit, False) for at, limit in self.limits
+        ]
         changes += [(at, None, True) for at in self.takes]
         yield from sorted(changes, key=lambda each: (each[0], each[2]))

@@ -1,4 +1,4 @@
-"""Checks of purges: nothing goes that an owner, now or later, will ask for."""
+"""Checks of purges: nothing goes that an owner may still read."""
 
 from bisect import bisect_left
 from collections.abc import Callable

@@ -1,1 +1,1 @@
-"""The rules of the design, each taken out by itself; `catalogue` lists all of them."""
+"""Mutants: rules of the design, each taken out by itself; `catalogue` lists all of them."""

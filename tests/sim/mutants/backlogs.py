@@ -22,7 +22,7 @@ from actors.policy import Policy
 from actors.runtime import actor, discard, live_state
 from actors.runtime.actor import Actor
 from actors.runtime.control_requests import forget
-from actors.runtime.discard import Passed
+from actors.runtime.discard import DiscardedEvents
 from actors.runtime.host import Host
 from actors.runtime.live_state import LiveState
 from actors.runtime.posting_bounds import PostingBounds
@@ -51,25 +51,25 @@ async def _store_once(
     await _store_letter(dead_letters, receiver, burial, message, answer_text)
 
 
-async def _read_by_replica(actor: Actor, frontier: Frontier, to: int) -> Passed:
+async def _read_by_replica(actor: Actor, frontier: Frontier, to: int) -> DiscardedEvents:
     """A replica that knows of nothing has nothing."""
     if await discard.count_between(actor, frontier.position, to) <= 0:
-        return Passed(0, frontier.source, b"")
+        return DiscardedEvents(0, frontier.source, b"")
     return await _read(actor, frontier, to)
 
 
-_read = discard.read_passed
+_read = discard.read_discarded
 
 
-async def _read_no_keys(actor: Actor, frontier: Frontier, to: int) -> Passed:
+async def _read_no_keys(actor: Actor, frontier: Frontier, to: int) -> DiscardedEvents:
     return replace(await _read(actor, frontier, to), keys=b"")
 
 
-async def _read_no_source(actor: Actor, frontier: Frontier, to: int) -> Passed:
+async def _read_no_source(actor: Actor, frontier: Frontier, to: int) -> DiscardedEvents:
     return replace(await _read(actor, frontier, to), source=0)
 
 
-async def _read_few_keys(actor: Actor, frontier: Frontier, to: int) -> Passed:
+async def _read_few_keys(actor: Actor, frontier: Frontier, to: int) -> DiscardedEvents:
     """Reads as many keys as the window held while they waited."""
     found = await _read(actor, frontier, to)
     return replace(found, keys=found.keys[-frontier.size * KEY_BYTES :])
@@ -153,48 +153,48 @@ BACKLOG_MUTANTS = [
            ((live_state, "NEEDS_NO_CONFIRMATION", (*machine.NEEDS_NO_CONFIRMATION, facts.Forgot)),),
            backlogs.forgetting_is_lost),
     Mutant("gap-by-replica", "what is forgotten is read to its end, by the leader's word",
-           ((discard, "read_passed", _read_by_replica),),
-           discarding.forgotten_and_sent_again),
+           ((discard, "read_discarded", _read_by_replica),),
+           discarding.forgotten_events_are_sent_again),
     Mutant("gap-of-what-is-there", "what is forgotten leaves room for all that may have been posted",
            ((PostingBounds, "unrecorded", property(lambda bounds: 0)),),
-           discarding.forgotten_after_what_was_posted_is_gone),
+           discarding.events_are_forgotten_after_posted_ones_were_deleted),
     Mutant("forgot-in-flight", "`forget` and removal wait for what is in flight",
            ((discard, "while_idle", _awaiting_nothing), (forget, "while_idle", _awaiting_nothing)),
-           discarding.forgotten_during_an_attempt_whose_message_is_gone),
+           discarding.events_are_forgotten_during_an_attempt_whose_message_is_gone),
     Mutant("forgot-going-on", "nothing begins while all is forgotten or removed",
            ((discard, "while_idle", _going_on), (forget, "while_idle", _going_on)),
-           discarding.forgotten_while_it_would_go_on),
+           discarding.events_are_forgotten_as_the_next_attempt_begins),
     Mutant("discarded-unparked", "what comes while all is discarded waits on record",
            ((Cursor, "has_seen_beyond", lambda cursor, position: False),),
-           discarding.forgotten_while_more_comes),
+           discarding.events_are_forgotten_while_others_arrive),
     Mutant("discarded-without-ids", "what is discarded enters the window",
-           ((discard, "read_passed", _read_no_keys),),
-           discarding.many_forgotten_and_one_sent_again),
+           ((discard, "read_discarded", _read_no_keys),),
+           discarding.one_of_many_forgotten_events_is_sent_again),
     Mutant("discarded-with-few-ids", "what is discarded fills the window, or older ids stay in it too long",
-           ((discard, "read_passed", _read_few_keys),),
-           discarding.forgotten_while_the_window_grows),
+           ((discard, "read_discarded", _read_few_keys),),
+           discarding.events_are_forgotten_while_the_window_grows),
     Mutant("discarded-without-sources", "what is discarded raises the highest source",
-           ((discard, "read_passed", _read_no_source),),
-           discarding.put_again_and_copied_again),
+           ((discard, "read_discarded", _read_no_source),),
+           discarding.copy_comes_again_after_its_receiver_is_put_again),
     Mutant("missing-is-one", "what is missing leaves room for all that may have been posted",
            ((live_state, "decide", _decide_without(c.MissEvents, "posted")),),
-           discarding.missing_after_it_was_posted),
+           discarding.posted_events_are_deleted),
     Mutant("missing-without-source", "what is missing raises the highest source",
            ((live_state, "decide", _decide_without(c.MissEvents, "source")),),
-           discarding.missing_and_copied_again),
+           discarding.deleted_event_is_copied_again),
     Mutant("refused-without-source", "what is refused raises the highest source",
            ((live_state, "decide", _decide_without_source),),
-           discarding.refused_and_copied_again),
+           discarding.refused_event_is_copied_again),
     Mutant("removed-to-the-first", "what an owner that vanished may have posted was the removed receiver's",
            ((discard, "removed_to", _removed_to_first),),
-           discarding.put_again_under_a_blind_owner),
+           discarding.receiver_is_put_again_under_a_blind_owner),
     Mutant("parked-cannot-have-posted", "an owner that vanished may have posted for one that is parked",
            ((Host, "may_have_posted", _posted_unparked),),
-           discarding.burst_from_a_backlog_before_a_crash),
+           discarding.owner_dies_after_a_burst_from_a_backlog),
     Mutant("put-again-unseen", "a receiver that was put again is removed first",
            ((actor, "next_step", _step_unremoved),),
-           backlogs.put_again_at_once),
+           backlogs.receiver_is_put_again_at_once),
     Mutant("opened-as-if-obeyed", "a receiver is opened under the last removal that was obeyed",
            ((LiveState, "record", _record_newest_removal),),
-           backlogs.put_again_twice),
+           backlogs.receiver_is_put_again_twice),
 ]  # fmt: skip

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from actors.ids import dedup_key
 from actors.machine import bucket, decide, event, evolve, facts, numbering
 from actors.machine import commands as c
-from actors.machine.bucket import Bucket, Limit, Unclean
+from actors.machine.bucket import Bucket, RateLimit, Unclean
 from actors.machine.event import Event
 from actors.machine.facts import Claimed
 from actors.machine.numbering import is_repeat
@@ -122,7 +122,7 @@ async def _hold_anyway(*_: Any) -> bool:
     return True
 
 
-def _clean_by_owner_alone(attempt: claim.ClaimAttempt, past: claim.JournalPast) -> bool:
+def _clean_by_owner_alone(attempt: claim.ClaimAttempt, past: claim.ShardRecord) -> bool:
     if past.predecessor is None:
         return past.blank and not attempt.revision
     return attempt.holder is None or attempt.holder.released is not None
@@ -291,12 +291,18 @@ async def _page_of_any_replica(
 
 
 def _full(
-    found: Bucket, limit: Limit, *, epoch: int, claimed_at: float, unclean: Unclean | None, unsettled: bool
+    found: Bucket,
+    limit: RateLimit,
+    *,
+    epoch: int,
+    claimed_at: float,
+    unclean: Unclean | None,
+    unsettled: bool,
 ) -> Bucket:
     return found if found.epoch == epoch else Bucket(float(limit.burst), claimed_at, epoch)
 
 
-def _inherited(found: Bucket, limit: Limit, *, unclean: Unclean | None, **more: Any) -> Bucket:
+def _inherited(found: Bucket, limit: RateLimit, *, unclean: Unclean | None, **more: Any) -> Bucket:
     """Takes the bucket as recorded, whatever an owner that vanished may have taken."""
     return bucket.inherit(found, limit, unclean=None, **more)
 
@@ -309,7 +315,7 @@ def _record_no_ping(live: LiveState, command: c.Command, now: float) -> None:
         _record(live, command, now)
 
 
-def _inherited_slow(found: Bucket, limit: Limit, *, unclean: Unclean | None, **more: Any) -> Bucket:
+def _inherited_slow(found: Bucket, limit: RateLimit, *, unclean: Unclean | None, **more: Any) -> Bucket:
     is_slow = limit.per_second * bucket.SLOW_TOKEN_S < 1
     return bucket.inherit(found, limit, unclean=None if is_slow else unclean, **more)
 
@@ -340,25 +346,25 @@ ALL = [
            ((Pending, "queue_or_leave", _drop_repeats_at_once),)),
     Mutant("rebase", "on 10071 nobody rebases on the number in the error",
            ((journal, "append", _append_after_anything),),
-           ownership.flush_of_a_sleeper),
+           ownership.sleeper_writes_a_late_flush),
     Mutant("owner-not-reread", "the claim reads _owner again",
            ((claim, "draft_claim", _draft_unread), (claim, "read_owner", _read_owner_once),
-            (claim, "holds_epoch", _hold_anyway)),
+            (claim, "still_owns_epoch", _hold_anyway)),
            ownership.claimant_sleeps_between_two_steps),
     Mutant("clean-by-owner", "clean means: the epoch released is that of the journal's last claim",
            ((claim.ClaimAttempt, "follows_cleanly", _clean_by_owner_alone),),
            rates.owner_key_is_deleted),
     Mutant("tail-as-it-comes", "a tail is complete only with one's own claim",
            ((recovery, "read_tail", _tail_as_it_comes),),
-           ownership.tail_of_a_lagging_replica),
+           ownership.lagging_replica_lacks_the_tail),
     Mutant("no-lease", "nothing starts without a lease", ((Host, "within_lease", _only_alive),)),
     Mutant("lease-revived", "a lease that lapsed is over: every shard stops before it is renewed",
            ((Lease, "valid", _renewable), (Lease, "acknowledged", _renewed),
             (Members, "lapse", lambda members: None)),
-           ownership.zombie_with_a_renewed_lease),
+           ownership.zombie_has_a_renewed_lease),
     Mutant("lease-from-the-answer", "a lease counts from before its renewal was sent",
            ((Lease, "acknowledged", _acknowledged_now),),
-           ownership.renewal_whose_answer_is_read_late),
+           ownership.answer_to_a_renewal_is_read_late),
     Mutant("claims-from-the-living", "a shard is claimed from nobody whose heart beats",
            ((Members, "is_silent", lambda members, seen: True),)),
     Mutant("claim-without-heartbeat", "a claim is a sign of life, also if its heartbeat was not seen yet",
@@ -366,21 +372,21 @@ ALL = [
            ownership.owner_comes_back_after_the_last_look),
     Mutant("heartbeats-of-any-replica", "a look counts as of our own heartbeat, if it shows that",
            ((members, "read_heartbeats", _heartbeats_of_any_replica),),
-           ownership.heartbeats_that_no_replica_shows),
+           ownership.replicas_do_not_show_heartbeats),
     Mutant("shares-for-the-dead", "a node that was dead gets no share until it shows a new heartbeat",
            ((Members, "is_live", lambda members, node, shown: not members.is_stale(node)),),
            ownership.connection_is_back_long_after_a_node_died),
     Mutant("live-snapshots", "a snapshot holds confirmed facts only",
            ((Host, "changed_for_snapshot", _take_live),)),
     Mutant("unfenced-snapshots", "snapshots are fenced by _owner", ((snapshots, "fenced", _unfenced),),
-           ownership.late_snapshot_of_a_sleeper),
+           ownership.sleeper_writes_a_late_snapshot),
     Mutant("two-writes", "one write of snapshots at a time", ((asyncio, "Lock", _Unlocked),),
-           ownership.handover_while_snapshots_are_written),
+           ownership.shard_is_handed_over_while_snapshots_are_written),
     Mutant("checkpoint-ahead", "the batch that makes a checkpoint true carries it",
            ((Snapshots, "write", _write_later),)),
     Mutant("burial-forgotten", "the checkpoint names who owes a burial",
            ((State, "unfinished", property(lambda state: state.parked)),),
-           ownership.burial_owed_at_a_takeover),
+           ownership.owner_dies_before_a_burial),
     Mutant("window-of-config", "the window's size is state",
            ((actor, "next_step", _step_by_configured_window),)),
     Mutant("window-from-here", "a window changes above all that may have been posted",
@@ -408,7 +414,7 @@ ALL = [
            ((actor, "next_step", _unpark_when_read),)),
     Mutant("replica-believed", "a read is complete when it reached `seen`, or by the leader's word",
            ((backlog, "next_messages", _page_of_any_replica),),
-           reading.backlog_of_a_lagging_replica),
+           reading.lagging_replica_lacks_a_backlog),
     Mutant("dead-letter-unconfirmed", "a dead letter is confirmed before the next event starts",
            _not_urgent(facts.DeadLettered)),
     Mutant("opened-unconfirmed", "Opened is confirmed before the first attempt",
@@ -421,24 +427,24 @@ ALL = [
     Mutant("full-bucket", "the bucket is inherited", ((actor, "inherit", _full),)),
     Mutant("bucket-as-recorded", "after an unclean takeover the bucket is empty",
            ((actor, "inherit", _inherited),),
-           rates.burst_before_a_crash),
+           rates.node_dies_after_a_burst),
     Mutant("no-skew-gap", "time between owners is credited only beyond the clocks' skew",
            ((bucket, "CLOCK_SKEW_S", 0.0),)),
     Mutant("slow-unrecorded", "where tokens are slow to come, the attempt is recorded first",
-           ((Limit, "slow", property(lambda limit: False)), (actor, "inherit", _inherited_slow))),
+           ((RateLimit, "slow", property(lambda limit: False)), (actor, "inherit", _inherited_slow))),
     Mutant("set-aside-forgotten", "a token whose attempt is recorded first takes up room until it starts",
            ((Tokens, "filled", _bucket_as_if_started),)),
     Mutant("decided-without-what-is-set-aside", "what is decided counts the tokens that are set aside",
            ((actor, "next_step", _next_as_if_all_had_started),),
-           rates.ping_during_a_queue),
+           rates.ping_takes_the_token_of_a_waiting_event),
     Mutant("grant-kept", "a recorded attempt starts soon, or needs another token",
            ((tokens, "GRANT_MAX_S", float("inf")),),
-           rates.start_long_after_its_record),
+           rates.attempt_starts_long_after_its_record),
     Mutant("first-lease-kept", "a lease that lapsed at the start gives way to another",
-           ((Members, "lapse", lambda members: None),), ownership.first_heartbeat_slept_through),
+           ((Members, "lapse", lambda members: None),), ownership.node_sleeps_through_its_first_heartbeat),
     Mutant("ping-unrecorded", "a ping is recorded before it is made",
            ((LiveState, "record", _record_no_ping),),
-           rates.ping_before_a_crash),
+           rates.node_dies_after_a_ping),
 ]  # fmt: skip
 ALL += [
     *BACKLOG_MUTANTS,

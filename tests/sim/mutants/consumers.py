@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from streams.buckets.receivers import Receivers
 from streams.installation import topology
 from streams.journal import claim
-from streams.journal.claim import JournalPast
+from streams.journal.claim import ShardRecord
 from streams.journal.journal import Journal
 from streams.nats.headers import STATUS
 from streams.reading import pull, reader
@@ -20,7 +20,7 @@ from streams.storage import purge
 from tests.sim.mutants.mutant import Mutant
 from tests.sim.scenarios import reading, routing
 
-_read_past, _consumer = claim.read_past, topology.consumer_for_claim
+_read_past, _consumer = claim.read_shard_record, topology.consumer_for_claim
 _ack, _repeat_ack = Puller.ack, Puller.repeat_ack
 
 
@@ -28,12 +28,12 @@ def _beyond_the_unconfirmed(tenants: Tenants[Any]) -> int:
     return tenants.highest
 
 
-async def _unrepeated(*args: Any) -> JournalPast:
+async def _unrepeated(*args: Any) -> ShardRecord:
     """Forget what was routed."""
     return replace(await _read_past(*args), routing=NOTHING_ROUTED)
 
 
-async def _routed_to_the_end(*args: Any) -> JournalPast:
+async def _routed_to_the_end(*args: Any) -> ShardRecord:
     return replace(await _read_past(*args), routing=RoutingProgress(routed=purge.ANY_POSITION))
 
 
@@ -86,12 +86,12 @@ CONSUMER_MUTANTS = [
            ((Tenants, "routed", property(_beyond_the_unconfirmed)),),
            routing.one_of_two_copies_is_stored),
     Mutant("routed-forgotten", "`routed` never falls: a claim repeats it",
-           ((claim, "read_past", _unrepeated),)),
+           ((claim, "read_shard_record", _unrepeated),)),
     Mutant("routed-with-facts-alone", "a risen `routed` alone is worth a flush",
            ((Journal, "routing_moved", lambda journal: None),),
            routing.last_event_is_routed_and_nothing_else_happens),
     Mutant("purged-beyond-routed", "events are purged up to what is recorded as routed",
-           ((purge, "read_past", _routed_to_the_end),)),
+           ((purge, "read_shard_record", _routed_to_the_end),)),
     Mutant("consumer-from-now", "a consumer begins behind what is recorded",
            ((reader, "consumer_for_claim", _from_the_next),),
            reading.consumer_vanishes_unnoticed),
@@ -108,5 +108,5 @@ CONSUMER_MUTANTS = [
            reading.last_ack_is_lost),
     Mutant("copies-from-before", "an event stored before the receiver was last put anew gets no copy",
            ((Receivers, "existing_at", lambda receivers, at, subscribers: subscribers),),
-           routing.event_from_before_its_receiver_was_put_again),
+           routing.event_is_older_than_its_receiver),
 ]  # fmt: skip

@@ -97,10 +97,10 @@ COPY_MUTANTS = [
     Mutant("lane-goes-on", "a lane waits for its head", ((router, "Lanes", _LanesThatGoOn),)),
     Mutant("source-ignored", "what comes from a source not above the highest is a repeat",
            ((scheduling, "is_repeat", _number_by_id_alone),),
-           routing.routed_again_beyond_the_window),
+           routing.events_are_routed_again_beyond_the_window),
     Mutant("stale-configurations", "nothing is matched by configurations older than half a second",
            ((Freshness, "covers", lambda freshness, came_at: True),),
-           routing.subscription_that_no_replica_shows),
+           routing.replicas_do_not_show_a_subscription),
     Mutant("router-remembers", "a new ownership forgets what was seen",
            ((shard, "Router", _RouterWithOldMemory),)),
 ]  # fmt: skip

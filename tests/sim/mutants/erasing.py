@@ -18,8 +18,8 @@ async def _at_once(host: Host, index: int) -> None:
 ERASE_MUTANTS = [
     Mutant("erased-unnumbered", "what an owner may have posted has its number before it is erased",
            ((end_deliveries, "settle_in_order", _unnumbered),),
-           erasing.erased_after_it_was_posted),
+           erasing.posted_event_is_erased),
     Mutant("erased-unconfirmed", "a message is erased only when it is on record that its event is over",
            ((Host, "confirmed_to", _at_once),),
-           erasing.erased_before_it_is_on_record),
+           erasing.event_is_erased_before_its_end_is_on_record),
 ]  # fmt: skip

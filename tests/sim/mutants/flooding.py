@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from angarium.node import shard_snapshots
 from streams.journal import claim
 from streams.journal.checkpoint import Checkpoint
-from streams.journal.claim import JournalPast
+from streams.journal.claim import ShardRecord
 from streams.nats.answers import StoredMessage
 from streams.nats.jetstream import JetStream
 from streams.reading.reader import Reader
@@ -24,7 +24,7 @@ from streams.storage import purge
 from tests.sim.mutants.mutant import Mutant
 from tests.sim.scenarios import flooding, giving_way
 
-_read_past, _purge_read_past = claim.read_past, vars(purge)["read_past"]
+_read_past, _purge_read_past = claim.read_shard_record, vars(purge)["read_shard_record"]
 _bury, _shed = UnroutedBurial.bury, Tenants.shed
 _burying = set[asyncio.Task[None]]()
 """Burials that nothing waits for."""
@@ -32,16 +32,16 @@ _take_read = Tenants.take_read
 _add, _drop, _init, _recognise = Tenants.add, Tenants.drop, Tenants.__init__, Tenants.recognise
 
 
-def _without_parked(past: JournalPast) -> JournalPast:
+def _without_parked(past: ShardRecord) -> ShardRecord:
     assert past.routing is not None
     return replace(past, routing=RoutingProgress(routed=past.routing.routed))
 
 
-async def _without_the_parked(*args: Any) -> JournalPast:
+async def _without_the_parked(*args: Any) -> ShardRecord:
     return _without_parked(await _read_past(*args))
 
 
-async def _purged_without_the_parked(*args: Any) -> JournalPast:
+async def _purged_without_the_parked(*args: Any) -> ShardRecord:
     return _without_parked(await _purge_read_past(*args))
 
 
@@ -139,14 +139,14 @@ def _next_event_kept(of: Tenants[Any], may_park: Any, *, kept: int = 1) -> list[
 
 FLOODING_MUTANTS = [
     Mutant("parked-forgotten", "a claim repeats the parked tenants",
-           ((claim, "read_past", _without_the_parked),),
+           ((claim, "read_shard_record", _without_the_parked),),
            flooding.owner_of_a_parked_tenant_dies),
     Mutant("parked-not-in-the-checkpoint", "the checkpoint carries the parked tenants",
            ((shard_snapshots, "Checkpoint", _checkpoint_without_the_parked),),
            flooding.journal_ages_out_behind_a_parked_tenant),
     Mutant("purged-beyond-the-parked", "the purge goes never beyond a parked tenant's position",
-           ((purge, "read_past", _purged_without_the_parked),),
-           flooding.parked_tenant_is_stopped_and_read_on),
+           ((purge, "read_shard_record", _purged_without_the_parked),),
+           flooding.reading_of_a_parked_tenant_stops_and_continues),
     Mutant("position-of-the-unmatched", "the position is that of the lowest event that is not routed",
            ((TenantInMemory, "unrouted_from", property(_first_unmatched)),),
            flooding.owner_of_a_parked_tenant_dies),

@@ -85,12 +85,12 @@ class ResendingCheckers(Checkers):
             case "replay":
                 plan = _replay.decode(message.data)
                 self._begun[plan.again] = plan
-                if plan.job is not None:
-                    self.replays[owner.replace("=", "."), plan.job.id] = plan
+                if plan.api_job is not None:
+                    self.replays[owner.replace("=", "."), plan.api_job.id] = plan
             case "redrive" if owner:
                 redrive = _redrive.decode(message.data)
-                if redrive.job is not None:
-                    self.redrives[owner, redrive.job.id] = redrive
+                if redrive.api_job is not None:
+                    self.redrives[owner, redrive.api_job.id] = redrive
             case "erased":
                 self._erasure(_erasure.decode(message.data))
 
@@ -113,7 +113,7 @@ class ResendingCheckers(Checkers):
 
     def _removed_at(self, receiver: str, plan: ReplayPlan) -> float | None:
         """When the receiver was removed after the events of the replay were chosen; None if it was not."""
-        known = plan.choice.removal or 0
+        known = plan.events.removal or 0
         return next((at for revision, at in self._removals.get(receiver, ()) if revision > known), None)
 
     def _erasure(self, erasure: Erasure) -> None:
@@ -155,15 +155,15 @@ class ResendingCheckers(Checkers):
             self._check_redrive(tenant, redrive)
 
     def _check_replay(self, receiver: str, plan: ReplayPlan) -> None:
-        choice, sent, erased, what = plan.choice, 0, 0, f"{receiver}: the replay {plan.again}"
-        assert plan.job is not None
-        if ended := plan.job.failed:
+        events, sent, erased, what = plan.events, 0, 0, f"{receiver}: the replay {plan.again}"
+        assert plan.api_job is not None
+        if ended := plan.api_job.failed:
             self.replays_ended += 1
             if self._removed_at(receiver, plan) is None:
-                self.world.fail(f"{what} has failed: {plan.job.why}")
-        for position in self.deliveries.stored_between(receiver, choice.begin, choice.until):
+                self.world.fail(f"{what} has failed: {plan.api_job.why}")
+        for position in self.deliveries.stored_between(receiver, events.begin, events.until):
             event = self.deliveries.event(position)
-            if choice.takes(event):
+            if events.takes(event):
                 copies = self._check_copy(what, receiver, plan.again, event.id, may_lack=ended)
                 sent += copies
                 erased += copies if self._is_erased(receiver, event.id) else 0
@@ -171,8 +171,8 @@ class ResendingCheckers(Checkers):
             self.world.fail(f"{what} says that it sent {plan.sent}, and sent {sent}")
 
     def _check_redrive(self, tenant: str, plan: RedriveJobPlan) -> None:
-        assert plan.job is not None
-        what = f"the redrive {plan.job.id} of {tenant}"
+        assert plan.api_job is not None
+        what = f"the redrive {plan.api_job.id} of {tenant}"
         letters = [
             (position, *letter)
             for position, letter in self._letters.items()
@@ -186,8 +186,8 @@ class ResendingCheckers(Checkers):
             if any(revision > known for revision, _ in found)
         }  # fmt: skip
         may_leave = {UNSURE, REMOVED} if removed else {UNSURE}
-        if set(plan.job.left) - may_leave or plan.job.left.get(UNSURE, 0) > erased:
-            self.world.fail(f"{what} leaves {plan.job.left}")
+        if set(plan.api_job.left_out) - may_leave or plan.api_job.left_out.get(UNSURE, 0) > erased:
+            self.world.fail(f"{what} leaves {plan.api_job.left_out}")
         for position, receiver, mark, event in letters:
             sent = self._check_copy(what, receiver, mark, event, may_lack=receiver in removed)
             if sent and position in self.streams[self.names.dead_letters].store.messages:

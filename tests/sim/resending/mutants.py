@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from angarium.node.housekeeping import eraser, erasure_steps
 from streams.erasing import search
 from streams.journal import claim
-from streams.journal.claim import JournalPast
+from streams.journal.claim import ShardRecord
 from streams.lost_tails.marks import Mark
 from streams.nats.answers import Answer
 from streams.resending.plan_lock import PlanLock
@@ -22,7 +22,7 @@ from tests.sim.mutants.mutant import Mutant
 from tests.sim.resending import scenarios
 from tests.sim.resending.resending_run import ResendingRun
 
-_publish, _store_plan, _read_past = ReplayLock.publish, RedriveLock.store, claim.read_past
+_publish, _store_plan, _read_past = ReplayLock.publish, RedriveLock.store, claim.read_shard_record
 
 
 async def _ahead(
@@ -44,7 +44,7 @@ def _always(self: Sources, position: int) -> bool:
     return True
 
 
-async def _routed_to_the_end(*args: Any) -> JournalPast:
+async def _routed_to_the_end(*args: Any) -> ShardRecord:
     return replace(await _read_past(*args), routing=RoutingProgress(routed=purge.ANY_POSITION))
 
 
@@ -76,25 +76,25 @@ RESENDING_MUTANTS = [
            scenarios.redrive_dies_between_two_steps),
     Mutant("lock-unchecked", "a copy is sent only within the lease of the lock",
            ((PlanLock, "ensure_held", _never_renewed),),
-           scenarios.replaying_process_sleeps),
+           scenarios.process_sleeps_during_a_replay),
     Mutant("receiver-unasked", "a replay ends with the receiver that it was begun for",
            ((Replay, "ensure_not_removed", _not_removed),),
-           scenarios.removed_and_put_again_during_a_replay),
+           scenarios.receiver_is_put_again_during_a_replay),
     Mutant("sources-unasked", "a copy is sent only within a lease of its source",
            ((Sources, "certain", _always),),
-           scenarios.replaying_process_sleeps_through_an_erasure),
+           scenarios.process_sleeps_through_an_erasure),
     Mutant("late-copies-unawaited", "an erasure is done when no copy can be on its way any more",
            ((eraser, "COPIES_UNTIL_LEASE_ENDS_S", -math.inf),),
-           scenarios.erased_shortly_after_its_source_was_there),
+           scenarios.event_is_erased_shortly_after_its_source_was_seen),
     Mutant("erased-unrouted", "what producers published is deleted when it is routed",
-           ((erasure_steps, "read_past", _routed_to_the_end),),
-           scenarios.erased_while_it_is_routed),
+           ((erasure_steps, "read_shard_record", _routed_to_the_end),),
+           scenarios.event_is_erased_while_it_is_routed),
     Mutant("looked-at-once", "an erasure looks again for copies that came late",
            ((search, "late_copies", _no_late_copies),),
-           scenarios.copy_of_a_router_comes_late),
+           scenarios.copy_of_a_router_arrives_late),
     Mutant("letters-kept", "dead letters are erased", ((search, "dead_letters", _none_found),),
            run=_run),
     Mutant("answers-kept", "answers that repeat the body are erased",
            ((search, "answers", _no_answers),),
-           scenarios.erased_with_an_answer),
+           scenarios.event_is_erased_with_an_answer),
 ]  # fmt: skip

@@ -21,12 +21,13 @@ from angarium.api.background import jobs as background
 from angarium.api.background.jobs import Jobs
 from angarium.connecting import Access
 from angarium.operations.failures import NotDone
-from angarium.operations.jobs import begin, plans, replay, work
+from angarium.operations.jobs import begin, plans, work
 from angarium.operations.jobs.begin import Begun, begin_redrive, begin_replay
-from angarium.operations.jobs.replay import ReplayRange
+from angarium.operations.replays import replay
+from angarium.operations.replays.resendable import ReplayFilter
 from angarium.settings import Settings
 from streams.buckets.stored_configurations import StoredConfigurations
-from streams.dead_letters.letters import Selection
+from streams.dead_letters.letters import LetterFilter
 from streams.erasing.erasures import Erasures
 from streams.nats.answers import Stored
 from streams.nats.jetstream import JetStream
@@ -49,7 +50,7 @@ DUPLICATE_WINDOW_NS = 35 * 10**9
 RETRY_S = 1.0
 KEEP_S = 86_400.0
 CONFIGURATION = msgspec.json.encode({"url": "https://example.com/a", "retry": {"base_s": 0.05, "cap_s": 0.1}})
-_EVERYTHING = ReplayRange(since=0.0)
+_EVERYTHING = ReplayFilter(since=0.0)
 
 Ask = Callable[[Access, Process], Awaitable[bool]]
 """A request of a client; False if it has to be sent again."""
@@ -182,7 +183,7 @@ class ResendingRun(Run):
         """A redrive of all letters of the tenant."""
 
         async def ask(access: Access, process: Process) -> bool:
-            wanted = Selection(receivers=f"{tenant}.*")
+            wanted = LetterFilter(receivers=f"{tenant}.*")
             return _granted(process, await begin_redrive(access, tenant, wanted, key))
 
         return ask

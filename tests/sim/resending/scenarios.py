@@ -83,7 +83,7 @@ def _staged(events: int = 8, dead: int = 0) -> Iterator[ResendingStage]:
         yield ResendingStage(run)
 
 
-def replaying_process_sleeps() -> None:
+def process_sleeps_during_a_replay() -> None:
     """A replaying process sleeps between two copies. Another takes over, and ids are forgotten."""
     with _staged() as stage:
         stage.at_copy(3, Process.freeze)
@@ -97,7 +97,7 @@ def replaying_process_sleeps() -> None:
         stage.settle()
 
 
-def suspended_between_a_copy_and_its_answer() -> None:
+def process_sleeps_between_a_copy_and_its_answer() -> None:
     """A machine is suspended for longer than ids are known, after a copy and before the answer."""
     with _staged() as stage:
         network = stage.run.network
@@ -135,7 +135,7 @@ def redrive_dies_between_two_steps() -> None:
         stage.settle()
 
 
-def replaying_process_sleeps_through_an_erasure() -> None:
+def process_sleeps_through_an_erasure() -> None:
     """A replaying process has the event in memory, and wakes when the erasure is done."""
     with _staged() as stage:
         stage.at_copy(3, Process.freeze)
@@ -147,7 +147,7 @@ def replaying_process_sleeps_through_an_erasure() -> None:
         stage.settle()
 
 
-def erased_shortly_after_its_source_was_there() -> None:
+def event_is_erased_shortly_after_its_source_was_seen() -> None:
     """The process that replays has just asked for the event, and pauses before it sends the copy."""
     with _staged() as stage:
         stage.at_copy(3, Process.freeze)
@@ -159,7 +159,7 @@ def erased_shortly_after_its_source_was_there() -> None:
         stage.settle()
 
 
-def erased_while_it_is_routed() -> None:
+def event_is_erased_while_it_is_routed() -> None:
     """The router has the event in memory, and its copies do not arrive."""
     held: list[Deal] = []
     with _staged() as stage:
@@ -180,7 +180,7 @@ def erased_while_it_is_routed() -> None:
         stage.settle()
 
 
-def copy_of_a_router_comes_late() -> None:
+def copy_of_a_router_arrives_late() -> None:
     """A copy arrives long after the erasure, from the connection of a router that was suspended."""
     with patch.object(eraser, "LATE_COPY_MAX_S", LONG_AGO_S), _staged() as stage:
         stage.publish_to_all("last")
@@ -194,7 +194,7 @@ def copy_of_a_router_comes_late() -> None:
         stage.settle()
 
 
-def erased_behind_a_lagging_replica() -> None:
+def event_is_erased_behind_a_lagging_replica() -> None:
     """No replica that answers has heard of the event, as often as it is asked."""
     with _staged() as stage:
         stage.let_replicas_stand(stage.run.names.deliveries)
@@ -208,7 +208,7 @@ def erased_behind_a_lagging_replica() -> None:
         stage.settle()
 
 
-def erased_with_an_answer() -> None:
+def event_is_erased_with_an_answer() -> None:
     """A receiver that rejects an event repeats its body, and that is recorded."""
     with _staged(dead=1) as stage:
         stage.run.client(stage.run.redrives("acme", "key"))
@@ -218,7 +218,7 @@ def erased_with_an_answer() -> None:
         stage.settle()
 
 
-def removed_and_put_again_during_a_replay() -> None:
+def receiver_is_put_again_during_a_replay() -> None:
     """The receiver is removed and put again while most of its events are still to be sent again."""
     with _staged(events=12) as stage:
         stage.run.client(stage.run.replays(R, "key", 0.5))
@@ -227,7 +227,7 @@ def removed_and_put_again_during_a_replay() -> None:
         stage.settle()
 
 
-def removed_when_its_replay_sleeps() -> None:
+def receiver_is_removed_while_its_replay_sleeps() -> None:
     """The process that replays wakes when the receiver is a new one; another one finds it removed."""
     with _staged() as stage:
         stage.at_copy(3, Process.freeze)
@@ -244,8 +244,9 @@ def removed_when_its_replay_sleeps() -> None:
 
 
 ALL = (
-    replaying_process_sleeps, suspended_between_a_copy_and_its_answer, redrive_dies_between_two_steps,
-    replaying_process_sleeps_through_an_erasure, erased_shortly_after_its_source_was_there,
-    erased_while_it_is_routed, copy_of_a_router_comes_late, erased_behind_a_lagging_replica,
-    erased_with_an_answer, removed_and_put_again_during_a_replay, removed_when_its_replay_sleeps,
+    process_sleeps_during_a_replay, process_sleeps_between_a_copy_and_its_answer,
+    redrive_dies_between_two_steps, process_sleeps_through_an_erasure,
+    event_is_erased_shortly_after_its_source_was_seen, event_is_erased_while_it_is_routed,
+    copy_of_a_router_arrives_late, event_is_erased_behind_a_lagging_replica, event_is_erased_with_an_answer,
+    receiver_is_put_again_during_a_replay, receiver_is_removed_while_its_replay_sleeps,
 )  # fmt: skip

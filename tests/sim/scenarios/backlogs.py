@@ -1,4 +1,4 @@
-"""Backlogs that are not wanted any more: skipped, forgotten, or their receiver replaced at once."""
+"""Backlogs that are no longer wanted: skipped, forgotten, or their receiver replaced at once."""
 
 from streams.buckets.stored_configurations import StoredConfigurations
 from streams.nats.answers import Stored
@@ -19,7 +19,7 @@ def put_again(stage: Stage) -> None:
     stage.do(put_again)
 
 
-def put_again_at_once() -> None:
+def receiver_is_put_again_at_once() -> None:
     """A paused receiver with waiting events is removed and put again at once: it gets none of them."""
     with staged() as stage:
         stage.put(paused=True)
@@ -36,7 +36,7 @@ def put_again_at_once() -> None:
         stage.expect(stage.delivered() == {6}, f"only the new event is wanted, not {stage.delivered()}")
 
 
-def put_again_twice() -> None:
+def receiver_is_put_again_twice() -> None:
     """The second time while the events from before the first are being read: those between belong to none."""
     with staged() as stage:
         stage.put(paused=True)
@@ -58,7 +58,7 @@ def put_again_twice() -> None:
         stage.expect(stage.delivered() == {7}, f"only the new event is wanted, not {stage.delivered()}")
 
 
-def put_again_before_it_was_known() -> None:
+def receiver_is_put_again_before_a_node_hears_of_it() -> None:
     """A name is put, gets an event and is put again, and the node hears of all that afterwards."""
     with staged() as stage:
         stage.node()
@@ -77,7 +77,7 @@ def put_again_before_it_was_known() -> None:
         stage.expect(stage.delivered() == {2}, f"only the new event is wanted, not {stage.delivered()}")
 
 
-def forgotten_by_a_lagging_replica() -> None:
+def lagging_replica_answers_while_events_are_forgotten() -> None:
     """An owner has posted three events and dies with its record; the next one forgets, and counts none."""
     with staged(Plan(clustered=True)) as stage:
         stage.put()

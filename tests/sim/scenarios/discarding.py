@@ -10,7 +10,7 @@ from tests.sim.world.process import Process
 from tests.sim.world.receivers import Manner
 
 
-def forgotten_during_an_attempt() -> None:
+def events_are_forgotten_during_an_attempt() -> None:
     """The first event is under way, on no record, and the replicas know nothing of it."""
     with staged(Plan(clustered=True)) as stage:
         stage.put(timeout_s=1.0)
@@ -27,7 +27,7 @@ def forgotten_during_an_attempt() -> None:
         stage.settle()
 
 
-def forgotten_during_an_attempt_whose_message_is_gone() -> None:
+def events_are_forgotten_during_an_attempt_whose_message_is_gone() -> None:
     """An operator deletes the message while its attempt is under way, on no record; then all is forgotten."""
     with staged() as stage:
         stage.put(timeout_s=1.0)
@@ -43,7 +43,7 @@ def forgotten_during_an_attempt_whose_message_is_gone() -> None:
         stage.settle()
 
 
-def forgotten_after_what_was_posted_is_gone() -> None:
+def events_are_forgotten_after_posted_ones_were_deleted() -> None:
     """An owner has posted three events and dies with its record. They are deleted, and all is forgotten."""
     with staged() as stage:
         stage.post_without_record("one", "two", "three")
@@ -56,7 +56,7 @@ def forgotten_after_what_was_posted_is_gone() -> None:
         stage.settle()
 
 
-def forgotten_while_it_would_go_on() -> None:
+def events_are_forgotten_as_the_next_attempt_begins() -> None:
     """An event gets its token while all is being forgotten, and an operator deletes it before it is read."""
     with staged() as stage:
         stage.put(rate={"limit": 1, "burst": 1}, timeout_s=5.0)
@@ -78,7 +78,7 @@ def forgotten_while_it_would_go_on() -> None:
         stage.settle()
 
 
-def forgotten_with_a_twin_that_is_gone() -> None:
+def events_are_forgotten_with_a_deleted_twin() -> None:
     """An id is published twice, beyond the window, and an operator deletes the first: one number is left."""
     with staged() as stage:
         stage.put(paused=True, dedup_window=16)
@@ -93,7 +93,7 @@ def forgotten_with_a_twin_that_is_gone() -> None:
         stage.settle()
 
 
-def forgotten_as_a_lagging_replica_has_it() -> None:
+def deleted_event_is_forgotten_from_a_lagging_replica() -> None:
     """An operator has deleted what a replica still has: it is forgotten, and its id is known."""
     with staged(Plan(clustered=True)) as stage:
         stage.put(paused=True)
@@ -111,7 +111,7 @@ def forgotten_as_a_lagging_replica_has_it() -> None:
         stage.expect(stage.delivered() == {4}, f"only the new event is wanted, not {stage.delivered()}")
 
 
-def forgotten_while_more_comes() -> None:
+def events_are_forgotten_while_others_arrive() -> None:
     """An event comes while those before it are forgotten; its receiver is paused until it is too old."""
     with staged() as stage:
         stage.put(paused=True, retry={"max_age_s": 60})
@@ -128,7 +128,7 @@ def forgotten_while_more_comes() -> None:
         stage.settle()
 
 
-def forgotten_and_sent_again() -> None:
+def forgotten_events_are_sent_again() -> None:
     """Forgotten events are published again with the same ids, while replicas have heard of none of it."""
     with staged(Plan(clustered=True)) as stage:
         stage.put(paused=True)
@@ -145,7 +145,7 @@ def forgotten_and_sent_again() -> None:
         stage.expect(stage.delivered() == {5}, f"only the new event is wanted, not {stage.delivered()}")
 
 
-def many_forgotten_and_one_sent_again() -> None:
+def one_of_many_forgotten_events_is_sent_again() -> None:
     """More is forgotten than is read for it."""
     with staged() as stage:
         stage.put(paused=True, dedup_window=16)
@@ -160,7 +160,7 @@ def many_forgotten_and_one_sent_again() -> None:
         stage.expect(stage.delivered() == {1103}, f"only the new event is wanted, not {stage.delivered()}")
 
 
-def forgotten_while_the_window_grows() -> None:
+def events_are_forgotten_while_the_window_grows() -> None:
     """More is forgotten than the window held at first, and something under a wider one. What comes again is
     wanted where it was given longer ago than the wide one reaches, and what it reaches is not."""
     with staged() as stage:
@@ -184,7 +184,7 @@ def forgotten_while_the_window_grows() -> None:
         stage.expect(found == {87}, f"only what was given long ago is wanted again, not {found}")
 
 
-def forgotten_and_copied_again() -> None:
+def forgotten_event_is_copied_again() -> None:
     """A router repeats the copy of an event that was forgotten, beyond the window."""
     with staged() as stage:
         stage.put(paused=True, dedup_window=16)
@@ -201,7 +201,7 @@ def forgotten_and_copied_again() -> None:
         stage.expect(stage.delivered() == {22}, f"only the new event is wanted, not {stage.delivered()}")
 
 
-def put_again_and_copied_again() -> None:
+def copy_comes_again_after_its_receiver_is_put_again() -> None:
     """A copy, and an id, that were a removed receiver's come again to the one that is put in its place."""
     with staged() as stage:
         stage.put(paused=True, dedup_window=16)
@@ -219,7 +219,7 @@ def put_again_and_copied_again() -> None:
         stage.expect(stage.delivered() == {23}, f"only the new event is wanted, not {stage.delivered()}")
 
 
-def missing_and_copied_again() -> None:
+def deleted_event_is_copied_again() -> None:
     """A router repeats the copy of an event that an operator has deleted."""
     with staged() as stage:
         stage.put(paused=True)
@@ -237,7 +237,7 @@ def missing_and_copied_again() -> None:
         stage.expect(stage.delivered() == {1, 4}, f"the second is gone for good, not {stage.delivered()}")
 
 
-def missing_after_it_was_posted() -> None:
+def posted_events_are_deleted() -> None:
     """An owner posts three events and dies with its record; they are gone before the next one reads them."""
     with staged() as stage:
         stage.post_without_record("one", "two", "three")
@@ -250,7 +250,7 @@ def missing_after_it_was_posted() -> None:
         stage.settle()
 
 
-def refused_and_copied_again() -> None:
+def refused_event_is_copied_again() -> None:
     """A copy for a receiver that was removed is refused, and comes again when it is there again."""
     with staged() as stage:
         stage.put()
@@ -273,7 +273,7 @@ def refused_and_copied_again() -> None:
         stage.expect(stage.delivered() == {1, 4}, f"the first is a dead letter: {stage.delivered()}")
 
 
-def put_again_under_a_blind_owner() -> None:
+def receiver_is_put_again_under_a_blind_owner() -> None:
     """An owner does not hear that its receiver was put again; it posts the next event, and dies with that."""
     with staged() as stage:
         stage.put()
@@ -302,7 +302,7 @@ def put_again_under_a_blind_owner() -> None:
         stage.settle()
 
 
-def burst_from_a_backlog_before_a_crash() -> None:
+def owner_dies_after_a_burst_from_a_backlog() -> None:
     """An owner reads what waits of a parked receiver, posts a burst of it, and dies with the record."""
     with staged() as stage:
         stage.put(rate={"limit": 12, "per": "minute", "burst": 5}, paused=True)

@@ -1,4 +1,4 @@
-"""An event is erased while owners vanish: still no number names two events."""
+"""An event is erased while owners vanish: no number ever names two events."""
 
 import msgspec
 
@@ -10,7 +10,7 @@ def _request(event: str, *positions: int) -> bytes:
     return msgspec.json.encode({"event": event, "positions": positions})
 
 
-def erased_after_it_was_posted() -> None:
+def posted_event_is_erased() -> None:
     """An owner has posted three events and dies with its record. The next one erases the second."""
     with staged() as stage:
         stage.post_without_record("one", "two", "three")
@@ -22,7 +22,7 @@ def erased_after_it_was_posted() -> None:
         stage.settle()
 
 
-def erased_before_it_is_on_record() -> None:
+def event_is_erased_before_its_end_is_on_record() -> None:
     """An owner has posted three events, and dies before it can record that the second is over."""
     with staged() as stage:
         stage.put()
@@ -39,7 +39,7 @@ def erased_before_it_is_on_record() -> None:
         stage.settle()
 
 
-def erased_far_back() -> None:
+def event_far_back_is_erased() -> None:
     """More events wait before it than an owner may have open: it gets no number, and they keep theirs."""
     with staged() as stage:
         stage.put(paused=True)

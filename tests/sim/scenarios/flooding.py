@@ -1,4 +1,4 @@
-"""Parked tenants: a flood of one waits in the stream, and nothing of it is lost if its router dies."""
+"""Parked tenants: a flood waits in the stream, and none of it is lost if its router dies."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -36,7 +36,7 @@ def owner_of_a_parked_tenant_dies() -> None:
         _expect_recorded(stage, FLOOD + 1, {})
 
 
-def parked_tenant_is_stopped_and_read_on() -> None:
+def reading_of_a_parked_tenant_stops_and_continues() -> None:
     """A router hands over a flood, of which nothing is routed, and streams are purged as far as possible."""
     with staged(flooded(maintenance_every_s=0.3)) as stage:
         first = _blocked(stage)

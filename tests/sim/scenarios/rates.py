@@ -9,7 +9,7 @@ from tests.sim.stage import old, staged
 from tests.sim.world.process import Process
 
 
-def ping_before_a_crash() -> None:
+def node_dies_after_a_ping() -> None:
     """A ping takes a new receiver's only token, and the node dies."""
     with staged() as stage:
         stage.put(rate={"limit": 6, "per": "minute", "burst": 1})
@@ -22,7 +22,7 @@ def ping_before_a_crash() -> None:
         stage.settle()
 
 
-def start_long_after_its_record() -> None:
+def attempt_starts_long_after_its_record() -> None:
     """The record of a slow receiver's attempt takes minutes, and the node dies when the attempt starts."""
     with staged(Plan(ttl_s=5.0)) as stage:
         stage.put(rate={"limit": 4, "per": "minute", "burst": 1})
@@ -72,7 +72,7 @@ def owner_key_is_deleted() -> None:
         stage.settle()
 
 
-def burst_before_a_crash() -> None:
+def node_dies_after_a_burst() -> None:
     """A node dies right after a burst that is on no record."""
     with staged() as stage:
         stage.put(rate={"limit": 12, "per": "minute", "burst": 5})
@@ -86,7 +86,7 @@ def burst_before_a_crash() -> None:
         stage.settle()
 
 
-def ping_during_a_queue() -> None:
+def ping_takes_the_token_of_a_waiting_event() -> None:
     """A ping takes the only token; by the time it is on record, a token later has come for what waits."""
     with staged() as stage:
         stage.put(rate={"limit": 10, "per": "second", "burst": 1})

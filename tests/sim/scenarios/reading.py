@@ -1,4 +1,4 @@
-"""Reading of a stream: all that waits is read, whatever was acked and from any replica."""
+"""Reading of a stream: every waiting message is read, from any replica and whatever was acked."""
 
 from collections.abc import Callable
 from unittest.mock import patch
@@ -91,7 +91,7 @@ def consumer_vanishes_unnoticed() -> None:
         stage.settle()
 
 
-def backlog_of_a_lagging_replica() -> None:
+def lagging_replica_lacks_a_backlog() -> None:
     """A receiver's backlog is read from a replica that has not heard of it."""
     with staged(Plan(clustered=True)) as stage:
         stage.put(paused=True)

@@ -1,4 +1,4 @@
-"""Routing: each subscriber gets each event once, from any router, whatever that has heard."""
+"""Routing: each subscriber gets each event once, from any router, whatever that router has heard."""
 
 from collections.abc import Callable
 
@@ -17,7 +17,7 @@ from tests.sim.world.process import Process
 OTHER = "acme.r1"
 
 
-def routed_again_beyond_the_window() -> None:
+def events_are_routed_again_beyond_the_window() -> None:
     """Copies for another never arrive, and their router dies: more is routed again than a window holds."""
     with staged(Plan(receivers=(R, OTHER))) as stage:
         stage.put(dedup_window=16)
@@ -72,7 +72,7 @@ def last_event_is_routed_and_nothing_else_happens() -> None:
         stage.settle()
 
 
-def subscription_that_no_replica_shows() -> None:
+def replicas_do_not_show_a_subscription() -> None:
     """An event is published long after a subscription to it that the router has not heard of."""
     with staged(Plan(clustered=True)) as stage:
         stage.put(events=[])
@@ -88,7 +88,7 @@ def subscription_that_no_replica_shows() -> None:
         stage.settle()
 
 
-def event_from_before_its_receiver_was_put_again() -> None:
+def event_is_older_than_its_receiver() -> None:
     """No node runs when an event is stored; before one does, its receiver is removed and put, then edited."""
     with staged() as stage:
         stage.do(_put)

@@ -55,7 +55,7 @@ def burial_is_lost() -> None:
         )
 
 
-def put_before_the_refusal_is_on_record() -> None:
+def receiver_is_put_before_the_refusal_is_on_record() -> None:
     """The record is late; the receiver is put, paused, and gets its first event; then the owner dies."""
     with staged(BOTH) as stage:
         first = stage.node()
@@ -156,7 +156,7 @@ def an_event_is_undecided() -> None:
         stage.expect(_turned_away(stage), "the first is for nobody")
 
 
-def undecided_by_two_owners() -> None:
+def two_owners_cannot_decide_an_event() -> None:
     """Neither an owner nor its successor can decide an event; then the receiver is put and gets another."""
     with staged(BOTH) as stage:
         nodes = [stage.node(), stage.node()]
@@ -176,7 +176,7 @@ def undecided_by_two_owners() -> None:
         stage.expect(stage.delivered(UNKNOWN) == {1, 2}, f"both are wanted, not {stage.delivered(UNKNOWN)}")
 
 
-def put_while_undecided() -> None:
+def receiver_is_put_while_its_event_is_undecided() -> None:
     """The next owner knows the receiver from the start: the event left in the stream comes first."""
     with staged(BOTH) as stage:
         first = stage.node()

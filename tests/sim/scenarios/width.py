@@ -1,4 +1,4 @@
-"""Relaxed order: how wide a receiver goes, whatever happens to some of its events."""
+"""Relaxed order: how many attempts run at once, whatever happens to single events."""
 
 from actors.machine.state import OPEN_MAX
 from tests.sim.stage import old, staged

@@ -1,4 +1,4 @@
-"""A nats-server in memory, as far as `streams` uses one: `FakeServer`.
+"""A nats-server in memory with the features that `streams` uses: `FakeServer`.
 
 `core` has connections and core NATS; `api` and `direct` answer requests; `stream`, with `store`, `batches`
 and `replica`, keeps messages; `consumer`, with `line`, hands them out. `client` is the other end: a `Wire`.

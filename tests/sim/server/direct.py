@@ -1,4 +1,4 @@
-"""Direct gets (ADR-31): messages straight from whatever replica has them, without the leader."""
+"""Direct gets (ADR-31): messages from any replica, without the leader."""
 
 from collections.abc import Iterator
 from typing import Any

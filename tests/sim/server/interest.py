@@ -1,4 +1,4 @@
-"""Subscriptions by subject, found without a walk through all of them."""
+"""Subscriptions indexed by subject."""
 
 from typing import Generic, TypeVar
 

@@ -1,4 +1,4 @@
-"""Subjects as nats-server understands them: what a pattern covers, and where a stream's transform leads."""
+"""Subjects as nats-server understands them: what a pattern covers, and what a stream's transform makes."""
 
 import re
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The time that the server in memory lives in: that of a simulated world, or the real one."""
+"""The clock of the server in memory: that of a simulated world, or the real one."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""The event loop of one simulated process: asyncio's rules, on time that the world moves.
+"""The event loop of one simulated process: asyncio's rules, on virtual time.
 
 It keeps the order that asyncio keeps (first in, first out; timers that are due go behind what is ready, once
 an iteration), and nothing else of it: no selector, no threads, no real clock. Its caller decides how

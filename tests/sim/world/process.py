@@ -1,4 +1,4 @@
-"""A simulated process: an event loop of its own, clocks of its own, and an end that takes no one along."""
+"""A simulated process: its own event loop, its own clocks, and a death that affects no other."""
 
 import asyncio
 import traceback

@@ -1,4 +1,4 @@
-"""The receivers of a simulated world, and the way to them: the port `Sender` of a simulated process.
+"""The receivers of a simulated world, and the `Sender` through which a simulated process reaches them.
 
 A receiver's temper is drawn from the seed and changes with time: it answers, errs, hangs, resets, throttles,
 refuses, or takes the event and its answer is lost. Whatever a dead process had on its way arrives or does

@@ -1,4 +1,4 @@
-"""The simulated world: virtual time, several processes in one, and chance that comes from one seed.
+"""The simulated world: virtual time, several processes in one, and randomness from one seed.
 
 Time moves only when no process has anything left to do now. Each turn of a process (one iteration of its
 event loop, or a part of one) takes a little time, drawn at random, so that messages, freezes and crashes fall

@@ -1,4 +1,4 @@
-"""Producers that publish to all who subscribe, and what each receiver has to get of it.
+"""Producers that publish to all subscribers, and what each receiver must get.
 
 A producer waits for each acknowledgement, so its events lie in the stream in its order, and what a receiver
 is to get are those of the types that it wants, in the order of the stream: no producer's order may change.

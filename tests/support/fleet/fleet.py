@@ -1,4 +1,4 @@
-"""A whole installation of real processes: nats-server, any number of nodes, receivers that write down.
+"""A whole installation of real processes: nats-server, any number of nodes, receivers that record.
 
 Tests wait for conditions only. While they wait, a node that ended by itself fails them at once.
 """

@@ -1,4 +1,4 @@
-"""Producers under which a fleet is tried: one a receiver, each waits until its event was acknowledged.
+"""Producers that load a fleet: one for each receiver, which waits for each acknowledgement.
 
 An event whose acknowledgement was lost is published again with the same `Nats-Msg-Id`, as any careful
 producer does. So `published` is the order in which the stream holds them, and nothing else was accepted.

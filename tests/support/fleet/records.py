@@ -1,4 +1,4 @@
-"""The promises, checked on one receiver's record alone: pure checks of what it saw.
+"""The promises, checked on one receiver's record alone.
 
 A rule takes a record and yields, in words, every place where it is broken. What a record cannot show counts
 as broken. Nothing of the product is used to judge the product, so a mistake in it is not made here again.

@@ -1,4 +1,4 @@
-"""Receivers on a real socket that write down whatever comes, and answer as a test tells them to.
+"""Receivers on a real socket that record all requests, and answer as a test tells them to.
 
 One server stands for any number of receivers, each with a path of its own.
 """

@@ -1,4 +1,4 @@
-"""A fleet on three servers under load, while one thing after the other fails."""
+"""A fleet on three servers under load, with one failure after the other."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""A newcomer: types in what a page shows, in a directory of its own, and looks whether it comes out so.
+"""A newcomer: types in what a page shows, in an empty directory, and compares the output.
 
 Commands that stay (`angarium dev`, a receiver) run until the end of the page, and must have printed by then
 what is shown. The ports that everybody uses are exchanged for free ones, so that nothing on this machine is

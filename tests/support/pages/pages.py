@@ -1,4 +1,4 @@
-"""The pages of the documentation, taken apart: what they show, what they link to, and what they name.
+"""The pages of the documentation, parsed: commands, links and names.
 
 A `console` block is typed in: a line that begins with `$ ` is a command, the lines below it are what it
 prints, where `…` stands for anything, and alone in a line for any number of lines. A block of `python`, `js`

@@ -1,4 +1,4 @@
-"""The tools that a page's commands need besides Angarium: the nats CLI, Node and Go, with their packages.
+"""The tools that a page's commands need besides Angarium: the nats CLI, Node and Go, with packages.
 
 The packages are pinned in `.ci/samples`. Nothing is fetched here: what is not there is left out, and told of.
 """

@@ -1,4 +1,4 @@
-"""Running `angarium` as people do: in a process of its own, its output taken whole or line by line."""
+"""Runs `angarium` as people do: in its own process, with the output read whole or line by line."""
 
 import os
 import signal

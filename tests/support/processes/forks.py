@@ -1,4 +1,4 @@
-"""Processes that need not import what they run: forks of one process that has imported all of it.
+"""Processes that start fast: forks of one process that has imported everything.
 
 To import what a command or a node needs takes ten times as long as what most of them do. So one process
 imports it once. For each request it forks; the fork gets the directory, the environment, the arguments, the

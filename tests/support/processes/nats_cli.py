@@ -1,4 +1,4 @@
-"""The nats CLI, the tool that every operator of NATS has at hand: run, and what it printed taken whole."""
+"""Runs the nats CLI, and returns its whole output."""
 
 import asyncio
 import json

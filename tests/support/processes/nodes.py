@@ -1,4 +1,4 @@
-"""A node as a process of its own: started, killed, put to sleep, woken, and looked into.
+"""A node in its own process: started, killed, suspended, resumed, and inspected.
 
 Its log is read as it grows, since that tells what no request could: that a lease lapsed, or a shard was
 handed over. Linux tells how much memory it takes, and whose the other end of a connection is.

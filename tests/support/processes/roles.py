@@ -1,4 +1,4 @@
-"""nats-server with the configurations of `deploy/nats`, and clients that are its users."""
+"""nats-server with the configurations of `deploy/nats`, and clients with its users."""
 
 import asyncio
 import contextlib

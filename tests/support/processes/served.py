@@ -1,4 +1,4 @@
-"""The HTTP API of an `angarium dev`, for programs that know only where it is and have a token."""
+"""The HTTP API of an `angarium dev`, for programs that know only its address and a token."""
 
 import signal
 from collections.abc import Iterator

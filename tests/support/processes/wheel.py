@@ -1,4 +1,4 @@
-"""The wheel, and an environment that holds it and what it requires, and nothing else.
+"""The wheel, and an environment with nothing but it and its requirements.
 
 Nothing is fetched: the required distributions are linked from the environment that runs the tests.
 """

@@ -1,4 +1,4 @@
-"""Errors say where a wrong value stands, and which ones are allowed there, in words."""
+"""Errors say in words where a wrong value is, and which values are allowed there."""
 
 from datetime import datetime
 from typing import Annotated, Any, Literal

@@ -1,4 +1,4 @@
-"""Timers of one beat ring together, each once a beat, and those of many lanes never all at once."""
+"""Timers of one beat fire together, once a beat; those of many lanes never fire all at once."""
 
 from collections import Counter
 

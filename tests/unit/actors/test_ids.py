@@ -1,4 +1,4 @@
-"""Names, ids, and the hashes that numbering and jitter rest on: written down, for they must never change."""
+"""Names, ids, and the hashes behind shards and jitter: written down, since they must never change."""
 
 import pytest
 from hypothesis import given, settings

@@ -1,4 +1,4 @@
-"""One pattern and one type: the same answer as the trie of subscriptions gives."""
+"""One pattern and one type: the same answer as the trie of subscriptions."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""The size of a configuration, and that one beyond its bounds costs nothing."""
+"""The size of a configuration; one beyond its bounds is refused cheaply."""
 
 import json
 from typing import Any

@@ -11,15 +11,16 @@ from msgspec.structs import replace
 
 from actors import status
 from actors.credentials import Credentials, credentials_of
-from actors.machine.bucket import Bucket, Limit
+from actors.machine.bucket import Bucket, RateLimit
 from actors.machine.event import Event
 from actors.machine.facts import AttemptFailed, Burial, Delivered, Throttled
 from actors.machine.numbering import Frontier, Numbered, number, with_number
 from actors.machine.outcome import Answered
+from actors.machine.scheduling.phases import Phase
 from actors.machine.scheduling.view import NoBounds, View
 from actors.machine.state import BURIALS_MAX, Open, State
 from actors.policy import Policy, Rate, Retry
-from actors.status import Head, Phase, duration_text, inspect, known_head, phase, read_head, remedy, why
+from actors.status import Head, duration_text, inspect, known_head, phase, read_head, remedy, why
 from tests.unit.worlds.shard import strict
 from tests.unit.worlds.virtual_time import in_virtual_time
 
@@ -120,11 +121,11 @@ BURIALS = tuple(Burial(position=n, reason="expired") for n in range(BURIALS_MAX)
             "waiting for NATS to say whether the receiver was removed",
         ),
         (
-            {"limit": Limit(0.5, 4)}, POLICY, View(waiting=(HEAD,), bucket=EMPTY),
+            {"limit": RateLimit(0.5, 4)}, POLICY, View(waiting=(HEAD,), bucket=EMPTY),
             "out of tokens until 2023-11-14T22:13:22Z (in 3 s), at 30 a minute",
         ),
         (
-            {"limit": Limit(0.5, 4)}, POLICY, View(waiting=(HEAD,), bucket=Bucket(1.0, NOW, 1)),
+            {"limit": RateLimit(0.5, 4)}, POLICY, View(waiting=(HEAD,), bucket=Bucket(1.0, NOW, 1)),
             "the next attempt is due",
         ),
         (
@@ -243,7 +244,7 @@ def test_every_phase_has_its_words() -> None:
     ("seconds", "text"),
     [(0.2, "1 s"), (119, "119 s"), (120, "2 min"), (7199, "120 min"), (7200, "2 h"), (86_400 * 3, "3 d")],
 )
-def test_spans_are_told_as_people_tell_them(seconds: float, text: str) -> None:
+def test_durations_have_a_unit_that_suits_their_size(seconds: float, text: str) -> None:
     assert duration_text(seconds) == text
 
 
@@ -281,7 +282,8 @@ def test_the_status_shows_everything_that_the_contract_lists() -> None:
     )  # fmt: skip
     state = State(
         receiver="acme.billing", frontier=Frontier(position=9, sequence=3), open=(ENTRY,), last=last,
-        limit=Limit(0.5, 4), bucket=Bucket(1.0, NOW - 2, 5), failing_since=NOW - 60, consecutive_failures=2,
+        limit=RateLimit(0.5, 4), bucket=Bucket(1.0, NOW - 2, 5), failing_since=NOW - 60,
+        consecutive_failures=2,
     )  # fmt: skip
     assert shown(state) == {
         "receiver": "acme.billing", "shard": 7, "node": "n1", "phase": "backing_off",
@@ -318,7 +320,7 @@ def test_nothing_is_due_by_itself_while_an_operator_holds_the_receiver_back() ->
 
 def test_there_is_no_bucket_without_a_rate() -> None:
     assert shown(State(receiver="a.b"))["bucket"] is None
-    state = State(receiver="a.b", limit=Limit(1.0, 1), bucket=Bucket(1.0, NOW, 1))
+    state = State(receiver="a.b", limit=RateLimit(1.0, 1), bucket=Bucket(1.0, NOW, 1))
     assert shown(state, Policy(url="https://a.example"))["bucket"] is None
 
 
@@ -333,7 +335,7 @@ def test_the_last_answer_is_shown_as_text_without_cookies() -> None:
     assert response["body"] == "�x"
 
 
-def test_some_may_not_see_what_the_receiver_wrote(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_answers_are_hidden_from_users_without_permission(monkeypatch: pytest.MonkeyPatch) -> None:
     """The text is not even processed for these users."""
     monkeypatch.delattr(status, "_response")
     state = State(receiver="a.b")

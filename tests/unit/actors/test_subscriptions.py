@@ -1,4 +1,4 @@
-"""Subscriptions against a matcher that is too simple to be wrong, through every change."""
+"""Subscriptions compared with a matcher too simple to be wrong, through every change."""
 
 import json
 from itertools import combinations

@@ -1,4 +1,4 @@
-"""Conditions: a change that another client made first fails the condition of a client that stated one."""
+"""Conditions: a condition fails if another client made a change first."""
 
 import pytest
 

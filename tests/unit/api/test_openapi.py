@@ -1,4 +1,4 @@
-"""The description of configurations and names, against what is taken and refused."""
+"""The description of configurations and names, compared with what is accepted and refused."""
 
 import base64
 import re
@@ -9,7 +9,7 @@ import pytest
 
 from actors.errors import InvalidName, InvalidPolicy
 from actors.ids import check_tenant, check_type, split_receiver
-from actors.machine.bucket import Limit
+from actors.machine.bucket import RateLimit
 from actors.machine.facts import AttemptFailed
 from actors.machine.outcome import Answered
 from actors.machine.scheduling.view import View
@@ -111,7 +111,7 @@ def test_the_state_of_a_receiver_has_all_its_members_described() -> None:
     schemas = completed(routes().openapi_schema.to_schema())["components"]["schemas"]
     schema = schemas["ReceiverState"]
     last = AttemptFailed(receiver="acme.billing", events=(), at=1.0, attempt=1, status=503)
-    state = State(receiver="acme.billing", last=last, limit=Limit(10.0, 10))
+    state = State(receiver="acme.billing", last=last, limit=RateLimit(10.0, 10))
     answer = Answered(status=503, headers=(("x-a", "b"),), body=b"no", latency_ms=1.0)
     head = Head(position=9, sequence=3, id="e3", stored_at=1.0)
     shown = inspect(

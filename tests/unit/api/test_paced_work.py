@@ -1,4 +1,4 @@
-"""Paced work: one turn at a time, shared by those that ask, and not by how often they ask."""
+"""Paced work: one turn at a time, shared equally by askers, however often each asks."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Problems: errors that a client prints are one line, without characters that its terminal would obey."""
+"""Problems: errors that a client prints are one line, without control characters."""
 
 from angarium.api.problems import ProblemRaised
 

@@ -1,4 +1,4 @@
-"""The limits of requests of the HTTP API, and the part of them that a tenant may have."""
+"""The limits on requests of the HTTP API, and a tenant's share of them."""
 
 from contextlib import ExitStack
 

@@ -1,4 +1,4 @@
-"""The rates of tokens, and the texts by which tokens are known."""
+"""The rates of tokens, and the texts that identify tokens."""
 
 import pytest
 

@@ -11,7 +11,7 @@ def called(times: int) -> list[int]:
     return [len(str(number)) for number in range(times)]
 
 
-def test_calls_into_c_count_for_who_makes_them() -> None:
+def test_calls_into_c_count_for_their_caller() -> None:
     profile = Profile()
     profile.enable()
     called(3)

@@ -1,4 +1,4 @@
-"""Samples of the stack, sorted by the work that they were taken in."""
+"""Stack samples, sorted by the work in which they were taken."""
 
 import sys
 

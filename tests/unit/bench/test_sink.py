@@ -1,4 +1,4 @@
-"""The bench's sink: wrong figures of it would be believed."""
+"""The bench's sink: wrong figures from it would be believed."""
 
 from angarium.bench.sink import Sink, percentile
 
@@ -11,7 +11,7 @@ def counted(*numbers: int) -> Sink:
     return sink
 
 
-def test_nothing_comes_to_nothing() -> None:
+def test_a_sink_without_arrivals_reports_zeros() -> None:
     report = Sink().arrivals.report()
     assert (report.deliveries, report.p50_ms, report.p99_ms) == (0, 0.0, 0.0)
 

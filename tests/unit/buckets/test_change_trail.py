@@ -1,4 +1,4 @@
-"""The trail of a configuration: what it tells is what was there, and nothing secret."""
+"""The trail of a configuration: it tells what changed, and no secret."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The chart of an audit: well-formed, to scale, with what exceeded its limit in another colour."""
+"""The chart of an audit: well-formed, to scale, with breaches of the limit in another colour."""
 
 from io import BytesIO
 from pathlib import Path

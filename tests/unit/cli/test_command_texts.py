@@ -1,4 +1,4 @@
-"""Lines that commands print: of an event that waits, an erasure that found nothing, a backlog just begun."""
+"""Lines that commands print: for a waiting event, an erasure that found nothing, a new backlog."""
 
 from typing import Any
 
@@ -61,7 +61,7 @@ def test_a_job_began_at_a_time_that_every_command_takes() -> None:
         id="replay.acme.billing.0123456789abcdef", kind="replay", tenant="acme", receiver="acme.billing",
         origin="http", by="token k3f6", state="done", began_at="2026-01-31T12:00:05.123Z", ended_at=None,
         looked_at=5, total=5, sent=4,
-        left={}, kept_since=None, purged=False, again=None, why=None,
+        left_out={}, kept_since=None, purged=False, again=None, why=None,
     )  # fmt: skip
     _, state, began, looked_at, sent, by = job_cells(job)
     assert (state, began, looked_at, sent, by) == ("done", "2026-01-31T12:00Z", "5 of 5", 4, "token k3f6")

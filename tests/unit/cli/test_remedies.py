@@ -1,4 +1,4 @@
-"""Errors of operations and of the API name commands and flags only in their `remedy`, read from the code."""
+"""Errors of operations and of the API name commands and flags only in their `remedy`, as their code shows."""
 
 import ast
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Requests that a client waits for are answered, whatever becomes of the shard; floods are bounded."""
+"""Requests of waiting clients are answered, whatever happens to the shard; floods are bounded."""
 
 import asyncio
 from collections import Counter

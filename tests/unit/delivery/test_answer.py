@@ -1,4 +1,4 @@
-"""An answer is the same however its bytes are cut, and no bound is missed by one."""
+"""An answer is the same however its bytes are split, and every bound is exact."""
 
 from itertools import pairwise
 

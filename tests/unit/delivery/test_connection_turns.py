@@ -1,4 +1,4 @@
-"""Turns in a queue: tenants in turn, the receivers of each in turn, attempts in order; and slots given so."""
+"""Turns in a queue: tenants take turns, and each tenant's receivers; a receiver's attempts go in order."""
 
 import asyncio
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Few begin in one turn of the event loop, in the order in which they asked, and none is forgotten."""
+"""Few attempts begin in one turn of the event loop, in the order of their requests; none is forgotten."""
 
 import asyncio
 

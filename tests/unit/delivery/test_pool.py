@@ -1,4 +1,4 @@
-"""The pool, over connections that are made up: who gets which, in whose turn, and which are closed."""
+"""The pool, with made-up connections: who gets which, in which turn, and which are closed."""
 
 import asyncio
 from collections.abc import Iterator

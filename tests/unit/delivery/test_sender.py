@@ -1,4 +1,4 @@
-"""An attempt leaves with the headers of the wire format, and its end is told in the actors' words."""
+"""An attempt has the headers of the wire format, and its end becomes an outcome."""
 
 import asyncio
 import base64

@@ -1,4 +1,4 @@
-"""Signatures are those that the published libraries verify, and secrets are never shown."""
+"""Signatures: published libraries verify them, and secrets are never shown."""
 
 import base64
 import hashlib

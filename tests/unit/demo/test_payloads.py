@@ -1,4 +1,4 @@
-"""The sample payloads: enough kinds and sizes to mean something, no more than a repository should hold."""
+"""The sample payloads: enough kinds and sizes to matter, small enough for a repository."""
 
 import json
 import statistics

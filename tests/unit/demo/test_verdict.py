@@ -1,4 +1,4 @@
-"""The verdict finds each broken promise in a record that breaks it, and nothing in one that keeps all."""
+"""The verdict finds each broken promise in a record, and nothing in a record that keeps all."""
 
 import hashlib
 from collections.abc import Callable
@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from actors.machine.bucket import Limit
+from actors.machine.bucket import RateLimit
 from angarium.demo.records import Arrival, PublishedEvent, ReceiverRecord
 from angarium.demo.verdict import PROMISES, busiest_window, judge
 
 EVENTS = 6
-LIMIT = Limit(per_second=10.0, burst=2)
+LIMIT = RateLimit(per_second=10.0, burst=2)
 SPACING_S = 0.1
 
 

@@ -1,4 +1,4 @@
-"""The lease: counted from before the sending, and over for good once it has lapsed."""
+"""The lease: counted from before the sending; once lapsed, it stays lapsed."""
 
 from streams.fleet.lease import LEASE_MARGIN_S, Lease
 

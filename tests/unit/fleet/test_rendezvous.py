@@ -1,4 +1,4 @@
-"""Rendezvous hashing: everybody computes the same, everything has one owner, and a death moves little."""
+"""Rendezvous hashing: all nodes compute the same, every shard has one owner, and a death moves few shards."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,6 @@
-"""The installation as the contract names it, and that its figures fit one another."""
+"""The installation as documented: its names, its subjects, and figures that fit one another."""
+
+import pytest
 
 from actors.policy import DOCUMENT_MAX
 from streams.installation.topology import JOURNAL_AGE_S, Installation, Names, consumer_for_claim, streams
@@ -33,6 +35,42 @@ def test_the_names_of_the_contract() -> None:
     assert names.token_use("k3f") == "$KV.angarium_tokens.k3f.used"
     assert names.control("inspect", "acme", "billing") == "angarium.ctl.inspect.acme.billing"
     assert (names.shard_consumer(7, 31), names.route_consumer(7, 31)) == ("shard-7-31", "route-7-31")
+
+
+@pytest.mark.parametrize("names", [Names(), Names("other")])
+def test_a_subject_tells_the_names_that_made_it(names: Names) -> None:
+    keys = names.actor_keys
+    delivery, event = names.delivery(54, "acme.billing"), names.event(3, "acme", "order.created")
+    assert names.shard_and_receiver(delivery) == (54, "acme.billing")
+    assert names.receiver_of_delivery(delivery) == "acme.billing"
+    assert names.partition_and_tenant(event) == (3, "acme")
+    assert names.address_of_event(event) == "acme.order.created"
+    assert (names.shard_or_partition(delivery), names.shard_or_partition(event)) == (54, 3)
+    assert names.shard_of_flush(names.journal_of(54)) == 54
+    assert names.receiver_of_letter(names.dead("acme.billing")) == "acme.billing"
+    assert names.receiver_of_configuration(names.receiver("acme.billing")) == "acme.billing"
+    assert names.node_of_heartbeat(names.node("n1")) == "n1"
+    assert names.id_of_token(names.token("k3f")) == names.id_of_token(names.token_use("k3f")) == "k3f"
+    assert names.verb_and_receiver(names.control("skip", "acme", "billing")) == ("skip", "acme.billing")
+    assert keys.shard_and_actor(keys.actor(54, "acme.billing")) == (54, "acme.billing")
+    assert keys.receiver_of_replay(keys.replay("acme.billing")) == "acme.billing"
+    assert keys.tenant_of_redrive_job(keys.redrive_job("acme")) == "acme"
+    assert keys.position_of_redacted(keys.redacted_flush(17)) == 17
+
+
+def test_a_stray_is_in_no_shard_and_no_partition() -> None:
+    """nats-server stores a message to a subject with a wildcard as it came."""
+    names = Names()
+    delivery, event = names.publish_to("acme.*"), names.publish_event("acme", "order.*")
+    assert (names.shard_and_receiver(delivery), names.published_to(delivery)) == (None, "acme.*")
+    assert (names.partition_and_tenant(event), names.published_to(event)) == (None, "acme.order.*")
+
+
+def test_the_key_of_a_snapshot_is_told_from_the_other_keys_of_its_shard() -> None:
+    keys = Names().actor_keys
+    others = [keys.owner(54), keys.checkpoint(54), keys.parked_receivers(54, 1), keys.replay("acme.billing")]
+    assert [keys.shard_and_actor(each) for each in others] == [None] * len(others)
+    assert keys.receiver_of_replay(keys.redrive_job("acme")) is None
 
 
 def test_another_prefix_shares_nothing() -> None:

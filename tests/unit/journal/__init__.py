@@ -1,1 +1,1 @@
-"""The journal's bytes, and how it is read."""
+"""The journal's bytes, and what is kept of it in memory."""

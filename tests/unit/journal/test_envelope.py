@@ -1,4 +1,4 @@
-"""The envelope of a flush: what is written is read, and what is newer or foreign is never half understood."""
+"""The envelope of a flush: what is written is read; newer or foreign envelopes are refused."""
 
 import msgspec
 import pytest

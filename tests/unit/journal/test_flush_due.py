@@ -1,4 +1,4 @@
-"""When waiting facts are flushed: few of them share a beat, many and urgent ones wait for nothing."""
+"""When waiting facts are flushed: few facts share a beat, many or urgent ones are flushed at once."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Slots for loads: no more at a time than there are slots, the earliest due first, and none is lost."""
+"""Slots for loads: never more loads than slots, the earliest due first, and none is lost."""
 
 import asyncio
 

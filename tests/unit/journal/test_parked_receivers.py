@@ -1,4 +1,4 @@
-"""The list of the parked receivers: small parts that stay as they are, and are written when they change."""
+"""The list of parked receivers: small parts, each written only when it changes."""
 
 import msgspec
 import pytest
@@ -27,7 +27,7 @@ def test_parked_receivers_are_listed_and_others_are_not() -> None:
     assert listed.receivers() == {"acme.b": 0.0}
 
 
-def test_only_what_has_changed_is_written() -> None:
+def test_only_changed_parts_are_written() -> None:
     listed = ParkedReceivers()
     listed.update(state(f"acme.r{number}") for number in range(1000))
     assert len(listed.changed) > 3

@@ -1,4 +1,4 @@
-"""The audit of promise 4: windows against the limit in force, with a bucket of our own as the judge."""
+"""The audit of promise 4: windows compared with the limit in force; an independent bucket is the judge."""
 
 import time
 
@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.machine.bucket import Bucket, refill, take
-from actors.machine.bucket import Limit as InForce
+from actors.machine.bucket import RateLimit as InForce
 from angarium.cli.ledger_records.audit import lines
 from angarium.ledger.audit import (
     BARS_MAX,

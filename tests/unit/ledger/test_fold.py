@@ -1,4 +1,4 @@
-"""Folding facts up to a moment: when facts happened that do not say so."""
+"""Folding facts up to a moment: when facts without a time happened."""
 
 import msgspec
 import pytest

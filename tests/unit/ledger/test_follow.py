@@ -1,4 +1,4 @@
-"""The ledger's writer over outages of its database."""
+"""The ledger's writer during outages of its database."""
 
 import asyncio
 import logging

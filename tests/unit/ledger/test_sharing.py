@@ -1,4 +1,4 @@
-"""Shares of a ledger: how they are divided, and why each fact is stored once, in all interleavings."""
+"""Shares of a ledger: how they are divided, and that each fact is stored once, in all interleavings."""
 
 from collections.abc import Iterator
 from itertools import count

@@ -11,19 +11,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.machine import bucket as bucket_module
-from actors.machine.bucket import Bucket, Limit, Unclean, inherit, next_token_at, refill, take
+from actors.machine.bucket import Bucket, RateLimit, Unclean, inherit, next_token_at, refill, take
 from tests.unit.worlds.rate import RULES, PromiseBroken, RateWorld
 
 T0 = 1_700_000_000.0
 STEPS = 150
 
 RATES = st.sampled_from([1e-6, 1 / 3600, 0.1, 0.3, 1.0, 7.0, 100.0, 1e4])
-LIMITS = st.builds(Limit, RATES, st.integers(1, 50))
+LIMITS = st.builds(RateLimit, RATES, st.integers(1, 50))
 PAUSES = st.lists(st.floats(0, 30) | st.sampled_from([0.0, 0.1, 1.0]), min_size=1, max_size=60)
 
 
 @given(LIMITS, PAUSES)
-def test_no_window_holds_more_than_burst_and_rate_allow(limit: Limit, pauses: list[float]) -> None:
+def test_no_window_holds_more_than_burst_and_rate_allow(limit: RateLimit, pauses: list[float]) -> None:
     now, bucket = T0, Bucket(float(limit.burst), T0, 1)
     starts: list[float] = []
     for pause in pauses:
@@ -40,7 +40,7 @@ def test_no_window_holds_more_than_burst_and_rate_allow(limit: Limit, pauses: li
 
 
 @given(LIMITS, st.floats(0, 0.999999999), st.floats(0, 1e6))
-def test_a_token_is_there_when_it_was_said_to_come(limit: Limit, tokens: float, since: float) -> None:
+def test_a_token_is_there_when_it_was_said_to_come(limit: RateLimit, tokens: float, since: float) -> None:
     """Otherwise the actor would wake repeatedly at the same time."""
     bucket = Bucket(tokens, T0 + since, 1)
     at = next_token_at(bucket, limit)
@@ -49,7 +49,7 @@ def test_a_token_is_there_when_it_was_said_to_come(limit: Limit, tokens: float, 
 
 
 @given(LIMITS)
-def test_a_token_comes_no_earlier_than_it_was_said_to(limit: Limit) -> None:
+def test_a_token_comes_no_earlier_than_it_was_said_to(limit: RateLimit) -> None:
     bucket = Bucket(0.0, T0, 1)
     at = next_token_at(bucket, limit)
     assert at - T0 == pytest.approx(1 / limit.per_second, abs=1e-5)
@@ -57,25 +57,25 @@ def test_a_token_comes_no_earlier_than_it_was_said_to(limit: Limit) -> None:
 
 
 def test_a_clock_that_stands_still_or_steps_back_grants_nothing() -> None:
-    bucket, limit = Bucket(0.5, T0, 1), Limit(10.0, 5)
+    bucket, limit = Bucket(0.5, T0, 1), RateLimit(10.0, 5)
     assert refill(bucket, limit, T0, 1) == bucket
     assert refill(bucket, limit, T0 - 100, 1) == bucket
 
 
 def test_a_lower_burst_cuts_at_once() -> None:
-    assert refill(Bucket(20.0, T0, 1), Limit(1.0, 3), T0, 1).tokens == 3
+    assert refill(Bucket(20.0, T0, 1), RateLimit(1.0, 3), T0, 1).tokens == 3
 
 
 @pytest.mark.parametrize(
     ("per_second", "slow"), [(0.1, False), (0.0999, True), (1 / 3600, True), (10.0, False)]
 )
 def test_slow_is_a_token_that_takes_more_than_ten_seconds(per_second: float, slow: bool) -> None:
-    assert Limit(per_second, 1).slow is slow
+    assert RateLimit(per_second, 1).slow is slow
 
 
 # ---- inheritance
 
-FAST, SLOW = Limit(1.0, 10), Limit(1 / 60, 10)
+FAST, SLOW = RateLimit(1.0, 10), RateLimit(1 / 60, 10)
 
 
 @pytest.mark.parametrize(
@@ -101,14 +101,14 @@ FAST, SLOW = Limit(1.0, 10), Limit(1 / 60, 10)
     ],
 )  # fmt: skip
 def test_an_owner_starts_with_this_bucket(
-    recorded: Bucket, unclean: Unclean | None, unsettled: bool, limit: Limit, tokens: float
+    recorded: Bucket, unclean: Unclean | None, unsettled: bool, limit: RateLimit, tokens: float
 ) -> None:
     inherited = inherit(recorded, limit, epoch=7, claimed_at=T0, unclean=unclean, unsettled=unsettled)
     assert (inherited.at, inherited.epoch) == (T0, 7)
     assert inherited.tokens == pytest.approx(tokens)
 
 
-def served(limit: Limit, *, crash_every_s: float, hours: int) -> float:
+def served(limit: RateLimit, *, crash_every_s: float, hours: int) -> float:
     """The share of its rate that a receiver gets whose owner vanishes again and again, a claim 30 s later."""
     recorded, now, starts = Bucket(1.0, 0.0, 1), 0.0, 0
     for epoch in range(2, int(hours * 3600 / crash_every_s) + 2):
@@ -129,9 +129,9 @@ def served(limit: Limit, *, crash_every_s: float, hours: int) -> float:
 
 
 def test_crashes_do_not_starve_a_slow_receiver(monkeypatch: pytest.MonkeyPatch) -> None:
-    hourly = Limit(1 / 3600, 1)
+    hourly = RateLimit(1 / 3600, 1)
     assert served(hourly, crash_every_s=1800, hours=500) > 0.7
-    monkeypatch.setattr(Limit, "slow", property(lambda _: False))
+    monkeypatch.setattr(RateLimit, "slow", property(lambda _: False))
     assert served(hourly, crash_every_s=1800, hours=500) == 0
 
 

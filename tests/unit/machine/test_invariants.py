@@ -1,4 +1,4 @@
-"""The invariants: each with a fact that breaks it, and none broken by whatever the machine decides."""
+"""The invariants: each with a fact that breaks it; no decision of the machine breaks any."""
 
 from typing import Any, get_args, get_type_hints
 
@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from actors.errors import Unusable
 from actors.machine import commands as c
 from actors.machine import facts as f
-from actors.machine.bucket import Bucket, Limit
+from actors.machine.bucket import Bucket, RateLimit
 from actors.machine.evolve import evolve
 from actors.machine.invariants import NAMES_EVENTS, Breach, InvariantBroken, check, evolve_checked
 from actors.machine.numbering import Frontier, Numbered
@@ -19,7 +19,7 @@ RECEIVER = "acme.billing"
 OPENED = Open(sequence=3, position=9, id="e9", stored_at=NOW)
 STATE = State(
     receiver=RECEIVER, opened=True, frontier=Frontier(position=9, sequence=3, source=7), open=(OPENED,),
-    limit=Limit(1.0, 4), bucket=Bucket(2.0, NOW, 1),
+    limit=RateLimit(1.0, 4), bucket=Bucket(2.0, NOW, 1),
 )  # fmt: skip
 QUIET = replace(STATE, open=())
 

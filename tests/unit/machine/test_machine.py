@@ -1,4 +1,4 @@
-"""The machine under anything that may happen: explored, folded from nonsense, written to JSON and back."""
+"""The machine under random input: explored, folded from nonsense, written to JSON and read back."""
 
 from collections.abc import Iterable
 from typing import get_args
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from actors.machine import facts as f
-from actors.machine.bucket import Bucket, Limit
+from actors.machine.bucket import Bucket, RateLimit
 from actors.machine.decide import NEEDS_NO_CONFIRMATION
 from actors.machine.evolve import evolve
 from actors.machine.numbering import Numbered
@@ -71,7 +71,7 @@ SHARED = {
     "next_sequence": SMALL, "above": SMALL, "size": st.integers(1, 4), "window": st.integers(1, 4),
     "at": st.floats(0, 9), "kind": st.sampled_from(["event", "ping"]), "discarded": SMALL,
     "bucket": st.none() | st.builds(Bucket, st.floats(0, 9), st.floats(0, 9), SMALL),
-    "limit": st.none() | st.builds(Limit, st.floats(0.1, 9), st.integers(1, 9)),
+    "limit": st.none() | st.builds(RateLimit, st.floats(0.1, 9), st.integers(1, 9)),
     "attempt": SMALL, "next_at": st.floats(0, 9), "until": st.floats(0, 9), "rejected": st.booleans(),
     "gone": st.booleans(), "ours": st.booleans(), "waiting_since": st.none() | st.floats(0, 9),
     "reason": st.just("gone"),

@@ -1,4 +1,4 @@
-"""Which event gets the next number, checked against a list of ids and a set: no packed bytes, no hashes."""
+"""Which event gets the next number, checked against a plain list of ids and a set."""
 
 from collections.abc import Iterator
 

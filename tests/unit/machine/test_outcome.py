@@ -1,4 +1,4 @@
-"""Outcomes of answers, and how long a receiver that asks for a pause gets one.
+"""Outcomes of answers, and how long a receiver that asks for a pause is left alone.
 
 The table of `Retry-After` values holds what the test suites of other dispatchers (svix, hook0) agree on, and
 where RFC 9110 says more, what it says.

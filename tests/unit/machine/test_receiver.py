@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from actors.ids import stable_hash
 from actors.machine import commands as c
 from actors.machine import facts as f
-from actors.machine.bucket import Bucket, Limit
+from actors.machine.bucket import Bucket, RateLimit
 from actors.machine.numbering import Numbered, with_number
 from actors.machine.outcome import Answered, Failed
 from actors.machine.scheduling import steps as s
@@ -300,7 +300,7 @@ def test_an_event_of_an_unknown_receiver_gets_no_number() -> None:
 
 def test_a_new_actor_takes_up_its_configuration_with_a_full_bucket() -> None:
     actor = Actor(policy(rate=Rate(limit=10, burst=20), dedup_window=32))
-    assert actor.state.limit == Limit(10.0, 20)
+    assert actor.state.limit == RateLimit(10.0, 20)
     assert actor.state.bucket == Bucket(20.0, NOW, 1)
     assert actor.state.target == stable_hash(policy().url)
     assert actor.state.frontier.size == 32
@@ -319,7 +319,9 @@ def test_a_limit_where_there_was_none_grants_nothing_at_once() -> None:
 def test_another_burst_cuts_at_once_and_grants_nothing(burst: int, tokens: float) -> None:
     actor = Actor(policy(rate=Rate(limit=10, burst=20)))
     fact = only(actor.adopt(policy(rate=Rate(limit=10, burst=burst)), bucket=Bucket(5.0, NOW, 1)))
-    assert fact == f.RateSet(receiver="acme.billing", limit=Limit(10.0, burst), bucket=Bucket(tokens, NOW, 1))
+    assert fact == f.RateSet(
+        receiver="acme.billing", limit=RateLimit(10.0, burst), bucket=Bucket(tokens, NOW, 1)
+    )
     assert actor.state.bucket == Bucket(tokens, NOW, 1)
 
 
@@ -413,7 +415,7 @@ def test_removal_discards_on_record_and_keeps_the_numbering() -> None:
     state = actor.state
     assert (state.opened, state.removed_at, state.open, state.waiting_since) == (False, NOW, (), None)
     assert (state.frontier.position, state.frontier.sequence, state.frontier.source) == (40, 6, 6)
-    assert (state.bucket, state.limit, state.target) == (bucket, Limit(1.0, 5), "")
+    assert (state.bucket, state.limit, state.target) == (bucket, RateLimit(1.0, 5), "")
     assert state.counters.discarded == 4
     actor.policy = None
     assert actor.step(read_to=40, seen_to=40) == c.UnparkReceiver()

@@ -1,4 +1,4 @@
-"""Relaxed order: a receiver goes wide, each event has its own patience, and numbers are as in strict order.
+"""Relaxed order: many attempts at once, each event with its own retries, and numbers as in strict order.
 
 The first half asks the machine, the second one the actor around it.
 """

@@ -1,4 +1,4 @@
-"""The way of an actor back to what is left of its stream."""
+"""The adaptation of an actor to what is left of its stream."""
 
 import pytest
 from msgspec.structs import replace

@@ -1,4 +1,4 @@
-"""The table of what comes next, compared with what the machine does: the first rule that holds decides.
+"""The table of the next step, compared with what the machine does: the first rule that applies decides.
 
 Each rule is told here once more, in other words and by itself, so that only the table gives their order.
 """
@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from actors.machine import commands as c
 from actors.machine import facts as f
-from actors.machine.bucket import Bucket, Limit
+from actors.machine.bucket import Bucket, RateLimit
 from actors.machine.decide import FAILURES_IN_A_ROW_MAX
 from actors.machine.event import Event
 from actors.machine.numbering import Frontier
@@ -228,7 +228,7 @@ def drawn(random: Random) -> Case:
         return Event(position=position, id=f"e{position}", stored_at=NOW - age(position), body=b"{}")
 
     order: Any = random.choice(("strict", "relaxed"))
-    limit = random.choice((None, None, Limit(2.0, 2), Limit(0.01, 1)))
+    limit = random.choice((None, None, RateLimit(2.0, 2), RateLimit(0.01, 1)))
     policy = Policy(
         url=URL, order=order, concurrency=3, paused=some(0.1), retry=Retry(max_age_s=AGE_S), backlog_max=1000,
         rate=Rate(limit=2, burst=2) if limit else None,

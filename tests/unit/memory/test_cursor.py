@@ -1,4 +1,4 @@
-"""The cursor against a plain list of all events that one receiver ever had, and where each of them is.
+"""The cursor compared with a plain list of all events that a receiver ever had, and where each is.
 
 Nothing that arrived may be lost: it is settled, in memory, or where the cursor will read it. Nothing may
 overtake: what goes to memory lies behind all that is there. And no more may be thought to be left than is.

@@ -1,4 +1,4 @@
-"""The part of the stream that an actor still needs, and that it stays true once found."""
+"""The part of the stream that an actor still needs; it stays correct once found."""
 
 from actors.machine.facts import Burial
 from actors.machine.numbering import Frontier

@@ -1,4 +1,4 @@
-"""The floor, against a list of all messages ever handed out.
+"""The floor, compared with a list of all messages ever handed out.
 
 The floor is where a takeover begins to read, so it may never pass a message that no fact has released; and it
 never falls, since what lies below it need not be handed out again.

@@ -1,4 +1,4 @@
-"""Which reply subjects a node answers."""
+"""The reply subjects that a node answers."""
 
 import logging
 

@@ -1,4 +1,4 @@
-"""Texts of the server, and what we read in them."""
+"""Texts of the server, and their parsing."""
 
 import math
 from datetime import UTC, datetime

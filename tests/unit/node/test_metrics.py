@@ -1,4 +1,4 @@
-"""The text that Prometheus gets, and why a node is not ready."""
+"""The text for Prometheus, and why a node is not ready."""
 
 from types import SimpleNamespace
 from typing import Any, cast

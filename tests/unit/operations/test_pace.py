@@ -1,4 +1,4 @@
-"""At what pace events come and go, and what limits a backlog."""
+"""The pace at which events come and go, and what limits a backlog."""
 
 import msgspec
 import pytest
@@ -6,8 +6,8 @@ from msgspec.structs import replace
 
 from actors.machine import facts as f
 from actors.machine.numbering import Numbered
+from actors.machine.scheduling.phases import Phase
 from actors.policy import Policy, Rate
-from actors.status import Phase
 from angarium.operations.receivers.overview.listing import ReceiverFindings, listed
 from angarium.operations.receivers.overview.pace import Bottleneck, Counts, counted, drain_s, pace
 from angarium.operations.receivers.overview.top import picture

@@ -1,4 +1,4 @@
-"""Seats for jobs: who gets one, whose turn ends, and that no tenant waits forever."""
+"""Seats for jobs: which job gets one, whose turn ends, and that no tenant waits forever."""
 
 import random
 

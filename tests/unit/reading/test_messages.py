@@ -1,4 +1,4 @@
-"""Headers of a message, and that both ways to a message make the same event of it."""
+"""Headers of a message; both ways to read a message make the same event of it."""
 
 import tracemalloc
 

@@ -1,4 +1,4 @@
-"""The marks of a reader: which messages the stream must still have before the next consumer begins."""
+"""The marks of a reader: messages that the stream must still have before the next consumer begins."""
 
 from streams.lost_tails.marks import NO_MARK, Mark
 from streams.reading.read_marks import ReadMarks

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from actors.machine.bucket import Limit
+from actors.machine.bucket import RateLimit
 from streams.routing import tenants as module
 from streams.routing.read_requests import GaveWay, ReadRequest
 from streams.routing.tenants import Tenants
@@ -24,7 +24,7 @@ def limited_world(count: int, events_max: int, monkeypatch: pytest.MonkeyPatch) 
     """A world in which `acme` has had so many events, and a token for the first, which is in flight."""
     monkeypatch.setattr(module, "EVENTS_MAX", events_max)
     world = World()
-    world.tenants = Tenants(NOTHING_ROUTED, limited(acme=Limit(1.0, 1)))
+    world.tenants = Tenants(NOTHING_ROUTED, limited(acme=RateLimit(1.0, 1)))
     for _ in range(count):
         world.publish("acme")
         world.arrive()

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.machine.bucket import Limit
+from actors.machine.bucket import RateLimit
 from streams.routing import tenant_rates as module
 from streams.routing.tenant_rates import TenantRates
 
@@ -12,7 +12,7 @@ from streams.routing.tenant_rates import TenantRates
 def test_in_each_window_there_are_at_most_burst_and_rate(
     per_second: float, burst: int, pauses: list[float]
 ) -> None:
-    rates, now, taken = TenantRates(lambda _: Limit(per_second, burst)), 100.0, list[float]()
+    rates, now, taken = TenantRates(lambda _: RateLimit(per_second, burst)), 100.0, list[float]()
     for pause in pauses:
         now += pause
         if not rates.take("acme", now):
@@ -25,7 +25,7 @@ def test_in_each_window_there_are_at_most_burst_and_rate(
 
 @given(st.floats(0.1, 50), st.integers(1, 20))
 def test_at_the_time_that_it_names_there_is_a_token(per_second: float, burst: int) -> None:
-    rates, now = TenantRates(lambda _: Limit(per_second, burst)), 100.0
+    rates, now = TenantRates(lambda _: RateLimit(per_second, burst)), 100.0
     for _ in range(30):
         due_at = rates.take("acme", now)
         if due_at:
@@ -35,12 +35,12 @@ def test_at_the_time_that_it_names_there_is_a_token(per_second: float, burst: in
 
 
 def test_a_new_owner_grants_no_burst() -> None:
-    rates = TenantRates(lambda _: Limit(1.0, 100))
+    rates = TenantRates(lambda _: RateLimit(1.0, 100))
     assert [bool(rates.take("acme", 7.0)) for _ in range(3)] == [False, True, True]
 
 
 def test_tenants_without_a_rate_take_no_memory_and_those_that_are_quiet_are_forgotten() -> None:
-    limits = {f"t{number}": Limit(1.0, 1) for number in range(2 * module.FORGET_AFTER_MIN)}
+    limits = {f"t{number}": RateLimit(1.0, 1) for number in range(2 * module.FORGET_AFTER_MIN)}
     rates = TenantRates(limits.get)
     assert rates.take("free", 0.0) == 0.0
     for number, tenant in enumerate(limits):
@@ -53,10 +53,10 @@ def test_very_many_tenants_cost_no_more_each_and_share_a_bucket_at_last() -> Non
     """Their names come from producers, and at a low rate no bucket is full again soon."""
     asked = 0
 
-    def limit_of(_: str) -> Limit:
+    def limit_of(_: str) -> RateLimit:
         nonlocal asked
         asked += 1
-        return Limit(1 / 3600, 1)
+        return RateLimit(1 / 3600, 1)
 
     rates, count = TenantRates(limit_of), 3 * module.BUCKETS_MAX
     granted = sum(not rates.take(f"t{number}", 1000.0) for number in range(count))

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actors.machine.bucket import Limit
+from actors.machine.bucket import RateLimit
 from streams.routing import tenants as module
 from streams.routing.read_requests import NO_END, ReadRequest
 from streams.routing.tenants import Tenants
@@ -79,7 +79,7 @@ def test_tenants_take_turns_to_be_matched() -> None:
 
 def test_a_tenant_above_its_rate_waits_for_a_token_and_holds_no_other_up() -> None:
     world = World()
-    world.tenants = Tenants(NOTHING_ROUTED, limited(acme=Limit(2.0, 1)))
+    world.tenants = Tenants(NOTHING_ROUTED, limited(acme=RateLimit(2.0, 1)))
     for tenant in ("acme", "acme", "beta"):
         world.publish(tenant)
         world.arrive()
@@ -99,7 +99,7 @@ def test_tenants_above_their_rate_shed_all_but_their_next_event_and_get_the_rest
 ) -> None:
     monkeypatch.setattr(module, "EVENTS_MAX", 8)
     world = World()
-    world.tenants = Tenants(NOTHING_ROUTED, limited(acme=Limit(1.0, 1)))
+    world.tenants = Tenants(NOTHING_ROUTED, limited(acme=RateLimit(1.0, 1)))
     for tenant in ("acme", "acme", "beta", "acme", "acme"):
         world.publish(tenant)
         world.arrive()
@@ -123,7 +123,7 @@ def test_a_page_that_was_requested_before_its_tenant_shed_events_is_not_taken(
     """The page would follow events that the tenant no longer has in memory."""
     monkeypatch.setattr(module, "EVENTS_MAX", 4)
     world = World()
-    world.tenants = Tenants(NOTHING_ROUTED, limited(acme=Limit(1.0, 1)))
+    world.tenants = Tenants(NOTHING_ROUTED, limited(acme=RateLimit(1.0, 1)))
     for _ in range(7):
         world.publish("acme")
         world.arrive()
@@ -152,7 +152,7 @@ def test_events_read_ahead_that_do_not_follow_what_came_before_are_not_taken() -
 
 def test_a_tenant_that_cannot_be_parked_sheds_nothing() -> None:
     world = World()
-    world.tenants = Tenants(NOTHING_ROUTED, limited(acme=Limit(1.0, 1)))
+    world.tenants = Tenants(NOTHING_ROUTED, limited(acme=RateLimit(1.0, 1)))
     for tenant in ("acme", "acme", "acme"):
         world.publish(tenant)
         world.arrive()

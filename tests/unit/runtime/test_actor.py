@@ -1,4 +1,4 @@
-"""The actor of one receiver: messages in, attempts out, memory bounded, whatever comes in between."""
+"""The actor of one receiver: messages in, attempts out, bounded memory, whatever happens in between."""
 
 import asyncio
 from collections.abc import Callable, Coroutine

@@ -1,4 +1,4 @@
-"""A takeover with many parked actors: the earliest due comes first, and no receiver waits for all of them."""
+"""A takeover with many parked actors: the earliest due comes first, and no receiver waits for all others."""
 
 import asyncio
 

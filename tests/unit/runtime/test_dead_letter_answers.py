@@ -1,4 +1,4 @@
-"""The answer to a failed attempt is in its fact, and that to the last one in the dead letter, from memory."""
+"""The answer to a failed attempt is in its fact; the last one is also in the dead letter, from memory."""
 
 import msgspec
 import pytest

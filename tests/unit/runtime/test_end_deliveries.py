@@ -1,4 +1,4 @@
-"""Erasing: an event leaves the stream, and neither a number nor any other event is lost for it."""
+"""Erasing: an event leaves the stream, and no number and no other event is lost."""
 
 import asyncio
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""A backlog that is given up unseen: expired, beyond its bound, evicted, skipped or forgotten."""
+"""A backlog that is given up unread: expired, beyond its bound, evicted, skipped or forgotten."""
 
 import asyncio
 from functools import partial
@@ -110,7 +110,7 @@ async def test_the_oldest_go_when_more_waits_than_may(order: str) -> None:
 
 
 @in_virtual_time
-async def test_a_bound_below_what_memory_holds() -> None:
+async def test_events_in_memory_beyond_the_bound_overflow() -> None:
     world = strict(backlog_max=3)
     world.sender.latency_s = 1.5
     world.publish(10)

@@ -1,4 +1,4 @@
-"""Flow control of a shard: it asks for nothing while much waits, and a slow receiver holds up no other."""
+"""Flow control of a shard: it requests nothing while much waits, and a slow receiver delays no other."""
 
 from collections.abc import Iterable
 

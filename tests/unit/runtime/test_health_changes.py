@@ -1,4 +1,4 @@
-"""HealthChange of receivers in the log: each change once, with any owner of the shard."""
+"""Changes of a receiver's health in the log: each change once, with any owner of the shard."""
 
 from typing import Any
 
@@ -31,7 +31,7 @@ def failing(offline: Offline = SOON) -> ShardWorld:
 
 
 @in_virtual_time
-async def test_offline_is_told_once_over_later_failures() -> None:
+async def test_offline_is_logged_once_over_later_failures() -> None:
     world = failing()
     await world.pass_time(55)
     assert reported(world) == []
@@ -43,7 +43,7 @@ async def test_offline_is_told_once_over_later_failures() -> None:
 
 
 @in_virtual_time
-async def test_an_outage_below_a_minute_is_told_in_seconds() -> None:
+async def test_an_outage_below_a_minute_is_shown_in_seconds() -> None:
     world = ShardWorld(policy(offline=Offline(after_s=5), retry=SELDOM))
     world.sender.reply = lambda _: NO_ANSWER
     world.publish()
@@ -61,7 +61,7 @@ def resting(**members: Any) -> ShardWorld:
 
 
 @in_virtual_time
-async def test_offline_is_told_when_the_time_has_come_and_not_at_the_next_attempt() -> None:
+async def test_offline_is_logged_when_it_is_due_and_not_at_the_next_attempt() -> None:
     world = resting()
     await world.pass_time(59)
     assert reported(world) == []
@@ -150,7 +150,7 @@ def test_a_receiver_that_fails_again_and_again_is_remembered_once() -> None:
     assert len(watch._due) == 1
 
 
-def test_many_that_are_due_at_once_are_told_in_turns() -> None:
+def test_many_changes_that_are_due_at_once_are_reported_in_turns() -> None:
     found = list[HealthChange]()
     watch = FailingReceivers(0.0, lambda _: None, found.append)
     for number in range(REPORTED_AT_ONCE_MAX + 1):
@@ -195,7 +195,7 @@ async def test_a_shorter_failure_is_no_news() -> None:
     [(answer(410), "it answered 410"), (answer(500), "no success for 10 min; HTTP 500")],
 )
 @in_virtual_time
-async def test_disabled_and_resumed_are_told_once(outcome: Answered | Failed, why: str) -> None:
+async def test_disabling_and_resuming_are_logged_once(outcome: Answered | Failed, why: str) -> None:
     world = failing(Offline(after_s=900, disable_after_s=600))
     world.sender.reply = lambda _: outcome
     await world.pass_time(800)

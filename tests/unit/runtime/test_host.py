@@ -1,4 +1,4 @@
-"""The host of one shard: ownership, lease and journal around its actors, and who is in memory at all."""
+"""The host of one shard: ownership, lease and journal around its actors, and which actors are in memory."""
 
 import asyncio
 from unittest.mock import AsyncMock, Mock

@@ -1,4 +1,4 @@
-"""Choosing what goes when the deliveries are full."""
+"""The choice of what to evict when the deliveries are full."""
 
 from msgspec.structs import replace
 
@@ -19,7 +19,7 @@ FULL = StreamInfo(
 
 
 def sample(position: int, receiver: str, size: float, *, settled_to: int = 0) -> Sample:
-    return Sample(position, f"p.deliver.0.{receiver}", size, settled_to)
+    return Sample(position, receiver.partition(".")[0], f"p.deliver.0.{receiver}", size, settled_to)
 
 
 def test_nothing_gives_way_if_enough_is_settled() -> None:

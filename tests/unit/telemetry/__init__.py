@@ -1,1 +1,1 @@
-"""Tests of `angarium/telemetry/`."""
+"""Spans of attempts, and their export."""

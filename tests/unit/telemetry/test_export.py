@@ -1,4 +1,4 @@
-"""A collector that is slow or refuses costs a limited queue, and what it does not take is counted."""
+"""A slow or refusing collector costs a bounded queue, and every span that it does not get is counted."""
 
 import threading
 from collections.abc import Sequence

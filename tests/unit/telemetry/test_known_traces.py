@@ -1,4 +1,4 @@
-"""No tenant takes the places of the others' traces."""
+"""No tenant takes the places of other tenants' traces."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Recorded attempts and settled deliveries become spans, with the ids that the receivers got."""
+"""Recorded attempts and settled deliveries become spans, with the ids that receivers got."""
 
 from collections.abc import Callable
 from typing import Any

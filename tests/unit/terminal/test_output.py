@@ -1,4 +1,4 @@
-"""Output of commands: states in words, tables, and nothing that a terminal would obey."""
+"""Output of commands: states in words, tables, and no control character."""
 
 import json
 from typing import Any
@@ -80,7 +80,7 @@ def test_a_state_in_words() -> None:
     assert not {"failing_since", "disabled", "problems", "why"} & shown.keys()
 
 
-def test_events_that_wait_to_be_routed_are_told_with_the_state() -> None:
+def test_unrouted_events_are_shown_with_the_state() -> None:
     told = "3 events of acme wait to be routed, the oldest for 40s"
     assert any(line.endswith(f"  {told}") for line in lines(STATE | {"unrouted": told}))
     first, *others = lines(STATE | {"backlog": 0, "why": "nothing waits", "unrouted": told})

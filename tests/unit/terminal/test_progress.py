@@ -1,4 +1,4 @@
-"""The bar of long work: only for a person who watches."""
+"""The progress bar: drawn only if a person watches."""
 
 import pytest
 

@@ -3,7 +3,7 @@
 import pytest
 from msgspec import Struct
 
-from actors.machine.bucket import Limit
+from actors.machine.bucket import RateLimit
 from streams.routing import tenants as module
 from streams.routing.read_requests import ReadRequest
 from streams.routing.tenant_rates import TenantRates
@@ -13,9 +13,9 @@ from streams.routing_progress import NOTHING_ROUTED
 TENANTS = ("acme", "beta", "cora")
 
 
-def limited(**limits: Limit) -> TenantRates:
+def limited(**limits: RateLimit) -> TenantRates:
     """The rates of a router that has just started: `cora` has one, unless others are given."""
-    return TenantRates((limits or {"cora": Limit(0.5, 2)}).get)
+    return TenantRates((limits or {"cora": RateLimit(0.5, 2)}).get)
 
 
 class Waiting(Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""A random explorer of the token bucket over owners that come and go; `test_bucket.py` runs it.
+"""A random explorer of the token bucket with changing owners; `test_bucket.py` runs it.
 
 One receiver, three nodes. True time is the explorer's own; wall clocks lie within half of CLOCK_SKEW_S of it
 and step at any moment, monotonic clocks run true. Owners end cleanly, crash, or are cut off and go on until
@@ -19,7 +19,7 @@ from actors.machine.bucket import (
     CLOCK_SKEW_S,
     GRANT_MAX_S,
     Bucket,
-    Limit,
+    RateLimit,
     Unclean,
     give_back,
     inherit,
@@ -103,7 +103,7 @@ class RateWorld:
         self.unclean: Unclean | None = None
         self.skews = [self.draw_skew() for _ in range(3)]
         self.zombie: Owner | None = None
-        self.in_force = Limit(0.0, 0)
+        self.in_force = RateLimit(0.0, 0)
         self.granted, self.starts, self.least = 0.0, 0, float("inf")
         self.owner = self.claim()
 
@@ -115,11 +115,11 @@ class RateWorld:
         return Policy(url="https://example.com", rate=self.random.choice(RATES))
 
     @property
-    def limit(self) -> Limit:
+    def limit(self) -> RateLimit:
         """The configured limit, in force or not."""
         rate = self.policy.rate
         assert rate is not None
-        return Limit(rate.per_second, rate.burst_max)
+        return RateLimit(rate.per_second, rate.burst_max)
 
     def draw_skew(self) -> float:
         return self.random.uniform(-CLOCK_SKEW_S / 2, CLOCK_SKEW_S / 2)
@@ -200,7 +200,7 @@ class RateWorld:
         if self.off == "rate_fact":
             # In the mutant's favour: it is not known what is in force without a record.
             old, new = self.in_force, self.limit
-            self.in_force = Limit(max(old.per_second, new.per_second), max(old.burst, new.burst))
+            self.in_force = RateLimit(max(old.per_second, new.per_second), max(old.burst, new.burst))
 
     # ---- what an owner does
 

@@ -1,4 +1,4 @@
-"""One shard in memory for the tests of actor and host: every port in its simplest form, on virtual time.
+"""One shard in memory for tests of actor and host: every port in its simplest form, on virtual time.
 
 The stand-ins check what must hold at every step: facts fold to the state that was handed in with them, a
 receiver has no more attempts in flight than its order allows and never two of one event, a dead letter is
@@ -82,7 +82,7 @@ class Journal:
             return
         self._timer = None
         entries, self._waiting = self._waiting, []
-        self.floor = host.cut_floor(self.index)
+        self.floor = host.floor_for_flush(self.index)
         self._fold(entries)
         self.confirmed_index = self.index
         host.confirm(entries)

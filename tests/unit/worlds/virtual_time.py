@@ -1,4 +1,4 @@
-"""Virtual time: a loop whose clock moves only when everything waits, and then at once."""
+"""Virtual time: a loop whose clock moves only when all tasks wait, and then at once."""
 
 import asyncio
 import functools

@@ -62,13 +62,13 @@ async def put_configuration(access: Access, name: str, new: NewConfiguration) ->
 def proposed(name: str, new: NewConfiguration, before: Configuration | None, settings: Settings) -> Proposal:
     """Compare the new configuration with the stored one. Raises `OperationError` and InvalidPolicy."""
     stored = None if before is None else readable_members(before.raw)
-    members, new_secret = _signed(new, _filled(name, new, stored), stored)
+    members, new_secret = _with_secrets(new, _unmasked_members(name, new, stored), stored)
     proposal = propose(name, members, before, stored or {}, settings, new_secret=new_secret)
     _refuse_losses(name, new, proposal.changes)
     return proposal
 
 
-def _filled(name: str, new: NewConfiguration, stored: dict[str, Any] | None) -> dict[str, Any]:
+def _unmasked_members(name: str, new: NewConfiguration, stored: dict[str, Any] | None) -> dict[str, Any]:
     """The given members, with stored values in place of masks."""
     if new.members is None:
         if stored is None:
@@ -87,7 +87,7 @@ def _filled(name: str, new: NewConfiguration, stored: dict[str, Any] | None) -> 
     return unmasked(name, new.members, stored or {})
 
 
-def _signed(
+def _with_secrets(
     new: NewConfiguration, members: dict[str, Any], stored: dict[str, Any] | None
 ) -> tuple[dict[str, Any], str | None]:
     """The members with the secrets to sign with, and the one that was made for it, if one was.

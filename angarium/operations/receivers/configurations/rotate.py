@@ -2,7 +2,7 @@
 
 The end of an old secret is stored in the configuration, and each node checks its own clock when it signs. So
 no operator has to drop it later, and no crash makes it sign for longer.
-(docs/decisions/an-old-secret-ends-by-itself.md)
+(docs/decisions/secret-rotation.md)
 """
 
 import time

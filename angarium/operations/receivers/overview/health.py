@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from actors.status import Phase
+from actors.machine.scheduling.phases import Phase
 from angarium.operations.receivers.overview.pace import Bottleneck
 
 

@@ -14,9 +14,10 @@ from msgspec import Struct
 
 from actors.errors import AngariumError, InvalidPolicy
 from actors.ids import check_tenant
+from actors.machine.scheduling.phases import Phase
 from actors.machine.state import State
 from actors.policy import Policy, members_of, parse, rate_members
-from actors.status import Phase, held_back
+from actors.status import held_back
 from angarium import logs, quantities
 from angarium.connecting import Access
 from angarium.delivery.http_exchange.target import InvalidTarget, parse_target
@@ -24,7 +25,11 @@ from angarium.operations.failures import NotDone, operation
 from angarium.operations.receivers.overview.health import ReceiverHealth
 from angarium.operations.receivers.overview.pace import BacklogPace, Counts, RecentCounts, pace
 from streams.buckets.stored_configurations import Configuration, StoredConfigurations
-from streams.fleet.receivers_seen import (
+from streams.installation.partitions import shard_of
+from streams.installation.topology import Names
+from streams.journal_feed.recent import RecentFlushes
+from streams.nats.jetstream import ALL_SUBJECTS, JetStream
+from streams.observation.receivers_seen import (
     BacklogCount,
     ReceiverSnapshot,
     SettledSince,
@@ -37,11 +42,6 @@ from streams.fleet.receivers_seen import (
     shard_progress,
     waiting_events,
 )
-from streams.installation.partitions import shard_of
-from streams.installation.topology import Names
-from streams.journal.leadership import ALL_SUBJECTS
-from streams.journal_feed.recent import RecentFlushes
-from streams.nats.jetstream import JetStream
 
 COUNTED_AT_ONCE = 32
 RATE_MAX = 1e100

@@ -1,4 +1,4 @@
-"""The rows that a ledger must have of a journal: what it could read, each once, in the plainest way."""
+"""The rows that a ledger must have for a journal: every readable fact once, computed in the plainest way."""
 
 from collections import Counter
 from collections.abc import Collection

@@ -1,4 +1,4 @@
-"""Does to a ledger what an installation may do to it: deaths, purges, erasures, writers that come and go."""
+"""Faults for a ledger: crashes, purges, erasures, writers that start and stop."""
 
 from contextlib import AsyncExitStack
 from random import Random

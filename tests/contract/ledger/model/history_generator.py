@@ -1,4 +1,4 @@
-"""Writes a random journal of a few receivers, and keeps the true states at all times."""
+"""Writes a random journal for a few receivers, and keeps the true state at every moment."""
 
 from bisect import bisect_right
 from collections.abc import Callable
@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import Struct
 
 from actors.machine import facts as f
-from actors.machine.bucket import Limit
+from actors.machine.bucket import RateLimit
 from actors.machine.invariants import evolve_checked
 from actors.machine.numbering import Numbered
 from actors.machine.state import Open, State
@@ -158,7 +158,7 @@ class HistoryGenerator:
     def _other(self, receiver: str, state: State, at: float) -> f.Fact:
         choices: list[f.Fact] = [
             f.Paused(receiver=receiver, at=at), f.Resumed(receiver=receiver, at=at),
-            f.RateSet(receiver=receiver, limit=Limit(float(self._chance.randint(1, 9)), 2)),
+            f.RateSet(receiver=receiver, limit=RateLimit(float(self._chance.randint(1, 9)), 2)),
             f.Disabled(receiver=receiver, at=at, reason="failing"),
         ]  # fmt: skip
         return self._chance.choice(choices)

@@ -1,4 +1,4 @@
-"""A ledger has what a plain fold of the journal has, and tells of the past what was true then, or nothing."""
+"""A ledger equals a plain fold of the journal; of the past it tells the truth, or that it is unknown."""
 
 from random import Random
 from typing import Any

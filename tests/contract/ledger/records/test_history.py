@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from actors.machine import facts as f
-from actors.machine.bucket import Limit
+from actors.machine.bucket import RateLimit
 from angarium.ledger import schema
 from angarium.operations.ledger_queries import history
 from angarium.operations.ledger_queries.configuration_changes import ChangedMember, changed_members
@@ -22,14 +22,14 @@ from tests.support.ledgers import NOW, RECEIVER, Kept, Pen, catch_up, delivered,
 CONFIGURATION = b'{"url": "https://example.com/", "rate": {"limit": 5, "burst": 2}}'
 
 
-async def test_the_history_is_told_in_words(
+async def test_the_history_is_shown_in_words(
     js: JetStream, names: Names, pen: Pen, ledger: Kept, settings: Settings
 ) -> None:
     receivers = StoredConfigurations(js, names, by="token k3f6\x1b")
     await receivers.put(RECEIVER, CONFIGURATION)
     await receivers.put(RECEIVER, b'{"url": "https://example.com/2", "order": "relaxed"}')
     target = f.Retargeted(receiver=RECEIVER, target="url")
-    await pen.flush(opens(), target, f.RateSet(receiver=RECEIVER, limit=Limit(5.0, 2)))
+    await pen.flush(opens(), target, f.RateSet(receiver=RECEIVER, limit=RateLimit(5.0, 2)))
     await pen.flush(failed(1, NOW + 10))
     await pen.flush(delivered(1, NOW + 400, attempt=2), f.Paused(receiver=RECEIVER, at=NOW + 500))
     # A resume has two facts: of the request, and of the configuration that it changes.
@@ -71,7 +71,7 @@ async def test_the_history_is_told_in_words(
 
 
 @pytest.mark.parametrize("known", [True, False])
-async def test_a_removed_receiver_is_told_to_be_removed_and_numbers_left_out_are_no_events(
+async def test_a_removed_receiver_is_shown_as_removed_and_skipped_numbers_are_no_events(
     js: JetStream, names: Names, pen: Pen, ledger: Kept, settings: Settings, *, known: bool
 ) -> None:
     await pen.flush(

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from actors.machine import facts as f
-from actors.machine.bucket import Bucket, Limit
+from actors.machine.bucket import Bucket, RateLimit
 from actors.machine.evolve import evolve
 from actors.machine.scheduling.view import View
 from actors.machine.state import State
@@ -141,7 +141,7 @@ async def test_the_audit_holds_attempts_against_the_limit_in_force(
     js: JetStream, names: Names, pen: Pen, ledger: Kept, settings: Settings, more: int, verdict: str
 ) -> None:
     await pen.flush(opens())
-    await pen.flush(f.RateSet(receiver=RECEIVER, limit=Limit(5.0, 2)))
+    await pen.flush(f.RateSet(receiver=RECEIVER, limit=RateLimit(5.0, 2)))
     at = [NOW + 10 + each / 5 for each in range(50)] + [NOW + 15] * more
     await pen.flush(*(delivered(sequence, each) for sequence, each in enumerate(at, 1)))
     await catch_up(js, names, ledger)
@@ -273,7 +273,7 @@ async def test_a_look_back_folds_to_what_inspect_said(
     monkeypatch.setattr(journal_reader, "READ_MESSAGES_MAX", 2)
     await StoredConfigurations(js, names).put(RECEIVER, CONFIGURATION)
     bucket = Bucket(1.5, NOW, 1)
-    first: list[f.Fact] = [opens(), f.RateSet(receiver=RECEIVER, limit=Limit(5.0, 2), bucket=bucket)]
+    first: list[f.Fact] = [opens(), f.RateSet(receiver=RECEIVER, limit=RateLimit(5.0, 2), bucket=bucket)]
     await pen.flush(*first)
     facts: list[f.Fact] = []
     for sequence in range(1, 9):

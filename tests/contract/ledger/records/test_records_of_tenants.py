@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from actors.machine import facts as f
-from actors.machine.bucket import Limit
+from actors.machine.bucket import RateLimit
 from actors.machine.numbering import Numbered
 from angarium.ledger import queries
 from angarium.operations.failures import NotDone
@@ -46,7 +46,7 @@ async def test_a_tenant_is_told_of_its_own_receivers_alone(
         assert [each["receiver"] for each in worst.late] == late
 
 
-async def test_a_long_journey_is_told_in_pages(
+async def test_a_long_journey_is_shown_in_pages(
     js: JetStream, names: Names, pen: Pen, ledger: Kept, settings: Settings
 ) -> None:
     for name in ("acme.a", "acme.b", "acme.c"):
@@ -112,7 +112,7 @@ def _again(sequence: int) -> Any:
 async def test_the_audit_in_json_has_instants_as_texts(
     js: JetStream, names: Names, pen: Pen, ledger: Kept, settings: Settings
 ) -> None:
-    await pen.flush(opens(), f.RateSet(receiver=RECEIVER, limit=Limit(5.0, 2)))
+    await pen.flush(opens(), f.RateSet(receiver=RECEIVER, limit=RateLimit(5.0, 2)))
     await pen.flush(*(delivered(sequence, NOW + sequence) for sequence in range(1, 4)))
     await catch_up(js, names, ledger)
     found = await ask(settings, lambda ledger: audit.audit(ledger, RECEIVER, 0, MS + 100_000))
@@ -131,7 +131,7 @@ async def test_an_audit_of_too_much_says_until_when_it_can_be_done(
     await pen.flush(opens())
     await pen.flush(opens(plain), receiver=plain)
     for change in range(20):
-        await pen.flush(f.RateSet(receiver=RECEIVER, limit=Limit(5.0, 2 + change)))
+        await pen.flush(f.RateSet(receiver=RECEIVER, limit=RateLimit(5.0, 2 + change)))
     for receiver in (RECEIVER, plain):
         made = [delivered(each, NOW + 100 + each, receiver=receiver) for each in range(1, 51)]
         await pen.flush(*made, receiver=receiver)

@@ -1,4 +1,4 @@
-"""Jobs that the tests begin, run and look at, and the events that these send again."""
+"""Jobs that the tests begin, run and check, and the events that they send again."""
 
 import asyncio
 
@@ -7,12 +7,12 @@ from angarium.connecting import Access
 from angarium.operations.jobs import plans
 from angarium.operations.jobs.begin import Begun, begin_redrive, begin_replay
 from angarium.operations.jobs.plans import JobDocument
-from angarium.operations.jobs.replay import ReplayRange
 from angarium.operations.jobs.show import show
 from angarium.operations.jobs.work import work_off
+from angarium.operations.replays.resendable import ReplayFilter
 from angarium.settings import Settings
 from streams.dead_letters.bury import DeadLetterWriter
-from streams.dead_letters.letters import Selection
+from streams.dead_letters.letters import LetterFilter
 from streams.installation.topology import Names
 from streams.nats.jetstream import JetStream
 from tests.contract.resending.settled_events import ONE, settled
@@ -25,12 +25,12 @@ def access(js: JetStream, names: Names) -> Access:
     return Access(js, Settings(prefix=names.prefix))
 
 
-async def events(js: JetStream, names: Names, kind: str, count: int = 5) -> ReplayRange:
+async def events(js: JetStream, names: Names, kind: str, count: int = 5) -> ReplayFilter:
     """Settled events of a type of their own; returns what means them."""
     for each in range(count):
         position = await publish(js, names, ONE, b"%d" % each, {"Angarium-Type": kind})
     await settled(js, names, position)
-    return ReplayRange(since=0.0, types=(kind,))
+    return ReplayFilter(since=0.0, types=(kind,))
 
 
 async def again(js: JetStream, names: Names, kind: str) -> list[int]:
@@ -43,7 +43,7 @@ async def again(js: JetStream, names: Names, kind: str) -> list[int]:
 
 
 async def replay_job(
-    access: Access, wanted: ReplayRange, key: str = "", per_second: float = FAST
+    access: Access, wanted: ReplayFilter, key: str = "", per_second: float = FAST
 ) -> JobDocument:
     begun = await begin_replay(access, ONE, wanted, per_second, key)
     assert isinstance(begun, Begun), begun
@@ -63,7 +63,7 @@ async def shown(access: Access, job: str) -> JobDocument:
 
 
 async def redrive_job(access: Access, key: str = "", tenant: str = "acme") -> JobDocument:
-    begun = await begin_redrive(access, tenant, Selection(receivers=f"{tenant}.*"), key)
+    begun = await begin_redrive(access, tenant, LetterFilter(receivers=f"{tenant}.*"), key)
     assert isinstance(begun, Begun), begun
     assert begun.mine
     return begun.job

@@ -5,10 +5,10 @@ import time
 import msgspec
 import pytest
 
+from streams.buckets import expired_keys
 from streams.installation.topology import Names
 from streams.nats.answers import Stored
 from streams.nats.jetstream import JetStream
-from streams.resending import ended_replays
 from streams.resending.ended_replays import SHOWN_FOR_S, drop_ended_replays
 from streams.resending.replay_lock import VERSION, ReplayPlan
 
@@ -44,7 +44,7 @@ async def test_only_plans_that_ended_long_ago_are_dropped(
 
     assert await drop_ended_replays(js, names, time.time()) is None
     assert await left() == list(plans)
-    monkeypatch.setattr(ended_replays, "LOOKED_AT_MAX", 3)
+    monkeypatch.setattr(expired_keys, "LOOKED_AT_MAX", 3)
     after = await drop_ended_replays(js, names, time.time() + LATER_S)
     assert after is not None
     assert await left() == list(plans)[1:]

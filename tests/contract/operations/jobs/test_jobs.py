@@ -1,4 +1,4 @@
-"""Jobs: wherever the process that works one off dies, another one goes on with it, and sends each event once.
+"""Jobs: if the process that runs a job dies, another one continues it, and each event is sent once.
 
 The window in which JetStream drops repeats is cut to nearly nothing here, so that nothing rests on it.
 """
@@ -11,13 +11,13 @@ import pytest
 from actors.machine.facts import Burial
 from angarium.operations.failures import NotDone
 from angarium.operations.jobs import plans, work
-from angarium.operations.jobs import replay as commands
 from angarium.operations.jobs.begin import Begun, begin_replay
 from angarium.operations.jobs.plans import JobDocument, plan_of
-from angarium.operations.jobs.replay import ReplayRange
 from angarium.operations.jobs.show import show
 from angarium.operations.jobs.stop import stop
 from angarium.operations.jobs.work import work_off
+from angarium.operations.replays import replay as commands
+from angarium.operations.replays.resendable import ReplayFilter
 from streams.clock import SystemTime
 from streams.dead_letters.bury import DeadLetterWriter
 from streams.installation.topology import Names
@@ -73,7 +73,7 @@ async def test_a_job_is_accepted_worked_off_and_shown(js: JetStream, names: Name
     assert await go_on(to) == ""
     done = await shown(to, job.id)
     assert (done.state, done.looked_at, done.total, done.sent) == ("done", 5, 5, 5)
-    assert (done.began_at, done.why, done.purged, done.left) == (job.began_at, None, False, {})
+    assert (done.began_at, done.why, done.purged, done.left_out) == (job.began_at, None, False, {})
     assert done.ended_at is not None
     assert await again(js, names, "a") == [0, 1, 2, 3, 4]
     before = await plan_of(to, "replay", ONE)
@@ -216,13 +216,13 @@ async def test_events_that_are_too_large_or_gone_are_counted(js: JetStream, name
     await settled(js, names, await publish(js, names, ONE, b"2", {"Angarium-Type": "a"}))
     await js.purge(names.deliveries, first + 1)
     await publish(js, names, ONE, b"3", {"Angarium-Type": "a"})
-    job = await replay_job(to, ReplayRange(since=0.0))
+    job = await replay_job(to, ReplayFilter(since=0.0))
     info = await js.stream_info(names.deliveries)
     assert info is not None
     await js.stream_update(info.config | {"max_msg_size": 2000})
     await go_on(to)
     done = await shown(to, job.id)
-    assert (done.state, done.sent, done.left) == ("done", 1, {"too_large": 1, "not_settled_yet": 1})
+    assert (done.state, done.sent, done.left_out) == ("done", 1, {"too_large": 1, "not_settled_yet": 1})
     assert done.kept_since is not None
 
 
@@ -382,7 +382,7 @@ async def test_all_letters_of_a_tenant_are_sent_and_none_of_another(js: JetStrea
     assert await go_on(to, "redrive", "acme") == ""
     done = await shown(to, job.id)
     assert (done.state, done.looked_at, done.total) == ("done", 6, 6)
-    assert (done.sent, done.left) == (5, {"gone": 1})
+    assert (done.sent, done.left_out) == (5, {"gone": 1})
     assert await again(js, names, "dead") == [0, 1, 2, 3, 4]
     page = await js.read(names.dead_letters, names.dead("*.*"), 1, 10)
     assert [each.subject.rpartition("dead.")[2] for each in page.messages][:1] == ["other.billing"]
@@ -404,7 +404,7 @@ async def test_the_process_of_a_job_may_die_at_any_request_and_another_one_sends
         job = await redrive_job(to, f"key-{life.step}")
         assert await go_on(to, "redrive", "acme") == ""
         done = await shown(to, job.id)
-        assert (done.state, done.sent, done.left) == ("done", 4, {}), f"died at request {life.step}"
+        assert (done.state, done.sent, done.left_out) == ("done", 4, {}), f"died at request {life.step}"
         assert await again(js, names, "dead") == numbers, f"died at request {life.step}"
     assert life.step > 40
 

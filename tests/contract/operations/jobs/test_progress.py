@@ -1,4 +1,4 @@
-"""Progress of a job: never less than was surely sent, and exact once it has ended.
+"""Progress of a job: at least what was certainly sent, and exact at its end.
 
 A page contains all events here, so that what is told within it is looked at.
 """
@@ -11,9 +11,9 @@ import pytest
 from angarium.operations.failures import NotDone
 from angarium.operations.jobs import work
 from angarium.operations.jobs.plans import JobDocument, plan_of
-from angarium.operations.jobs.replay import abandon, replay
 from angarium.operations.jobs.stop import stop
 from angarium.operations.jobs.work import work_off
+from angarium.operations.replays.replay import abandon, replay
 from streams.clock import SystemTime
 from streams.installation.topology import Names
 from streams.nats.answers import Page
@@ -23,7 +23,7 @@ from streams.resending.plan_lock import Busy, PlanLock
 from streams.resending.redrive import Redrive
 from streams.resending.redrive_lock import RedriveLock
 from streams.resending.replay import HALTED, Replay
-from streams.resending.replay_lock import Choice, ReplayLock
+from streams.resending.replay_lock import EventsToResend, ReplayLock
 from tests.contract.operations.jobs.jobs import (
     FAST,
     access,
@@ -137,10 +137,10 @@ async def test_an_event_that_is_too_large_is_counted_once_over_many_takeovers_of
 
     looks = iter([False] * 4)
     assert await work_off(to, "replay", ONE, lambda: next(looks, True), asyncio.Lock()) == HALTED
-    assert 0 < (await shown_job(to, job.id)).left["too_large"] < 5
+    assert 0 < (await shown_job(to, job.id)).left_out["too_large"] < 5
     assert await go_on(to) == ""
     done = await shown_job(to, job.id)
-    assert (done.state, done.sent, done.left) == ("done", 0, {"too_large": 5})
+    assert (done.state, done.sent, done.left_out) == ("done", 0, {"too_large": 5})
 
 
 async def test_a_command_that_is_given_up_tells_what_was_sent(
@@ -149,7 +149,7 @@ async def test_a_command_that_is_given_up_tells_what_was_sent(
     def soon_over(*which: Any, **by: Any) -> ReplayLock:
         return ReplayLock(*which, lease_s=LEASE_S, **by)
 
-    monkeypatch.setattr("angarium.operations.jobs.replay.ReplayLock", soon_over)
+    monkeypatch.setattr("angarium.operations.replays.replay.ReplayLock", soon_over)
     to, wanted = access(js, names), await events(js, names, "a")
     async with dying(server, 0, heard=True) as counted:
         assert not isinstance(await replay(access(counted, names), ONE, wanted, FAST), NotDone)
@@ -223,7 +223,7 @@ async def test_the_lock_is_renewed_while_page_after_page_has_no_wanted_letter(
     lock = ReplayLock(js, names, ONE, "run", slow_pages, lease_s=10.0)
     await lock.acquire()
     replayed = Replay(js, names, ONE, lock, 0.0)
-    await replayed.begin(Choice(begin=0, until=await end(js, names), types=("b",)), "m", "n")
+    await replayed.begin(EventsToResend(begin=0, until=await end(js, names), types=("b",)), "m", "n")
     begun, stored = lock.plan.step, list[int]()
     plan = await plan_of(access(js, names), "replay", ONE)
     await replayed.send_rest(lambda done, total: stored.append(lock.plan.step))
@@ -238,7 +238,7 @@ async def test_the_lock_is_renewed_while_a_long_way_is_searched_for_copies(
     await events(js, names, "a", 1)
     lock = ReplayLock(js, names, ONE, "run", slow_pages, lease_s=10.0)
     await lock.acquire()
-    await Replay(js, names, ONE, lock, 0.0).begin(Choice(begin=0, until=1), "m", "n")
+    await Replay(js, names, ONE, lock, 0.0).begin(EventsToResend(begin=0, until=1), "m", "n")
     await events(js, names, "others", 5)
     begun = lock.plan.step
     await Replay(js, names, ONE, lock, 0.0).resume()

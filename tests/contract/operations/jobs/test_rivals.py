@@ -1,4 +1,4 @@
-"""Jobs and what comes in between: rivals, requests to stop, and replicas that lag."""
+"""Jobs and interference: rivals, requests to stop, lagging replicas."""
 
 import asyncio
 import uuid
@@ -14,7 +14,7 @@ from angarium.operations.jobs.plans import StoredPlan, plan_of
 from angarium.operations.jobs.stop import stop
 from streams.buckets.stored_configurations import StoredConfigurations
 from streams.clock import SystemTime
-from streams.dead_letters.letters import DeadLetters, LetterPage, Selection
+from streams.dead_letters.letters import DeadLetters, LetterFilter, LetterPage
 from streams.installation.topology import Names
 from streams.nats.answers import Page
 from streams.nats.jetstream import JetStream
@@ -77,7 +77,7 @@ async def test_a_redrive_does_not_replace_one_that_began_after_the_look(
 ) -> None:
     to = access(js, names)
     in_between(lambda: redrive_job(to, "first"))
-    begun = await begin_redrive(to, "acme", Selection(receivers="acme.*"), "second")
+    begun = await begin_redrive(to, "acme", LetterFilter(receivers="acme.*"), "second")
     assert isinstance(begun, Begun)
     assert not begun.mine
     assert (await redrive_job(to, "first")).id == begun.job.id

@@ -1,4 +1,4 @@
-"""The seats for jobs in one process: a job that waits for its pace leaves its seat to others."""
+"""Seats for jobs in one process: a job that waits for its pace gives its seat to another."""
 
 import asyncio
 import uuid
@@ -129,8 +129,8 @@ async def test_a_job_that_waits_for_a_seat_says_so(js: JetStream, names: Names) 
 
     assert (await told(other.id)).why is None
     assert "waits for a seat: 1 job runs, 0 of this tenant" in ((await told(one.id)).why or "")
-    assert lock.plan.job is not None
-    await lock.store(held=False, job=replace(lock.plan.job, why="the stream is full"))
+    assert lock.plan.api_job is not None
+    await lock.store(held=False, api_job=replace(lock.plan.api_job, why="the stream is full"))
     assert (await told(other.id)).why == "the stream is full"
 
 

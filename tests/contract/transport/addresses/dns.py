@@ -1,4 +1,4 @@
-"""A name server on a real socket that answers from a table, and is silent where a test wants it to be.
+"""A name server on a real socket that answers from a table, or not at all where a test says so.
 
 It knows as much of RFC 1035 as a question of a stub resolver needs: one question, addresses and aliases.
 """

@@ -1,4 +1,4 @@
-"""Every vector tried on both transports, at a socket that listens on every address of the machine.
+"""Every address vector tried on both transports, with a socket that listens on all addresses of the machine.
 
 Run by itself (`python -m`), in a network where every address is the machine's own, it prints what came of it.
 """

@@ -1,4 +1,4 @@
-"""Names, from the question to the connection: what is believed, for how long, and at whose cost."""
+"""Names, from the query to the connection: which answers are believed, for how long, and at whose cost."""
 
 import asyncio
 import threading

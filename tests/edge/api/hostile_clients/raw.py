@@ -1,4 +1,4 @@
-"""Connections to the HTTP API on which a test may say whatever it likes."""
+"""Raw connections to the HTTP API, on which a test may send any bytes."""
 
 import asyncio
 

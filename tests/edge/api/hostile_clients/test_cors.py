@@ -1,4 +1,4 @@
-"""Web pages of other origins: those of the named ones may use the API, and all others get nothing of it."""
+"""Web pages of other origins: named origins may use the API, and others may not."""
 
 import httpx
 import pytest

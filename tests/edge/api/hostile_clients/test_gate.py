@@ -1,4 +1,4 @@
-"""The gate: which token is one, what a process does that cannot know, and the record of a token's use."""
+"""The gate: which tokens are valid, what a process does that cannot know, and the record of a token's use."""
 
 import hmac
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,4 @@
-"""Clients that mean harm, and a NATS that does not answer: bounded in time and memory."""
+"""Malicious clients, and a NATS that does not answer: time and memory are bounded."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""The end of a process: requests in flight are answered, no client is waited for, and the log is quiet."""
+"""Stopping: requests in flight are answered, no client is waited for, and the log is quiet."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""The wall between tenants, along everything that the API says it has: no operation can be left out of it."""
+"""The wall between tenants, for every operation that the API's description lists."""
 
 import re
 from typing import Any
@@ -8,7 +8,7 @@ import pytest
 from angarium.api.problems import HIDDEN
 from angarium.operations.jobs.begin import Begun, begin_redrive
 from streams.buckets.tokens import Scope
-from streams.dead_letters.letters import Selection
+from streams.dead_letters.letters import LetterFilter
 from tests.edge.api.conftest import Api, problem
 from tests.support.ledgers import Pen, catch_up, failed, in_file, opens
 from tests.support.plain_http import plain_client
@@ -89,7 +89,7 @@ async def test_another_tenants_token_finds_nothing_anywhere(api: Api) -> None:
     await api.receiver("acme.billing")
     gated = [(method, path) for method, path, _ in await operations(api) if path.startswith("/v1/")]
     assert len(gated) == len(OPERATIONS)
-    assert isinstance(await begin_redrive(api.to, "acme", Selection(receivers="acme.*")), Begun)
+    assert isinstance(await begin_redrive(api.to, "acme", LetterFilter(receivers="acme.*")), Begun)
     async with (
         await api.client("other", ["publish", "read", "manage"]) as stranger,
         plain_client(base_url=api.url) as anonymous,
@@ -217,7 +217,7 @@ async def test_head_answers_as_get_without_a_body(api: Api) -> None:
         ("/v1/tenants/acme/receivers/billing", "x" * 1000, "…; this path has none"),
     ],
 )
-async def test_a_parameter_that_does_not_exist_is_named_with_what_was_meant(
+async def test_an_unknown_parameter_is_reported_with_the_nearest_one(
     api: Api, path: str, unknown: str, hint: str
 ) -> None:
     await api.receiver("acme.billing")

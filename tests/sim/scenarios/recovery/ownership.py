@@ -1,4 +1,4 @@
-"""Ownership of a shard, and what a new owner must know about the work of the last one."""
+"""Ownership of a shard, and what a new owner must know of the last one's work."""
 
 from collections.abc import Callable
 
@@ -8,7 +8,7 @@ from tests.sim.plan import Plan
 from tests.sim.stage import R, old, staged
 
 
-def zombie_with_a_renewed_lease() -> None:
+def zombie_has_a_renewed_lease() -> None:
     """A node sleeps through its lease while another owns its shard, and wakes with work in its memory."""
     with staged() as stage:
         stage.put(rate={"limit": 1, "burst": 1})
@@ -24,7 +24,7 @@ def zombie_with_a_renewed_lease() -> None:
         stage.settle()
 
 
-def first_heartbeat_slept_through() -> None:
+def node_sleeps_through_its_first_heartbeat() -> None:
     """A node is stopped before the answer to its first heartbeat is read, and wakes after its lease."""
     with staged() as stage:
         stage.put()
@@ -42,7 +42,7 @@ def first_heartbeat_slept_through() -> None:
         stage.settle()
 
 
-def renewal_whose_answer_is_read_late() -> None:
+def answer_to_a_renewal_is_read_late() -> None:
     """A node is stopped while the answer to a renewal is on its way, and no other renewal gets through."""
     with staged(Plan(receivers=(R,), ttl_s=2.0)) as stage:
         stage.put(rate={"limit": 20, "burst": 1})
@@ -65,7 +65,7 @@ def renewal_whose_answer_is_read_late() -> None:
         stage.settle()
 
 
-def late_snapshot_of_a_sleeper() -> None:
+def sleeper_writes_a_late_snapshot() -> None:
     """A node sleeps while its snapshots are on their way, which arrive after its successor's."""
     with staged(Plan(snapshot_every_s=1.0)) as stage:
         stage.put()
@@ -95,7 +95,7 @@ def late_snapshot_of_a_sleeper() -> None:
         stage.settle()
 
 
-def handover_while_snapshots_are_written() -> None:
+def shard_is_handed_over_while_snapshots_are_written() -> None:
     """A write of snapshots takes long, and the handover that follows takes its own."""
     with staged(Plan(receivers=(R, "acme.r1"), snapshot_every_s=1.0)) as stage:
         stage.put()
@@ -121,7 +121,7 @@ def handover_while_snapshots_are_written() -> None:
         stage.settle()
 
 
-def burial_owed_at_a_takeover() -> None:
+def owner_dies_before_a_burial() -> None:
     """A node dies when a letter is owed and its checkpoint is past that; no event follows."""
     with staged(Plan(snapshot_every_s=0.5)) as stage:
         stage.put()
@@ -186,7 +186,7 @@ def claimant_sleeps_between_two_steps() -> None:
         stage.settle()
 
 
-def flush_of_a_sleeper() -> None:
+def sleeper_writes_a_late_flush() -> None:
     """A node sleeps while a flush of it is on its way, which arrives after its successor's claim.
 
     When it wakes, the refusal comes before a lease under which it would claim the shard again.
@@ -219,7 +219,7 @@ def flush_of_a_sleeper() -> None:
         stage.settle()
 
 
-def tail_of_a_lagging_replica() -> None:
+def lagging_replica_lacks_the_tail() -> None:
     """A new owner asks a replica that has not heard of what the old one recorded."""
     with staged(Plan(snapshot_every_s=60.0, clustered=True)) as stage:
         stage.put()
@@ -234,7 +234,7 @@ def tail_of_a_lagging_replica() -> None:
         stage.settle()
 
 
-def heartbeats_that_no_replica_shows() -> None:
+def replicas_do_not_show_heartbeats() -> None:
     """For longer than a lease replicas show no new heartbeat of the owner, which is there and posts."""
     with staged(Plan(clustered=True)) as stage:
         stage.put(rate={"limit": 5, "burst": 1})

@@ -82,7 +82,7 @@ def repair_is_cut_off_anywhere() -> None:
             _accepted(name, node_dies=True, dies_at=dies_at)
 
 
-def lost_after_another_node_had_it() -> None:
+def tail_is_lost_after_another_node_had_the_shard() -> None:
     """The owner after the one that vanished took nothing up, and released the shard in order."""
     with staged(Plan(ttl_s=2.0)) as stage:
         stage.put()
@@ -111,7 +111,7 @@ def lost_after_another_node_had_it() -> None:
         accept(stage, after, numbers)
 
 
-def lost_with_what_was_posted() -> None:
+def posted_events_are_lost() -> None:
     """An owner vanished with attempts that are on no record, and the events that they were of are lost."""
     with staged(Plan(ttl_s=2.0)) as stage:
         stage.put()

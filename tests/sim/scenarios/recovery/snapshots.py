@@ -1,4 +1,4 @@
-"""Writes of snapshots that were held up, and what the next owner makes of what lies in the bucket."""
+"""Delayed writes of snapshots, and what the next owner makes of the bucket."""
 
 import asyncio
 

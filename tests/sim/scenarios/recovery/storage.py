@@ -1,4 +1,4 @@
-"""Room in the streams, and who has it."""
+"""Room in the streams, and which receivers get it."""
 
 import asyncio
 
@@ -12,7 +12,7 @@ HEALTHY = "acme.r1"
 EVENTS = 40
 
 
-def full_of_what_no_receiver_takes() -> None:
+def stream_is_full_of_rejected_events() -> None:
     """One receiver takes nothing and fills the stream; the other one's producers go on all the same."""
     plan = Plan(receivers=(R, HEALTHY), snapshot_every_s=1.0, maintenance_every_s=1.0, room=4 << 10)
     with staged(plan) as stage:
@@ -25,7 +25,7 @@ def full_of_what_no_receiver_takes() -> None:
         stage.settle()
 
 
-def full_while_a_refused_event_is_not_buried() -> None:
+def stream_is_full_while_a_refused_event_is_not_buried() -> None:
     """An event came before its receiver was put: its dead letter waits while settled messages go."""
     plan = Plan(receivers=(R, HEALTHY), snapshot_every_s=1.0, maintenance_every_s=1.0, room=4 << 10)
     with staged(plan) as stage:

@@ -1,4 +1,4 @@
-"""Streams that lose what was not synced when the power went, and that producers fill up again at once."""
+"""Streams that lose unsynced messages in a power failure, and are filled again at once."""
 
 from functools import partial
 

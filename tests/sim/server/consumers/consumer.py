@@ -1,4 +1,4 @@
-"""A pull consumer of the server in memory, as nats-server 2.15.1 has them.
+"""A pull consumer of the server in memory, as in nats-server 2.15.1.
 
 It hands out messages of its filter to the pulls that wait, numbers each delivery, and hands out again what
 was not acked in `ack_wait`. An ack counts by the message's stream sequence, from any sender; if the

@@ -1,4 +1,4 @@
-"""A consumer's configuration as nats-server completes it, and what it, or this one, does not accept."""
+"""A consumer's configuration as nats-server completes it, and what either server refuses."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The pull requests that wait at a consumer: who is served next, and how the others end."""
+"""The pull requests that wait at a consumer: which is served next, and how the others end."""
 
 import math
 from collections import deque

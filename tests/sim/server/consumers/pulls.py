@@ -1,4 +1,4 @@
-"""Pull requests as they come in, and the statuses that answer them."""
+"""Pull requests as they arrive, and the statuses that answer them."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The messages of one stream, on one replica: in order, by subject, and what they weigh."""
+"""The messages of one stream, on one replica: in order, by subject, with their sizes."""
 
 from bisect import bisect_left
 from itertools import takewhile

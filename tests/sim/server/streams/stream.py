@@ -1,4 +1,4 @@
-"""A stream of the server in memory: what it takes, what it refuses, and when it forgets.
+"""A stream of the server in memory: what it accepts, what it refuses, and when it forgets.
 
 The order of the checks and the words of the refusals are nats-server's (2.15.1, one server, file store);
 `tests/contract` compares them. With `clustered` it judges as a cluster does: a repeated message id before

@@ -1,4 +1,4 @@
-"""A stream's configuration as nats-server completes it, and what it does not accept."""
+"""A stream's configuration as nats-server completes it, and what it refuses."""
 
 import re
 from typing import Any

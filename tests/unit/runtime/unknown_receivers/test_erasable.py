@@ -1,4 +1,4 @@
-"""Events for unknown receivers that may be erased: it is on record that no receiver gets them."""
+"""Events for unknown receivers that may be erased: the journal records that no receiver gets them."""
 
 from actors.machine import facts as f
 from tests.unit.worlds.shard import ShardWorld

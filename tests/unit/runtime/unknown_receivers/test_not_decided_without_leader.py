@@ -1,4 +1,4 @@
-"""Events whose receiver is unknown, not valid, or gone: nothing is decided without a word from the leader."""
+"""Events whose receiver is unknown, invalid or gone: nothing is decided without the leader's answer."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Unknown receivers: turned away together, behind the known, and each of their events buried once."""
+"""Unknown receivers: turned away together, after the known ones, and each of their events buried once."""
 
 from collections.abc import Mapping, Sequence
 
@@ -62,7 +62,7 @@ async def test_events_that_wait_for_a_burial_are_bounded_in_number_and_character
 
 
 @in_virtual_time
-async def test_known_receivers_go_before_them() -> None:
+async def test_known_receivers_go_before_unknown_ones() -> None:
     """No event is turned away above one that is still held for an actor."""
     world = strict()
     world.sender.latency_s = 1.0
@@ -126,7 +126,7 @@ async def test_a_receiver_that_is_put_during_a_flood_does_not_wait() -> None:
 
 
 @in_virtual_time
-async def test_none_of_its_events_overtakes_another() -> None:
+async def test_no_event_of_a_receiver_that_becomes_known_overtakes_another() -> None:
     """The receiver may already be known while the record has not been told yet."""
     world = strict()
     world.policies.unavailable = True

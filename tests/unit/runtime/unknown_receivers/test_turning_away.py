@@ -1,4 +1,4 @@
-"""Events for unknown receivers that are turned away: how many at once, how soon, why; which are discarded."""
+"""Events for unknown receivers: how many are turned away at once, how soon, why, and which are discarded."""
 
 from collections.abc import Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""Events whose names cannot be decided: they lie in the stream, and delay no other event."""
+"""Events whose receivers cannot be decided: they stay in the stream, and delay no other event."""
 
 import pytest
 

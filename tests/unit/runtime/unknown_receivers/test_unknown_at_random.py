@@ -1,4 +1,4 @@
-"""Unknown receivers, among known ones, in any order of what can happen to a shard.
+"""Unknown receivers among known ones, in any order of events.
 
 Leaders fall silent, dead letters cannot be stored, facts are late, owners crash, names are put, heard of
 late, or only asked for. In the end each event was delivered or turned away, and never both; those of one

@@ -1,4 +1,4 @@
-"""Known receivers, which are never turned away; and events that waited here for a known name."""
+"""Known receivers are never turned away; nor are events that waited here for a name that became known."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Copies of an erased event that come late: what is waited for, and what is erased once they have come."""
+"""Late copies of an erased event: what the eraser waits for, and what it erases when they arrive."""
 
 import asyncio
 import time

@@ -7,9 +7,9 @@ import asyncio
 import math
 
 import msgspec
-from msgspec import Struct
 
 from actors.errors import Unusable
+from streams.clock import server_time
 from streams.fleet import members
 from streams.fleet.lease import LEASE_MARGIN_S
 from streams.fleet.members import Member
@@ -18,25 +18,12 @@ from streams.journal import claim
 from streams.journal.checkpoint import read_checkpoint
 from streams.journal.claim import Owner
 from streams.journal.refusal import RecordedLoss, read_recorded_loss
-from streams.nats.jetstream import JetStream
-from streams.nats.protocol import epoch_of
+from streams.nats.jetstream import QUESTIONS_AT_ONCE, JetStream
 from streams.nats.retry import stream_info
 from streams.versions import read_versioned
 
-QUESTIONS_AT_ONCE = 32
-
 _member = msgspec.json.Decoder(Member)
 _owner = msgspec.json.Decoder(Owner)
-
-
-class _TimedReply(Struct):
-    ts: str
-
-
-async def server_time(js: JetStream, stream: str) -> float:
-    """The wall clock of the server that leads the stream, in seconds since the epoch. Raises Unavailable."""
-    reply = await js.request(f"$JS.API.STREAM.INFO.{stream}", b"")
-    return epoch_of(msgspec.json.decode(reply.data, type=_TimedReply).ts)
 
 
 async def seen_members(js: JetStream, names: Names) -> tuple[list[Member], list[str]]:

@@ -1,4 +1,4 @@
-"""Receivers as they are seen from outside: by their snapshots, and by the stream where these are old."""
+"""Receivers seen from outside: from their snapshots, and from the stream if these are old."""
 
 import asyncio
 import time
@@ -7,7 +7,12 @@ import pytest
 
 from actors.machine.numbering import Frontier
 from actors.machine.state import Open, State
-from streams.fleet.receivers_seen import (
+from streams.installation.topology import Names
+from streams.journal.checkpoint import Checkpoint, encode_checkpoint
+from streams.nats.answers import Put, Stored
+from streams.nats.errors import ApiError
+from streams.nats.jetstream import JetStream
+from streams.observation.receivers_seen import (
     BacklogCount,
     ReceiverSnapshot,
     ShardProgress,
@@ -17,14 +22,9 @@ from streams.fleet.receivers_seen import (
     shard_progress,
     waiting_events,
 )
-from streams.installation.topology import Names
-from streams.journal.checkpoint import Checkpoint, encode_checkpoint
-from streams.nats.answers import Put, Stored
-from streams.nats.errors import ApiError
-from streams.nats.jetstream import JetStream
 from streams.reading import newest as reading
 from streams.reading.newest import newest
-from tests.contract.fleet.snapshots import write
+from tests.contract.observation.snapshots import write
 from tests.contract.support.servers import RealServer, Server
 from tests.support.installation import SHARDS, publish, shard
 
@@ -194,7 +194,7 @@ async def test_a_shard_without_an_owner_is_behind(
     assert [each.behind for each in found] == [number == shard(RECEIVER) for number in range(SHARDS)]
     await js.publish(names.actor_keys.checkpoint(shard(RECEIVER)), encode_checkpoint(Checkpoint()))
     assert not (await shard_progress(js, names, SHARDS))[shard(RECEIVER)].behind  # Maybe it is on its way.
-    monkeypatch.setattr("streams.fleet.receivers_seen.UNATTENDED_AFTER_S", -1.0)
+    monkeypatch.setattr("streams.observation.receivers_seen.UNATTENDED_AFTER_S", -1.0)
     assert (await shard_progress(js, names, SHARDS))[shard(RECEIVER)].behind
     checkpoint = encode_checkpoint(Checkpoint(floor=position))
     await js.publish(names.actor_keys.checkpoint(shard(RECEIVER)), checkpoint)

@@ -1,6 +1,5 @@
-"""Rounds of maintenance: what fails in one part of a round does not concern the others."""
+"""Rounds of maintenance: a part that fails does not stop the others."""
 
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -11,7 +10,7 @@ from actors.runtime.host import Host
 from actors.tenant_settings import TenantSettings
 from angarium.node.app import member
 from angarium.node.housekeeping import maintenance
-from angarium.node.housekeeping.maintenance import Maintenance
+from angarium.node.housekeeping.maintenance import Maintenance, RoundPart
 from streams.clock import SystemTime
 from streams.installation.topology import Names
 from streams.nats.answers import Refused, Stored
@@ -20,14 +19,6 @@ from streams.nats.wire import Wire
 from tests.contract.support.little_room import PAUSED, Sender, install_with_little_room
 from tests.support.installation import node_settings
 from tests.support.waiting import until
-
-PARTS = (
-    "_stop_recreated", "_look_at_deliveries", "_look_at_events", "_look_at_quotas", "_move_checkpoints_on",
-    "_maintain", "_purge_journal", "_purge_deliveries", "_purge_settled", "_purge_events", "_purge_routed",
-    "_drop_redacted", "_bury_stray_deliveries", "_bury_stray_events", "_drop_ended_replays",
-    "_drop_old_erasures", "_find_leftovers",
-)  # fmt: skip
-Work = Callable[..., Awaitable[None]]
 
 
 @pytest.fixture
@@ -52,24 +43,25 @@ async def test_each_part_of_a_round_is_done_though_all_others_fail(
 ) -> None:  # fmt: skip
     """An unreadable record must not keep the streams from being purged of everything else."""
     monkeypatch.setattr(maintenance, "ROUNDS_PER_RECREATION_CHECK", 1)
-    done = set[str]()
+    parts, done, parts_of = list[str](), set[str](), Maintenance.parts
 
-    def failing(name: str) -> Work:
+    def failing(part: RoundPart) -> RoundPart:
         async def fail(*_: Any) -> None:
-            done.add(name)
+            done.add(part.name)
             raise error
 
-        return fail
+        return replace(part, work=fail)
 
-    for name in PARTS:
-        work = failing(name)
-        work.__name__ = name
-        monkeypatch.setattr(Maintenance, name, work)
+    def failing_parts(each: Maintenance) -> tuple[RoundPart, ...]:
+        parts[:] = [part.name for part in parts_of(each)]
+        return tuple(map(failing, parts_of(each)))
+
+    monkeypatch.setattr(Maintenance, "parts", failing_parts)
     async with member(wire, node_settings(names), SystemTime(), Sender()) as node:
         await node.until_ready()
-        await until(lambda: len(done) == len(PARTS))
-    told = [each for each in caplog.records if each.message == "maintenance.failed"]
-    assert len(told) == (len(PARTS) if isinstance(error, Unusable) else 0)
+        await until(lambda: bool(parts) and done == set(parts))
+    told = {vars(each)["part"] for each in caplog.records if each.message == "maintenance.failed"}
+    assert told == (done if isinstance(error, Unusable) else set())
 
 
 async def test_dead_letters_are_dropped_by_the_owner_of_shard_0_alone(

@@ -5,12 +5,11 @@ import time
 
 from msgspec import Struct
 
-from streams.fleet.installation_status import QUESTIONS_AT_ONCE
 from streams.installation.partitions import partition_of
 from streams.installation.topology import Names
-from streams.journal.claim import read_past
+from streams.journal.claim import read_shard_record
 from streams.nats.answers import StoredMessage
-from streams.nats.jetstream import JetStream
+from streams.nats.jetstream import QUESTIONS_AT_ONCE, JetStream
 from streams.routing_progress import RoutingProgress
 
 ROUTED_WITHIN_S = 10.0
@@ -44,7 +43,7 @@ async def unrouted_tenants(js: JetStream, names: Names, partitions: int) -> list
 
     async def search(partition: int) -> list[UnroutedEvents]:
         async with turn:
-            routing = (await read_past(js, names, partition)).routing
+            routing = (await read_shard_record(js, names, partition)).routing
             if routing is None:
                 return []
             tenants = {**routing.parked_tenants} | await _late(js, names, partition, routing.routed + 1)
@@ -55,10 +54,12 @@ async def unrouted_tenants(js: JetStream, names: Names, partitions: int) -> list
     return sorted((tenant for found in each for tenant in found), key=lambda tenant: tenant.oldest_at)
 
 
-async def unrouted_of(js: JetStream, names: Names, partitions: int, tenant: str) -> UnroutedEvents | None:
+async def unrouted_events_of(
+    js: JetStream, names: Names, partitions: int, tenant: str
+) -> UnroutedEvents | None:
     """The events of one tenant, if they are parked or late. Raises like `unrouted_tenants`."""
     partition = partition_of(tenant, partitions)
-    routing = (await read_past(js, names, partition)).routing
+    routing = (await read_shard_record(js, names, partition)).routing
     found = None if routing is None else await _count(js, names, partition, tenant, routing)
     return found if found is not None and (found.parked or _is_late(found.oldest_at)) else None
 
@@ -73,7 +74,7 @@ async def unrouted_before(
     if (address := names.partition_and_tenant(event.subject)) is None:
         return None
     partition, tenant = address
-    routing = (await read_past(js, names, partition)).routing
+    routing = (await read_shard_record(js, names, partition)).routing
     if routing is None or routing.covers(tenant, event.sequence):
         return None
     found = await _count(js, names, partition, tenant, routing)

@@ -1,4 +1,4 @@
-"""Reading the journal in order: what a replica does not show is no gap while the leader has it."""
+"""Reading the journal in order: a message that a replica lacks is no gap while the leader has it."""
 
 from typing import Any, cast
 

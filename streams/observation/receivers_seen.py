@@ -14,13 +14,13 @@ from msgspec.structs import replace
 
 from actors.errors import Unusable
 from actors.machine.state import State
-from streams.fleet.installation_status import QUESTIONS_AT_ONCE, server_time
+from streams.clock import server_time
 from streams.installation.partitions import shard_of
 from streams.installation.topology import STAMP_SHARDS, Names
 from streams.journal import snapshots
 from streams.journal.checkpoint import Checkpoint, decode_checkpoint
 from streams.journal.snapshots import Snapshot
-from streams.nats.jetstream import JetStream
+from streams.nats.jetstream import QUESTIONS_AT_ONCE, JetStream
 from streams.reading.messages import stored_event
 from streams.reading.newest import newest
 from streams.versions import read_versioned
@@ -87,11 +87,10 @@ async def receiver_snapshots(
     js: JetStream, names: Names, tenant: str = "*"
 ) -> AsyncIterator[ReceiverSnapshot]:
     """Every receiver that has a snapshot; one may come twice, the newer last. Raises like `newest`."""
-    prefix = names.actor_keys.actor(0, "").removesuffix("0.")
-    async for message in newest(js, names.actors, [f"{prefix}*.{tenant}.*"]):
-        shard, _, receiver = message.subject.removeprefix(prefix).partition(".")
-        if message.data and not receiver.startswith("_"):
-            yield ReceiverSnapshot(receiver, int(shard), _state(message.data, message.subject))
+    async for message in newest(js, names.actors, [names.actor_keys.snapshots_of(tenant)]):
+        if message.data and (found := names.actor_keys.shard_and_actor(message.subject)) is not None:
+            shard, receiver = found
+            yield ReceiverSnapshot(receiver, shard, _state(message.data, message.subject))
 
 
 async def last_snapshot(js: JetStream, names: Names, receiver: str) -> ReceiverSnapshot | None:

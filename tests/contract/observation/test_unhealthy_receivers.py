@@ -1,4 +1,4 @@
-"""Findings of the doctor about receivers: the worst by name, all counted, and the healthy ones left out."""
+"""The doctor's findings about receivers: the worst by name, all counted, healthy ones left out."""
 
 import time
 
@@ -9,11 +9,11 @@ from actors.machine.numbering import Frontier
 from actors.machine.state import State
 from angarium.operations.installation import unhealthy_receivers
 from angarium.operations.installation.finding import Finding
-from streams.fleet.receivers_seen import ReceiverSnapshot
 from streams.installation.topology import Names
 from streams.nats.errors import NotPermitted
 from streams.nats.jetstream import JetStream
-from tests.contract.fleet.snapshots import disabled, put, waits, write
+from streams.observation.receivers_seen import ReceiverSnapshot
+from tests.contract.observation.snapshots import disabled, put, waits, write
 from tests.contract.support.servers import RealServer, Server
 from tests.support.installation import installation, publish
 

@@ -1,4 +1,4 @@
-"""Tenants whose events wait to be routed, as the doctor, a list of receivers and an event's journey tell."""
+"""Tenants whose events wait to be routed, as the doctor, the receiver list and `angarium event` show them."""
 
 import json
 from collections import defaultdict
@@ -14,13 +14,13 @@ from angarium.operations.installation import sizing, unrouted_findings
 from angarium.operations.installation.examine import UNROUTED_REMEDY, room
 from angarium.operations.installation.finding import Finding
 from angarium.operations.unrouted import unrouted_notes, why_unrouted
-from streams.fleet import unrouted_events
-from streams.fleet.unrouted_events import unrouted_of, unrouted_tenants
 from streams.installation.partitions import partition_of
 from streams.installation.topology import Names
 from streams.journal.envelope import encode_flush
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import stream_info
+from streams.observation import unrouted_events
+from streams.observation.unrouted_events import unrouted_events_of, unrouted_tenants
 from streams.routing_progress import RoutingProgress
 from tests.support.installation import SHARDS, installation, node_settings
 
@@ -137,11 +137,11 @@ async def test_events_that_no_router_has_parked_are_found_when_they_are_late(
 ) -> None:
     await publish(js, names, "acme", "acme")
     assert await unrouted_tenants(js, names, SHARDS) == []
-    assert await unrouted_of(js, names, SHARDS, "acme") is None
+    assert await unrouted_events_of(js, names, SHARDS, "acme") is None
     monkeypatch.setattr(unrouted_events, "ROUTED_WITHIN_S", 0.0)
     [found] = await unrouted_tenants(js, names, SHARDS)
     assert (found.tenant, found.count, found.parked) == ("acme", 2, False)
-    assert await unrouted_of(js, names, SHARDS, "acme") == found
+    assert await unrouted_events_of(js, names, SHARDS, "acme") == found
     assert await told(js, names, {"acme": SLOW}) == []  # They may be read ahead.
     [event] = (await js.read(names.events, names.event(PARTITION, "acme", ">"), 1, batch=1)).messages
     access = Access(js, node_settings(names))

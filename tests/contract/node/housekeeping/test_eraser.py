@@ -1,4 +1,4 @@
-"""The eraser: what it waits for, what it must not erase, and that no request delays another's."""
+"""The eraser: what it waits for, what it must not erase, and that no request delays another."""
 
 import time
 from typing import Any, cast

@@ -1,4 +1,4 @@
-"""Deletions across a lost tail: a position that was read may belong to another event by now, which stays.
+"""Deletions after a lost tail: a position that was read may hold another event now, which must stay.
 
 The server in memory loses a tail here, and the connection with it, as when the real one lost power.
 """
@@ -107,7 +107,7 @@ async def test_a_published_event_at_the_position_of_an_erased_one_stays(
     )  # fmt: skip
     await js.publish(names.journal_of(PARTITION), data)
     other = retaken(nats, names.events, position, lambda: announce(js, names, b"another", headers=NEW))
-    once_after(monkeypatch, erasure_steps, "read_past", other)
+    once_after(monkeypatch, erasure_steps, "read_shard_record", other)
     await erase(nats, names)
     assert await is_there(nats, names.events, position)
 

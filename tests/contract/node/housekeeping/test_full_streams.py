@@ -1,4 +1,4 @@
-"""A full stream, and quotas: receivers that accept nothing give way on record; no other one suffers."""
+"""Full streams and quotas: receivers that accept nothing lose events, on record; no other receiver does."""
 
 import asyncio
 from itertools import cycle
@@ -11,7 +11,7 @@ from actors.tenant_settings import TenantSettings
 from angarium.node.app import member
 from streams.clock import SystemTime
 from streams.installation.topology import Names
-from streams.journal.claim import read_past
+from streams.journal.claim import read_shard_record
 from streams.nats.headers import DEAD_REASON, EVENT_ID
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import stream_info
@@ -91,7 +91,7 @@ async def test_the_backlog_of_a_tenant_costs_another_no_event(
     settled = {
         each.settled_to for each in sampled.samples if each.subject == names.delivery(shard(HEALTHY), HEALTHY)
     }
-    marked = (await read_past(js, names, shard(HEALTHY))).marks.deliveries.position
+    marked = (await read_shard_record(js, names, shard(HEALTHY))).marks.deliveries.position
     assert settled == {marked - 1}, "the message of the mark tells whether the stream lost its tail"
 
 

@@ -1,0 +1,51 @@
+"""Shows what a replay would send, and sends nothing."""
+
+from collections import Counter
+
+from msgspec import Struct, field
+
+from angarium import logs
+from angarium.connecting import Access
+from angarium.operations.failures import operation
+from angarium.operations.replays.resendable import ReplayFilter, find_resendable
+from streams.reading.messages import stored_event
+from streams.resending.copies import pages_between
+
+TYPES_SHOWN_MAX = 20
+OTHERS = "(others)"
+
+
+class Preview(Struct, frozen=True, kw_only=True):
+    """The events that a replay would send. Times are RFC 3339.
+
+    `kept_since`: the stream begins only there; earlier events of the period no longer exist.
+    `left_out` counts those that would not be sent, by reason: `not_settled_yet`.
+    """
+
+    receiver: str
+    events: int
+    bytes: int
+    types: dict[str, int]
+    oldest_at: str | None
+    newest_at: str | None
+    kept_since: str | None
+    left_out: dict[str, int] = field(name="left")
+
+
+@operation
+async def preview(access: Access, receiver: str, wanted: ReplayFilter) -> Preview:
+    """Find out what a replay would send, and send nothing. Fails as not_found and invalid."""
+    found = await find_resendable(access, receiver, wanted)
+    types: Counter[str] = Counter()
+    size, oldest, newest = 0, None, None
+    subject, events = access.names.deliveries_to(receiver), found.events
+    async for page in pages_between(access.js, access.names, subject, events.begin, events.until):
+        for event in filter(events.takes, map(stored_event, page)):
+            known = event.type in types or len(types) < TYPES_SHOWN_MAX
+            types[event.type if known else OTHERS] += 1
+            size += len(event.body)
+            oldest, newest = oldest or logs.instant(event.stored_at), logs.instant(event.stored_at)
+    return Preview(
+        receiver=receiver, events=types.total(), bytes=size, types=dict(types), oldest_at=oldest,
+        newest_at=newest, kept_since=found.kept_since_text, left_out=found.left_out,
+    )  # fmt: skip

@@ -1,0 +1,1 @@
+"""An installation seen from outside: its receivers, and the events that wait to be routed."""

@@ -1,0 +1,1 @@
+"""Reading the journal from outside, without a server."""
