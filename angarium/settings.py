@@ -82,7 +82,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     nkey: Annotated[str | None, Meta(description="file with the seed of a NATS nkey")] = None
     tls_ca: Annotated[str | None, Meta(description="file with the CA that signed the NATS server")] = None
     tls_cert: Annotated[str | None, Meta(description="file with the client certificate for NATS")] = None
-    tls_key: Annotated[str | None, Meta(description="file with the private key of tls_cert")] = None
+    tls_key: Annotated[str | None, Meta(description="file with the private key for tls_cert")] = None
     prefix: Annotated[
         str, Meta(description="name of the installation: all its subjects and streams begin with it")
     ] = "angarium"
@@ -126,7 +126,7 @@ class Settings(Struct, frozen=True, kw_only=True):
         str | None, Meta(description="rate of receivers without their own, such as 10/second or 10/s")
     ] = None
     default_burst: Annotated[
-        Annotated[int, Meta(ge=1, le=1_000_000)] | None, Meta(description="burst that goes with default_rate")
+        Annotated[int, Meta(ge=1, le=1_000_000)] | None, Meta(description="burst for default_rate")
     ] = None
 
     answer_inboxes: Annotated[

@@ -122,7 +122,7 @@ async def test_nothing_in_a_stream_that_was_emptied(js: JetStream, names: Names)
     assert await message_at(js, names.deliveries, 2) is None
 
 
-async def test_a_message_is_gone_where_something_behind_it_is_not(js: JetStream, names: Names) -> None:
+async def test_a_later_message_proves_that_an_earlier_one_is_gone(js: JetStream, names: Names) -> None:
     for _ in range(3):
         await publish(js, names, RECEIVER)
     await js.delete(names.deliveries, 2)

@@ -84,7 +84,7 @@ async def test_the_owner_answers(
     assert handler.requests == [ControlRequest("inspect", RECEIVER, b"body")]
 
 
-async def test_everybody_else_is_silent(
+async def test_only_the_owner_answers(
     js: JetStream, names: Names, control: ControlServer, handler: Handler
 ) -> None:
     with pytest.raises(Unavailable):

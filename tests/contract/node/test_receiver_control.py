@@ -68,7 +68,7 @@ async def test_a_receiver_that_was_put_a_moment_ago_is_known_at_once(
         assert isinstance(await ask(ReceiverControl(node), "inspect", RECEIVER), Granted)
 
 
-async def test_an_unknown_name_is_told_to_who_erases_once_its_event_is_nobodys(
+async def test_an_eraser_learns_that_no_receiver_has_the_event(
     wire: Wire, js: JetStream, names: Names
 ) -> None:
     """Until then the receiver could be put, and the event delivered under a number that another one gets."""

@@ -161,7 +161,7 @@ async def test_a_request_that_ended_is_made_again(script: Script, status: str) -
     assert script.gaps == []
 
 
-async def test_an_end_that_does_not_say_what_it_leaves_left_everything(script: Script) -> None:
+async def test_a_pull_end_without_a_count_left_all_requested(script: Script) -> None:
     script.hand_out(1)
     script.hear(Status="409", Description="Server Shutdown")
     assert (await script.request(2))["batch"] == 10

@@ -63,7 +63,7 @@ async def test_no_more_goes_than_exceeds_the_quota(js: JetStream, names: Names) 
     assert 0.95 * held / 2 <= left < 0.9 * held
 
 
-async def test_counted_messages_go_to_the_byte(js: JetStream, names: Names) -> None:
+async def test_a_quota_is_exact_to_the_byte(js: JetStream, names: Names) -> None:
     for _ in range(100):
         await publish(js, names, "acme.a", LARGE[:1000], {EVENT_TYPE: "order.created"})
     each = (await stream_info(js, names.deliveries)).bytes // 100

@@ -76,7 +76,7 @@ def test_a_command_says_what_is_not_permitted(
     assert error.count("\n") == 1
 
 
-def test_doctor_says_it_too(address: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_doctor_reports_missing_permissions(address: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(["doctor", "--nats", f"nats://deaf:hush@{address}"]) == main.EXIT_FAILED
     assert "does not permit this user to subscribe to _INBOX." in capsys.readouterr().out
 

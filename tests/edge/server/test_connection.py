@@ -278,7 +278,7 @@ async def test_a_key_that_is_being_written_while_nats_comes_back_is_read_again(
     await wire.close()
 
 
-async def test_a_client_that_gives_up_as_soon_as_it_is_there_is_replaced_too(wire: NatsWire) -> None:
+async def test_a_client_that_fails_right_after_connecting_is_replaced(wire: NatsWire) -> None:
     """A user's credentials may expire at this very moment."""
     told, seen, first = changes(wire), KeptMessages(), wire._client
     subscribed = await wire.subscribe("x", seen)

@@ -245,7 +245,7 @@ async def test_a_server_that_gives_up_is_quoted(tmp_path: Path) -> None:
         await EmbeddedServer(tmp_path, port=0, sync_interval="soon").start()
 
 
-async def test_wait_tells_of_an_end_that_was_not_ordered(tmp_path: Path) -> None:
+async def test_wait_reports_an_unexpected_exit(tmp_path: Path) -> None:
     async with EmbeddedServer(tmp_path, port=free_port()) as server:
         os.kill(server_pid(tmp_path), signal.SIGKILL)
         await server.wait()

@@ -237,7 +237,7 @@ def test_a_repeat_changes_a_counter_and_nothing_else() -> None:
     assert actor.state.frontier == before.frontier
 
 
-def test_an_outcome_of_an_event_that_was_given_up_meanwhile_tells_of_the_receiver_alone() -> None:
+def test_the_outcome_of_an_event_given_up_meanwhile_changes_only_the_receiver() -> None:
     """Otherwise the event would reopen under a number that another event gets."""
     actor = Actor()
     actor.do(c.ForgetBacklog(9, 1))

@@ -19,7 +19,7 @@ def test_in_a_pipe_a_line_comes_from_time_to_time(
     assert capsys.readouterr() == ("", "redriving: 1 of 2\n")
 
 
-def test_on_a_terminal_it_shows_how_much_of_how_much(
+def test_a_terminal_shows_done_and_total(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(output, "stderr_can_redraw", lambda: True)

@@ -375,7 +375,7 @@ async def test_an_owner_that_has_not_decided_about_it_is_asked_again(js: JetStre
     assert await js.message(names.deliveries, position) is None
 
 
-async def test_the_ends_of_an_erasure_are_not_those_that_a_deposed_leader_tells(
+async def test_an_erasure_does_not_trust_stream_ends_from_a_deposed_leader(
     js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     position = await announce(js, names, b"another")

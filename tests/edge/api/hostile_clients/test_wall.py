@@ -188,7 +188,7 @@ async def test_routes_without_a_token_reveal_nothing(api: Api) -> None:
         ("/v1/tenants/acme/receivers/billing", "DELETE, GET, HEAD, PATCH, PUT"),
     ],
 )
-async def test_another_method_is_told_those_that_there_are(api: Api, path: str, methods: str) -> None:
+async def test_a_wrong_method_gets_the_allowed_ones(api: Api, path: str, methods: str) -> None:
     async with plain_client(base_url=api.url) as client:
         answer = await client.request("PROPFIND", path)
         assert methods in problem(answer, 405, "method-not-allowed")
