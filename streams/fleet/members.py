@@ -29,7 +29,7 @@ from actors.errors import Unavailable
 from streams.clock import Timekeeper
 from streams.fleet.lease import LEASE_MARGIN_S, Lease
 from streams.fleet.own_heartbeats import OwnHeartbeats, StoredHeartbeat
-from streams.fleet.rendezvous import wanted_shards
+from streams.fleet.placement import PLACEMENT_VERSION, LiveNode, wanted_shards
 from streams.installation.topology import Names
 from streams.journal.claim import Owner
 from streams.nats.answers import Page, Refused, Stored, StoredMessage
@@ -60,6 +60,7 @@ class Member(Struct, frozen=True, kw_only=True):
     - `heartbeat`: number of its renewals.
     - `ttl_s`: how long each renewal is valid; 0 if unknown.
     - `run`: a random id of the process, so that two with the same name differ.
+    - `placement`: the newest that it knows; `draining`: it is being emptied, or is empty (`placement`).
     """
 
     v: int = VERSION
@@ -69,15 +70,22 @@ class Member(Struct, frozen=True, kw_only=True):
     heartbeat: int
     ttl_s: float = 0.0
     run: str = ""
+    placement: int = 0
+    draining: bool = False
 
 
 class _Heartbeat(Struct, frozen=True):
-    """A node's last heartbeat: its revision (0: none), when we first saw it by our clock, TTL and number."""
+    """A node's last heartbeat: its revision (0: none), when we first saw it by our clock, TTL and number.
+
+    `placement` and `draining`: what it says about them.
+    """
 
     revision: int
     since: float
     ttl_s: float = 0.0
     number: int = 0
+    placement: int = 0
+    draining: bool = False
 
 
 _member = msgspec.json.Decoder(Member)
@@ -91,7 +99,9 @@ class Members:
 
     - `lease`: the one in force. A caller takes it *before* it claims, and keeps it: after a lapse there is
       another one, and claims under the old one can do nothing any more.
-    - `live`: sorted names of the nodes that should own shards, this node always among them.
+    - `live_nodes`: the nodes among which the shards are shared out, by name, this node always among them.
+    - `draining`: this node is being emptied, or is empty, until it is resumed or started again.
+    - `placement`: the newest that this node knows.
     - `heartbeat`: the number of our last renewal, stored or not; `stored`: of the last that is stored.
     """
 
@@ -100,7 +110,9 @@ class Members:
     ) -> None:
         self.node = node
         self.lease = Lease(ttl_s, time)
-        self.live: tuple[str, ...] = (node,)
+        self.draining = False
+        self.placement = PLACEMENT_VERSION
+        self.live_nodes: tuple[LiveNode, ...] = (LiveNode(node, PLACEMENT_VERSION),)
         self._js = js
         self._names = names
         self._time = time
@@ -123,7 +135,7 @@ class Members:
         self._tasks: list[asyncio.Task[None]] = []
 
     def on_change(self, listener: Callable[[], None]) -> None:
-        """Call `listener` when `live` changes."""
+        """Call `listener` when `live_nodes` changes."""
         self._on_change.append(listener)
 
     def on_lapse(self, listener: Callable[[], None]) -> None:
@@ -169,9 +181,24 @@ class Members:
 
     # ---- who owns, and who may
 
+    @property
+    def live(self) -> tuple[str, ...]:
+        """The names of the live nodes."""
+        return tuple(each.name for each in self.live_nodes)
+
     def wanted_shards(self, shards: int) -> list[int]:
         """The shards that this node should own."""
-        return wanted_shards(shards, self.node, self.live)
+        return wanted_shards(shards, self.node, self.live_nodes)
+
+    async def set_draining(self, draining: bool) -> bool:
+        """Let the others know that this node is to be left out, or no longer; True if that is stored.
+
+        If it is not, the next heartbeats say it.
+        """
+        self.draining = draining
+        stored = await self._renew()
+        self._update_live([each for each in self.live_nodes if each.name != self.node])
+        return stored
 
     def may_claim(self, owner: Owner | None) -> bool:
         """True if a shard of this owner may be claimed: free, ours, or its holder is dead."""
@@ -242,7 +269,7 @@ class Members:
         self.heartbeat += 1
         member = Member(
             node=self.node, started_at=self._started_at, version=self._version, heartbeat=self.heartbeat,
-            ttl_s=self._ttl_s, run=self.run,
+            ttl_s=self._ttl_s, run=self.run, placement=self.placement, draining=self.draining,
         )  # fmt: skip
         number = self.heartbeat
         answer = await self._js.publish(
@@ -317,9 +344,15 @@ class Members:
         self._seen_as_of = as_of
         self._forget(present)
         shown = {node for node, is_new in present.items() if is_new}
-        live = tuple(sorted({self.node, *(each for each in self._seen if self.is_live(each, shown))}))
-        if live != self.live:
-            self.live = live
+        self._update_live([
+            LiveNode(each, seen.placement, seen.draining) for each, seen in self._seen.items()
+            if each != self.node and self.is_live(each, shown)
+        ])  # fmt: skip
+
+    def _update_live(self, others: Collection[LiveNode]) -> None:
+        live = tuple(sorted([LiveNode(self.node, self.placement, self.draining), *others]))
+        if live != self.live_nodes:
+            self.live_nodes = live
             for listener in self._on_change:
                 listener()
 
@@ -331,7 +364,9 @@ class Members:
         member = self._member(node, message.data)
         if self._own.is_older(message.sequence, now - max(self._ttl_s, member.ttl_s) - LEASE_MARGIN_S):
             return False
-        seen = _Heartbeat(message.sequence, now, member.ttl_s, member.heartbeat)
+        seen = _Heartbeat(
+            message.sequence, now, member.ttl_s, member.heartbeat, member.placement, member.draining
+        )
         self._seen[node] = self._runs[node, member.run] = seen
         return True
 
@@ -380,14 +415,19 @@ class Members:
                 del self._runs[key]
 
     def _on_heartbeat(self, message: Message) -> None:
-        """Look at once if a node is new, was silent, or leaves."""
+        """Look at once if a node is new, was silent, leaves, or is to be left out from now on."""
         node = self._names.node_of_heartbeat(message.subject)
         if node not in self.live or not message.data:
             self._hint.set()
-        elif node == self.node and (member := self._member(node, message.data)).run != self.run:
-            # Our looks cannot see it, since our own heartbeats overwrite it.
-            seen = _Heartbeat(0, self._time.boottime(), member.ttl_s, member.heartbeat)
-            self._runs[node, member.run] = seen
+            return
+        member = self._member(node, message.data)
+        if node == self.node:
+            if member.run != self.run:
+                # Our looks cannot see it, since our own heartbeats overwrite it.
+                seen = _Heartbeat(0, self._time.boottime(), member.ttl_s, member.heartbeat)
+                self._runs[node, member.run] = seen
+        elif LiveNode(node, member.placement, member.draining) not in self.live_nodes:
+            self._hint.set()
 
     def connection_changed(self, connected: bool) -> None:
         if connected:

@@ -1,23 +1,17 @@
-"""Rendezvous hashing: which node should own which shard; if a node dies, only its own shards move.
+"""Rendezvous hashing: a shard goes to the node with the highest hash of its name and the shard's number.
 
-Every node computes this alone, from the nodes that it believes to be alive. It says which node should own a
-shard, never which one may.
+If a node dies, only its own shards move. But shares are as uneven as dice; see `placement`.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from hashlib import blake2b
 
 
-def wanted_shards(shards: int, node: str, live: Iterable[str]) -> list[int]:
-    """The shards from 0 to `shards` - 1 that `node` should own among the `live` nodes, itself included."""
-    nodes = {node, *live}
-    return [shard for shard in range(shards) if _winner(shard, nodes) == node]
+def wanted_owners(shards: int, nodes: Collection[str]) -> tuple[str, ...]:
+    """The name of the node that should own each shard; the name breaks a tie."""
+    return tuple(max(nodes, key=lambda node: (weight(shard, node), node)) for shard in range(shards))
 
 
-def _winner(shard: int, nodes: Iterable[str]) -> str:
-    """The node with the highest hash; the name breaks a tie."""
-    return max(nodes, key=lambda node: (_weight(shard, node), node))
-
-
-def _weight(shard: int, node: str) -> bytes:
+def weight(shard: int, node: str) -> bytes:
+    """The hash of a shard's number and a node's name, the same on every machine."""
     return blake2b(f"{shard}\n{node}".encode(), digest_size=8).digest()

@@ -50,8 +50,16 @@ class Looking(FaultyJetStream):
 
 
 async def show(
-    js: JetStream, names: Names, node: str, heartbeat: int = 1, ttl_s: float = 0.0, run: str = ""
+    js: JetStream,
+    names: Names,
+    node: str,
+    heartbeat: int = 1,
+    ttl_s: float = 0.0,
+    run: str = "",
+    placement: int = 0,
 ) -> None:
-    """A heartbeat of another node, made by hand."""
-    member = Member(node=node, started_at=0.0, version="1", heartbeat=heartbeat, ttl_s=ttl_s, run=run)
+    """A heartbeat of another node, made by hand; `placement` 0 is that of an older version."""
+    member = Member(
+        node=node, started_at=0.0, version="1", heartbeat=heartbeat, ttl_s=ttl_s, run=run, placement=placement
+    )
     await js.publish(names.node(node), msgspec.json.encode(member))

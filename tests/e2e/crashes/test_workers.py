@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from streams.fleet.rendezvous import wanted_shards
+from streams.fleet.placement import even_owners
 from tests.support.fleet.fleet import SHARDS, Fleet
 from tests.support.fleet.load import mixed_load
 from tests.support.processes.commands import PATIENCE_S, Terminal, line_with
@@ -134,8 +134,8 @@ async def started(fleet: Fleet) -> Node:
 
 
 async def shared_out(fleet: Fleet) -> None:
-    """Return when each worker owns what rendezvous hashing gives it."""
-    fair = {number: name for name in WORKERS for number in wanted_shards(SHARDS, name, WORKERS)}
+    """Return when each worker owns what the placement gives it."""
+    fair = dict(enumerate(even_owners(SHARDS, WORKERS)))
 
     async def owned() -> bool:
         return await fleet.owners() == fair
