@@ -26,7 +26,7 @@ FOLDERS = {
     "dead_letters": "dead",
     "development": "bench demo dev listen",
     "events": "erase job publish replay",
-    "installation": "doctor repair setup token",
+    "installation": "doctor fleet repair setup token",
     "ledger_records": "attempts audit event history minutes",
     "live": "inspect tail top",
     "processes": "api ledger node",

@@ -38,6 +38,7 @@ from angarium.telemetry.opening import Tracing, open_tracing
 from streams.buckets.receivers import Receivers, matching, subscriptions_of
 from streams.clock import SystemTime, Timekeeper
 from streams.control_requests.micro_service import Identity, MicroService
+from streams.control_requests.node_requests import NodeControl
 from streams.control_requests.requests import ControlServer
 from streams.fleet.members import Members
 from streams.installation.topology import Names
@@ -191,7 +192,7 @@ async def member(
     )  # fmt: skip
     node = Node(context, settings.shards)
     inboxes = Inboxes(settings.inbox_prefix, *settings.answer_inboxes)
-    control = ControlServer(wire, names, ReceiverControl(node), inboxes)
+    control = ControlServer(wire, names, ReceiverControl(node), inboxes, NodeControl(members))
     identity = _identity(settings, time.wall())
     service = MicroService(
         wire, identity, control.subject, control.totals, lambda: _statistics(node), inboxes
@@ -223,6 +224,7 @@ def _statistics(node: Node) -> dict[str, object]:
     hosts = [shard.host for shard in node.owned.values()]
     return {
         "shards": len(hosts),
+        "refused": {str(shard): why for shard, why in node.refused.items()},
         "actors": sum(len(host.actors) for host in hosts),
         "parked": sum(len(host.parked) for host in hosts),
         "in_flight": sum(host.in_flight for host in hosts),

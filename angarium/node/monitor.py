@@ -88,6 +88,8 @@ def unready(node: Node) -> str:
         return "NATS is not connected"
     if not members.lease.valid():
         return "the lease has expired: NATS has stored no heartbeat of this node for too long"
+    if members.draining:
+        return _draining(len(wanted), len(owned))
     for number, why in node.refused.items():
         return f"shard {number} is refused: {why}"
     if missing := sum(number not in owned for number in wanted):
@@ -95,6 +97,12 @@ def unready(node: Node) -> str:
     if held_up := sum(shard.suspended or shard.ended.is_set() for shard in owned.values()):
         return f"{held_up} of {len(owned)} shards wait until they are claimed again"
     return ""
+
+
+def _draining(wanted: int, owned: int) -> str:
+    if wanted:
+        return f"draining, but no other node can take its {wanted} shards"
+    return f"draining, {owned} shards left" if owned else "drained: it owns no shard until it is resumed"
 
 
 @asynccontextmanager

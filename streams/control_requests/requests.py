@@ -1,7 +1,8 @@
 """Requests about one receiver: `<prefix>.ctl.<verb>.<tenant>.<name>`, answered by the owner of its shard.
 
 Every node receives every request, since no queue group could know the owner; only the owner answers. So an
-answer always comes from the live state, and two answers would mean two owners.
+answer always comes from the live state, and two answers would mean two owners. A request to a node itself has
+`_nodes` in the place of the tenant, and the node's name in that of the receiver's.
 """
 
 import asyncio
@@ -22,6 +23,8 @@ from streams.nats.wire import Message, Wire
 
 log = logging.getLogger(__name__)
 
+NODES = "_nodes"
+"""In the place of a tenant, which cannot begin with `_`, for requests to a node itself."""
 BODY_BYTES_MAX = 64 << 10
 UNDER_WAY_MAX = 256
 """Requests that are handled at a time; more are denied, since a ping may take a minute, and requests must not
@@ -32,7 +35,10 @@ TENANT_UNDER_WAY_MAX = 64
 
 
 class ControlRequest(Struct, frozen=True):
-    """A request: `verb` as in the subject, `receiver` a well-formed id, `body` of at most 64 KiB."""
+    """A request: `verb` as in the subject, `receiver` a well-formed id, `body` of at most 64 KiB.
+
+    In a request to a node, `receiver` is `_nodes.<node>`.
+    """
 
     verb: str
     receiver: str
@@ -74,17 +80,23 @@ class ControlTotals(Struct):
 class ControlServer:
     """Receives the requests of one installation, and answers those about receivers that `handler` owns.
 
-    `inboxes` decides which reply subjects get an answer.
+    `inboxes` decides which reply subjects get an answer. `node_handler` answers requests to this node.
     """
 
     def __init__(
-        self, wire: Wire, names: Names, handler: ControlHandler, inboxes: Inboxes | None = None
+        self,
+        wire: Wire,
+        names: Names,
+        handler: ControlHandler,
+        inboxes: Inboxes | None = None,
+        node_handler: ControlHandler | None = None,
     ) -> None:
         self.subject = names.control("*", "*", "*")
         self.totals = ControlTotals()
         self._wire = wire
         self._names = names
         self._handler = handler
+        self._node_handler = node_handler
         self._inboxes = inboxes or Inboxes()
         self._under_way: dict[asyncio.Task[None], None] = {}
         self._requests_by_tenant = Counter[str]()
@@ -107,23 +119,29 @@ class ControlServer:
         if len(self._under_way) >= 2 * UNDER_WAY_MAX:
             return
         verb, receiver = self._names.verb_and_receiver(message.subject)
-        if self._inboxes.includes(message.reply) and self._handler.owns(receiver):
+        handler = self._handler_of(receiver)
+        if handler is not None and self._inboxes.includes(message.reply) and handler.owns(receiver):
             request = ControlRequest(verb, receiver, message.data)
-            task = self._loop.create_task(self._answer_in_turn(request, message.reply))
+            task = self._loop.create_task(self._answer_in_turn(handler, request, message.reply))
             self._under_way[task] = None
             task.add_done_callback(self._under_way.pop)
 
-    async def _answer_in_turn(self, request: ControlRequest, inbox: str) -> None:
+    def _handler_of(self, receiver: str) -> ControlHandler | None:
+        return self._node_handler if receiver.startswith(f"{NODES}.") else self._handler
+
+    async def _answer_in_turn(self, handler: ControlHandler, request: ControlRequest, inbox: str) -> None:
         tenant = request.receiver.partition(".")[0]
         self._requests_by_tenant[tenant] += 1
         try:
-            await self._answer(request, inbox, self._requests_by_tenant[tenant])
+            await self._answer(handler, request, inbox, self._requests_by_tenant[tenant])
         finally:
             self._requests_by_tenant -= Counter({tenant: 1})
 
-    async def _answer(self, request: ControlRequest, inbox: str, tenant_requests: int) -> None:
+    async def _answer(
+        self, handler: ControlHandler, request: ControlRequest, inbox: str, tenant_requests: int
+    ) -> None:
         began_at = self._loop.time()
-        answer = self._denied_unread(request, tenant_requests) or await self._handle(request)
+        answer = self._denied_unread(request, tenant_requests) or await self._handle(handler, request)
         data = _encode(answer)
         if len(data) > self._wire.max_payload:
             answer = Denied(
@@ -147,14 +165,15 @@ class ControlServer:
         if len(request.body) > BODY_BYTES_MAX:
             return Denied("too_large", f"the body of a request has at most {BODY_BYTES_MAX} bytes")
         try:
-            split_receiver(request.receiver)
+            if not request.receiver.startswith(f"{NODES}."):
+                split_receiver(request.receiver)
         except InvalidName as error:
             return Denied("invalid_receiver", str(error))
         return None
 
-    async def _handle(self, request: ControlRequest) -> Granted | Denied:
+    async def _handle(self, handler: ControlHandler, request: ControlRequest) -> Granted | Denied:
         try:
-            return await self._handler.handle(request)
+            return await handler.handle(request)
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is None or task.cancelling():

@@ -16,7 +16,7 @@ from streams.fleet.members import Member
 from streams.installation.topology import Names
 from streams.journal import claim
 from streams.journal.checkpoint import read_checkpoint
-from streams.journal.claim import Owner
+from streams.journal.claim import Owner, read_shard_record
 from streams.journal.refusal import RecordedLoss, read_recorded_loss
 from streams.nats.jetstream import QUESTIONS_AT_ONCE, JetStream
 from streams.nats.retry import stream_info
@@ -104,3 +104,16 @@ async def remade(js: JetStream, names: Names, shards: int) -> list[str]:
 
     created = await asyncio.gather(*(known(shard) for shard in range(shards)))
     return [name for name in names.streams if any(each.get(name, now[name]) != now[name] for each in created)]
+
+
+async def unsettled_events(js: JetStream, names: Names, shard: int) -> tuple[int, float | None]:
+    """The number of a shard's deliveries above the journal's floor, and when the oldest was stored.
+
+    Its owner has not settled these, nor left them in the stream for a receiver that has to wait. Raises
+    `NewerVersion`, `NotOurs` and `Unavailable`.
+    """
+    floor = (await read_shard_record(js, names, shard)).floor
+    page = await js.read(names.deliveries, names.deliveries_of(shard), floor + 1, batch=1, max_bytes=1)
+    if not page.messages:
+        return 0, None
+    return page.pending + len(page.messages), page.messages[0].stored_at

@@ -14,7 +14,8 @@ class Alert(Struct, frozen=True, kw_only=True):
     """A problem or an unhealthy receiver, and its remedy.
 
     A `problem` lasts until an operator fixes it; a `warning` is about a receiver whose own answers slow it
-    down, or about a tenant whose events wait to be routed. An alert about one receiver names it.
+    down, a tenant whose events wait to be routed, a drained node, or nodes of different versions. An alert
+    about one receiver names it.
     """
 
     level: Literal["warning", "problem"]
@@ -43,7 +44,10 @@ LIST_NODES: dict[str, Any] = {
     "tags": ["fleet"],
     "responses": {
         200: result(SeenNodes, "The nodes whose heartbeat has not expired", {
-            "nodes": [{"node": "n1", "version": "1.0.0", "started_at": "2026-11-22T20:00:00Z", "ttl_s": 5.0}],
+            "nodes": [{
+                "node": "n1", "version": "1.0.0", "started_at": "2026-11-22T20:00:00Z", "ttl_s": 5.0,
+                "shards_owned": 32, "shards_wanted": 32, "draining": False,
+            }],
             "problems": [],
         }),
         **problems(),
@@ -72,7 +76,7 @@ LIST_SHARDS: dict[str, Any] = {
         200: result(Shards, "All shards and their owners", {
             "shards": [{
                 "shard": 0, "node": "n1", "claimed_at": "2026-11-22T20:00:00Z", "alive": True,
-                "refused": None,
+                "refused": None, "waiting": 12, "oldest_at": "2026-11-22T20:14:59Z",
             }],
         }),
         **problems(),

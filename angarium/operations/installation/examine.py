@@ -1,7 +1,7 @@
 """The checks of `angarium doctor`, one line each: the subject, the verdict, and the remedy."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from actors.errors import Unavailable, Unusable
 from actors.tenant_settings import TenantSettings
@@ -14,8 +14,11 @@ from angarium.operations.installation import (
     unrouted_findings,
 )
 from angarium.operations.installation.finding import Finding, ok, problem, warning
+from angarium.operations.installation.fleet import live_nodes
 from angarium.settings import Settings, UnknownVariable, unknown_variables
 from streams.clock import server_time
+from streams.fleet.members import Member
+from streams.fleet.placement import can_drain
 from streams.installation.setup import check, is_nothing_there
 from streams.installation.topology import Installation
 from streams.nats.errors import ApiError, ConnectError, NotPermitted, SetupError
@@ -165,6 +168,7 @@ async def _fleet(js: JetStream, installation: Installation) -> list[Finding]:
     if not members:
         return [*findings, problem("nodes", "none is alive", "start one", "angarium node")]
     findings.append(ok("nodes", ", ".join(f"{each.node} ({each.version})" for each in members)))
+    findings += _differences(members)
     alive = {each.node for each in members}
     try:
         holders = await owners(js, installation.names, installation.shards)
@@ -176,6 +180,24 @@ async def _fleet(js: JetStream, installation: Installation) -> list[Finding]:
     text = f"{len(orphans)} of {installation.shards} have no living owner ({_few(orphans)})"
     remedy = "wait some seconds and try again; then look for shard.refused in the nodes' logs"
     return [*findings, problem("shards", text, remedy)]
+
+
+def _differences(members: Sequence[Member]) -> list[Finding]:
+    """The nodes that are left out on purpose, and versions that should not stay side by side."""
+    left_out = can_drain(live_nodes(members)) and not all(each.draining for each in members)
+    meaning = "and gets no shards" if left_out else "but gets shards: no other node can take them"
+    findings = [
+        warning(
+            "nodes", f"{each.node} is drained, {meaning}", "once its maintenance is over, resume it",
+            f"angarium fleet resume {each.node}",
+        )
+        for each in members
+        if each.draining
+    ]  # fmt: skip
+    if len(versions := sorted({each.version for each in members})) > 1:
+        text = f"they have different versions: {', '.join(versions)}"
+        findings.append(warning("nodes", text, "finish the upgrade, if none is under way"))
+    return findings
 
 
 def _few(shards: list[int]) -> str:

@@ -12,7 +12,8 @@ class Finding(Struct, frozen=True, kw_only=True):
     """A finding about one subject; `remedy` says what to do about it, `command` with which command.
 
     A `problem` stays until an operator solves it; every other finding is `ok`. A `warning` is about a
-    receiver or a tenant, which the installation handles as it should. A finding about one receiver names it,
+    receiver or a tenant, which the installation handles as it should, or about something that an operator has
+    begun: a drained node, an upgrade. A finding about one receiver names it,
     and its ailment in one word.
     """
 

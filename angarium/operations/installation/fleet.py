@@ -1,22 +1,47 @@
-"""Shows the fleet: the live nodes, and the owner of each shard."""
+"""Shows the fleet: the live nodes, what each owns and should own, and how far each shard is behind."""
 
+import asyncio
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from typing import Any
 
+import msgspec
 from msgspec import Struct
 
+from actors.errors import Unavailable
 from angarium.connecting import Access
 from angarium.operations.failures import operation
-from streams.observation.installation_status import owners, recorded_losses, seen_members
+from streams.fleet.members import Member
+from streams.fleet.placement import LiveNode, wanted_owners
+from streams.nats.errors import NotPermitted
+from streams.nats.jetstream import QUESTIONS_AT_ONCE
+from streams.observation.installation_status import (
+    owners,
+    recorded_losses,
+    seen_members,
+    unsettled_events,
+)
 from streams.observation.receivers_seen import shard_count
+
+NODE_TIMEOUT_S = 1.0
+"""Time for a node's answer to the question which shards it refuses."""
 
 
 class SeenNode(Struct, frozen=True, kw_only=True):
-    """A live node; `ttl_s` is how long its heartbeat is valid."""
+    """A live node; `ttl_s` is how long its heartbeat is valid.
+
+    `shards_wanted` is how many shards it should own among the live nodes; a node that is `draining` hands its
+    shards over to the others.
+    """
 
     node: str
     version: str
     started_at: datetime
     ttl_s: float
+    shards_owned: int
+    shards_wanted: int
+    draining: bool
 
 
 class SeenNodes(Struct, frozen=True, kw_only=True):
@@ -27,45 +52,110 @@ class SeenNodes(Struct, frozen=True, kw_only=True):
 
 
 class SeenShard(Struct, frozen=True, kw_only=True):
-    """A shard and its recorded owner, which may be dead; `refused` says why no node runs it."""
+    """A shard and its recorded owner, which may be dead; `refused` says why no node runs it.
+
+    `waiting`: how many stored events its owner has neither settled, nor left in the stream for a receiver
+    that has to wait; `oldest_at`: when the oldest of them was stored.
+    """
 
     shard: int
     node: str | None
     claimed_at: datetime | None
     alive: bool
     refused: str | None
+    waiting: int
+    oldest_at: datetime | None
 
 
 @operation
 async def nodes(access: Access) -> SeenNodes:
     """The live nodes, by name."""
+    count = await shard_count(access.js, access.names)
     members, problems = await seen_members(access.js, access.names)
-    found = [
-        SeenNode(node=each.node, version=each.version, started_at=_instant(each.started_at), ttl_s=each.ttl_s)
+    found = await owners(access.js, access.names, count)
+    owned = Counter(owner.node for owner in found if owner is not None)
+    wanted = Counter(wanted_owners(count, live_nodes(members)) if members else ())
+    shown = [
+        SeenNode(
+            node=each.node, version=each.version, started_at=_instant(each.started_at), ttl_s=each.ttl_s,
+            shards_owned=owned[each.node], shards_wanted=wanted[each.node], draining=each.draining,
+        )
         for each in members
-    ]
-    return SeenNodes(nodes=found, problems=problems)
+    ]  # fmt: skip
+    return SeenNodes(nodes=shown, problems=problems)
 
 
 @operation
 async def shards(access: Access) -> list[SeenShard]:
-    """All shards, in order."""
-    count = await shard_count(access.js, access.names)
+    """All shards, in order, with the refusals that are recorded for all nodes."""
+    return await _shards(access, {})
+
+
+@operation
+async def shards_and_refusals(access: Access) -> list[SeenShard]:
+    """All shards, in order; each live node is asked which it refuses."""
     members, _ = await seen_members(access.js, access.names)
+    found = await asyncio.gather(*(_refused_by(access, each.node) for each in members))
+    return await _shards(access, {shard: why for each in found for shard, why in each.items()})
+
+
+async def _shards(access: Access, refused: Mapping[int, str]) -> list[SeenShard]:
+    js, names = access.js, access.names
+    count = await shard_count(js, names)
+    members, _ = await seen_members(js, names)
     alive = {each.node for each in members}
-    losses = await recorded_losses(access.js, access.names, count)
+    losses = await recorded_losses(js, names, count)
+    whys = {**refused, **{shard: loss.why for shard, loss in losses.items()}}
+    turn = asyncio.Semaphore(QUESTIONS_AT_ONCE)
+
+    async def waiting(shard: int) -> tuple[int, float | None]:
+        async with turn:
+            return await unsettled_events(js, names, shard)
+
+    behind = await asyncio.gather(*map(waiting, range(count)))
     return [
         SeenShard(
-            shard=shard,
-            node=owner.node if owner else None,
+            shard=shard, node=owner.node if owner else None,
             claimed_at=_instant(owner.at) if owner else None,
-            alive=owner is not None and owner.node in alive,
-            refused=losses[shard].why if shard in losses else None,
+            alive=owner is not None and owner.node in alive, refused=whys.get(shard),
+            waiting=behind[shard][0], oldest_at=_instant_or_none(behind[shard][1]),
         )
-        for shard, owner in enumerate(await owners(access.js, access.names, count))
-    ]
+        for shard, owner in enumerate(await owners(js, names, count))
+    ]  # fmt: skip
+
+
+class _Endpoint(Struct):
+    data: dict[str, Any] = {}
+
+
+class _Statistics(Struct):
+    endpoints: list[_Endpoint] = []
+
+
+async def _refused_by(access: Access, node: str) -> dict[int, str]:
+    """The shards that a node refuses, by its statistics; none if it is too busy to answer."""
+    subject = f"$SRV.STATS.{access.names.prefix}.{node}"
+    try:
+        message = await access.js.request(subject, b"", NODE_TIMEOUT_S)
+    except NotPermitted:
+        raise
+    except Unavailable:
+        return {}
+    refused: dict[int, str] = {}
+    for endpoint in msgspec.json.decode(message.data, type=_Statistics).endpoints:
+        refused.update({int(shard): why for shard, why in endpoint.data.get("refused", {}).items()})
+    return refused
+
+
+def live_nodes(members: Sequence[Member]) -> tuple[LiveNode, ...]:
+    """The nodes as the placement takes them."""
+    return tuple(LiveNode(each.node, each.placement, each.draining) for each in members)
 
 
 def _instant(at: float) -> datetime:
     """A time to the millisecond, as everywhere."""
     return datetime.fromtimestamp(round(at, 3), UTC)
+
+
+def _instant_or_none(at: float | None) -> datetime | None:
+    return None if at is None else _instant(at)

@@ -54,6 +54,20 @@ class Handler:
                 return Denied("unknown_verb", "there is no such verb")
 
 
+class NodeHandler(Handler):
+    """Answers for the node `one`."""
+
+    def owns(self, receiver: str) -> bool:
+        return receiver == "_nodes.one"
+
+
+class OwnerOfAll(Handler):
+    """Owns every receiver."""
+
+    def owns(self, receiver: str) -> bool:
+        return True
+
+
 @pytest.fixture
 def names(prefix: str) -> Names:
     return Names(prefix)
@@ -267,3 +281,17 @@ async def test_a_service_that_stopped_is_not_found(js: JetStream, prefix: str, s
     await service.stop()
     with pytest.raises(Unavailable):
         await js.request(f"$SRV.PING.{prefix}", b"", timeout_s=0.2)
+
+
+async def test_a_request_to_a_node_is_answered_by_that_node_alone(
+    wire: Wire, js: JetStream, names: Names
+) -> None:
+    """The owner of the shard of a receiver with such a name says nothing."""
+    node = NodeHandler()
+    control = ControlServer(wire, names, OwnerOfAll(), node_handler=node)
+    await control.start()
+    assert (await ask(js, names.control("inspect", "_nodes", "one")))["receiver"] == "_nodes.one"
+    with pytest.raises(Unavailable):
+        await js.request(names.control("inspect", "_nodes", "two"), b"", timeout_s=0.2)
+    await control.stop()
+    assert [each.receiver for each in node.requests] == ["_nodes.one"]

@@ -14,10 +14,13 @@ from actors.errors import AngariumError, NewerVersion, Unavailable
 from actors.machine.outcome import Outcome
 from actors.machine.state import State
 from actors.ports import Attempt
+from angarium.connecting import Access
 from angarium.node.app import member
 from angarium.node.monitor import unready
 from angarium.node.node import Node
 from angarium.node.shard import NodeContext, Shard, take_over
+from angarium.operations.failures import NotDone
+from angarium.operations.installation.fleet import shards_and_refusals
 from streams.clock import SystemTime
 from streams.fleet.members import Members
 from streams.installation.topology import Names
@@ -65,6 +68,9 @@ async def test_a_refused_shard_is_let_go_and_left_alone(wire: Wire, js: JetStrea
     async with member(wire, node_settings(names), SystemTime(), NobodySends()) as node:
         await until(lambda: len(node.owned) == SHARDS - 1 and SHARD in node.refused)
         await until_true(let_go)
+        seen = await shards_and_refusals(Access(js, node_settings(names)))
+        assert not isinstance(seen, NotDone)
+        assert (seen[SHARD].node, seen[SHARD].refused) == (None, node.refused[SHARD])
         looks = count_looks(node)
         await until(lambda: len(looks) > LOOKS)
         subject = names.journal_of(SHARD)

@@ -24,7 +24,10 @@ async def operator(api: Api) -> httpx.AsyncClient:
 async def test_nodes_and_shards_are_seen(api: Api) -> None:
     async with await operator(api) as client:
         assert (await client.get("/v1/nodes")).json() == {"nodes": [], "problems": []}
-        unowned = {"node": None, "claimed_at": None, "alive": False, "refused": None}
+        unowned = {
+            "node": None, "claimed_at": None, "alive": False, "refused": None,
+            "waiting": 0, "oldest_at": None,
+        }  # fmt: skip
         assert (await client.get("/v1/shards")).json() == {
             "shards": [unowned | {"shard": n} for n in range(SHARDS)]
         }
@@ -33,6 +36,7 @@ async def test_nodes_and_shards_are_seen(api: Api) -> None:
             (seen,) = (await client.get("/v1/nodes")).json()["nodes"]
             shards = (await client.get("/v1/shards")).json()["shards"]
     assert (seen["node"], seen["ttl_s"]) == ("a", 2.0)
+    assert (seen["shards_owned"], seen["shards_wanted"], seen["draining"]) == (SHARDS, SHARDS, False)
     assert [(each["shard"], each["node"], each["alive"]) for each in shards] == [
         (number, "a", True) for number in range(SHARDS)
     ]

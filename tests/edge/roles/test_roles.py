@@ -56,6 +56,7 @@ HIDDEN = (
 )  # fmt: skip
 """Ways to what only operators and nodes may read."""
 VERBS = ("inspect", "ping", "pause", "resume", "skip", "forget", "erase")
+NODE_REQUESTS = ("angarium.ctl.drain._nodes.one", "angarium.ctl.resume._nodes.one")
 
 
 @pytest.fixture(scope="module")
@@ -193,12 +194,24 @@ async def test_a_ledger_follows_all_that_happens_and_nothing_is_refused_to_it(
         stop(ledger)
 
 
+async def test_an_operator_sees_the_fleet_and_may_drain_a_node(server: Server, tmp_path: Path) -> None:
+    """The only node is not drained, which it says itself."""
+    operator = Terminal(tmp_path, server.url("operator"))
+    (node,) = (await asyncio.to_thread(operator.json, "fleet"))["nodes"]
+    shards = await asyncio.to_thread(operator.json, "fleet", "--shards")
+    assert node["shards_owned"] == len(shards)
+    refused = await asyncio.to_thread(operator.failed, "fleet", "drain", node["node"])
+    assert "no other live node would take the shards" in refused
+    await asyncio.to_thread(operator.done, "fleet", "resume", node["node"])
+
+
 # ---- what they try in vain
 
 
 async def test_an_inspector_changes_nothing_and_sees_no_body(server: Server) -> None:
     async with server.user("inspector") as inspector:
-        for subject in (*FORGED, *(f"angarium.ctl.{verb}.{RECEIVER}" for verb in VERBS), "_INBOX.x", "any"):
+        steering = (*(f"angarium.ctl.{verb}.{RECEIVER}" for verb in VERBS), *NODE_REQUESTS)
+        for subject in (*FORGED, *steering, "_INBOX.x", "any"):
             assert await inspector.is_refused(subject), subject
         for operation in (*STEERING, *HIDDEN):
             with pytest.raises(NoRespondersError):
@@ -210,7 +223,8 @@ async def test_an_inspector_changes_nothing_and_sees_no_body(server: Server) -> 
 
 async def test_a_ledger_changes_nothing(server: Server) -> None:
     async with server.user("ledger") as ledger:
-        for subject in (*FORGED, *(f"angarium.ctl.{verb}.{RECEIVER}" for verb in VERBS), "_INBOX.x", "any"):
+        steering = (*(f"angarium.ctl.{verb}.{RECEIVER}" for verb in VERBS), *NODE_REQUESTS)
+        for subject in (*FORGED, *steering, "_INBOX.x", "any"):
             assert await ledger.is_refused(subject), subject
         for operation in (*STEERING, "$JS.API.STREAM.MSG.GET.ANGARIUM_DELIVERIES"):
             with pytest.raises(NoRespondersError):
@@ -230,8 +244,8 @@ async def test_a_producer_publishes_for_its_tenant_and_for_no_other(server: Serv
     async with server.user("acme") as acme:
         for subject in (
             *(forged for forged in FORGED if forged not in own), *others, *STEERING, *HIDDEN,
-            *(f"angarium.ctl.{verb}.{RECEIVER}" for verb in (*VERBS, "status")), "$SRV.PING", "$JS.API.INFO",
-            "_INBOX.x",
+            *(f"angarium.ctl.{verb}.{RECEIVER}" for verb in (*VERBS, "status")), *NODE_REQUESTS, "$SRV.PING",
+            "$JS.API.INFO", "_INBOX.x",
         ):  # fmt: skip
             assert await acme.is_refused(subject), subject
         for subject in ("angarium.>", "$KV.>", "$JS.>", "$SRV.>", "_R_.>", ">"):
@@ -252,7 +266,7 @@ async def test_a_node_changes_no_stream_and_hears_no_event(server: Server) -> No
             "$JS.API.STREAM.DELETE.ANGARIUM_DELIVERIES", "$JS.API.STREAM.CREATE.OTHER",
             "$JS.API.STREAM.UPDATE.ANGARIUM_DELIVERIES", "$JS.API.STREAM.PURGE.ANGARIUM_DEAD",
             "$JS.API.STREAM.MSG.DELETE.KV_angarium_receivers", "angarium.events.acme.order", "any",
-            f"angarium.ctl.inspect.{RECEIVER}",
+            f"angarium.ctl.inspect.{RECEIVER}", *NODE_REQUESTS,
         ):  # fmt: skip
             assert await node.is_refused(subject), subject
         for subject in ("angarium.deliver.>", "angarium.events.>", ">"):
@@ -330,7 +344,7 @@ async def test_the_api_publishes_and_steers_and_owns_nothing(server: Server, tmp
         for subject in (
             "$KV.angarium_nodes.forged", "$KV.angarium_actors.0.acme.forged", "angarium.journal.0",
             "$KV.angarium_actors.0._owner", *STEERING, "$JS.API.STREAM.MSG.GET.ANGARIUM_EVENTS",
-            "$JS.API.STREAM.MSG.DELETE.ANGARIUM_EVENTS",
+            "$JS.API.STREAM.MSG.DELETE.ANGARIUM_EVENTS", *NODE_REQUESTS,
         ):  # fmt: skip
             assert await user.is_refused(subject), subject
 

@@ -35,7 +35,7 @@ ANY = "…"
 _STAYS = re.compile(r"(angarium (dev|listen|node)|python receiver\.py|node receiver\.mjs|\./receiver)\b")
 _READY = re.compile(r"ready: |listening on ")
 _LOOKS = re.compile(
-    r"angarium (inspect|doctor|receiver list|event|attempts|history|audit|top)\b"
+    r"angarium (inspect|doctor|receiver list|event|attempts|history|audit|top)\b|angarium fleet( --shards)?$"
     r"|curl -sS -H \"Authorization: [^\"]+\" '?http\S+$"
     r"|nats (kv (ls|get)|stream (get|subjects)|consumer|micro|req angarium\.ctl)\b"
     r"|curl (?!.* (-X|-d|--data|--json))"
