@@ -1,13 +1,18 @@
-"""Faults of a run's processes: they are killed, stopped and replaced, and their clocks are wrong.
+"""Faults of a run's processes: they are killed, stopped, drained and replaced, and their clocks are wrong.
 
 Some of it happens at random times, some at the moment when a process's word reaches the server: before the
 server has dealt with it, or after that, before the answer is back. Swarm testing: each seed likes some kinds
 and does without others.
 """
 
+import asyncio
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
+from angarium.node.node import Node
+from streams.control_requests.node_requests import NodeControl
+from streams.control_requests.requests import NODES, ControlRequest
+from streams.fleet.placement import PLACEMENT_VERSION
 from streams.installation.topology import Names
 from streams.nats.wire import Message
 from tests.sim.server.sessions import Frame
@@ -49,6 +54,9 @@ class ProcessFaults:
         self._draw_frame()
         self._names = run.world.random("names")
         self._late = run.world.random("late requests")
+        self._drains = drains = run.world.random("drains")
+        self._drain_mean_s = drains.uniform(2.0, 20.0) if drains.random() < 0.5 else 0.0
+        self._older = drains.choice((0.0, 0.5))
         self._used_again = self._names.choice((0.0, 0.0, 0.5, 1.0))
 
     def name(self, fresh: str, dead: Collection[str]) -> str:
@@ -62,12 +70,15 @@ class ProcessFaults:
     def start(self) -> None:
         for mean_s, happen in self._kinds:
             self._again(mean_s, happen)
+        self._drain_again()
 
     def calm(self) -> None:
-        """Wakes sleeping processes, and starts one if there is none."""
+        """Wakes sleeping processes, and starts one if there is none. Some are drained, perhaps all."""
         self.over = True
         for process in list(self.run.processes.values()):
             process.wake()
+            if self._drain_mean_s and self._drains.random() < 0.5:
+                self._request(process, "drain")
         if not self.run.processes:
             self.run.start_node()
 
@@ -124,6 +135,26 @@ class ProcessFaults:
             process.post(self.run.stops[process.name].set)
             self.run.world.after(self.chance.random() * AWAY_MAX_S, self._replace)
 
+    def _drain_again(self) -> None:
+        if self._drain_mean_s and not self.over:
+            self.run.world.after(self._drains.expovariate(1 / self._drain_mean_s), self._drain)
+
+    def _drain(self) -> None:
+        """An operator drains a node, or resumes one; some stay drained to the end."""
+        there = list(self.run.processes.values())
+        if there and not self.over:
+            self._request(self._drains.choice(there), self._drains.choice(("drain", "drain", "resume")))
+        self._drain_again()
+
+    def _request(self, process: Process, verb: str) -> None:
+        if process.name in self.run.checkers.nodes:
+            process.say("is asked to %s", verb)
+            process.post(_ask, self.run.checkers.nodes[process.name], verb)
+
+    def placement(self) -> int:
+        """The newest placement that the next process knows; none is of an older version at the end."""
+        return 0 if self._drains.random() < self._older and not self.over else PLACEMENT_VERSION
+
     def _step_clock(self) -> None:
         if self._skewed and (process := self._any()) is not None:
             process.skew_s = self.skew_s()
@@ -173,3 +204,10 @@ class ProcessFaults:
         self._draw_frame()
         number = frame.reply.split("-")[1]
         return self.run.processes.get(f"node-{number}")
+
+
+def _ask(node: Node, verb: str) -> None:
+    """Let a node handle a request that is for itself; it may deny it."""
+    members = node.context.members
+    request = ControlRequest(verb, f"{NODES}.{members.node}", b"")
+    asyncio.get_running_loop().create_task(NodeControl(members).handle(request))

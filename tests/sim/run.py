@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 from unittest.mock import patch
 
 from actors.machine.event import Event
@@ -22,10 +22,11 @@ from actors.runtime import actor, discard, flow_control, host
 from actors.runtime.actor import Actor
 from actors.runtime.discard import DiscardedEvents
 from actors.tenant_settings import TenantSettings
-from angarium.node import shard_snapshots
+from angarium.node import app, shard_snapshots
 from angarium.node.app import member
 from angarium.node.housekeeping import maintenance
 from angarium.settings import Settings
+from streams.fleet.members import Members
 from streams.installation import topology
 from streams.installation.setup import setup
 from streams.installation.topology import Names
@@ -35,6 +36,7 @@ from streams.nats.retry import stream_info
 from streams.routing import ahead_reader, router, tenants
 from streams.storage import purge
 from tests.sim.checks.checkers import Checkers
+from tests.sim.checks.placement import misplaced
 from tests.sim.fanout_producer import FanoutProducer
 from tests.sim.plan import Plan, drawn
 from tests.sim.process_faults import ProcessFaults
@@ -51,6 +53,7 @@ from tests.sim.world.world import Deadlock, LimitReached, World
 
 SETUP_S = 60.0
 SETTLE_S = 3600.0
+PLACED_LOOK_EVERY_S = 0.1
 
 
 class Telling(Replicas):
@@ -151,6 +154,7 @@ class Run:
         self.process_faults = ProcessFaults(self)
         self.stops: dict[str, asyncio.Event] = {}
         self.processes: dict[str, Process] = {}
+        self.placement = self.process_faults.placement
         self._nodes = 0
         self._dead: set[str] = set()
 
@@ -229,6 +233,7 @@ class Run:
             self._calm()
             self.world.run(lambda: self.workload.done, SETTLE_S)
             self.settle(SETTLE_S, 0.5)
+            self.until_placed(SETTLE_S)
             self.checkers.check_end()
             self.world.run_for(0.001)
 
@@ -240,11 +245,18 @@ class Run:
             _reported(self.world, self.trace),
             _tokens_watched(self),
             _discards_watched(self),
+            patch.object(app, "Members", self._members),
             _tuned(self.plan),
         ):
             installer = self.world.spawn("setup", self._setup)
             self.world.run(lambda: not installer.alive, SETUP_S)
             yield
+
+    def _members(self, *args: Any, **settings: Any) -> Members:
+        """The membership of a node, perhaps one of an older version."""
+        members = Members(*args, **settings)
+        members.placement = self.placement()
+        return members
 
     def _calm(self) -> None:
         self.network.calm()
@@ -255,19 +267,32 @@ class Run:
 
     def settle(self, limit_s: float, look_every_s: float) -> None:
         """Until everything is settled. Raises `RunFailed`, which says what is not."""
+        self._look_until_quiet(limit_s, look_every_s, "never settled", self.checkers.unsettled)
+
+    def _look_until_quiet(
+        self, limit_s: float, look_every_s: float, otherwise: str, look: Callable[[], str]
+    ) -> None:
+        """Until `look` says nothing more. Raises `RunFailed`, with what it says."""
         world = self.world
         looked_at, left = 0.0, "not looked yet"
 
         def is_quiet() -> bool:
             nonlocal looked_at, left
             if world.now >= looked_at:
-                looked_at, left = world.now + look_every_s, self.checkers.unsettled()
+                looked_at, left = world.now + look_every_s, look()
             return not left
 
         try:
             world.run(is_quiet, limit_s)
         except (Deadlock, LimitReached) as failed:
-            raise type(failed)(f"seed {world.seed}: never settled: {left}\n{failed}") from failed
+            raise type(failed)(f"seed {world.seed}: {otherwise}: {left}\n{failed}") from failed
+
+    def until_placed(self, limit_s: float) -> None:
+        """Until each shard is owned by the node that should own it. Raises `RunFailed`."""
+        self._look_until_quiet(
+            limit_s, PLACED_LOOK_EVERY_S, "never shared out",
+            lambda: misplaced(self.checkers.nodes, self.plan.shards),
+        )  # fmt: skip
 
 
 def _limited(plan: Plan) -> dict[str, TenantSettings]:

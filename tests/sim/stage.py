@@ -8,6 +8,7 @@ from random import Random
 import msgspec
 
 from actors.errors import Unavailable
+from streams.fleet.placement import PLACEMENT_VERSION
 from streams.nats.answers import Stored
 from streams.nats.jetstream import JetStream
 from streams.nats.wire import Message
@@ -64,6 +65,7 @@ class Stage:
         self.checkers = run.checkers
         self._lag = self._deposed = 0.0
         self.receivers_are_good()
+        self.nodes_know(PLACEMENT_VERSION)
 
     # ---- what people do
 
@@ -153,6 +155,10 @@ class Stage:
         self.do(demand)
 
     # ---- what happens to nodes
+
+    def nodes_know(self, placement: int) -> None:
+        """Nodes that start from now on know this placement, and no newer one."""
+        self.run.placement = lambda: placement
 
     def node(self) -> Process:
         """A node that is there."""

@@ -55,6 +55,7 @@ from tests.sim.mutants.erasing import ERASE_MUTANTS
 from tests.sim.mutants.flooding import FLOODING_MUTANTS
 from tests.sim.mutants.leaders import LEADER_MUTANTS
 from tests.sim.mutants.mutant import Mutant
+from tests.sim.mutants.placement import PLACEMENT_MUTANTS
 from tests.sim.mutants.storage import STORAGE_MUTANTS
 from tests.sim.mutants.tails import TAIL_MUTANTS
 from tests.sim.mutants.unknown_receivers import UNKNOWN_MUTANTS
@@ -449,6 +450,7 @@ ALL = [
 ALL += [
     *BACKLOG_MUTANTS,
     *COPY_MUTANTS,
+    *PLACEMENT_MUTANTS,
     *CONSUMER_MUTANTS,
     *FLOODING_MUTANTS,
     *ERASE_MUTANTS,

@@ -18,7 +18,7 @@ from tests.sim.scenarios import (
     unknown_receivers,
     width,
 )
-from tests.sim.scenarios.recovery import leaders, ownership, repairs, snapshots, storage, tails
+from tests.sim.scenarios.recovery import draining, leaders, ownership, repairs, snapshots, storage, tails
 
 ALL = (
     ownership.answer_to_a_renewal_is_read_late, ownership.journal_ages_out,
@@ -27,7 +27,9 @@ ALL = (
     ownership.claimant_sleeps_between_two_steps, ownership.sleeper_writes_a_late_flush,
     ownership.connection_is_back_long_after_a_node_died, ownership.sleeper_writes_a_late_snapshot,
     ownership.shard_is_handed_over_while_snapshots_are_written, ownership.owner_dies_before_a_burial,
-    ownership.lagging_replica_lacks_the_tail, leaders.deposed_leader_tells_a_position,
+    ownership.lagging_replica_lacks_the_tail, draining.node_is_drained_and_resumed,
+    draining.last_node_is_left_while_it_is_drained, draining.older_node_joins_a_fleet,
+    draining.older_node_joins_while_one_is_drained, leaders.deposed_leader_tells_a_position,
     leaders.deposed_leader_tells_snapshots, leaders.deposed_leader_tells_a_backlog,
     leaders.deposed_leader_tells_the_end, reading.last_ack_is_lost, reading.last_ack_of_the_events_is_lost,
     reading.consumer_vanishes_unnoticed, reading.last_message_is_lost,
