@@ -122,7 +122,7 @@ class NatsClient(Client):
             subject.decode(errors="backslashreplace"),
             data,
             reply.decode(errors="backslashreplace"),
-            parse_block(headers) if headers else None,
+            parse_block(headers, appended=not reply) if headers else None,
             unread,
         )
         try:

@@ -17,8 +17,9 @@ class Message(Struct, frozen=True, gc=False):
     """One received message.
 
     An inline status of the server (`NATS/1.0 404 No Messages`) appears as the headers `Status` and
-    `Description`. If a header is repeated, the last value counts. `unread` is the size of its headers in
-    bytes if the subscription wants none.
+    `Description`. If a header is repeated, the last value counts. Too many headers, or too large ones, are
+    not parsed; `streams.nats.headers.UNREAD` takes their place. `unread` is the size of its headers in bytes
+    if the subscription wants none.
     """
 
     subject: str
