@@ -110,20 +110,21 @@ class NatsClient(Client):
     def hand_over(self, number: int, subject: bytes, reply: bytes, headers: bytes, data: bytes) -> None:
         """Give a message to its listener. In a subject that is not UTF-8, bytes appear as `\\xff`.
 
-        Parsing 900 kB of headers takes 0.1 s, so headers that the listener does not want are only counted.
+        Headers that the listener does not want are only counted.
         """
-        handler, unread = self._handlers.get(number), 0
+        size = len(subject) + len(reply) + len(headers) + len(data)
+        handler = self._handlers.get(number)
         if handler is None:
             handler = self._handlers_without_headers.get(number)
             if handler is None:
                 return
-            headers, unread = b"", len(headers)
+            headers = b""
         message = Message(
             subject.decode(errors="backslashreplace"),
             data,
             reply.decode(errors="backslashreplace"),
             parse_block(headers, appended=not reply) if headers else None,
-            unread,
+            size,
         )
         try:
             handler(message)

@@ -8,6 +8,7 @@ from streams.lost_tails.comparison import Loss
 from streams.lost_tails.marks import NO_MARK
 from streams.nats.jetstream import JetStream
 from streams.reading.inbox import Inbox
+from streams.reading.pull_room import PullRoom
 from streams.reading.reader import ReadingTerms
 from tests.support.installation import shard
 from tests.support.waiting import until
@@ -38,6 +39,7 @@ class Owner:
                 may_read=lambda: self.within_lease,
                 on_broken=self.broken.append,
                 on_lost=self.losses.append,
+                room=PullRoom(),
             ),
             on_event=self._take,
             on_malformed=self._take_malformed,
