@@ -278,26 +278,26 @@ def parse_block(raw: bytes, *, appended: bool = False) -> dict[str, str]:
     that, whatever they are. So on every way of reading, the last two bytes do not count, nor does a line that
     has no end before them. Of a block with too many lines or bytes, nothing but these headers is parsed.
     """
-    end, added = len(raw) - 2, -1
-    if appended and (added := raw.rfind(_FIRST_ADDED)) >= 0:
-        end = added
+    stored, added = raw[:-2], b""
+    if appended and (end := raw.rfind(_FIRST_ADDED)) >= 0:
+        stored, added = raw[:end], raw[end:]
     lines: list[str] = []
-    if end + 2 <= BLOCK_BYTES_MAX:
-        lines = raw[:end].decode("utf-8", "replace").split("\r\n", _SPLITS_MAX)
-    unread = not lines or len(lines) > _SPLITS_MAX
-    if unread:
+    if not stored[BLOCK_BYTES_MAX - 2 :]:  # Without a call of `len`: every message passes here.
+        lines = stored.decode("utf-8", "replace").split("\r\n", _SPLITS_MAX)
+    is_read = lines != [] and not lines[_SPLITS_MAX:]
+    if not is_read:
         lines = [_NO_STATUS, ""]
     first, lines[0], lines[-1] = lines[0], "", ""
-    if added >= 0:
-        lines += raw[added:].decode("utf-8", "replace").split("\r\n", ADDED_MAX)[:ADDED_MAX]
+    if added:
+        lines += added.decode("utf-8", "replace").split("\r\n", ADDED_MAX)[:ADDED_MAX]
     headers: dict[str, str] = {}
     for line in lines:
         if line:
             name, colon, value = line.partition(":")
             if colon:
                 headers[name.strip()] = value.strip()
-    if unread:
-        headers[UNREAD] = str(end + 2)
+    if not is_read:
+        headers[UNREAD] = str(len(stored) + 2)
     elif first != _NO_STATUS:
         status, _, description = first.removeprefix(_BEFORE_STATUS).partition(" ")
         if first.startswith(_BEFORE_STATUS) and status.isascii() and status.isdigit():
