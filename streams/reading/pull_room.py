@@ -1,6 +1,6 @@
 """The room in a connection for messages that are requested; all pullers of the connection share it.
 
-nats-server ends a connection for which it has to keep more than 64 MiB (`max_pending`), and with it all
+nats-server ends a connection for which it has to keep more than 64 MiB (its max_pending), and with it all
 leases of the node. So a request also has a limit in bytes, a share of `ROOM_BYTES`. A message that is larger
 than the share is requested alone, and only a few of them at a time.
 """

@@ -19,7 +19,8 @@ SLOW_EXCHANGE_S = 1.0
 again."""
 
 SLOW_RECEIVERS_MAX = 65_536
-"""Slow receivers that are remembered, some 400 bytes each; whichever became slow first is forgotten first."""
+"""Slow receivers that are remembered, some 400 bytes each; those that became slow first are forgotten
+first."""
 
 
 class SlowLane:

@@ -120,7 +120,7 @@ async def test_a_target_that_answers_quickly_is_no_longer_slow(transport: Transp
 async def test_a_receiver_is_not_slow_because_another_one_with_its_url_is(
     transport: Transport, crowd: Crowd
 ) -> None:
-    """Any tenant may enter the URL of another, with a timeout in which nobody answers."""
+    """Any tenant may enter the URL of another, with a timeout that is too short for any answer."""
     both = [asyncio.create_task(post_to(transport, crowd.url(path))) for path in SLOW[:2]]
     await until(lambda: crowd.held == 2)
     own = asyncio.create_task(post_to(transport, crowd.url(SLOW[0]), receiver="victim.hook"))
