@@ -2,7 +2,7 @@
 
 The hot path through `post` is short: a cached verdict, a kept connection, one write, one future, one timer.
 Everything else (resolving, waiting for room, connecting, TLS) happens in `_open`, under the same deadline. A
-target that took long the last time first waits for its turn in the slow lane.
+receiver that took long the last time first waits for its turn in the slow lane.
 """
 
 import asyncio
@@ -40,7 +40,8 @@ class Http1Transport:
 
     def post(self, request: Request) -> Coroutine[Any, Any, Response | Failure]:
         """See `Transport`."""
-        return self._post_in_turn(request) if request.target in self._slow_lane else self._post(request)
+        slow = self._slow_lane.has(request.receiver, request.target)
+        return self._post_in_turn(request) if slow else self._post(request)
 
     async def close(self) -> None:
         """See `Transport`."""
@@ -68,7 +69,7 @@ class Http1Transport:
                     connection = await self._open(request, deadline, fresh=fresh)
             except NoAnswer as why:
                 if why.kind is FailureKind.TIMEOUT:
-                    self._slow_lane.learn(request.target, slow=True)
+                    self._slow_lane.learn(request.receiver, request.target, slow=True)
                 return Failure(kind=why.kind, detail=why.detail, latency_s=self._loop.time() - started_at)
             begun_at = self._loop.time()
             try:
@@ -79,7 +80,7 @@ class Http1Transport:
             slow = self._loop.time() - begun_at >= SLOW_EXCHANGE_S or (
                 isinstance(outcome, Failure) and outcome.kind is FailureKind.TIMEOUT
             )
-            self._slow_lane.learn(request.target, slow=slow)
+            self._slow_lane.learn(request.receiver, request.target, slow=slow)
             if not (connection.unanswered and connection.rested):
                 return outcome
             connection, fresh = None, True

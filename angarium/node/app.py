@@ -48,6 +48,7 @@ from streams.nats.inboxes import Inboxes
 from streams.nats.jetstream import JetStream
 from streams.nats.wire import Wire
 from streams.reading.backlog import READERS_MAX
+from streams.reading.pull_room import PullRoom
 from streams.routing.freshness import Freshness
 from streams.routing.lanes import CopySlots
 from streams.routing.router import COPIES_AT_ONCE, Routing, RoutingTotals
@@ -184,7 +185,7 @@ async def member(
     )  # fmt: skip
     context = NodeContext(
         js=js, names=names, node=settings.node, time=time, members=members, receivers=receivers,
-        sender=sender, readers=readers, loads=LoadSlots(begin=PacedStarts().begin),
+        sender=sender, readers=readers, pull_room=PullRoom(), loads=LoadSlots(begin=PacedStarts().begin),
         burials_at_once=asyncio.Semaphore(1), routing=routing,
         totals=NodeTotals(), announcer=Announcer(), saturated=saturated, holders=NodeHolders(),
         drain_s=settings.drain_s, replay_keep_s=settings.replay_keep_s,

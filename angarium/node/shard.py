@@ -38,6 +38,7 @@ from streams.lost_tails.marks import Mark, Marks
 from streams.nats.jetstream import JetStream
 from streams.reading.backlog import Backlog
 from streams.reading.inbox import Inbox
+from streams.reading.pull_room import PullRoom
 from streams.reading.reader import ReadingTerms
 from streams.routing.router import Router, Routing
 from streams.routing_progress import RoutingProgress
@@ -57,6 +58,7 @@ class NodeContext(Struct, frozen=True):
     receivers: Receivers
     sender: Sender
     readers: asyncio.Semaphore
+    pull_room: PullRoom
     loads: LoadSlots
     burials_at_once: asyncio.Semaphore
     routing: Routing
@@ -155,7 +157,7 @@ class Shard:
     def _reading_terms(self, stream: str) -> ReadingTerms:
         return ReadingTerms(
             may_read=self.host.within_lease, on_broken=self._end, on_lost=self._lost,
-            created=self._recovery.created[stream],
+            created=self._recovery.created[stream], room=self._context.pull_room,
         )  # fmt: skip
 
     def _new_router(self) -> Router:

@@ -56,7 +56,7 @@ class BoundedSubscription:
             now = self._loop.time()
             if now - self._began_at >= RECEIVED_BYTES_PERIOD_S:
                 self._began_at, self._bytes = now, 0
-            self._bytes += len(message.data) + message.unread
+            self._bytes += message.size
             if self._bytes <= RECEIVED_BYTES_MAX:
                 handler(message)
             else:

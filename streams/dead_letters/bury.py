@@ -41,6 +41,7 @@ from streams.nats.headers import (
     TRACESTATE,
 )
 from streams.nats.jetstream import JetStream
+from streams.nats.protocol import BLOCK_BYTES_MAX, LINES_MAX
 from streams.nats.retry import Complaint, Pauses
 from streams.reading import messages
 
@@ -52,8 +53,8 @@ BODY_GONE = "gone"
 """Mark of a letter whose message had left the stream before it was buried; there is nothing to redrive."""
 _LETTER_HEADERS = frozenset(map(str.lower, DEAD_LETTER))
 
-LETTER_HEADERS_BYTES_MAX = 60 << 10
-"""Bytes of all headers of a letter. JetStream accepts 65,535, and a redrive adds some."""
+LETTER_HEADERS_BYTES_MAX = BLOCK_BYTES_MAX - 64
+"""Bytes of all headers of a letter: it has to be read again."""
 FEW_HEADERS_BYTES_MAX = 8 << 10
 """Bytes of headers if the body leaves no room for more in the stream of the letters."""
 _HEADERS_KEPT_FIRST = frozenset({EVENT_TYPE, CONTENT_TYPE, TRACEPARENT, TRACESTATE, EVENT_SOURCE})
@@ -175,7 +176,8 @@ async def store(
     about_it = {name: str(value) for name, value in ours.items() if value is not None}
     answer: Answer = Unanswered("")
     for limit in (LETTER_HEADERS_BYTES_MAX, FEW_HEADERS_BYTES_MAX):
-        kept = _passed_on(message.headers, limit - _size(about_it)) if message else {}
+        room, lines = limit - _size(about_it), LINES_MAX - len(about_it)
+        kept = _passed_on(message.headers, room, lines) if message else {}
         body = message.data if message else b""
         answer = await js.publish(names.dead(filed_under(receiver)), body, kept | about_it)
         if not (isinstance(answer, Refused) and answer.code == MESSAGE_TOO_LARGE):
@@ -220,8 +222,8 @@ def _ours(
     }
 
 
-def _passed_on(headers: dict[str, str], room: int) -> dict[str, str]:
-    """The headers that may be passed on to another stream, as many as fit into `room` bytes.
+def _passed_on(headers: dict[str, str], room: int, lines: int) -> dict[str, str]:
+    """The headers that may be passed on to another stream, as many as fit into `room` bytes and these lines.
 
     The server's own (`Nats-Expected-…`, `Nats-TTL`, `Nats-Rollup`, …) would take effect again there; a name
     that the client library does not accept cannot be published at all; and only Angarium says why a letter is
@@ -236,7 +238,7 @@ def _passed_on(headers: dict[str, str], room: int) -> dict[str, str]:
         ):
             continue
         size = _size({name: value})
-        if size <= room:
+        if size <= room and len(kept) < lines:
             kept[name] = value
             room -= size
     return kept

@@ -8,6 +8,10 @@ Angarium's are public (`docs/` describes each) and stored, so they never change.
 STATUS = "Status"
 DESCRIPTION = "Description"
 
+UNREAD = ":unread"
+"""In place of headers that were too many or too large to be parsed: their bytes. No header of a message has
+this name, since it contains a colon."""
+
 # ---- JetStream: with a publish
 
 MESSAGE_ID = "Nats-Msg-Id"
@@ -35,7 +39,6 @@ UP_TO_SEQUENCE = "Nats-UpTo-Sequence"
 # ---- JetStream: on what a consumer hands out (ADR-37, ADR-42)
 
 LAST_CONSUMER = "Nats-Last-Consumer"
-PENDING_MESSAGES = "Nats-Pending-Messages"
 
 # ---- buckets (ADR-8, ADR-43)
 

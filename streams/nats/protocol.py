@@ -28,8 +28,10 @@ from streams.nats.headers import (
     NUM_PENDING,
     SEQUENCE,
     STATUS,
+    STREAM,
     SUBJECT,
     TIME_STAMP,
+    UNREAD,
     UP_TO_SEQUENCE,
 )
 from streams.nats.wire import Message
@@ -38,6 +40,18 @@ _WHOLE = len("2006-01-02T15:04:05")
 _NO_STATUS = "NATS/1.0"
 """The first line of most blocks of headers."""
 _BEFORE_STATUS = "NATS/1.0 "
+
+BLOCK_BYTES_MAX = 16 << 10
+"""Bytes of a block of headers that is parsed. Everything that Angarium stores has fewer."""
+LINES_MAX = 64
+"""Lines of such a block, without the first one. 64 kB have room for 13,000, which take 6 ms to parse."""
+_SPLITS_MAX = LINES_MAX + 2
+"""Ends of lines at which a block is split: what is left when the first line and `LINES_MAX` more are off has
+an end only if it is too long."""
+ADDED_MAX = 16
+"""Lines that nats-server may add to a block; it adds 6."""
+_FIRST_ADDED = f"{STREAM}: ".encode()
+"""The beginning of what nats-server adds; no name that follows in it contains a blank."""
 
 
 class ApiFault(Struct):
@@ -187,8 +201,7 @@ def stored_message(raw: RawMessage) -> StoredMessage:
     Headers that the server adds in a direct get could only come from the producer here. So they are removed,
     and a message has the same headers on every way of reading it.
     """
-    _, _, lines = raw.hdrs.partition(b"\r\n")  # The first line is NATS/1.0.
-    headers = parse_headers(lines)
+    headers = parse_block(raw.hdrs)
     for name in DIRECT_GET:
         headers.pop(name, None)
     return StoredMessage(raw.subject, raw.seq, epoch_of(raw.time), headers, raw.data)
@@ -258,31 +271,39 @@ def header_block(headers: dict[str, str] | None) -> bytes:
     return block.encode()
 
 
-def parse_block(raw: bytes) -> dict[str, str]:
-    """Parse a whole block of headers; its first line may contain a status (ADR-4)."""
-    first, *lines = raw.decode("utf-8", "replace").split("\r\n")
-    headers = _parse_lines(lines)
-    if first != _NO_STATUS:
-        status, _, description = first.removeprefix(_BEFORE_STATUS).partition(" ")
-        if first.startswith(_BEFORE_STATUS) and status.isascii() and status.isdigit():
-            headers[STATUS] = status
-            if description:
-                headers[DESCRIPTION] = description.strip()
-    return headers
+def parse_block(raw: bytes, *, appended: bool = False) -> dict[str, str]:
+    """Parse a whole block of headers; its first line may contain a status (ADR-4).
 
-
-def parse_headers(raw: bytes) -> dict[str, str]:
-    """Parse lines `Name: value`; if a name is repeated, the last value counts."""
-    return _parse_lines(raw.decode("utf-8", "replace").split("\r\n"))
-
-
-def _parse_lines(lines: list[str]) -> dict[str, str]:
+    `appended`: nats-server may have put headers of its own behind stored ones. It cuts off two bytes for
+    that, whatever they are. So on every way of reading, the last two bytes do not count, nor does a line that
+    has no end before them. Of a block with too many lines or bytes, nothing but these headers is parsed.
+    """
+    stored, added = raw[:-2], b""
+    if appended and (end := raw.rfind(_FIRST_ADDED)) >= 0:
+        stored, added = raw[:end], raw[end:]
+    lines: list[str] = []
+    if not stored[BLOCK_BYTES_MAX - 2 :]:  # Without a call of `len`: every message passes here.
+        lines = stored.decode("utf-8", "replace").split("\r\n", _SPLITS_MAX)
+    is_read = lines != [] and not lines[_SPLITS_MAX:]
+    if not is_read:
+        lines = [_NO_STATUS, ""]
+    first, lines[0], lines[-1] = lines[0], "", ""
+    if added:
+        lines += added.decode("utf-8", "replace").split("\r\n", ADDED_MAX)[:ADDED_MAX]
     headers: dict[str, str] = {}
     for line in lines:
         if line:
             name, colon, value = line.partition(":")
             if colon:
                 headers[name.strip()] = value.strip()
+    if not is_read:
+        headers[UNREAD] = str(len(stored) + 2)
+    elif first != _NO_STATUS:
+        status, _, description = first.removeprefix(_BEFORE_STATUS).partition(" ")
+        if first.startswith(_BEFORE_STATUS) and status.isascii() and status.isdigit():
+            headers[STATUS] = status
+            if description:
+                headers[DESCRIPTION] = description.strip()
     return headers
 
 

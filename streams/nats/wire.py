@@ -17,15 +17,16 @@ class Message(Struct, frozen=True, gc=False):
     """One received message.
 
     An inline status of the server (`NATS/1.0 404 No Messages`) appears as the headers `Status` and
-    `Description`. If a header is repeated, the last value counts. `unread` is the size of its headers in
-    bytes if the subscription wants none.
+    `Description`. If a header is repeated, the last value counts. Too many headers, or too large ones, are
+    not parsed; `streams.nats.headers.UNREAD` takes their place. `size` is the number of bytes in subject,
+    reply subject, headers and data as they came, which nats-server counts for a limit in bytes.
     """
 
     subject: str
     data: bytes
     reply: str = ""
     headers: dict[str, str] | None = None
-    unread: int = 0
+    size: int = 0
 
 
 class Subscription(Protocol):

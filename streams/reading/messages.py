@@ -25,7 +25,9 @@ from streams.nats.headers import (
     MESSAGE_ID,
     TRACEPARENT,
     TRACESTATE,
+    UNREAD,
 )
+from streams.nats.protocol import BLOCK_BYTES_MAX, LINES_MAX
 
 TYPE_DEFAULT = "message"
 CONTENT_TYPE_DEFAULT = "application/json"
@@ -38,6 +40,7 @@ _NONE_GIVEN = dict.fromkeys(
     "",
 )  # fmt: skip
 _OUR_TYPES = "angarium."
+HEADERS_UNREAD = f"headers: at most {LINES_MAX}, and {BLOCK_BYTES_MAX >> 10} KiB of them"
 TYPE_LOOKED_AT_MAX = 256
 """Characters of a type that are looked at. No valid type has more, and results are cached."""
 RECEIVER_LOOKED_AT_MAX = 256
@@ -72,6 +75,9 @@ def event_of(position: int, stored_at: float, headers: dict[str, str] | None, bo
         return Event(
             position=position, id=event_id(None, position, stored_at), stored_at=stored_at, body=body
         )
+    if UNREAD in headers:
+        own_id = event_id(headers.get(EVENT_ID), position, stored_at)
+        return Event(position=position, id=own_id, stored_at=stored_at, body=body, malformed=HEADERS_UNREAD)
     given = _NONE_GIVEN | headers
     event_type = given[EVENT_TYPE] or TYPE_DEFAULT
     content_type = given[CONTENT_TYPE] or CONTENT_TYPE_DEFAULT

@@ -1,7 +1,9 @@
 """The pull loop of one consumer, from its first request to the first doubt about it.
 
-A loop of our own handles three times as many messages as nats-py's `fetch`, since it is a plain subscription
-that is refilled at half its batch.
+A loop of our own handles three times as many messages as nats-py's `fetch`, since it is a plain subscription.
+One request is under way at a time, with a limit in bytes (`streams.reading.pull_room`). It ends when it got
+all its messages, when the limit is reached exactly, or with a status of the server. If it got none, since the
+next message is larger than the limit, the next request is for that message alone, without a limit.
 
 Only its owner knows the consumer, and the server numbers its messages from 1 on. Everything that could have
 broken this sequence is a *gap*: a number that is not the next, a heartbeat that knows a higher one, no
@@ -14,6 +16,7 @@ with each heartbeat: if the last one were lost, the consumer could stay full for
 """
 
 import asyncio
+import math
 from collections.abc import Callable
 
 import msgspec
@@ -21,9 +24,10 @@ import msgspec
 from actors.beats import next_beat
 from streams.nats.answers import Put
 from streams.nats.errors import Disconnected
-from streams.nats.headers import DESCRIPTION, LAST_CONSUMER, PENDING_MESSAGES, STATUS
+from streams.nats.headers import DESCRIPTION, LAST_CONSUMER, STATUS
 from streams.nats.jetstream import JetStream
 from streams.nats.wire import Message, Subscription
+from streams.reading.pull_room import PullRoom
 from streams.reading.reply_subject import ACK, DeliveryInfo, delivery_info
 
 REQUEST_EXPIRES_S = 30.0
@@ -33,9 +37,17 @@ IDLE_HEARTBEAT_S = 1.5
 """Interval of heartbeats: each of 128 consumers wakes an idle node with them."""
 SILENT_HEARTBEATS_MAX = 2
 
+LARGE_EXPIRES_S = 3.0
+"""Lifetime of a request for one large message, which is there: others may wait to send one."""
+
 RETRY_PAUSE_MIN_S = 0.05
 RETRY_PAUSE_MAX_S = 1.0
 """Pause after a refused request; not longer than the heartbeat."""
+
+BATCH_COMPLETED = "Batch Completed"
+"""Said after the last message of a request with a limit in bytes that was not reached."""
+LIMIT_REACHED = "Message Size Exceeds MaxBytes"
+"""Said when a request ends since the next message is larger than the rest of its limit."""
 
 
 class Puller:
@@ -43,6 +55,7 @@ class Puller:
 
     - `on_message`: called with each message and the content of its reply subject.
     - `on_gap`: called at most once, with the reason why nothing more will come.
+    - `room`: that of the connection.
     """
 
     def __init__(
@@ -51,12 +64,14 @@ class Puller:
         stream: str,
         consumer: str,
         *,
+        room: PullRoom,
         batch: int = 1000,
         on_message: Callable[[Message, DeliveryInfo], None],
         on_gap: Callable[[str], None],
     ) -> None:
         self._js = js
         self._subject = f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}"
+        self._room = room
         self._batch = batch
         self._on_message = on_message
         self._on_gap = on_gap
@@ -64,8 +79,13 @@ class Puller:
         self._unacked: list[tuple[int, str]] = []
         self._acked = 0, ""
         self._asked = 0
-        self._wanted = asyncio.Event()
-        self._requests_paused = False
+        self._bytes_left = 0.0
+        self._nothing_came = False
+        self._next_is_large = False
+        self._ended = asyncio.Event()
+        self._ended.set()
+        self._may_ask = asyncio.Event()
+        self._may_ask.set()
         self._retry_s = 0.0
         self._heard = False
         self._silent = 0
@@ -82,7 +102,7 @@ class Puller:
         self._inbox = self._js.wire.new_inbox()
         self._subscription = await self._js.wire.subscribe(self._inbox, self._on_answer)
         self._js.add_listener(self._on_change)
-        self._want()
+        self._room.enter()
         self._asking = asyncio.ensure_future(self._ask())
         self._check_later()
 
@@ -97,8 +117,10 @@ class Puller:
 
     def set_requests_paused(self, paused: bool) -> None:
         """Stop sending requests, or send them again. Messages already requested still come."""
-        self._requests_paused = paused
-        self._want()
+        if paused:
+            self._may_ask.clear()
+        else:
+            self._may_ask.set()
 
     def ack(self, position: int) -> None:
         """Ack all messages up to the position."""
@@ -120,28 +142,35 @@ class Puller:
         if reply and self._js.wire.connected:
             self._js.wire.send((Put(reply, ACK),), ("",))
 
-    def _want(self) -> None:
-        """Wake `_ask` if less than half a batch is requested."""
-        if self._asked * 2 <= self._batch and not self._requests_paused:
-            self._wanted.set()
-
     async def _ask(self) -> None:
-        """Send a request whenever less than half a batch is requested."""
+        """Send one request after the other, unless that is paused."""
         while True:
-            await self._wanted.wait()
             if self._retry_s:
                 await asyncio.sleep(self._retry_s)
-            self._wanted.clear()
-            request = {
-                "batch": self._batch - self._asked,
-                "expires": int(REQUEST_EXPIRES_S * 1e9),
-                "idle_heartbeat": int(IDLE_HEARTBEAT_S * 1e9),
-            }
-            self._asked = self._batch
+            await self._may_ask.wait()
             try:
-                await self._js.wire.publish(self._subject, msgspec.json.encode(request), self._inbox)
+                if self._next_is_large:
+                    async with self._room.large:
+                        await self._request(1, math.inf, LARGE_EXPIRES_S)
+                else:
+                    await self._request(self._batch, self._room.share, REQUEST_EXPIRES_S)
             except Disconnected:
                 return  # The wire was closed; nothing can be requested.
+
+    async def _request(self, count: int, bytes_max: float, expires_s: float) -> None:
+        """Send a request, and wait for its end."""
+        request = {
+            "batch": count,
+            "expires": int(expires_s * 1e9),
+            "idle_heartbeat": int(IDLE_HEARTBEAT_S * 1e9),
+        }
+        if bytes_max < math.inf:
+            request["max_bytes"] = int(bytes_max)
+        self._asked, self._bytes_left = count, bytes_max
+        self._nothing_came, self._next_is_large = True, False
+        self._ended.clear()
+        await self._js.wire.publish(self._subject, msgspec.json.encode(request), self._inbox)
+        await self._ended.wait()
 
     def _on_answer(self, message: Message) -> None:
         if not self._running:
@@ -157,8 +186,10 @@ class Puller:
         self._last = info.number
         self._retry_s = 0.0
         self._asked -= 1
-        if self._asked * 2 <= self._batch:
-            self._want()
+        self._bytes_left -= message.size
+        self._nothing_came = False
+        if self._asked <= 0 or self._bytes_left <= 0:
+            self._ended.set()
         self._unacked.append((info.position, message.reply))
         self._on_message(message, info)
 
@@ -171,19 +202,19 @@ class Puller:
                 self._retry_s = 0.0
                 self.repeat_ack()
             case "404" | "408":
-                self._ended(headers)
+                self._ended.set()
+            case "409" if headers.get(DESCRIPTION) == BATCH_COMPLETED:
+                pass  # Its last message has said so, and the next request may be under way.
+            case "409" if headers.get(DESCRIPTION) == LIMIT_REACHED:
+                self._next_is_large = self._nothing_came
+                self._ended.set()
             case _:
                 self._retry_s = min(max(self._retry_s * 2, RETRY_PAUSE_MIN_S), RETRY_PAUSE_MAX_S)
-                self._ended(headers)
-
-    def _ended(self, headers: dict[str, str]) -> None:
-        """Count a request that ended; it was filled completely unless the server says how much is missing."""
-        self._asked = max(0, self._asked - int(headers.get(PENDING_MESSAGES, self._asked)))
-        self._want()
+                self._ended.set()
 
     def _check_heartbeat(self) -> None:
         # Without requests, no heartbeats come.
-        self._silent = 0 if self._heard or self._requests_paused else self._silent + 1
+        self._silent = 0 if self._heard or self._ended.is_set() else self._silent + 1
         self._heard = False
         if self._silent >= SILENT_HEARTBEATS_MAX:
             self._gap(f"no heartbeat for {self._silent * IDLE_HEARTBEAT_S:g} s")
@@ -204,6 +235,8 @@ class Puller:
             self._on_gap(reason)
 
     def _fall_quiet(self) -> None:
+        if self._running:
+            self._room.leave()
         self._running = False
         if self._asking is not None:
             self._asking.cancel()

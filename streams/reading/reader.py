@@ -21,6 +21,7 @@ from streams.nats.jetstream import JetStream
 from streams.nats.retry import GatheredComplaint, Pauses
 from streams.nats.wire import Message
 from streams.reading.pull import Puller
+from streams.reading.pull_room import PullRoom
 from streams.reading.read_marks import ReadMarks
 from streams.reading.reply_subject import DeliveryInfo
 from streams.task_callbacks import on_defect
@@ -44,12 +45,14 @@ class ReadingTerms(Struct, frozen=True, kw_only=True):
     - `on_lost`: called if a known message is gone from the stream; nothing will come any more.
     - `created`: when the stream with the known positions was created; empty to accept the one that is found
       first.
+    - `room`: for requested messages, that of the connection.
     """
 
     may_read: Callable[[], bool]
     on_broken: Callable[[str], None]
     on_lost: Callable[[Loss], None]
     created: str = ""
+    room: PullRoom
 
 
 class Reader:
@@ -166,6 +169,7 @@ class Reader:
                 self._js,
                 self._stream,
                 self._consumer,
+                room=self._terms.room,
                 batch=self._batch,
                 on_message=self._pass_on,
                 on_gap=self._on_gap,

@@ -14,6 +14,7 @@ from zlib import crc32
 from msgspec import Struct
 
 from streams.nats.answers import StoredMessage, StreamInfo
+from streams.nats.headers import UNREAD
 from streams.nats.jetstream import ALL_SUBJECTS, JetStream
 
 HEADER_BYTES = 4
@@ -43,7 +44,10 @@ class StreamPart(Struct, frozen=True):
 
 def stored_size(message: StoredMessage) -> int:
     """The bytes that a message takes in a file of nats-server."""
-    headers = sum(len(name) + len(value) + HEADER_BYTES for name, value in message.headers.items())
+    if unread := message.headers.get(UNREAD):
+        headers = int(unread)
+    else:
+        headers = sum(len(name) + len(value) + HEADER_BYTES for name, value in message.headers.items())
     return len(message.data) + headers + len(message.subject) + RECORD_BYTES
 
 

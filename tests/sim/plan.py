@@ -4,6 +4,7 @@ from msgspec import Struct
 
 from streams.journal.parked_receivers import PART_BYTES
 from streams.journal.snapshots import BATCH_MESSAGES_MAX
+from streams.reading.pull_room import REQUEST_BYTES_MAX
 from streams.routing import ahead_reader, router, tenants
 from tests.sim.world.faults import CALM, Faults, draw, with_deposed
 from tests.sim.world.world import World
@@ -51,6 +52,11 @@ class Plan(Struct, frozen=True, kw_only=True):
     open_bytes: int = router.OPEN_BYTES_MAX
     rate: float = 0.0
     limited: tuple[str, ...] = ()
+
+    @property
+    def request_bytes(self) -> int:
+        """The limit of a request in bytes; with 200, some messages have to be requested alone."""
+        return REQUEST_BYTES_MAX if self.pull_batch == router.PULL_BATCH else 200
 
 
 def drawn(world: World) -> Plan:

@@ -33,6 +33,7 @@ from streams.installation.topology import Names
 from streams.journal import parked_receivers, snapshots
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import stream_info
+from streams.reading import pull_room
 from streams.routing import ahead_reader, router, tenants
 from streams.storage import purge
 from tests.sim.checks.checkers import Checkers
@@ -337,6 +338,7 @@ def _tuned(plan: Plan) -> Iterator[None]:
             (router, "WAITING_MAX_S", plan.waiting_s),
             (router, "PULL_BATCH", plan.pull_batch),
             (router, "OPEN_BYTES_MAX", plan.open_bytes),
+            (pull_room, "REQUEST_BYTES_MAX", plan.request_bytes),
             (ahead_reader, "BEHIND_MIN", plan.behind),
         ):
             stack.enter_context(patch.object(owner, name, value))

@@ -1,8 +1,9 @@
-"""The slow lane: targets that took long share half of the connections; the rest is for quick ones.
+"""The slow lane: receivers that took long share half of the connections; the rest is for quick ones.
 
 A receiver that hangs holds a connection, and so a descriptor, for its whole timeout. Without the lane, enough
 of them would hold all connections, and receivers that answer in milliseconds would queue behind them. The
-last attempt shows whether a receiver is slow; a new receiver counts as quick.
+last attempt shows whether a receiver is slow; a new receiver, or one with a new URL, counts as quick. Another
+receiver may have the same URL, and a timeout that makes it slow.
 """
 
 import asyncio
@@ -14,34 +15,36 @@ from angarium.delivery.connections.pool import ConnectionLimits
 from angarium.delivery.http_exchange.target import Target
 
 SLOW_EXCHANGE_S = 1.0
-"""An exchange that takes this long, or times out, makes its target slow; any other one makes it quick
+"""An exchange that takes this long, or times out, makes its receiver slow; any other one makes it quick
 again."""
 
-SLOW_TARGETS_MAX = 65_536
-"""Slow targets that are remembered, some 300 bytes each; those that became slow first are forgotten first."""
+SLOW_RECEIVERS_MAX = 65_536
+"""Slow receivers that are remembered, some 400 bytes each; those that became slow first are forgotten
+first."""
 
 
 class SlowLane:
     """Knows the slow receivers, and allows them half of the connections."""
 
     def __init__(self, limits: ConnectionLimits) -> None:
-        self._known: dict[Target, None] = {}
+        self._known: dict[tuple[str, Target], None] = {}
         self._slots: Slots[None] = Slots(Bound(_half(limits.connections_max)))
         self._per_host_max = _half(limits.per_host_max)
         self._hosts: dict[tuple[str, int], Bound[None]] = {}
 
-    def __contains__(self, target: Target) -> bool:
-        return bool(self._known) and target in self._known
+    def has(self, receiver: str, target: Target) -> bool:
+        """True if the receiver was slow there."""
+        return bool(self._known) and (receiver, target) in self._known
 
-    def learn(self, target: Target, *, slow: bool) -> None:
+    def learn(self, receiver: str, target: Target, *, slow: bool) -> None:
         """Remember whether an exchange was slow; the time that it waited for a connection does not count."""
         if not slow:
             if self._known:
-                self._known.pop(target, None)
-        elif target not in self._known:
-            if len(self._known) == SLOW_TARGETS_MAX:
+                self._known.pop((receiver, target), None)
+        elif (receiver, target) not in self._known:
+            if len(self._known) == SLOW_RECEIVERS_MAX:
                 del self._known[next(iter(self._known))]
-            self._known[target] = None
+            self._known[receiver, target] = None
 
     @asynccontextmanager
     async def turn(self, target: Target, receiver: str) -> AsyncIterator[None]:

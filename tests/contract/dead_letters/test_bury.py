@@ -14,6 +14,8 @@ from streams.installation.topology import Names
 from streams.nats.answers import Answer, Page, Stored, StoredMessage
 from streams.nats.connection import ConnectOptions, connect
 from streams.nats.jetstream import JetStream
+from streams.nats.protocol import BLOCK_BYTES_MAX, LINES_MAX
+from streams.reading.messages import HEADERS_UNREAD
 from tests.contract.support.faults import FaultyJetStream, request_lost
 from tests.support.installation import install, publish, shard
 from tests.support.waiting import PATIENCE_S, until, until_true
@@ -335,17 +337,13 @@ async def test_a_name_as_long_as_a_line_to_the_server_does_not_cost_the_connecti
     assert all(letter.headers["Angarium-Problem"] for letter in buried)
 
 
-HEADERS_MAX = 65_535
-"""Bytes of headers that JetStream takes with a message."""
-
-
 @pytest.mark.parametrize(
     ("lines", "body"),
     [
-        (b"".join(b"X-%d: v\r\n" % number for number in range(20_000)), b"body"),
-        (b"X-Long: " + b"v" * HEADERS_MAX, b"body"),
-        (b"X-Long: " + b"\xff" * HEADERS_MAX, b"body"),
-        (b"X-Long: " + b"\xff" * HEADERS_MAX, b"b" * (256 << 10)),
+        (b"".join(b"X-%d: v\r\n" % number for number in range(LINES_MAX - 4)), b"body"),
+        (b"X-Long: " + b"v" * BLOCK_BYTES_MAX, b"body"),
+        (b"X-Long: " + b"\xff" * BLOCK_BYTES_MAX, b"body"),
+        (b"X-Long: " + b"\xff" * BLOCK_BYTES_MAX, b"b" * (256 << 10)),
         (b"X-Long: v\r\n", b"b" * (271 << 10)),
     ],
 )
@@ -355,7 +353,7 @@ async def test_headers_that_leave_no_room_for_ours_are_kept_as_far_as_there_is_r
     """The headers may grow, since bytes that are not UTF-8 are replaced."""
     js, names = published.js, published.names
     first, last = b"Angarium-Id: order-1\r\nX-First: kept\r\n", b"\r\nContent-Type: text/plain\r\n"
-    room = min(HEADERS_MAX, (272 << 10) - len(body)) - len(first + last) - 100
+    room = min(BLOCK_BYTES_MAX, (272 << 10) - len(body)) - len(first + last) - 100
     (message,) = await published.messages((RECEIVER.encode(), first + lines[:room] + last, body))
     burial = Burial(position=message.sequence, reason="rejected", sequence=1, attempts=5, status=422)
     async with asyncio.timeout(PATIENCE_S):
@@ -369,6 +367,26 @@ async def test_headers_that_leave_no_room_for_ours_are_kept_as_far_as_there_is_r
         "Angarium-Status": "422",
     }
     assert kept.items() <= letter.headers.items()
+
+
+async def test_an_event_whose_headers_are_not_read_becomes_a_letter_without_them(
+    published: Published,
+) -> None:
+    js, names = published.js, published.names
+    lines = b"Angarium-Id: order-1\r\n" + b"X: v\r\n" * LINES_MAX
+    (message,) = await published.messages((RECEIVER.encode(), lines, b"body"))
+    burial = Burial(position=message.sequence, reason="malformed", sequence=1)
+    await DeadLetterWriter(js, names).bury(RECEIVER, [burial])
+    (letter,) = await letters(js, names)
+    assert letter.data == b"body"
+    assert letter.headers.pop("Angarium-Id").startswith(f"evt_{message.sequence}_")
+    assert letter.headers == {
+        "Nats-Msg-Id": f"{RECEIVER}:1",
+        "Angarium-Reason": "malformed",
+        "Angarium-Sequence": "1",
+        "Angarium-Attempts": "0",
+        "Angarium-Problem": HEADERS_UNREAD,
+    }
 
 
 async def test_no_letter_is_stored_after_the_lease(

@@ -1,7 +1,7 @@
 """The inbox of a shard: passes on everything above the floor, in order, to its owner alone."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -11,72 +11,20 @@ from msgspec.structs import replace
 from actors.errors import Unavailable
 from actors.machine.event import Event
 from streams.installation.topology import Names
-from streams.lost_tails.comparison import Loss
-from streams.lost_tails.marks import NO_MARK, Mark
+from streams.lost_tails.marks import Mark
 from streams.nats.answers import ConsumerInfo
 from streams.nats.connection import ConnectOptions, connect
 from streams.nats.jetstream import JetStream
 from streams.reading import pull, reader
 from streams.reading.backlog import Backlog
-from streams.reading.inbox import PULL_BATCH, Inbox
+from streams.reading.inbox import PULL_BATCH
 from streams.reading.read_marks import ReadMarks
-from streams.reading.reader import ReadingTerms
 from streams.server.embedded import EmbeddedServer
+from tests.contract.support.inboxes import RECEIVER, SHARD, Owner
 from tests.contract.support.servers import Server
 from tests.support.free_ports import free_port
 from tests.support.installation import install, publish, shard
 from tests.support.waiting import until, until_true
-
-RECEIVER = "acme.billing"
-SHARD = shard(RECEIVER)
-
-
-class Owner:
-    """The owner of the shard: it keeps what its inbox hands on."""
-
-    def __init__(self, js: JetStream, names: Names, epoch: int = 1) -> None:
-        self.events: list[tuple[str, Event]] = []
-        self.malformed: list[tuple[str, int, str]] = []
-        self.floor = 0
-        self.read_floor: Callable[[], int] = lambda: self.floor
-        self.within_lease = True
-        self.broken: list[str] = []
-        self.losses: list[Loss] = []
-        self.known = NO_MARK
-        self.refuse: Callable[[Event], bool] = lambda _: False
-        self.inbox = Inbox(
-            js,
-            names,
-            SHARD,
-            epoch,
-            ReadingTerms(
-                may_read=lambda: self.within_lease,
-                on_broken=self.broken.append,
-                on_lost=self.losses.append,
-            ),
-            on_event=self._take,
-            on_malformed=self._take_malformed,
-            floor=lambda: self.read_floor(),
-            known=lambda: self.known,
-        )
-
-    def _take(self, receiver: str, event: Event) -> None:
-        if self.refuse(event):
-            raise RuntimeError("refused")
-        self.events.append((receiver, event))
-
-    def _take_malformed(self, receiver: str, position: int, why: str) -> None:
-        self.malformed.append((receiver, position, why))
-
-    @property
-    def positions(self) -> list[int]:
-        return [event.position for _, event in self.events]
-
-    async def has(self, count: int) -> None:
-        await until(lambda: len(self.events) + len(self.malformed) >= count)
-
-    async def reading(self, consumers: int = 1) -> None:
-        await until(lambda: self.inbox.consumers >= consumers)
 
 
 async def consumers(js: JetStream, names: Names) -> list[ConsumerInfo]:
@@ -237,51 +185,6 @@ async def test_an_event_is_the_same_from_every_reader(js: JetStream, names: Name
     batch = await backlog.read(RECEIVER, 0, len(NASTY), 100)
     assert batch.events == handed_out
     assert [await backlog.event(RECEIVER, each.position) for each in handed_out] == handed_out
-
-
-ODD_BLOCKS = [
-    b"NATS/1.0\r\nNats-Msg-Id: \xff\xfe\r\n\r\n",
-    b"NATS/1.0\r\nAngarium-Id:no-blank\r\n\r\n",
-    b"NATS/1.0\r\nAngarium-Id: first\r\nAngarium-Id: last\r\n\r\n",
-    b"NATS/1.0\r\nAngarium-Id:\t tabs \t\r\n\r\n",
-    b"NATS/1.0\r\nAngarium-Id: a\nb\rc\r\n\r\n",
-    b"NATS/1.0\r\nno colon\r\n: no name\r\nA B: c\r\nAngarium-Id: ok\r\n\r\n",
-    b"NATS/1.0 503\r\nAngarium-Id: status\r\n\r\n",
-    b"NATS/1.0 503 No Responders\r\nAngarium-Id: status\r\n\r\n",
-    b"NATS/1.0\r\n Angarium-Id : folded\r\n\r\n",
-    b"NATS/1.0\r\nAngarium-Id: \xc2\x85nel\xc2\xa0\r\n\r\n",
-    b"NATS/1.0\r\n\r\n",
-    b"NATS/1.0\r\nNats-Pin-Id: forged\r\nNats-Stream: forged\r\n\r\n",
-    b"garbage\r\n\r\n",
-    b"NATS/1.0",
-    b"x",
-]
-
-
-async def test_headers_that_no_client_would_write_make_the_same_event_by_both_ways(
-    nats_url: str, prefix: str
-) -> None:
-    wire = await connect(ConnectOptions(servers=(nats_url,)))
-    js = JetStream(wire)
-    await js.start()
-    names = await install(js, prefix)
-    host, _, port = nats_url.removeprefix("nats://").partition(":")
-    _, raw = await asyncio.open_connection(host, int(port))
-    raw.write(b'CONNECT {"headers":true,"verbose":false}\r\n')
-    for block in ODD_BLOCKS:
-        head = f"HPUB {names.publish_to(RECEIVER)} {len(block)} {len(block) + 4}\r\n"
-        raw.write(head.encode() + block + b"body\r\n")
-    await raw.drain()
-    owner = Owner(js, names)
-    await owner.inbox.start()
-    await owner.has(len(ODD_BLOCKS))
-    batch = await Backlog(js, names, SHARD, asyncio.Semaphore(1)).read(RECEIVER, 0, len(ODD_BLOCKS), 100)
-    assert batch.events == [event for _, event in owner.events]
-    raw.close()
-    await raw.wait_closed()
-    await owner.inbox.stop()
-    await js.stop()
-    await wire.close()
 
 
 async def test_released_messages_are_acked(js: JetStream, names: Names, owner: Owner) -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from streams.nats.jetstream import JetStream
 from streams.nats.wire import Wire
-from streams.reading import pull
+from streams.reading import pull, pull_room
 from tests.contract.support.consumers import (
     MakeConsumer,
     RawPull,
@@ -65,6 +65,46 @@ class TestPuller:
         await fill(js, stream, 1)
         await hand.seen.first(13)
         assert hand.gaps == []
+
+    async def test_messages_larger_than_a_request_come_in_their_turn(
+        self,
+        js: JetStream,
+        stream: str,
+        make_consumer: MakeConsumer,
+        take_up: TakeUp,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        monkeypatch.setattr(pull_room, "REQUEST_BYTES_MAX", 2000)
+        await make_consumer()
+        sizes = [10, 5000, 700, 700, 700, 1 << 19, 1 << 19, 1990, 0, 700] * 2
+        for size in sizes:
+            await js.publish(f"{stream}.a", b"x" * size)
+        hand = await take_up(batch=10)
+        assert [len(message.data) for message in await hand.seen.first(len(sizes))] == sizes
+        assert hand.gaps == []
+
+    async def test_a_request_whose_bytes_are_used_up_exactly_is_followed_by_another(
+        self,
+        js: JetStream,
+        stream: str,
+        make_consumer: MakeConsumer,
+        take_up: TakeUp,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        """The server says nothing then. It counts what `Message.size` counts."""
+        await make_consumer()
+        await fill(js, stream, 2)
+        await js.publish(f"{stream}.\u00e9", b"3", {"Some": "header"})
+        await fill(js, stream, 1)
+        hand = await take_up()
+        sizes = [message.size for message in await hand.seen.first(4)]
+        await hand.puller.stop()
+        await js.consumer_deleted(stream, "c")
+        await make_consumer()
+        monkeypatch.setattr(pull_room, "REQUEST_BYTES_MAX", sum(sizes[:3]))
+        again = await take_up()
+        assert [message.size for message in await again.seen.first(4)] == sizes
+        assert again.gaps == []
 
     async def test_a_missing_consumer_is_reported(self, take_up: TakeUp) -> None:
         hand = await take_up()

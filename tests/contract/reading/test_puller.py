@@ -11,6 +11,7 @@ from streams.nats.jetstream import JetStream
 from streams.nats.wire import Message
 from streams.reading import pull
 from streams.reading.pull import Puller
+from streams.reading.pull_room import LARGE_AT_ONCE, REQUEST_BYTES_MAX, ROOM_BYTES, PullRoom
 from streams.reading.reply_subject import ACK, DeliveryInfo, delivery_info
 from tests.support.waiting import KeptMessages, until
 
@@ -77,7 +78,7 @@ def reply_of(number: int) -> str:
 class Script:
     """A puller with a batch of 10, whose first request is made."""
 
-    def __init__(self) -> None:
+    def __init__(self, room: PullRoom | None = None) -> None:
         self.wire = ScriptedWire()
         self.seen = KeptMessages()
         self.gaps: list[str] = []
@@ -85,6 +86,7 @@ class Script:
             JetStream(self.wire),
             "S",
             "c",
+            room=room or PullRoom(),
             batch=10,
             on_message=self._take,
             on_gap=self.gaps.append,
@@ -103,14 +105,17 @@ class Script:
         request: dict[str, object] = msgspec.json.decode(message.data)
         return request
 
-    def hear(self, reply: str = "", **headers: str) -> None:
+    def hear(self, reply: str = "", size: int = 0, **headers: str) -> None:
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         for handler in list(self.wire.handlers.values()):
-            handler(Message("any", b"", reply, named or None))
+            handler(Message("any", b"", reply, named or None, size))
 
-    def hand_out(self, *numbers: int) -> None:
+    def hand_out(self, *numbers: int, size: int = 0) -> None:
         for number in numbers:
-            self.hear(reply_of(number))
+            self.hear(reply_of(number), size)
+
+    def limit_reached(self) -> None:
+        self.hear(Status="409", Description="Message Size Exceeds MaxBytes")
 
     def acks(self) -> list[str]:
         """The reply subjects of all acks so far."""
@@ -129,22 +134,85 @@ async def script() -> AsyncIterator[Script]:
     await script.puller.stop()
 
 
-async def test_a_request_names_batch_expiry_and_heartbeat(script: Script) -> None:
+async def test_a_request_names_batch_bytes_expiry_and_heartbeat(script: Script) -> None:
     assert await script.request(1) == {
         "batch": 10,
+        "max_bytes": REQUEST_BYTES_MAX,
         "expires": 30_000_000_000,
         "idle_heartbeat": 1_500_000_000,
     }
 
 
-async def test_half_a_batch_is_asked_for_again(script: Script) -> None:
-    script.hand_out(1, 2, 3, 4)
+async def test_one_request_is_under_way_until_it_has_its_messages(script: Script) -> None:
+    script.hand_out(*range(1, 10))
+    await asyncio.sleep(0)
     assert len(script.wire.sent) == 1
-    script.hand_out(5)
-    assert (await script.request(2))["batch"] == 5
-    script.hear(Status="408", Nats_Pending_Messages="5")
-    assert (await script.request(3))["batch"] == 5
-    assert script.numbers() == [1, 2, 3, 4, 5]
+    script.hand_out(10)
+    assert (await script.request(2))["batch"] == 10
+    script.hear(Status="409", Description="Batch Completed")  # It is about the first one.
+    await asyncio.sleep(0)
+    assert len(script.wire.sent) == 2
+    script.hand_out(11)
+    script.hear(Status="408", Nats_Pending_Messages="9")
+    assert (await script.request(3))["batch"] == 10
+    assert script.numbers() == list(range(1, 12))
+
+
+async def test_a_request_whose_bytes_are_used_up_has_ended(script: Script) -> None:
+    """The server says so only if there are bytes left."""
+    script.hand_out(1, size=REQUEST_BYTES_MAX - 1)
+    await asyncio.sleep(0)
+    assert len(script.wire.sent) == 1
+    script.hand_out(2, size=1)
+    await script.request(2)
+    script.hand_out(3)
+    script.limit_reached()
+    assert (await script.request(3))["max_bytes"] == REQUEST_BYTES_MAX
+
+
+async def test_a_message_larger_than_a_request_is_requested_alone(script: Script) -> None:
+    script.limit_reached()
+    alone = await script.request(2)
+    assert (alone["batch"], alone["expires"], "max_bytes" in alone) == (1, 3_000_000_000, False)
+    script.hand_out(1, size=1 << 20)
+    assert (await script.request(3))["max_bytes"] == REQUEST_BYTES_MAX
+    script.limit_reached()
+    assert (await script.request(4))["batch"] == 1
+    script.hear(Status="408", Description="Request Timeout")  # It is not there any more.
+    assert (await script.request(5))["batch"] == 10
+    assert script.gaps == []
+
+
+async def test_only_a_few_large_messages_are_requested_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that waits to request its message hears no heartbeat, and expects none."""
+    monkeypatch.setattr(pull, "IDLE_HEARTBEAT_S", 0.02)
+    room = PullRoom()
+    scripts = [Script(room) for _ in range(LARGE_AT_ONCE + 1)]
+    for each in scripts:
+        await each.puller.start()
+        await each.request(1)
+        each.limit_reached()
+    for each in scripts[:-1]:
+        await each.request(2)
+    await until(lambda: all(each.gaps for each in scripts[:-1]))
+    last = scripts[-1]
+    assert (await last.request(2))["batch"] == 1
+    for each in scripts:
+        await each.puller.stop()
+
+
+async def test_all_pullers_of_a_connection_share_its_room() -> None:
+    room = PullRoom()
+    for count in range(1, 513):
+        room.enter()
+        assert room.share * count <= ROOM_BYTES
+        assert room.share <= REQUEST_BYTES_MAX
+    script = Script(room)
+    await script.puller.start()
+    assert (await script.request(1))["max_bytes"] == ROOM_BYTES // 513
+    script.hand_out(2)
+    await script.puller.stop()
+    assert room.share == ROOM_BYTES // 512
 
 
 async def test_the_long_form_of_a_reply_is_read(script: Script) -> None:

@@ -9,6 +9,7 @@ from streams.nats.answers import ConsumerInfo
 from streams.nats.jetstream import JetStream
 from streams.nats.wire import Message, Wire
 from streams.reading.pull import Puller
+from streams.reading.pull_room import PullRoom
 from streams.reading.reply_subject import DeliveryInfo, delivery_info
 from tests.support.waiting import KeptMessages, until, until_true
 
@@ -82,6 +83,7 @@ class ManualPuller:
     def __init__(self, js: JetStream, stream: str, **options: Any) -> None:
         self.seen = KeptMessages()
         self.gaps: list[str] = []
+        options = {"room": PullRoom()} | options
         self.puller = Puller(js, stream, "c", on_message=self._take, on_gap=self.gaps.append, **options)
 
     def _take(self, message: Message, info: DeliveryInfo) -> None:

@@ -18,6 +18,7 @@ from streams.lost_tails.comparison import Loss
 from streams.nats.answers import ConsumerInfo, Stored, StoredMessage
 from streams.nats.jetstream import JetStream
 from streams.reading.messages import stored_event
+from streams.reading.pull_room import PullRoom
 from streams.reading.reader import ReadingTerms
 from streams.routing.freshness import Freshness
 from streams.routing.lanes import CopySlots
@@ -85,7 +86,8 @@ class Owner:
         return Router(
             self.js, self._names, PARTITION, self._routing,
             ReadingTerms(
-                may_read=lambda: self.within_lease, on_broken=self.broken.append, on_lost=self.losses.append
+                may_read=lambda: self.within_lease, on_broken=self.broken.append, on_lost=self.losses.append,
+                room=PullRoom(),
             ),
             epoch=epoch, recorded=lambda: self.record.routing, on_progress=lambda: self._record(epoch),
         )  # fmt: skip

@@ -117,10 +117,22 @@ async def test_a_target_that_answers_quickly_is_no_longer_slow(transport: Transp
     await asyncio.gather(*asked)
 
 
+async def test_a_receiver_is_not_slow_because_another_one_with_its_url_is(
+    transport: Transport, crowd: Crowd
+) -> None:
+    """Any tenant may enter the URL of another, with a timeout that is too short for any answer."""
+    both = [asyncio.create_task(post_to(transport, crowd.url(path))) for path in SLOW[:2]]
+    await until(lambda: crowd.held == 2)
+    own = asyncio.create_task(post_to(transport, crowd.url(SLOW[0]), receiver="victim.hook"))
+    await until(lambda: crowd.held == 3)
+    crowd.let_go()
+    assert {answered(each).status for each in await asyncio.gather(own, *both)} == {200}
+
+
 def test_the_remembered_receivers_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slow_lane, "SLOW_TARGETS_MAX", 2)
-    lane = SlowLane(ConnectionLimits())
-    targets = [parse_target(f"https://example.com/{number}") for number in range(3)]
-    for target in (*targets, targets[2]):
-        lane.learn(target, slow=True)
-    assert [target in lane for target in targets] == [False, True, True]
+    monkeypatch.setattr(slow_lane, "SLOW_RECEIVERS_MAX", 2)
+    lane, target = SlowLane(ConnectionLimits()), parse_target("https://example.com/")
+    receivers = [f"acme.{number}" for number in range(3)]
+    for receiver in (*receivers, receivers[2]):
+        lane.learn(receiver, target, slow=True)
+    assert [lane.has(receiver, target) for receiver in receivers] == [False, True, True]

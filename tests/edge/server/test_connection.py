@@ -25,6 +25,7 @@ from streams.nats.connection import ConnectOptions, NatsWire, connect
 from streams.nats.errors import ConnectError
 from streams.nats.jetstream import JetStream
 from streams.reading.pull import Puller
+from streams.reading.pull_room import PullRoom
 from streams.server import binary
 from streams.server.embedded import EmbeddedServer
 from tests.support.free_ports import free_port
@@ -144,7 +145,9 @@ async def test_a_puller_sees_the_gap_and_a_follower_catches_up(
     await js.consumer_create("S", consumer_for_claim("c", names.deliveries_of(7), 1))
     taken, gaps, followed = KeptMessages(), list[str](), list[bytes]()
 
-    puller = Puller(js, "S", "c", on_message=lambda message, _: taken(message), on_gap=gaps.append)
+    puller = Puller(
+        js, "S", "c", room=PullRoom(), on_message=lambda message, _: taken(message), on_gap=gaps.append
+    )
     follower = Follower(js, "S", "s.key", lambda message: followed.append(message.data), every_s=NEVER_S)
     await puller.start()
     await follower.start()

@@ -25,11 +25,11 @@ SAID = (
     b"MSG a.d 1 3\r\nend\r\n"
 ) % (len(HEAD), len(HEAD) + 11, HEAD, len(HEAD), len(HEAD), HEAD)
 HEARD = [
-    Message("a.b", b"hello"),
-    Message("a.b", b"", "answer.here"),
-    Message("a.c", b"MSG x 1 9\r\n", "", {"Nats-Msg-Id": "e1"}),
-    Message("a.\x0b\\xff", b"", "answer", {"Nats-Msg-Id": "e1"}),
-    Message("a.d", b"end"),
+    Message("a.b", b"hello", size=8),
+    Message("a.b", b"", "answer.here", size=14),
+    Message("a.c", b"MSG x 1 9\r\n", "", {"Nats-Msg-Id": "e1"}, len(HEAD) + 14),
+    Message("a.\x0b\\xff", b"", "answer", {"Nats-Msg-Id": "e1"}, len(HEAD) + 10),
+    Message("a.d", b"end", size=6),
 ]
 
 
@@ -102,7 +102,9 @@ async def test_headers_that_are_not_wanted_are_not_read(monkeypatch: pytest.Monk
     said = b"HMSG a 3 %d %d\r\n%bx\r\nMSG b 3 1\r\ny\r\n" % (len(HEAD), len(HEAD) + 1, HEAD)
     for cut in range(len(said) + 1):
         client = await read(said[:cut], said[cut:])
-        assert client.heard == [Message("a", b"x", unread=len(HEAD)), Message("b", b"y")], f"cut at {cut}"
+        assert client.heard == [Message("a", b"x", size=len(HEAD) + 2), Message("b", b"y", size=2)], (
+            f"cut at {cut}"
+        )
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from tests.sim.world.process import Process
 
 OTHER = "umbra.r0"
 FLOOD = 20
-AHEAD = {"tenant_events": 2, "pull_batch": 2, "behind": 4}
+AHEAD = {"tenant_events": 2, "pull_batch": 1, "behind": 4}
 AGAIN_S = 20.0
 """Longer than a router takes to notice that its consumer is gone, and to compare the stream."""
 
@@ -215,12 +215,12 @@ class _Requests:
 
 
 def _read_ahead(stage: Stage, *blocked: str) -> _Requests:
-    """A flood, of which three events arrive, and one event of another tenant, which is read ahead."""
+    """A flood, of which four events arrive, and one event of another tenant, which is read ahead."""
     requests = _Requests(stage, [R, *blocked])
     stage.announce(*old(FLOOD))
     stage.announce("other", tenant="umbra")
-    requests.let_one_arrive()
-    requests.let_one_arrive()
+    for _ in range(3):
+        requests.let_one_arrive()
     return requests
 
 

@@ -11,7 +11,6 @@ from streams.nats.answers import Put
 from streams.nats.errors import Disconnected
 from streams.nats.wire import Message
 from tests.sim.server.sessions import Frame, Subscribe, Unsubscribe
-from tests.sim.server.streams.store import header_block
 
 if TYPE_CHECKING:
     from tests.sim.server.core import FakeServer
@@ -101,8 +100,7 @@ class ClientWire:
         if listener is None:
             return
         if not listener.headers:
-            unread = len(header_block(message.headers))
-            message = Message(message.subject, message.data, message.reply, None, unread)
+            message = Message(message.subject, message.data, message.reply, None, message.size)
         listener.handler(message)
 
     def tell(self, connected: bool) -> None:

@@ -14,7 +14,7 @@ from angarium.bench.measuring.sampling import Samples, part_of
         (["angarium/delivery/http_exchange/http1.py:write", "asyncio/runners.py:run"], "transport"),
         (["nats/aio/client.py:_send_publish", "streams/journal/journal.py:_run"], "journal"),
         (["nats/aio/client.py:_send_publish", "streams/reading/acks.py:flush"], "ack"),
-        (["streams/nats/protocol.py:parse_headers", "nats/aio/client.py:_read_loop"], "pull"),
+        (["streams/nats/protocol.py:parse_block", "nats/aio/client.py:_read_loop"], "pull"),
         (["actors/subscriptions.py:match", "streams/routing/router.py:_route"], "routing"),
         (["actors/runtime/actor.py:wake", "streams/reading/inbox.py:_on_message"], "machine"),
         (["asyncio/runners.py:run"], "event loop"),

@@ -4,7 +4,8 @@ import pytest
 
 from actors.machine.numbering import with_number
 from actors.machine.state import as_numbered, fresh_entry
-from streams.reading.messages import event_of
+from streams.nats.headers import UNREAD
+from streams.reading.messages import HEADERS_UNREAD, event_of
 from streams.routing.fanout import copy_headers, published_event
 
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -91,3 +92,10 @@ def test_a_header_that_cannot_be_passed_on_makes_it_malformed() -> None:
 def test_headers_that_mean_something_elsewhere_mean_nothing_here() -> None:
     event = published_event(7, AT, "acme.a", {"Angarium-Type": "a b", "Angarium-Source": "forged"}, b"")
     assert (event.type, event.source, event.malformed) == ("a", 0, "")
+
+
+def test_an_event_whose_headers_are_not_read_is_malformed_with_an_id_of_its_stream() -> None:
+    event = published_event(7, AT, "acme.order.created", {UNREAD: "65000"}, b"body")
+    plain = published_event(7, AT, "acme.order.created", None, b"body")
+    assert (event.id, event.type, event.body) == (plain.id, "order.created", b"body")
+    assert event.malformed == HEADERS_UNREAD
