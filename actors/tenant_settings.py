@@ -37,7 +37,12 @@ class SettingsByTenant(Struct, frozen=True):
 
     def of(self, tenant: str) -> TenantSettings:
         """The settings of a tenant."""
-        return self.by_name.get(tenant) or self.by_name.get(ALL_OTHERS) or USUAL
+        return self.by_name.get(tenant) or self.of_all_others
+
+    @property
+    def of_all_others(self) -> TenantSettings:
+        """The settings of the tenants that have none of their own."""
+        return self.by_name.get(ALL_OTHERS) or USUAL
 
     def weight(self, tenant: str) -> int:
         """The number of copies in a turn of the tenant."""
@@ -50,7 +55,7 @@ class SettingsByTenant(Struct, frozen=True):
 
     @property
     def with_quota(self) -> list[str]:
-        """The names of tenants that may fill a part of the streams only, in order."""
+        """The names of tenants that have a quota of their own, in order."""
         return sorted(name for name, each in self.by_name.items() if name != ALL_OTHERS and has_quota(each))
 
 

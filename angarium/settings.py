@@ -326,8 +326,6 @@ def _tenants(value: Any) -> tuple[dict[str, TenantSettings], list[tuple[str, str
         except msgspec.ValidationError as error:
             path, why = problem(error, TenantSettings)
             problems.append((f"tenants.{tenant}{path}", why))
-    if any(getattr(found.get(ALL_OTHERS), each, None) is not None for each in _SIZES_OF_TENANT):
-        problems.append((f"tenants.{ALL_OTHERS}", "has no quotas; give them to single tenants"))
     return found, problems
 
 

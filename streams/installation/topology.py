@@ -212,6 +212,11 @@ class Names(Struct, frozen=True):
         """The subjects of all deliveries to receivers of a tenant."""
         return self.deliveries_to(f"{tenant}.*")
 
+    @property
+    def stray_deliveries(self) -> str:
+        """The subjects of all deliveries that belong to no shard."""
+        return self.publish_to("*.*")
+
     def deliveries_of(self, shard: int) -> str:
         """The subjects of all deliveries of a shard."""
         return f"{self.prefix}.deliver.{shard}.*.*"
@@ -233,6 +238,10 @@ class Names(Struct, frozen=True):
 
     def dead(self, receiver: str) -> str:
         return f"{self.prefix}.dead.{receiver}"
+
+    def tenant_of_letter(self, letter: str) -> str:
+        """The tenant of the subject of a dead letter."""
+        return letter.removeprefix(self.dead("")).split(".")[0]
 
     def receiver(self, receiver: str) -> str:
         return f"$KV.{self.prefix}_receivers.{receiver}"

@@ -10,6 +10,7 @@ each gap.
 
 import asyncio
 from datetime import UTC, datetime
+from weakref import WeakKeyDictionary
 
 from msgspec import Struct
 
@@ -20,6 +21,9 @@ from streams.nats.retry import until_answered
 MISSING_FOR_S = 2.0
 """Time that a message below the end must be missing before it counts as deleted by hand."""
 COMPARE_AGAIN_AFTER_S = 0.25
+DELETED_MARKS_MAX = 1024
+"""Deleted messages that are remembered over one connection to NATS."""
+_deleted = WeakKeyDictionary[JetStream, dict[tuple[str, Mark], None]]()
 
 
 class Loss(Struct, frozen=True):
@@ -42,15 +46,24 @@ async def find_loss(js: JetStream, stream: str, mark: Mark) -> Loss | None:
     """The loss of the message at `mark`; None if the stream has the message, or has purged it.
 
     Asks until that is certain, even if NATS is away for long. Raises `ApiError` if there is no such stream.
+
+    Without its message, the mark says no more, and it stays until the shard reads a newer message. So what
+    was missing for long enough once need not be again: no message can come back to its position.
     """
+    deleted = _deleted.setdefault(js, {})
     loop = asyncio.get_running_loop()
     before, since, began_at = Comparison(False, True), 0.0, loop.time()
     while mark.position:
         found = await until_answered(lambda: compare_once(js, stream, mark, began_at))
         if found.gone != before.gone or before.certain:
             since = loop.time()
-        if found.certain or (not found.gone and loop.time() - since >= MISSING_FOR_S):
+        if found.certain:
             return Loss(stream, mark, found.why) if found.gone else None
+        if not found.gone and ((stream, mark) in deleted or loop.time() - since >= MISSING_FOR_S):
+            if len(deleted) >= DELETED_MARKS_MAX:
+                deleted.clear()
+            deleted[stream, mark] = None
+            return None
         before = found
         await asyncio.sleep(COMPARE_AGAIN_AFTER_S)
     return None

@@ -17,7 +17,7 @@ from msgspec import Struct
 from streams.installation.topology import Names
 from streams.nats.answers import StreamInfo
 from streams.nats.jetstream import JetStream
-from streams.storage.purge import surplus, trusted_end_of
+from streams.storage.purge import surplus
 from streams.storage.sampling import StreamPart, sample_stream
 from streams.storage.settled import SettledPositions
 
@@ -54,12 +54,16 @@ class EvictionOrder(Struct, frozen=True):
 
 
 class SampledStream(Struct, frozen=True):
-    """Samples of a stream, and what tells whether it is still the one that they were taken from."""
+    """Samples of a stream, and what tells whether it is still the one that they were taken from.
+
+    `stray_bytes`: what belongs to no shard, by estimate. It leaves by itself, as dead letters of its tenants.
+    """
 
     stream: str
     samples: list[Sample]
     created: str
     connection_changes: int
+    stray_bytes: float = 0.0
 
 
 async def samples_of(js: JetStream, names: Names, deliveries: StreamInfo) -> SampledStream:
@@ -67,7 +71,9 @@ async def samples_of(js: JetStream, names: Names, deliveries: StreamInfo) -> Sam
     changes = js.connection_changes
     settled = SettledPositions(js, names, deliveries)
     parts = await sample_stream(js, deliveries, SAMPLES_MAX)
-    return SampledStream(deliveries.name, await judged(names, settled, parts), deliveries.created, changes)
+    strays = sum(each.size for each in parts if names.shard_and_receiver(each.message.subject) is None)
+    samples = await judged(names, settled, parts)
+    return SampledStream(deliveries.name, samples, deliveries.created, changes, strays)
 
 
 async def judged(names: Names, settled: SettledPositions, parts: Sequence[StreamPart]) -> list[Sample]:
@@ -154,12 +160,17 @@ class EvictionOrders:
         self._excluded_at: dict[str, int] = {}
         self._factor = 1
 
-    def next_order(self, samples: Sequence[Sample], deliveries: StreamInfo) -> EvictionOrder | None:
-        """The order for the stream as it is now; None if no event has to give way."""
+    def next_order(
+        self, samples: Sequence[Sample], deliveries: StreamInfo, leaving: float = 0.0
+    ) -> EvictionOrder | None:
+        """The order for the stream as it is now; None if no event has to give way.
+
+        `leaving`: bytes that leave without an order.
+        """
         self._looks += 1
         removed = deliveries.last - deliveries.messages
         stands_still, self._removed = removed == self._removed, removed
-        bytes_to_free = surplus(deliveries)
+        bytes_to_free = surplus(deliveries) - leaving
         if eviction_order(samples, bytes_to_free) is None:
             self._without_effect, self._factor = 0, 1
             return None
@@ -183,25 +194,3 @@ class EvictionOrders:
         bytes_to_free = self._factor * (bytes_to_free - settled) + settled
         order = eviction_order(samples, bytes_to_free, self._excluded_at)
         return order or EvictionOrder("", _below(_waiting(samples), bytes_to_free - settled))
-
-
-async def purge_settled(js: JetStream, names: Names, sampled: SampledStream, bytes_to_free: float) -> None:
-    """Purge settled messages by subject, as many as make enough room. Raises `Unavailable` and `ApiError`.
-
-    That holds up the stream for 4 µs a message, so it is done only if nothing can be purged by sequence.
-
-    A server that lost power may have lost the end of the stream, and given its positions to new messages. So
-    right before each purge the shard's records are compared with the stream, over the same connection.
-    """
-    for subject, last in settled_surplus(sampled.samples, bytes_to_free).items():
-        stream = await js.existing_stream(sampled.stream)
-        if stream.created != sampled.created:
-            return
-        # The last message that was received stays, as in `settled`.
-        last = min(
-            last, await trusted_end_of(js, names, names.shard_or_partition(subject), sampled.stream) - 2
-        )
-        if js.connection_changes != sampled.connection_changes:
-            return
-        if last > 0:
-            await js.purge_subject(sampled.stream, subject, last)

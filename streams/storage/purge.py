@@ -90,7 +90,9 @@ async def purge_deliveries(
     dispensable_to = await _dispensable_end(js, deliveries, keep_since)
     if dispensable_to > deliveries.first:
         needed_from = await deliveries_needed_from(js, names, shards, deliveries, certain_end)
-        await _purge(js, deliveries, min(needed_from.position, dispensable_to))
+        below = min(needed_from.position, dispensable_to)
+        if _is_worthwhile(deliveries, below):
+            await _purge_around_strays(js, names, below)
 
 
 async def purge_events(
@@ -177,9 +179,26 @@ async def _dispensable_end(js: JetStream, info: StreamInfo, keep_since: float) -
 
 
 async def _purge(js: JetStream, info: StreamInfo, below: int) -> None:
-    """Purge if it is worth it: a certain part of the stream, or anything if room is short."""
-    if below - info.first > (0 if is_short(info) else (info.last - info.first) // PURGED_PART):
+    if _is_worthwhile(info, below):
         await js.purge(info.name, below)
+
+
+def _is_worthwhile(info: StreamInfo, below: int) -> bool:
+    """True if a purge removes a certain part of the stream, or anything if room is short."""
+    return below - info.first > (0 if is_short(info) else (info.last - info.first) // PURGED_PART)
+
+
+async def _purge_around_strays(js: JetStream, names: Names, below: int) -> None:
+    """Purge deliveries, except those that belong to no shard: no checkpoint names them.
+
+    Where there are some, the others go by subject, which is slower. A leader that does not know the newest
+    ones does not know the end of the stream either.
+    """
+    strays, listed = await js.subjects_and_info(names.deliveries, names.stray_deliveries)
+    if strays:
+        await js.purge_subject(names.deliveries, names.deliveries_to("*.*"), below - 1)
+    else:
+        await js.purge(names.deliveries, min(below, listed.last + 1))
 
 
 def surplus(deliveries: StreamInfo) -> float:

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from msgspec import Struct
 
 from streams.installation.topology import Names
-from streams.nats.answers import StreamInfo
+from streams.nats.answers import StoredMessage, StreamInfo
 from streams.nats.jetstream import JetStream
 from streams.storage.eviction import SAMPLES_MAX, EvictionOrder, judged
 from streams.storage.sampling import StreamPart, sample_stream, stored_size
@@ -28,11 +28,15 @@ SURE_SHARE = 0.9
 COUNTED_FROM_SHARE = 0.8
 """Share of its quota above which a tenant's messages are counted."""
 COUNTED_MAX = 4096
-"""Messages of one tenant that are counted in a round."""
+"""Messages of one tenant that count in one look."""
 COUNTED_BYTES_MAX = 4 << 20
+READ_BYTES_MAX = 64 << 20
+"""Bytes that are read in one look to find what counts; the next look begins behind what is settled."""
 PAGE_BYTES = 1 << 20
+PAGE_MESSAGES = 4096
 RECEIVERS_LOOKED_UP_MAX = 256
-"""Receivers of a tenant whose snapshots are read in a round; events that wait for others do not count."""
+"""Receivers whose snapshots are read in one look, without those of the samples: what others have waiting does
+not count."""
 
 
 class CountedMessage(Struct, frozen=True):
@@ -42,16 +46,62 @@ class CountedMessage(Struct, frozen=True):
     size: int
 
 
+class SettledPrefixes:
+    """The positions below which all deliveries of a tenant are settled, as far as earlier looks went.
+
+    Settled deliveries stay for a day, also those that the quota itself evicted. A look that began with the
+    first of them might never come to one that waits. After a new connection all of it is forgotten: the
+    server may have lost the end of the stream, and given its positions to new messages.
+    """
+
+    def __init__(self, js: JetStream) -> None:
+        self._js = js
+        self._valid_for = ("", 0)
+        self._ends: dict[str, int] = {}
+
+    def end(self, deliveries: StreamInfo, tenant: str) -> int:
+        """The position below which all deliveries of the tenant are settled."""
+        valid_for = (deliveries.created, self._js.connection_changes)
+        if valid_for != self._valid_for:
+            self._valid_for, self._ends = valid_for, {}
+        return self._ends.get(tenant, 1)
+
+    def note(self, deliveries: StreamInfo, tenant: str, end: int) -> None:
+        """Note the end of the prefix; one that began with another stream or connection is forgotten."""
+        if end > self.end(deliveries, tenant):
+            self._ends[tenant] = end
+
+
+class Counting(Struct, frozen=True):
+    """The messages of a subject (a wildcard) from `start` on; with `settled`, only those that wait count."""
+
+    stream: StreamInfo
+    subject: str
+    start: int = 1
+    settled: SettledPositions | None = None
+
+
+class Counted(Struct, frozen=True):
+    """The oldest messages that count; `complete` if these are all. None that counts is below `start`."""
+
+    messages: list[CountedMessage]
+    complete: bool
+    start: int
+
+
 async def beyond_quota(
-    js: JetStream, names: Names, deliveries: StreamInfo, tenant: str, quota: int
+    js: JetStream, names: Names, deliveries: StreamInfo, tenant: str, quota: int, prefixes: SettledPrefixes
 ) -> EvictionOrder | None:
     """The order to evict a tenant's excess waiting events; None if it is within its quota.
 
     Waits for NATS; raises `Unavailable` and `ApiError`.
     """
+    changes, start = js.connection_changes, prefixes.end(deliveries, tenant)
     settled = SettledPositions(js, names, deliveries)
-    subject = names.deliveries_to_all_of(tenant)
-    below = await _excess_end(js, names, deliveries, subject, quota, settled)
+    counting = Counting(deliveries, names.deliveries_to_all_of(tenant), start, settled)
+    below, start = await _excess_end(js, names, counting, quota)
+    if js.connection_changes == changes:
+        prefixes.note(deliveries, tenant, start)
     return EvictionOrder(tenant, below) if below else None
 
 
@@ -64,7 +114,8 @@ async def unrouted_beyond_quota(
     as many bytes less do. Waits for NATS; raises `NewerVersion`, `NotOurs`, `Unavailable` and `ApiError`.
     """
     start = await RoutedPositions(js, names).up_to(partition, tenant) + 1
-    below = await _excess_end(js, names, events, names.event(partition, tenant, ">"), quota, None, start)
+    counting = Counting(events, names.event(partition, tenant, ">"), start)
+    below, _ = await _excess_end(js, names, counting, quota)
     return EvictionOrder(tenant, below) if below else None
 
 
@@ -76,36 +127,32 @@ async def drop_letters_beyond(
     Raises `Unavailable` and `ApiError`.
     """
     changes, subject = js.connection_changes, names.dead_of(tenant)
-    below = await _excess_end(js, names, letters, subject, quota, None)
+    below, _ = await _excess_end(js, names, Counting(letters, subject), quota)
     if not below or js.connection_changes != changes:
         return 0
     return await js.purge_subject(letters.name, subject, below - 1)
 
 
-async def _excess_end(
-    js: JetStream, names: Names, stream: StreamInfo, subject: str, quota: int,
-    settled: SettledPositions | None, start: int = 1,
-) -> int:  # fmt: skip
-    """The end of the excess: messages below this position go; 0 if nothing exceeds the quota.
-
-    With `settled`, only messages count that are not settled, from `start` on.
-    """
+async def _excess_end(js: JetStream, names: Names, counting: Counting, quota: int) -> tuple[int, int]:
+    """The position below which the excess is, 0 if there is none; and where the next look begins."""
+    stream, subject, start = counting.stream, counting.subject, counting.start
     if stream.bytes <= quota:
-        return 0
+        return 0, start
     parts = await sample_stream(js, stream, SAMPLES_MAX, subject, start)
     size, count = sum(each.size for each in parts), sum(each.count for each in parts)
     if size <= COUNTED_FROM_SHARE * quota:
-        return 0
+        return 0, start
     if count <= COUNTED_MAX and size <= COUNTED_BYTES_MAX:
-        counted, complete = await _oldest(js, stream, subject, settled, COUNTED_BYTES_MAX, start)
-        if complete:
-            return _excess_end_rounded_up(counted, sum(each.size for each in counted) - quota)
+        counted = await _oldest(js, counting, COUNTED_BYTES_MAX)
+        if counted.complete:
+            held = sum(each.size for each in counted.messages)
+            return _excess_end_rounded_up(counted.messages, held - quota), counted.start
     parts = await sample_stream(js, stream, SAMPLES_OF_MUCH_MAX, subject, start)
-    excess = SURE_SHARE * await _waiting_bytes(names, parts, settled) - quota
+    excess = SURE_SHARE * await _waiting_bytes(names, parts, counting.settled) - quota
     if excess <= 0:
-        return 0
-    counted, _ = await _oldest(js, stream, subject, settled, excess, start)
-    return _excess_end_rounded_down(counted, excess)
+        return 0, start
+    counted = await _oldest(js, counting, excess)
+    return _excess_end_rounded_down(counted.messages, excess), counted.start
 
 
 async def _waiting_bytes(names: Names, parts: list[StreamPart], settled: SettledPositions | None) -> float:
@@ -116,33 +163,41 @@ async def _waiting_bytes(names: Names, parts: list[StreamPart], settled: Settled
     return sum(each.stands_for for each in samples if not each.settled)
 
 
-async def _oldest(
-    js: JetStream,
-    stream: StreamInfo,
-    subject: str,
-    settled: SettledPositions | None,
-    bytes_max: float,
-    start: int,
-) -> tuple[list[CountedMessage], bool]:
-    """The oldest messages that count, up to about that many bytes, and whether these are all of them."""
-    counted, position, seen = list[CountedMessage](), start, 0
-    while seen < COUNTED_MAX and bytes_max > 0:
-        page = await js.read(stream.name, subject, position, max_bytes=PAGE_BYTES)
+async def _oldest(js: JetStream, counting: Counting, bytes_max: float) -> Counted:
+    """The oldest messages that count, up to about so many bytes.
+
+    Only these use up the bytes and `COUNTED_MAX`: what is settled must not keep a look from what waits.
+    """
+    counted, position, start, read = list[CountedMessage](), counting.start, counting.start, 0
+    settled = counting.settled
+    lookups_max = RECEIVERS_LOOKED_UP_MAX + (len(settled) if settled else 0)
+    is_prefix = settled is not None
+    while len(counted) < COUNTED_MAX and bytes_max > 0 and read < READ_BYTES_MAX:
+        page = await js.read(
+            counting.stream.name, counting.subject, position, batch=PAGE_MESSAGES, max_bytes=PAGE_BYTES
+        )
         for each in page.messages:
-            if settled is None or await _waits(each.subject, each.sequence, settled):
-                counted.append(CountedMessage(each.sequence, stored_size(each)))
-            bytes_max -= stored_size(each)
+            size = stored_size(each)
+            read += size
+            if settled is None or await _waits(each, settled, lookups_max):
+                counted.append(CountedMessage(each.sequence, size))
+                bytes_max -= size
+                is_prefix = False
+            elif each.subject not in settled:
+                is_prefix = False
+            if is_prefix:
+                start = each.sequence + 1
         if not page.messages or not page.pending:
-            return counted, True
-        position, seen = page.messages[-1].sequence + 1, seen + len(page.messages)
-    return counted, False
+            return Counted(counted, True, start)
+        position = page.messages[-1].sequence + 1
+    return Counted(counted, False, start)
 
 
-async def _waits(subject: str, position: int, settled: SettledPositions) -> bool:
-    """True if the message certainly waits; False also if too many receivers were looked up."""
-    if subject not in settled and len(settled) >= RECEIVERS_LOOKED_UP_MAX:
+async def _waits(message: StoredMessage, settled: SettledPositions, lookups_max: int) -> bool:
+    """True if the message is certainly one that waits; false also if its receiver is one too many."""
+    if message.subject not in settled and len(settled) >= lookups_max:
         return False
-    return position > await settled.up_to(subject)
+    return message.sequence > await settled.up_to(message.subject)
 
 
 def _excess_end_rounded_up(counted: Iterable[CountedMessage], excess: float) -> int:

@@ -6,6 +6,7 @@ other: the checkpoint is read first, and everything that it does not cover count
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 import msgspec
 
@@ -15,7 +16,7 @@ from actors.machine.state import State
 from streams.installation.topology import Names
 from streams.journal import snapshots
 from streams.journal.checkpoint import Checkpoint, read_checkpoint
-from streams.journal.leadership import is_last, replicated, subjects_since
+from streams.journal.leadership import ensure_no_message, is_last, replicated, subjects_since
 from streams.journal.snapshots import Snapshot
 from streams.nats.answers import StoredMessage, StreamInfo
 from streams.nats.jetstream import JetStream
@@ -25,6 +26,8 @@ from streams.versions import read_versioned
 
 NOT_WRITTEN = Snapshot(as_of=0, state=State(receiver=UNKNOWN_RECEIVERS))
 """The record of unknown receivers in a shard that never had one."""
+RECEIVERS_OF_TENANT_MAX = 256
+"""Receivers of a tenant in one shard that are looked up to find what all of them need."""
 log = logging.getLogger(__name__)
 _snapshot = msgspec.json.Decoder(Snapshot)
 
@@ -68,11 +71,50 @@ class SettledPositions:
             self._settled_to_by_subject[subject] = await self._settled_to(*address) if address else 0
         return self._settled_to_by_subject[subject]
 
-    async def _settled_to(self, shard: int, receiver: str) -> int:
-        # These are read first: the snapshots are at least as new as the checkpoint.
+    async def up_to_for_all_of(self, shard: int, tenant: str) -> int:
+        """The position up to which no receiver of the tenant in the shard needs a message, existing or not.
+
+        0 if it is not known, or the tenant has too many receivers in the shard to look them up. Waits for
+        NATS; raises `Unavailable` if it is not certain that a receiver has no message, and `ApiError`.
+        """
+        js, actors = self._js, self._names.actors
+        records = await self._records_of(shard)
+        if not records.floor:
+            return 0
+        of_tenant = self._names.actor_keys.actor(shard, f"{tenant}.*")
+        known = await subjects_since(js, actors, of_tenant, asyncio.get_running_loop().time())
+        if len(known) > RECEIVERS_OF_TENANT_MAX:
+            return 0
+        owed = needed_by_record(records.unknown, lambda each: each.startswith(f"{tenant}."))
+        up_to = records.floor if owed is None else min(records.floor, owed - 1)
+        for address in map(self._names.actor_keys.shard_and_actor, known):
+            if address is not None:
+                up_to = await self._without_message(*address, up_to)
+        return up_to
+
+    async def _without_message(self, shard: int, receiver: str, up_to: int) -> int:
+        """The position, at most `up_to`, to which no message of the receiver follows those that are settled.
+
+        A receiver that has been idle for long holds nothing: its last event is far below, and none follows.
+        """
+        js, stream, subject = self._js, self._deliveries.name, self._names.delivery(shard, receiver)
+        settled = await self.up_to(subject)
+        if settled >= up_to:
+            return up_to
+        message = await until_answered(lambda: js.next_message(stream, subject, settled + 1))
+        if message is not None:
+            return min(up_to, message.sequence - 1)
+        await ensure_no_message(js, stream, subject, settled, up_to)
+        return up_to
+
+    async def _records_of(self, shard: int) -> ShardRecords:
         if shard not in self._records:
             self._records[shard] = await self._read_records(shard)
-        records = self._records[shard]
+        return self._records[shard]
+
+    async def _settled_to(self, shard: int, receiver: str) -> int:
+        # These are read first: the snapshots are at least as new as the checkpoint.
+        records = await self._records_of(shard)
         floor = records.floor
         if not floor:
             return 0
@@ -82,7 +124,7 @@ class SettledPositions:
             self._complaint.log_once(str(error))
             return 0
         # Events from before the receiver existed may wait in the record of unknown receivers.
-        if (needed := needed_by_record(records.unknown, receiver)) is not None:
+        if (needed := needed_by_record(records.unknown, lambda each: each == receiver)) is not None:
             floor = min(floor, needed - 1)
         return floor if state is None else min(floor, settled_to(state))
 
@@ -150,9 +192,12 @@ def settled_to(state: State) -> int:
     return state.frontier.position if needed is None else min(state.frontier.position, needed - 1)
 
 
-def needed_by_record(record: State, receiver: str) -> int | None:
-    """The lowest position of the receiver's messages that the record of unknown receivers may still need."""
-    needed = [each.position for each in record.burials if each.receiver == receiver]
+def needed_by_record(record: State, is_one: Callable[[str], bool]) -> int | None:
+    """The lowest position of messages that the record of unknown receivers may still need.
+
+    `is_one` tells whose messages, by the name of a receiver.
+    """
+    needed = [each.position for each in record.burials if is_one(each.receiver)]
     if record.parked:  # Whose events are undecided is not in the state.
         needed.append(record.frontier.position + 1)
     return min(needed, default=None)

@@ -11,6 +11,7 @@ counts these.
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 
 from actors.errors import InvalidName
 from actors.ids import check_tenant, stable_hash
@@ -25,22 +26,26 @@ from streams.nats.jetstream import ALL_SUBJECTS, JetStream
 from streams.reading.messages import stored_event
 from streams.routing.fanout import event_in
 
-STRAYS_BURIED_MAX = 16
-"""Strays of one stream that are buried in a round."""
+STRAYS_BURIED_MAX = 256
+"""Strays of one stream that are buried in one round."""
+PAGE_BYTES = 4 << 20
+"""Size of the strays that are buried at the same time."""
+SEARCHES_MAX = 16
+"""Searches for strays in one round: one takes up to 40 requests, if they have to be found by counting."""
+NEARBY_POSITIONS = 256
+"""Positions before a stray that are looked at for others."""
 COUNT_AGAIN_AFTER_S = 1.0
 log = logging.getLogger(__name__)
 
 
 async def bury_stray_deliveries(js: JetStream, names: Names) -> None:
-    """Bury some of the deliveries that have no shard. Raises `Unavailable` and `ApiError`."""
-    stray, proper = names.publish_to("*.*"), names.deliveries_to("*.*")
-    for _ in range(STRAYS_BURIED_MAX):
-        message = await _next_stray(js, names.deliveries, stray, proper)
-        if message is None or names.shard_and_receiver(message.subject) is not None:
-            return
+    """Bury deliveries that have no shard, a limited number. Raises `Unavailable` and `ApiError`."""
+
+    async def bury(message: StoredMessage) -> bool:
         tenant = names.published_to(message.subject).partition(".")[0]
-        if not await _bury(js, names, names.deliveries, tenant, message, "p", stored_event(message).id):
-            return
+        return await _bury(js, names, names.deliveries, tenant, message, "p", stored_event(message).id)
+
+    await _bury_found(lambda limit: _stray_deliveries(js, names, limit), bury)
 
 
 async def bury_stray_events(js: JetStream, names: Names) -> None:
@@ -49,12 +54,23 @@ async def bury_stray_events(js: JetStream, names: Names) -> None:
     Raises `Unavailable` and `ApiError`.
     """
     stray = names.publish_event("*", "*")
-    for _ in range(STRAYS_BURIED_MAX):
-        message = await _next_stray(js, names.events, stray, None)
-        if message is None:
-            return
+
+    async def bury(message: StoredMessage) -> bool:
         event, tenant = event_in(names, message), names.published_to(message.subject).partition(".")[0]
-        if not await _bury(js, names, names.events, tenant, message, "e", event.id):
+        return await _bury(js, names, names.events, tenant, message, "e", event.id)
+
+    await _bury_found(lambda limit: _matching(js, names.events, stray, limit), bury)
+
+
+async def _bury_found(
+    find: Callable[[int], Awaitable[list[StoredMessage]]], bury: Callable[[StoredMessage], Awaitable[bool]]
+) -> None:
+    """Bury what is found, together, until there is no more, one cannot be buried, or it was enough."""
+    left = STRAYS_BURIED_MAX
+    for _ in range(SEARCHES_MAX):
+        found = await find(left)
+        left -= len(found)
+        if not found or not all(await asyncio.gather(*map(bury, found))) or left <= 0:
             return
 
 
@@ -77,21 +93,36 @@ async def _count_once(js: JetStream, names: Names, partitions: int) -> int:
     ])  # fmt: skip
 
 
-async def _next_stray(js: JetStream, stream: str, stray: str, proper: str | None) -> StoredMessage | None:
-    """A message whose subject matches `stray`; all other messages match `proper`, if it is given.
+async def _stray_deliveries(js: JetStream, names: Names, limit: int) -> list[StoredMessage]:
+    """Some deliveries that have no shard.
 
-    nats-server lists the subjects of strays, but finds no message whose subject has the token `>` (2.15.1).
+    What no filter finds is found by counting all that has a shard. Others are often near it.
     """
-    subjects = await js.subjects(stream, stray)
-    if not subjects:
-        return None
-    if (found := await js.next_message(stream, stray, 1)) is not None:
+    stream = names.deliveries
+    if not await js.subjects(stream, names.stray_deliveries):
+        return []
+    if found := await _matching(js, stream, names.stray_deliveries, limit):
         return found
-    for subject in sorted(subjects):
-        found = await js.next_message(stream, subject, 1)
-        if found is not None and found.subject == subject:
-            return found
-    return await _last_but(js, stream, proper) if proper else None
+    last = await _last_but(js, stream, names.deliveries_to("*.*"))
+    if last is None:
+        return []
+    page = await js.read(stream, ALL_SUBJECTS, last.sequence - NEARBY_POSITIONS, NEARBY_POSITIONS, PAGE_BYTES)
+    nearby = {each.sequence: each for each in (last, *page.messages)}
+    return [each for each in nearby.values() if names.shard_and_receiver(each.subject) is None][:limit]
+
+
+async def _matching(js: JetStream, stream: str, stray: str, limit: int) -> list[StoredMessage]:
+    """Messages whose subject matches `stray`.
+
+    nats-server lists the subjects, but does not always find the messages: none with the token `>` (2.15.1).
+    """
+    if found := (await js.read(stream, stray, 1, limit, PAGE_BYTES)).messages:
+        return list(found)
+    for subject in sorted(await js.subjects(stream, stray)):
+        message = await js.next_message(stream, subject, 1)
+        if message is not None and message.subject == subject:
+            return [message]
+    return []
 
 
 async def _last_but(js: JetStream, stream: str, proper: str) -> StoredMessage | None:

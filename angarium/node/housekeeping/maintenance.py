@@ -39,9 +39,9 @@ from streams.storage.eviction import (
     EvictionOrder,
     EvictionOrders,
     SampledStream,
-    purge_settled,
     samples_of,
 )
+from streams.storage.largest_tenants import tenants_near_quota
 from streams.storage.purge import (
     is_full,
     is_short,
@@ -50,7 +50,13 @@ from streams.storage.purge import (
     purge_journal,
     surplus,
 )
-from streams.storage.quotas import beyond_quota, drop_letters_beyond, unrouted_beyond_quota
+from streams.storage.quotas import (
+    SettledPrefixes,
+    beyond_quota,
+    drop_letters_beyond,
+    unrouted_beyond_quota,
+)
+from streams.storage.settled_purge import purge_settled, purge_settled_of_tenants
 from streams.storage.strays import bury_stray_deliveries, bury_stray_events
 from streams.storage.unrouted import samples_of_events
 
@@ -144,7 +150,9 @@ class Maintenance:
         self._orders_unrouted: list[EvictionOrder] = []
         self._complaints: dict[str, Complaint] = {}
         self._letters_full = Complaint(context.js, log, "storage.full", stream=context.names.dead_letters)
-        self._quotas = cycle(context.routing.by_tenant.with_quota)
+        self._by_tenant = context.routing.by_tenant
+        self._quotas = cycle(self._by_tenant.with_quota)
+        self._settled_prefixes = SettledPrefixes(context.js)
         self._leftovers_at = 0.0
 
     async def run(self) -> None:
@@ -167,14 +175,14 @@ class Maintenance:
             RoundPart("look_at_quotas", self._look_at_quotas),
             RoundPart("move_checkpoints_on", self._move_checkpoints_on),
             RoundPart("maintain", self._maintain, "shard"),
+            RoundPart("bury_stray_deliveries", lambda: bury_stray_deliveries(js, names), "owner of shard 0"),
+            RoundPart("bury_stray_events", lambda: bury_stray_events(js, names), "owner of shard 0"),
             RoundPart("purge_journal", lambda: purge_journal(js, names, self._shards), "owner of shard 0"),
             RoundPart("purge_deliveries", self._purge_deliveries, "owner of shard 0"),
             RoundPart("purge_settled", self._purge_settled, "owner of shard 0"),
             RoundPart("purge_events", self._purge_events, "owner of shard 0"),
             RoundPart("purge_routed", self._purge_routed, "owner of shard 0"),
             RoundPart("drop_redacted", self._drop_redacted, "owner of shard 0"),
-            RoundPart("bury_stray_deliveries", lambda: bury_stray_deliveries(js, names), "owner of shard 0"),
-            RoundPart("bury_stray_events", lambda: bury_stray_events(js, names), "owner of shard 0"),
             RoundPart(
                 "drop_ended_replays", Sweep(drop_ended_replays, self._context).step, "owner of shard 0"
             ),
@@ -238,7 +246,7 @@ class Maintenance:
         self._sampled = await samples_of(js, names, deliveries)
         if await self._letters_are_full():
             return
-        order = self._chosen.next_order(self._sampled.samples, deliveries)
+        order = self._chosen.next_order(self._sampled.samples, deliveries, self._sampled.stray_bytes)
         if order is not None:
             log.warning("storage.full", extra=_told(deliveries, order))
             self._orders.append(order)
@@ -269,28 +277,64 @@ class Maintenance:
         return True
 
     async def _look_at_quotas(self) -> None:
-        """Look at some tenants with a quota, in turns: their waiting events beyond it are evicted."""
+        """Look at some tenants with a quota: what they have beyond it is evicted or dropped.
+
+        Those with one of their own are looked at in turns; of all others, those that have most.
+        """
         js, names = self._context.js, self._context.names
-        by_tenant = self._context.routing.by_tenant
-        for tenant in islice(self._quotas, min(QUOTAS_A_ROUND, len(by_tenant.with_quota))):
-            settings = by_tenant.of(tenant)
-            if settings.dead_letters_max_bytes is not None and self.epoch_of_shard_0() is not None:
-                letters = await stream_info(js, names.dead_letters)
-                quota = settings.dead_letters_max_bytes
-                if dropped := await drop_letters_beyond(js, names, letters, tenant, quota):
-                    log.warning("dead_letters.over_quota", extra={"tenant": tenant, "dropped": dropped})
-            if settings.backlog_max_bytes is not None and not await self._letters_are_full():
-                quota = settings.backlog_max_bytes
-                deliveries = await stream_info(js, names.deliveries)
-                order = await beyond_quota(js, names, deliveries, tenant, quota)
-                if order is not None:
-                    log.warning("backlog.over_quota", extra=_told(deliveries, order))
-                    self._orders.append(order)
-                events, partition = await stream_info(js, names.events), partition_of(tenant, self._shards)
-                order = await unrouted_beyond_quota(js, names, events, partition, tenant, quota)
-                if order is not None:
-                    log.warning("backlog.over_quota", extra=_told(events, order))
-                    self._orders_unrouted.append(order)
+        with_quota, others = self._by_tenant.with_quota, self._by_tenant.of_all_others
+        named = list(islice(self._quotas, min(QUOTAS_A_ROUND, len(with_quota))))
+        if self.epoch_of_shard_0() is not None:
+            letters, quota = await stream_info(js, names.dead_letters), others.dead_letters_max_bytes
+            for tenant in await self._with_unnamed(named, letters, names.tenant_of_letter, quota):
+                await self._drop_letters_beyond(tenant, letters)
+        if await self._letters_are_full():
+            return
+        quota = others.backlog_max_bytes
+        deliveries, events = await stream_info(js, names.deliveries), await stream_info(js, names.events)
+        for tenant in await self._with_unnamed(named, deliveries, self._tenant_of_delivery, quota):
+            await self._evict_beyond(tenant, deliveries)
+        for tenant in await self._with_unnamed(named, events, self._tenant_of_event, quota):
+            await self._give_way_beyond(tenant, events)
+
+    async def _with_unnamed(
+        self, named: list[str], stream: StreamInfo, tenant_of: Callable[[str], str | None], quota: int | None
+    ) -> list[str]:
+        """The named tenants, and the largest of those that have no settings of their own."""
+        near = await tenants_near_quota(self._context.js, stream, tenant_of, quota)
+        unnamed = [each for each in near if each not in self._by_tenant.by_name]
+        return named + unnamed[:QUOTAS_A_ROUND]
+
+    async def _drop_letters_beyond(self, tenant: str, letters: StreamInfo) -> None:
+        if (quota := self._by_tenant.of(tenant).dead_letters_max_bytes) is not None:
+            dropped = await drop_letters_beyond(self._context.js, self._context.names, letters, tenant, quota)
+            if dropped:
+                log.warning("dead_letters.over_quota", extra={"tenant": tenant, "dropped": dropped})
+
+    async def _evict_beyond(self, tenant: str, deliveries: StreamInfo) -> None:
+        if (quota := self._by_tenant.of(tenant).backlog_max_bytes) is not None:
+            order = await beyond_quota(
+                self._context.js, self._context.names, deliveries, tenant, quota, self._settled_prefixes
+            )
+            if order is not None:
+                log.warning("backlog.over_quota", extra=_told(deliveries, order))
+                self._orders.append(order)
+
+    async def _give_way_beyond(self, tenant: str, events: StreamInfo) -> None:
+        if (quota := self._by_tenant.of(tenant).backlog_max_bytes) is not None:
+            js, names, partition = self._context.js, self._context.names, partition_of(tenant, self._shards)
+            order = await unrouted_beyond_quota(js, names, events, partition, tenant, quota)
+            if order is not None:
+                log.warning("backlog.over_quota", extra=_told(events, order))
+                self._orders_unrouted.append(order)
+
+    def _tenant_of_delivery(self, subject: str) -> str | None:
+        found = self._context.names.shard_and_receiver(subject)
+        return None if found is None else found[1].split(".")[0]
+
+    def _tenant_of_event(self, subject: str) -> str | None:
+        found = self._context.names.partition_and_tenant(subject)
+        return None if found is None else found[1]
 
     async def _move_checkpoints_on(self) -> None:
         """Let quiet shards append an empty flush, so that they do not hold the journal."""
@@ -340,6 +384,8 @@ class Maintenance:
         """Purge by subject what is still too much: most may have gone by sequence since the samples."""
         if self._sampled is not None:
             js, names = self._context.js, self._context.names
+            deliveries = await stream_info(js, names.deliveries)
+            await purge_settled_of_tenants(js, names, deliveries, self._sampled, surplus(deliveries))
             still = surplus(await stream_info(js, names.deliveries))
             await purge_settled(js, names, self._sampled, still)
 

@@ -10,7 +10,7 @@ from streams.journal.journal import Journal
 from streams.journal.refusal import RecordedLoss, compare_or_refuse, lift, read_recorded_loss, refuse
 from streams.lost_tails.comparison import Loss, find_loss
 from streams.lost_tails.marks import Mark, Marks
-from streams.nats.answers import StreamInfo
+from streams.nats.answers import StoredMessage, StreamInfo
 from streams.nats.errors import StreamRemade
 from streams.nats.jetstream import JetStream
 from streams.reading.reply_subject import delivery_info
@@ -94,6 +94,29 @@ async def test_a_message_that_was_deleted_by_hand_is_not_lost(js: JetStream, nam
     mark = await mark_at(js, names, 2)
     await js.delete(names.deliveries, 2)
     assert await find_loss(js, names.deliveries, mark) is None
+
+
+async def test_a_deleted_message_is_waited_for_once_and_a_loss_is_noticed_after_that(
+    js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The mark stays until the shard reads a newer message, and is compared at each claim and each purge."""
+    for _ in range(3):
+        await publish(js, names, RECEIVER)
+    mark, asked, ask = await mark_at(js, names, 2), list[int](), js.message
+    await js.delete(names.deliveries, 2)
+
+    async def message(stream: str, sequence: int) -> StoredMessage | None:
+        asked.append(sequence)
+        return await ask(stream, sequence)
+
+    monkeypatch.setattr(js, "message", message)
+    assert await find_loss(js, names.deliveries, mark) is None
+    assert len(asked) > 1, "it may be missing only for a moment"
+    asked.clear()
+    assert await find_loss(js, names.deliveries, mark) is None
+    assert asked == [2]
+    await remake(js, names, 5)
+    assert await find_loss(js, names.deliveries, mark) is not None
 
 
 async def test_a_stream_that_ends_before(js: JetStream, names: Names) -> None:

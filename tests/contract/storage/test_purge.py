@@ -12,6 +12,7 @@ from streams.journal.envelope import encode_flush
 from streams.journal.journal import Journal
 from streams.journal.recovery import Recovery, recover
 from streams.journal.snapshots import Snapshots
+from streams.nats.answers import StreamInfo
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import stream_info
 from streams.routing_progress import RoutingProgress
@@ -225,6 +226,34 @@ class TestTheDeliveries:
         assert needed_from.position == min(each[-1] for each in positions.values())
         assert needed_from.receiver == f"acme.of{needed_from.shard}"
         assert await self.purge(js, names) == needed_from.position
+
+    @pytest.mark.parametrize("receiver", ["acme.*", "acme.>", "*.billing"])
+    async def test_deliveries_that_belong_to_no_shard_are_not_purged(
+        self, js: JetStream, names: Names, shards: list[Shard], positions: dict[int, list[int]], receiver: str
+    ) -> None:
+        """No checkpoint names them, and the dead letter of one may not be stored yet."""
+        stray, last = await publish(js, names, receiver), await publish(js, names, "acme.r0")
+        for shard in shards:
+            await shard.checkpoint(last)
+        assert await self.purge(js, names, certain_end=last) == stray
+        assert await js.delete(names.deliveries, stray)
+        assert await self.purge(js, names, certain_end=last) == last
+
+    async def test_a_stray_that_comes_after_the_leader_listed_them_is_not_purged(
+        self, js: JetStream, names: Names, shards: list[Shard], positions: dict[int, list[int]],
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:  # fmt: skip
+        """The list may also be that of a deposed leader: it is complete only up to the end that it knows."""
+        listed = await js.subjects_and_info(names.deliveries, names.stray_deliveries)
+        stray, last = await publish(js, names, "acme.*"), await publish(js, names, "acme.r0")
+        for shard in shards:
+            await shard.checkpoint(last)
+
+        async def early_list(*_: str) -> tuple[list[str], StreamInfo]:
+            return listed
+
+        monkeypatch.setattr(js, "subjects_and_info", early_list)
+        assert await self.purge(js, names, certain_end=last) == stray
 
     async def test_messages_for_others_in_between_are_not_needed(
         self, js: JetStream, names: Names, shards: list[Shard], positions: dict[int, list[int]]

@@ -12,7 +12,7 @@ from streams.nats.jetstream import JetStream
 from streams.nats.retry import stream_info
 from streams.storage import quotas
 from streams.storage.eviction import EvictionOrder, eviction_order, samples_of
-from streams.storage.quotas import beyond_quota, drop_letters_beyond
+from streams.storage.quotas import SettledPrefixes, beyond_quota, drop_letters_beyond
 from tests.support.installation import publish
 
 EVENTS = 1000
@@ -45,7 +45,7 @@ async def test_no_event_gives_way_and_no_letter_is_dropped_within_the_quota(
         quota = int(1.1 * info.bytes)
         others = replace(info, bytes=1 << 40)
         if stream == names.deliveries:
-            assert await beyond_quota(js, names, others, "acme", quota) is None
+            assert await beyond_quota(js, names, others, "acme", quota, SettledPrefixes(js)) is None
         else:
             assert await drop_letters_beyond(js, names, others, "acme", quota) == 0
 
@@ -57,7 +57,9 @@ async def test_no_more_goes_than_exceeds_the_quota(js: JetStream, names: Names) 
     for size in sizes:
         await publish(js, names, "acme.a", b"x" * size)
     held = (await stream_info(js, names.deliveries)).bytes
-    order = await beyond_quota(js, names, await deliveries_of_others(js, names), "acme", held // 2)
+    order = await beyond_quota(
+        js, names, await deliveries_of_others(js, names), "acme", held // 2, SettledPrefixes(js)
+    )
     assert order is not None
     left = sum(sizes[order.below - 1 :]) + 70 * len(sizes[order.below - 1 :])
     assert 0.95 * held / 2 <= left < 0.9 * held
@@ -69,7 +71,7 @@ async def test_a_quota_is_exact_to_the_byte(js: JetStream, names: Names) -> None
     each = (await stream_info(js, names.deliveries)).bytes // 100
     info = await deliveries_of_others(js, names)
     for kept in (100, 99, 60):
-        order = await beyond_quota(js, names, info, "acme", kept * each + each // 2)
+        order = await beyond_quota(js, names, info, "acme", kept * each + each // 2, SettledPrefixes(js))
         assert order == (EvictionOrder("acme", 101 - kept) if kept < 100 else None)
 
 
@@ -97,5 +99,5 @@ async def test_the_backlog_of_receivers_beyond_the_bound_does_not_count(
     for number in range(10):
         await publish(js, names, f"acme.r{number % 5}", LARGE[:1000])
     info = await deliveries_of_others(js, names)
-    assert await beyond_quota(js, names, info, "acme", 5_000) is None
-    assert await beyond_quota(js, names, info, "acme", 3_000) == EvictionOrder("acme", 3)
+    assert await beyond_quota(js, names, info, "acme", 5_000, SettledPrefixes(js)) is None
+    assert await beyond_quota(js, names, info, "acme", 3_000, SettledPrefixes(js)) == EvictionOrder("acme", 3)

@@ -23,7 +23,8 @@ from streams.nats.jetstream import JetStream
 from streams.nats.retry import stream_info
 from streams.routing_progress import NOTHING_ROUTED
 from streams.storage import settled
-from streams.storage.eviction import SampledStream, purge_settled, samples_of
+from streams.storage.eviction import SampledStream, samples_of
+from streams.storage.settled_purge import purge_settled
 from tests.contract.support.powerless import Powerless
 from tests.contract.support.shards import RECEIVER, SHARD, own
 from tests.support.installation import install, publish, shard

@@ -25,7 +25,7 @@ from tests.contract.support.little_room import (
     install_with_little_room,
     publish,
 )
-from tests.support.installation import SHARDS, installation, node_settings
+from tests.support.installation import SHARDS, installation, node_settings, shard
 from tests.support.installation import publish as publish_one
 from tests.support.waiting import until_true
 
@@ -96,6 +96,30 @@ async def test_a_limited_number_of_strays_is_buried_in_a_round(
         assert (await stream_info(js, names.dead_letters)).messages == letters
     assert (await stream_info(js, names.deliveries)).messages == 0
     assert (await stream_info(js, names.events)).messages == 0
+
+
+@pytest.mark.parametrize("receiver", ["umbra.*", "umbra.>"])
+async def test_a_flood_of_strays_costs_other_tenants_no_event(
+    wire: Wire, js: JetStream, names: Names, receiver: str
+) -> None:
+    """The strays fill the deliveries while 20 events of another tenant wait."""
+    async with member(wire, node_settings(names), SystemTime(), Sender()) as node:
+        await node.until_ready()
+        for number in range(20):
+            await publish(js, names, PAUSED, f"e{number}")
+        for number in range(300):
+            await publish(js, names, receiver, f"s{number}")
+
+        async def all_are_buried() -> bool:
+            return await js.subjects(names.dead_letters, names.dead("umbra._events")) == {
+                names.dead("umbra._events"): 300
+            }
+
+        await until_true(all_are_buried)
+    assert await js.subjects(names.dead_letters, names.dead(PAUSED)) == {}
+    assert await js.subjects(names.deliveries, names.deliveries_to(PAUSED)) == {
+        names.delivery(shard(PAUSED), PAUSED): 20
+    }
 
 
 async def test_stray_events_are_buried_or_counted(js: JetStream, names: Names) -> None:

@@ -11,8 +11,8 @@ from streams.nats.answers import Stored
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import stream_info
 from streams.routing_progress import RoutingProgress
-from streams.storage.eviction import purge_settled
 from streams.storage.quotas import unrouted_beyond_quota
+from streams.storage.settled_purge import purge_settled
 from streams.storage.unrouted import RoutedPositions, samples_of_events
 from tests.support.installation import SHARDS
 

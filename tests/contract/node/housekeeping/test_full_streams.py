@@ -137,6 +137,46 @@ async def test_the_oldest_dead_letters_of_a_tenant_beyond_its_quota_are_dropped(
     assert len(await letters(js, names, "umbra.unknown")) == 20
 
 
+async def test_the_quota_of_all_others_drops_dead_letters_of_tenants_without_a_table(
+    wire: Wire, js: JetStream, names: Names
+) -> None:
+    """A tenant with a table has its own quotas alone, here none."""
+    tenants = {"*": TenantSettings(dead_letters_max_bytes=20_000), "umbra": TenantSettings(weight=2)}
+    async with member(wire, replace(node_settings(names), tenants=tenants), SystemTime(), Sender()) as node:
+        await node.until_ready()
+        for number in range(15):
+            for tenant in ("acme", "umbra"):
+                await publish(js, names, f"{tenant}.unknown", f"e{number}")
+
+        async def few_are_kept() -> bool:
+            kept, all_of = [await letters(js, names, f"{each}.unknown") for each in ("acme", "umbra")]
+            return kept[-1:] == ["e14"] and len(kept) <= 10 and len(all_of) == 15
+
+        await until_true(few_are_kept)
+
+
+async def test_the_quota_of_all_others_evicts_events_of_tenants_without_a_table(
+    wire: Wire, js: JetStream, names: Names
+) -> None:
+    other = "other.paused"
+    await js.publish(names.receiver(other), msgspec.json.encode(CONFIGURATIONS[PAUSED]))
+    tenants = {"*": TenantSettings(backlog_max_bytes=20_000), "acme": TenantSettings(weight=2)}
+    async with member(wire, replace(node_settings(names), tenants=tenants), SystemTime(), Sender()) as node:
+        await node.until_ready()
+        for number in range(15):
+            for receiver in (PAUSED, other):
+                await publish(js, names, receiver, f"e{number}")
+
+        async def few_wait() -> bool:
+            return len(await letters(js, names, other)) >= 6
+
+        await until_true(few_wait)
+    evicted = await letters(js, names, other)
+    assert evicted == [f"e{number}" for number in range(len(evicted))]
+    assert len(evicted) <= 8
+    assert await letters(js, names, PAUSED) == []
+
+
 async def letters(js: JetStream, names: Names, receiver: str) -> list[str]:
     found = (await js.read(names.dead_letters, names.dead(receiver), 1, batch=EVENTS)).messages
     return [each.headers[EVENT_ID] for each in found]

@@ -1,0 +1,33 @@
+"""The tenants with most bytes in a stream: those for whom the quota of all others is counted.
+
+Counting takes some 70 requests a tenant, and the number of tenants is not known. A quota is there to keep
+one tenant from filling a stream, and such a tenant is among few samples.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable
+
+from streams.nats.answers import StreamInfo
+from streams.nats.jetstream import JetStream
+from streams.storage.eviction import SAMPLES_MAX
+from streams.storage.sampling import sample_stream
+
+COUNTED_FROM_SHARE = 0.1
+"""Part of the quota from which on a tenant is counted: an estimate may be a tenth of the truth."""
+
+
+async def tenants_near_quota(
+    js: JetStream, stream: StreamInfo, tenant_of: Callable[[str], str | None], quota: int | None
+) -> list[str]:
+    """The tenants that may have more than a quota of a stream, by samples, the largest first.
+
+    `tenant_of` tells the tenant of a subject; None if no quota counts the message. Raises `Unavailable`.
+    """
+    if quota is None or stream.bytes <= quota:
+        return []
+    held = defaultdict[str, int](int)
+    for part in await sample_stream(js, stream, SAMPLES_MAX):
+        if (tenant := tenant_of(part.message.subject)) is not None:
+            held[tenant] += part.size
+    near = [each for each in held if held[each] > COUNTED_FROM_SHARE * quota]
+    return sorted(near, key=lambda each: (-held[each], each))
