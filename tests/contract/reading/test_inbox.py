@@ -346,24 +346,6 @@ async def test_without_a_lease_nothing_is_read(js: JetStream, names: Names, pref
     await owner.inbox.stop()
 
 
-async def test_no_consumer_is_made_if_the_lease_expires_while_the_stream_is_compared(
-    js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    owner = Owner(js, names)
-
-    async def slowly(*_: object) -> None:
-        owner.within_lease = False
-
-    with monkeypatch.context() as patch:
-        patch.setattr(reader, "find_loss", slowly)
-        await owner.inbox.start()
-        await until(lambda: "reader.waiting" in caplog.messages or owner.inbox.consumers > 0)
-        assert await consumers(js, names) == []
-    owner.within_lease = True
-    await owner.reading()
-    await owner.inbox.stop()
-
-
 async def test_a_message_that_could_not_be_taken_comes_again_before_any_later_one(
     js: JetStream, names: Names, owner: Owner
 ) -> None:

@@ -62,7 +62,7 @@ async def reading(
 
 @in_virtual_time
 async def test_events_above_the_last_that_was_requested_are_left_out() -> None:
-    """They arrive by the consumer: taken here, they would be routed twice."""
+    """The consumer hands these out: if they were taken here, they would be routed twice."""
     events = MadeUpEvents("acme", "acme", "umbra", "acme", "acme", "acme")
     async with reading(events, 4) as read:
         await asyncio.sleep(1)
