@@ -5,6 +5,9 @@ its transform, which adds the number of the shard, does not apply. So the subjec
 shorter than others, which is how strays are found. A stray becomes a dead letter of its tenant, like a
 malformed event.
 
+Strays are looked for before settled messages are purged, and what came after the look is kept. If there are
+more than a round buries, nothing is kept for the others: a producer could fill the stream with them.
+
 No filter distinguishes a stray event of a type with several tokens from other events; `count_stray_events`
 counts these.
 """
@@ -24,6 +27,7 @@ from streams.nats.headers import DEAD_ATTEMPTS, DEAD_PROBLEM, DEAD_REASON, EVENT
 from streams.nats.jetstream import ALL_SUBJECTS, JetStream
 from streams.reading.messages import stored_event
 from streams.routing.fanout import event_in
+from streams.storage.purge import ANY_POSITION
 
 STRAYS_BURIED_MAX = 16
 """Strays of one stream that are buried in a round."""
@@ -31,31 +35,36 @@ COUNT_AGAIN_AFTER_S = 1.0
 log = logging.getLogger(__name__)
 
 
-async def bury_stray_deliveries(js: JetStream, names: Names) -> None:
-    """Bury some of the deliveries that have no shard. Raises `Unavailable` and `ApiError`."""
+async def bury_stray_deliveries(js: JetStream, names: Names) -> int:
+    """Bury some of the deliveries that have no shard. Raises `Unavailable` and `ApiError`.
+
+    Returns the position from which on all deliveries are to be kept: others may be there.
+    """
     stray, proper = names.publish_to("*.*"), names.deliveries_to("*.*")
     for _ in range(STRAYS_BURIED_MAX):
-        message = await _next_stray(js, names.deliveries, stray, proper)
+        message, end = await _next_stray(js, names.deliveries, stray, proper)
         if message is None or names.shard_and_receiver(message.subject) is not None:
-            return
+            return end + 1
         tenant = names.published_to(message.subject).partition(".")[0]
         if not await _bury(js, names, names.deliveries, tenant, message, "p", stored_event(message).id):
-            return
+            return 0
+    return ANY_POSITION
 
 
-async def bury_stray_events(js: JetStream, names: Names) -> None:
+async def bury_stray_events(js: JetStream, names: Names) -> int:
     """Bury some of the events that have no partition and a type of one token.
 
-    Raises `Unavailable` and `ApiError`.
+    Returns the position from which on all events are to be kept. Raises `Unavailable` and `ApiError`.
     """
     stray = names.publish_event("*", "*")
     for _ in range(STRAYS_BURIED_MAX):
-        message = await _next_stray(js, names.events, stray, None)
+        message, end = await _next_stray(js, names.events, stray, None)
         if message is None:
-            return
+            return end + 1
         event, tenant = event_in(names, message), names.published_to(message.subject).partition(".")[0]
         if not await _bury(js, names, names.events, tenant, message, "e", event.id):
-            return
+            return 0
+    return ANY_POSITION
 
 
 async def count_stray_events(js: JetStream, names: Names, partitions: int) -> int:
@@ -77,21 +86,24 @@ async def _count_once(js: JetStream, names: Names, partitions: int) -> int:
     ])  # fmt: skip
 
 
-async def _next_stray(js: JetStream, stream: str, stray: str, proper: str | None) -> StoredMessage | None:
-    """A message whose subject matches `stray`; all other messages match `proper`, if it is given.
+async def _next_stray(
+    js: JetStream, stream: str, stray: str, proper: str | None
+) -> tuple[StoredMessage | None, int]:
+    """A message whose subject matches `stray`, if there is one, and the end of the stream at the look.
 
+    All other messages match `proper`, if it is given.
     nats-server lists the subjects of strays, but finds no message whose subject has the token `>` (2.15.1).
     """
-    subjects = await js.subjects(stream, stray)
+    subjects, info = await js.subjects_and_info(stream, stray)
     if not subjects:
-        return None
+        return None, info.last
     if (found := await js.next_message(stream, stray, 1)) is not None:
-        return found
+        return found, info.last
     for subject in sorted(subjects):
         found = await js.next_message(stream, subject, 1)
         if found is not None and found.subject == subject:
-            return found
-    return await _last_but(js, stream, proper) if proper else None
+            return found, info.last
+    return await _last_but(js, stream, proper) if proper else None, info.last
 
 
 async def _last_but(js: JetStream, stream: str, proper: str) -> StoredMessage | None:

@@ -135,6 +135,7 @@ class Maintenance:
         self._owned = owned
         self._deliveries = StreamEnd()
         self._events = StreamEnd()
+        self._deliveries_kept_from = self._events_kept_from = 0
         self._is_room_short = False
         self._sampled: SampledStream | None = None
         self._chosen = EvictionOrders()
@@ -167,14 +168,14 @@ class Maintenance:
             RoundPart("look_at_quotas", self._look_at_quotas),
             RoundPart("move_checkpoints_on", self._move_checkpoints_on),
             RoundPart("maintain", self._maintain, "shard"),
+            RoundPart("bury_stray_deliveries", self._bury_stray_deliveries, "owner of shard 0"),
+            RoundPart("bury_stray_events", self._bury_stray_events, "owner of shard 0"),
             RoundPart("purge_journal", lambda: purge_journal(js, names, self._shards), "owner of shard 0"),
             RoundPart("purge_deliveries", self._purge_deliveries, "owner of shard 0"),
             RoundPart("purge_settled", self._purge_settled, "owner of shard 0"),
             RoundPart("purge_events", self._purge_events, "owner of shard 0"),
             RoundPart("purge_routed", self._purge_routed, "owner of shard 0"),
             RoundPart("drop_redacted", self._drop_redacted, "owner of shard 0"),
-            RoundPart("bury_stray_deliveries", lambda: bury_stray_deliveries(js, names), "owner of shard 0"),
-            RoundPart("bury_stray_events", lambda: bury_stray_events(js, names), "owner of shard 0"),
             RoundPart(
                 "drop_ended_replays", Sweep(drop_ended_replays, self._context).step, "owner of shard 0"
             ),
@@ -334,7 +335,8 @@ class Maintenance:
         js, names = self._context.js, self._context.names
         deliveries, now = await stream_info(js, names.deliveries), asyncio.get_running_loop().time()
         certain_end = self._deliveries.certain_end(now, deliveries.last)
-        await purge_deliveries(js, names, self._shards, deliveries, self._keep_since(), certain_end)
+        since, kept_from = self._keep_since(), self._deliveries_kept_from
+        await purge_deliveries(js, names, self._shards, deliveries, since, certain_end, kept_from)
 
     async def _purge_settled(self) -> None:
         """Purge by subject what is still too much: most may have gone by sequence since the samples."""
@@ -347,7 +349,8 @@ class Maintenance:
         js, names = self._context.js, self._context.names
         events, now = await stream_info(js, names.events), asyncio.get_running_loop().time()
         certain_end = self._events.certain_end(now, events.last)
-        await purge_events(js, names, self._shards, events, self._keep_since(), certain_end)
+        since, kept_from = self._keep_since(), self._events_kept_from
+        await purge_events(js, names, self._shards, events, since, certain_end, kept_from)
 
     async def _purge_routed(self) -> None:
         """Purge routed events by subject: an event of a parked tenant keeps later ones of others."""
@@ -359,6 +362,13 @@ class Maintenance:
     async def _drop_redacted(self) -> None:
         js, names = self._context.js, self._context.names
         await drop_redacted(js, names, (await stream_info(js, names.journal)).first)
+
+    async def _bury_stray_deliveries(self) -> None:
+        js, names = self._context.js, self._context.names
+        self._deliveries_kept_from = await bury_stray_deliveries(js, names)
+
+    async def _bury_stray_events(self) -> None:
+        self._events_kept_from = await bury_stray_events(self._context.js, self._context.names)
 
     def _keep_since(self) -> float:
         return self._context.time.wall() - self._context.replay_keep_s

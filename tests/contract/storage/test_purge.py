@@ -17,6 +17,7 @@ from streams.nats.retry import stream_info
 from streams.routing_progress import RoutingProgress
 from streams.storage import purge
 from streams.storage.purge import (
+    ANY_POSITION,
     NeededFrom,
     deliveries_needed_from,
     is_short,
@@ -211,9 +212,16 @@ class TestTheDeliveries:
                 found[shard_of(receiver)].append(await publish(js, names, receiver))
         return found
 
-    async def purge(self, js: JetStream, names: Names, since: float = EVER, certain_end: int = 0) -> int:
+    async def purge(
+        self,
+        js: JetStream,
+        names: Names,
+        since: float = EVER,
+        certain_end: int = 0,
+        kept_from: int = ANY_POSITION,
+    ) -> int:
         info = await stream_info(js, names.deliveries)
-        await purge_deliveries(js, names, SHARDS, info, since, certain_end)
+        await purge_deliveries(js, names, SHARDS, info, since, certain_end, kept_from)
         return (await stream_info(js, names.deliveries)).first
 
     async def test_the_deliveries_keep_what_a_shard_needs(
@@ -241,6 +249,7 @@ class TestTheDeliveries:
             await shard.checkpoint(positions[shard.number][-1] + 1)
         first = min(each[-1] for each in positions.values()) + 1
         assert await self.purge(js, names) == first
+        assert await self.purge(js, names, certain_end=first + 1, kept_from=first + 1) == first + 1
         assert await self.purge(js, names, certain_end=first + 1) == first + 2
 
     async def test_the_deliveries_stay_whole_while_a_shard_has_no_checkpoint(
@@ -277,9 +286,9 @@ class TestTheEvents:
         for tenant in tenants * 2:
             await js.publish(names.publish_event(tenant, "x"), b"{}")
 
-        async def purge(certain_end: int) -> int:
+        async def purge(certain_end: int, kept_from: int = ANY_POSITION) -> int:
             events = await stream_info(js, names.events)
-            await purge_events(js, names, SHARDS, events, EVER, certain_end)
+            await purge_events(js, names, SHARDS, events, EVER, certain_end, kept_from)
             return (await stream_info(js, names.events)).first
 
         assert await purge(100) == 1
@@ -288,6 +297,7 @@ class TestTheEvents:
         await self.route(js, names, partition_of("c", SHARDS), parked={"c": 3})
         assert await purge(100) == 3
         await self.route(js, names, partition_of("c", SHARDS))
+        assert await purge(0, kept_from=5) == 5
         assert await purge(0) == 6
         assert await purge(8) == 9
 
