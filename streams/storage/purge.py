@@ -81,7 +81,12 @@ async def journal_needed_from(js: JetStream, names: Names, shards: int, journal:
 
 
 async def purge_deliveries(
-    js: JetStream, names: Names, shards: int, deliveries: StreamInfo, keep_since: float, certain_end: int
+    js: JetStream,
+    names: Names,
+    shards: int,
+    deliveries: StreamInfo,
+    keep_since: float,
+    certain_end: int,
 ) -> None:
     """Purge settled deliveries that were stored before the time `keep_since`, and more if room is short.
 
@@ -96,17 +101,23 @@ async def purge_deliveries(
 
 
 async def purge_events(
-    js: JetStream, names: Names, shards: int, events: StreamInfo, keep_since: float, certain_end: int
+    js: JetStream,
+    names: Names,
+    shards: int,
+    events: StreamInfo,
+    keep_since: float,
+    certain_end: int,
+    kept_from: int = ANY_POSITION,
 ) -> None:
     """Purge the routed events that are no longer needed.
 
     What the journal says is routed decides, not what the routers have acked. A parked tenant needs its events
-    from its position on.
+    from its position on. Nothing goes from `kept_from` on.
     """
     dispensable_to = await _dispensable_end(js, events, keep_since)
     if dispensable_to > events.first:
         needed_from = await events_needed_from(js, names, shards, certain_end)
-        await _purge(js, events, min(needed_from.position, dispensable_to))
+        await _purge(js, events, min(needed_from.position, dispensable_to, kept_from))
 
 
 async def events_needed_from(

@@ -5,6 +5,9 @@ its transform, which adds the number of the shard, does not apply. So the subjec
 shorter than others, which is how strays are found. A stray becomes a dead letter of its tenant, like a
 malformed event.
 
+Strays are looked for before settled messages are purged; events that came after the look are kept. If there
+are more than a round buries, nothing is kept for the others: a producer could fill the stream with them.
+
 No filter distinguishes a stray event of a type with several tokens from other events; `count_stray_events`
 counts these.
 """
@@ -12,6 +15,7 @@ counts these.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from typing import Literal
 
 from actors.errors import InvalidName
 from actors.ids import check_tenant, stable_hash
@@ -25,6 +29,7 @@ from streams.nats.headers import DEAD_ATTEMPTS, DEAD_PROBLEM, DEAD_REASON, EVENT
 from streams.nats.jetstream import ALL_SUBJECTS, JetStream
 from streams.reading.messages import stored_event
 from streams.routing.fanout import event_in
+from streams.storage.purge import ANY_POSITION
 
 STRAYS_BURIED_MAX = 256
 """Strays of one stream that are buried in one round."""
@@ -48,30 +53,46 @@ async def bury_stray_deliveries(js: JetStream, names: Names) -> None:
     await _bury_found(lambda limit: _stray_deliveries(js, names, limit), bury)
 
 
-async def bury_stray_events(js: JetStream, names: Names) -> None:
+async def bury_stray_events(js: JetStream, names: Names) -> int:
     """Bury some of the events that have no partition and a type of one token.
 
-    Raises `Unavailable` and `ApiError`.
+    Returns the position from which on all events are to be kept. Raises `Unavailable` and `ApiError`.
     """
-    stray = names.publish_event("*", "*")
+    stray, kept_from = names.publish_event("*", "*"), 0
+
+    async def find(limit: int) -> list[StoredMessage]:
+        nonlocal kept_from
+        subjects, listed = await js.subjects_and_info(names.events, stray)
+        kept_from = listed.last + 1
+        return await _matching(js, names.events, stray, limit) if subjects else []
 
     async def bury(message: StoredMessage) -> bool:
         event, tenant = event_in(names, message), names.published_to(message.subject).partition(".")[0]
         return await _bury(js, names, names.events, tenant, message, "e", event.id)
 
-    await _bury_found(lambda limit: _matching(js, names.events, stray, limit), bury)
+    match await _bury_found(find, bury):
+        case "all":
+            return kept_from
+        case "not storable":
+            return 0
+        case "enough":
+            return ANY_POSITION
 
 
 async def _bury_found(
     find: Callable[[int], Awaitable[list[StoredMessage]]], bury: Callable[[StoredMessage], Awaitable[bool]]
-) -> None:
+) -> Literal["all", "enough", "not storable"]:
     """Bury what is found, together, until there is no more, one cannot be buried, or it was enough."""
     left = STRAYS_BURIED_MAX
     for _ in range(SEARCHES_MAX):
-        found = await find(left)
+        if not (found := await find(left)):
+            return "all"
+        if not all(await asyncio.gather(*map(bury, found))):
+            return "not storable"
         left -= len(found)
-        if not found or not all(await asyncio.gather(*map(bury, found))) or left <= 0:
-            return
+        if left <= 0:
+            break
+    return "enough"
 
 
 async def count_stray_events(js: JetStream, names: Names, partitions: int) -> int:

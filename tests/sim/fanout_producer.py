@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from streams.nats.wire import Wire
 from tests.sim.checks.fanout import MALFORMED, PATTERNS, TYPES
+from tests.sim.workload import uneven
 from tests.sim.world.process import Process
 
 if TYPE_CHECKING:
@@ -25,6 +26,9 @@ class FanoutProducer:
         self._bursts = chance.choice((0.0, 0.0, 0.05))
         self._repeats = chance.choice((0.0, 0.0, 0.1))
         self._malformed = chance.choice((0.0, 0.05))
+        self._strays = run.world.random("strays")
+        if run.plan.flood:
+            self._events_max, self._bursts = max(self._events_max, 100), 0.1
         self._full_every_s = chance.choice((0.0, 0.0, 1.0, 5.0))
         self._tenants = sorted({receiver.partition(".")[0] for receiver in run.plan.receivers})
         self._over = False
@@ -65,8 +69,18 @@ class FanoutProducer:
             if chance.random() < 0.3:
                 headers["Angarium-Again"] = f"again{chance.randint(1, 3)}"
         event_type = chance.choice(MALFORMED if chance.random() < self._malformed else TYPES)
-        subject = self.run.names.publish_event(chance.choice(self._tenants), event_type)
+        tenant = uneven(self._strays, self.run.plan.flood, self._tenants, chance.choice(self._tenants))
+        subject = self.run.names.publish_event(tenant, event_type)
+        if self._strays.random() < self.run.plan.strays:
+            subject = self._stray(tenant)
         await wire.publish(subject, b'{"fanout":%d}' % self._events, headers=headers)
+
+    def _stray(self, tenant: str) -> str:
+        """A subject that is accepted, and that leads to no shard."""
+        names, chance = self.run.names, self._strays
+        if chance.random() < 0.5:
+            return names.publish_event(tenant, chance.choice(("*", ">", "order.*")))
+        return names.publish_to(chance.choice((f"{tenant}.*", f"{tenant}.>", "*.r0", "*.>")))
 
     # ---- no room
 

@@ -22,7 +22,9 @@ class Plan(Struct, frozen=True, kw_only=True):
     when it reads ahead of a flood; `requests_late_s`: how late such a request may arrive.
     `replay_keep_s`: how long what is settled is kept. `events_room`: as `room`, of the events. `open_bytes`:
     memory of a router. `rate`: how many events a second of the tenant acme are routed; 0: without a limit;
-    `limited`: other tenants that have it, too."""
+    `limited`: other tenants that have it, too; `weight`: of acme. `strays`: how probably what is published to
+    all belongs to no shard; `flood`: how probably an event is of the first tenant, or for the first receiver,
+    though there are others; then many are published at a time."""
 
     receivers: tuple[str, ...] = ("acme.r0",)
     shards: int = 1
@@ -52,6 +54,9 @@ class Plan(Struct, frozen=True, kw_only=True):
     open_bytes: int = router.OPEN_BYTES_MAX
     rate: float = 0.0
     limited: tuple[str, ...] = ()
+    weight: int = 1
+    strays: float = 0.0
+    flood: float = 0.0
 
     @property
     def request_bytes(self) -> int:
@@ -63,7 +68,7 @@ def drawn(world: World) -> Plan:
     """Swarm testing: each seed likes and dislikes other things."""
     chance = world.random("plan")
     hot, clustered = chance.random() < 0.3, chance.random() < 0.3
-    floods = world.random("floods")
+    floods, uneven = world.random("floods"), world.random("tenants")
     second = floods.choice(("acme", "umbra"))
     count = 1 if hot else chance.choice((1, 1, 2, 3, 5))
     return Plan(
@@ -93,4 +98,7 @@ def drawn(world: World) -> Plan:
         events_room=floods.choice((0, 0, 2 << 10, 8 << 10)),
         open_bytes=floods.choice((1 << 10, router.OPEN_BYTES_MAX)),
         rate=floods.choice((0.0, 0.0, 2.0, 20.0)),
+        weight=uneven.choice((1, 1, 3, 100)),
+        strays=uneven.choice((0.0, 0.0, 0.05)),
+        flood=uneven.choice((0.0, 0.0, 0.95)),
     )

@@ -35,6 +35,7 @@ from streams.nats.jetstream import JetStream
 from streams.nats.retry import stream_info
 from streams.reading import pull_room
 from streams.routing import ahead_reader, router, tenants
+from streams.routing.tenants import Tenants
 from streams.storage import purge
 from tests.sim.checks.checkers import Checkers
 from tests.sim.checks.placement import misplaced
@@ -149,6 +150,7 @@ class Run:
         self.server = WatchedServer(world, clustered=plan.clustered, max_payload=plan.max_payload)
         self.network = Network(world, self.server)
         self.checkers = self.checkers_type(world, self.names, plan.shards, plan.ttl_s)
+        self.checkers.rates_of_tenants.begin(_settings_of_tenants(plan))
         self.fanout_producer = FanoutProducer(self)
         self.workload = Workload(self)
         self.receivers = Receivers(world, plan.receivers, self.checkers)
@@ -185,7 +187,7 @@ class Run:
         plan = self.plan
         settings = Settings(
             node=process.name, shards=plan.shards, ttl_s=plan.ttl_s, replay_keep_s=plan.replay_keep_s,
-            tenants=_limited(plan),
+            tenants=_settings_of_tenants(plan),
         )  # fmt: skip
         sender = self.sender_type(process, self.receivers)
         chance = self.world.random("saturation")
@@ -247,6 +249,7 @@ class Run:
             _tokens_watched(self),
             _discards_watched(self),
             patch.object(app, "Members", self._members),
+            _rates_of_tenants_watched(self),
             _tuned(self.plan),
         ):
             installer = self.world.spawn("setup", self._setup)
@@ -296,12 +299,11 @@ class Run:
         )  # fmt: skip
 
 
-def _limited(plan: Plan) -> dict[str, TenantSettings]:
-    """The settings of the tenants that have the rate of the plan."""
-    if not plan.rate:
-        return {}
-    rate = TenantSettings(rate=Rate(limit=plan.rate, per="second"))
-    return dict.fromkeys(("acme", *plan.limited), rate)
+def _settings_of_tenants(plan: Plan) -> dict[str, TenantSettings]:
+    """The settings of the tenants that have the rate of the plan, and of the one with its weight."""
+    rate = Rate(limit=plan.rate, per="second") if plan.rate else None
+    others = dict.fromkeys(plan.limited, TenantSettings(rate=rate))
+    return {"acme": TenantSettings(rate=rate, weight=plan.weight)} | others
 
 
 @contextmanager
@@ -358,6 +360,21 @@ def _tokens_watched(run: Run) -> Iterator[None]:
         return step
 
     with patch.object(actor, "next_step", watched):
+        yield
+
+
+@contextmanager
+def _rates_of_tenants_watched(run: Run) -> Iterator[None]:
+    """Another look: when a router takes an event, since the rate of its tenant counts there."""
+    next_to_match = Tenants.next_to_match
+
+    def watched(tenants: Tenants[Any], now: float) -> Any:
+        event = next_to_match(tenants, now)
+        if event is not None and event.position > tenants.by_name[event.tenant].waived_to:
+            run.checkers.rates_of_tenants.taken(tenants, event.tenant, run.world.now)
+        return event
+
+    with patch.object(Tenants, "next_to_match", watched):
         yield
 
 

@@ -5,8 +5,9 @@ receivers that are put later than their events or taken away, rates, windows, pa
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -55,6 +56,7 @@ class Workload:
         self._gaps = run.world.random("gaps")
         self._pause_between = self._gaps.choice((0.0, 0.0, 0.05, 0.2))
         self.deletes = self._gaps.random() < 0.25
+        self._uneven = run.world.random("uneven")
         self._woken = asyncio.Event()
         self._calm = asyncio.Event()
         self._events = 0
@@ -91,7 +93,9 @@ class Workload:
         chance = self.chance
         while self._events < self._events_max and not self._calm.is_set():
             await asyncio.sleep(chance.expovariate(1 / self._pause_s))
-            receiver = chance.choice(self.receivers)
+            receiver = uneven(
+                self._uneven, self.run.plan.flood, self.receivers, chance.choice(self.receivers)
+            )
             many = chance.randint(50, 150) if chance.random() < self._bursts else 1
             for _ in range(many):
                 await self._publish(wire, receiver)
@@ -238,6 +242,11 @@ class Workload:
         rate = self.chance.choice((None, {"limit": 20, "burst": 3}))
         policy = self._policy() | {"retry": SOON, "paused": False, "rate": rate}
         return {name: value for name, value in policy.items() if value is not None}
+
+
+def uneven(chance: Random, flood: float, names: Sequence[str], usual: str) -> str:
+    """The usual one, or the first of all, as probably as that."""
+    return names[0] if chance.random() < flood else usual
 
 
 def _left(actor: Actor, deliveries: Deliveries) -> list[int]:

@@ -141,6 +141,7 @@ class Maintenance:
         self._owned = owned
         self._deliveries = StreamEnd()
         self._events = StreamEnd()
+        self._events_kept_from = 0
         self._is_room_short = False
         self._sampled: SampledStream | None = None
         self._chosen = EvictionOrders()
@@ -176,7 +177,7 @@ class Maintenance:
             RoundPart("move_checkpoints_on", self._move_checkpoints_on),
             RoundPart("maintain", self._maintain, "shard"),
             RoundPart("bury_stray_deliveries", lambda: bury_stray_deliveries(js, names), "owner of shard 0"),
-            RoundPart("bury_stray_events", lambda: bury_stray_events(js, names), "owner of shard 0"),
+            RoundPart("bury_stray_events", self._bury_stray_events, "owner of shard 0"),
             RoundPart("purge_journal", lambda: purge_journal(js, names, self._shards), "owner of shard 0"),
             RoundPart("purge_deliveries", self._purge_deliveries, "owner of shard 0"),
             RoundPart("purge_settled", self._purge_settled, "owner of shard 0"),
@@ -393,7 +394,8 @@ class Maintenance:
         js, names = self._context.js, self._context.names
         events, now = await stream_info(js, names.events), asyncio.get_running_loop().time()
         certain_end = self._events.certain_end(now, events.last)
-        await purge_events(js, names, self._shards, events, self._keep_since(), certain_end)
+        since, kept_from = self._keep_since(), self._events_kept_from
+        await purge_events(js, names, self._shards, events, since, certain_end, kept_from)
 
     async def _purge_routed(self) -> None:
         """Purge routed events by subject: an event of a parked tenant keeps later ones of others."""
@@ -405,6 +407,9 @@ class Maintenance:
     async def _drop_redacted(self) -> None:
         js, names = self._context.js, self._context.names
         await drop_redacted(js, names, (await stream_info(js, names.journal)).first)
+
+    async def _bury_stray_events(self) -> None:
+        self._events_kept_from = await bury_stray_events(self._context.js, self._context.names)
 
     def _keep_since(self) -> float:
         return self._context.time.wall() - self._context.replay_keep_s

@@ -13,7 +13,8 @@ from streams.reading import pull
 from streams.reading.pull import Puller
 from streams.reading.pull_room import LARGE_AT_ONCE, REQUEST_BYTES_MAX, ROOM_BYTES, PullRoom
 from streams.reading.reply_subject import ACK, DeliveryInfo, delivery_info
-from tests.support.waiting import KeptMessages, until
+from tests.support.waiting import LOOK_S, KeptMessages, until
+from tests.unit.worlds.virtual_time import in_virtual_time
 
 
 class ScriptedWire:
@@ -96,6 +97,14 @@ class Script:
         assert info == delivery_info(message.reply)
         self.seen(message)
 
+    async def refused_after(self) -> float:
+        """Refuse the request that was made, and return the time until the next one."""
+        loop, before = asyncio.get_running_loop(), len(self.wire.sent)
+        refused_at = loop.time()
+        self.hear(Status="409", Description="Exceeded MaxAckPending", Nats_Pending_Messages="10")
+        await self.request(before + 1)
+        return loop.time() - refused_at
+
     async def request(self, number: int) -> dict[str, object]:
         """The request of this number, counted from 1, as soon as it is made."""
         await until(lambda: len(self.wire.sent) >= number)
@@ -109,6 +118,10 @@ class Script:
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         for handler in list(self.wire.handlers.values()):
             handler(Message("any", b"", reply, named or None, size))
+
+    def beat(self) -> None:
+        """Hear a heartbeat, before anything was handed out."""
+        self.hear(Status="100", Nats_Last_Consumer="0")
 
     def hand_out(self, *numbers: int, size: int = 0) -> None:
         for number in numbers:
@@ -227,6 +240,30 @@ async def test_a_request_that_ended_is_made_again(script: Script, status: str) -
     script.hear(Status=status, Description="Leadership Change", Nats_Pending_Messages="10")
     assert (await script.request(2))["batch"] == 10
     assert script.gaps == []
+
+
+@in_virtual_time
+async def test_a_refused_request_is_made_again_after_a_pause_that_grows_up_to_a_bound() -> None:
+    """A server that refuses at once would otherwise be asked without end."""
+    script = Script()
+    await script.puller.start()
+    await script.request(1)
+    pauses = [await script.refused_after() for _ in range(7)]
+    assert pauses == pytest.approx([0.05, 0.1, 0.2, 0.4, 0.8, 1.0, 1.0], abs=2 * LOOK_S)
+    await script.puller.stop()
+
+
+@pytest.mark.parametrize("sign", [lambda script: script.hand_out(1), lambda script: script.beat()])
+@in_virtual_time
+async def test_after_a_sign_of_the_consumer_pauses_are_short_again(sign: Callable[[Script], None]) -> None:
+    script = Script()
+    await script.puller.start()
+    await script.request(1)
+    for _ in range(4):
+        await script.refused_after()
+    sign(script)
+    assert await script.refused_after() == pytest.approx(0.05, abs=2 * LOOK_S)
+    await script.puller.stop()
 
 
 async def test_a_pull_end_without_a_count_left_all_requested(script: Script) -> None:

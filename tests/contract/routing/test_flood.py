@@ -28,6 +28,7 @@ A = "acme.a"
 NEIGHBOUR = next(name for n in itertools.count() if partition_of(name := f"t{n}", SHARDS) == PARTITION)
 COUNT = 30
 MANY = 1000
+LARGE = b"x" * 10_000
 
 
 @pytest.fixture(autouse=True)
@@ -87,3 +88,30 @@ async def test_another_router_continues_a_flood(js: JetStream, names: Names, ope
     await owner.own_again()
     await has_stored(js, names, A, bodies)
     await until(lambda: owner.record.routing.parked_tenants == {})
+
+
+async def test_a_flood_is_read_on_only_while_the_events_of_all_tenants_leave_memory_for_it(
+    js: JetStream, names: Names, open_owner: OpenOwner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An event of another tenant fills the memory; when it is routed, the flood is read on at once."""
+    monkeypatch.setattr(router, "OPEN_BYTES_MAX", len(LARGE))
+    await subscribe(js, names, A)
+    await subscribe(js, names, f"{NEIGHBOUR}.b")
+    owner = await open_owner()
+    before = await announce_many(js, names, COUNT)  # What was in memory must not count any more.
+    await has_stored(js, names, A, before)
+    await until(lambda: owner.record.routing == RoutingProgress(routed=COUNT))
+    flood_may_go, large_may_go = asyncio.Event(), asyncio.Event()
+    owner.js.faults[names.publish_to(A)].append(after(flood_may_go.wait))
+    owner.js.faults[names.publish_to(f"{NEIGHBOUR}.b")].append(after(large_may_go.wait))
+    bodies = await announce_many(js, names, COUNT)
+    await until(lambda: owner.record.routing.routed == 2 * COUNT)
+    await announce(js, names, LARGE, tenant=NEIGHBOUR)
+    await until(lambda: owner.published(f"{NEIGHBOUR}.b") == [LARGE])
+    flood_may_go.set()
+    in_memory = bodies[: tenants.EVENTS_MAX]
+    await has_stored(js, names, A, before + in_memory)
+    for _ in range(50):
+        assert await stored(js, names, A) == before + in_memory
+    large_may_go.set()
+    await has_stored(js, names, A, before + bodies)

@@ -27,6 +27,7 @@ from tests.contract.support.routers import (
     subscribe,
 )
 from tests.support.installation import SHARDS, install, publish
+from tests.support.waiting import until
 
 A = "acme.a"
 NO_NAME = "acme._events"
@@ -105,6 +106,22 @@ async def test_a_dead_letter_that_cannot_be_stored_delays_no_other_event(
     gate.set()
     await settled(js, names, 4)
     assert len(await letters(js, names)) == 1
+
+
+async def test_a_former_router_stores_no_dead_letter_after_its_lease(
+    js: JetStream, names: Names, open_owner: OpenOwner, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The event may be erased once another owner has routed it."""
+    owner = await open_owner()
+    position = await announce(js, names)
+    await settled(js, names, position)
+    owner.within_lease = False
+    await announce(js, names, b"bad", "$")
+    await until(lambda: "routing.waiting" in caplog.text or bool(owner.js.published[names.dead(NO_NAME)]))
+    assert await letters(js, names) == []
+    owner.within_lease = True
+    await settled(js, names, position + 1)
+    assert [each.data for each in await letters(js, names)] == [b"bad"]
 
 
 ODD_TYPES = (b"\xff", b"\x0b\x0c", b"\xe2\x80\xa8", b"x" * 3900, b"a*", b"$SYS")

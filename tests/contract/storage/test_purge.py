@@ -18,6 +18,7 @@ from streams.nats.retry import stream_info
 from streams.routing_progress import RoutingProgress
 from streams.storage import purge
 from streams.storage.purge import (
+    ANY_POSITION,
     NeededFrom,
     deliveries_needed_from,
     is_short,
@@ -212,7 +213,13 @@ class TestTheDeliveries:
                 found[shard_of(receiver)].append(await publish(js, names, receiver))
         return found
 
-    async def purge(self, js: JetStream, names: Names, since: float = EVER, certain_end: int = 0) -> int:
+    async def purge(
+        self,
+        js: JetStream,
+        names: Names,
+        since: float = EVER,
+        certain_end: int = 0,
+    ) -> int:
         info = await stream_info(js, names.deliveries)
         await purge_deliveries(js, names, SHARDS, info, since, certain_end)
         return (await stream_info(js, names.deliveries)).first
@@ -306,9 +313,9 @@ class TestTheEvents:
         for tenant in tenants * 2:
             await js.publish(names.publish_event(tenant, "x"), b"{}")
 
-        async def purge(certain_end: int) -> int:
+        async def purge(certain_end: int, kept_from: int = ANY_POSITION) -> int:
             events = await stream_info(js, names.events)
-            await purge_events(js, names, SHARDS, events, EVER, certain_end)
+            await purge_events(js, names, SHARDS, events, EVER, certain_end, kept_from)
             return (await stream_info(js, names.events)).first
 
         assert await purge(100) == 1
@@ -317,6 +324,7 @@ class TestTheEvents:
         await self.route(js, names, partition_of("c", SHARDS), parked={"c": 3})
         assert await purge(100) == 3
         await self.route(js, names, partition_of("c", SHARDS))
+        assert await purge(0, kept_from=5) == 5
         assert await purge(0) == 6
         assert await purge(8) == 9
 

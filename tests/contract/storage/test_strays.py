@@ -16,6 +16,7 @@ from streams.nats.jetstream import JetStream
 from streams.nats.retry import stream_info
 from streams.nats.wire import Wire
 from streams.storage import strays
+from streams.storage.purge import ANY_POSITION
 from streams.storage.strays import bury_stray_deliveries, bury_stray_events, count_stray_events
 from tests.contract.support.little_room import (
     CONFIGURATIONS,
@@ -120,6 +121,32 @@ async def test_a_flood_of_strays_costs_other_tenants_no_event(
     assert await js.subjects(names.deliveries, names.deliveries_to(PAUSED)) == {
         names.delivery(shard(PAUSED), PAUSED): 20
     }
+
+
+async def test_events_that_come_after_the_look_for_strays_are_kept(js: JetStream, names: Names) -> None:
+    for type_ in ("*", "order.created"):
+        await js.publish(names.publish_event("acme", type_), b"{}")
+    assert await bury_stray_events(js, names) == 3
+
+
+async def test_everything_is_kept_while_the_letter_of_a_stray_cannot_be_stored(
+    js: JetStream, names: Names
+) -> None:
+    await js.publish(names.publish_event("acme", "*"), b"{}")
+    letters = await stream_info(js, names.dead_letters)
+    await js.stream_update(letters.config | {"max_bytes": 1})
+    assert await bury_stray_events(js, names) == 0
+    assert (await stream_info(js, names.events)).messages == 1
+
+
+async def test_nothing_is_kept_for_more_strays_than_are_buried_in_a_round(
+    js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A producer could fill the streams with them."""
+    monkeypatch.setattr(strays, "STRAYS_BURIED_MAX", 1)
+    for _ in range(2):
+        await js.publish(names.publish_event("acme", "*"), b"{}")
+    assert await bury_stray_events(js, names) == ANY_POSITION
 
 
 async def test_stray_events_are_buried_or_counted(js: JetStream, names: Names) -> None:

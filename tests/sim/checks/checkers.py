@@ -28,8 +28,9 @@ from tests.sim.checks.concurrency import Concurrency
 from tests.sim.checks.fanout import Fanout
 from tests.sim.checks.ledger import Deliveries, ShardLedger
 from tests.sim.checks.letters import Letters
-from tests.sim.checks.rates import Rates
+from tests.sim.checks.rates import Rates, RatesOfTenants
 from tests.sim.checks.storage import Checkpoints, DeliveriesKept, JournalKept, ParkedKept
+from tests.sim.checks.strays import Strays
 from tests.sim.server.streams.store import Stored
 from tests.sim.world.process import Process
 from tests.sim.world.world import World
@@ -54,7 +55,9 @@ class Checkers:
         self.deliveries = Deliveries()
         self.fanout = Fanout(world, names)
         self.ledgers = [ShardLedger(shard, self.deliveries, world.fail) for shard in range(shards)]
+        self.strays = Strays(names, world.fail)
         self.rates: dict[str, Rates] = {}
+        self.rates_of_tenants = RatesOfTenants(world.fail)
         self.starts = 0
         self.on_start: Callable[[Process], None] = lambda process: None
         self._taken_at: dict[tuple[str, int], float] = {}
@@ -208,6 +211,7 @@ class Checkers:
     # ---- what the server stores
 
     def purged(self, stream: str, first: int) -> None:
+        self.strays.purged(stream, first)
         if stream == self.names.journal:
             self.journal_kept.purged(first)
         elif stream == self.names.deliveries:
@@ -217,6 +221,8 @@ class Checkers:
 
     def purged_one(self, stream: str, sequence: int) -> None:
         """A purge by subject has taken a message."""
+        if self.strays.gone(stream, sequence):
+            return
         if stream == self.names.deliveries:
             self.world.say("purged %d", sequence)
             self.deliveries_kept.purged_one(sequence)
@@ -226,11 +232,16 @@ class Checkers:
 
     def deleted(self, stream: str, sequence: int) -> None:
         """An operator has deleted a message; streams of keys replace theirs in the same way."""
+        if self.strays.gone(stream, sequence):
+            return
         if stream == self.names.deliveries:
             self.world.say("deleted %d", sequence)
             self.deliveries.delete(sequence)
 
     def stored(self, stream: str, message: Stored) -> None:
+        if self.strays.stored(stream, message):
+            self.world.say("stray %d: %s", message.sequence, message.subject)
+            return
         names = self.names
         self.journal_kept.stored(stream, message)
         self.fanout.stored(stream, message)
@@ -449,7 +460,7 @@ class Checkers:
                 return f"{receiver}: something is open, to be buried or parked: {state}"
             if not ledger.is_settled(receiver, left[-1], state):
                 return f"{receiver}: the event at {left[-1]} waits behind {state.frontier.position}"
-        return self.fanout.unsettled()
+        return self.fanout.unsettled() or self.strays.unsettled()
 
     def check_end(self) -> None:
         """All is quiet: every event is settled on record, and every record is true."""

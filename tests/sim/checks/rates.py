@@ -1,13 +1,17 @@
-"""Promise 4, in true time: in any window at most burst + rate · t attempts start for a receiver.
+"""The rates of receivers and of tenants, in true time.
 
-The form that survives a change of configuration: at most the burst in force at the window's start plus the
-integral over it of the rate in force, where in force is what the journal says. A start counts at the moment
-when its token was taken. Judged at the end, since tokens come to light only when the attempts start.
+Promise 4 is about receivers: in any window at most burst + rate · t attempts start for one. The form that
+survives a change of configuration: at most the burst in force at the window's start plus the integral over it
+of the rate in force, where in force is what the journal says. A start counts at the moment when its token was
+taken. Judged at the end, since tokens come to light only when the attempts start.
+
+The events of a tenant are counted for each router, which begins with one token.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from actors.machine.bucket import RateLimit
+from actors.tenant_settings import SettingsByTenant, TenantSettings
 
 EXCESS = 1e-5
 """Tokens that rounding may add up to: instants since the epoch are exact to 2.4e-7 s, and ten come in one."""
@@ -48,3 +52,27 @@ class Rates:
         ]
         changes += [(at, None, True) for at in self.takes]
         yield from sorted(changes, key=lambda each: (each[0], each[2]))
+
+
+class RatesOfTenants:
+    """The rates at which routers take events of tenants."""
+
+    def __init__(self, fail: Callable[[str], None]) -> None:
+        self._settings = SettingsByTenant()
+        self._fail = fail
+        self._left: dict[tuple[object, str], tuple[float, float]] = {}
+
+    def begin(self, tenants: Mapping[str, TenantSettings]) -> None:
+        """Judge by these settings."""
+        self._settings = SettingsByTenant(tenants)
+
+    def taken(self, router: object, tenant: str, now: float) -> None:
+        """A router takes an event of the tenant, to send its copies."""
+        limit = self._settings.limit(tenant)
+        if limit is None:
+            return
+        left, at = self._left.get((router, tenant), (1.0, now))
+        left = min(limit.burst, left + (now - at) * limit.per_second) - 1
+        self._left[router, tenant] = left, now
+        if left < -EXCESS:
+            self._fail(f"{-left:.3f} events of {tenant} too many are routed, under {limit}")

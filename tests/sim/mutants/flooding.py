@@ -1,10 +1,12 @@
 """The rules of parked tenants, each taken out by itself."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 from msgspec.structs import replace
 
+from actors.machine.bucket import Bucket
 from angarium.node import shard_snapshots
 from streams.journal import claim
 from streams.journal.checkpoint import Checkpoint
@@ -12,7 +14,7 @@ from streams.journal.claim import ShardRecord
 from streams.nats.answers import StoredMessage
 from streams.nats.jetstream import JetStream
 from streams.reading.reader import Reader
-from streams.routing import parked_tenants_reader
+from streams.routing import parked_tenants_reader, router, tenant_rates
 from streams.routing.ahead_reader import AheadReader
 from streams.routing.read_requests import ReadRequest
 from streams.routing.router import Router
@@ -137,6 +139,24 @@ def _next_event_kept(of: Tenants[Any], may_park: Any, *, kept: int = 1) -> list[
     return _shed(of, may_park)
 
 
+def _full(_: float, now: float, epoch: int) -> Bucket:
+    return Bucket(1e9, now, epoch)
+
+
+def _shed_and_not_read(of: Tenants[Any], may_park: Callable[[str], bool], *, kept: int = 1) -> list[Any]:
+    dropped = _shed(of, may_park, kept=kept)
+    for event in dropped:
+        tenant = of.by_name[event.tenant]
+        tenant.read_to = max(tenant.read_to, tenant.passed_to)
+    return dropped
+
+
+class _PausedForEver(Reader):
+    def set_requests_paused(self, paused: bool) -> None:
+        if paused:
+            super().set_requests_paused(paused)
+
+
 FLOODING_MUTANTS = [
     Mutant("parked-forgotten", "a claim repeats the parked tenants",
            ((claim, "read_shard_record", _without_the_parked),),
@@ -213,4 +233,12 @@ FLOODING_MUTANTS = [
     Mutant("tokens-not-waived", "nobody waits for the token of a tenant that cannot be parked",
            ((Tenants, "waive_tokens", lambda *_: False),),
            giving_way.more_tenants_wait_for_tokens_than_can_be_parked),
+    Mutant("rate-of-a-tenant-ignored", "a router takes events of a tenant at its rate at most",
+           ((TenantRates, "take", lambda *_: 0.0),)),
+    Mutant("burst-after-a-takeover", "a router that begins has one token for each tenant",
+           ((tenant_rates, "Bucket", _full),)),
+    Mutant("shed-and-not-read", "what is dropped for want of memory is read again",
+           ((Tenants, "shed", _shed_and_not_read),)),
+    Mutant("requests-paused-for-ever", "events are requested again when there is memory for them",
+           ((router, "Reader", _PausedForEver),)),
 ]  # fmt: skip

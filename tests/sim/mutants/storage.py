@@ -14,9 +14,10 @@ from streams.journal import snapshots
 from streams.journal.checkpoint import Checkpoint, read_checkpoint
 from streams.journal.load_slots import LoadSlots
 from streams.journal.snapshots import fenced
+from streams.lost_tails.marks import Mark
 from streams.nats.answers import Put, StreamInfo
 from streams.nats.jetstream import JetStream
-from streams.storage import purge, settled
+from streams.storage import purge, settled, strays
 from streams.storage.purge import NeededFrom, deliveries_needed_from, surplus, surplus_end
 from tests.sim.mutants.mutant import Mutant
 from tests.sim.scenarios.recovery import snapshots as states
@@ -98,6 +99,16 @@ async def _unbounded(slots: LoadSlots, due: float) -> AsyncIterator[None]:
     yield
 
 
+async def _unstored(*_: object) -> None:
+    """Store nothing."""
+
+
+async def _deleted_by_subject(js: JetStream, stream: str, mark: Mark) -> None:
+    message = await js.message(stream, mark.position)
+    if message is not None:
+        await js.purge_subject(stream, message.subject)
+
+
 def _never_full(deliveries: StreamInfo) -> float:
     return 0.0
 
@@ -140,4 +151,8 @@ STORAGE_MUTANTS = [
            states.a_thousand_parked_actors_come_back),
     Mutant("needed-falls", "a checkpoint needs no less than the one before it did",
            ((Needed, "raised", _needed_again),)),
+    Mutant("stray-without-letter", "a message that belongs to no shard goes when its letter is stored",
+           ((strays, "store", _unstored),)),
+    Mutant("stray-by-its-subject", "a message that belongs to no shard is deleted by its position",
+           ((strays, "delete_known", _deleted_by_subject),)),
 ]  # fmt: skip

@@ -1,5 +1,7 @@
 """Rounds of maintenance: a part that fails does not stop the others."""
 
+from collections.abc import Awaitable, Callable
+from itertools import count
 from typing import Any
 
 import pytest
@@ -109,6 +111,37 @@ async def test_no_event_gives_way_while_no_dead_letter_can_be_stored(
         assert not orders
         await js.stream_update(letters.config)
         await until(lambda: {tenant for tenant, _ in orders} == {"acme"})
+
+
+async def test_strays_are_looked_for_before_settled_messages_are_purged(
+    wire: Wire, js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A purge of events keeps what came after the look of its own round."""
+    calls, looks = list[tuple[str, int]](), count(1)
+
+    def look(stream: str) -> Callable[..., Awaitable[int]]:
+        async def looked(*_: object) -> int:
+            calls.append((f"look at {stream}", kept_from := next(looks)))
+            return kept_from
+
+        return looked
+
+    def purge(stream: str) -> Callable[..., Awaitable[None]]:
+        async def purged(*args: Any) -> None:
+            calls.append((f"purge {stream}", args[-1] if stream == "events" else 0))
+
+        return purged
+
+    for stream in ("deliveries", "events"):
+        monkeypatch.setattr(maintenance, f"bury_stray_{stream}", look(stream))
+        monkeypatch.setattr(maintenance, f"purge_{stream}", purge(stream))
+    async with member(wire, node_settings(names), SystemTime(), Sender()) as node:
+        await node.until_ready()
+        await until(lambda: len(calls) >= 8)
+    assert calls[:8] == [
+        ("look at deliveries", 1), ("look at events", 2), ("purge deliveries", 0), ("purge events", 2),
+        ("look at deliveries", 3), ("look at events", 4), ("purge deliveries", 0), ("purge events", 4),
+    ]  # fmt: skip
 
 
 async def test_messages_purged_by_sequence_are_not_purged_by_subject(
