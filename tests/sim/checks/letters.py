@@ -40,10 +40,13 @@ class Letters:
             self._fail(f"{receiver}: number {number} is given up at {before} and at {position}, {reason}")
 
     def stored(self, message: Stored) -> None:
-        """A letter of a receiver. Those of routers are judged with the copies (`tests.sim.checks.fanout`)."""
+        """A letter of a receiver.
+
+        Those of routers are judged with the copies (`fanout`), those of strays by themselves (`strays`).
+        """
         receiver, headers = message.subject.split(".", 2)[2], message.headers or {}
         number = headers["Nats-Msg-Id"].removeprefix(f"{receiver}:")
-        if not number.startswith("e"):
+        if not number.startswith("e") and "._" not in receiver:
             self._found.setdefault((receiver, number), []).append(message)
 
     def check(self) -> None:
