@@ -24,7 +24,12 @@ from streams.installation.topology import Installation
 from streams.nats.errors import ApiError, ConnectError, NotPermitted, SetupError
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import stream_info
-from streams.observation.installation_status import owners, recorded_losses, remade, seen_members
+from streams.observation.installation_status import (
+    recorded_losses,
+    remade,
+    seen_members,
+    unattended_shards,
+)
 from streams.storage.purge import is_short
 
 CLOCK_OFF_MAX_S = 2.0
@@ -169,12 +174,10 @@ async def _fleet(js: JetStream, installation: Installation) -> list[Finding]:
         return [*findings, problem("nodes", "none is alive", "start one", "angarium node")]
     findings.append(ok("nodes", ", ".join(f"{each.node} ({each.version})" for each in members)))
     findings += _differences(members)
-    alive = {each.node for each in members}
     try:
-        holders = await owners(js, installation.names, installation.shards)
+        orphans = await unattended_shards(js, installation.names, installation.shards, members)
     except Unusable as error:
         return [*findings, problem("shards", str(error))]
-    orphans = [shard for shard, owner in enumerate(holders) if owner is None or owner.node not in alive]
     if not orphans:
         return [*findings, ok("shards", f"all {installation.shards} are owned")]
     text = f"{len(orphans)} of {installation.shards} have no living owner ({_few(orphans)})"
