@@ -15,7 +15,7 @@ BETWEEN = re.compile(r"…|<\w+>|\d+|: |\b(?:ANGARIUM|KV)_\w+")
 
 ASSEMBLED = {
     "the installation has 64 shards, the setting shards says 32: …",
-    "… is missing, must be there: run angarium setup", "reader.broken", "router.broken", "snapshots.broken",
+    "stream … is missing: run angarium setup", "reader.broken", "router.broken", "snapshots.broken",
 }  # fmt: skip
 """Messages that the code puts together from several texts."""
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from angarium.cli.invocation import names, options
-from angarium.cli.invocation.perform import CommandFailed, result_of
+from angarium.cli.invocation.perform import CommandFailed, done
 from angarium.terminal import output
 from angarium.terminal.run import run
 
@@ -71,17 +71,17 @@ async def _erased(
     from angarium.operations.live.tail import is_known
 
     if tenant is None:
-        tenant = result_of(await only_tenant(access))
+        tenant = await done(access, await only_tenant(access))
     elif await is_known(access, tenant) is False:
         names.note_unknown(tenant)
     if not agreed(tenant):
         raise CommandFailed(f"{event} was not erased")
-    status = result_of(await request_erasure(access, tenant, event))
+    status = await done(access, await request_erasure(access, tenant, event))
     deadline = asyncio.get_running_loop().time() + wait_s
     said = status.waits_for
     while not status.done and asyncio.get_running_loop().time() < deadline:
         await asyncio.sleep(ERASURE_POLL_S)
-        status = result_of(await get_erasure(access, tenant, event))
+        status = await done(access, await get_erasure(access, tenant, event))
         if status.waits_for and status.waits_for != said and output.on_terminal():
             output.note(f"waiting: {output.visible(status.waits_for)}")
         said = status.waits_for

@@ -99,6 +99,7 @@ async def _look_up(
     from angarium.operations.failures import NotDone, not_done
     from angarium.operations.ledger_queries.journey import recorded_journey
     from angarium.operations.ledger_queries.ledger_access import open_ledger
+    from angarium.operations.missing_streams import explained
 
     found = await open_ledger(settings, lambda ledger: recorded_journey(ledger, event_id, tenant))
     if isinstance(found, NotDone):
@@ -110,6 +111,8 @@ async def _look_up(
     async def ask(access: Access) -> "tuple[EventSearch | NotDone, dict[str, HeldReceiver]]":
         why_unrecorded = found.ledger.why_unrecorded
         search = await search_event(access, event_id, among, found.recorded, why_unrecorded=why_unrecorded)
+        if isinstance(search, NotDone):
+            search = await explained(access, search)
         return search, await held_receivers(access, begun)
 
     try:

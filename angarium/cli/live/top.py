@@ -64,16 +64,17 @@ async def _watch(
     import asyncio
     from contextlib import suppress
 
-    from angarium.cli.invocation.perform import result_of
+    from angarium.cli.invocation.perform import done
     from angarium.connecting import Access, open_jetstream
     from angarium.operations.receivers.overview.top import Top
 
     end_on_sigterm()
     with suppress(asyncio.CancelledError):
         async with open_jetstream(settings) as js:
-            live = Top(Access(js, settings), tenant, limit)
+            access = Access(js, settings)
+            live = Top(access, tenant, limit)
             while True:
-                picture = result_of(await live.refresh())
+                picture = await done(access, await live.refresh())
                 if as_json:
                     output.say_json(picture)
                 else:

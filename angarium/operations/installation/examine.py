@@ -19,7 +19,8 @@ from angarium.settings import Settings, UnknownVariable, unknown_variables
 from streams.clock import server_time
 from streams.fleet.members import Member
 from streams.fleet.placement import can_drain
-from streams.installation.setup import check, is_nothing_there
+from streams.installation.requirements import Mismatch, MissingStreams
+from streams.installation.setup import check
 from streams.installation.topology import Installation
 from streams.nats.errors import ApiError, ConnectError, NotPermitted, SetupError
 from streams.nats.jetstream import JetStream
@@ -73,11 +74,17 @@ async def _topology(js: JetStream, settings: Settings) -> list[Finding]:
         problems = await check(js, installation(settings))
     except SetupError as error:
         return [problem("topology", str(error))]
-    if is_nothing_there(problems, installation(settings)):
-        return [problem("topology", "nothing is set up here yet", "set it up", "angarium setup")]
     if problems:
-        return [problem("topology", str(each)) for each in problems]
+        return [_topology_problem(each) for each in problems]
     return [ok("topology", f"all streams and buckets of {settings.prefix}, {settings.shards} shards")]
+
+
+def _topology_problem(found: Mismatch | MissingStreams) -> Finding:
+    match found:
+        case MissingStreams():
+            return problem("topology", found.text, found.remedy)
+        case Mismatch():
+            return problem("topology", str(found))
 
 
 async def examine_running(
