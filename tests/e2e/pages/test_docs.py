@@ -70,6 +70,15 @@ def test_everything_that_is_named_exists() -> None:
     assert missing == {}
 
 
+def test_an_id_names_one_event_and_not_an_order() -> None:
+    types: dict[str, set[str]] = {}
+    for page in PAGES:
+        for name, found in page.published_types.items():
+            types.setdefault(name, set()).update(found)
+    assert "order-17-created" in types
+    assert {name: found for name, found in types.items() if len(found) > 1} == {}
+
+
 DECISIONS = [page for page in PAGES if page.path.parent.name == "decisions" and page.path.stem != "README"]
 
 
@@ -141,6 +150,16 @@ def test_missing_parts_are_found(tmp_path: Path) -> None:
         "none-such", "streams/none.py", "streams/journal/fence.py::none", "Journal.none",
     ]  # fmt: skip
     assert list(Page(path).unproven()) == ["| that | nothing |"]
+
+
+def test_two_types_under_one_id_are_found(tmp_path: Path) -> None:
+    path = tmp_path / "page.md"
+    path.write_text(
+        "```console\n$ angarium publish acme --type order.created --id order-1 {}\n```\n"
+        "```sh\ncurl --json {} -H 'Angarium-Id: order-1' $tenant/events/order.paid\n```\n"
+        '```json\n[{"type": "order.sent", "data": 1, "id": "order-1"}]\n```\n'
+    )
+    assert Page(path).published_types == {"order-1": {"order.created", "order.paid", "order.sent"}}
 
 
 def test_wide_lines_are_found(tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ async def test_questions_of_the_night_are_answered_in_time(fleet: Fleet, tmp_pat
     await fleet.start_ready()
     night = Night(fleet, terminal)
 
-    await night.begin("order-17")
+    await night.begin("order-17-created")
     said = await night.run(late)
     assert f"{BILLING}\tactive\t" in said
     assert "\tits rate\n" in said
@@ -77,7 +77,7 @@ async def test_questions_of_the_night_are_answered_in_time(fleet: Fleet, tmp_pat
     await night.over()
 
     async def told() -> bool:
-        return "delivered" in (await asyncio.to_thread(terminal.run, "event", "order-17")).stdout
+        return "delivered" in (await asyncio.to_thread(terminal.run, "event", "order-17-created")).stdout
 
     await fleet.until_true(told, "the ledger has it", COMMAND_LOOK_S)
     said = await night.run(others)
