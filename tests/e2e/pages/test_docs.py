@@ -5,6 +5,7 @@ left out if these are not installed.
 """
 
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -92,6 +93,34 @@ def test_decisions_have_one_shape(page: Page) -> None:
 def test_every_decision_is_listed_once() -> None:
     index = (ROOT / "docs/decisions/README.md").read_text()
     assert sorted(re.findall(r"\]\(([\w-]+\.md)\)", index)) == sorted(page.path.name for page in DECISIONS)
+
+
+TOOLS_OF_A_NEWCOMER = {
+    "make": "mkdir -p dist && touch dist/angarium-1.whl",
+    "pipx": 'cp "$STUBS/installed" "$STUBS/angarium"',
+    "python3": 'mkdir -p "$3/bin"; cp "$STUBS/pip" "$3/bin"; echo "PATH=$3/bin:\\$PATH" >"$3/bin/activate"',
+    "pip": 'cp "$STUBS/installed" "${0%/*}/angarium"',
+    "installed": "echo done",
+}
+"""What the commands of the installation do, as far as they find and install commands."""
+
+
+def test_each_block_of_the_installation_works_in_its_order(tmp_path: Path) -> None:
+    blocks = README.scripts_under("Install")
+    assert len(blocks) == 2
+    for number, block in enumerate(blocks):
+        stubs, home = tmp_path / f"stubs-{number}", tmp_path / f"home-{number}"
+        stubs.mkdir()
+        home.mkdir()
+        for name, does in TOOLS_OF_A_NEWCOMER.items():
+            (stubs / name).write_text(f"#!/bin/sh\n{does}\n")
+            (stubs / name).chmod(0o755)
+        environment = {"PATH": f"{stubs}:/usr/bin:/bin", "HOME": str(home), "STUBS": str(stubs)}
+        typed = ["sh", "-e", "-c", block]
+        done = subprocess.run(
+            typed, cwd=home, env=environment, capture_output=True, text=True, timeout=60, check=False
+        )
+        assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
 
 
 def test_every_member_of_a_configuration_is_explained() -> None:
