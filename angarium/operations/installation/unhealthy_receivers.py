@@ -160,9 +160,11 @@ def judge(snapshot: ReceiverSnapshot, state: State, raw: bytes, now: float) -> U
     match phase:
         case "misconfigured":
             return None  # The finding about its configuration says so.
-        case "disabled" | "offline":
-            since = state.last.at if state.last else now
-            return UnhealthyReceiver(phase, state.failing_since or since, phase, snapshot)
+        case "disabled":
+            last = state.last.at if state.last else now
+            return UnhealthyReceiver(phase, state.disabled_at or state.failing_since or last, phase, snapshot)
+        case "offline":
+            return UnhealthyReceiver(phase, state.failing_since or now, phase, snapshot)
         case _ if failing_s > FAILING_AFTER_S and phase != "paused":
             return UnhealthyReceiver("failing", now - failing_s, phase, snapshot)
         case "throttled" if state.throttled_until - now > THROTTLED_AFTER_S:

@@ -6,6 +6,8 @@ from typing import get_args
 import msgspec
 import pytest
 
+from actors.machine import facts as f
+from actors.machine.evolve import evolve
 from actors.machine.numbering import Frontier
 from actors.machine.scheduling.phases import Phase
 from actors.machine.state import State
@@ -77,6 +79,20 @@ async def test_each_ailment_is_named_the_worst_first(js: JetStream, names: Names
     assert findings[1].sentence.endswith(
         ": when it works again, resume it (angarium receiver resume acme.gone)"
     )
+
+
+async def test_a_ping_does_not_renew_the_time_since_when_a_receiver_is_disabled(
+    js: JetStream, names: Names
+) -> None:
+    state = evolve(
+        waits("acme.gone", NOW - 3 * HOUR), f.Disabled(receiver="acme.gone", at=NOW - 2 * HOUR, reason="gone")
+    )
+    pinged = f.AttemptFailed(
+        receiver="acme.gone", events=(), at=NOW, attempt=1, error="410", gone=True, kind="ping"
+    )
+    await put(js, names, evolve(state, pinged))
+    findings = await told(js, names)
+    assert findings[1].text.startswith("acme.gone is disabled for 2h (it answered 410)")
 
 
 async def test_healthy_receivers_are_only_counted(js: JetStream, names: Names) -> None:
