@@ -11,6 +11,7 @@ modules that are slow to import are imported when a command runs.
 import errno
 import logging
 import os
+import re
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -24,7 +25,7 @@ from angarium.terminal.run import EXIT_INTERRUPTED as EXIT_INTERRUPTED
 EXIT_FAILED = 1
 EXIT_WRONG_USAGE = 2
 EXIT_NOT_READ = 141
-"""Nothing reads the output any more: the status of other tools, which SIGPIPE ends."""
+"""Exit status if nothing reads the output any more: that of other tools, which SIGPIPE ends."""
 
 FOLDERS = {
     "dead_letters": "dead",
@@ -45,6 +46,9 @@ MODULES = {
     for name in names.split()
 }
 """The module of each command."""
+
+_SEVERAL_MEANT = re.compile(r"\((Did you mean one of: [^)]*\?)\)")
+"""Click writes several suggestions in brackets, and a single one without."""
 
 log = logging.getLogger(__name__)
 
@@ -121,7 +125,7 @@ def _refused(error: click.ClickException, arguments: Sequence[str]) -> int:
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         click.echo(error.format_message(), err=True)
         return EXIT_WRONG_USAGE
-    text = error.format_message()
+    text = _SEVERAL_MEANT.sub(r"\1", error.format_message())
     if not isinstance(error, click.UsageError):
         _failed(text)
         return error.exit_code

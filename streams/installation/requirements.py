@@ -39,7 +39,7 @@ class MissingStreams(Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """What is missing."""
+        """The problem, without the remedy."""
         first, count = self.names[0], len(self.names)
         what = (
             f"stream {first} is missing" if count == 1 else f"{count} streams are missing, {first} among them"
@@ -48,7 +48,7 @@ class MissingStreams(Struct, frozen=True):
 
     @property
     def remedy(self) -> str:
-        """What to do about it."""
+        """The command that creates them, and the setting that may be wrong."""
         if self.prefix == Names().prefix:
             return "run angarium setup"
         return f"run angarium setup, or correct the prefix {self.prefix} (ANGARIUM_PREFIX)"

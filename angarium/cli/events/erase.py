@@ -90,13 +90,17 @@ async def _erased(
 
 def summary(status: "ErasureStatus") -> str:
     """The result for people: how much was erased where, or that no stream had the event."""
+    from angarium.quantities import count_text
+
     if not status.events + status.deliveries + status.dead_letters + status.journal_messages:
         return (
             f"nothing to erase: no stream has the event {status.event} of {status.tenant}; the request is "
             f"recorded, so that ledgers erase their rows of it"
         )
+    deliveries = "1 delivery" if status.deliveries == 1 else f"{status.deliveries} deliveries"
     counts = (
-        f"events {status.events}, deliveries {status.deliveries} ({status.discarded} were waiting), "
-        f"dead letters {status.dead_letters}, messages of the journal {status.journal_messages}"
+        f"{count_text(status.events, 'event')}, {deliveries} ({status.discarded} of them "
+        f"waiting), {count_text(status.dead_letters, 'dead letter')}, "
+        f"{count_text(status.journal_messages, 'message')} of the journal"
     )
     return f"erased {status.event} of {status.tenant}: {counts}"

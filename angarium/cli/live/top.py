@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from actors.status import age_text
 from angarium.cli.invocation import names, options
 from angarium.settings import Settings
 from angarium.terminal import output
@@ -117,9 +118,8 @@ def _summary(picture: "TopScreen") -> str:
 
 
 def _as_of(picture: "TopScreen") -> str:
-    from angarium import quantities
 
-    return f"as of {quantities.age_text(picture.age_s)} ago"
+    return f"as of {age_text(picture.age_s)} ago"
 
 
 def _title(text: str) -> None:

@@ -18,10 +18,10 @@ from actors.errors import InvalidPolicy, Unusable
 from actors.machine.scheduling.phases import Phase
 from actors.machine.state import State
 from actors.policy import Policy, parse
+from actors.status import age_text
 from angarium.operations.installation.finding import Finding, ok, problem, warning
 from angarium.operations.receivers.overview.listing import phase_of, policy_of
 from angarium.operations.receivers.overview.pace import Bottleneck, Counts, RecentCounts, limit
-from angarium.quantities import age_text
 from streams.buckets.stored_configurations import Configuration, StoredConfigurations
 from streams.installation.topology import Installation
 from streams.journal_feed.recent import RecentFlushes

@@ -125,7 +125,7 @@ async def test_an_event_for_a_paused_receiver_does_not_make_the_list_old(
     (row,) = found.rows
     assert (row.phase, row.waiting) == ("paused", len(held))
     findings = await unhealthy_receivers.examine(access.js, installation(access.names.prefix))
-    assert findings[0].text.endswith("as of 0s ago")
+    assert findings[0].text.endswith("(as of 0s ago)")
 
 
 async def test_the_list_says_that_no_node_runs_the_shards(access: Access, held: list[int]) -> None:

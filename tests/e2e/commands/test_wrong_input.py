@@ -61,6 +61,11 @@ def test_an_input_without_lines_is_noted(terminal: Terminal) -> None:
             ["receiver", "pu"],
             "angarium receiver: no such command 'pu'. Did you mean 'put'? See angarium receiver --help\n",
         ),
+        (
+            ["receiver", "lst"],
+            "angarium receiver: no such command 'lst'. Did you mean one of: 'list', 'set'? "
+            "See angarium receiver --help\n",
+        ),
         (["xyzzy"], "angarium: no such command 'xyzzy'; see angarium --help\n"),
     ],
 )

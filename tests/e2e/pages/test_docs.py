@@ -102,7 +102,7 @@ TOOLS_OF_A_NEWCOMER = {
     "pip": 'cp "$STUBS/installed" "${0%/*}/angarium"',
     "installed": "echo done",
 }
-"""What the commands of the installation do, as far as they find and install commands."""
+"""Stand-ins for the commands of the installation: they only install commands, or find them."""
 
 
 def test_each_block_of_the_installation_works_in_its_order(tmp_path: Path) -> None:

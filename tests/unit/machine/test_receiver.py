@@ -11,12 +11,11 @@ from actors.ids import stable_hash
 from actors.machine import commands as c
 from actors.machine import facts as f
 from actors.machine.bucket import Bucket, RateLimit
-from actors.machine.evolve import evolve
 from actors.machine.numbering import Numbered, with_number
 from actors.machine.outcome import Answered, Failed
 from actors.machine.scheduling import steps as s
 from actors.machine.scheduling.rules import Rule
-from actors.machine.state import TOMBSTONE_KEPT_S, Counters, State, is_left_over
+from actors.machine.state import TOMBSTONE_KEPT_S, Counters, is_left_over
 from actors.policy import Offline, Policy, Rate, Retry
 from tests.unit.worlds.values import NO_ANSWER, NOW, Actor, answer, event, given_up, policy, retrying
 
@@ -114,18 +113,6 @@ def test_410_disables_and_the_events_wait_this_one_first() -> None:
     assert actor.step(NOW + 9) == s.WaitUntil(NOW + 172800, Rule.DISABLED)
     actor.do(c.ResumeReceiver(), at=NOW + 9)
     assert actor.step(NOW + 9, head=event(5)) == s.Post(event(5), 1, 2, free=True)
-
-
-def test_a_receiver_stays_disabled_since_the_first_time() -> None:
-    state = State(receiver="acme.billing")
-    for at in (NOW, NOW + 5):
-        state = evolve(state, f.Disabled(receiver="acme.billing", at=at, reason="gone"))
-    assert (state.disabled, state.disabled_at) == ("gone", NOW)
-    state = evolve(state, f.Resumed(receiver="acme.billing", at=NOW + 6))
-    assert (state.disabled, state.disabled_at) == ("", None)
-    assert (
-        evolve(state, f.Disabled(receiver="acme.billing", at=NOW + 7, reason="gone")).disabled_at == NOW + 7
-    )
 
 
 @pytest.mark.parametrize("status", [400, 409, 413, 415, 422, 431])

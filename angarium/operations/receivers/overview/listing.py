@@ -17,8 +17,8 @@ from actors.ids import check_tenant
 from actors.machine.scheduling.phases import Phase
 from actors.machine.state import State
 from actors.policy import Policy, members_of, parse, rate_members
-from actors.status import held_back
-from angarium import logs, quantities
+from actors.status import age_text, held_back
+from angarium import logs
 from angarium.connecting import Access
 from angarium.delivery.http_exchange.target import InvalidTarget, parse_target
 from angarium.operations.failures import NotDone, operation
@@ -266,7 +266,7 @@ def _notes(shards: list[ShardProgress]) -> list[str]:
     notes = [f"no node runs {len(unattended)} of {len(shards)} shards"] if unattended else []
     old = [each.age_s for each in shards if each.age_s >= OLD_AFTER_S]
     if old:
-        age = quantities.age_text(max(old))
+        age = age_text(max(old))
         notes.append(f"the phases in {len(old)} of {len(shards)} shards are up to {age} old")
     return notes
 
