@@ -18,6 +18,7 @@ from msgspec import Struct
 from actors.machine import facts as f
 from actors.machine.state import State
 from actors.policy import Offline, Policy
+from actors.status import age_text
 
 HealthChangeName = Literal["disabled", "offline", "recovered", "misconfigured"]
 
@@ -171,10 +172,4 @@ def _why_disabled(state: State, at: float) -> str:
 
 
 def _no_success(seconds: float, error: str) -> str:
-    return f"no success for {_lasting(seconds)}" + (f"; {error}" if error else "")
-
-
-def _lasting(seconds: float) -> str:
-    if seconds < 60:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.0f} h"
+    return f"no success for {age_text(seconds)}" + (f"; {error}" if error else "")

@@ -273,7 +273,7 @@ def _waiting_words(state: State, policy: Policy | None, view: View, now: float, 
             return f"every waiting event was tried; the next retry is at {_moment(at, now)}"
         case WaitUntil(at, Rule.TOKEN) if policy is not None and policy.rate is not None:
             rate = f"{policy.rate.limit:g} a {policy.rate.per}"
-            return f"out of tokens until {_moment(at, now)}, at {rate}"
+            return f"held back by its rate of {rate}; the next in {age_text(math.ceil(at - now))}"
         case Rest(Rule.UNCONFIRMED | Rule.UNREADY):
             return "waiting for NATS to confirm what was recorded"
         case Rest(Rule.BURIALS_FULL):
@@ -318,19 +318,20 @@ def _failures(state: State, policy: Policy | None) -> str:
 
 
 def _moment(at: float, now: float) -> str:
-    """A point in time, and its distance for people: `2026-11-23T12:03:10Z (in 42 s)`."""
+    """A point in time, and its distance for people: `2026-11-23T12:03:10Z (in 42s)`."""
     ahead = at > now
     moment = datetime.fromtimestamp(int(at), UTC)
-    far = f"in {duration_text(at - now)}" if ahead else f"{duration_text(now - at)} ago"
+    far = f"in {age_text(math.ceil(at - now))}" if ahead else f"{age_text(now - at)} ago"
     return f"{moment:%Y-%m-%dT%H:%M:%SZ} ({far})"
 
 
-def duration_text(seconds: float) -> str:
-    """A span of time for people: `42 s`, `7 min`, `5 h`, `3 d`."""
-    for unit, length, enough in (("s", 1, 120), ("min", 60, 7_200), ("h", 3_600, 172_800)):
-        if seconds < enough:
-            return f"{math.ceil(seconds / length)} {unit}"
-    return f"{seconds / 86_400:.0f} d"
+def age_text(seconds: float) -> str:
+    """A span of time for people, as flags take it: `45s`, `12m`, `3h`, `2d`."""
+    whole = max(0, int(seconds))
+    for unit, size in (("d", 86_400), ("h", 3_600), ("m", 60)):
+        if whole >= size:
+            return f"{whole // size}{unit}"
+    return f"{whole}s"
 
 
 # ---- the oldest event

@@ -13,13 +13,18 @@ from pathlib import Path
 OWN_PACKAGES = ("actors", "streams")
 _OWN_WORD = b"Angarium"
 """A word in the first line of each of our packages."""
+_MISSING = "is missing"
 _REMEDY = "install angarium in its own environment (pipx or a venv)"
 _HOME = Path(__file__).resolve().parent.parent
 
 
 def foreign_packages() -> list[str]:
-    """One sentence for each package that is missing or not ours."""
-    return [problem for name in OWN_PACKAGES if (problem := _problem(name)) is not None]
+    """One sentence for each package that is missing or not ours; the last one ends with the remedy."""
+    found = [problem for name in OWN_PACKAGES if (problem := _problem(name)) is not None]
+    if not found:
+        return []
+    remedy = "install angarium again" if all(each.endswith(_MISSING) for each in found) else _REMEDY
+    return [*found[:-1], f"{found[-1]}; {remedy}"]
 
 
 def python() -> list[str]:
@@ -34,10 +39,10 @@ def python() -> list[str]:
 def _problem(name: str) -> str | None:
     spec = find_spec(name)
     if spec is None or spec.origin is None:
-        return f"the package {name} is missing; install angarium again"
+        return f"the package {name} {_MISSING}"
     file = Path(spec.origin).resolve()
     if file.parent != _HOME / name:
-        return f"the package {name} in {file.parent} is not Angarium's; {_REMEDY}"
+        return f"the package {name} in {file.parent} is not Angarium's"
     if _OWN_WORD not in file.read_bytes().partition(b"\n")[0]:
-        return f"another package is installed over {name} in {file.parent}; {_REMEDY}"
+        return f"another package is installed over {name} in {file.parent}"
     return None

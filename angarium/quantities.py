@@ -96,15 +96,6 @@ def is_server(text: str) -> bool:
         return False
 
 
-def age_text(seconds: float) -> str:
-    """An age for people, as `instant` takes it: `45s`, `12m`, `3h`, `2d`."""
-    whole = max(0, int(seconds))
-    for unit, size in (("d", 86_400), ("h", 3_600), ("m", 60)):
-        if whole >= size:
-            return f"{whole // size}{unit}"
-    return f"{whole}s"
-
-
 def age(text: str) -> float:
     """Seconds of an age as people write it: `12h`, `30d`, `8w`."""
     if match := _AGE.match(text):

@@ -75,7 +75,7 @@ def worker_name(node: str, number: int) -> str:
 class Settings(Struct, frozen=True, kw_only=True):
     """All settings, complete and within bounds. Its repr shows nothing: URLs may hold passwords."""
 
-    nats: Annotated[tuple[str, ...], Meta(description="NATS servers, nats://host:port, by commas")] = (
+    nats: Annotated[tuple[str, ...], Meta(description="NATS servers, nats://host:port, comma-separated")] = (
         "nats://127.0.0.1:4222",
     )
     creds: Annotated[str | None, Meta(description="file with NATS credentials (JWT and seed)")] = None

@@ -8,10 +8,11 @@ from functools import partial
 from typing import Protocol
 
 import msgspec
-from msgspec import Struct
 
+from actors.errors import Unavailable
+from streams.nats.errors import ApiError
 from streams.nats.jetstream import JetStream
-from streams.nats.protocol import epoch_of
+from streams.nats.protocol import ApiReply, epoch_of
 
 _BOOTTIME = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 """A clock that runs while the machine sleeps, as CLOCK_MONOTONIC does on macOS but not on Linux."""
@@ -32,11 +33,19 @@ class SystemTime:
     boottime = staticmethod(partial(time.clock_gettime, _BOOTTIME))
 
 
-class _TimedReply(Struct):
-    ts: str
+class _TimedReply(ApiReply):
+    ts: str = ""
 
 
 async def server_time(js: JetStream, stream: str) -> float:
-    """The wall clock of the server that leads the stream, in seconds since the epoch. Raises Unavailable."""
-    reply = await js.request(f"$JS.API.STREAM.INFO.{stream}", b"")
-    return epoch_of(msgspec.json.decode(reply.data, type=_TimedReply).ts)
+    """The wall clock of the server that leads the stream, in seconds since the epoch.
+
+    Raises `Unavailable`, and `ApiError` if there is no such stream.
+    """
+    answer = await js.request(f"$JS.API.STREAM.INFO.{stream}", b"")
+    reply = msgspec.json.decode(answer.data, type=_TimedReply)
+    if reply.error is not None:
+        if reply.error.code == 503:
+            raise Unavailable(f"{stream}: {reply.error.description}")
+        raise ApiError(reply.error.err_code, reply.error.description)
+    return epoch_of(reply.ts)

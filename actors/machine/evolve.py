@@ -68,8 +68,8 @@ def evolve(state: State, fact: f.Fact) -> State:
             return replace(state, paused=True)
         case f.Resumed():
             return replace(_unimpeded(state), paused=False)
-        case f.Disabled(reason=reason):
-            return replace(state, disabled=reason)
+        case f.Disabled(reason=reason, at=at):
+            return replace(state, disabled=reason, disabled_at=state.disabled_at if state.disabled else at)
         case f.Pinged(bucket=bucket):
             return replace(state, bucket=bucket or state.bucket)
         case f.EventRefused():
@@ -205,7 +205,8 @@ def _unimpeded(state: State) -> State:
     """The state with nothing that holds the receiver back; open events may be tried at once."""
     return replace(
         state, throttled_until=0.0, throttles=0, backoff_until=0.0, failing_since=None,
-        consecutive_failures=0, disabled="", open=tuple(replace(each, next_at=0.0) for each in state.open),
+        consecutive_failures=0, disabled="", disabled_at=None,
+        open=tuple(replace(each, next_at=0.0) for each in state.open),
     )  # fmt: skip
 
 

@@ -72,6 +72,7 @@ class State(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     - `limit`, `bucket`: the rate limit and the tokens that were recorded last.
     - `target`: hash of the URL.
     - `throttled_until`, `backoff_until`, `paused`, `disabled`: what holds the receiver back as a whole.
+    - `disabled_at`: since when it is disabled; None in snapshots of older versions.
     - `throttles`: pauses that it has asked for in a row.
     - `failing_since`, `consecutive_failures`: its failures since the last success.
     - `parked`: some events are only in the stream; `waiting_since` is when the oldest of them was stored.
@@ -97,6 +98,7 @@ class State(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     waiting_since: float | None = None
     paused: bool = False
     disabled: str = ""
+    disabled_at: float | None = None
     last: OutcomeFact | None = None
     counters: Counters = field(default_factory=Counters)
 

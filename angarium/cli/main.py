@@ -1,7 +1,8 @@
 """The command `angarium`, from its arguments to its exit status.
 
-Exit status 0: done; 1: failed; 2: wrong usage; 130: interrupted. An error is one line on stderr that says
-what to do; only an unexpected one has a traceback, which the log shows at level `debug`.
+Exit status 0: done; 1: failed; 2: wrong usage; 130: interrupted; 141: nothing reads the output. An error is
+one line on stderr that says what to do; only an unexpected one has a traceback, which the log shows at level
+`debug`.
 
 A command's module is imported when the command is typed; `--help` imports all of them. So they must be light:
 modules that are slow to import are imported when a command runs.
@@ -10,9 +11,11 @@ modules that are slow to import are imported when a command runs.
 import errno
 import logging
 import os
+import re
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from typing import Any
 
 import click
 
@@ -21,6 +24,8 @@ from angarium.terminal.run import EXIT_INTERRUPTED as EXIT_INTERRUPTED
 
 EXIT_FAILED = 1
 EXIT_WRONG_USAGE = 2
+EXIT_NOT_READ = 141
+"""Exit status if nothing reads the output any more: that of other tools, which SIGPIPE ends."""
 
 FOLDERS = {
     "dead_letters": "dead",
@@ -41,6 +46,9 @@ MODULES = {
     for name in names.split()
 }
 """The module of each command."""
+
+_SEVERAL_MEANT = re.compile(r"\((Did you mean one of: [^)]*\?)\)")
+"""Click writes several suggestions in brackets, and a single one without."""
 
 log = logging.getLogger(__name__)
 
@@ -63,11 +71,15 @@ def run(arguments: Sequence[str]) -> int:
         return _refused(error, arguments)
     except (KeyboardInterrupt, click.Abort):
         return EXIT_INTERRUPTED
-    except BrokenPipeError:
-        _drop_output()  # Nothing reads it any more.
-        return EXIT_FAILED
+    except (BrokenPipeError, _NotRead):
+        _drop_output()
+        return EXIT_NOT_READ
     except Exception as error:
         return _broken(error)
+
+
+class _NotRead(Exception):
+    """A broken pipe, by a name that click does not know: it would end the process with status 1."""
 
 
 class _Commands(click.Group):
@@ -86,6 +98,12 @@ class _Commands(click.Group):
             meant = "".join(f" Did you mean {each!r}?" for each in get_close_matches(typed, MODULES, 1))
             raise click.UsageError(f"No such command {typed!r}.{meant}", context)
         return super().resolve_command(context, args)
+
+    def invoke(self, context: click.Context) -> Any:
+        try:
+            return super().invoke(context)
+        except BrokenPipeError as error:
+            raise _NotRead from error
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         if name not in MODULES:
@@ -107,7 +125,7 @@ def _refused(error: click.ClickException, arguments: Sequence[str]) -> int:
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         click.echo(error.format_message(), err=True)
         return EXIT_WRONG_USAGE
-    text = error.format_message()
+    text = _SEVERAL_MEANT.sub(r"\1", error.format_message())
     if not isinstance(error, click.UsageError):
         _failed(text)
         return error.exit_code

@@ -26,6 +26,11 @@ _facts = msgspec.json.Decoder(list[Fact])
 _state = msgspec.json.Decoder(State)
 
 
+def facts_in(text: str) -> list[Fact]:
+    """The facts of a row."""
+    return _facts.decode(text)
+
+
 def without_answers(facts: str, event: str) -> str:
     """The facts in JSON, without what receivers answered to the event."""
     decoded: list[dict[str, Any]] = msgspec.json.decode(facts)
@@ -62,7 +67,7 @@ def fold(
     state = State(receiver=name) if base is None else _state.decode(base.state)
     position, at = (0, 0) if base is None else (base.position, base.at)
     for place, flushed_at, text in rows:
-        facts = _facts.decode(text)
+        facts = facts_in(text)
         happened = min(flushed_at, next((t for t in map(_instant, facts) if t), flushed_at))
         for fact in facts:
             happened = _instant(fact) or happened

@@ -43,12 +43,19 @@ class RecordedAttempt(Struct, frozen=True, kw_only=True):
         return self.verdict != DELIVERED
 
 
+class RecordedRepeat(Struct, frozen=True):
+    """A message with the id of an earlier event, dropped at a time; `position` is its place in the stream."""
+
+    at: int
+    position: int
+
+
 class RecordedDelivery(Struct, frozen=True, kw_only=True):
     """One event and one of its receivers, with its recorded attempts: the first and the last ones.
 
     `ended_at` is None until it has ended; `ending` is also None if it ended within a gap. `count` counts its
     attempts, `attempts_total` those that are on record. `published_at` is earlier than `stored_at` if the
-    event had to wait for its fan-out.
+    event had to wait for its fan-out. `repeats` are the messages that were dropped because of it.
     """
 
     receiver: str
@@ -64,6 +71,7 @@ class RecordedDelivery(Struct, frozen=True, kw_only=True):
     type: str | None
     attempts: tuple[RecordedAttempt, ...]
     attempts_total: int
+    repeats: tuple[RecordedRepeat, ...] = ()
 
 
 class AttemptFilter(Struct, frozen=True, kw_only=True):

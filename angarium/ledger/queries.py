@@ -7,9 +7,10 @@ from typing import Any, Protocol
 
 import msgspec
 
+from actors.machine.facts import Repeated
 from angarium.ledger import schema
 from angarium.ledger.batch import BaseRow
-from angarium.ledger.fold import FoldedState, fold
+from angarium.ledger.fold import FoldedState, facts_in, fold
 from angarium.ledger.ledger_answers import (
     AttemptFilter,
     Configured,
@@ -20,6 +21,7 @@ from angarium.ledger.ledger_answers import (
     RecordedChange,
     RecordedDelivery,
     RecordedMinute,
+    RecordedRepeat,
     Unknown,
 )
 
@@ -38,7 +40,7 @@ WHERE d.block = b.block AND d.position = ? AND d.receiver = ? AND d.sequence = ?
 """
 JOURNEY = """
 SELECT r.name, d.sequence, d.event, d.again, d.stored_at, d.first_at, d.ended_at, d.ending, d.reason,
-    d.attempts, d.type, d.published_at, d.receiver
+    d.attempts, d.type, d.published_at, d.receiver, d.position
 FROM blocks b CROSS JOIN deliveries d {index} CROSS JOIN receivers r
 WHERE d.block = b.block AND d.event = ?1 AND r.id = d.receiver AND r.name >= ?2 AND r.name < ?3
     AND (r.name, d.sequence) > (?4, ?5)
@@ -96,6 +98,16 @@ SELECT f.position, f.at, f.facts FROM blocks b CROSS JOIN facts f
 WHERE b.last > ?2 AND b.since <= ?3 AND f.block = b.block AND f.receiver = ?1 AND f.position > ?2
 ORDER BY f.position
 """
+_FACTS_SINCE = """
+SELECT f.at, f.facts FROM blocks b CROSS JOIN facts f
+WHERE b.until >= ?2 AND f.block = b.block AND f.receiver = ?1 AND f.at >= ?2 ORDER BY f.position LIMIT ?3
+"""
+REPEATS_FROM_MS = 61_000
+"""Time before an event's first record from which on its repeats are searched: an attempt may take 60 s."""
+REPEATS_FLUSHES_MAX = 1000
+"""Flushes of a receiver that are searched for repeats; the dedup window is 256 events by default."""
+REPEATS_DELIVERIES_MAX = 20
+"""Deliveries of an event whose repeats are searched; each costs a query."""
 _BLOCKS = "SELECT b.block FROM blocks b WHERE b.until >= ? AND b.since < ? ORDER BY b.block DESC"
 _GAPS = """
 SELECT last, since, until, first FROM gaps WHERE share = ? AND since < ? ORDER BY first
@@ -169,20 +181,29 @@ class LedgerQueries:
 
         Only those `after` a receiver's sequence, at most `limit`; each with its first and last attempts.
         """
-        found, most = [], schema.END_OF_TIME if limit is None else limit
+        found, most = list[RecordedDelivery](), schema.END_OF_TIME if limit is None else limit
         query = JOURNEY.format(index=self._reader.by("deliveries_event"))
-        for *members, receiver in await self.rows(query, event, *_names_of(tenant), *after, most):
+        rows = await self.rows(query, event, *_names_of(tenant), *after, most)
+        originals = {(row[0], row[-1]) for row in rows if row[3] is None}
+        for *members, receiver, position in rows:
             name, sequence, event_id, again, stored_at, first_at, *rest = members
             ended_at, ending, reason, count, kind, published_at = rest
             tries, total = list[Any](), 0
             if first_at is not None:
                 end = schema.END_OF_TIME if ended_at is None else ended_at
                 tries, total = await self._tries(receiver, first_at, end, sequence)
+            repeats: list[RecordedRepeat] = []
+            if again is None and len(found) < REPEATS_DELIVERIES_MAX:
+                later = [at for of, at in originals if of == name and at > position]
+                up_to = min(later, default=schema.END_OF_TIME)
+                dropped = await self._repeats(receiver, event_id, first_at or ended_at or stored_at)
+                repeats = [each for each in dropped if position < each.position < up_to]
             found.append(RecordedDelivery(
                 receiver=name, sequence=sequence, event=event_id, again=again, stored_at=stored_at,
                 published_at=stored_at if published_at is None else published_at,
                 ended_at=ended_at, ending=ending, reason=reason, count=count,
                 type=kind, attempts=tuple(_attempt(row, event_id) for row in tries), attempts_total=total,
+                repeats=tuple(repeats),
             ))  # fmt: skip
         return found
 
@@ -194,6 +215,17 @@ class LedgerQueries:
         ((total,),) = await self.rows(_TRIES_COUNT, *delivery)
         last = await self.rows(_LAST_TRIES, *delivery, min(TRIES_MAX, total - TRIES_MAX))
         return tries[:TRIES_MAX] + last[::-1], total
+
+    async def _repeats(self, receiver: int, event: str, since: int) -> list[RecordedRepeat]:
+        """The first messages that the receiver did not get, since it already had one with that id."""
+        rows = await self.rows(_FACTS_SINCE, receiver, since - REPEATS_FROM_MS, REPEATS_FLUSHES_MAX)
+        return [
+            RecordedRepeat(at, fact.position)
+            for at, text in rows
+            if '"repeated"' in text  # To decode all facts would cost ten times as much.
+            for fact in facts_in(text)
+            if isinstance(fact, Repeated) and fact.id == event and not fact.reason
+        ]
 
     async def starts(self, receiver: int, since: int, until: int, limit: int) -> list[int]:
         """The times at which attempts began, pings included, in order."""

@@ -4,7 +4,6 @@ import asyncio
 import gc
 import logging
 import os
-import signal
 import socket
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -35,6 +34,7 @@ from angarium.node.shard import NodeContext
 from angarium.node.totals import NodeTotals
 from angarium.settings import Settings
 from angarium.telemetry.opening import Tracing, open_tracing
+from angarium.terminal.run import ending_signals
 from streams.buckets.receivers import Receivers, matching, subscriptions_of
 from streams.clock import SystemTime, Timekeeper
 from streams.control_requests.micro_service import Identity, MicroService
@@ -65,14 +65,14 @@ default of 700, and looking took 3 % of a busy node's CPU; now it takes 0.8 %, 0
 async def run_node(
     settings: Settings, *, ready: Callable[[], None] | None = None, supervisor: socket.socket | None = None
 ) -> None:
-    """Run a node until SIGTERM or SIGINT, then hand over its shards. `ready` is called once it has all.
+    """Run a node until it is to end, then hand over its shards. `ready` is called once it has all.
 
     A node with a `supervisor` answers it instead of listening on the monitor's address.
     """
     loop = asyncio.get_running_loop()
     gc.set_threshold(COLLECT_AFTER, *gc.get_threshold()[1:])
     stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in ending_signals():
         loop.add_signal_handler(number, stop.set)
     place = settings.monitor if supervisor is None else supervisor
     async with monitoring(place) as monitor, AsyncExitStack() as stack:

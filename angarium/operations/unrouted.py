@@ -8,9 +8,10 @@ from msgspec import Struct
 
 from actors.errors import Unavailable, Unusable
 from actors.policy import Rate
+from actors.status import age_text
 from actors.tenant_settings import ALL_OTHERS, SettingsByTenant, TenantSettings
 from angarium.connecting import Access
-from angarium.quantities import age_text, count_text
+from angarium.quantities import count_text
 from streams.installation.partitions import partition_of
 from streams.installation.topology import Names
 from streams.journal.claim import Owner, read_owner

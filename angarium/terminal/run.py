@@ -47,6 +47,15 @@ def end_on_sigterm() -> None:
     signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGINT))
 
 
+def ending_signals() -> tuple[signal.Signals, ...]:
+    """The signals that ask a long task to end: SIGHUP says that its terminal was closed.
+
+    A process that ignores SIGHUP, as with nohup, goes on ignoring it.
+    """
+    hangup = () if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else (signal.SIGHUP,)
+    return (signal.SIGTERM, signal.SIGINT, *hangup)
+
+
 def run_long(work: Coroutine[Any, Any, T]) -> T:
     """Run a long task, on uvloop if that is installed. Ctrl-C cancels it, unless it has its own handler.
 

@@ -31,6 +31,7 @@ class Token(Struct, frozen=True, kw_only=True):
 
     - `hash`: SHA-256 of its secret.
     - `rate`: events per second that it may publish.
+    - `created_by`: who made it; empty in tokens of older versions.
     """
 
     tenant: str
@@ -40,6 +41,7 @@ class Token(Struct, frozen=True, kw_only=True):
     expires_at: datetime | None = None
     rate: float | None = None
     note: str = ""
+    created_by: str = ""
 
     def __repr__(self) -> str:
         return f"Token(tenant={self.tenant!r}, …)"

@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from streams.installation.topology import STAMP_SHARDS, STAMP_VERSION, VERSION
+from streams.installation.topology import STAMP_SHARDS, STAMP_VERSION, VERSION, Names
 
 SHARDS = "shards"
 """The field of the problem that hides all others: with the wrong number of shards nothing else is right."""
@@ -28,6 +28,33 @@ class Mismatch(Struct, frozen=True):
         if self.field == SHARDS:
             return f"{self.where} has {self.has} shards, the setting shards says {self.wants}: {self.why}"
         return f"{self.where}: {self.field} is {self.has}, must be {self.wants}: {self.why}"
+
+
+class MissingStreams(Struct, frozen=True):
+    """The streams of an installation that are missing: some, or all of them if `nothing_there`."""
+
+    names: tuple[str, ...]
+    prefix: str
+    nothing_there: bool
+
+    @property
+    def text(self) -> str:
+        """The problem, without the remedy."""
+        first, count = self.names[0], len(self.names)
+        what = (
+            f"stream {first} is missing" if count == 1 else f"{count} streams are missing, {first} among them"
+        )
+        return f"nothing is set up here ({what})" if self.nothing_there else what
+
+    @property
+    def remedy(self) -> str:
+        """The command that creates them, and the setting that may be wrong."""
+        if self.prefix == Names().prefix:
+            return "run angarium setup"
+        return f"run angarium setup, or correct the prefix {self.prefix} (ANGARIUM_PREFIX)"
+
+    def __str__(self) -> str:
+        return f"{self.text}: {self.remedy}"
 
 
 class _Rule(Struct, frozen=True):

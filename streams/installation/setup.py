@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import Struct
 
 from actors.errors import Unavailable
-from streams.installation.requirements import SHARDS, Mismatch, stream_problems
+from streams.installation.requirements import SHARDS, Mismatch, MissingStreams, stream_problems
 from streams.installation.topology import STAMP_VERSION, Installation, streams
 from streams.nats.answers import StreamInfo
 from streams.nats.codes import STORAGE_EXCEEDED, STORE_FAILED
@@ -20,8 +20,6 @@ from streams.nats.jetstream import JetStream
 OLDEST_SERVER = (2, 14)
 """The first version that the tests run on; before 2.12 there are no atomic batches."""
 
-MISSING = "missing"
-RUN_SETUP = "run `angarium setup`"
 REMEDIES = {
     STORAGE_EXCEEDED: "it reserves 2.75 times max_bytes for all streams; give a smaller --max-bytes, or "
     "nats-server a larger disk or max_file_store",
@@ -52,25 +50,25 @@ async def setup(js: JetStream, installation: Installation) -> list[str]:
     return await _make_streams(js, found)
 
 
-async def check(js: JetStream, installation: Installation) -> list[Mismatch]:
+async def check(js: JetStream, installation: Installation) -> list[Mismatch | MissingStreams]:
     """Find what `setup` would refuse or would have to create. Raises the same errors about the server."""
     found = await _read_streams(js, installation)
-    problems = _problems(found)
-    if any(problem.field == SHARDS for problem in problems):
+    problems: list[Mismatch | MissingStreams] = [*_problems(found)]
+    if any(isinstance(each, Mismatch) and each.field == SHARDS for each in problems):
         return problems
-    for stream in found:
-        if stream.actual is None:
-            problems.append(
-                Mismatch("the installation", f"stream {stream.wanted['name']}", MISSING, "there", RUN_SETUP)
-            )
-    return problems
+    missing = _missing(found, installation)
+    return problems if missing is None else [*problems, missing]
 
 
-def is_nothing_there(problems: list[Mismatch], installation: Installation) -> bool:
-    """True if all that `check` has found is that each stream is missing."""
-    return len(problems) == len(streams(installation)) and all(
-        each.has == MISSING and each.why == RUN_SETUP for each in problems
-    )
+async def missing_streams(js: JetStream, installation: Installation) -> MissingStreams | None:
+    """The streams that are missing, None if there are all. Raises `Unavailable` and `ApiError`."""
+    found = [_CheckedStream(config, await js.stream_info(config["name"])) for config in streams(installation)]
+    return _missing(found, installation)
+
+
+def _missing(found: list[_CheckedStream], installation: Installation) -> MissingStreams | None:
+    names = tuple(each.wanted["name"] for each in found if each.actual is None)
+    return MissingStreams(names, installation.prefix, len(names) == len(found)) if names else None
 
 
 async def _read_streams(js: JetStream, installation: Installation) -> list[_CheckedStream]:

@@ -36,6 +36,10 @@ class Forbidden(Unanswered, frozen=True, gc=False):
     """No answer, since the server said that our user may not publish there, or may not receive answers."""
 
 
+class NoResponders(Unanswered, frozen=True, gc=False):
+    """No answer, since no stream takes messages of this subject: this request stored nothing."""
+
+
 Answer = Stored | Refused | Unanswered
 
 

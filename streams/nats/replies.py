@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from streams.nats.answers import Forbidden, Put, Unanswered
+from streams.nats.answers import Forbidden, NoResponders, Put, Unanswered
 from streams.nats.errors import Disconnected
 from streams.nats.headers import STATUS
 from streams.nats.wire import Message, Subscription, Wire
@@ -300,7 +300,7 @@ def _settle(future: asyncio.Future[list[Message] | Unanswered], answer: list[Mes
 def _answer_in(message: Message, subject: str) -> Message | Unanswered:
     """The answer, unless the server says that there will be none."""
     if message.headers is not None and not message.data and message.headers.get(STATUS) == "503":
-        return Unanswered(f"nothing answers on {subject}")
+        return NoResponders(f"nothing answers on {subject}")
     return message
 
 

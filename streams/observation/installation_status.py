@@ -5,6 +5,7 @@ Nothing is decided here: a claim finds out who owns a shard, and the members fin
 
 import asyncio
 import math
+from collections.abc import Collection
 
 import msgspec
 
@@ -75,6 +76,17 @@ async def owners(js: JetStream, names: Names, shards: int) -> list[Owner | None]
         return None if found.released is not None else found
 
     return await asyncio.gather(*(owner(shard) for shard in range(shards)))
+
+
+async def unattended_shards(
+    js: JetStream, names: Names, shards: int, members: Collection[Member]
+) -> list[int]:
+    """The shards that none of these live nodes owns, by the owners' records. Raises like `owners`."""
+    alive = {each.node for each in members}
+    if not alive:
+        return list(range(shards))
+    recorded = await owners(js, names, shards)
+    return [shard for shard, owner in enumerate(recorded) if owner is None or owner.node not in alive]
 
 
 async def recorded_losses(js: JetStream, names: Names, shards: int) -> dict[int, RecordedLoss]:

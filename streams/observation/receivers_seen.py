@@ -21,12 +21,13 @@ from streams.journal import snapshots
 from streams.journal.checkpoint import Checkpoint, decode_checkpoint
 from streams.journal.snapshots import Snapshot
 from streams.nats.jetstream import QUESTIONS_AT_ONCE, JetStream
+from streams.observation.installation_status import (
+    seen_members,
+    unattended_shards,
+)
 from streams.reading.messages import stored_event
 from streams.reading.newest import newest
 from streams.versions import read_versioned
-
-UNATTENDED_AFTER_S = 15.0
-"""If an event that no checkpoint covers is older than this, no node runs its shard."""
 
 APPENDED_AFTER_S = 0.5
 """Time after which the journal has what an owner settles; usually 200 ms."""
@@ -49,15 +50,17 @@ class ShardProgress(Struct, frozen=True):
     """The progress of a shard.
 
     - `floor`: all deliveries up to here are settled, or their receivers are parked.
-    - `age_s`: the age of its snapshots.
+    - `age_s`: the age of its snapshots; 0 if they lack no fact.
     - `behind`: deliveries wait that no node has looked at.
     - `ahead_since`: when the first facts were stored that its snapshots lack; None if they lack none.
+    - `attended`: a live node owns it.
     """
 
     floor: int
     age_s: float
     behind: bool
     ahead_since: float | None = None
+    attended: bool = True
 
 
 class BacklogCount(Struct, frozen=True):
@@ -147,30 +150,36 @@ async def shard_count(js: JetStream, names: Names) -> int:
 async def shard_progress(js: JetStream, names: Names, shards: int) -> list[ShardProgress]:
     """The progress of each shard. Raises `NewerVersion`, `NotOurs`, `Unavailable` and `ApiError`."""
     now = await server_time(js, names.deliveries)
+    members, _ = await seen_members(js, names)
+    unattended = frozenset(await unattended_shards(js, names, shards, members))
     turn = asyncio.Semaphore(QUESTIONS_AT_ONCE)
 
     async def one(shard: int) -> ShardProgress:
         async with turn:
-            return await _progress_of(js, names, shard, now)
+            return await _progress_of(js, names, shard, now, attended=shard not in unattended)
 
     return await asyncio.gather(*map(one, range(shards)))
 
 
-async def _progress_of(js: JetStream, names: Names, shard: int, now: float) -> ShardProgress:
+async def _progress_of(
+    js: JetStream, names: Names, shard: int, now: float, *, attended: bool
+) -> ShardProgress:
+    """The progress of one shard.
+
+    An event for a receiver that is parked already makes no fact, so the floor of a shard that a node runs may
+    lie below it for hours.
+    """
     key = names.actor_keys.checkpoint(shard)
     found = await js.last_message(names.actors, key)
     checkpoint = decode_checkpoint(found.data, key) if found and found.data else Checkpoint()
-    floor, deliveries = checkpoint.floor, names.deliveries_of(shard)
     later = await js.next_message(names.journal, names.journal_of(shard), checkpoint.sequence + 1)
+    behind = False
+    if not attended or not found:
+        last = await js.last_message(names.deliveries, names.deliveries_of(shard))
+        behind = last is not None and last.sequence > checkpoint.floor
     ahead_since = later.stored_at if later else None
-    age_s = now - later.stored_at if later else 0.0
-    last = await js.last_message(names.deliveries, deliveries)
-    if last is not None and last.sequence > floor:
-        first = await js.next_message(names.deliveries, deliveries, floor + 1)
-        behind_s = now - first.stored_at if first else 0.0
-        behind = behind_s > UNATTENDED_AFTER_S or not found
-        return ShardProgress(floor, max(age_s, behind_s, 0.0), behind, ahead_since)
-    return ShardProgress(floor, max(age_s, 0.0), behind=False, ahead_since=ahead_since)
+    age_s = max(0.0, now - later.stored_at) if later else 0.0
+    return ShardProgress(checkpoint.floor, age_s, behind, ahead_since, attended)
 
 
 def waiting_events(snapshot: ReceiverSnapshot, progress: ShardProgress) -> BacklogCount | None:

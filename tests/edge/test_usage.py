@@ -406,6 +406,14 @@ def test_a_package_that_is_gone_is_missed(tmp_path: Path) -> None:
     assert done.stdout == "['the package actors is missing; install angarium again']\n", done.stderr
 
 
+def test_the_remedy_for_packages_of_others_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(package_check, "_HOME", Path("/elsewhere"))
+    found = package_check.foreign_packages()
+    assert len(found) == 2
+    assert "; ".join(found).count("install angarium in its own environment") == 1
+    assert found[-1].endswith("(pipx or a venv)")
+
+
 def test_our_own_packages_are_ours() -> None:
     assert package_check.foreign_packages() == []
 

@@ -5,7 +5,8 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "allowed_values beats errors",
         "ids policy",
         "machine credentials",
-        "memory ports totals health_changes status subscriptions tenant_settings",
+        "memory ports totals status subscriptions tenant_settings",
+        "health_changes",
         "runtime",
     ),
     "streams": (
@@ -81,6 +82,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
     ),
     "angarium.operations": (
         "failures unrouted",
+        "missing_streams",
         "dead_letters live receivers tokens",
         "ledger_queries replays",
         "events installation jobs",

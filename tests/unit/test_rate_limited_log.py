@@ -75,7 +75,7 @@ async def test_a_burst_is_told_one_by_one_and_comes_back_with_time(caplog: pytes
 
 def change(receiver: str, name: HealthChangeName = "offline") -> HealthChange:
     return HealthChange(
-        name=name, receiver=receiver, why="no success for 5 min; HTTP 500", since=1_700_000_000.0
+        name=name, receiver=receiver, why="no success for 5m; HTTP 500", since=1_700_000_000.0
     )
 
 
@@ -91,7 +91,7 @@ async def test_a_change_of_health_is_logged_in_full(caplog: pytest.LogCaptureFix
     tell(change("acme.billing", "recovered"))
     assert lines(caplog) == ["WARNING receiver.offline acme.billing", "INFO receiver.recovered acme.billing"]
     assert caplog.records[0].__dict__["since"] == "2023-11-14T22:13:20.000Z"
-    assert caplog.records[0].__dict__["why"] == "no success for 5 min; HTTP 500"
+    assert caplog.records[0].__dict__["why"] == "no success for 5m; HTTP 500"
 
 
 @in_virtual_time

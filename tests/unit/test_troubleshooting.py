@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from angarium.node.control_requests import VERBS
+
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "troubleshooting.md").read_text()
 BETWEEN = re.compile(r"…|<\w+>|\d+|: |\b(?:ANGARIUM|KV)_\w+")
@@ -15,7 +17,7 @@ BETWEEN = re.compile(r"…|<\w+>|\d+|: |\b(?:ANGARIUM|KV)_\w+")
 
 ASSEMBLED = {
     "the installation has 64 shards, the setting shards says 32: …",
-    "… is missing, must be there: run angarium setup", "reader.broken", "router.broken", "snapshots.broken",
+    "stream … is missing: run angarium setup", "reader.broken", "router.broken", "snapshots.broken",
 }  # fmt: skip
 """Messages that the code puts together from several texts."""
 
@@ -59,3 +61,10 @@ def test_every_explained_message_exists(heading: str) -> None:
     ]
     assert pieces
     assert not [message for message, piece in pieces if len(piece) >= LEAST and piece not in said]
+
+
+def test_the_verbs_of_control_requests_are_those_of_the_code() -> None:
+    section = PAGE.split("\n### Control requests\n")[1].split("\n#")[0]
+    sentence = section.split(" are ", 1)[1].split(". Requests to a node")[0]
+    named = [each for each in re.findall(r"`([a-z ]+)`", sentence) if " " not in each]
+    assert list(dict.fromkeys(named)) == list(VERBS)

@@ -1,5 +1,7 @@
 """A ping: a POST of type `angarium.ping` that has no number, takes a token, and works while paused."""
 
+import math
+
 from actors.errors import ControlDenied
 from actors.machine import commands as c
 from actors.machine.bucket import GRANT_MAX_S, take
@@ -8,6 +10,7 @@ from actors.machine.outcome import Answered, Failed, NotSent
 from actors.policy import Policy
 from actors.ports import Attempt
 from actors.runtime.actor import Actor
+from actors.status import age_text
 
 
 async def ping(actor: Actor) -> Answered | Failed:
@@ -21,8 +24,8 @@ async def ping(actor: Actor) -> Answered | Failed:
     if policy is None:
         raise ControlDenied("misconfigured", f"{actor.receiver} has no valid configuration; put one")
     if actor.state.throttled_until > now:
-        wait_s = actor.state.throttled_until - now
-        raise ControlDenied("throttled", f"{actor.receiver} is throttled for {wait_s:.0f} s more")
+        wait = age_text(math.ceil(actor.state.throttled_until - now))
+        raise ControlDenied("throttled", f"{actor.receiver} is throttled for {wait} more")
     if not environment.may_start():
         raise ControlDenied("unavailable", "the shard is not ready at the moment; try again")
     tokens, bucket = actor.live.tokens, actor.live.bucket_at(now)

@@ -67,7 +67,7 @@ PING_RECEIVER = _described(
 )  # fmt: skip
 SKIP_EVENT = _described(
     "Skip the oldest event: it becomes a dead letter", Skipped, "The skipped event",
-    {"sequence": 17, "event_id": "order-7"},
+    {"sequence": 17, "event_id": "order-7-created"},
 )  # fmt: skip
 FORGET_EVENTS = _described(
     "Discard the waiting events of a receiver, and clear its failures", Forgotten, "The result, on record",
@@ -89,7 +89,7 @@ ROTATE_RECEIVER_SECRET = _described(
 ROTATE_RECEIVER_SECRET["responses"] |= problems(400, 408, 412, 413, 415, 429)
 
 _ERASURE = {
-    "tenant": "acme", "event": "order-17", "requested_by": "token k3f6w2m5qzra",
+    "tenant": "acme", "event": "order-17-created", "requested_by": "token k3f6w2m5qzra",
     "requested_at": "2026-11-22T20:00:00.000Z", "done": False, "done_at": None,
     "waits_for": "the event is being routed", "events": 0, "deliveries": 0, "discarded": 0,
     "dead_letters": 0, "journal_messages": 0,

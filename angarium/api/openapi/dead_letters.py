@@ -89,7 +89,7 @@ class RedriveResult(Struct, frozen=True, kw_only=True):
 _ITEM = {
     "number": 7, "receiver": "acme.billing", "sequence": 17, "reason": "rejected",
     "at": "2026-11-22T20:00:00Z",
-    "attempts": 5, "status": 422, "type": "order.created", "id": "order-7", "bytes": 11,
+    "attempts": 5, "status": 422, "type": "order.created", "id": "order-7-created", "bytes": 11,
 }  # fmt: skip
 LIST_DEAD_LETTERS: dict[str, Any] = {
     "summary": "List dead letters, newest first",

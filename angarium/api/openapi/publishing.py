@@ -55,8 +55,8 @@ _BODY = body(
     "The event: any bytes; they are passed on unchanged.", {"application/json": _EVENT}, required=False
 )
 _HEADERS = [
-    header_parameter("Idempotency-Key", "A repeat with the same key within 2 minutes is dropped.", "order-7"),
-    header_parameter(EVENT_ID, "The event's id; without it, one made from the key, or new.", "order-7"),
+    header_parameter("Idempotency-Key", "A repeat with the same key within 2 minutes is dropped.", _ID),
+    header_parameter(EVENT_ID, "The event's id; without it, one made from the key, or new.", _ID),
     header_parameter("traceparent", "W3C Trace Context; passed on to the receiver.",
                      "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"),
     header_parameter("tracestate", "W3C Trace Context.", "vendor=value"),
@@ -91,11 +91,11 @@ PUBLISH_TO_RECEIVER = _described("Publish an event to one receiver", _STORED)
 PUBLISH_UNTYPED_TO_RECEIVER = _described("Publish an event of the type `message` to one receiver", _STORED)
 
 _ITEMS = [
-    {"type": "order.created", "data": {"order": 7}, "id": "order-7"},
+    {"type": "order.created", "data": {"order": 7}, "id": _ID},
     {"type": "order.paid", "data": {"order": 7}, "receiver": "billing"},
 ]
 _STORED_ITEM = {
-    "status": 202, "id": "order-7", "stream": "ANGARIUM_EVENTS", "seq": 17, "duplicate": False, "matched": 2,
+    "status": 202, "id": _ID, "stream": "ANGARIUM_EVENTS", "seq": 17, "duplicate": False, "matched": 2,
 }  # fmt: skip
 _REFUSED_ITEM = {"type": TYPES + "not-found", "title": TITLES["not-found"], "status": 404, "detail": HIDDEN}
 _BATCH_BODY = body(

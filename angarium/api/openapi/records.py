@@ -38,12 +38,23 @@ class AttemptPage(Struct, frozen=True, kw_only=True):
     ledger: LedgerLag
 
 
+class RepeatItem(Struct, frozen=True):
+    """A message that was dropped, since the receiver already had one with that id.
+
+    `position` is its sequence in the stream of the deliveries.
+    """
+
+    at: str
+    position: int
+
+
 class DeliveryItem(Struct, frozen=True, kw_only=True):
     """An event and one of its receivers; `again` names the replay or redrive that sent it.
 
     `published_at` is earlier than `stored_at` if the event waited for its fan-out; lateness counts from it.
     `state` is `open` until the event is settled, and `unknown` if the ledger does not know the end; a dead
-    letter has a `reason`. `attempts` are the first 50 and the last 50 of `attempts_total`.
+    letter has a `reason`. `attempts` are the first 50 and the last 50 of `attempts_total`;
+    `repeats` are other messages with the event's id that this receiver did not get.
     """
 
     receiver: str
@@ -57,6 +68,7 @@ class DeliveryItem(Struct, frozen=True, kw_only=True):
     ended_at: str | None
     attempts: list[AttemptItem]
     attempts_total: int
+    repeats: list[RepeatItem]
 
 
 class WaitingDeliveryItem(Struct, frozen=True, kw_only=True):
@@ -155,7 +167,7 @@ class WorstReceivers(Struct, frozen=True, kw_only=True):
 
 _LEDGER = {"as_of": "2026-11-22T20:00:01.250Z", "behind_s": 0.0, "gaps": [], "kept_since": None}
 _FAILED = {
-    "at": "2026-11-22T20:00:00.120Z", "sequence": 17, "event_id": "order-17", "type": "order.created",
+    "at": "2026-11-22T20:00:00.120Z", "sequence": 17, "event_id": "order-17-created", "type": "order.created",
     "attempt": 1, "verdict": "failed", "status": 503, "error": "HTTP 503", "answer": "try again later",
     "latency_ms": 31.2, "next_at": "2026-11-22T20:00:02.480Z",
 }  # fmt: skip
@@ -195,12 +207,12 @@ GET_EVENT = _described(
     "Show an event's deliveries to the tenant's receivers, and where it still waits", JourneyPage,
     "The event's deliveries, each with its first and last attempts, and the receivers for which it waits",
     {
-        "event_id": "order-17",
+        "event_id": "order-17-created",
         "deliveries": [{
             "receiver": "acme.billing", "sequence": 17, "type": "order.created", "again": None,
             "state": "delivered", "reason": None, "published_at": _AT, "stored_at": _AT,
             "ended_at": "2026-11-22T20:00:02.525Z",
-            "attempts": [_FAILED, _DELIVERED], "attempts_total": 2,
+            "attempts": [_FAILED, _DELIVERED], "attempts_total": 2, "repeats": [],
         }],
         "waiting": [{
             "receiver": "acme.slow", "again": None, "stored_at": _AT, "place": 273, "waiting": 273,

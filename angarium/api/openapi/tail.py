@@ -14,7 +14,7 @@ id: 4711-0
 event: attempt
 id: 4711-1
 data: {"id":"4711-1","at":"2026-11-22T20:00:00.000Z","receiver":"acme.billing","verdict":"failed",\
-"sequence":17,"event_id":"order-7","type":"order.created","attempt":1,"status":500,"error":null,\
+"sequence":17,"event_id":"order-7-created","type":"order.created","attempt":1,"status":500,"error":null,\
 "latency_ms":12.5,"answer":"no database","next_at":"2026-11-22T20:00:02.000Z"}
 
 """

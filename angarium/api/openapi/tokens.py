@@ -54,7 +54,8 @@ LIST_TOKENS: dict[str, Any] = {
     "tags": ["tokens"],
     "responses": {
         200: result(TokenPage, "A page of tokens", {
-            "tokens": [_TOKEN | {"used_at": "2026-11-22T20:10:00Z"}], "next_cursor": None,
+            "tokens": [_TOKEN | {"used_at": "2026-11-22T20:10:00Z", "created_by": "ada@desk"}],
+            "next_cursor": None,
         }),
         **problems(422),
     },

@@ -37,13 +37,15 @@ async def list_tokens(
 
 
 @post("/v1/tokens", status_code=201, opt=needs("operate"), **CREATE_TOKEN)
-async def create_token(request: Request[Any, Any, Any], api: InjectedApi) -> Response[CreatedTokenDocument]:
+async def create_token(
+    request: Request[Any, Any, Any], api: InjectedApi, access: InjectedAccess
+) -> Response[CreatedTokenDocument]:
     """Create a token."""
     asked = decoded(await json_body(request, api.limits), TokenRequest)
     new = NewToken(
         tenant=asked.tenant, scopes=asked.scopes, lasts_s=asked.lasts_s, rate=asked.rate, note=asked.note
     )
-    made = result_of(await create(api.access, new))
+    made = result_of(await create(access, new))
     token = made.token
     shown = CreatedTokenDocument(
         id=made.id, token=made.text, tenant=token.tenant, scopes=token.scopes, created_at=token.created_at,

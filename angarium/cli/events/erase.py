@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from angarium.cli.invocation import names, options
-from angarium.cli.invocation.perform import CommandFailed, result_of
+from angarium.cli.invocation.perform import CommandFailed, done
 from angarium.terminal import output
 from angarium.terminal.run import run
 
@@ -71,17 +71,17 @@ async def _erased(
     from angarium.operations.live.tail import is_known
 
     if tenant is None:
-        tenant = result_of(await only_tenant(access))
+        tenant = await done(access, await only_tenant(access))
     elif await is_known(access, tenant) is False:
         names.note_unknown(tenant)
     if not agreed(tenant):
         raise CommandFailed(f"{event} was not erased")
-    status = result_of(await request_erasure(access, tenant, event))
+    status = await done(access, await request_erasure(access, tenant, event))
     deadline = asyncio.get_running_loop().time() + wait_s
     said = status.waits_for
     while not status.done and asyncio.get_running_loop().time() < deadline:
         await asyncio.sleep(ERASURE_POLL_S)
-        status = result_of(await get_erasure(access, tenant, event))
+        status = await done(access, await get_erasure(access, tenant, event))
         if status.waits_for and status.waits_for != said and output.on_terminal():
             output.note(f"waiting: {output.visible(status.waits_for)}")
         said = status.waits_for
@@ -90,13 +90,17 @@ async def _erased(
 
 def summary(status: "ErasureStatus") -> str:
     """The result for people: how much was erased where, or that no stream had the event."""
+    from angarium.quantities import count_text
+
     if not status.events + status.deliveries + status.dead_letters + status.journal_messages:
         return (
             f"nothing to erase: no stream has the event {status.event} of {status.tenant}; the request is "
             f"recorded, so that ledgers erase their rows of it"
         )
+    deliveries = "1 delivery" if status.deliveries == 1 else f"{status.deliveries} deliveries"
     counts = (
-        f"events {status.events}, deliveries {status.deliveries} ({status.discarded} were waiting), "
-        f"dead letters {status.dead_letters}, messages of the journal {status.journal_messages}"
+        f"{count_text(status.events, 'event')}, {deliveries} ({status.discarded} of them "
+        f"waiting), {count_text(status.dead_letters, 'dead letter')}, "
+        f"{count_text(status.journal_messages, 'message')} of the journal"
     )
     return f"erased {status.event} of {status.tenant}: {counts}"

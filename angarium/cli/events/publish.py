@@ -48,8 +48,8 @@ def publish(
 
     TENANT sends it to every receiver of the tenant that subscribes to its type, TENANT.NAME to one receiver.
 
-    The body is the argument, or comes from --data, --file or stdin. With --lines the events are published one
-    after the other. The command stops at the first one that is refused, so that none overtakes it.
+    The body is the argument, or comes from --data, --file or stdin (-). With --lines the events are published
+    one after the other. The command stops at the first one that is refused, so that none overtakes it.
     """
     from angarium.operations.events.message import NewEvent
 
@@ -61,6 +61,8 @@ def publish(
     template = NewEvent(
         tenant=tenant, name=name, type=event_type, id=event_id or "", content_type=content_type
     )
+    if body == "-" and file is None:
+        body, file = None, sys.stdin.buffer
     bodies = _bodies([text for text in (body, data) if text is not None], file, lines)
     run(_publish(settings, template, bodies, lines=lines, as_json=as_json))
 

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from actors.status import age_text
 from angarium.cli.invocation import names, options
 from angarium.cli.invocation.perform import CommandFailed, perform
 from angarium.settings import Settings
@@ -95,7 +96,7 @@ def _preview(
         output.say_json(found)
         return
     what = quantities.count_text(found.events, "event")
-    lasts = quantities.age_text(found.events / (per_second or PER_SECOND_DEFAULT))
+    lasts = age_text(found.events / (per_second or PER_SECOND_DEFAULT))
     output.say(f"would send {what} ({quantities.bytes_text(found.bytes)}), in {lasts}")
     if found.oldest_at is not None:
         output.say(f"published {found.oldest_at} to {found.newest_at}")

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from angarium.operations.tokens.listing import ListedToken
 
 SCOPES = ("publish", "read", "manage", "operate")
-HEADINGS = ("id", "tenant", "scopes", "rate", "created", "expires", "last used", "note")
+HEADINGS = ("id", "tenant", "scopes", "rate", "created", "by", "expires", "last used", "note")
 NARROW_COLUMNS = ("id", "tenant", "scopes", "expires", "last used")
 CUT_COLUMNS = ("scopes", "tenant")
 
@@ -62,7 +62,7 @@ def create(
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @options.settings_flags(*options.CONNECTION)
 def list_(wide: bool, as_json: bool, **given: Any) -> None:
-    """List all tokens: tenant, scopes, and the last use (within ten minutes)."""
+    """List all tokens: tenant, scopes, who made them, and the last use (within ten minutes)."""
     from msgspec import to_builtins
 
     from angarium.operations.tokens.listing import all_tokens
@@ -85,6 +85,7 @@ def cells(listed: "ListedToken") -> dict[str, str | None]:
         "scopes": ",".join(listed.scopes),
         "rate": None if listed.rate is None else f"{listed.rate:g}/s",
         "created": _minute(listed.created_at),
+        "by": listed.created_by or None,
         "expires": _minute(listed.expires_at),
         "last used": _minute(listed.used_at),
         "note": listed.note,

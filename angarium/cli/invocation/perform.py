@@ -37,11 +37,30 @@ def perform(
     """
     from angarium.connecting import with_access
 
+    async def work(access: "Access") -> "T":
+        return await done(access, await operation(access))
+
     def said() -> str:
         text = interrupted if isinstance(interrupted, str) else interrupted()
         return f"angarium: interrupted; {text}\n" if text else ""
 
-    return result_of(run(with_access(settings, operation), interrupted=said))
+    return run(with_access(settings, work), interrupted=said)
+
+
+async def done(access: "Access", outcome: "T | NotDone") -> T:
+    """The result of an operation, if it was done. Raises CommandFailed, which names missing streams."""
+    from angarium.operations.failures import NotDone
+    from angarium.operations.missing_streams import explained
+
+    return result_of(await explained(access, outcome) if isinstance(outcome, NotDone) else outcome)
+
+
+async def check_setup(access: "Access") -> None:
+    """Raise CommandFailed if streams are missing, as before `angarium setup`."""
+    from angarium.operations.missing_streams import find_missing
+
+    if missing := await find_missing(access):
+        raise CommandFailed(str(missing))
 
 
 def result_of(outcome: "T | NotDone") -> T:

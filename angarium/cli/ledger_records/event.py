@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from angarium import logs, quantities
+from actors.status import age_text
+from angarium import logs
 from angarium.cli.invocation import options
 from angarium.cli.invocation.remedies import remedy_text
 from angarium.terminal import output
@@ -43,7 +44,7 @@ def event(event_id: str, tenant: str | None, as_json: bool, **given: Any) -> Non
     from angarium.cli.ledger_records import attempt_table, ledger_questions
     from angarium.operations.failures import NotDone
 
-    recorded, search, held = run(_look_up(options.settings_of(given), event_id, tenant))
+    recorded, search, held, letters = run(_look_up(options.settings_of(given), event_id, tenant))
     found = result_of(recorded)
     if isinstance(search, NotDone):
         if search.kind == "invalid":
@@ -68,7 +69,8 @@ def event(event_id: str, tenant: str | None, as_json: bool, **given: Any) -> Non
     if unrouted and not isinstance(search, NotDone):
         output.say_wrapped(output.visible(f"{event_id}: {search.why_none}"), indent=CONTINUED_INDENT)
     for delivery in found.deliveries:
-        line = headline(delivery, held.get(delivery["receiver"]))
+        letter = letters.get((delivery["receiver"], delivery["sequence"]))
+        line = headline(delivery, held.get(delivery["receiver"]), letter)
         output.say_wrapped(output.visible(line), indent=CONTINUED_INDENT)
         left_out = delivery["attempts_total"] - len(delivery["attempts"])
         for place, each in enumerate(delivery["attempts"]):
@@ -79,6 +81,8 @@ def event(event_id: str, tenant: str | None, as_json: bool, **given: Any) -> Non
             output.say_wrapped(tried, f"  {each['at']}  ")
             if each["answer"]:
                 output.say_wrapped(output.first_of(each["answer"], ANSWER_MAX), "    answered: ")
+        for each in delivery["repeats"]:
+            output.say_wrapped(repeat_text(delivery, each), f"  {each['at']}  ")
     for waits in waiting:
         output.say_wrapped(output.visible(place_text(waits)), indent=CONTINUED_INDENT)
     for each in erased:
@@ -90,43 +94,55 @@ def event(event_id: str, tenant: str | None, as_json: bool, **given: Any) -> Non
 
 async def _look_up(
     settings: "Settings", event_id: str, tenant: str | None
-) -> "tuple[Journey | NotDone, EventSearch | NotDone, dict[str, HeldReceiver]]":
-    """Look up an event in the ledger, and in the streams, and what holds the receivers that began with it."""
+) -> "tuple[Journey | NotDone, EventSearch | NotDone, dict[str, HeldReceiver], dict[tuple[str, int], int]]":
+    """Look up an event in the ledger, and in the streams, what holds its receivers, and its dead letters."""
     from actors.errors import AngariumError
     from angarium.connecting import Access, with_access
+    from angarium.operations.dead_letters.of_event import letters_of
     from angarium.operations.events.held import held_receivers
     from angarium.operations.events.search import search_event
     from angarium.operations.failures import NotDone, not_done
     from angarium.operations.ledger_queries.journey import recorded_journey
     from angarium.operations.ledger_queries.ledger_access import open_ledger
+    from angarium.operations.missing_streams import explained
 
     found = await open_ledger(settings, lambda ledger: recorded_journey(ledger, event_id, tenant))
     if isinstance(found, NotDone):
-        return found, found, {}
+        return found, found, {}, {}
     begun = {each["receiver"] for each in found.deliveries if each["state"] == "open"}
     tenants = {each.partition(".")[0] for each in found.recorded}
     among = tenant or (tenants.pop() if len(tenants) == 1 else None)
 
-    async def ask(access: Access) -> "tuple[EventSearch | NotDone, dict[str, HeldReceiver]]":
+    dead = {each["receiver"] for each in found.deliveries if each["state"] == "dead"}
+
+    async def ask(
+        access: Access,
+    ) -> "tuple[EventSearch | NotDone, dict[str, HeldReceiver], dict[tuple[str, int], int]]":
         why_unrecorded = found.ledger.why_unrecorded
         search = await search_event(access, event_id, among, found.recorded, why_unrecorded=why_unrecorded)
-        return search, await held_receivers(access, begun)
+        if isinstance(search, NotDone):
+            search = await explained(access, search)
+        return search, await held_receivers(access, begun), await letters_of(access, event_id, dead)
 
     try:
         return found, *await with_access(settings, ask)
     except AngariumError as error:
-        return found, not_done(error), {}
+        return found, not_done(error), {}, {}
 
 
 def place_text(delivery: "WaitingDelivery") -> str:
     """An event that waits, in a line: `acme.billing: waiting, place 2 of 3, …: backing off until …`."""
     place = f", place {delivery.place} of {delivery.waiting}" if delivery.place else ""
-    turn = (
-        "" if delivery.due_s is None else f", its turn comes in about {quantities.age_text(delivery.due_s)}"
-    )
+    turn = "" if delivery.due_s is None else f", its turn comes in about {age_text(delivery.due_s)}"
     why = f"{delivery.why}{remedy_text(delivery.remedy, delivery.receiver)}"
     again = ", sent again" if delivery.again else ""
     return f"{delivery.receiver}: waiting{place}{turn}, stored {delivery.stored_at}{again}: {why}"
+
+
+def repeat_text(delivery: dict[str, Any], repeat: dict[str, Any]) -> str:
+    """A message that was dropped, in a line."""
+    position, number = repeat["position"], delivery["sequence"]
+    return f"message {position} of the deliveries has the same id: dropped as a repeat of #{number}"
 
 
 def erased_text(event_id: str, erased: "ErasedEvent") -> str:
@@ -136,10 +152,11 @@ def erased_text(event_id: str, erased: "ErasedEvent") -> str:
     return f"{event_id}: erased {erased.at}, asked by {erased.by}"
 
 
-def headline(delivery: dict[str, Any], held: "HeldReceiver | None" = None) -> str:
-    """A delivery in a line: `acme.billing #17 (order.created): delivered 2026-…, stored …`.
+def headline(delivery: dict[str, Any], held: "HeldReceiver | None" = None, letter: int | None = None) -> str:
+    """A delivery in a line: `acme.billing #17 (order.created): stored 2026-…, delivered …`.
 
-    `held`: why its receiver gets nothing now; that is said of a delivery that is not settled.
+    `held`: why its receiver gets nothing now; that is said of a delivery that is not settled. `letter`: the
+    number of its dead letter.
     """
     kind = f" ({delivery['type']})" if delivery["type"] else ""
     name = f"{delivery['receiver']} #{delivery['sequence']}{kind}"
@@ -156,12 +173,15 @@ def headline(delivery: dict[str, Any], held: "HeldReceiver | None" = None) -> st
             return f"{name}: {_waiting(delivery)}, {stored}"
         case "unknown":
             return f"{name}: it is not known how it ended, {stored}"
+        case "dead" if letter is not None:
+            dead = f"dead letter {letter} ({delivery['reason']}) {ended}"
+            return f"{name}: {stored}, {dead}; to send it again: angarium dead redrive {letter}"
         case "dead":
-            return f"{name}: dead letter ({delivery['reason']}) {ended}, {stored}"
+            return f"{name}: {stored}, dead letter ({delivery['reason']}) {ended}"
         case "discarded" if delivery["reason"]:
-            return f"{name}: discarded ({delivery['reason']}) {ended}, {stored}"
+            return f"{name}: {stored}, discarded ({delivery['reason']}) {ended}"
         case state:
-            return f"{name}: {state} {ended}, {stored}"
+            return f"{name}: {stored}, {state} {ended}"
 
 
 def _waiting(delivery: dict[str, Any]) -> str:

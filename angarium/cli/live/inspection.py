@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from actors.status import duration_text
+from actors.status import age_text
 from angarium.cli.invocation import names, options
 from angarium.cli.invocation.perform import perform
 from angarium.cli.invocation.remedies import remedy_text
@@ -111,7 +111,7 @@ def _value(name: str, value: Any) -> str:
             return f"{tokens:g} of {burst} tokens; rate {limit:g}/{per}, burst {burst}"
         case "head", {"sequence": number, "event_id": event_id, "age_s": age_s}:
             event = " ".join(filter(None, (f"#{number}", value.get("type"))))
-            return f"{output.visible(event)}, {output.visible(event_id)}, {duration_text(age_s)} old"
+            return f"{output.visible(event)}, {output.visible(event_id)}, {age_text(age_s)} old"
         case "last_attempt", {"at": at, "sequence": number, "attempt": attempt, "latency_ms": took_ms}:
             event = f"#{number}, attempt {attempt}" if number is not None else str(value.get("kind"))
             outcome = output.visible(str(value["error"] or value["status"]))

@@ -82,6 +82,7 @@ async def _follow(
     import asyncio
     from contextlib import aclosing, suppress
 
+    from angarium.cli.invocation.perform import check_setup
     from angarium.connecting import Access, open_jetstream
     from angarium.operations.live.journal_pages import Missed
     from angarium.operations.live.tail import Tail, is_known
@@ -90,6 +91,7 @@ async def _follow(
     with suppress(asyncio.CancelledError):
         async with open_jetstream(settings) as js:
             shown, access = 0, Access(js, settings)
+            await check_setup(access)
             if wanted.about is not None and await is_known(access, wanted.about) is False:
                 names.note_unknown(wanted.about)
             async with aclosing(Tail(access, wanted, since=since).follow(ends=ends)) as found:

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from actors.status import age_text
 from angarium.cli.invocation import names, options
 from angarium.settings import Settings
 from angarium.terminal import output
@@ -64,16 +65,17 @@ async def _watch(
     import asyncio
     from contextlib import suppress
 
-    from angarium.cli.invocation.perform import result_of
+    from angarium.cli.invocation.perform import done
     from angarium.connecting import Access, open_jetstream
     from angarium.operations.receivers.overview.top import Top
 
     end_on_sigterm()
     with suppress(asyncio.CancelledError):
         async with open_jetstream(settings) as js:
-            live = Top(Access(js, settings), tenant, limit)
+            access = Access(js, settings)
+            live = Top(access, tenant, limit)
             while True:
-                picture = result_of(await live.refresh())
+                picture = await done(access, await live.refresh())
                 if as_json:
                     output.say_json(picture)
                 else:
@@ -116,9 +118,8 @@ def _summary(picture: "TopScreen") -> str:
 
 
 def _as_of(picture: "TopScreen") -> str:
-    from angarium import quantities
 
-    return f"as of {quantities.age_text(picture.age_s)} ago"
+    return f"as of {age_text(picture.age_s)} ago"
 
 
 def _title(text: str) -> None:

@@ -58,8 +58,11 @@ async def _follow(settings: Settings, keep_s: float) -> None:
     import asyncio
     from contextlib import suppress
 
+    from angarium.cli.invocation.perform import check_setup
+    from angarium.connecting import with_access
     from angarium.ledger.follow import follow
 
     end_on_sigterm()
     with suppress(asyncio.CancelledError):
+        await with_access(settings, check_setup)
         await follow(settings, keep_s)

@@ -14,7 +14,9 @@ from angarium.terminal.run import run_long
 @options.settings_flags(*options.CONNECTION, "shards", "replicas", "workers", *options.NODE)
 @click.option("--supervised", type=int, hidden=True, help="Descriptor of the socket to the supervisor.")
 def node(supervised: int | None, **given: Any) -> None:
-    """Run a node until SIGTERM or Ctrl-C. It then hands its shards over, so that nothing is repeated.
+    """Run a node until SIGTERM, Ctrl-C, or the end of its terminal.
+
+    It then hands its shards over, so that nothing is repeated.
 
     Run `angarium setup` first. You can run any number of nodes; they share the shards. A node uses one core:
     with --workers one command runs several, and starts those again that end.

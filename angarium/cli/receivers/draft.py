@@ -89,11 +89,11 @@ def document(done: PutResult) -> dict[str, Any]:
 
 def outcome(done: PutResult) -> Iterator[str]:
     """Reports the result, line by line."""
-    yield f"{'replaced' if done.replaced else 'put'} {done.receiver} (revision {done.revision})"
-    if done.replaced:
-        yield from (f"  {change}" for change in done.changes)
-        if not done.changes:
-            yield "  no change"
+    if done.replaced and not done.changes:
+        yield f"{done.receiver} is unchanged (revision {done.revision})"
+    else:
+        yield f"{'replaced' if done.replaced else 'put'} {done.receiver} (revision {done.revision})"
+    yield from (f"  {change}" for change in done.changes if done.replaced)
     if done.secret is not None:
         yield f"secret: {done.secret} (not shown again)"
     if done.replaced or done.secrets > 1:

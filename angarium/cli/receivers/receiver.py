@@ -176,35 +176,48 @@ def rm(name: str, yes: bool, **given: Any) -> None:
 
 @receiver.command(short_help="Pause a receiver: its events wait.")
 @_named
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @options.settings_flags(*options.CONNECTION)
-def pause(name: str, **given: Any) -> None:
+def pause(name: str, as_json: bool, **given: Any) -> None:
     """Pause a receiver: its events wait until you resume it. This is stored in its configuration."""
     from angarium.operations.receivers.control_requests.pause import pause
 
     perform(options.settings_of(given), lambda access: pause(access, name))
-    output.say(f"{name} is paused")
+    _say_paused(name, paused=True, as_json=as_json)
 
 
 @receiver.command(short_help="Resume a paused, disabled or throttled receiver.")
 @_named
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @options.settings_flags(*options.CONNECTION)
-def resume(name: str, **given: Any) -> None:
+def resume(name: str, as_json: bool, **given: Any) -> None:
     """Resume a receiver: end its pause, disablement, backoff and throttling."""
     from angarium.operations.receivers.control_requests.resume import resume
 
     perform(options.settings_of(given), lambda access: resume(access, name))
-    output.say(f"{name} is resumed")
+    _say_paused(name, paused=False, as_json=as_json)
+
+
+def _say_paused(name: str, *, paused: bool, as_json: bool) -> None:
+    if as_json:
+        output.say_json({"receiver": name, "paused": paused})
+    else:
+        output.say(f"{name} is {'paused' if paused else 'resumed'}")
 
 
 @receiver.command(short_help="Skip the first waiting event: make it a dead letter.")
 @_named
+@click.option("--json", "as_json", is_flag=True, help="Print the skipped event as JSON.")
 @options.settings_flags(*options.CONNECTION)
-def skip(name: str, **given: Any) -> None:
+def skip(name: str, as_json: bool, **given: Any) -> None:
     """Skip the first waiting event: it becomes a dead letter, and the next one is sent."""
     from angarium.operations.receivers.control_requests.skip import skip
 
     skipped = perform(options.settings_of(given), lambda access: skip(access, name))
-    output.say(f"number {skipped.sequence} of {name} ({skipped.event_id}) is now a dead letter")
+    if as_json:
+        output.say_json(skipped)
+    else:
+        output.say(f"number {skipped.sequence} of {name} ({skipped.event_id}) is now a dead letter")
 
 
 @receiver.command(short_help="Discard a receiver's waiting events.")

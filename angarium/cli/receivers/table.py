@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from actors.status import age_text
 from angarium import quantities
 from angarium.operations.receivers.overview.listing import ListedReceiver
 from streams.journal_feed.recent import RECENT_SPAN_S
@@ -30,7 +31,7 @@ def cells(row: ListedReceiver, headings: Collection[str], now: float) -> list[An
     """The row for people: the oldest event by its age."""
     age_s = 0.0 if row.oldest_at is None else now - quantities.instant(row.oldest_at, now)
     members = msgspec.structs.asdict(row) | {
-        "oldest": None if row.oldest_at is None else quantities.age_text(age_s),
+        "oldest": None if row.oldest_at is None else age_text(age_s),
         "waiting": NOT_KNOWN_YET if row.waiting is None and row.phase is not None else row.waiting,
         "in": _per_second(row.in_per_s),
         "out": _per_second(row.out_per_s),
@@ -47,7 +48,7 @@ def _per_second(rate: float | None) -> str | None:
 def _drained(row: ListedReceiver, age_s: float) -> str | None:
     """The time until nothing waits; `never` if more comes than goes, `?` if that is measured too short."""
     if row.drain_s is not None:
-        return f"in {quantities.age_text(row.drain_s)}" if row.waiting else None
+        return f"in {age_text(row.drain_s)}" if row.waiting else None
     if not row.waiting or row.limited_by is None:
         return None
     at_work = row.limited_by in ("rate", "latency", "node", "unknown")

@@ -10,7 +10,7 @@ from msgspec import Struct
 from angarium.connecting import Access
 from angarium.operations.events.message import EventMessage, NewEvent, message_of
 from angarium.operations.failures import OperationError, operation
-from streams.nats.answers import Answer, Forbidden, Refused, Stored, Unanswered
+from streams.nats.answers import Answer, Forbidden, NoResponders, Refused, Stored, Unanswered
 from streams.nats.codes import IN_FLIGHT, MESSAGE_TOO_LARGE, NO_ROOM
 
 ANSWER_TIMEOUT_S = 2.0
@@ -67,6 +67,10 @@ def _meaning(message: EventMessage, answer: Answer) -> Accepted | OperationError
             return _refused(code, text)
         case Forbidden(why):
             return OperationError("not_allowed", why)
+        case NoResponders(why):
+            return OperationError(
+                "unanswered", f"no stream takes the event ({why}), so it is not stored; send it again later"
+            )
         case Unanswered(why):
             return OperationError(
                 "unanswered",

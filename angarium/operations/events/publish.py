@@ -12,8 +12,9 @@ from actors.subscriptions import Subscriptions
 from angarium.connecting import Access
 from angarium.operations.events.message import EventMessage, NewEvent, message_of
 from angarium.operations.failures import OperationError, operation
+from angarium.operations.missing_streams import find_missing
 from streams.buckets.stored_configurations import StoredConfigurations
-from streams.nats.answers import Forbidden, Refused, Stored, Unanswered
+from streams.nats.answers import Forbidden, NoResponders, Refused, Stored, Unanswered
 from streams.nats.codes import MESSAGE_TOO_LARGE
 from streams.nats.errors import ApiError
 
@@ -36,6 +37,7 @@ class Publisher:
     """Publishes events that differ from `template` in their bodies only, in the order of the calls."""
 
     def __init__(self, access: Access, template: NewEvent) -> None:
+        self._access = access
         self._js = access.js
         self._names = access.names
         self._template = template
@@ -81,7 +83,7 @@ class Publisher:
         return f"no receiver of {template.target} subscribes to {template.type}; such events are dropped"
 
     async def _store(self, message: EventMessage) -> Stored:
-        put = message.put
+        put, may_be_stored = message.put, False
         for left in range(TRIES_MAX - 1, -1, -1):
             match await self._js.publish(put.subject, put.data, put.headers):
                 case Stored() as stored:
@@ -90,15 +92,24 @@ class Publisher:
                     raise OperationError("refused", _refusal(code, text), str(code))
                 case Forbidden(why):
                     raise OperationError("not_allowed", f"refused: {why}")
-                case Unanswered(why):
+                case Unanswered(why) as answer:
+                    may_be_stored |= not isinstance(answer, NoResponders)
                     if not left:
-                        raise OperationError(
-                            "unanswered",
-                            f"NATS did not confirm the event ({why}); it may be stored",
-                            remedy=f": publish it again with --id {message.id}, and see angarium doctor",
-                        )
+                        raise await self._not_stored(message, why, may_be_stored=may_be_stored)
                     await asyncio.sleep(RETRY_PAUSE_S)
         raise AssertionError
+
+    async def _not_stored(self, message: EventMessage, why: str, *, may_be_stored: bool) -> OperationError:
+        if may_be_stored:
+            text = f"NATS did not confirm the event ({why}); it may be stored"
+            remedy = f": publish it again with --id {message.id}, and see angarium doctor"
+            return OperationError("unanswered", text, remedy=remedy)
+        missing = await find_missing(self._access)
+        if missing is not None and message.stream in missing.names:
+            text = f"the event is not stored: {missing.text}"
+            return OperationError("unanswered", text, remedy=f": {missing.remedy}")
+        text = f"no stream takes the event ({why}), so it is not stored"
+        return OperationError("unanswered", text, remedy=": see angarium doctor")
 
 
 def _refusal(code: int, text: str) -> str:

@@ -19,12 +19,18 @@ from angarium.settings import Settings, UnknownVariable, unknown_variables
 from streams.clock import server_time
 from streams.fleet.members import Member
 from streams.fleet.placement import can_drain
-from streams.installation.setup import check, is_nothing_there
+from streams.installation.requirements import Mismatch, MissingStreams
+from streams.installation.setup import check
 from streams.installation.topology import Installation
 from streams.nats.errors import ApiError, ConnectError, NotPermitted, SetupError
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import stream_info
-from streams.observation.installation_status import owners, recorded_losses, remade, seen_members
+from streams.observation.installation_status import (
+    recorded_losses,
+    remade,
+    seen_members,
+    unattended_shards,
+)
 from streams.storage.purge import is_short
 
 CLOCK_OFF_MAX_S = 2.0
@@ -68,11 +74,17 @@ async def _topology(js: JetStream, settings: Settings) -> list[Finding]:
         problems = await check(js, installation(settings))
     except SetupError as error:
         return [problem("topology", str(error))]
-    if is_nothing_there(problems, installation(settings)):
-        return [problem("topology", "nothing is set up here yet", "set it up", "angarium setup")]
     if problems:
-        return [problem("topology", str(each)) for each in problems]
+        return [_topology_problem(each) for each in problems]
     return [ok("topology", f"all streams and buckets of {settings.prefix}, {settings.shards} shards")]
+
+
+def _topology_problem(found: Mismatch | MissingStreams) -> Finding:
+    match found:
+        case MissingStreams():
+            return problem("topology", found.text, found.remedy)
+        case Mismatch():
+            return problem("topology", str(found))
 
 
 async def examine_running(
@@ -169,12 +181,10 @@ async def _fleet(js: JetStream, installation: Installation) -> list[Finding]:
         return [*findings, problem("nodes", "none is alive", "start one", "angarium node")]
     findings.append(ok("nodes", ", ".join(f"{each.node} ({each.version})" for each in members)))
     findings += _differences(members)
-    alive = {each.node for each in members}
     try:
-        holders = await owners(js, installation.names, installation.shards)
+        orphans = await unattended_shards(js, installation.names, installation.shards, members)
     except Unusable as error:
         return [*findings, problem("shards", str(error))]
-    orphans = [shard for shard, owner in enumerate(holders) if owner is None or owner.node not in alive]
     if not orphans:
         return [*findings, ok("shards", f"all {installation.shards} are owned")]
     text = f"{len(orphans)} of {installation.shards} have no living owner ({_few(orphans)})"

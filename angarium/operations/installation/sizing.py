@@ -71,11 +71,12 @@ async def holder(js: JetStream, installation: Installation, info: StreamInfo) ->
         why = "it is refused, or no node has run it since the stream was created"
         return f"{what} {needed_from.shard} needs everything in it: {why}"
     message = await js.message(info.name, needed_from.position)
-    since = f", stored {logs.instant(message.stored_at)}" if message else ""
+    since = f" (stored {logs.instant(message.stored_at)})" if message else ""
     if needed_from.position > info.last:
         return "nothing in it is needed"
     whose = needed_from.receiver
     if message and info.name == names.events and (address := names.partition_and_tenant(message.subject)):
         whose = address[1]
     owner = f"{what} {needed_from.shard}"
-    return f"{f'{whose} ({owner})' if whose else owner} needs it from {needed_from.position} on{since}"
+    named = f"{whose} ({owner})" if whose else owner
+    return f"{named} still needs messages from {needed_from.position} on{since}"

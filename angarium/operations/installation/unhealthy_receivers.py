@@ -17,12 +17,14 @@ from msgspec.structs import replace
 from actors.errors import InvalidPolicy, Unusable
 from actors.machine.scheduling.phases import Phase
 from actors.machine.state import State
-from actors.policy import parse
+from actors.policy import Policy, parse
+from actors.status import age_text
 from angarium.operations.installation.finding import Finding, ok, problem, warning
 from angarium.operations.receivers.overview.listing import phase_of, policy_of
-from angarium.quantities import age_text
+from angarium.operations.receivers.overview.pace import Bottleneck, Counts, RecentCounts, limit
 from streams.buckets.stored_configurations import Configuration, StoredConfigurations
 from streams.installation.topology import Installation
+from streams.journal_feed.recent import RecentFlushes
 from streams.nats.errors import NotPermitted
 from streams.nats.jetstream import JetStream
 from streams.observation.receivers_seen import (
@@ -48,14 +50,28 @@ CHECKED_RECEIVERS_MAX = 200
 Ailment = Literal["disabled", "offline", "failing", "throttled", "behind"]
 WORST_FIRST: tuple[Ailment, ...] = ("disabled", "offline", "failing", "throttled", "behind")
 _RESUME, _INSPECT = "angarium receiver resume {}", "angarium inspect {}"
+_ASKED_FOR_A_PAUSE = ("the receiver asked for this pause; to end it now", _RESUME)
 _REMEDIES: dict[Ailment, tuple[str, str]] = {
     "disabled": ("when it works again, resume it", _RESUME),
     "offline": ("its state says why", _INSPECT),
     "failing": ("its state says why", _INSPECT),
-    "throttled": ("it asked for that; to end it, resume it", _RESUME),
-    "behind": ("its rate may be too low; its state says more", _INSPECT),
+    "throttled": _ASKED_FOR_A_PAUSE,
 }
 """The remedy, and the command for it."""
+REMEDIES_BEHIND: dict[Bottleneck | None, tuple[str, str]] = {
+    "rate": (
+        "its rate is used up; if the receiver can take more, raise it",
+        "angarium receiver set {} --rate …",
+    ),
+    "latency": ("it answers slowly; its state says more", _INSPECT),
+    "node": ("it waits for our nodes; its state says more", _INSPECT),
+    "failure": ("its state says why", _INSPECT),
+    "throttle": _ASKED_FOR_A_PAUSE,
+    "pause": ("to end the pause, resume it", _RESUME),
+    "unknown": ("its state says more", _INSPECT),
+    None: ("its state says more", _INSPECT),
+}
+"""The remedy for a receiver that is far behind, by what limits it."""
 
 
 class UnhealthyReceiver(Struct, frozen=True):
@@ -65,6 +81,7 @@ class UnhealthyReceiver(Struct, frozen=True):
     since: float
     phase: Phase
     snapshot: ReceiverSnapshot
+    policy: Policy | None = None
 
 
 async def examine(js: JetStream, installation: Installation) -> list[Finding]:
@@ -83,7 +100,9 @@ async def examine(js: JetStream, installation: Installation) -> list[Finding]:
     age_s = max((each.age_s for each in shards), default=0.0)
     as_of = f"as of {age_text(age_s)} ago"
     if not found:
-        return findings or [ok("receivers", f"{total}, none failing for a minute or far behind, {as_of}")]
+        return findings or [
+            ok("receivers", f"{total}; none has failed for a minute or is far behind ({as_of})")
+        ]
     counts = Counter(each.ailment for each in found.values())
     each = ", ".join(f"{counts[ailment]} {ailment}" for ailment in WORST_FIRST if counts[ailment])
     text = f"{len(found)} of {len(configurations)} unhealthy, {as_of}: {each}"
@@ -134,21 +153,24 @@ def judge(snapshot: ReceiverSnapshot, state: State, raw: bytes, now: float) -> U
     oldest_at = _oldest_at(state)
     if not state.disabled and state.failing_since is None and state.throttled_until <= now and not oldest_at:
         return None
-    phase = phase_of(state, policy_of(raw), now)
+    policy = policy_of(raw)
+    phase = phase_of(state, policy, now)
     failing_s = 0.0 if state.failing_since is None else now - state.failing_since
     behind = oldest_at and now - oldest_at > BEHIND_AFTER_S
     match phase:
         case "misconfigured":
             return None  # The finding about its configuration says so.
-        case "disabled" | "offline":
-            since = state.last.at if state.last else now
-            return UnhealthyReceiver(phase, state.failing_since or since, phase, snapshot)
+        case "disabled":
+            last = state.last.at if state.last else now
+            return UnhealthyReceiver(phase, state.disabled_at or state.failing_since or last, phase, snapshot)
+        case "offline":
+            return UnhealthyReceiver(phase, state.failing_since or now, phase, snapshot)
         case _ if failing_s > FAILING_AFTER_S and phase != "paused":
             return UnhealthyReceiver("failing", now - failing_s, phase, snapshot)
         case "throttled" if state.throttled_until - now > THROTTLED_AFTER_S:
             return UnhealthyReceiver("throttled", state.last.at if state.last else now, phase, snapshot)
         case _ if behind:
-            return UnhealthyReceiver("behind", oldest_at, phase, snapshot)
+            return UnhealthyReceiver("behind", oldest_at, phase, snapshot, policy)
     return None
 
 
@@ -168,6 +190,9 @@ async def _worst(
 ) -> list[Finding]:
     """A line for each of the worst. A receiver that has caught up is removed from `found`."""
     now, lines = time.time(), list[Finding]()
+    recently = RecentCounts(RecentFlushes(js, installation.names))
+    if _with_ailment(found, "behind"):
+        await recently.read_on()
     ranked = [sorted(_with_ailment(found, each), key=lambda receiver: receiver.since) for each in WORST_FIRST]
     for receiver in islice(
         merge(*ranked, key=lambda receiver: WORST_FIRST.index(receiver.ailment)), CHECKED_RECEIVERS_MAX
@@ -180,12 +205,25 @@ async def _worst(
             del found[name]
         else:
             text = f"{name} is {_ailment_text(receiver, now)}, {_waiting_text(waits, now)}"
-            remedy, command = _REMEDIES[receiver.ailment]
+            remedy, command = remedy_for(receiver, waits, recently, now)
             line = warning("receivers", text, remedy, command.format(name))
             lines.append(replace(line, receiver=name, ailment=receiver.ailment))
         if len(lines) == RECEIVERS_SHOWN_MAX:
             break
     return lines
+
+
+def remedy_for(
+    receiver: UnhealthyReceiver, waits: BacklogCount, recently: RecentCounts, now: float
+) -> tuple[str, str]:
+    """The remedy for a receiver; if it is far behind, for what limits it."""
+    if receiver.ailment != "behind":
+        return _REMEDIES[receiver.ailment]
+    limited_by = limit(
+        recently.counts.get(receiver.snapshot.receiver, Counts()), recently.span_s, waiting=waits.count,
+        oldest_s=now - (waits.oldest_at or now), phase=receiver.phase, policy=receiver.policy,
+    )  # fmt: skip
+    return REMEDIES_BEHIND[limited_by]
 
 
 def _with_ailment(found: dict[str, UnhealthyReceiver], ailment: Ailment) -> list[UnhealthyReceiver]:

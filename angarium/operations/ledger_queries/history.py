@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import Struct
 
 from actors.policy import Offline
-from actors.status import duration_text
+from actors.status import age_text
 from angarium.ledger.configurations import policy_of
 from angarium.ledger.ledger_answers import Configured, RecordedChange
 from angarium.ledger.queries import ROWS_MAX
@@ -260,7 +260,7 @@ def _entry(change: RecordedChange, configurations: list[Configured]) -> _Entry:
             lasted_s = (change.at - since) / 1000
             offline_s = _offline(configurations, change.at).after_s
             state = "was offline" if lasted_s >= offline_s else "failed"
-            duration = f"{duration_text(lasted_s)} without a success, {count_text(failures, 'failure')}"
+            duration = f"{age_text(lasted_s)} without a success, {count_text(failures, 'failure')}"
             what = f"accepts events again; it {state}: {duration}"
             detail = detail | {"since": text(since)}
         case "resumed", {"by": by}:

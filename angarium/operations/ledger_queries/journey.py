@@ -108,6 +108,7 @@ def _shown(delivery: RecordedDelivery) -> dict[str, Any]:
         "ended_at": text(delivery.ended_at),
         "attempts": [attempt_document(each) for each in delivery.attempts],
         "attempts_total": delivery.attempts_total,
+        "repeats": [{"at": text(each.at), "position": each.position} for each in delivery.repeats],
     }
 
 

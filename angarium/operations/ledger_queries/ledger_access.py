@@ -7,6 +7,7 @@ from typing import TypeVar
 from msgspec import Struct
 
 from actors.ids import split_receiver
+from actors.status import age_text
 from angarium import quantities
 from angarium.ledger.open import open_for_queries
 from angarium.ledger.queries import LedgerQueries
@@ -51,7 +52,7 @@ class LedgerLag(Struct, frozen=True, kw_only=True):
         """The sentence that the ledger is behind; empty if it is not."""
         if self.as_of is None:
             return "the ledger is empty"
-        behind = quantities.age_text(self.behind_s)
+        behind = age_text(self.behind_s)
         return f"the ledger is {behind} behind, at {self.as_of}" if self.behind_s else ""
 
     def dropped_note(self, since: int) -> list[str]:

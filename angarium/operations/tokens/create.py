@@ -55,6 +55,7 @@ async def create(access: Access, new: NewToken) -> CreatedToken:
         expires_at=None if new.lasts_s is None else now + timedelta(seconds=new.lasts_s),
         rate=new.rate,
         note=new.note,
+        created_by=access.by,
     )
     return await _stored(access, secret, token)
 

@@ -10,7 +10,10 @@ from streams.buckets.tokens import Scope, TokenStore
 
 
 class ListedToken(Struct, frozen=True, kw_only=True):
-    """A token as it is shown. `used_at` is updated rarely: it may be ten minutes old."""
+    """A token as it is shown. `used_at` is updated rarely: it may be ten minutes old.
+
+    `created_by`: empty if it is not known.
+    """
 
     id: str
     tenant: str
@@ -20,6 +23,7 @@ class ListedToken(Struct, frozen=True, kw_only=True):
     used_at: datetime | None
     rate: float | None
     note: str
+    created_by: str
 
 
 @operation
@@ -37,6 +41,7 @@ async def all_tokens(access: Access) -> list[ListedToken]:
             used_at=uses.get(name),
             rate=token.rate,
             note=token.note,
+            created_by=token.created_by,
         )
         for name, token in (await tokens.all()).items()
     ]

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from streams.nats.answers import Put, Refused, Stored, Unanswered
+from streams.nats.answers import NoResponders, Put, Refused, Stored, Unanswered
 from streams.nats.errors import Disconnected
 from streams.nats.jetstream import JetStream
 from streams.nats.wire import Wire
@@ -38,7 +38,7 @@ async def test_each_has_its_own_answer(js: JetStream, make_stream: MakeStream, p
     assert (stored, repeated) == (Stored(1), Stored(1, duplicate=True))
     assert isinstance(too_large, Refused)
     assert too_large.code == TOO_LARGE
-    assert isinstance(nowhere, Unanswered)
+    assert isinstance(nowhere, NoResponders)
     assert "nothing answers on nowhere" in nowhere.why
     assert await js.publish_all([larger]) == [too_large]
 

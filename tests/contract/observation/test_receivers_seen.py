@@ -3,12 +3,14 @@
 import asyncio
 import time
 
+import msgspec
 import pytest
 
 from actors.machine.numbering import Frontier
 from actors.machine.state import Open, State
 from streams.installation.topology import Names
 from streams.journal.checkpoint import Checkpoint, encode_checkpoint
+from streams.journal.claim import Owner
 from streams.nats.answers import Put, Stored
 from streams.nats.errors import ApiError
 from streams.nats.jetstream import JetStream
@@ -25,6 +27,7 @@ from streams.observation.receivers_seen import (
 from streams.reading import newest as reading
 from streams.reading.newest import newest
 from tests.contract.observation.snapshots import write
+from tests.contract.support.owners import attend
 from tests.contract.support.servers import RealServer, Server
 from tests.support.installation import SHARDS, publish, shard
 
@@ -184,22 +187,36 @@ async def test_released_events_are_not_counted_for_a_receiver_that_is_not_parked
 # ---- how far shards are worked
 
 
-async def test_a_shard_without_an_owner_is_behind(
-    js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_shard_without_an_owner_is_behind(js: JetStream, names: Names) -> None:
     assert await shard_count(js, names) == SHARDS
-    assert await shard_progress(js, names, SHARDS) == [WORKED] * SHARDS
+    alone = ShardProgress(0, 0.0, behind=False, attended=False)
+    assert await shard_progress(js, names, SHARDS) == [alone] * SHARDS
     position = await publish(js, names, RECEIVER)
-    found = await shard_progress(js, names, SHARDS)  # It never was.
+    found = await shard_progress(js, names, SHARDS)
     assert [each.behind for each in found] == [number == shard(RECEIVER) for number in range(SHARDS)]
-    await js.publish(names.actor_keys.checkpoint(shard(RECEIVER)), encode_checkpoint(Checkpoint()))
-    assert not (await shard_progress(js, names, SHARDS))[shard(RECEIVER)].behind  # Maybe it is on its way.
-    monkeypatch.setattr("streams.observation.receivers_seen.UNATTENDED_AFTER_S", -1.0)
-    assert (await shard_progress(js, names, SHARDS))[shard(RECEIVER)].behind
     checkpoint = encode_checkpoint(Checkpoint(floor=position))
     await js.publish(names.actor_keys.checkpoint(shard(RECEIVER)), checkpoint)
     found = await shard_progress(js, names, SHARDS)
-    assert found[shard(RECEIVER)] == ShardProgress(position, 0.0, behind=False)
+    assert found[shard(RECEIVER)] == ShardProgress(position, 0.0, behind=False, attended=False)
+
+
+async def test_a_shard_that_a_live_node_owns_is_only_behind_before_its_first_checkpoint(
+    js: JetStream, names: Names
+) -> None:
+    await attend(js, names)
+    assert await shard_progress(js, names, SHARDS) == [WORKED] * SHARDS
+    await publish(js, names, RECEIVER)
+    assert (await shard_progress(js, names, SHARDS))[shard(RECEIVER)].behind
+    await js.publish(names.actor_keys.checkpoint(shard(RECEIVER)), encode_checkpoint(Checkpoint()))
+    assert await shard_progress(js, names, SHARDS) == [WORKED] * SHARDS
+
+
+async def test_the_shards_of_a_node_without_a_heartbeat_are_unattended(js: JetStream, names: Names) -> None:
+    await attend(js, names)
+    await js.publish(names.actor_keys.owner(1), msgspec.json.encode(Owner(node="dead", at=0.0)))
+    await js.publish(names.actor_keys.owner(2), msgspec.json.encode(Owner(node="n1", at=0.0, released=7)))
+    found = await shard_progress(js, names, SHARDS)
+    assert [number for number, each in enumerate(found) if not each.attended] == [1, 2]
 
 
 async def test_snapshots_are_as_old_as_the_first_flush_that_they_do_not_know(

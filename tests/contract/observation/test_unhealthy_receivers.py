@@ -1,18 +1,25 @@
 """The doctor's findings about receivers: the worst by name, all counted, healthy ones left out."""
 
 import time
+from typing import get_args
 
 import msgspec
 import pytest
 
+from actors.machine import facts as f
+from actors.machine.evolve import evolve
 from actors.machine.numbering import Frontier
+from actors.machine.scheduling.phases import Phase
 from actors.machine.state import State
+from actors.policy import Policy, Rate
 from angarium.operations.installation import unhealthy_receivers
 from angarium.operations.installation.finding import Finding
+from angarium.operations.receivers.overview.pace import Bottleneck, Counts, RecentCounts
 from streams.installation.topology import Names
+from streams.journal_feed.recent import RecentFlushes
 from streams.nats.errors import NotPermitted
 from streams.nats.jetstream import JetStream
-from streams.observation.receivers_seen import ReceiverSnapshot
+from streams.observation.receivers_seen import BacklogCount, ReceiverSnapshot
 from tests.contract.observation.snapshots import disabled, put, waits, write
 from tests.contract.support.servers import RealServer, Server
 from tests.support.installation import installation, publish
@@ -61,9 +68,31 @@ async def test_each_ailment_is_named_the_worst_first(js: JetStream, names: Names
         "acme.behind is far behind, 1 waiting, the oldest for 3h",
         "acme.paused is paused, 1 waiting, the oldest for 1h",
     ]
+    assert [(each.remedy, each.command.removeprefix("angarium ")) for each in findings[1:]] == [
+        ("when it works again, resume it", "receiver resume acme.gone"),
+        ("its state says why", "inspect acme.offline"),
+        ("its state says why", "inspect acme.failing"),
+        ("the receiver asked for this pause; to end it now", "receiver resume acme.throttled"),
+        ("it waits for our nodes; its state says more", "inspect acme.behind"),
+        ("to end the pause, resume it", "receiver resume acme.paused"),
+    ]
     assert findings[1].sentence.endswith(
         ": when it works again, resume it (angarium receiver resume acme.gone)"
     )
+
+
+async def test_a_ping_does_not_renew_the_time_since_when_a_receiver_is_disabled(
+    js: JetStream, names: Names
+) -> None:
+    state = evolve(
+        waits("acme.gone", NOW - 3 * HOUR), f.Disabled(receiver="acme.gone", at=NOW - 2 * HOUR, reason="gone")
+    )
+    pinged = f.AttemptFailed(
+        receiver="acme.gone", events=(), at=NOW, attempt=1, error="410", gone=True, kind="ping"
+    )
+    await put(js, names, evolve(state, pinged))
+    findings = await told(js, names)
+    assert findings[1].text.startswith("acme.gone is disabled for 2h (it answered 410)")
 
 
 async def test_healthy_receivers_are_only_counted(js: JetStream, names: Names) -> None:
@@ -72,7 +101,7 @@ async def test_healthy_receivers_are_only_counted(js: JetStream, names: Names) -
     (finding,) = await told(js, names)
     assert (finding.level, finding.text) == (
         "ok",
-        "2 configured, none failing for a minute or far behind, as of 0s ago",
+        "2 configured; none has failed for a minute or is far behind (as of 0s ago)",
     )
 
 
@@ -130,3 +159,35 @@ def test_a_snapshot_of_a_healthy_receiver_costs_a_look() -> None:
     found = unhealthy_receivers.judge(standing, failing, raw, NOW)
     assert found is not None
     assert found.ailment == "offline"
+
+
+BUSY = Counts(attempts=15, settled=15, busy_ms=14_900.0)
+LIMITED: list[tuple[Bottleneck, Phase, Counts, Rate | None]] = [
+    ("rate", "active", Counts(attempts=15, settled=15), Rate(limit=1)),
+    ("latency", "active", BUSY, Rate(limit=100)),
+    ("node", "active", Counts(), Rate(limit=100)),
+    ("failure", "backing_off", Counts(), Rate(limit=1)),
+    ("throttle", "throttled", Counts(), None),
+    ("pause", "paused", Counts(), Rate(limit=1)),
+]
+
+
+@pytest.mark.parametrize(
+    ("limited_by", "phase", "counts", "rate"), LIMITED, ids=[each[0] for each in LIMITED]
+)
+async def test_the_remedy_of_a_receiver_that_is_behind_fits_what_limits_it(
+    js: JetStream, names: Names, limited_by: Bottleneck, phase: Phase, counts: Counts, rate: Rate | None
+) -> None:
+    recently = RecentCounts(RecentFlushes(js, names))
+    recently.counts["acme.slow"] = counts
+    snapshot = ReceiverSnapshot("acme.slow", 0, waits("acme.slow", NOW - HOUR))
+    policy = Policy(url="https://x.example/", rate=rate)
+    receiver = unhealthy_receivers.UnhealthyReceiver("behind", NOW - HOUR, phase, snapshot, policy)
+    remedy = unhealthy_receivers.remedy_for(receiver, BacklogCount(9, NOW - HOUR), recently, NOW)
+    assert ("rate" in remedy[0] + remedy[1]) == (limited_by == "rate")
+    assert remedy == unhealthy_receivers.REMEDIES_BEHIND[limited_by]
+
+
+def test_each_limit_has_a_remedy() -> None:
+    assert unhealthy_receivers.REMEDIES_BEHIND.keys() == {*get_args(Bottleneck), None}
+    assert {each[0] for each in LIMITED} == {*get_args(Bottleneck)} - {"unknown"}

@@ -80,7 +80,7 @@ async def test_the_tenant_whose_event_holds_the_stream_of_events_is_named(
         await js.publish(names.journal_of(partition), flush)
     events = await stream_info(js, names.events)
     text = await sizing.holder(js, installation(names.prefix), events)
-    assert text.startswith(f"acme (partition {PARTITION}) needs it from 2 on, stored ")
+    assert text.startswith(f"acme (partition {PARTITION}) still needs messages from 2 on (stored ")
 
 
 async def test_short_room_for_events_is_a_problem_with_a_remedy_of_its_own(

@@ -9,9 +9,11 @@ from angarium.operations.dead_letters.drop import drop
 from angarium.operations.dead_letters.find import find
 from angarium.operations.dead_letters.listing import Newest, newest
 from angarium.operations.dead_letters.redrive import Sent, redrive
+from angarium.operations.events.accept import accept
 from angarium.operations.events.message import NewEvent
 from angarium.operations.events.publish import Published, Publisher
 from angarium.operations.failures import Kind, NotDone
+from angarium.operations.missing_streams import explained
 from angarium.operations.receivers.configurations import remove
 from angarium.operations.receivers.configurations.get import ShownConfiguration, get_configuration
 from angarium.operations.receivers.configurations.proposal import PutResult
@@ -28,6 +30,7 @@ from angarium.operations.receivers.overview.listing import Overview, overview
 from angarium.settings import Settings
 from streams.buckets.stored_configurations import StoredConfigurations
 from streams.dead_letters.letters import LetterFilter
+from streams.nats.answers import NoResponders, Unanswered
 from streams.nats.connection import ConnectOptions, connect
 from streams.nats.jetstream import JetStream
 from tests.support.installation import install
@@ -138,3 +141,53 @@ async def test_only_the_revision_that_was_looked_at_is_removed(
     monkeypatch.setattr(remove, "backlog", changed_meanwhile)
     failed(await remove_receiver(access, NAME, revision=found.revision), "conflict")
     assert await StoredConfigurations(access.js, access.names).get(NAME) is not None
+
+
+@pytest.mark.parametrize(
+    ("answers", "says"),
+    [
+        (
+            [NoResponders("nothing answers")],
+            "no stream takes the event (nothing answers), so it is not stored",
+        ),
+        ([Unanswered("late")], "NATS did not confirm the event (late); it may be stored"),
+        (
+            [Unanswered("late"), NoResponders("nothing answers")],
+            "NATS did not confirm the event (nothing answers); it may be stored",
+        ),
+    ],
+)
+async def test_an_unanswered_event_may_be_stored_unless_no_stream_took_it(
+    access: Access, monkeypatch: pytest.MonkeyPatch, answers: list[Unanswered], says: str
+) -> None:
+    left = list(answers)
+
+    async def publish(*_: object) -> Unanswered:
+        return left.pop(0) if len(left) > 1 else left[0]
+
+    monkeypatch.setattr(access.js, "publish", publish)
+    monkeypatch.setattr("angarium.operations.events.publish.RETRY_PAUSE_S", 0.0)
+    event = NewEvent(tenant="acme", name="billing", type="t")
+    assert failed(await Publisher(access, event).publish(b"x"), "unanswered").text == says
+
+
+async def test_an_event_that_the_api_takes_is_not_stored_if_no_stream_took_it(
+    access: Access, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def publish_all(*_: object) -> list[Unanswered]:
+        return [NoResponders("nothing answers")]
+
+    monkeypatch.setattr(access.js, "publish_all", publish_all)
+    refusal = failed(await accept(access, NewEvent(tenant="acme", name="billing", type="t")), "unanswered")
+    assert "so it is not stored" in refusal.text
+
+
+async def test_a_failure_names_the_streams_that_are_missing(access: Access) -> None:
+    failure = NotDone(kind="not_found", text="there is no token x")
+    assert await explained(access, failure) == failure
+    await access.js.request(f"$JS.API.STREAM.DELETE.{access.names.tokens}", b"")
+    told = await explained(access, failure)
+    assert told.text == f"there is no token x; stream {access.names.tokens} is missing"
+    assert told.remedy.startswith(": run angarium setup")
+    unclear = NotDone(kind="invalid", text="no such scope")
+    assert await explained(access, unclear) == unclear

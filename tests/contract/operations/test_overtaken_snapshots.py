@@ -3,20 +3,27 @@
 from collections.abc import AsyncIterator
 from typing import Any
 
+import msgspec
 import pytest
 
 from actors.machine import facts as f
-from actors.machine.numbering import Numbered
+from actors.machine.numbering import Frontier, Numbered
+from actors.machine.state import State
 from angarium.cli.receivers.table import TOP_COLUMNS, cells
 from angarium.connecting import Access
+from angarium.operations.installation import unhealthy_receivers
 from angarium.operations.receivers.configurations.put import NewConfiguration, put_configuration
 from angarium.operations.receivers.overview import listing
 from angarium.operations.receivers.overview.listing import Overview, overview
 from angarium.settings import Settings
+from streams.clock import server_time
 from streams.journal.checkpoint import Checkpoint, encode_checkpoint
+from streams.journal.claim import Owner
 from streams.nats.connection import ConnectOptions, connect
 from streams.nats.jetstream import JetStream
-from tests.support.installation import install, shard
+from tests.contract.observation.snapshots import put
+from tests.contract.support.owners import attend
+from tests.support.installation import SHARDS, install, installation, shard
 from tests.support.ledgers import RECEIVER, Pen
 
 EVENTS = 10
@@ -38,6 +45,7 @@ async def put_events(access: Access, order: str = "strict") -> list[int]:
     members = {"url": "https://example.com/", "order": order}
     await put_configuration(access, RECEIVER, NewConfiguration(members=members))
     js, names = access.js, access.names
+    await attend(js, names)
     await js.publish(names.actor_keys.checkpoint(shard(RECEIVER)), encode_checkpoint(Checkpoint()))
     positions = []
     for number in range(EVENTS):
@@ -87,3 +95,54 @@ async def test_a_receiver_whose_events_are_all_settled_has_none_waiting(access: 
     await pen.flush(*(settled(each) for each in positions))
     (row,) = (await look(access)).rows
     assert (row.phase, row.waiting, row.oldest_at) == ("idle", 0, None)
+
+
+# ---- a receiver that is held back
+
+
+@pytest.fixture
+async def held(access: Access, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """A parked and paused receiver, and one event more than its snapshot knows, minutes later."""
+    positions = await put_events(access)
+    js, names = access.js, access.names
+    state = State(receiver=RECEIVER, opened=True, parked=True, frontier=Frontier(position=positions[0] - 1))
+    await put(js, names, state, b'{"url":"https://example.com/","paused":true}')
+    checkpoint = encode_checkpoint(Checkpoint(floor=positions[-2]))
+    await js.publish(names.actor_keys.checkpoint(shard(RECEIVER)), checkpoint)
+
+    async def later(*_: object) -> float:
+        return await server_time(js, names.deliveries) + 240
+
+    monkeypatch.setattr("streams.observation.receivers_seen.server_time", later)
+    return positions
+
+
+async def test_an_event_for_a_paused_receiver_does_not_make_the_list_old(
+    access: Access, held: list[int]
+) -> None:
+    found = await look(access)
+    assert (found.notes, found.age_s) == ([], 0.0)
+    (row,) = found.rows
+    assert (row.phase, row.waiting) == ("paused", len(held))
+    findings = await unhealthy_receivers.examine(access.js, installation(access.names.prefix))
+    assert findings[0].text.endswith("(as of 0s ago)")
+
+
+async def test_the_list_says_that_no_node_runs_the_shards(access: Access, held: list[int]) -> None:
+    js, names = access.js, access.names
+    for number in range(SHARDS):
+        released = Owner(node="n1", at=0.0, released=1)
+        await js.publish(names.actor_keys.owner(number), msgspec.json.encode(released))
+    found = await look(access)
+    assert found.notes == [f"no node runs {SHARDS} of {SHARDS} shards"]
+    await js.publish(names.node("n1"), b"", {"KV-Operation": "DEL"})
+    assert (await look(access)).notes == found.notes
+    (row,) = found.rows
+    assert (row.phase, row.waiting) == ("paused", len(held))
+
+
+async def test_the_list_says_how_old_the_phases_are_that_the_journal_has_overtaken(
+    access: Access, held: list[int]
+) -> None:
+    await Pen(access.js, access.names).flush(settled(held[0]))
+    assert (await look(access)).notes == [f"the phases in 1 of {SHARDS} shards are up to 4m old"]

@@ -3,12 +3,13 @@
 import base64
 import re
 import signal
+import subprocess
 
 import msgspec
 import pytest
 
 from streams.nats.jetstream import JetStream
-from tests.support.processes.commands import PATIENCE_S, SHARDS, Terminal, line_with
+from tests.support.processes.commands import COMMAND, PATIENCE_S, SHARDS, Terminal, line_with
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 URL = "https://example.com/hook"
@@ -54,7 +55,7 @@ def test_a_node_refuses_an_installation_with_another_number_of_shards(terminal: 
 
 
 def test_a_node_refuses_to_start_without_an_installation(terminal: Terminal) -> None:
-    assert "run `angarium setup`" in terminal.failed("node", "--prefix", "nowhere")
+    assert "run angarium setup" in terminal.failed("node", "--prefix", "nowhere")
 
 
 # ---- publish
@@ -92,6 +93,19 @@ async def test_publish_takes_any_bytes_from_stdin(terminal: Terminal, js: JetStr
     printed = terminal.done("publish", "acme.bytes", "--content-type", "text/x", stdin=body)
     stream, position, _ = printed.split()
     message = await js.message(stream, int(position))
+    assert message is not None
+    assert message.data == body
+
+
+@pytest.mark.parametrize(
+    ("arguments", "stdin", "body"),
+    [(("-",), b'{"n": 1}', b'{"n": 1}'), (("-", "--lines"), b"1\n", b"1"), (("--data", "-"), b"", b"-")],
+)
+async def test_a_dash_is_the_standard_input_and_no_body(
+    terminal: Terminal, js: JetStream, arguments: tuple[str, ...], stdin: bytes, body: bytes
+) -> None:
+    shown = msgspec.json.decode(terminal.done("publish", "acme.dash", *arguments, "--json", stdin=stdin))
+    message = await js.message(shown["stream"], shown["position"])
     assert message is not None
     assert message.data == body
 
@@ -204,7 +218,8 @@ def test_secrets_stay_and_are_changed_with_an_overlap(terminal: Terminal) -> Non
     put = ("receiver", "put", "acme.signed")
     assert terminal.json(*put, "--url", URL, "--secret", SECRET)["secret"] is None
     said = terminal.done(*put, "--url", URL).splitlines()
-    assert said == [said[0], "  no change", "one secret signs the requests"]
+    assert said[0].startswith("acme.signed is unchanged (revision ")
+    assert said[1:] == ["one secret signs the requests"]
     said = terminal.done(*put, "--add-secret").splitlines()
     assert said[1] == "  secrets: 1 → 2 (1 new)"
     assert said[2].startswith("secret: whsec_")
@@ -222,7 +237,7 @@ def test_the_output_of_get_can_be_changed_and_put(terminal: Terminal) -> None:
     terminal.done("receiver", "put", "acme.round", *flags)
     shown = terminal.done("receiver", "get", "acme.round")
     put = ("receiver", "put", "acme.round", "--file", "-")
-    assert "  no change\n" in terminal.done(*put, stdin=shown.encode())
+    assert "acme.round is unchanged (revision " in terminal.done(*put, stdin=shown.encode())
     changed = shown.replace("relaxed", "strict")
     assert "  order: relaxed → strict\n" in terminal.done(*put, stdin=changed.encode())
     error = terminal.failed("receiver", "put", "acme.round", "--url", URL, status=2)
@@ -339,7 +354,7 @@ def test_doctor_says_what_is_missing(terminal: Terminal) -> None:
     assert done.returncode == 1
     assert [each["subject"] for each in findings if each["ok"]] == ["packages", "nats"]
     missing = [each["text"] for each in findings if not each["ok"]]
-    assert missing == ["nothing is set up here yet"]
+    assert missing == ["nothing is set up here (8 streams are missing, NOWHERE_EVENTS among them)"]
 
 
 async def test_doctor_misses_nodes_and_names_bad_configurations(terminal: Terminal, js: JetStream) -> None:
@@ -388,11 +403,32 @@ def test_nodes_share_the_shards_and_hand_them_over(terminal: Terminal) -> None:
         for node in (one, two):
             line_with(node.stderr, '"node.ready"')
         terminal.until(lambda: [name.split()[0] for name in nodes_of(terminal)] == ["one", "two"])
-        for node in (one, two):
-            node.send_signal(signal.SIGTERM)
+        # A terminal that is closed says so by SIGHUP.
+        for node, number in ((one, signal.SIGTERM), (two, signal.SIGHUP)):
+            node.send_signal(number)
             _, err = node.communicate(timeout=PATIENCE_S)
             assert node.returncode == 0, err
+            assert "node.stopping" in err
             assert "Traceback" not in err
+
+
+def test_a_node_below_nohup_outlives_its_terminal(terminal: Terminal) -> None:
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        node = subprocess.Popen(
+            [*COMMAND, "node", "--log-level", "info"], cwd=terminal.directory, env=terminal.environment,
+            stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+    finally:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    assert node.stderr is not None
+    with node:
+        line_with(node.stderr, "node.ready")
+        node.send_signal(signal.SIGHUP)
+        assert terminal.run("doctor").returncode == 0
+        node.send_signal(signal.SIGTERM)
+        assert "node.stopping" in node.stderr.read()
+    assert node.returncode == 0
 
 
 def test_a_node_that_was_killed_is_missed(terminal: Terminal) -> None:
@@ -416,7 +452,7 @@ def test_a_reader_that_has_enough_is_no_error_of_ours(terminal: Terminal) -> Non
         process.stdin.write("2\n")
         process.stdin.close()
         assert process.stderr.read() == ""
-        assert process.wait(PATIENCE_S) == 1
+        assert process.wait(PATIENCE_S) == 141
 
 
 def test_ctrl_c_is_quiet(terminal: Terminal) -> None:

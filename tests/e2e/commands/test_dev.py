@@ -144,7 +144,7 @@ def test_dev_takes_events_over_http_with_a_token_that_it_keeps(tmp_path: Path) -
 
 
 def test_a_second_one_in_the_directory_says_so_at_once(tmp_path: Path) -> None:
-    with dev(tmp_path, signal.SIGTERM) as (terminal, _):
+    with dev(tmp_path, signal.SIGHUP) as (terminal, _):
         error = terminal.failed("dev")
         assert f"another angarium dev runs in {tmp_path}/.angarium (pid " in error
         assert f"its NATS is {terminal.environment['ANGARIUM_NATS']}): use it, stop it, or give" in error

@@ -61,6 +61,11 @@ def test_an_input_without_lines_is_noted(terminal: Terminal) -> None:
             ["receiver", "pu"],
             "angarium receiver: no such command 'pu'. Did you mean 'put'? See angarium receiver --help\n",
         ),
+        (
+            ["receiver", "lst"],
+            "angarium receiver: no such command 'lst'. Did you mean one of: 'list', 'set'? "
+            "See angarium receiver --help\n",
+        ),
         (["xyzzy"], "angarium: no such command 'xyzzy'; see angarium --help\n"),
     ],
 )
@@ -111,3 +116,11 @@ def test_erase_asks_which_of_several_tenants_and_whether_it_may(terminal: Termin
     # Without a node nothing is erased; it was requested.
     error = terminal.failed(*erase, "--tenant", "acme", "--yes", "--wait", "0s")
     assert "no node has begun" in error
+
+
+def test_a_token_shows_who_made_it(terminal: Terminal) -> None:
+    made = terminal.json("token", "create", "acme", "--scope", "read")
+    (listed,) = [each for each in terminal.json("token", "list") if each["id"] == made["id"]]
+    assert "@" in listed["created_by"]
+    headings, row, *_ = (line.split("\t") for line in terminal.done("token", "list").splitlines())
+    assert row[headings.index("by")] == listed["created_by"]

@@ -21,6 +21,7 @@ from tests.support.processes.commands import PATIENCE_S, Terminal
 from tests.support.processes.nodes import LOCKS, shortened
 
 BILLING = "acme.billing"
+PAUSED = '{\n  "receiver": "own.er",\n  "paused": %s\n}\n'
 
 
 async def bury(js: JetStream, receiver: str, number: int, data: bytes = b"{}", **headers: str) -> int:
@@ -295,6 +296,11 @@ async def test_owners_are_asked_to_skip_and_to_forget(alone: Terminal, js: JetSt
     assert await typed("skip", "own.er") == (1, "angarium: nothing waits\n")
     answers["skip"] = b'{"ok": true, "sequence": 7, "event_id": "order-7"}'
     assert await typed("skip", "own.er") == (0, "number 7 of own.er (order-7) is now a dead letter\n")
+    assert await typed("skip", "own.er", "--json") == (0, '{\n  "sequence": 7,\n  "event_id": "order-7"\n}\n')
+    answers |= {"pause": b'{"ok": true}', "resume": b'{"ok": true}'}
+    assert await typed("pause", "own.er", "--json") == (0, PAUSED % "true")
+    assert await typed("resume", "own.er", "--json") == (0, PAUSED % "false")
+    assert await typed("resume", "own.er") == (0, "own.er is resumed\n")
     status, said = await typed("forget", "own.er")
     assert (status, "this discards 3 events waiting for own.er: give --yes to confirm" in said) == (2, True)
     assert await typed("forget", "own.er", "--yes") == (0, "own.er has no waiting events any more\n")

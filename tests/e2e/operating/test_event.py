@@ -53,7 +53,9 @@ async def test_an_event_says_what_holds_it_up(fleet: Fleet, terminal: Terminal, 
     )
 
     await fleet.js.publish(names.publish_to("shop.bad"), b"{}", {"Angarium-Id": "b1"})
-    await come_to("b1", lambda told: "dead letter (rejected)" in "".join(told))
+    dead, *_ = await come_to("b1", lambda told: "dead letter 1 (rejected)" in "".join(told))
+    assert re.match(r"shop\.bad #1 \(\S+\): (published \S+, )?stored \S+, dead letter 1 \(rejected\) ", dead)
+    assert dead.endswith("; to send it again: angarium dead redrive 1")
     await asyncio.to_thread(terminal.done, "receiver", "pause", "shop.bad")
     assert await asyncio.to_thread(terminal.done, "dead", "redrive", "shop") == "redriven 1 letter\n"
     first, *_, again = await come_to("b1", lambda told: "sent again" in "".join(told[-1:]))

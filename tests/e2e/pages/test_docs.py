@@ -5,6 +5,7 @@ left out if these are not installed.
 """
 
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -70,6 +71,15 @@ def test_everything_that_is_named_exists() -> None:
     assert missing == {}
 
 
+def test_an_id_names_one_event_and_not_an_order() -> None:
+    types: dict[str, set[str]] = {}
+    for page in PAGES:
+        for name, found in page.published_types.items():
+            types.setdefault(name, set()).update(found)
+    assert "order-17-created" in types
+    assert {name: found for name, found in types.items() if len(found) > 1} == {}
+
+
 DECISIONS = [page for page in PAGES if page.path.parent.name == "decisions" and page.path.stem != "README"]
 
 
@@ -83,6 +93,34 @@ def test_decisions_have_one_shape(page: Page) -> None:
 def test_every_decision_is_listed_once() -> None:
     index = (ROOT / "docs/decisions/README.md").read_text()
     assert sorted(re.findall(r"\]\(([\w-]+\.md)\)", index)) == sorted(page.path.name for page in DECISIONS)
+
+
+TOOLS_OF_A_NEWCOMER = {
+    "make": "mkdir -p dist && touch dist/angarium-1.whl",
+    "pipx": 'cp "$STUBS/installed" "$STUBS/angarium"',
+    "python3": 'mkdir -p "$3/bin"; cp "$STUBS/pip" "$3/bin"; echo "PATH=$3/bin:\\$PATH" >"$3/bin/activate"',
+    "pip": 'cp "$STUBS/installed" "${0%/*}/angarium"',
+    "installed": "echo done",
+}
+"""Stand-ins for the commands of the installation: they only install commands, or find them."""
+
+
+def test_each_block_of_the_installation_works_in_its_order(tmp_path: Path) -> None:
+    blocks = README.scripts_under("Install")
+    assert len(blocks) == 2
+    for number, block in enumerate(blocks):
+        stubs, home = tmp_path / f"stubs-{number}", tmp_path / f"home-{number}"
+        stubs.mkdir()
+        home.mkdir()
+        for name, does in TOOLS_OF_A_NEWCOMER.items():
+            (stubs / name).write_text(f"#!/bin/sh\n{does}\n")
+            (stubs / name).chmod(0o755)
+        environment = {"PATH": f"{stubs}:/usr/bin:/bin", "HOME": str(home), "STUBS": str(stubs)}
+        typed = ["sh", "-e", "-c", block]
+        done = subprocess.run(
+            typed, cwd=home, env=environment, capture_output=True, text=True, timeout=60, check=False
+        )
+        assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
 
 
 def test_every_member_of_a_configuration_is_explained() -> None:
@@ -141,6 +179,16 @@ def test_missing_parts_are_found(tmp_path: Path) -> None:
         "none-such", "streams/none.py", "streams/journal/fence.py::none", "Journal.none",
     ]  # fmt: skip
     assert list(Page(path).unproven()) == ["| that | nothing |"]
+
+
+def test_two_types_under_one_id_are_found(tmp_path: Path) -> None:
+    path = tmp_path / "page.md"
+    path.write_text(
+        "```console\n$ angarium publish acme --type order.created --id order-1 {}\n```\n"
+        "```sh\ncurl --json {} -H 'Angarium-Id: order-1' $tenant/events/order.paid\n```\n"
+        '```json\n[{"type": "order.sent", "data": 1, "id": "order-1"}]\n```\n'
+    )
+    assert Page(path).published_types == {"order-1": {"order.created", "order.paid", "order.sent"}}
 
 
 def test_wide_lines_are_found(tmp_path: Path) -> None:

@@ -68,20 +68,20 @@ async def test_questions_of_the_night_are_answered_in_time(fleet: Fleet, tmp_pat
     await fleet.start_ready()
     night = Night(fleet, terminal)
 
-    await night.begin("order-17")
+    await night.begin("order-17-created")
     said = await night.run(late)
     assert f"{BILLING}\tactive\t" in said
     assert "\tits rate\n" in said
-    assert "out of tokens until" in said
+    assert "held back by its rate of " in said
     assert "rate" in said.splitlines()[-1]
     await night.over()
 
     async def told() -> bool:
-        return "delivered" in (await asyncio.to_thread(terminal.run, "event", "order-17")).stdout
+        return "delivered" in (await asyncio.to_thread(terminal.run, "event", "order-17-created")).stdout
 
     await fleet.until_true(told, "the ledger has it", COMMAND_LOOK_S)
     said = await night.run(others)
-    assert f"{BILLING} #1 (message): delivered" in said
+    assert f"{BILLING} #1 (message): stored" in said
     assert "rate" in said
 
     scopes = [each for scope in ("read", "manage") for each in ("--scope", scope)]
@@ -92,7 +92,7 @@ async def test_questions_of_the_night_are_answered_in_time(fleet: Fleet, tmp_pat
         await night.begin()
         said = await night.run(late_over_http, **web)
         assert '"limited_by":"rate"' in said
-        assert '"why":"out of tokens until' in said
+        assert '"why":"held back by its rate of ' in said
         await night.over()
         said = await night.run(others_over_http, **web)
         assert '"state":"delivered"' in said

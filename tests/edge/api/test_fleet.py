@@ -86,6 +86,7 @@ async def test_a_token_is_made_used_listed_and_revoked(api: Api) -> None:
         problem(await client.delete(f"{TOKENS}/a.b*"), 404, "not-found")
     shown = {each["id"]: each for each in listed.json()["tokens"]}[told["id"]]
     assert (shown["tenant"], shown["scopes"], shown["note"]) == ("acme", ["publish"], "x")
+    assert shown["created_by"].startswith("token ")
     assert told["token"].split("_", 2)[2] not in listed.text
     assert "hash" not in listed.text
 

@@ -30,6 +30,8 @@ _TABLE = re.compile(r"(?:^\|.*\|\n)+", re.MULTILINE)
 _ROW = re.compile(r"^\| (.+) \|$", re.MULTILINE)
 _CODE = re.compile(r"`([^`]+)`")
 _PROOF = re.compile(rf"`tests/|{_MUTANTS.pattern}")
+_IDS = re.compile(r'(?:--id |Angarium-Id: ?|"id": ?")([\w:-]+)')
+_TYPES = re.compile(r'(?:--type |/events/|"type": ?")([\w.-]+)')
 _PLACE = re.compile(r"(actors|streams|angarium|tests|deploy|docs)/")
 _LINE = re.compile(r"[a-z_]+\.[a-z_]+")
 _MEMBER = re.compile(r"_?[A-Z][A-Za-z0-9]+\.(?!md\b)_?[a-z][a-z_]*")
@@ -70,6 +72,16 @@ class Page:
         """The sources of its programs, by the name of the file that they go into."""
         named = ((_NAMED.match(source), source) for source in self._of(*_PROGRAMS))
         return {name[1] if name else "": source for name, source in named}
+
+    @property
+    def published_types(self) -> dict[str, set[str]]:
+        """The types of the events that it publishes, by their ids: in commands, in requests, and in JSON."""
+        found: dict[str, set[str]] = {}
+        for _, source in self._blocks:
+            for line in source.splitlines():
+                for id_, kind in zip(_IDS.findall(line), _TYPES.findall(line), strict=False):
+                    found.setdefault(id_, set()).add(kind)
+        return found
 
     @property
     def scripts(self) -> list[str]:

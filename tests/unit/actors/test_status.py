@@ -20,7 +20,7 @@ from actors.machine.scheduling.phases import Phase
 from actors.machine.scheduling.view import NoBounds, View
 from actors.machine.state import BURIALS_MAX, Open, State
 from actors.policy import Policy, Rate, Retry
-from actors.status import Head, duration_text, inspect, known_head, phase, read_head, remedy, why
+from actors.status import Head, age_text, inspect, known_head, phase, read_head, remedy, why
 from tests.unit.worlds.shard import strict
 from tests.unit.worlds.virtual_time import in_virtual_time
 
@@ -103,7 +103,7 @@ BURIALS = tuple(Burial(position=n, reason="expired") for n in range(BURIALS_MAX)
         ({"last": SLOW}, POLICY, View(in_flight=(1,)), "an attempt is under way"),
         (
             {"open": (REJECTED,), "backoff_until": NOW + 600, "last": ANSWERED_400}, POLICY, View(),
-            "backing off until 2023-11-14T22:23:20Z (in 10 min): rejected 3 of 5 times, the last: HTTP 400",
+            "backing off until 2023-11-14T22:23:20Z (in 10m): rejected 3 of 5 times, the last: HTTP 400",
         ),
         ({}, POLICY, View(waiting=(HEAD,)), "the next attempt is due"),
         ({"parked": True}, POLICY, View(), "the next attempt is due"),
@@ -122,7 +122,7 @@ BURIALS = tuple(Burial(position=n, reason="expired") for n in range(BURIALS_MAX)
         ),
         (
             {"limit": RateLimit(0.5, 4)}, POLICY, View(waiting=(HEAD,), bucket=EMPTY),
-            "out of tokens until 2023-11-14T22:13:22Z (in 3 s), at 30 a minute",
+            "held back by its rate of 30 a minute; the next in 3s",
         ),
         (
             {"limit": RateLimit(0.5, 4)}, POLICY, View(waiting=(HEAD,), bucket=Bucket(1.0, NOW, 1)),
@@ -130,46 +130,46 @@ BURIALS = tuple(Burial(position=n, reason="expired") for n in range(BURIALS_MAX)
         ),
         (
             {"open": (ENTRY,)}, RELAXED, View(),
-            "every waiting event was tried; the next retry is at 2023-11-14T22:13:21Z (in 2 s)",
+            "every waiting event was tried; the next retry is at 2023-11-14T22:13:21Z (in 2s)",
         ),
         ({"open": (ENTRY,)}, RELAXED, View(waiting=(HEAD,)), "the next attempt is due"),
         (
             {"open": (ENTRY,), "consecutive_failures": 1, "last": FAILED}, POLICY, View(),
-            "backing off until 2023-11-14T22:13:21Z (in 2 s): 1 failure, the last: HTTP 503",
+            "backing off until 2023-11-14T22:13:21Z (in 2s): 1 failure, the last: HTTP 503",
         ),
         (
             {"open": (ENTRY,), "backoff_until": NOW + 600, "consecutive_failures": 7, "last": TIMEOUT},
             RELAXED, View(),
-            "backing off until 2023-11-14T22:23:20Z (in 10 min): 7 failures in a row, "
+            "backing off until 2023-11-14T22:23:20Z (in 10m): 7 failures in a row, "
             "the last: timeout: no answer in 15 s",
         ),
         (
             {"open": (ENTRY,), "backoff_until": NOW + 9, "last": OURS}, POLICY, View(),
-            "backing off until 2023-11-14T22:13:29Z (in 9 s): this node was overloaded at the last attempt",
+            "backing off until 2023-11-14T22:13:29Z (in 9s): this node was overloaded at the last attempt",
         ),
         (
             {"throttled_until": NOW + 42, "last": THROTTLED}, POLICY, View(waiting=(HEAD,)),
-            "throttled until 2023-11-14T22:14:02Z (in 42 s): it answered 429",
+            "throttled until 2023-11-14T22:14:02Z (in 42s): it answered 429",
         ),
         (
             {"throttled_until": NOW + 42}, POLICY, View(),
-            "throttled until 2023-11-14T22:14:02Z (in 42 s): as it asked",
+            "throttled until 2023-11-14T22:14:02Z (in 42s): as it asked",
         ),
         (
             {"failing_since": NOW - 400, "backoff_until": NOW + 7200, "consecutive_failures": 9,
              "last": TIMEOUT},
             POLICY, View(),
-            "offline: no success since 2023-11-14T22:06:40Z (7 min ago), 9 failures in a row, "
-            "the last: timeout: no answer in 15 s; the next attempt is at 2023-11-15T00:13:20Z (in 2 h)",
+            "offline: no success since 2023-11-14T22:06:40Z (6m ago), 9 failures in a row, "
+            "the last: timeout: no answer in 15 s; the next attempt is at 2023-11-15T00:13:20Z (in 2h)",
         ),
         (
             {"failing_since": NOW - 400, "consecutive_failures": 9}, POLICY, View(in_flight=(9,)),
-            "offline: no success since 2023-11-14T22:06:40Z (7 min ago), 9 failures in a row; "
+            "offline: no success since 2023-11-14T22:06:40Z (6m ago), 9 failures in a row; "
             "an attempt is under way",
         ),
         (
             {"failing_since": NOW - 400, "consecutive_failures": 9}, POLICY, View(),
-            "offline: no success since 2023-11-14T22:06:40Z (7 min ago), 9 failures in a row; "
+            "offline: no success since 2023-11-14T22:06:40Z (6m ago), 9 failures in a row; "
             "the next attempt is due",
         ),
         ({"paused": True}, POLICY, View(), "paused"),
@@ -179,7 +179,7 @@ BURIALS = tuple(Burial(position=n, reason="expired") for n in range(BURIALS_MAX)
         ),
         (
             {"disabled": "failing", "failing_since": NOW - 432_000}, POLICY, View(),
-            "disabled: no success since 2023-11-09T22:13:20Z (5 d ago)",
+            "disabled: no success since 2023-11-09T22:13:20Z (5d ago)",
         ),
         (
             {}, None, View(),
@@ -242,10 +242,10 @@ def test_every_phase_has_its_words() -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(0.2, "1 s"), (119, "119 s"), (120, "2 min"), (7199, "120 min"), (7200, "2 h"), (86_400 * 3, "3 d")],
+    [(0.2, "0s"), (59, "59s"), (60, "1m"), (7199, "1h"), (7200, "2h"), (86_400 * 3 + 1, "3d")],
 )
 def test_durations_have_a_unit_that_suits_their_size(seconds: float, text: str) -> None:
-    assert duration_text(seconds) == text
+    assert age_text(seconds) == text
 
 
 def test_the_head_is_the_oldest_that_is_not_settled() -> None:
@@ -287,7 +287,7 @@ def test_the_status_shows_everything_that_the_contract_lists() -> None:
     )  # fmt: skip
     assert shown(state) == {
         "receiver": "acme.billing", "shard": 7, "node": "n1", "phase": "backing_off",
-        "why": "backing off until 2023-11-14T22:13:21Z (in 2 s): 2 failures in a row, the last: HTTP 500",
+        "why": "backing off until 2023-11-14T22:13:21Z (in 2s): 2 failures in a row, the last: HTTP 500",
         "remedy": None, "problems": [],
         "next_sequence": 4, "settled_sequence": 2, "in_flight": 0, "queued": 2, "backlog": 40,
         "parked": False, "disabled": None,

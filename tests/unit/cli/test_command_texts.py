@@ -56,6 +56,25 @@ def test_an_event_whose_receiver_gets_nothing_says_why(
     )
 
 
+@pytest.mark.parametrize(
+    ("state", "letter", "ends"),
+    [
+        ("delivered", None, "delivered 2026-01-31T12:00:01.000Z"),
+        ("dead", None, "dead letter (expired) 2026-01-31T12:00:01.000Z"),
+        (
+            "dead",
+            3,
+            "dead letter 3 (expired) 2026-01-31T12:00:01.000Z; to send it again: angarium dead redrive 3",
+        ),
+        ("discarded", None, "discarded (expired) 2026-01-31T12:00:01.000Z"),
+    ],
+)
+def test_a_settled_event_is_told_in_the_order_of_time(state: str, letter: int | None, ends: str) -> None:
+    settled = {"state": state, "reason": "expired", "ended_at": "2026-01-31T12:00:01.000Z"}
+    line = headline(DELIVERY | settled, letter=letter)
+    assert line == f"acme.billing #17 (order.created): stored 2026-01-31T12:00:00.000Z, {ends}"
+
+
 def test_a_job_began_at_a_time_that_every_command_takes() -> None:
     job = JobDocument(
         id="replay.acme.billing.0123456789abcdef", kind="replay", tenant="acme", receiver="acme.billing",
@@ -75,7 +94,7 @@ ERASED = ErasureStatus(
 
 
 def test_an_erasure_that_found_nothing_does_not_claim_that_it_erased() -> None:
-    assert summary(ERASED).startswith("erased order-7 of acme: events 1, deliveries 2 (1 were waiting)")
+    assert summary(ERASED).startswith("erased order-7 of acme: 1 event, 2 deliveries (1 of them waiting)")
     nothing = summary(replace(ERASED, events=0, deliveries=0, discarded=0))
     assert nothing.startswith(
         "nothing to erase: no stream has the event order-7 of acme; the request is recorded"

@@ -38,7 +38,7 @@ async def test_offline_is_logged_once_over_later_failures() -> None:
     await world.pass_time(300)
     assert reported(world) == ["offline"]
     change = world.health_changes[0]
-    assert (change.receiver, change.why) == (RECEIVER, "no success for 1 min; timeout: no answer within 15 s")
+    assert (change.receiver, change.why) == (RECEIVER, "no success for 1m; timeout: no answer within 15 s")
     assert change.since == pytest.approx(NOW, abs=1)
 
 
@@ -49,7 +49,7 @@ async def test_an_outage_below_a_minute_is_shown_in_seconds() -> None:
     world.publish()
     await world.pass_time(7)
     (change,) = world.health_changes
-    assert change.why == "no success for 5 s; timeout: no answer within 15 s"
+    assert change.why == "no success for 5s; timeout: no answer within 15 s"
 
 
 def resting(**members: Any) -> ShardWorld:
@@ -67,7 +67,7 @@ async def test_offline_is_logged_when_it_is_due_and_not_at_the_next_attempt() ->
     assert reported(world) == []
     await world.pass_time(2)
     assert [each.why for each in world.health_changes] == [
-        "no success for 1 min; timeout: no answer within 15 s"
+        "no success for 1m; timeout: no answer within 15 s"
     ]
     world.put(policy(offline=SOON, retry=SELDOM, url="https://elsewhere.example/"))
     await world.pass_time(1)
@@ -117,7 +117,7 @@ async def test_a_paused_receiver_is_not_offline_and_its_time_begins_again_when_i
     assert reported(world) == []
     await world.pass_time(20)
     assert [each.why for each in world.health_changes] == [
-        "no success for 1 min; timeout: no answer within 15 s"
+        "no success for 1m; timeout: no answer within 15 s"
     ]
 
 
@@ -192,7 +192,7 @@ async def test_a_shorter_failure_is_no_news() -> None:
 
 @pytest.mark.parametrize(
     ("outcome", "why"),
-    [(answer(410), "it answered 410"), (answer(500), "no success for 10 min; HTTP 500")],
+    [(answer(410), "it answered 410"), (answer(500), "no success for 10m; HTTP 500")],
 )
 @in_virtual_time
 async def test_disabling_and_resuming_are_logged_once(outcome: Answered | Failed, why: str) -> None:

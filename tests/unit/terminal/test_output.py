@@ -18,7 +18,7 @@ from streams.dead_letters.letters import Letter
 
 STATE: dict[str, Any] = {
     "receiver": "acme.billing", "shard": 7, "node": "n1", "phase": "backing_off",
-    "why": "backing off until 2026-01-31T12:00:00Z (in 9 s): 4 failures in a row, the last: HTTP 503",
+    "why": "backing off until 2026-01-31T12:00:00Z (in 9s): 4 failures in a row, the last: HTTP 503",
     "problems": [],
     "next_sequence": 3, "settled_sequence": 1, "in_flight": 0, "queued": 0, "backlog": 2, "parked": True,
     "head": {
@@ -38,7 +38,7 @@ STATE: dict[str, Any] = {
 
 def test_a_state_begins_with_why_nothing_comes() -> None:
     assert lines(STATE)[0] == (
-        "acme.billing: 2 waiting, backing off until 2026-01-31T12:00:00Z (in 9 s): "
+        "acme.billing: 2 waiting, backing off until 2026-01-31T12:00:00Z (in 9s): "
         "4 failures in a row, the last: HTTP 503"
     )
     assert lines(STATE | {"backlog": 0, "why": "nothing waits"})[0] == "acme.billing: nothing waits"
@@ -69,7 +69,7 @@ def test_a_state_in_words() -> None:
     assert shown["last_attempt"] == "#2, attempt 4: 503 after 1.25 ms, 2026-01-31T11:59:00.000Z"
     assert shown["last_response"] == r"503 busy\x1b[2J"
     assert shown["counters"] == "delivered 1, dead 0"
-    assert shown["head"] == "#2 order.created, e2, 7 min old"
+    assert shown["head"] == "#2 order.created, e2, 7m old"
     assert shown["backlog"] == "2 (accepted and not settled)"
     assert shown["queued"] == "0 (of the backlog, in the node's memory)"
     assert list(shown).index("queued") == list(shown).index("backlog") + 1
@@ -91,7 +91,7 @@ def test_unrouted_events_are_shown_with_the_state() -> None:
 def test_a_head_whose_body_is_not_in_memory_has_no_type() -> None:
     head = STATE["head"] | {"type": None}
     [line] = [line for line in lines(STATE | {"head": head}) if line.startswith("  head")]
-    assert line.split("  ")[-1] == "#2, e2, 7 min old"
+    assert line.split("  ")[-1] == "#2, e2, 7m old"
 
 
 def test_an_answer_whose_body_is_withheld_has_a_status() -> None:

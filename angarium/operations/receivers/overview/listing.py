@@ -17,8 +17,8 @@ from actors.ids import check_tenant
 from actors.machine.scheduling.phases import Phase
 from actors.machine.state import State
 from actors.policy import Policy, members_of, parse, rate_members
-from actors.status import held_back
-from angarium import logs, quantities
+from actors.status import age_text, held_back
+from angarium import logs
 from angarium.connecting import Access
 from angarium.delivery.http_exchange.target import InvalidTarget, parse_target
 from angarium.operations.failures import NotDone, operation
@@ -134,7 +134,9 @@ async def overview(
         unknown = [listed(ReceiverFindings(name, each.raw)) for name, each in found.items()]
         return Overview(unknown, [f"phases and counts cannot be read: {error}"], bool(found))
     age_s = max((each.age_s for each in shards), default=0.0)
-    return Overview([listed(row) for row in rows], _old(shards), bool(found), round(age_s, 3))
+    return Overview(
+        [listed(row) for row in rows], _notes(shards) if rows else [], bool(found), round(age_s, 3)
+    )
 
 
 async def get_health(access: Access, receivers: Collection[str]) -> dict[str, ReceiverHealth] | NotDone:
@@ -258,13 +260,15 @@ def phase_of(state: State, policy: Policy | None, now: float) -> Phase:
     return "active" if state.open or state.parked else "idle"
 
 
-def _old(shards: list[ShardProgress]) -> list[str]:
-    age_s = max((each.age_s for each in shards), default=0.0)
-    if age_s < OLD_AFTER_S:
-        return []
-    old = sum(each.age_s >= OLD_AFTER_S for each in shards)
-    age = quantities.age_text(age_s)
-    return [f"no node runs {old} of {len(shards)} shards; their phases are up to {age} old"]
+def _notes(shards: list[ShardProgress]) -> list[str]:
+    """Notes about the shards that no node runs, and about old phases."""
+    unattended = [each for each in shards if not each.attended]
+    notes = [f"no node runs {len(unattended)} of {len(shards)} shards"] if unattended else []
+    old = [each.age_s for each in shards if each.age_s >= OLD_AFTER_S]
+    if old:
+        age = age_text(max(old))
+        notes.append(f"the phases in {len(old)} of {len(shards)} shards are up to {age} old")
+    return notes
 
 
 def listed(row: ReceiverFindings) -> ListedReceiver:

@@ -55,7 +55,7 @@ async def test_the_history_is_shown_in_words(
     assert [each for each in said if not each.startswith("configuration")] == [
         "taken up by a node",
         "rate 5 a second, burst 2",
-        "accepts events again; it was offline: 7 min without a success, 1 failure",
+        "accepts events again; it was offline: 6m without a success, 1 failure",
         "paused",
         "resumed: nothing holds it back any more",
         "disabled: it had failed for too long",

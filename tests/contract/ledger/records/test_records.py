@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from actors.machine import facts as f
 from actors.machine.bucket import Bucket, RateLimit
@@ -19,8 +20,10 @@ from actors.machine.scheduling.view import View
 from actors.machine.state import State
 from actors.policy import parse
 from actors.status import inspect
+from angarium.cli.ledger_records.event import repeat_text
 from angarium.ledger import queries, schema
 from angarium.ledger.ledger_answers import AttemptFilter
+from angarium.logs import instant
 from angarium.operations.failures import NotDone
 from angarium.operations.ledger_queries.attempts import find_attempts
 from angarium.operations.ledger_queries.audit import audit
@@ -134,6 +137,28 @@ async def test_an_event_is_followed_over_all_receivers(
     assert unknown.kind == "not_found"
     assert "angarium dead list" in unknown.sentence
     assert (await refused(settings, lambda ledger: journey(ledger, "e7", "other"))).kind == "not_found"
+
+
+async def test_a_message_with_the_same_id_is_told_as_dropped(
+    js: JetStream, names: Names, pen: Pen, ledger: Kept, settings: Settings
+) -> None:
+    await pen.flush(opens(), delivered(7, NOW))
+    await pen.flush(
+        f.Repeated(receiver=RECEIVER, position=109, id="e7"),
+        f.Repeated(receiver=RECEIVER, position=110, id="e6"),
+        f.Repeated(receiver=RECEIVER, position=111, id="e7", reason=f.ERASED),
+    )
+    dropped_at = pen.at
+    # Beyond the dedup window the same id is another event.
+    await pen.flush(delivered(300, NOW + 60, events=(replace(numbered(300), id="e7"),)))
+    await pen.flush(f.Repeated(receiver=RECEIVER, position=401, id="e7"))
+    await catch_up(js, names, ledger)
+    first, second = (await ask(settings, lambda ledger: journey(ledger, "e7"))).deliveries
+    assert first["repeats"] == [{"at": instant(dropped_at), "position": 109}]
+    assert [each["position"] for each in second["repeats"]] == [401]
+    assert repeat_text(first, first["repeats"][0]) == (
+        "message 109 of the deliveries has the same id: dropped as a repeat of #7"
+    )
 
 
 @pytest.mark.parametrize(("more", "verdict"), [(0, "kept"), (5, "exceeded")])
@@ -438,5 +463,5 @@ async def test_the_queries_of_the_page_run(
     await catch_up(js, names, ledger)
     for text in queries:
         query = text.split("```sql\n")[1].split("```")[0].rstrip().rstrip(";")
-        found = await ledger.rows(query.replace("order-17", "e1").replace("1 hour", "9000 days"))
+        found = await ledger.rows(query.replace("order-17-created", "e1").replace("1 hour", "9000 days"))
         assert len(found) == 1
