@@ -125,7 +125,7 @@ class NatsClient(Client):
             data,
             reply.decode(errors="backslashreplace"),
             parse_block(headers, appended=not reply) if headers else None,
-            payload + len(subject) + len(reply),
+            payload + len(subject + reply),
         )
         try:
             handler(message)

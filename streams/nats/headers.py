@@ -39,6 +39,8 @@ UP_TO_SEQUENCE = "Nats-UpTo-Sequence"
 # ---- JetStream: on what a consumer hands out (ADR-37, ADR-42)
 
 LAST_CONSUMER = "Nats-Last-Consumer"
+PENDING_MESSAGES = "Nats-Pending-Messages"
+PENDING_BYTES = "Nats-Pending-Bytes"
 
 # ---- buckets (ADR-8, ADR-43)
 

@@ -1,9 +1,10 @@
 """The pull loop of one consumer, from its first request to the first doubt about it.
 
-A loop of our own handles three times as many messages as nats-py's `fetch`, since it is a plain subscription.
-One request is under way at a time, with a limit in bytes (`streams.reading.pull_room`). It ends when it got
-all its messages, when the limit is reached exactly, or with a status of the server. If it got none, since the
-next message is larger than the limit, the next request is for that message alone, without a limit.
+A loop of our own handles three times as many messages as nats-py's `fetch`, since it is a plain subscription
+that is refilled at half its batch, or at half of its bytes: a request has a limit in bytes, too
+(`streams.reading.pull_room`). The server says what is left of a request when it ends, unless its limit is
+used up exactly; so bytes are counted as the server counts them. If a whole limit has no room for the next
+message, that one is requested alone, without a limit.
 
 Only its owner knows the consumer, and the server numbers its messages from 1 on. Everything that could have
 broken this sequence is a *gap*: a number that is not the next, a heartbeat that knows a higher one, no
@@ -24,7 +25,7 @@ import msgspec
 from actors.beats import next_beat
 from streams.nats.answers import Put
 from streams.nats.errors import Disconnected
-from streams.nats.headers import DESCRIPTION, LAST_CONSUMER, STATUS
+from streams.nats.headers import DESCRIPTION, LAST_CONSUMER, PENDING_BYTES, PENDING_MESSAGES, STATUS
 from streams.nats.jetstream import JetStream
 from streams.nats.wire import Message, Subscription
 from streams.reading.pull_room import PullRoom
@@ -44,8 +45,12 @@ RETRY_PAUSE_MIN_S = 0.05
 RETRY_PAUSE_MAX_S = 1.0
 """Pause after a refused request; not longer than the heartbeat."""
 
+LIMIT_MIN_PART = 4
+"""A request has at least this part of a whole limit, though small messages have used up little of the others:
+the next ones may be larger. So all requests under way have at most two whole limits."""
+
 BATCH_COMPLETED = "Batch Completed"
-"""Said after the last message of a request with a limit in bytes that was not reached."""
+"""Said after the last message of a request, if there are bytes left of its limit."""
 LIMIT_REACHED = "Message Size Exceeds MaxBytes"
 """Said when a request ends since the next message is larger than the rest of its limit."""
 
@@ -80,12 +85,13 @@ class Puller:
         self._acked = 0, ""
         self._asked = 0
         self._bytes_left = 0.0
+        self._limit = 0
         self._nothing_came = False
         self._next_is_large = False
-        self._ended = asyncio.Event()
-        self._ended.set()
-        self._may_ask = asyncio.Event()
-        self._may_ask.set()
+        self._idle = asyncio.Event()
+        self._wanted = asyncio.Event()
+        self._will_ask = False
+        self._requests_paused = False
         self._retry_s = 0.0
         self._heard = False
         self._silent = 0
@@ -103,6 +109,7 @@ class Puller:
         self._subscription = await self._js.wire.subscribe(self._inbox, self._on_answer)
         self._js.add_listener(self._on_change)
         self._room.enter()
+        self._want()
         self._asking = asyncio.ensure_future(self._ask())
         self._check_later()
 
@@ -117,10 +124,8 @@ class Puller:
 
     def set_requests_paused(self, paused: bool) -> None:
         """Stop sending requests, or send them again. Messages already requested still come."""
-        if paused:
-            self._may_ask.clear()
-        else:
-            self._may_ask.set()
+        self._requests_paused = paused
+        self._want()
 
     def ack(self, position: int) -> None:
         """Ack all messages up to the position."""
@@ -142,23 +147,38 @@ class Puller:
         if reply and self._js.wire.connected:
             self._js.wire.send((Put(reply, ACK),), ("",))
 
+    def _want(self) -> None:
+        """Wake `_ask` if less than half of the messages, or of the bytes, is requested."""
+        if self._bytes_left <= 0 or (self._asked <= 0 and self._bytes_left == math.inf):
+            self._asked, self._bytes_left = 0, 0.0
+            self._idle.set()
+        half = self._asked * 2 <= self._batch or self._bytes_left * 2 <= self._limit
+        if half and not self._requests_paused:
+            self._will_ask = True
+            self._wanted.set()
+
     async def _ask(self) -> None:
-        """Send one request after the other, unless that is paused."""
+        """Send a request whenever one is wanted."""
         while True:
+            await self._wanted.wait()
             if self._retry_s:
                 await asyncio.sleep(self._retry_s)
-            await self._may_ask.wait()
+            self._wanted.clear()
+            self._will_ask = False
             try:
                 if self._next_is_large:
                     async with self._room.large:
                         await self._request(1, math.inf, LARGE_EXPIRES_S)
+                        await self._idle.wait()
                 else:
-                    await self._request(self._batch, self._room.share, REQUEST_EXPIRES_S)
+                    self._limit = self._room.share
+                    rest = self._limit - (self._bytes_left if self._asked else 0)
+                    bytes_max = max(rest, self._limit // LIMIT_MIN_PART)
+                    await self._request(max(1, self._batch - self._asked), bytes_max, REQUEST_EXPIRES_S)
             except Disconnected:
                 return  # The wire was closed; nothing can be requested.
 
     async def _request(self, count: int, bytes_max: float, expires_s: float) -> None:
-        """Send a request, and wait for its end."""
         request = {
             "batch": count,
             "expires": int(expires_s * 1e9),
@@ -166,11 +186,11 @@ class Puller:
         }
         if bytes_max < math.inf:
             request["max_bytes"] = int(bytes_max)
-        self._asked, self._bytes_left = count, bytes_max
-        self._nothing_came, self._next_is_large = True, False
-        self._ended.clear()
+        self._nothing_came, self._next_is_large = not self._asked, False
+        self._asked += count
+        self._bytes_left += bytes_max
+        self._idle.clear()
         await self._js.wire.publish(self._subject, msgspec.json.encode(request), self._inbox)
-        await self._ended.wait()
 
     def _on_answer(self, message: Message) -> None:
         if not self._running:
@@ -188,8 +208,9 @@ class Puller:
         self._asked -= 1
         self._bytes_left -= message.size
         self._nothing_came = False
-        if self._asked <= 0 or self._bytes_left <= 0:
-            self._ended.set()
+        half = self._asked * 2 <= self._batch or self._bytes_left * 2 <= self._limit
+        if (half and not self._will_ask) or self._asked <= 0 or self._bytes_left <= 0:
+            self._want()
         self._unacked.append((info.position, message.reply))
         self._on_message(message, info)
 
@@ -202,19 +223,25 @@ class Puller:
                 self._retry_s = 0.0
                 self.repeat_ack()
             case "404" | "408":
-                self._ended.set()
+                self._ended(headers)
             case "409" if headers.get(DESCRIPTION) == BATCH_COMPLETED:
-                pass  # Its last message has said so, and the next request may be under way.
+                self._ended(headers)
             case "409" if headers.get(DESCRIPTION) == LIMIT_REACHED:
-                self._next_is_large = self._nothing_came
-                self._ended.set()
+                self._ended(headers)
+                self._next_is_large = self._nothing_came and not self._asked
             case _:
                 self._retry_s = min(max(self._retry_s * 2, RETRY_PAUSE_MIN_S), RETRY_PAUSE_MAX_S)
-                self._ended.set()
+                self._ended(headers)
+
+    def _ended(self, headers: dict[str, str]) -> None:
+        """Count a request that ended; it was filled completely unless the server says what is left of it."""
+        self._asked -= int(headers.get(PENDING_MESSAGES, self._asked))
+        self._bytes_left -= float(headers.get(PENDING_BYTES, self._bytes_left))
+        self._want()
 
     def _check_heartbeat(self) -> None:
         # Without requests, no heartbeats come.
-        self._silent = 0 if self._heard or self._ended.is_set() else self._silent + 1
+        self._silent = 0 if self._heard or not self._asked else self._silent + 1
         self._heard = False
         if self._silent >= SILENT_HEARTBEATS_MAX:
             self._gap(f"no heartbeat for {self._silent * IDLE_HEARTBEAT_S:g} s")

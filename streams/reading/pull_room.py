@@ -7,7 +7,8 @@ than the share is requested alone, and only a few of them at a time.
 
 import asyncio
 
-ROOM_BYTES = 16 << 20
+ROOM_BYTES = 12 << 20
+"""For all pullers. Each may have requested twice its share for a moment, and backlogs are read besides."""
 REQUEST_BYTES_MAX = 256 << 10
 """The largest share: the first pullers of a node ask before the others are there."""
 
@@ -32,5 +33,5 @@ class PullRoom:
 
     @property
     def share(self) -> int:
-        """Bytes of one puller's request."""
+        """Bytes that one puller may request."""
         return min(REQUEST_BYTES_MAX, ROOM_BYTES // self._pullers)

@@ -83,28 +83,29 @@ class TestPuller:
         assert [len(message.data) for message in await hand.seen.first(len(sizes))] == sizes
         assert hand.gaps == []
 
-    async def test_a_request_whose_bytes_are_used_up_exactly_is_followed_by_another(
-        self,
-        js: JetStream,
-        stream: str,
-        make_consumer: MakeConsumer,
-        take_up: TakeUp,
-        monkeypatch: pytest.MonkeyPatch,
+    async def test_the_server_counts_the_bytes_of_a_request_as_we_do(
+        self, js: JetStream, stream: str, make_consumer: MakeConsumer, raw: RawPull
     ) -> None:
-        """The server says nothing then. It counts what `Message.size` counts."""
+        """It says nothing when a limit is used up exactly, and what is left of one that is too small."""
+        await js.publish(f"{stream}.a", b"1")
+        await js.publish(f"{stream}.\u00e9", b"2", {"Some": "header"})
+        await js.publish(f"{stream}.a", b"3")
         await make_consumer()
-        await fill(js, stream, 2)
-        await js.publish(f"{stream}.\u00e9", b"3", {"Some": "header"})
-        await fill(js, stream, 1)
-        hand = await take_up()
-        sizes = [message.size for message in await hand.seen.first(4)]
-        await hand.puller.stop()
+        await raw.ask(batch=3)
+        sizes = [(await raw.next()).size for _ in range(3)]
         await js.consumer_deleted(stream, "c")
         await make_consumer()
-        monkeypatch.setattr(pull_room, "REQUEST_BYTES_MAX", sum(sizes[:3]))
-        again = await take_up()
-        assert [message.size for message in await again.seen.first(4)] == sizes
-        assert again.gaps == []
+        await raw.ask(batch=5, max_bytes=sizes[0] + sizes[1])
+        assert [(await raw.next()).size for _ in range(2)] == sizes[:2]
+        await raw.ask(batch=5, max_bytes=sizes[2] - 1)
+        status, text, headers = await raw.status()
+        assert (status, text) == ("409", "Message Size Exceeds MaxBytes")
+        assert (headers["Nats-Pending-Messages"], headers["Nats-Pending-Bytes"]) == ("5", str(sizes[2] - 1))
+        await raw.ask(batch=1, max_bytes=sizes[2] + 7)
+        assert (await raw.next()).size == sizes[2]
+        status, text, headers = await raw.status()
+        assert (status, text) == ("409", "Batch Completed")
+        assert (headers["Nats-Pending-Messages"], headers["Nats-Pending-Bytes"]) == ("0", "7")
 
     async def test_a_missing_consumer_is_reported(self, take_up: TakeUp) -> None:
         hand = await take_up()

@@ -127,8 +127,10 @@ class Script:
         for number in numbers:
             self.hear(reply_of(number), size)
 
-    def limit_reached(self) -> None:
-        self.hear(Status="409", Description="Message Size Exceeds MaxBytes")
+    def limit_reached(self, messages: int = 10, size: int = REQUEST_BYTES_MAX) -> None:
+        """Say that the next message does not fit into the request, of which this is left."""
+        left = {"Nats_Pending_Messages": str(messages), "Nats_Pending_Bytes": str(size)}
+        self.hear(Status="409", Description="Message Size Exceeds MaxBytes", **left)
 
     def acks(self) -> list[str]:
         """The reply subjects of all acks so far."""
@@ -156,43 +158,66 @@ async def test_a_request_names_batch_bytes_expiry_and_heartbeat(script: Script) 
     }
 
 
-async def test_one_request_is_under_way_until_it_has_its_messages(script: Script) -> None:
-    script.hand_out(*range(1, 10))
+async def test_half_a_batch_is_asked_for_again(script: Script) -> None:
+    script.hand_out(1, 2, 3, 4, size=100)
     await asyncio.sleep(0)
     assert len(script.wire.sent) == 1
-    script.hand_out(10)
-    assert (await script.request(2))["batch"] == 10
-    script.hear(Status="409", Description="Batch Completed")  # It is about the first one.
+    script.hand_out(5, size=100)
+    request = await script.request(2)
+    quarter = REQUEST_BYTES_MAX // 4
+    assert (request["batch"], request["max_bytes"]) == (5, quarter)
+    script.hear(Status="408", Nats_Pending_Messages="5", Nats_Pending_Bytes=str(quarter))
+    request = await script.request(3)
+    assert (request["batch"], request["max_bytes"]) == (5, quarter)
+    assert script.numbers() == [1, 2, 3, 4, 5]
+
+
+async def test_half_of_the_bytes_are_asked_for_again(script: Script) -> None:
+    script.hand_out(1, size=REQUEST_BYTES_MAX // 2 - 1)
     await asyncio.sleep(0)
-    assert len(script.wire.sent) == 2
-    script.hand_out(11)
-    script.hear(Status="408", Nats_Pending_Messages="9")
-    assert (await script.request(3))["batch"] == 10
-    assert script.numbers() == list(range(1, 12))
+    assert len(script.wire.sent) == 1
+    script.hand_out(2, size=1)
+    request = await script.request(2)
+    assert (request["batch"], request["max_bytes"]) == (2, REQUEST_BYTES_MAX // 2)
+
+
+async def test_what_is_left_of_a_request_that_has_its_messages_is_free_again(script: Script) -> None:
+    for first in (1, 6, 11):
+        script.hand_out(*range(first, first + 5), size=10)
+        request = await script.request(first // 5 + 2)
+        assert (request["batch"], request["max_bytes"]) == (5, REQUEST_BYTES_MAX // 4)
+    left = str(REQUEST_BYTES_MAX - 100)
+    script.hear(
+        Status="409", Description="Batch Completed", Nats_Pending_Messages="0", Nats_Pending_Bytes=left
+    )
+    script.hand_out(*range(16, 21), size=10)
+    request = await script.request(5)
+    assert (request["batch"], request["max_bytes"]) == (5, REQUEST_BYTES_MAX // 4 + 100)
 
 
 async def test_a_request_whose_bytes_are_used_up_has_ended(script: Script) -> None:
     """The server says so only if there are bytes left."""
-    script.hand_out(1, size=REQUEST_BYTES_MAX - 1)
-    await asyncio.sleep(0)
-    assert len(script.wire.sent) == 1
-    script.hand_out(2, size=1)
-    await script.request(2)
-    script.hand_out(3)
-    script.limit_reached()
-    assert (await script.request(3))["max_bytes"] == REQUEST_BYTES_MAX
+    script.hand_out(1, size=REQUEST_BYTES_MAX)
+    request = await script.request(2)
+    assert (request["batch"], request["max_bytes"]) == (10, REQUEST_BYTES_MAX)
 
 
-async def test_a_message_larger_than_a_request_is_requested_alone(script: Script) -> None:
+async def test_a_message_larger_than_a_limit_is_requested_alone(script: Script) -> None:
     script.limit_reached()
     alone = await script.request(2)
     assert (alone["batch"], alone["expires"], "max_bytes" in alone) == (1, 3_000_000_000, False)
     script.hand_out(1, size=1 << 20)
     assert (await script.request(3))["max_bytes"] == REQUEST_BYTES_MAX
+    script.hand_out(2, size=10)
+    script.limit_reached(9, REQUEST_BYTES_MAX - 10)
+    assert (await script.request(4))["max_bytes"] == REQUEST_BYTES_MAX
     script.limit_reached()
-    assert (await script.request(4))["batch"] == 1
-    script.hear(Status="408", Description="Request Timeout")  # It is not there any more.
-    assert (await script.request(5))["batch"] == 10
+    assert (await script.request(5))["batch"] == 1
+    # It is not there any more.
+    script.hear(
+        Status="408", Description="Request Timeout", Nats_Pending_Messages="1", Nats_Pending_Bytes="0"
+    )
+    assert (await script.request(6))["batch"] == 10
     assert script.gaps == []
 
 
