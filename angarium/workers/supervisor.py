@@ -7,12 +7,14 @@ worker is a member of the fleet like any other node, with the name `NODE-1`, `NO
 import asyncio
 import logging
 import signal
+from functools import partial
 
 from msgspec.structs import replace
 
 from actors.errors import AngariumError
 from angarium.monitor_server import listening
 from angarium.settings import Settings, worker_name
+from angarium.terminal.run import ending_signals
 from angarium.workers.handover import stop_timeout_s
 from angarium.workers.worker import Start, Worker
 from angarium.workers.worker_process import WorkerProcess
@@ -26,13 +28,15 @@ class WorkersFailed(AngariumError):
 
 
 async def supervise(settings: Settings) -> None:
-    """Run the workers until SIGTERM or SIGINT. Raises WorkersFailed, MonitorFailed.
+    """Run the workers until they are to end. Raises WorkersFailed, MonitorFailed.
 
-    Then all hand over their shards and end. A second signal ends them at once.
+    Then all hand over their shards and end. A second SIGTERM or SIGINT ends them at once; a terminal that is
+    closed may send SIGHUP twice.
     """
     supervisor = Supervisor(settings, WorkerProcess.start)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, supervisor.stop)
+    for number in ending_signals():
+        stop = partial(supervisor.stop, insists=number is not signal.SIGHUP)
+        asyncio.get_running_loop().add_signal_handler(number, stop)
     if settings.monitor is None:
         await supervisor.run()
         return
@@ -50,9 +54,9 @@ class Supervisor:
         self._stopping = asyncio.Event()
         self._at_once = asyncio.Event()
 
-    def stop(self) -> None:
-        """Let all workers stop; called once more, end them."""
-        if self._stopping.is_set():
+    def stop(self, *, insists: bool = True) -> None:
+        """Let all workers stop; called once more by a user who insists, end them."""
+        if self._stopping.is_set() and insists:
             self._at_once.set()
         self._stopping.set()
 

@@ -129,8 +129,10 @@ class Script:
 
     def limit_reached(self, messages: int = 10, size: int = REQUEST_BYTES_MAX) -> None:
         """Say that the next message does not fit into the request, of which this is left."""
-        left = {"Nats_Pending_Messages": str(messages), "Nats_Pending_Bytes": str(size)}
-        self.hear(Status="409", Description="Message Size Exceeds MaxBytes", **left)
+        self.hear(
+            Status="409", Description="Message Size Exceeds MaxBytes",
+            Nats_Pending_Messages=str(messages), Nats_Pending_Bytes=str(size),
+        )  # fmt: skip
 
     def acks(self) -> list[str]:
         """The reply subjects of all acks so far."""
@@ -181,7 +183,7 @@ async def test_half_of_the_bytes_are_asked_for_again(script: Script) -> None:
     assert (request["batch"], request["max_bytes"]) == (2, REQUEST_BYTES_MAX // 2)
 
 
-async def test_what_is_left_of_a_request_that_has_its_messages_is_free_again(script: Script) -> None:
+async def test_the_rest_of_a_request_that_has_its_messages_is_free_again(script: Script) -> None:
     for first in (1, 6, 11):
         script.hand_out(*range(first, first + 5), size=10)
         request = await script.request(first // 5 + 2)

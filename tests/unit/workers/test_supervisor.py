@@ -170,6 +170,20 @@ async def test_a_second_signal_ends_all_workers() -> None:
 
 
 @in_virtual_time
+async def test_a_terminal_that_is_closed_twice_ends_no_worker_at_once() -> None:
+    machine = Machine(stubborn)
+    async with running(machine) as (supervisor, run):
+        await asyncio.sleep(1)
+        for _ in range(2):
+            supervisor.stop(insists=False)
+        await asyncio.sleep(1)
+        for process in machine.processes:
+            process.end(0)
+        await run
+    assert [process.signals[0] for process in machine.processes] == [TERM, TERM]
+
+
+@in_virtual_time
 async def test_a_worker_that_fails_while_it_stops_is_reported() -> None:
     machine = only("n-1", stubborn)
     async with running(machine) as (supervisor, run):
