@@ -86,7 +86,7 @@ class TestPuller:
     async def test_the_server_counts_the_bytes_of_a_request_as_we_do(
         self, js: JetStream, stream: str, make_consumer: MakeConsumer, raw: RawPull
     ) -> None:
-        """The server says what is left of a limit that is too small, and nothing when one is used up exactly."""
+        """The server tells the rest of a limit that is too small, and nothing when one is used up exactly."""
         await js.publish(f"{stream}.a", b"1")
         await js.publish(f"{stream}.\u00e9", b"2", {"Some": "header"})
         await js.publish(f"{stream}.a", b"3")
