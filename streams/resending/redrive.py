@@ -30,7 +30,7 @@ from streams.buckets.stored_configurations import StoredConfigurations
 from streams.dead_letters.letters import REQUESTS_MAX, DeadLetters, Letter
 from streams.installation.topology import Names
 from streams.nats.answers import Answer, Refused, Stored, StoredMessage, Unanswered
-from streams.nats.headers import EVENT_AGAIN, EVENT_ID, MESSAGE_ID
+from streams.nats.headers import EVENT_AGAIN, EVENT_ID, MESSAGE_ID, UNREAD
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import ask_for_command
 from streams.resending.copies import TOO_LARGE_CODES, copied_headers, deliveries_info, pages_between
@@ -80,6 +80,8 @@ def why_not_sendable(letter: Letter) -> str | None:
     """The reason why it cannot be sent again; None if it can."""
     if letter.body_gone:
         return GONE
+    if UNREAD in letter.headers:  # Only letters of older versions; without their headers they have no id.
+        return TOO_LARGE
     return MALFORMED if letter.problem else None
 
 
@@ -89,9 +91,9 @@ class Redriven(Struct):
     - `redriven`: number of letters that were sent.
     - `finished`: positions of letters that an interrupted command had sent before.
     - `left_out`: positions of letters that stay, by reason: `gone` (there is no body), `malformed`,
-      `too_large` (the stream accepts no event of this size), `unsure` (they may have been sent, but the
-      copies would have been purged), `taken` (another publisher used their message id), `removed` (their
-      receiver was removed since the redrive began).
+      `too_large` (the stream accepts no event of this size, or its headers are too large), `unsure` (they
+      may have been sent, but the copies would have been purged), `taken` (another publisher used their
+      message id), `removed` (their receiver was removed since the redrive began).
     - `stopped`: why no more were sent; empty if all were.
     """
 

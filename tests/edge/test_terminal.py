@@ -79,7 +79,7 @@ from angarium.terminal import output
 at = datetime(2026, 1, 31, 12, tzinfo=UTC)
 token = ListedToken(
     id="rhz3dqgpbmba", tenant="a-tenant-with-a-long-name", scopes=("publish", "read", "manage", "operate"),
-    rate=None, note="for the shop", created_at=at, expires_at=at, used_at=at,
+    rate=None, note="for the shop", created_at=at, expires_at=at, used_at=at, created_by="root@a-machine",
 )
 output.say_table(NARROW_COLUMNS, [[cells(token)[name] for name in NARROW_COLUMNS]], cut=CUT_COLUMNS)
 """

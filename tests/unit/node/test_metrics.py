@@ -33,7 +33,10 @@ def node(owned: dict[int, Any] | None = None, **members: Any) -> Node:
             wire=SimpleNamespace(connected=members.get("connected", True)),
             add_listener=listeners.append, listeners=listeners,
         ),
-        members=SimpleNamespace(lease=lease, wanted_shards=lambda shards: list(range(shards))),
+        members=SimpleNamespace(
+            lease=lease, draining=members.get("draining", False),
+            wanted_shards=lambda shards: list(range(shards)),
+        ),
         routing=SimpleNamespace(totals=RoutingTotals(events=7, copies=9)),
         totals=members.get("totals", NodeTotals()), tracing=members.get("tracing"),
     )  # fmt: skip
@@ -122,6 +125,7 @@ async def test_the_actors_in_memory_are_counted_over_all_shards() -> None:
         (node(stopping=True), "stopping"),
         (node(connected=False), "NATS is not connected"),
         (node(lease=False), "the lease has expired"),
+        (node({}, draining=True), "draining, but no other node can take its 3 shards"),
         (node({0: shard()}, refused={2: "upgrade this node"}), "shard 2 is refused: upgrade this node"),
         (node({0: shard()}), "2 of 3 shards are not claimed yet"),
         (
