@@ -8,16 +8,15 @@ import pytest
 from streams.installation.partitions import partition_of
 from streams.installation.topology import Names
 from streams.nats.jetstream import JetStream
-from streams.routing import ahead_reader, router, tenants
+from streams.routing import router, tenants
 from streams.routing.tenants import Tenants
 from streams.routing_progress import RoutingProgress
 from tests.contract.support.faults import after
-from tests.contract.support.routers import PARTITION, OpenOwner, Owner, announce, announce_many, subscribe
+from tests.contract.support.routers import PARTITION, OpenOwner, Owner, announce, subscribe
 from tests.support.installation import SHARDS
 from tests.support.waiting import until
 
 WAITING_S = 0.05
-MANY = 1000
 
 _names = (f"t{number}" for number in count())
 FIRST, SECOND = islice((each for each in _names if partition_of(each, SHARDS) == PARTITION), 2)
@@ -106,33 +105,3 @@ async def test_after_one_that_cannot_be_parked_others_are_looked_at_again(
     monkeypatch.setattr(tenants, "PARKED_MAX", 1)
     may_go.set()
     await expect_recorded(owner, last, **{SECOND: last})
-
-
-@pytest.mark.soak
-@pytest.mark.alone  # On a busy machine the event may arrive before it is read ahead.
-async def test_an_event_that_was_read_ahead_keeps_routed_back_for_no_longer_than_others(
-    js: JetStream, names: Names, owner: Owner, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """When it arrives, all that came before belongs to a parked tenant, so that no look is planned."""
-    monkeypatch.setattr(router, "WAITING_MAX_S", WAITING_S / 50)
-    monkeypatch.setattr(tenants, "EVENTS_MAX", 4)
-    monkeypatch.setattr(router, "PULL_BATCH", 2)
-    monkeypatch.setattr(ahead_reader, "BEHIND_MIN", 4)
-    recognise, recognised = Tenants.recognise, list[bool]()
-
-    def noted(of: Tenants[tenants.WaitingEvent], name: str, position: int) -> bool:
-        found = recognise(of, name, position)
-        recognised.extend([found] if name == SECOND else ())
-        return found
-
-    monkeypatch.setattr(Tenants, "recognise", noted)
-    await subscribe(js, names, "acme.a")
-    owner.js.faults[names.publish_to("acme.a")].append(after(asyncio.Event().wait))
-    await announce_many(js, names, MANY)
-    last = await announce(js, names, tenant=SECOND)
-    await owner.own_again()
-    owner.within_lease = True
-    await until(lambda: owner.router.progress.routed == last - 1)
-    assert recognised == [True]
-    owner.clocks.turn(WAITING_S / 50)
-    await expect_recorded(owner, last, acme=1, **{SECOND: last})
