@@ -3,8 +3,10 @@
 A loop of our own handles three times as many messages as nats-py's `fetch`, since it is a plain subscription
 that is refilled at half its batch, or at half of its bytes: a request has a limit in bytes, too
 (`streams.reading.pull_room`). The server says what is left of a request when it ends, unless its limit is
-used up exactly; so bytes are counted as the server counts them. If a whole limit has no room for the next
-message, that one is requested alone, without a limit.
+used up exactly; so bytes are counted as the server counts them. If the next message does not fit into what
+is left of a request, it is waited for until it comes with another one, or until all have ended: two that each
+have a part of the limit could otherwise end one after the other forever, for a message larger than either. Then a
+whole limit is requested; if that has no room for the message, it is requested alone, without a limit.
 
 Only its owner knows the consumer, and the server numbers its messages from 1 on. Everything that could have
 broken this sequence is a *gap*: a number that is not the next, a heartbeat that knows a higher one, no
@@ -87,6 +89,7 @@ class Puller:
         self._bytes_left = 0.0
         self._limit = 0
         self._nothing_came = False
+        self._next_did_not_fit = False
         self._next_is_large = False
         self._idle = asyncio.Event()
         self._wanted = asyncio.Event()
@@ -152,6 +155,8 @@ class Puller:
         if self._bytes_left <= 0 or (self._asked <= 0 and self._bytes_left == math.inf):
             self._asked, self._bytes_left = 0, 0.0
             self._idle.set()
+        if self._next_did_not_fit and self._asked > 0:
+            return
         half = self._asked * 2 <= self._batch or self._bytes_left * 2 <= self._limit
         if half and not self._requests_paused:
             self._will_ask = True
@@ -186,7 +191,8 @@ class Puller:
         }
         if bytes_max < math.inf:
             request["max_bytes"] = int(bytes_max)
-        self._nothing_came, self._next_is_large = not self._asked, False
+        self._nothing_came = not self._asked
+        self._next_did_not_fit = self._next_is_large = False
         self._asked += count
         self._bytes_left += bytes_max
         self._idle.clear()
@@ -207,7 +213,7 @@ class Puller:
         self._retry_s = 0.0
         self._asked -= 1
         self._bytes_left -= message.size
-        self._nothing_came = False
+        self._nothing_came = self._next_did_not_fit = False
         half = self._asked * 2 <= self._batch or self._bytes_left * 2 <= self._limit
         if (half and not self._will_ask) or self._asked <= 0 or self._bytes_left <= 0:
             self._want()
@@ -227,6 +233,7 @@ class Puller:
             case "409" if headers.get(DESCRIPTION) == BATCH_COMPLETED:
                 self._ended(headers)
             case "409" if headers.get(DESCRIPTION) == LIMIT_REACHED:
+                self._next_did_not_fit = True
                 self._ended(headers)
                 self._next_is_large = self._nothing_came and not self._asked
             case _:

@@ -223,6 +223,31 @@ async def test_a_message_larger_than_a_limit_is_requested_alone(script: Script) 
     assert script.gaps == []
 
 
+async def test_while_the_next_message_did_not_fit_nothing_is_asked_until_all_requests_have_ended(
+    script: Script,
+) -> None:
+    """A message larger than either of two requests would otherwise end one after the other forever."""
+    quarter = REQUEST_BYTES_MAX // 4
+    script.hand_out(1, 2, 3, 4, 5, size=10)
+    await script.request(2)
+    script.limit_reached(5, REQUEST_BYTES_MAX - 50)
+    await asyncio.sleep(0)
+    assert len(script.wire.sent) == 2
+    script.limit_reached(5, quarter)
+    assert (await script.request(3))["max_bytes"] == REQUEST_BYTES_MAX
+    script.limit_reached()
+    assert (await script.request(4))["batch"] == 1
+
+
+async def test_when_a_message_came_with_another_request_more_is_asked_again(script: Script) -> None:
+    script.hand_out(1, 2, 3, 4, 5, size=10)
+    await script.request(2)
+    script.limit_reached(5, REQUEST_BYTES_MAX - 50)
+    script.hand_out(6, size=1000)
+    request = await script.request(3)
+    assert (request["batch"], request["max_bytes"]) == (6, REQUEST_BYTES_MAX * 3 // 4 + 1000)
+
+
 async def test_only_a_few_large_messages_are_requested_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """One that waits to request its message hears no heartbeat, and expects none."""
     monkeypatch.setattr(pull, "IDLE_HEARTBEAT_S", 0.02)
