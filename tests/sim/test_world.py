@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.sim.world import world as world_module
 from tests.sim.world.process import EPOCH_S, Process
 from tests.sim.world.world import Deadlock, LimitReached, RunFailed, World
 
@@ -233,6 +234,17 @@ def test_a_run_has_a_limit() -> None:
 
     with pytest.raises(LimitReached, match=r"seed 1, at 0\.00"):
         run(1, main, limit_s=0.01)
+
+
+def test_a_run_has_a_limit_of_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(world_module, "STEPS_MAX", 50)
+
+    async def main(_: Process) -> None:
+        for _number in itertools.count():
+            await asyncio.sleep(0)
+
+    with pytest.raises(LimitReached, match=r"seed 1, at 0\.00.*: 50 steps were not enough"):
+        run(1, main, limit_s=1e9)
 
 
 async def raises(_: Process) -> None:

@@ -26,6 +26,10 @@ TURN_S = 20e-6
 
 HISTORY_MAX = 4000
 
+STEPS_MAX = 2_000_000
+"""Turns and events of one wait: twenty times as many as a long run has. More of them are two parties that
+answer each other without end, while hardly any time passes."""
+
 
 class RunFailed(AssertionError):
     """A run did not do what it had to. The message begins with the seed that repeats it."""
@@ -36,7 +40,7 @@ class Deadlock(RunFailed):
 
 
 class LimitReached(RunFailed):
-    """The error of a wait that took too long."""
+    """The error of a wait that took too long, or too many steps."""
 
 
 class World:
@@ -120,16 +124,19 @@ class World:
     def run(self, until: Callable[[], bool], limit_s: float) -> None:
         """Go on until the condition holds, which is looked at after each turn and event.
 
-        Raises `Deadlock`, `LimitReached` after `limit_s` of virtual time, or `RunFailed` for what was
-        reported to `fail`, for an exception out of a main task, and for an unhandled one.
+        Raises `Deadlock`, `LimitReached` after `limit_s` of virtual time or `STEPS_MAX`, or `RunFailed` for
+        what was reported to `fail`, for an exception out of a main task, and for an unhandled one.
         """
-        end = self.now + limit_s
+        end, steps = self.now + limit_s, 0
         outer, hooks, collects = asyncio._get_running_loop(), sys.get_asyncgen_hooks(), gc.isenabled()
         sys.set_asyncgen_hooks(self._generator_begins, _end_generator)
         gc.disable()  # When it runs depends on all that the interpreter did before.
         try:
             while not until():
                 self._go_on(end)
+                steps += 1
+                if steps > STEPS_MAX:
+                    raise self._failed(LimitReached, f"{STEPS_MAX} steps were not enough\n{self._where()}")
                 if self._failure is not None:
                     raise self._failure
         finally:
