@@ -24,7 +24,7 @@ from actors.status import held_back
 from actors.totals import Histogram
 from angarium import __version__
 from angarium.node.node import Node
-from streams.routing.router import RoutingTotals
+from streams.routing.shared_state import RoutingTotals
 
 
 class NodeMetrics(Collector):

@@ -19,13 +19,11 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from typing import assert_never
 
-from msgspec import Struct, field
 from msgspec.structs import asdict
 
 from actors.errors import InvalidName
 from actors.ids import check_tenant
 from actors.machine.event import Event
-from actors.tenant_settings import SettingsByTenant
 from streams.dead_letters.malformed import MALFORMED_RECEIVER, bury_malformed
 from streams.installation.topology import Names
 from streams.lost_tails.marks import UNKNOWN_MARKS, Mark, Marks
@@ -38,10 +36,10 @@ from streams.reading.reader import Reader, ReadingTerms
 from streams.reading.reply_subject import DeliveryInfo
 from streams.routing.ahead_reader import AheadReader
 from streams.routing.fanout import copy_headers, event_in, published_event
-from streams.routing.freshness import Freshness
-from streams.routing.lanes import CopySlots, Lanes
+from streams.routing.lanes import Lanes
 from streams.routing.parked_tenants_reader import ParkedTenantsReader
 from streams.routing.read_requests import ReadRequest
+from streams.routing.shared_state import Routing
 from streams.routing.tenant_rates import TenantRates
 from streams.routing.tenants import Tenants
 from streams.routing.unrouted_burial import UnroutedBurial
@@ -74,40 +72,7 @@ more CPU, and others wait as long during a flood."""
 
 log = logging.getLogger(__name__)
 
-LETTERS_AT_ONCE = 32
-"""Dead letters of events that give way that are under way at a time, in all partitions of a node."""
-
 LEASE_OVER = "the lease of this node has expired"
-
-
-class RoutingTotals(Struct):
-    """Totals of a node's routers. An event counts again if another owner routes it again."""
-
-    events: int = 0
-    copies: int = 0
-    unmatched: int = 0
-    malformed: int = 0
-    evicted: int = 0
-
-
-class Routing(Struct, frozen=True):
-    """State that a node's routers share.
-
-    - `match`: returns the tenant's receivers that subscribe to a type, and existed when the event was stored.
-    - `by_tenant`: weights and rates.
-    - `tenants`: returns the tenants whose receivers subscribe to anything, of all partitions.
-    - `letters`: bounds the dead letters of events that give way.
-    """
-
-    match: Callable[[str, str, float], tuple[str, ...]]
-    freshness: Freshness
-    copies: CopySlots
-    readers: asyncio.Semaphore
-    totals: RoutingTotals
-    by_tenant: SettingsByTenant = SettingsByTenant()
-    tenants: Callable[[], Sequence[str]] = tuple
-    partitions: int = 1
-    letters: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(LETTERS_AT_ONCE))
 
 
 class _EventInMemory:

@@ -4,7 +4,6 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
-from typing import Protocol
 
 from msgspec import Struct
 
@@ -15,23 +14,12 @@ from streams.installation.topology import Names
 from streams.nats.answers import StoredMessage
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import Complaint, Pauses
-from streams.routing.freshness import Freshness
+from streams.routing.shared_state import Routing
 
 LETTERS_MAX = 256
 """Letters that are in memory at a time, besides the page of their events."""
 
 log = logging.getLogger(__name__)
-
-
-class Matching(Protocol):
-    """A part of the state that routers share (`streams.routing.router.Routing`)."""
-
-    @property
-    def match(self) -> Callable[[str, str, float], tuple[str, ...]]: ...
-    @property
-    def freshness(self) -> Freshness: ...
-    @property
-    def letters(self) -> asyncio.Semaphore: ...
 
 
 class _Letter(Struct, frozen=True):
@@ -53,7 +41,7 @@ class UnroutedBurial:
         self,
         js: JetStream,
         names: Names,
-        routing: Matching,
+        routing: Routing,
         *,
         may_bury: Callable[[], bool],
     ) -> None:

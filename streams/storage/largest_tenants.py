@@ -12,8 +12,8 @@ from streams.nats.jetstream import JetStream
 from streams.storage.eviction import SAMPLES_MAX
 from streams.storage.sampling import sample_stream
 
-COUNTED_FROM_SHARE = 0.1
-"""Part of the quota from which on a tenant is counted: an estimate may be a tenth of the truth."""
+NEAR_SHARE = 0.1
+"""Share of the quota above which a tenant is near it: an estimate may be a tenth of the truth."""
 
 
 async def tenants_near_quota(
@@ -29,5 +29,5 @@ async def tenants_near_quota(
     for part in await sample_stream(js, stream, SAMPLES_MAX):
         if (tenant := tenant_of(part.message.subject)) is not None:
             held[tenant] += part.size
-    near = [each for each in held if held[each] > COUNTED_FROM_SHARE * quota]
+    near = [each for each in held if held[each] > NEAR_SHARE * quota]
     return sorted(near, key=lambda each: (-held[each], each))

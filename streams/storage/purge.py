@@ -81,12 +81,7 @@ async def journal_needed_from(js: JetStream, names: Names, shards: int, journal:
 
 
 async def purge_deliveries(
-    js: JetStream,
-    names: Names,
-    shards: int,
-    deliveries: StreamInfo,
-    keep_since: float,
-    certain_end: int,
+    js: JetStream, names: Names, shards: int, deliveries: StreamInfo, keep_since: float, certain_end: int
 ) -> None:
     """Purge settled deliveries that were stored before the time `keep_since`, and more if room is short.
 

@@ -3,22 +3,19 @@
 import asyncio
 from collections.abc import Callable, Sequence
 
-import msgspec
 from msgspec import Struct
 
-from actors.errors import Unavailable
 from angarium.connecting import Access
 from angarium.operations.failures import OperationError, operation
 from angarium.operations.installation.fleet import live_nodes
+from angarium.operations.receivers.control_requests.ask import ask_subject
 from streams.control_requests.node_requests import LAST_NODE_CODE, OLDER_NODES_CODE
 from streams.control_requests.requests import NODES
 from streams.fleet.members import Member
 from streams.fleet.placement import PLACEMENT_VERSION, can_drain
-from streams.nats.errors import NotPermitted
 from streams.observation.installation_status import owners, seen_members
 from streams.observation.receivers_seen import shard_count
 
-ANSWER_TIMEOUT_S = 5.0
 LOOK_EVERY_S = 0.25
 
 
@@ -27,16 +24,6 @@ class Drained(Struct, frozen=True, kw_only=True):
 
     node: str
     handed_over: int
-
-
-class _Refusal(Struct, frozen=True):
-    code: str
-    message: str
-
-
-class _Answer(Struct, frozen=True):
-    ok: bool
-    error: _Refusal | None = None
 
 
 @operation
@@ -115,15 +102,13 @@ def _check_draining(members: Sequence[Member], node: str) -> None:
 
 
 async def _ask(access: Access, verb: str, node: str) -> None:
+    silence = OperationError(
+        "unanswered", f"{node} did not answer", remedy="; see its log, and angarium doctor"
+    )
     try:
-        message = await access.js.request(access.names.control(verb, NODES, node), b"", ANSWER_TIMEOUT_S)
-    except NotPermitted as error:
-        raise OperationError("not_allowed", str(error)) from None
-    except Unavailable:
-        raise OperationError(
-            "unanswered", f"{node} did not answer", remedy="; see its log, and angarium doctor"
-        ) from None
-    refusal = msgspec.json.decode(message.data, type=_Answer).error
-    if refusal is not None:
-        remedy = "; start another one first (angarium node)" if refusal.code == LAST_NODE_CODE else ""
-        raise OperationError("refused", refusal.message, refusal.code, remedy=remedy)
+        await ask_subject(access, access.names.control(verb, NODES, node), silence=silence)
+    except OperationError as error:
+        if error.code != LAST_NODE_CODE:
+            raise
+        remedy = "; start another one first (angarium node)"
+        raise OperationError("refused", str(error), error.code, remedy=remedy) from None

@@ -12,7 +12,7 @@ from streams.fleet.members import Member, Members
 from streams.fleet.placement import PLACEMENT_VERSION, even_owners
 from streams.installation.topology import Names
 from streams.nats.jetstream import JetStream
-from tests.contract.fleet.looking import DEAD_S, ROUND_S, TTL_S, Join, Looking, show
+from tests.contract.fleet.looking import DEAD_S, TTL_S, Join, Looking, show
 from tests.contract.support.faults import FaultyJetStream, request_lost
 from tests.contract.support.shards import Clocks
 from tests.support.waiting import until
@@ -149,5 +149,3 @@ async def test_quick_joins_and_leaves_touch_no_other_node(js: JetStream, join: J
         await b.leave()
         await until(lambda: a.live == c.live == ("a", "c"))
     assert changes == [("a", "b", "c"), ("a", "c")] * 10
-    await asyncio.sleep(2 * ROUND_S)
-    assert len(changes) == 20

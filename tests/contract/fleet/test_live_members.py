@@ -4,8 +4,6 @@ With a connection the time begins again after which shards may be claimed from a
 make it live again.
 """
 
-import asyncio
-
 import pytest
 from msgspec.structs import replace
 
@@ -83,8 +81,9 @@ async def test_a_node_that_was_dead_gets_its_share_with_its_next_heartbeat(
     await members.start()
     clocks.turn(DEAD_S)
     await until(lambda: members.live == ("a",))
+    looks = looking.looks
     monkeypatch.setattr("streams.fleet.members.RENEWALS_PER_TTL", TTL_S / 60)
-    await asyncio.sleep(2 * ROUND_S)
+    await until(lambda: looking.looks > looks)
     looks = looking.looks
     members.connection_changed(True)
     await until(lambda: looking.looks > looks)

@@ -15,7 +15,7 @@ from angarium.node.monitor import Monitor, unready
 from angarium.node.node import Node
 from angarium.node.shard import Shard
 from angarium.node.totals import NodeTotals
-from streams.routing.router import RoutingTotals
+from streams.routing.shared_state import RoutingTotals
 from streams.routing_progress import RoutingProgress
 from tests.unit.worlds.shard import ShardWorld, strict
 from tests.unit.worlds.virtual_time import in_virtual_time

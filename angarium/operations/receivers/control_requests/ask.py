@@ -29,11 +29,28 @@ async def ask(
 
     Raises `OperationError` of the kinds unanswered, refused (by the owner) and not_allowed.
     """
+    silence = OperationError(
+        "unanswered",
+        f"no node answered for {receiver}",
+        remedy=": start one with angarium node (or angarium dev), or see angarium doctor",
+    )
     subject = access.names.control(verb, *split_receiver(receiver))
+    return await ask_subject(access, subject, body, timeout_s=timeout_s, silence=silence)
+
+
+async def ask_subject(
+    access: Access,
+    subject: str,
+    body: bytes = b"",
+    *,
+    timeout_s: float = ANSWER_TIMEOUT_S,
+    silence: OperationError,
+) -> dict[str, Any]:
+    """Send a control request to a subject; like `ask`, with `silence` as the error for no answer."""
     deadline = asyncio.get_running_loop().time() + timeout_s
     while True:
         left_s = deadline - asyncio.get_running_loop().time()
-        answer = await _ask_once(access, subject, receiver, body, left_s)
+        answer = await _ask_once(access, subject, body, left_s, silence)
         if answer.pop("ok"):
             return answer
         error = answer["error"]
@@ -48,18 +65,14 @@ def requested_by(access: Access) -> bytes:
 
 
 async def _ask_once(
-    access: Access, subject: str, receiver: str, body: bytes, timeout_s: float
+    access: Access, subject: str, body: bytes, timeout_s: float, silence: OperationError
 ) -> dict[str, Any]:
     try:
         message = await access.js.request(subject, body, timeout_s)
     except NotPermitted as error:
         raise OperationError("not_allowed", str(error)) from None
     except Unavailable:
-        raise OperationError(
-            "unanswered",
-            f"no node answered for {receiver}",
-            remedy=": start one with angarium node (or angarium dev), or see angarium doctor",
-        ) from None
+        raise silence from None
     answer: dict[str, Any] = msgspec.json.decode(message.data)
     return answer
 

@@ -1,0 +1,43 @@
+"""State that all routers of a node share."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from msgspec import Struct, field
+
+from actors.tenant_settings import SettingsByTenant
+from streams.routing.freshness import Freshness
+from streams.routing.lanes import CopySlots
+
+LETTERS_AT_ONCE = 32
+"""Dead letters of events that give way that are under way at a time, in all partitions of a node."""
+
+
+class RoutingTotals(Struct):
+    """Totals of a node's routers. An event counts again if another owner routes it again."""
+
+    events: int = 0
+    copies: int = 0
+    unmatched: int = 0
+    malformed: int = 0
+    evicted: int = 0
+
+
+class Routing(Struct, frozen=True):
+    """State that a node's routers share.
+
+    - `match`: returns the tenant's receivers that subscribe to a type, and existed when the event was stored.
+    - `by_tenant`: weights and rates.
+    - `tenants`: returns the tenants whose receivers subscribe to anything, of all partitions.
+    - `letters`: bounds the dead letters of events that give way.
+    """
+
+    match: Callable[[str, str, float], tuple[str, ...]]
+    freshness: Freshness
+    copies: CopySlots
+    readers: asyncio.Semaphore
+    totals: RoutingTotals
+    by_tenant: SettingsByTenant = SettingsByTenant()
+    tenants: Callable[[], Sequence[str]] = tuple
+    partitions: int = 1
+    letters: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(LETTERS_AT_ONCE))
