@@ -5,8 +5,8 @@ that is refilled at half its batch, or at half of its bytes: a request has a lim
 (`streams.reading.pull_room`). The server says what is left of a request when it ends, unless its limit is
 used up exactly; so bytes are counted as the server counts them. If the next message does not fit into what
 is left of a request, it is waited for until it comes with another one, or until all have ended: two that each
-have a part of the limit could otherwise end one after the other forever, for a message larger than either. Then a
-whole limit is requested; if that has no room for the message, it is requested alone, without a limit.
+have a part of the limit could otherwise end one after the other forever, for a message larger than either.
+Then a whole limit is requested; if that has no room for the message, it is requested alone, without a limit.
 
 Only its owner knows the consumer, and the server numbers its messages from 1 on. Everything that could have
 broken this sequence is a *gap*: a number that is not the next, a heartbeat that knows a higher one, no
