@@ -86,7 +86,10 @@ class Gate(Protocol):
 
 
 class WatchedServer(FakeServer):
-    """Tells which acks arrive. Whatever arrives comes through the gate, if there is one."""
+    """Tells which acks arrive, and when it is started again.
+
+    Whatever arrives comes through the gate, if there is one.
+    """
 
     checkers: Checkers | None = None
     gate: Gate | None = None
@@ -97,6 +100,11 @@ class WatchedServer(FakeServer):
             self._deal(session, frame)
         else:
             self.gate.arrives(frame, partial(self._deal, session, frame))
+
+    def start(self) -> None:
+        super().start()
+        if self.checkers is not None:
+            self.checkers.letters.server_started()
 
     def _deal(self, session: Session, frame: Frame) -> None:
         self._sender = session.name

@@ -237,6 +237,8 @@ class Checkers:
         if stream == self.names.deliveries:
             self.world.say("deleted %d", sequence)
             self.deliveries.delete(sequence)
+        elif stream == self.names.dead_letters:
+            self.letters.deleted(sequence)
 
     def stored(self, stream: str, message: Stored) -> None:
         if self.strays.stored(stream, message):
