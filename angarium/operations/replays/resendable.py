@@ -10,6 +10,7 @@ from actors.policy import is_pattern
 from angarium import logs
 from angarium.connecting import Access
 from angarium.operations.failures import OperationError
+from angarium.operations.missing_streams import find_missing
 from angarium.operations.receivers.configurations.stored import not_found
 from streams.buckets.stored_configurations import StoredConfigurations
 from streams.nats.retry import ask_for_command
@@ -54,7 +55,9 @@ async def find_resendable(access: Access, receiver: str, wanted: ReplayFilter) -
         raise BadInput(
             f"{wrong[0][:60]!r} is not an event type; write a NATS wildcard, such as order.* or order.>"
         )
-    # This comes before all else: later removals end the replay.
+    if missing := await find_missing(access):  # What follows waits for a bucket that does not answer.
+        raise OperationError("refused", missing.text, remedy=f": {missing.remedy}")
+    # This comes before the end of the stream: later removals end the replay.
     configurations = StoredConfigurations(access.js, access.names)
     removal = await ask_for_command(configurations.removal_before_present, receiver)
     if removal is None:

@@ -30,6 +30,7 @@ from streams.dead_letters.bury import DeadLetterWriter
 from streams.nats.answers import StoredMessage
 from tests.sim.mutants.mutant import Mutant
 from tests.sim.scenarios import backlogs, discarding
+from tests.sim.scenarios.recovery import storage
 
 
 def _bury_at_once(state: State, policy: Policy | None, view: View, now: float) -> s.Step:
@@ -148,7 +149,8 @@ BACKLOG_MUTANTS = [
            ((actor, "next_step", _bury_at_once),),
            backlogs.death_is_lost),
     Mutant("buried-unstored", "a burial is repeated until it is stored",
-           ((DeadLetterWriter, "store_letter", _store_once),)),
+           ((DeadLetterWriter, "store_letter", _store_once),),
+           storage.stream_is_full_while_a_refused_event_is_not_buried),
     Mutant("forgot-unconfirmed", "Forgot is confirmed before anything is posted beyond it",
            ((live_state, "NEEDS_NO_CONFIRMATION", (*machine.NEEDS_NO_CONFIRMATION, facts.Forgot)),),
            backlogs.forgetting_is_lost),

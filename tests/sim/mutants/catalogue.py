@@ -60,8 +60,8 @@ from tests.sim.mutants.storage import STORAGE_MUTANTS
 from tests.sim.mutants.tails import TAIL_MUTANTS
 from tests.sim.mutants.unknown_receivers import UNKNOWN_MUTANTS
 from tests.sim.resending.mutants import RESENDING_MUTANTS
+from tests.sim.scenarios import backlogs, rates, reading, width
 from tests.sim.scenarios import numbering as numbers
-from tests.sim.scenarios import rates, reading, width
 from tests.sim.scenarios.recovery import ownership
 
 # ---- acks and the floor
@@ -417,7 +417,8 @@ ALL = [
            ((backlog, "next_messages", _page_of_any_replica),),
            reading.lagging_replica_lacks_a_backlog),
     Mutant("dead-letter-unconfirmed", "a dead letter is confirmed before the next event starts",
-           _not_urgent(facts.DeadLettered)),
+           _not_urgent(facts.DeadLettered),
+           backlogs.death_is_lost),
     Mutant("opened-unconfirmed", "Opened is confirmed before the first attempt",
            _not_urgent(facts.Opened, facts.Retargeted),
            numbers.opening_is_lost),

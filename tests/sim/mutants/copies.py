@@ -23,7 +23,7 @@ from streams.routing.shared_state import Routing
 from streams.routing.tenants import Tenants
 from streams.routing_progress import RoutingProgress
 from tests.sim.mutants.mutant import Mutant
-from tests.sim.scenarios import routing
+from tests.sim.scenarios import flooding, routing
 
 _BeginCopy: TypeAlias = Callable[[str, Any, Callable[[str], None]], None]
 
@@ -94,7 +94,8 @@ COPY_MUTANTS = [
            ((Tenants, "confirmed", _let_pass_at_first),),
            routing.one_of_two_copies_is_stored),
     Mutant("sent-once", "a copy is repeated until it is confirmed",
-           ((router, "Lanes", _lanes_of_one_try),)),
+           ((router, "Lanes", _lanes_of_one_try),),
+           flooding.one_event_waits_and_others_are_routed),
     Mutant("lane-goes-on", "a lane waits for its head", ((router, "Lanes", _LanesThatGoOn),)),
     Mutant("source-ignored", "what comes from a source not above the highest is a repeat",
            ((scheduling, "is_repeat", _number_by_id_alone),),
