@@ -106,6 +106,13 @@ def _recognised_and_passed(of: Tenants[Any], name: str, position: int) -> bool:
     return recognised
 
 
+def _recognised_and_never_overdue(of: Tenants[Any], name: str, position: int) -> bool:
+    recognised = _recognise(of, name, position)
+    if (event := of.holding_back.get(position)) is not None:
+        event.came_at += 3600.0
+    return recognised
+
+
 async def _as_found(_: AheadReader) -> None:
     """Wait for nothing."""
 
@@ -203,6 +210,9 @@ FLOODING_MUTANTS = [
     Mutant("read-ahead-and-passed", "an event that was read ahead stops `routed` from its arrival on",
            ((Tenants, "recognise", _recognised_and_passed),),
            flooding.an_event_read_ahead_is_not_routed),
+    Mutant("read-ahead-and-never-overdue", "an event that was read ahead stops `routed` for a while only",
+           ((Tenants, "recognise", _recognised_and_never_overdue),),
+           flooding.an_event_read_ahead_keeps_routed_back_for_a_while),
     Mutant("read-ahead-unmarked", "the mark covers what was read ahead",
            ((Reader, "note", lambda *_: None),),
            flooding.an_event_read_ahead_is_lost),

@@ -148,6 +148,19 @@ def an_event_read_ahead_is_not_routed() -> None:
         stage.settle()
 
 
+def an_event_read_ahead_keeps_routed_back_for_a_while() -> None:
+    """It arrives when no other event does that would have the router look."""
+    with staged(flooded(**AHEAD, waiting_s=0.5)) as stage:
+        requests = _read_ahead(stage, OTHER)
+        stage.wait(1.0)
+        requests.let_all_arrive()
+        stage.wait(3.0)
+        _expect_recorded(stage, FLOOD + 1, {"acme": 1, "umbra": FLOOD + 1})
+        requests.owner.kill()
+        stage.node()
+        stage.settle()
+
+
 def an_event_read_ahead_is_lost() -> None:
     """The server loses a tail of which nothing has arrived: one event of it was read ahead and delivered."""
     with staged(flooded(**AHEAD)) as stage:
