@@ -87,8 +87,10 @@ async def test_each_query_is_one_number_over_all_nodes_and_none_while_there_is_n
     await until_true(watches_itself, COMMAND_LOOK_S)
     assert [await prometheus.ask(query) for query in QUERIES.values()] == [[], []]
 
-    async def both_are_counted() -> bool:
-        return await prometheus.ask(QUERIES["cores"].replace("sum(", "count(")) == [2.0]
+    async def both_have_worked() -> bool:
+        """True when two scrapes of each node differ: `cores` is 0 until then."""
+        working = QUERIES["cores"].replace("sum(", "count(").replace("[2m])", "[2m]) > 0")
+        return await prometheus.ask(working) == [2.0]
 
     (tmp_path / "nats").mkdir()
     with serving(tmp_path / "nats") as server:
@@ -98,7 +100,7 @@ async def test_each_query_is_one_number_over_all_nodes_and_none_while_there_is_n
             terminal.start("node", "--monitor", f"127.0.0.1:{ports[1]}") as one,
             terminal.start("node", "--monitor", f"127.0.0.1:{ports[2]}") as other,
         ):
-            await until_true(both_are_counted, COMMAND_LOOK_S)
+            await until_true(both_have_worked, COMMAND_LOOK_S)
             unread, cores = [await prometheus.ask(QUERIES[name]) for name in ("unread", "cores")]
             for node in (one, other):
                 node.terminate()

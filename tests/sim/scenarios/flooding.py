@@ -149,7 +149,7 @@ def an_event_read_ahead_is_not_routed() -> None:
 
 
 def an_event_read_ahead_keeps_routed_back_for_a_while() -> None:
-    """It arrives when no other event does that would have the router look."""
+    """An event that was read ahead arrives, and none after it that would have the router look."""
     with staged(flooded(**AHEAD, waiting_s=0.5)) as stage:
         requests = _read_ahead(stage, OTHER)
         stage.wait(1.0)
