@@ -19,11 +19,12 @@ class Plan(Struct, frozen=True, kw_only=True):
     `tenant_events`: how many of a tenant a router has in memory, `tenant_copies`: how many are unconfirmed;
     `tenants_parked`: how many of a partition; `waiting_s`: how long an event may keep `routed` back.
     `pull_batch`: how many events a router requests at a time; `behind`: how many are left to be handed out
-    when it reads ahead of a flood; `requests_late_s`: how late such a request may arrive.
-    `replay_keep_s`: how long what is settled is kept. `events_room`: as `room`, of the events. `open_bytes`:
-    memory of a router. `rate`: how many events a second of the tenant acme are routed; 0: without a limit;
-    `limited`: other tenants that have it, too; `weight`: of acme. `strays`: how probably what is published to
-    all belongs to no shard; `flood`: how probably an event is of the first tenant, or for the first receiver,
+    when it reads ahead of a flood; `requests_late_s`: how late such a request may arrive. `replay_keep_s`:
+    how long what is settled is kept. `events_room`: as `room`, of the events. `open_bytes`: memory of a
+    router. `rate`: how many events a second of the tenant acme are routed; 0: without a limit; `limited`:
+    other tenants that have it, too; `weight`: of acme. `quota`: bytes that each tenant may have waiting for
+    its receivers, and to be routed; 0: without a limit. `strays`: how probably what is published to all
+    belongs to no shard; `flood`: how probably an event is of the first tenant, or for the first receiver,
     though there are others; then many are published at a time."""
 
     receivers: tuple[str, ...] = ("acme.r0",)
@@ -55,6 +56,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     rate: float = 0.0
     limited: tuple[str, ...] = ()
     weight: int = 1
+    quota: int = 0
     strays: float = 0.0
     flood: float = 0.0
 
@@ -99,6 +101,7 @@ def drawn(world: World) -> Plan:
         open_bytes=floods.choice((1 << 10, router.OPEN_BYTES_MAX)),
         rate=floods.choice((0.0, 0.0, 2.0, 20.0)),
         weight=uneven.choice((1, 1, 3, 100)),
+        quota=world.random("quota").choice((0, 0, 0, 1 << 10, 4 << 10)),
         strays=uneven.choice((0.0, 0.0, 0.05)),
         flood=uneven.choice((0.0, 0.0, 0.95)),
     )

@@ -308,10 +308,14 @@ class Run:
 
 
 def _settings_of_tenants(plan: Plan) -> dict[str, TenantSettings]:
-    """The settings of the tenants that have the rate of the plan, and of the one with its weight."""
+    """The settings of acme, of the tenants that have the rate of the plan, and of all others."""
     rate = Rate(limit=plan.rate, per="second") if plan.rate else None
-    others = dict.fromkeys(plan.limited, TenantSettings(rate=rate))
-    return {"acme": TenantSettings(rate=rate, weight=plan.weight)} | others
+    quota = plan.quota or None
+    limited = TenantSettings(rate=rate, backlog_max_bytes=quota)
+    return {
+        "*": TenantSettings(backlog_max_bytes=quota),
+        "acme": TenantSettings(rate=rate, weight=plan.weight, backlog_max_bytes=quota),
+    } | dict.fromkeys(plan.limited, limited)
 
 
 @contextmanager
