@@ -41,7 +41,7 @@ from streams.journal_feed.known_states import KnownState, all_snapshots
 from streams.lost_tails.marks import Mark
 from streams.lost_tails.places import BucketPlace, StreamPlace
 from streams.nats.answers import StoredMessage
-from streams.nats.errors import NotOurs, StreamRemade
+from streams.nats.errors import NotOurs, StreamRecreated
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import until_answered
 
@@ -187,7 +187,7 @@ class Writer:
             await self._check(journal)
             before = min(hold.place.position for hold in self._holds.values())
             found = await journal.read(before)
-        except StreamRemade as error:
+        except StreamRecreated as error:
             raise LedgerError(
                 f"{error}; this ledger belongs to the old one: choose another one with --to"
             ) from error
@@ -210,7 +210,7 @@ class Writer:
         checked = await journal.check(farthest)
         for share, hold in self._holds.items():
             if hold.place.created not in ("", checked.created):
-                raise StreamRemade(
+                raise StreamRecreated(
                     f"{self._names.journal} was recreated: this one was created {checked.created}"
                 )
             self._holds[share] = replace(hold, place=replace(hold.place, created=checked.created))

@@ -12,7 +12,7 @@ from actors.machine.bucket import Unclean
 from streams.installation.topology import Names
 from streams.lost_tails.marks import UNKNOWN_MARKS, Marks
 from streams.nats.answers import StreamInfo
-from streams.nats.errors import StreamRemade
+from streams.nats.errors import StreamRecreated
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import until_answered
 from streams.routing_progress import RoutingProgress, recorded_progress
@@ -84,11 +84,11 @@ async def read_checkpoint(js: JetStream, names: Names, shard: int) -> Checkpoint
 
 
 def check_created(checkpoint: Checkpoint, infos: Iterable[StreamInfo]) -> None:
-    """Raise `StreamRemade` if one of the streams was created at another time than the checkpoint says."""
+    """Raise `StreamRecreated` if one of the streams was created at another time than the checkpoint says."""
     for info in infos:
         created = checkpoint.created.get(info.name, info.created)
         if created != info.created:
-            raise StreamRemade(
+            raise StreamRecreated(
                 f"{info.name} was recreated: the shards know the one created {created}, this one was "
                 f"created {info.created}; see angarium doctor"
             )

@@ -30,7 +30,7 @@ from streams.journal.leadership import info_since, is_last, replicated
 from streams.journal.refusal import RecordedLoss, check_record, compare_or_refuse
 from streams.lost_tails.marks import UNKNOWN_MARKS, Mark, Marks
 from streams.nats.answers import StreamInfo
-from streams.nats.errors import NotOurs, StreamRemade
+from streams.nats.errors import NotOurs, StreamRecreated
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import stream_info, until_answered
 from streams.routing_progress import NOTHING_ROUTED, RoutingProgress
@@ -165,7 +165,7 @@ async def claim(
     `resumes` is the epoch of a claim of this process whose memory is complete (`Journal.reclaim`): if the
     journal still ends with it, everything that was posted is recorded or in memory.
     With `accepts_loss`, the streams are not compared with the marks, which stay as they are.
-    Raises `StreamRemade`, `NotOurs` and `NewerVersion`, and `ApiError` if a stream does not exist.
+    Raises `StreamRecreated`, `NotOurs` and `NewerVersion`, and `ApiError` if a stream does not exist.
     """
     began_at = asyncio.get_running_loop().time()
     if not accepts_loss:
@@ -218,7 +218,7 @@ async def draft_claim(
         if not await still_owns_epoch(js, names, attempt.shard, attempt.epoch):
             return NotOwned("another node claimed it meanwhile")
         # The node that wrote this put `_owner` after us, yet ours is the last put: it was another bucket.
-        raise StreamRemade(
+        raise StreamRecreated(
             f"{names.actors} is not the bucket that the journal of shard {attempt.shard} names: its last "
             f"claim has revision {attempt.epoch}, the journal's {record.epoch}; see angarium doctor"
         )

@@ -27,7 +27,7 @@ from streams.journal.load_slots import LoadSlots
 from streams.journal.parked_receivers import Incomplete, ParkedReceivers, read_parked_receivers
 from streams.journal.snapshots import Snapshot, Snapshots
 from streams.nats.answers import StoredMessage, StreamInfo
-from streams.nats.errors import StreamRemade
+from streams.nats.errors import StreamRecreated
 from streams.nats.jetstream import JetStream
 from streams.nats.protocol import epoch_of
 from streams.nats.retry import Pauses, stream_info, until_answered
@@ -76,7 +76,7 @@ async def recover(
     Snapshots are read in the `slots` of the node. With `accepts_loss`, the streams to which they refer may
     have lost messages.
 
-    Waits while NATS is away. Raises `StreamRemade`, `NewerVersion`, `NotOurs`, and `ApiError` if a
+    Waits while NATS is away. Raises `StreamRecreated`, `NewerVersion`, `NotOurs`, and `ApiError` if a
     stream does not exist.
     """
     infos = {name: await stream_info(js, name) for name in names.streams}
@@ -127,7 +127,7 @@ async def _not_owned_or_restored(js: JetStream, names: Names, claim: Claim, what
     """The result if something is beyond our claim. While `_owner` is ours, no other node put it there."""
     if not await still_owns(js, names, claim):
         return NotOwned(f"another node owns it: {what} is beyond our claim at {claim.sequence}")
-    raise StreamRemade(
+    raise StreamRecreated(
         f"{names.journal} was restored to an older state than {names.actors}: shard {claim.shard} "
         f"has {what}, but the journal ends at {claim.sequence}; see angarium doctor"
     )
@@ -166,7 +166,7 @@ async def _broken(js: JetStream, names: Names, claim: Claim, at: int, message: S
     """The result if a message of the tail is missing. While `_owner` is ours, no other node may purge it."""
     if not await still_owns(js, names, claim):
         return NotOwned(f"another node owns it: it has snapshotted more than up to {at}")
-    raise StreamRemade(
+    raise StreamRecreated(
         f"{names.actors} was restored to an older state than {names.journal}, or the journal was purged: "
         f"shard {claim.shard} is known up to {at}, but what the journal has at {message.sequence} follows "
         f"{follows(message)}; see angarium doctor"
@@ -244,7 +244,7 @@ def _fold(loaded: dict[str, Snapshot | None], tail: list[RecordedFlush]) -> dict
 def _check_age(bucket: StreamInfo, oldest: RecordedFlush) -> None:
     """Without a checkpoint, check that the journal has all facts, unless the checkpoint's bucket is gone."""
     if oldest.stored_at < epoch_of(bucket.created) - CLOCK_SKEW_S:
-        raise StreamRemade(
+        raise StreamRecreated(
             f"{bucket.name} was recreated: it was created {bucket.created}, after the journal was started, "
             f"and the snapshots that belong to it are gone; see angarium doctor"
         )
@@ -263,8 +263,8 @@ def _check_ends(states: dict[str, State], floor: int, deliveries: StreamInfo) ->
             raise _shorter(deliveries, f"{state.receiver} was given the event at {position}")
 
 
-def _shorter(stream: StreamInfo, but: str) -> StreamRemade:
-    return StreamRemade(
+def _shorter(stream: StreamInfo, but: str) -> StreamRecreated:
+    return StreamRecreated(
         f"{stream.name} was recreated, or restored to an older state: it ends at {stream.last}, but {but}; "
         f"see angarium doctor"
     )

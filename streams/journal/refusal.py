@@ -13,7 +13,7 @@ from streams.lost_tails.comparison import Loss, find_loss, is_there
 from streams.lost_tails.marks import Mark, Marks
 from streams.nats.answers import Refused, Stored
 from streams.nats.codes import WRONG_LAST_SEQUENCE
-from streams.nats.errors import StreamRemade
+from streams.nats.errors import StreamRecreated
 from streams.nats.headers import EXPECTED, EXPECTED_SUBJECT, KV_DELETED
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import Pauses, until_answered
@@ -42,7 +42,7 @@ async def compare_or_refuse(
     """Compare the known marks with the streams; `refusal` is blank except for the node and the time.
 
     An earlier recorded refusal is checked, too: it ends if the message is there again. Call this only as the
-    owner that put `_owner` last, under `epoch`. Raises `StreamRemade`.
+    owner that put `_owner` last, under `epoch`. Raises `StreamRecreated`.
     """
     recorded = await read_recorded_loss(js, names, shard)
     known = [(names.deliveries, marks.deliveries), (names.events, marks.events)]
@@ -53,18 +53,18 @@ async def compare_or_refuse(
         if loss is not None:
             if recorded is None:
                 await refuse(js, names, shard, epoch, loss, refusal)
-            raise StreamRemade(loss.why)
+            raise StreamRecreated(loss.why)
     if recorded is not None:
         if not await is_there(js, recorded.stream, recorded.mark):
-            raise StreamRemade(recorded.why)
+            raise StreamRecreated(recorded.why)
         await lift(js, names, shard, epoch)
 
 
 async def check_record(js: JetStream, names: Names, shard: int) -> None:
-    """Raise `StreamRemade` if the shard is recorded as refused, and the message is still missing."""
+    """Raise `StreamRecreated` if the shard is recorded as refused, and the message is still missing."""
     recorded = await read_recorded_loss(js, names, shard)
     if recorded is not None and await is_missing(js, recorded):
-        raise StreamRemade(recorded.why)
+        raise StreamRecreated(recorded.why)
 
 
 async def is_missing(js: JetStream, recorded: RecordedLoss) -> bool:

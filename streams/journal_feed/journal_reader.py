@@ -12,7 +12,7 @@ from streams.journal_feed.redacted_flushes import first_redacted
 from streams.lost_tails.comparison import find_loss
 from streams.lost_tails.places import StreamPlace
 from streams.nats.answers import StoredMessage
-from streams.nats.errors import StreamRemade
+from streams.nats.errors import StreamRecreated
 from streams.nats.jetstream import ALL_SUBJECTS, JetStream
 from streams.nats.retry import stream_info, until_answered
 
@@ -52,21 +52,21 @@ class JournalReader:
     async def check(self, place: StreamPlace) -> StreamPlace:
         """Compare the stream with the messages read from it, if it may have changed since the last time.
 
-        Returns the place in the current stream. Raises `StreamRemade` if the stream is another one, or ends
-        before the place, or has another message there.
+        Returns the place in the current stream. Raises `StreamRecreated` if the stream is another one, or
+        ends before the place, or has another message there.
         """
         if not self.doubtful:
             return place
         self.doubtful = False
         info = await stream_info(self._js, self._stream)
         if place.position and place.created != info.created:
-            raise StreamRemade(
+            raise StreamRecreated(
                 f"{self._stream} was recreated: {place.position} messages were read from the one "
                 f"created {place.created}, this one was created {info.created}"
             )
         loss = await find_loss(self._js, self._stream, place.mark)
         if loss is not None:
-            raise StreamRemade(loss.why)
+            raise StreamRecreated(loss.why)
         self._created = info.created
         return StreamPlace(created=info.created, mark=place.mark)
 

@@ -80,7 +80,7 @@ async def compare_once(js: JetStream, stream: str, mark: Mark, since: float) -> 
     position = mark.position
     if position > info.last:
         why = f"it ends at {info.last}, but the message at {position} was read from it"
-        return Comparison(True, asked_at - info.heard_s >= since, _remade(stream, why))
+        return Comparison(True, asked_at - info.heard_s >= since, _recreated(stream, why))
     message = None if position < info.first else await js.message(stream, position)
     if message is None:
         # It was purged, or deleted by hand; in both cases no other message can ever take its place.
@@ -89,10 +89,10 @@ async def compare_once(js: JetStream, stream: str, mark: Mark, since: float) -> 
         return Comparison(False, True)
     old, new = _instant(mark.stored_at), _instant(message.stored_at)
     why = f"the message read at {position} was stored at {old}, the one there now at {new}"
-    return Comparison(True, True, _remade(stream, why))
+    return Comparison(True, True, _recreated(stream, why))
 
 
-def _remade(stream: str, why: str) -> str:
+def _recreated(stream: str, why: str) -> str:
     return f"{stream} was recreated, restored to an older state, or lost its tail: {why}; see angarium doctor"
 
 

@@ -41,7 +41,7 @@ class ServerError(AngariumError):
     """The embedded NATS server cannot run; the message says why and what to do."""
 
 
-class StreamRemade(Unusable):
+class StreamRecreated(Unusable):
     """A stream or bucket is not the one that others refer to; the message names it and both values."""
 
 

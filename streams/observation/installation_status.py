@@ -101,7 +101,7 @@ async def recorded_losses(js: JetStream, names: Names, shards: int) -> dict[int,
     return {shard: each for shard, each in enumerate(found) if each is not None}
 
 
-async def remade(js: JetStream, names: Names, shards: int) -> list[str]:
+async def recreated(js: JetStream, names: Names, shards: int) -> list[str]:
     """The streams and buckets that, according to the shards' checkpoints, were recreated.
 
     Raises `NewerVersion`, `NotOurs`, and `ApiError` if one is missing.

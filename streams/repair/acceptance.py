@@ -56,7 +56,7 @@ async def accept_loss(
     """Repair the shard so that nodes run it again; returns the loss, and how many actors were set back.
 
     `agreed` is the damage that the operator was shown. Waits while NATS is away. Raises
-    `RepairError` if another node owns the shard, or more was lost than was agreed to; `StreamRemade` if
+    `RepairError` if another node owns the shard, or more was lost than was agreed to; `StreamRecreated` if
     journal and snapshots contradict each other; `NewerVersion` and `NotOurs`.
     """
     check_agreed(agreed, await examine(js, names, shard))
@@ -106,14 +106,14 @@ class Repair:
             raise self._overtaken(recovery.why)
         gaps = {gap.stream: gap for gap in damage.gaps}
         facts, states, after = list[Fact](), dict(recovery.states), await self._unchanged(history.latest)
-        if names.deliveries in gaps or names.receivers in damage.remade:
+        if names.deliveries in gaps or names.receivers in damage.recreated:
             states |= await self._load_others(states)
         if (gap := gaps.get(names.deliveries)) is not None:
             facts += self.bring_back(states, gap.kept.position, _left_out(gap, history.latest))
             marks = replace(after.marks, deliveries=gap.kept)
             after = replace(after, floor=min(after.floor, gap.kept.position), marks=marks)
         brought_back = len(facts)
-        if names.receivers in damage.remade:
+        if names.receivers in damage.recreated:
             facts += await self._set_removals(states, recovery.created[names.receivers])
         if (gap := gaps.get(names.events)) is not None:
             after = self.route_again(after, gap)

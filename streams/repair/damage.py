@@ -29,21 +29,21 @@ class Damage(Struct, frozen=True, kw_only=True):
     """The damage to a shard's streams.
 
     - `gaps`: the losses.
-    - `remade`: streams that were recreated or restored.
+    - `recreated`: streams that were recreated or restored.
     - `missing`: no gap was found, but the shard is refused because of a message that is still missing: its
       position was purged since then.
     """
 
     shard: int
     gaps: tuple[LostTail, ...]
-    remade: tuple[str, ...]
+    recreated: tuple[str, ...]
     receivers: int
     cut_off: bool = False
     missing: bool = False
 
     @property
     def nothing(self) -> bool:
-        return not (self.gaps or self.remade or self.cut_off or self.missing)
+        return not (self.gaps or self.recreated or self.cut_off or self.missing)
 
 
 async def examine(js: JetStream, names: Names, shard: int) -> Damage:
@@ -56,7 +56,7 @@ async def examine_with_history(js: JetStream, names: Names, shard: int) -> tuple
     history, recorded = await read_history(js, names, shard), await read_recorded_loss(js, names, shard)
     checkpoint = await read_checkpoint(js, names, shard) or Checkpoint()
     infos = {name: await stream_info(js, name) for name in names.streams}
-    remade = tuple(
+    recreated = tuple(
         name for name, info in infos.items() if checkpoint.created.get(name, info.created) != info.created
     )
     gaps: list[LostTail] = []
@@ -66,14 +66,14 @@ async def examine_with_history(js: JetStream, names: Names, shard: int) -> tuple
     ):
         concerned = recorded is not None and recorded.mark != NOT_COMPLETE and recorded.stream == stream
         suspect = recorded.mark if recorded is not None and concerned else NO_MARK
-        if stream in remade:
+        if stream in recreated:
             kept = Mark(position=infos[stream].first - 1)
             gaps.append(LostTail(stream=stream, kept=kept, known=higher(suspect, latest)))
         elif (gap := await _find_gap(js, infos[stream], latest, suspect, marks)) is not None:
             gaps.append(gap)
     keys = await until_answered(lambda: js.subjects(names.actors, names.actor_keys.snapshots_in(shard)))
     damage = Damage(
-        shard=shard, gaps=tuple(gaps), remade=remade,
+        shard=shard, gaps=tuple(gaps), recreated=recreated,
         receivers=sum(names.actor_keys.shard_and_actor(each) is not None for each in keys),
         cut_off=recorded is not None and recorded.mark == NOT_COMPLETE,
         missing=not gaps and recorded is not None and await is_missing(js, recorded),
@@ -111,7 +111,7 @@ def check_agreed(agreed: Damage, found: Damage) -> None:
         ):
             break
     else:
-        if set(found.remade) <= set(agreed.remade):
+        if set(found.recreated) <= set(agreed.recreated):
             return
     raise RepairError(
         f"shard {found.shard} is not repaired: more was lost than you accepted; run the command again"

@@ -81,7 +81,7 @@ def lines(damage: "Damage") -> list[str]:
     ]
     told += [
         f"shard {damage.shard}: {name} was recreated or restored, and is accepted from now on"
-        for name in damage.remade
+        for name in damage.recreated
     ]
     if told:
         return told
@@ -101,7 +101,7 @@ def document(repaired: "RepairedShard") -> dict[str, Any]:
     return {
         "shard": damage.shard,
         "lost": [_lost(gap) for gap in damage.gaps],
-        "remade": list(damage.remade),
+        "recreated": list(damage.recreated),
         "receivers": damage.receivers,
         "brought_back": repaired.brought_back,
     }

@@ -355,12 +355,12 @@ class Maintenance:
         """End the shards whose stream has been recreated since their recovery; they are claimed again."""
         js, names = self._context.js, self._context.names
         created = {name: (await stream_info(js, name)).created for name in names.streams}
-        remade: set[str] = set()
+        recreated: set[str] = set()
         for owned_shard in self._working():
             for name in [name for name in created if created[name] != owned_shard.created[name]]:
                 await owned_shard.stop(f"{name} was recreated")
-                remade.add(name)
-        if names.receivers in remade:
+                recreated.add(name)
+        if names.receivers in recreated:
             await self._context.receivers.read_again()
 
     async def _find_oldest(self, owned_shard: Shard) -> None:

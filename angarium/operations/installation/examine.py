@@ -27,7 +27,7 @@ from streams.nats.jetstream import JetStream
 from streams.nats.retry import stream_info
 from streams.observation.installation_status import (
     recorded_losses,
-    remade,
+    recreated,
     seen_members,
     unattended_shards,
 )
@@ -102,7 +102,7 @@ async def examine_running(
     streams = (installation.names.events, installation.names.deliveries, installation.names.journal)
     return [
         await _clock(js, installation),
-        *await _remade(js, installation),
+        *await _recreated(js, installation),
         *await _refused(js, installation),
         *[await room(js, installation, name, storage_needed_by) for name in streams],
         await _letters(js, installation),
@@ -124,10 +124,10 @@ async def _clock(js: JetStream, installation: Installation) -> Finding:
     return ok("clock", "this machine and the NATS server agree")
 
 
-async def _remade(js: JetStream, installation: Installation) -> list[Finding]:
+async def _recreated(js: JetStream, installation: Installation) -> list[Finding]:
     """The streams that are not the ones the shards know, so that shards are refused, or will be soon."""
     try:
-        names = await remade(js, installation.names, installation.shards)
+        names = await recreated(js, installation.names, installation.shards)
     except Unusable as error:
         return [problem("streams", str(error))]
     remedy = "restore the right one, or see Restore in docs/operating.md"

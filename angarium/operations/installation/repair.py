@@ -9,7 +9,7 @@ from angarium.connecting import Access
 from angarium.operations.failures import NotDone, not_done, operation
 from streams.clock import SystemTime
 from streams.nats.errors import RepairError
-from streams.observation.installation_status import recorded_losses, remade
+from streams.observation.installation_status import recorded_losses, recreated
 from streams.repair.acceptance import accept_loss
 from streams.repair.damage import Damage, examine
 from streams.repair.preconditions import check_rights, dead_holders, takes_over_from
@@ -45,7 +45,7 @@ async def _accept(
 ) -> Repairs:
     js, names, done = access.js, access.names, Repairs([], [])
     if shards is None:
-        others = await remade(js, names, access.installation.shards)
+        others = await recreated(js, names, access.installation.shards)
         shards = (
             range(access.installation.shards)
             if others

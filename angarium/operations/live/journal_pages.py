@@ -16,7 +16,7 @@ from streams.journal_feed.journal_reader import READ_BYTES_MAX, Gap, JournalRead
 from streams.lost_tails.marks import Mark
 from streams.lost_tails.places import BEGINNING, StreamPlace
 from streams.nats.answers import StoredMessage
-from streams.nats.errors import StreamRemade
+from streams.nats.errors import StreamRecreated
 from streams.nats.jetstream import ALL_SUBJECTS, JetStream
 from streams.nats.retry import stream_info, until_answered
 
@@ -96,7 +96,7 @@ class JournalPages:
                 try:
                     self.place = await reader.check(self.place)
                     found = await reader.read(self.place.position, self._bytes_max)
-                except StreamRemade as error:
+                except StreamRecreated as error:
                     self.place = await self._place_after(self.place)
                     yield Restarted(str(error))
                     continue

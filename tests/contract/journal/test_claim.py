@@ -14,7 +14,7 @@ from streams.journal.claim import Claim, NotOwned, Owner, Predecessor, claim, re
 from streams.journal.envelope import Flush, decode_flush, encode_flush
 from streams.journal.snapshots import Snapshots
 from streams.lost_tails.marks import Mark, Marks
-from streams.nats.errors import StreamRemade
+from streams.nats.errors import StreamRecreated
 from streams.nats.headers import EXPECTED
 from streams.nats.jetstream import JetStream
 from streams.routing_progress import NOTHING_ROUTED
@@ -351,5 +351,5 @@ class TestAnotherBucket:
     async def test_another_bucket_is_distinguished_from_a_rival(self, js: JetStream, names: Names) -> None:
         """The journal carries an epoch that the bucket's revisions have not come to."""
         await append_as(js, names, "z", 1_000_000, 3)
-        with pytest.raises(StreamRemade, match=r"_actors .* revision \d+, the journal's 1000000"):
+        with pytest.raises(StreamRecreated, match=r"_actors .* revision \d+, the journal's 1000000"):
             await claim(js, names, SHARD, "a", Clocks(), may_claim=any_node)

@@ -15,7 +15,7 @@ from streams.journal.envelope import encode_fact, encode_flush
 from streams.journal.recovery import Recovery, recover
 from streams.journal.snapshots import Snapshots
 from streams.nats.answers import Put, Stored
-from streams.nats.errors import NotOurs, StreamRemade
+from streams.nats.errors import NotOurs, StreamRecreated
 from streams.nats.jetstream import JetStream
 from streams.routing_progress import NOTHING_ROUTED
 from tests.contract.journal.recording import Recording, delivered, remake
@@ -246,7 +246,7 @@ class TestBeyondOurClaim:
         claimed = await own(js, names, "b")
         await Snapshots(js, names, claimed).write([], [], 900, Checkpoint(sequence=900))
         with pytest.raises(
-            StreamRemade,
+            StreamRecreated,
             match=rf"{names.journal} was restored to an older state .* 900, but the journal ends",
         ):
             await recover(js, names, claimed, "b")
@@ -269,7 +269,7 @@ class TestStreamsThatAreNotWhatTheyWere:
         after = await js.stream_info(stream)
         assert before is not None
         assert after is not None
-        with pytest.raises(StreamRemade, match=f"^{stream} was recreated") as raised:
+        with pytest.raises(StreamRecreated, match=f"^{stream} was recreated") as raised:
             await take_over(js, names)
         assert before.created in str(raised.value)
         assert after.created in str(raised.value)
@@ -280,7 +280,7 @@ class TestStreamsThatAreNotWhatTheyWere:
         """Sequences start again in the new journal: the checkpoint is ahead, but no other owner wrote it."""
         await self.checkpoint(js, names, shard)
         await remake(js, names, names.journal)
-        with pytest.raises(StreamRemade, match=f"^{names.journal} was recreated"):
+        with pytest.raises(StreamRecreated, match=f"^{names.journal} was recreated"):
             await take_over(js, names)
 
     async def test_a_recreated_bucket_has_no_checkpoint(
@@ -291,7 +291,7 @@ class TestStreamsThatAreNotWhatTheyWere:
         await remake(js, names, names.actors)
         for _ in range(epoch):
             await js.publish(names.actor_keys.actor(SHARD, OTHER), b"")
-        with pytest.raises(StreamRemade, match=f"^{names.actors} was recreated"):
+        with pytest.raises(StreamRecreated, match=f"^{names.actors} was recreated"):
             await take_over(js, names)
 
     @pytest.mark.parametrize("snapshotted", [False, True])
@@ -305,7 +305,7 @@ class TestStreamsThatAreNotWhatTheyWere:
         await shard.record(repeated(1))
         last = await shard.record(repeated(2))
         await js.purge(names.journal, last)
-        with pytest.raises(StreamRemade, match=f"known up to {known}, .* at {last} follows {last - 1}"):
+        with pytest.raises(StreamRecreated, match=f"known up to {known}, .* at {last} follows {last - 1}"):
             await take_over(js, names)
 
     async def test_a_tail_purged_after_our_claim_ended_belongs_to_another_owner(
@@ -333,7 +333,9 @@ class TestStreamsThatAreNotWhatTheyWere:
     ) -> None:
         await events(js, names, 2)
         await shard.record(delivered(3, 1))
-        with pytest.raises(StreamRemade, match=rf"{names.deliveries} .* ends at 2, but {RECEIVER} .* at 3"):
+        with pytest.raises(
+            StreamRecreated, match=rf"{names.deliveries} .* ends at 2, but {RECEIVER} .* at 3"
+        ):
             await take_over(js, names)
 
     async def test_deliveries_that_end_before_the_floor_refuse_the_shard(
@@ -350,7 +352,7 @@ class TestStreamsThatAreNotWhatTheyWere:
             facts=[],
         )
         await js.publish(names.journal_of(SHARD), data)
-        with pytest.raises(StreamRemade, match=rf"{names.deliveries} .* ends at 0, but .* up to 8"):
+        with pytest.raises(StreamRecreated, match=rf"{names.deliveries} .* ends at 0, but .* up to 8"):
             await take_over(js, names)
 
     async def test_a_forged_source_refuses_nothing(

@@ -11,7 +11,7 @@ from streams.journal.refusal import RecordedLoss, compare_or_refuse, lift, read_
 from streams.lost_tails.comparison import Loss, find_loss
 from streams.lost_tails.marks import Mark, Marks
 from streams.nats.answers import StoredMessage, StreamInfo
-from streams.nats.errors import StreamRemade
+from streams.nats.errors import StreamRecreated
 from streams.nats.jetstream import JetStream
 from streams.reading.reply_subject import delivery_info
 from streams.routing_progress import RoutingProgress
@@ -235,7 +235,7 @@ class TestTheRecord:
         recorded = await read_recorded_loss(js, names, SHARD)
         assert recorded is not None
         assert (recorded.node, recorded.stream, recorded.mark) == ("a", names.deliveries, loss.mark)
-        with pytest.raises(StreamRemade, match="it ends at 0"):
+        with pytest.raises(StreamRecreated, match="it ends at 0"):
             await compare_or_refuse(js, names, SHARD, claimed.epoch, Marks(), WHO)
         await publish(js, names, RECEIVER)
         await compare_or_refuse(js, names, SHARD, claimed.epoch, Marks(), WHO)
@@ -244,7 +244,7 @@ class TestTheRecord:
     async def test_the_record_of_a_loss_is_made_at_a_claim(self, js: JetStream, names: Names) -> None:
         claimed = await own(js, names, "a")
         marks = Marks(events=Mark(position=9, stored_at=1.5))
-        with pytest.raises(StreamRemade, match=names.events):
+        with pytest.raises(StreamRecreated, match=names.events):
             await compare_or_refuse(js, names, SHARD, claimed.epoch, marks, WHO)
         recorded = await read_recorded_loss(js, names, SHARD)
         assert recorded is not None

@@ -30,7 +30,7 @@ from streams.journal.envelope import encode_flush
 from streams.journal.snapshots import Snapshot
 from streams.journal_feed.redacted_flushes import store_redacted
 from streams.nats.answers import Stored, StreamInfo
-from streams.nats.errors import ApiError, NotOurs, NotPermitted, StreamRemade
+from streams.nats.errors import ApiError, NotOurs, NotPermitted, StreamRecreated
 from streams.nats.jetstream import JetStream
 from streams.nats.wire import Wire
 from streams.observation.installation_status import owners
@@ -178,7 +178,9 @@ async def test_a_temporary_failure_refuses_no_shard(
     assert caplog.messages.count("shard.claim_failed") == SHARDS
 
 
-@pytest.mark.parametrize("unusable", [NewerVersion("upgrade"), NotOurs("whose?"), StreamRemade("remade")])
+@pytest.mark.parametrize(
+    "unusable", [NewerVersion("upgrade"), NotOurs("whose?"), StreamRecreated("recreated")]
+)
 async def test_unusable_data_refuses_the_shard(
     wire: Wire, js: JetStream, prefix: str, monkeypatch: pytest.MonkeyPatch, unusable: AngariumError
 ) -> None:

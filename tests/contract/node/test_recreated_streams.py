@@ -10,7 +10,7 @@ from streams.clock import SystemTime
 from streams.installation.topology import Names
 from streams.nats.jetstream import JetStream
 from streams.nats.wire import Wire
-from streams.observation.installation_status import remade
+from streams.observation.installation_status import recreated
 from tests.support.installation import SHARDS, install, node_settings, publish, shard
 from tests.support.waiting import until
 
@@ -123,4 +123,4 @@ async def test_streams_are_known_that_are_others_than_the_shards_know(js: JetStr
     for created, expected in ((info.created, []), ("2026-01-31T12:00:00Z", [names.deliveries])):
         checkpoint = {"v": 1, "created": {names.deliveries: created}}
         await js.publish(names.actor_keys.checkpoint(SHARD), msgspec.json.encode(checkpoint))
-        assert await remade(js, names, SHARDS) == expected
+        assert await recreated(js, names, SHARDS) == expected

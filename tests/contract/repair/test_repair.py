@@ -28,7 +28,7 @@ from streams.lost_tails.comparison import Loss
 from streams.lost_tails.marks import UNKNOWN_MARKS as UNMARKED
 from streams.lost_tails.marks import Mark, Marks, SourceOffset
 from streams.nats.answers import StreamInfo
-from streams.nats.errors import RepairError, StreamRemade
+from streams.nats.errors import RepairError, StreamRecreated
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import stream_info
 from streams.repair import acceptance
@@ -79,7 +79,7 @@ async def grown_again(js: JetStream, names: Names, *more: Fact) -> None:
 
 async def test_brings_actors_back_and_ends_the_refusal(js: JetStream, names: Names) -> None:
     await grown_again(js, names)
-    with pytest.raises(StreamRemade, match="the message read at 10 was stored at"):
+    with pytest.raises(StreamRecreated, match="the message read at 10 was stored at"):
         await own(js, names, "b")
     damage = await examine(js, names, SHARD)
     [gap] = damage.gaps
@@ -120,7 +120,7 @@ async def test_a_repair_accepts_recreated_streams(js: JetStream, names: Names) -
         [], [], claimed.sequence, Checkpoint(sequence=claimed.sequence, created=created)
     )
     await release(js, names, claimed, "a")
-    assert (await examine(js, names, SHARD)).remade == names.streams
+    assert (await examine(js, names, SHARD)).recreated == names.streams
     await repaired(js, names)
     assert (await examine(js, names, SHARD)).nothing
     checkpoint = await read_checkpoint(js, names, SHARD)
@@ -151,7 +151,7 @@ async def test_a_repair_reads_recreated_streams_from_their_beginning(
     await remake(js, names, names.events)
     for _ in range(12):
         await publish(js, names, RECEIVER)
-    with pytest.raises(StreamRemade, match="was recreated"):
+    with pytest.raises(StreamRecreated, match="was recreated"):
         await own(js, names, "b")
     damage = await examine(js, names, SHARD)
     assert [(gap.stream, gap.kept.position) for gap in damage.gaps] == [
@@ -420,7 +420,7 @@ class TestNoOtherNode:
         recover_ = recovering.recover
 
         async def recover_slowly(*args: Any, **more: Any) -> Any:
-            with pytest.raises(StreamRemade, match="was interrupted"):
+            with pytest.raises(StreamRecreated, match="was interrupted"):
                 await own(js, names, "b")
             tried.append("b")
             return await recover_(*args, **more)
@@ -449,7 +449,7 @@ async def test_numbers_go_on_above_all_that_were_read_where_the_journal_lost_its
 async def test_the_place_of_the_message_that_was_lost_is_empty(js: JetStream, names: Names) -> None:
     """An operator deleted the newer message there; the others are still not the lost ones."""
     await grown_again(js, names)
-    with pytest.raises(StreamRemade):
+    with pytest.raises(StreamRecreated):
         await own(js, names, "b")
     await js.delete(names.deliveries, 10)
     [gap] = (await examine(js, names, SHARD)).gaps
@@ -461,7 +461,7 @@ async def test_the_place_of_the_message_that_was_lost_is_empty(js: JetStream, na
 async def test_a_node_has_read_of_the_new_tail_already(js: JetStream, names: Names) -> None:
     """The message was read for a parked receiver before the stream was compared; all below it is new, too."""
     await grown_again(js, names)
-    with pytest.raises(StreamRemade):
+    with pytest.raises(StreamRecreated):
         await own(js, names, "b")
     claimed = await claim(js, names, SHARD, "b", Clocks(), may_claim=any_node, accepts_loss=True)
     assert not isinstance(claimed, NotOwned)

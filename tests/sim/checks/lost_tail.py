@@ -117,8 +117,8 @@ class AfterLostTail:
     def recreate(self, stream: str) -> None:
         """An operator deletes a stream, and makes it again."""
         self.lose_tail(stream, 0)
-        remade = self.stage.run.server.streams[stream]
-        remade.created_ns = remade.timing.wall_ns()
+        recreated = self.stage.run.server.streams[stream]
+        recreated.created_ns = recreated.timing.wall_ns()
 
     @property
     def recorded(self) -> list[bytes]:
