@@ -45,12 +45,11 @@ def decide(
             return [f.Repeated(receiver=receiver, position=event.position, id=event.id)]
         case c.AcceptEvent(event):
             entry = open_entry(state, event.position)
-            return [f.EventAccepted(receiver=receiver, events=(numbered(state, event, entry),))]
+            return [f.EventAccepted(receiver=receiver, events=(with_its_number(state, event, entry),))]
         case c.StartAttempt(event):
             entry = open_entry(state, event.position)
-            return [
-                f.Started(receiver=receiver, events=(numbered(state, event, entry),), at=at, bucket=bucket)
-            ]
+            numbered = with_its_number(state, event, entry)
+            return [f.Started(receiver=receiver, events=(numbered,), at=at, bucket=bucket)]
         case c.StartPing():
             return [f.Pinged(receiver=receiver, at=at, bucket=bucket)]
         case c.ParkReceiver(waiting_since, position):
@@ -121,7 +120,7 @@ def _outcome(
     entry = open_entry(state, event.position) if event else None
     # If the event was given up while it was being sent, its answer only shows how the receiver is doing.
     over = event is not None and entry is None and event.position <= state.frontier.position
-    events = (numbered(state, event, entry),) if event and not over else ()
+    events = (with_its_number(state, event, entry),) if event and not over else ()
     attempt = (entry.attempts if entry else 0) + 1
     common: dict[str, Any] = {
         "receiver": state.receiver, "events": events, "at": at, "attempt": attempt, "status": outcome.status,
@@ -188,6 +187,6 @@ def _adopt(state: State, policy: Policy, command: c.Adopt, at: float, bucket: Bu
     return facts
 
 
-def numbered(state: State, event: Event, entry: Open | None) -> Numbered:
+def with_its_number(state: State, event: Event, entry: Open | None) -> Numbered:
     """The event with its number: that of its `entry` if it is open, or else the next one in order."""
     return with_number(event, entry.sequence if entry else state.frontier.sequence + 1)

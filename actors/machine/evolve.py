@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from actors.ids import dedup_key
 from actors.machine import facts as f
-from actors.machine.numbering import Numbered, move_frontier, number, resize, without_keys
+from actors.machine.numbering import Numbered, advance, move_frontier, resize, without_keys
 from actors.machine.state import Open, State, fresh_entry, open_entry, with_entry
 
 
@@ -87,7 +87,7 @@ def evolve(state: State, fact: f.Fact) -> State:
 def _with_open(state: State, events: tuple[Numbered, ...]) -> State:
     frontier, opened = state.frontier, state.open
     for each in events:
-        frontier = number(frontier, each)
+        frontier = advance(frontier, each)
         opened = with_entry(opened, open_entry(state, each.position) or fresh_entry(each))
     return replace(state, frontier=frontier, open=opened)
 
@@ -95,7 +95,7 @@ def _with_open(state: State, events: tuple[Numbered, ...]) -> State:
 def after_delivery(state: State, fact: f.Delivered) -> State:
     frontier, opened, counters = state.frontier, state.open, state.counters
     for each in fact.events:
-        frontier = number(frontier, each)
+        frontier = advance(frontier, each)
         opened = tuple(other for other in opened if other.position != each.position) if opened else ()
     return replace(
         state, frontier=frontier, open=opened, bucket=fact.bucket or state.bucket, last=fact,
@@ -107,7 +107,7 @@ def after_delivery(state: State, fact: f.Delivered) -> State:
 def after_outcome(state: State, fact: f.AttemptFailed | f.Throttled) -> State:
     frontier, opened = state.frontier, state.open
     for each in fact.events:
-        frontier = number(frontier, each)
+        frontier = advance(frontier, each)
         opened = with_entry(opened, _tried(open_entry(state, each.position) or fresh_entry(each), fact))
     # The state is kept for every receiver, so the text of the answer stays in the journal alone.
     last = replace(fact, answer="") if isinstance(fact, f.AttemptFailed) and fact.answer else fact
@@ -134,7 +134,7 @@ def after_outcome(state: State, fact: f.AttemptFailed | f.Throttled) -> State:
 def _after_dead_letter(state: State, fact: f.DeadLettered) -> State:
     frontier, opened, burials = state.frontier, state.open, state.burials
     for each in fact.events:
-        frontier = number(frontier, each)
+        frontier = advance(frontier, each)
         opened = tuple(other for other in opened if other.position != each.position)
         burials += (f.Burial(
             position=each.position, sequence=each.sequence, reason=fact.reason, attempts=fact.attempts,

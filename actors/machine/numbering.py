@@ -80,8 +80,8 @@ def _holds(window: bytes, key: bytes) -> bool:
     return found >= 0
 
 
-def number(frontier: Frontier, event: Numbered) -> Frontier:
-    """The frontier after `event` got its number. An event that has one already changes nothing."""
+def advance(frontier: Frontier, event: Numbered) -> Frontier:
+    """The frontier after an event with its number. One that it has passed changes nothing."""
     if event.position <= frontier.position:
         return frontier
     size, change = frontier.size, frontier.change

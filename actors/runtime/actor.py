@@ -183,7 +183,7 @@ class Actor:
             cutoff=self.cutoff,
             overflowed_at=self.overflowed_at,
             has_bound=bool(pending.unacked.bound),
-            unconfirmed=live.barrier_index > environment.recorder.confirmed_index,
+            barrier_unconfirmed=live.barrier_index > environment.recorder.confirmed_index,
             burying=self.burials.under_way,
             granted=tokens.granted,
             policy_adopted=self.adopted_policy is live.policy,
@@ -211,7 +211,7 @@ class Actor:
                     self._start(step, now)
                     return step
                 case s.Rest() | s.WaitUntil():
-                    if tokens.granted and not view.unconfirmed:
+                    if tokens.granted and not view.barrier_unconfirmed:
                         tokens.end_grant(
                             now, environment.epoch, used=False
                         )  # The attempt does not start after all.

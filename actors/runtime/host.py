@@ -253,7 +253,7 @@ class Host:
             receiver = fact.receiver
             actor = self.actors.get(receiver) or self.residents.find(receiver)
             if actor is not None:
-                if actor.live.unconfirmed >= UNCONFIRMED_MAX:
+                if actor.live.unconfirmed_deliveries >= UNCONFIRMED_MAX:
                     full.add(receiver)
                 actor.live.confirm(fact, state)
                 touched[receiver] = actor

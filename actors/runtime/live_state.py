@@ -17,13 +17,13 @@ class LiveState:
 
     - `confirmed`: its state according to the confirmed journal.
     - `barrier_index`: nothing may start before the fact with this index is confirmed.
-    - `unconfirmed`: number of deliveries that are not confirmed.
+    - `unconfirmed_deliveries`: number of deliveries that are not confirmed.
     - `policy`: the configuration in force.
     - `invalid`: the receiver has a configuration, but never had a valid one.
     """
 
     __slots__ = ("barrier_index", "confirmed", "environment", "invalid", "policy", "receiver", "state",
-                 "tokens", "unconfirmed")  # fmt: skip
+                 "tokens", "unconfirmed_deliveries")  # fmt: skip
 
     def __init__(self, receiver: str, environment: ActorEnvironment) -> None:
         self.receiver = receiver
@@ -33,7 +33,7 @@ class LiveState:
         self.invalid = False
         self.tokens = Tokens()
         self.barrier_index = 0
-        self.unconfirmed = 0
+        self.unconfirmed_deliveries = 0
 
     def restore(self, state: State, policy: Policy | None) -> None:
         """Continue from this state."""
@@ -58,7 +58,7 @@ class LiveState:
             if urgent:
                 self.barrier_index = index
             elif type(fact) is Delivered:
-                self.unconfirmed += 1
+                self.unconfirmed_deliveries += 1
 
     def confirm(self, fact: Fact, state: State) -> None:
         """Take `fact` as confirmed, since the journal holds it."""
@@ -76,7 +76,7 @@ class LiveState:
             failing.note(state)
         self.confirmed = state
         if kind is Delivered:
-            self.unconfirmed -= 1
+            self.unconfirmed_deliveries -= 1
 
     def bucket_at(self, now: float) -> Bucket | None:
         """The bucket, filled up to now; None if there is no limit."""

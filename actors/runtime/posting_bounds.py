@@ -23,7 +23,7 @@ class PostingBounds:
     @property
     def may_start(self) -> bool:
         """True if nothing in the shard forbids an attempt."""
-        return self._live.unconfirmed < UNCONFIRMED_MAX and self._environment.may_start()
+        return self._live.unconfirmed_deliveries < UNCONFIRMED_MAX and self._environment.may_start()
 
     @property
     def epoch(self) -> int:

@@ -18,7 +18,7 @@ from angarium.api.connections import send_answer, send_problem
 from angarium.api.cors import CrossOrigin, answer_preflight, is_preflight
 from angarium.api.problems import problem_for
 from angarium.api.requests.headers import Headers, headers_by_name
-from angarium.api.requests.parameters import check_parameters
+from angarium.api.requests.query_parameters import check_parameters
 from angarium.api.routes.publishing import Destination, destination_of, publish
 
 

@@ -167,7 +167,7 @@ class Shard:
             self._context.js, self._context.names, self.number, self._context.routing,
             self._reading_terms(self._context.names.events),
             epoch=self.claim.epoch, recorded=lambda: self.journal.routing,
-            on_progress=self.journal.routing_moved, known=self._marks, replicated=self.claim.replicated,
+            on_progress=self.journal.routing_moved, known_marks=self._marks, replicated=self.claim.replicated,
         )  # fmt: skip
 
     def _misaddressed(self, receiver: str, position: int, why: str) -> None:

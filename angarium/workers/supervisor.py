@@ -15,7 +15,7 @@ from actors.errors import AngariumError
 from angarium.monitor_server import listening
 from angarium.settings import Settings, worker_name
 from angarium.terminal.run import ending_signals
-from angarium.workers.handover import stop_timeout_s
+from angarium.workers.supervisor_pipe import stop_timeout_s
 from angarium.workers.worker import Start, Worker
 from angarium.workers.worker_process import WorkerProcess
 from angarium.workers.workers_monitor import WorkersMonitor

@@ -11,8 +11,8 @@ from contextlib import suppress
 
 from angarium import package_check
 from angarium.settings import Settings
-from angarium.workers.handover import encoded
 from angarium.workers.questions import Questions
+from angarium.workers.supervisor_pipe import encoded
 
 
 class WorkerProcess:

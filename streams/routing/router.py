@@ -99,7 +99,7 @@ class Router:
     - `on_progress`: called for each new event, and whenever one is routed or read.
     - `terms`: of the reading; `created` is when the stream was created whose sources the shard's actors know,
       and `may_read` is asked also before each copy.
-    - `known`: the highest messages that the shard knows, and the offsets of its sources.
+    - `known_marks`: the highest messages that the shard knows, and the offsets of its sources.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class Router:
         epoch: int,
         recorded: Callable[[], RoutingProgress],
         on_progress: Callable[[], None] = lambda: None,
-        known: Marks = UNKNOWN_MARKS,
+        known_marks: Marks = UNKNOWN_MARKS,
         replicated: bool = False,
     ) -> None:
         self._js = js
@@ -127,7 +127,7 @@ class Router:
         self._bytes = 0
         self._on_broken = terms.on_broken
         self._on_progress = on_progress
-        self._known = known
+        self._known_marks = known_marks
         self._lanes = Lanes(
             js, self._begin_copy, self._confirmed, terms.on_broken, routing.copies, routing.by_tenant.weight
         )
@@ -141,7 +141,7 @@ class Router:
             terms,
             on_message=self._on_message,
             after=lambda: recorded().routed,
-            known=lambda: known.events,
+            known=lambda: known_marks.events,
             batch=PULL_BATCH,
         )
         pages = partial(
@@ -242,7 +242,7 @@ class Router:
 
     def _opened(self, tenant: str, event: Event) -> _EventInMemory:
         """The event, which comes into memory now."""
-        source = self._known.source(event.position)
+        source = self._known_marks.source(event.position)
         return _EventInMemory(tenant, event, source, self._routing.freshness.now())
 
     def _read_event(self, tenant: str, message: StoredMessage) -> _EventInMemory:

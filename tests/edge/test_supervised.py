@@ -13,8 +13,8 @@ import pytest
 
 from angarium.http_server import Answer, Pending, Received, Reply, serve_connected
 from angarium.settings import Settings
-from angarium.workers.handover import encoded
 from angarium.workers.questions import Questions
+from angarium.workers.supervisor_pipe import encoded
 from angarium.workers.worker_process import WorkerProcess
 
 SOON_S = 0.05
@@ -22,10 +22,10 @@ LATE_S = 60.0
 SETTINGS = Settings(node="n-1", nats=("nats://user:hush@a:4222",), workers=2, drain_s=0.0)
 WORKER = """
 import signal, sys, threading
-from angarium.workers import handover
-handover.STOP_MARGIN_S = 0.2
+from angarium.workers import supervisor_pipe
+supervisor_pipe.STOP_MARGIN_S = 0.2
 signal.signal(signal.SIGTERM, {on_sigterm})
-print(handover.received().node, flush=True)
+print(supervisor_pipe.received().node, flush=True)
 threading.Event().wait()
 """
 

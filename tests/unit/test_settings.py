@@ -13,7 +13,7 @@ from actors.policy import Rate
 from actors.tenant_settings import SettingsByTenant, TenantSettings
 from angarium import settings
 from angarium.settings import FILE_SETTINGS, TABLES, Settings, SettingsError, load, unknown_variables
-from angarium.workers.handover import encoded
+from angarium.workers.supervisor_pipe import encoded
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,7 @@ stream are read first and get their numbers like all others; one fact gives up a
 from itertools import islice
 
 from actors.machine.event import Event
-from actors.machine.numbering import Numbered, is_repeat, number, with_number
+from actors.machine.numbering import Numbered, advance, is_repeat, with_number
 from actors.machine.scheduling.rules import NEVER
 from actors.machine.scheduling.view import View
 from actors.machine.state import BURIALS_MAX, Open, State
@@ -71,7 +71,7 @@ def next_given_up(state: State, policy: Policy, view: View, now: float, reason: 
         if is_repeat(frontier, event) or not _is_given_up(policy, view, now, event, reason):
             break
         found.append(with_number(event, frontier.sequence + 1))
-        frontier = number(frontier, found[-1])
+        frontier = advance(frontier, found[-1])
     return tuple(found)
 
 

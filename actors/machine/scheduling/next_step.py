@@ -29,7 +29,7 @@ _REMOVING, _ADOPTING, _IN_FLIGHT, _UNCONFIRMED, _RESTING, _BURIALS_FULL, _UNREAD
 
 def next_step(state: State, policy: Policy | None, view: View, now: float) -> s.Step:
     """The next step, by the first `Rule` that applies."""
-    if state.burials and not view.burying and not view.unconfirmed:
+    if state.burials and not view.burying and not view.barrier_unconfirmed:
         return s.Bury(state.burials)
     if policy is None:
         return step_without_policy(state, view, now)
@@ -57,7 +57,8 @@ def next_step(state: State, policy: Policy | None, view: View, now: float) -> s.
         step = _step_for(state, policy, view, now, state.open[0] if state.open else None)
     else:
         step = _first(_step_for(state, policy, view, now, each) for each in candidates(state, policy, view))
-    return _UNCONFIRMED if view.unconfirmed and not isinstance(step, _NEED_NOT_WAIT_FOR_FACTS) else step
+    waits = view.barrier_unconfirmed and not isinstance(step, _NEED_NOT_WAIT_FOR_FACTS)
+    return _UNCONFIRMED if waits else step
 
 
 def concurrency_of(state: State, policy: Policy) -> int:

@@ -93,7 +93,7 @@ class View(Struct, frozen=True, gc=False, kw_only=True):
     - `cutoff`: the order to give up everything up to a position, if there is one.
     - `overflowed_at`: when events were last given up for `overflow`.
     - `has_bound`: the receiver holds messages that the consumer handed out.
-    - `unconfirmed`: a fact that must be confirmed before anything starts is not confirmed yet.
+    - `barrier_unconfirmed`: a fact that must be confirmed before anything starts is not confirmed yet.
     - `burying`: dead letters are being stored.
     - `granted`: position of the event whose attempt is recorded and not made yet; 0 if there is none.
     - `policy_adopted`: the configuration in memory is the one that the facts name.
@@ -113,7 +113,7 @@ class View(Struct, frozen=True, gc=False, kw_only=True):
     cutoff: Cutoff | None = None
     overflowed_at: float = 0.0
     has_bound: bool = False
-    unconfirmed: bool = False
+    barrier_unconfirmed: bool = False
     burying: bool = False
     granted: int = 0
     policy_adopted: bool = True

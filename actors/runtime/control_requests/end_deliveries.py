@@ -19,7 +19,7 @@ from msgspec import Struct
 from actors.errors import ControlDenied
 from actors.machine import commands as c
 from actors.machine.event import Event
-from actors.machine.numbering import Frontier, is_repeat, number, with_number
+from actors.machine.numbering import Frontier, advance, is_repeat, with_number
 from actors.machine.state import OPEN_MAX, UNRECORDED_MAX, open_entry
 from actors.memory.mailbox import MAILBOX_MAX
 from actors.runtime.actor import Actor
@@ -136,6 +136,6 @@ def _fresh(frontier: Frontier, events: list[Event]) -> list[Event]:
     fresh = list[Event]()
     for event in events:
         if not is_repeat(frontier, event):
-            frontier = number(frontier, with_number(event, frontier.sequence + 1))
+            frontier = advance(frontier, with_number(event, frontier.sequence + 1))
             fresh.append(event)
     return fresh

@@ -18,7 +18,7 @@ from actors.errors import InvalidName
 from actors.ids import check_tenant
 from angarium.api.problems import ProblemRaised, hidden, method_not_allowed, unavailable
 from angarium.api.requests.headers import Headers, header, headers_by_name
-from angarium.api.requests.parameters import check_parameters, parameters_of
+from angarium.api.requests.query_parameters import check_parameters, parameters_of
 from angarium.operations.tokens.secret import presented, proves
 from streams.buckets.tokens import Scope, Token, TokenStore
 

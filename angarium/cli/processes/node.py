@@ -33,9 +33,9 @@ def node(supervised: int | None, **given: Any) -> None:
 
 def _be_worker(supervisor: socket.socket) -> None:
     from angarium import logs
-    from angarium.workers import handover
+    from angarium.workers import supervisor_pipe
 
-    settings = handover.received()
+    settings = supervisor_pipe.received()
     logs.configure(settings.log_format, settings.log_level, node=settings.node)
     run_long(_serve(settings, supervisor))
 

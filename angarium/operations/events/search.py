@@ -23,7 +23,7 @@ from angarium.operations.receivers.control_requests.state import StateDocument, 
 from angarium.operations.receivers.overview.health import ReceiverHealth
 from angarium.operations.receivers.overview.listing import get_health
 from angarium.operations.receivers.overview.pace import UNMEASURED
-from angarium.operations.unrouted import why_unrouted
+from angarium.operations.routing_delays import why_unrouted
 from streams.buckets.stored_configurations import StoredConfigurations
 from streams.dead_letters.letters import DeadLetters, LetterFilter
 from streams.erasing.erasures import Erasures

@@ -9,11 +9,11 @@ import pytest
 from actors.policy import Rate
 from actors.tenant_settings import TenantSettings
 from angarium.connecting import Access
-from angarium.operations import unrouted
+from angarium.operations import routing_delays
 from angarium.operations.installation import sizing, unrouted_findings
 from angarium.operations.installation.examine import UNROUTED_REMEDY, room
 from angarium.operations.installation.finding import Finding
-from angarium.operations.unrouted import unrouted_notes, why_unrouted
+from angarium.operations.routing_delays import unrouted_notes, why_unrouted
 from streams.installation.partitions import partition_of
 from streams.installation.topology import Names
 from streams.journal.envelope import encode_flush
@@ -123,7 +123,7 @@ async def test_without_an_owner_or_room_these_are_the_reason(
 ) -> None:
     await publish(js, names, "acme")
     await record(js, names, 1, {"acme": 1})
-    monkeypatch.setattr(unrouted, "COPY_BYTES", 1 << 40)
+    monkeypatch.setattr(routing_delays, "COPY_BYTES", 1 << 40)
     [finding] = await told(js, names, {"acme": SLOW})
     assert finding.text.endswith(f": {names.deliveries} is full")
     await js.publish(names.actor_keys.owner(PARTITION), b'{"v":1,"node":"gone","at":0.0}')
@@ -195,7 +195,7 @@ async def test_notes_name_the_tenants_with_events_that_wait(
     await publish(js, names, *tenants)
     assert await unrouted_notes(access, None) == []
     await record(js, names, 3, {"acme": 1, "late": 3})
-    monkeypatch.setattr(unrouted, "TENANTS_NOTED_MAX", 1)
+    monkeypatch.setattr(routing_delays, "TENANTS_NOTED_MAX", 1)
     one, more = await unrouted_notes(access, None)
     assert one.startswith("1 event of acme waits to be routed, for ")
     assert more == "events of 1 more tenant wait to be routed"

@@ -11,7 +11,6 @@ from angarium.cli.ledger_records.event import erased_text, place_text
 from angarium.connecting import Access
 from angarium.node.app import open_node
 from angarium.operations.events import search as event_search
-from angarium.operations.events.held import HeldReceiver, held_receivers
 from angarium.operations.events.search import (
     ErasedEvent,
     EventSearch,
@@ -22,6 +21,7 @@ from angarium.operations.events.search import (
 from angarium.operations.failures import NotDone
 from angarium.operations.installation.alerts import find_alerts
 from angarium.operations.ledger_queries.ledger_access import LedgerLag
+from angarium.operations.receivers.control_requests.held_receivers import HeldReceiver, held_receivers
 from angarium.operations.receivers.control_requests.state import state_and_unrouted
 from angarium.operations.receivers.overview.health import ReceiverHealth
 from angarium.operations.receivers.overview.top import Top

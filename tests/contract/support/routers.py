@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from actors.machine.numbering import Frontier, Numbered, is_repeat, number
+from actors.machine.numbering import Frontier, Numbered, advance, is_repeat
 from actors.tenant_settings import SettingsByTenant
 from streams.buckets.receivers import Receivers, matching, subscriptions_of
 from streams.buckets.stored_configurations import StoredConfigurations
@@ -186,7 +186,7 @@ async def accepted(js: JetStream, names: Names, receiver: str) -> list[bytes]:
         event = stored_event(message)
         if not is_repeat(frontier, event):
             bodies.append(event.body)
-            frontier = number(frontier, Numbered(
+            frontier = advance(frontier, Numbered(
                 sequence=frontier.sequence + 1, position=event.position, id=event.id,
                 stored_at=event.stored_at, again=event.again, source=event.source,
             ))  # fmt: skip

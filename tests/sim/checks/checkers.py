@@ -205,8 +205,8 @@ class Checkers:
         size = sum(each.size for each in list(events)[2:])
         if len(events) > MAILBOX_MAX + 1 or size > MAILBOX_BYTES_MAX:
             self.world.fail(f"{receiver}: {len(events)} events of {size} bytes are in memory")
-        if actor.live.unconfirmed > UNCONFIRMED_MAX:
-            self.world.fail(f"{receiver}: {actor.live.unconfirmed} settlements are unconfirmed")
+        if actor.live.unconfirmed_deliveries > UNCONFIRMED_MAX:
+            self.world.fail(f"{receiver}: {actor.live.unconfirmed_deliveries} settlements are unconfirmed")
 
     # ---- what the server stores
 

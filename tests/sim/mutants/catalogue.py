@@ -276,8 +276,9 @@ def _numbered_as_the_last(state: State, given: Event, entry: Open | None) -> num
 
 
 def _unpark_when_read(state: State, policy: Policy | None, view: View, now: float) -> s.Step:
-    idle = policy and state.opened and not (view.unconfirmed or view.in_flight or state.open or state.burials)
-    if idle and state.parked and view.policy_adopted and view.cursor.read_to >= view.cursor.seen_to:
+    idle = policy and state.opened and not (view.in_flight or state.open or state.burials)
+    is_read = view.policy_adopted and view.cursor.read_to >= view.cursor.seen_to
+    if idle and state.parked and is_read and not view.barrier_unconfirmed:
         return c.UnparkReceiver()
     return next_step(state, policy, view, now)
 
@@ -395,7 +396,7 @@ ALL = [
            numbers.window_shrinks_between_owners),
     Mutant("key-without-again", "what is sent again has another key",
            ((event, "dedup_key", _key_without_again), (numbering, "dedup_key", _key_without_again))),
-    Mutant("number-again", "a number is given once", ((decide, "numbered", _numbered_as_the_last),)),
+    Mutant("number-again", "a number is given once", ((decide, "with_its_number", _numbered_as_the_last),)),
     Mutant("delivered-and-open", "what is settled is not open",
            ((evolve, "after_delivery", _delivered_and_open),)),
     Mutant("accepted-unrecorded", "in relaxed order an event is Accepted in its turn, before any later one",

@@ -14,7 +14,7 @@ from actors.credentials import Credentials, credentials_of
 from actors.machine.bucket import Bucket, RateLimit
 from actors.machine.event import Event
 from actors.machine.facts import AttemptFailed, Burial, Delivered, Throttled
-from actors.machine.numbering import Frontier, Numbered, number, with_number
+from actors.machine.numbering import Frontier, Numbered, advance, with_number
 from actors.machine.outcome import Answered
 from actors.machine.scheduling.phases import Phase
 from actors.machine.scheduling.view import NoBounds, View
@@ -109,7 +109,7 @@ BURIALS = tuple(Burial(position=n, reason="expired") for n in range(BURIALS_MAX)
         ({"parked": True}, POLICY, View(), "the next attempt is due"),
         ({}, POLICY, UNREADY, "waiting for NATS to confirm what was recorded"),
         (
-            {}, POLICY, View(waiting=(HEAD,), unconfirmed=True),
+            {}, POLICY, View(waiting=(HEAD,), barrier_unconfirmed=True),
             "waiting for NATS to confirm what was recorded",
         ),
         (
@@ -266,7 +266,7 @@ def test_the_head_is_the_oldest_that_is_not_settled() -> None:
 
 
 def test_a_duplicate_read_from_the_stream_is_not_the_head() -> None:
-    state = State(receiver="a.b", frontier=number(Frontier(), with_number(HEAD, 1)))
+    state = State(receiver="a.b", frontier=advance(Frontier(), with_number(HEAD, 1)))
     again = Event(position=12, id="e3", stored_at=NOW, body=b"")
     following = Event(position=13, id="e5", stored_at=NOW, body=b"", type="a")
     found = read_head(state, [HEAD, again, following])

@@ -11,8 +11,8 @@ from angarium.cli.events.job import cells as job_cells
 from angarium.cli.ledger_records.event import headline
 from angarium.cli.receivers.table import cells
 from angarium.operations.events.erase import ErasureStatus
-from angarium.operations.events.held import HeldReceiver
 from angarium.operations.jobs.plans import JobDocument
+from angarium.operations.receivers.control_requests.held_receivers import HeldReceiver
 from angarium.operations.receivers.overview.listing import ReceiverFindings, listed
 from angarium.operations.receivers.overview.pace import Bottleneck
 

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from actors.ids import KEY_BYTES, dedup_key
 from actors.machine.event import Event
-from actors.machine.numbering import Frontier, Numbered, is_repeat, move_frontier, number, resize
+from actors.machine.numbering import Frontier, Numbered, advance, is_repeat, move_frontier, resize
 
 
 def event(position: int, name: str, *, again: str = "", source: int = 0) -> Event:
@@ -81,7 +81,7 @@ def test_the_packed_window_is_a_set_of_the_last_ids(
         given_event = event(position, name, again=again, source=0 if again else source)
         assert is_repeat(frontier, given_event) == naive.is_repeat(given_event)
         if not is_repeat(frontier, given_event):
-            frontier = number(frontier, numbered(frontier, given_event))
+            frontier = advance(frontier, numbered(frontier, given_event))
             naive.give(given_event)
         assert frontier.sequence == len(naive.keys)
         assert len(frontier.window) == KEY_BYTES * naive.kept
@@ -95,7 +95,7 @@ def test_every_reader_of_a_part_of_the_journal_gives_the_same_numbers(names: lis
         for position, name in part:
             given_event = event(position, name)
             if not is_repeat(frontier, given_event):
-                frontier = number(frontier, numbered(frontier, given_event))
+                frontier = advance(frontier, numbered(frontier, given_event))
         return frontier
 
     stream = list(enumerate(names, 1))
@@ -114,9 +114,9 @@ def test_a_key_is_found_only_where_a_key_begins() -> None:
 
 def test_a_number_that_is_given_changes_nothing_again() -> None:
     first = Numbered(sequence=1, position=5, id="a", stored_at=0.0)
-    frontier = number(Frontier(), first)
-    assert number(frontier, first) == frontier
-    assert number(frontier, Numbered(sequence=9, position=4, id="b", stored_at=0.0)) == frontier
+    frontier = advance(Frontier(), first)
+    assert advance(frontier, first) == frontier
+    assert advance(frontier, Numbered(sequence=9, position=4, id="b", stored_at=0.0)) == frontier
 
 
 @pytest.mark.parametrize(("source", "repeat"), [(0, False), (6, True), (7, True), (8, False)])
@@ -127,15 +127,15 @@ def test_a_copy_of_the_router_at_or_below_the_highest_source_is_a_repeat(source:
 
 def test_the_highest_source_never_falls() -> None:
     frontier = Frontier(position=3, sequence=1, source=7)
-    frontier = number(frontier, Numbered(sequence=2, position=4, id="direct", stored_at=0.0))
+    frontier = advance(frontier, Numbered(sequence=2, position=4, id="direct", stored_at=0.0))
     assert frontier.source == 7
 
 
 def test_an_event_that_is_sent_again_counts_as_another_event_once() -> None:
-    frontier = number(Frontier(), Numbered(sequence=1, position=1, id="a", stored_at=0.0))
+    frontier = advance(Frontier(), Numbered(sequence=1, position=1, id="a", stored_at=0.0))
     assert is_repeat(frontier, event(2, "a"))
     assert not is_repeat(frontier, event(2, "a", again="r1"))
-    frontier = number(frontier, Numbered(sequence=2, position=2, id="a", again="r1", stored_at=0.0))
+    frontier = advance(frontier, Numbered(sequence=2, position=2, id="a", again="r1", stored_at=0.0))
     assert is_repeat(frontier, event(3, "a", again="r1"))
 
 
@@ -152,10 +152,10 @@ def test_events_up_to_there_keep_the_old_size() -> None:
     """An earlier owner may have posted them under it, unrecorded; numbered again they must come out alike."""
     frontier = Frontier(size=2)
     for position, name in enumerate("abc", 1):
-        frontier = number(frontier, Numbered(sequence=position, position=position, id=name, stored_at=0.0))
+        frontier = advance(frontier, Numbered(sequence=position, position=position, id=name, stored_at=0.0))
     frontier = resize(frontier, 16, above=5)
     assert not is_repeat(frontier, event(4, "a"))
     assert [frontier.size_at(position) for position in (4, 5, 6)] == [2, 2, 16]
-    frontier = number(frontier, Numbered(sequence=4, position=6, id="d", stored_at=0.0))
+    frontier = advance(frontier, Numbered(sequence=4, position=6, id="d", stored_at=0.0))
     assert (frontier.size, frontier.change) == (16, None)
     assert is_repeat(frontier, event(7, "b"))

@@ -107,7 +107,7 @@ class Turn(Struct, frozen=True):
 
 OF_RECEIVER: dict[Rule, tuple[Callable[[State, Policy, View], bool], Steps]] = {
     Rule.BURIAL: (
-        lambda state, _, view: bool(state.burials) and not (view.burying or view.unconfirmed), s.Bury,
+        lambda state, _, view: bool(state.burials) and not (view.burying or view.barrier_unconfirmed), s.Bury,
     ),
     Rule.OPENING: (lambda state, _, view: not state.opened, c.OpenReceiver),
     Rule.REMOVAL: (lambda state, _, view: view.removal_revision > state.removal, s.ConfirmReceiver),
@@ -139,7 +139,7 @@ OF_RECEIVER: dict[Rule, tuple[Callable[[State, Policy, View], bool], Steps]] = {
 OF_EVENT: dict[Rule, tuple[Callable[[Turn], bool], Steps]] = {
     Rule.GIVING_UP: (lambda turn: turn.over and turn.room, (c.GiveUpEvents, s.ReadBacklog)),
     Rule.READING: (lambda turn: turn.unread and not turn.over and not turn.held, s.ReadBacklog),
-    Rule.UNCONFIRMED: (lambda turn: turn.case.view.unconfirmed, ()),
+    Rule.UNCONFIRMED: (lambda turn: turn.case.view.barrier_unconfirmed, ()),
     Rule.RESTING: (lambda turn: not turn.there, ()),
     Rule.BURIALS_FULL: (lambda turn: turn.over and not turn.room, ()),
     Rule.DISABLED: (lambda turn: bool(turn.case.state.disabled), ()),
@@ -264,7 +264,7 @@ def drawn(random: Random) -> Case:
         open_in_memory={
             each.position: each for each in opened if some(0.6) and each.position not in in_flight
         },
-        unconfirmed=some(), burying=some(0.7), bounds=NoBounds(may_start=not some()),
+        barrier_unconfirmed=some(), burying=some(0.7), bounds=NoBounds(may_start=not some()),
         granted=random.choice((0, 0, *positions, head.position if head else 0)),
         policy_adopted=not some(0.05), confirming=some(0.5), removal_revision=1 if some(0.05) else 0,
         bucket=Bucket(random.choice((0.0, 1.0)), NOW, 1) if limit else None,

@@ -65,7 +65,7 @@ def test_an_event_that_failed_comes_before_the_next_one() -> None:
 
 def test_a_fact_that_must_be_confirmed_first_holds_everything_up() -> None:
     """The actor says `unconfirmed` for every fact but a few: only after a 2xx may the next event hurry on."""
-    assert Actor().step(head=event(9), unconfirmed=True) == s.Rest(Rule.UNCONFIRMED)
+    assert Actor().step(head=event(9), barrier_unconfirmed=True) == s.Rest(Rule.UNCONFIRMED)
 
 
 def test_a_shard_out_of_order_starts_nothing_but_gives_up_what_is_too_old() -> None:
@@ -199,7 +199,7 @@ def test_a_burial_is_owed_once_the_dead_letter_is_confirmed_also_without_a_confi
     (burial,) = actor.state.burials
     for given in (policy(), None):
         actor.policy = given
-        assert actor.step(unconfirmed=True) in (s.Rest(Rule.UNCONFIRMED), s.ConfirmReceiver())
+        assert actor.step(barrier_unconfirmed=True) in (s.Rest(Rule.UNCONFIRMED), s.ConfirmReceiver())
         assert actor.step() == s.Bury((burial,))
         assert not isinstance(actor.step(burying=True), s.Bury)
 

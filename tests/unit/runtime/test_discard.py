@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from actors.ids import KEY_BYTES, dedup_key
 from actors.machine import commands as c
 from actors.machine import facts as f
-from actors.machine.numbering import Frontier, is_repeat, number, with_number
+from actors.machine.numbering import Frontier, advance, is_repeat, with_number
 from actors.runtime.control_requests.forget import forget
 from actors.runtime.control_requests.skip import skip
 from actors.runtime.discard import READ_EVENTS_MAX
@@ -27,7 +27,7 @@ def as_numbered(world: ShardWorld, size: int) -> Frontier:
     frontier = Frontier(size=size)
     for _, event in world.stream.messages:
         if not is_repeat(frontier, event):
-            frontier = number(frontier, with_number(event, frontier.sequence + 1))
+            frontier = advance(frontier, with_number(event, frontier.sequence + 1))
     return frontier
 
 

@@ -5,7 +5,7 @@ from typing import Any
 from angarium.connecting import Access
 from angarium.operations.failures import NotDone, OperationError, operation
 from angarium.operations.receivers.control_requests.ask import ask
-from angarium.operations.unrouted import unrouted_notes
+from angarium.operations.routing_delays import unrouted_notes
 
 StateDocument = dict[str, Any]
 """The answer to `inspect` (docs/wire.md). Nodes of other versions may have more or fewer members."""

@@ -9,7 +9,7 @@ from angarium.connecting import Access
 from angarium.operations.failures import NotDone
 from angarium.operations.receivers.overview.listing import ListedReceiver, overview
 from angarium.operations.receivers.overview.pace import RecentCounts
-from angarium.operations.unrouted import unrouted_notes
+from angarium.operations.routing_delays import unrouted_notes
 from streams.journal_feed.recent import RecentFlushes
 
 
