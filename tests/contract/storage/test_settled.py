@@ -228,7 +228,7 @@ class TestBetweenTheSamplesAndThePurge:
         await purge_settled(powerless.js, names, sampled, 1e9)
         assert (await self.left(powerless.js, names))[-3:] == [6, 7, 8]
 
-    async def test_the_marks_tell_of_a_lost_tail_over_the_same_connection(self, powerless: Powerless) -> None:
+    async def test_the_marks_show_a_lost_tail_over_the_same_connection(self, powerless: Powerless) -> None:
         names, sampled = await self.sampled(powerless.js)
         message = await powerless.js.message(names.deliveries, EVENTS)
         assert message is not None

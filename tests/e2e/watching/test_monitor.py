@@ -56,7 +56,7 @@ async def test_every_metric_of_the_documentation_is_there_and_moves(
     assert not [name for name in found if "t.good" in name]
 
 
-async def test_readiness_tells_of_nats_and_health_of_a_loop_that_hangs(
+async def test_readiness_shows_an_outage_of_nats_and_health_a_loop_that_hangs(
     fleet: Fleet, http: httpx.AsyncClient
 ) -> None:
     node = await fleet.start("one")
