@@ -36,7 +36,7 @@ from actors.machine.commands import (
     StartAttempt,
     StartPing,
 )
-from actors.machine.decide import decide, numbered
+from actors.machine.decide import decide, with_its_number
 from actors.machine.event import Event
 from actors.machine.evolve import evolve
 from actors.machine.facts import Fact, RateSet
@@ -259,7 +259,7 @@ class RateWorld:
         for position in sorted(owner.waiting):
             assert owner.state is not None
             entry = open_entry(owner.state, position)
-            events = (numbered(owner.state, self.event(position), entry),)
+            events = (with_its_number(owner.state, self.event(position), entry),)
             self.record(owner, GiveUpEvents(events, "skipped"), bucket, at_once=False)
         owner.waiting.clear()
         self.flush(owner)
