@@ -79,9 +79,14 @@ class Node:
         self._spawn(eraser.run())
 
     async def stop(self) -> None:
-        """Hand over every shard, also those that are just being claimed, then leave."""
+        """Hand over every shard, also those that are just being claimed, then leave.
+
+        The others claim each shard as soon as it is released: they know that this node is to be left out.
+        """
         self._stopping = True
         self._reconcile_now.set()
+        if self.context.js.wire.connected:
+            await self.context.members.set_draining(True)
         if self._under_way and self.context.js.wire.connected:
             await asyncio.wait(self._under_way.values(), timeout=CLAIMS_TIMEOUT_S)
         await asyncio.gather(*(self._hand_over(*owned) for owned in list(self.owned.items())))

@@ -125,6 +125,26 @@ async def test_an_attempt_that_takes_too_long_holds_no_shard_back(fleet: Fleet) 
     assert [(each.sequence, each.attempt, each.by) for each in seen] == [(1, 1, "one"), (1, 1, "two")]
 
 
+@needs_proc
+async def test_other_shards_of_a_node_that_stops_do_not_wait_for_its_slowest_attempt(fleet: Fleet) -> None:
+    owners = even_owners(SHARDS, ["one", "two"])
+    slow = next(each for each in RECEIVERS if owners[shard(each)] == "two")
+    quick = next(each for each in RECEIVERS if owners[shard(each)] == "two" and shard(each) != shard(slow))
+    fleet.sink.manners[slow] = lambda number: Hang() if number == 1 else Reply()
+    await fleet.configure([slow, quick], timeout_s=60)
+    _, stopping = [await fleet.start_ready(name) for name in ("one", "two")]
+    await shared_out(fleet, "one", "two")
+    await publish(fleet.js, slow, "taking-long")
+    await fleet.until(lambda: len(fleet.sink.arrivals[slow]) == 1, "the attempt has begun")
+    stop = asyncio.create_task(stopping.stop())
+    await fleet.hears(stopping, "node.stopping")
+    await publish(fleet.js, quick, "meanwhile")
+    seen = fleet.sink.arrivals[quick]
+    await fleet.until(lambda: len(seen) == 1, "the other shard is delivered to")
+    assert (seen[0].by, stop.done()) == ("one", False)
+    await stop
+
+
 async def shared_out(fleet: Fleet, *nodes: str) -> None:
     """Return when each node owns what the placement gives it."""
     fair = dict(enumerate(even_owners(SHARDS, nodes)))
