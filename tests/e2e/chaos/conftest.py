@@ -6,17 +6,30 @@ from collections.abc import Callable
 import pytest
 
 from tests.support.fleet.fleet import Fleet
+from tests.support.fleet.load import MANY_RECEIVERS
 from tests.support.fleet.trial import Trial, begin
 
 HERE = "tests/e2e/chaos/"
 
+Saw = Callable[[str], None]
+
 
 @pytest.fixture
-async def trial(
-    replicated_fleet: Fleet, rng: random.Random, record_property: Callable[[str, object], None]
-) -> Trial:
-    """Receivers on a fleet of three servers without a node so far; no event flows yet."""
-    return await begin(replicated_fleet, rng, lambda seen: record_property("seen", seen))
+def saw(record_property: Callable[[str, object], None]) -> Saw:
+    """Takes what the table of results is to tell."""
+    return lambda seen: record_property("seen", seen)
+
+
+@pytest.fixture
+async def trial(replicated_fleet: Fleet, rng: random.Random, saw: Saw) -> Trial:
+    """40 receivers on a fleet of three servers without a node so far; no event flows yet."""
+    return await begin(replicated_fleet, rng, saw)
+
+
+@pytest.fixture
+async def wide_trial(replicated_fleet: Fleet, rng: random.Random, saw: Saw) -> Trial:
+    """A trial with 300 receivers."""
+    return await begin(replicated_fleet, rng, saw, MANY_RECEIVERS)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

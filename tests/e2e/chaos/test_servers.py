@@ -26,6 +26,7 @@ from tests.support.processes.nodes import needs_proc
 pytestmark = [pytest.mark.soak, pytest.mark.alone, needs_proc]
 HANGS_S = 30.0
 AWAY_S = 20.0
+LONG_AWAY_S = 60.0
 LEASE_S = 10.0
 IDLE_CPU = 0.2
 BIG, BIG_BODY, BIG_COUNT = "t.big", b"x" * 100_000, 200
@@ -98,6 +99,15 @@ async def test_all_servers_are_killed_and_start_in_any_order(trial: Trial, apart
 
 
 async def test_two_of_three_servers_are_away(trial: Trial) -> None:
+    await two_servers_are_away(trial, AWAY_S)
+
+
+@pytest.mark.chaos
+async def test_two_of_three_servers_are_away_for_long(wide_trial: Trial) -> None:
+    await two_servers_are_away(wide_trial, LONG_AWAY_S)
+
+
+async def two_servers_are_away(trial: Trial, away_s: float) -> None:
     """No attempt starts once the lease is over, producers are refused, and nodes wait idly."""
     fleet = trial.fleet
     nodes = [await fleet.start_ready(name) for name in ("one", "two")]
@@ -108,7 +118,7 @@ async def test_two_of_three_servers_are_away(trial: Trial) -> None:
         await asyncio.sleep(LEASE_S)
         attempts, since, used_s = fleet.sink.total, time.monotonic(), [node.cpu_s for node in nodes]
         assert not isinstance(await fleet.js.publish(f"angarium.deliver.{BIG}", b"{}"), Stored)
-        await asyncio.sleep(AWAY_S - LEASE_S)
+        await asyncio.sleep(away_s - LEASE_S)
         waited_s = time.monotonic() - since
         assert fleet.sink.total == attempts
         assert all(

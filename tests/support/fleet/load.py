@@ -18,6 +18,8 @@ from tests.support.fleet.sink import Reply
 from tests.support.processes.nodes import Node
 
 RECEIVERS = tuple(f"t.r{number}" for number in range(20))
+MANY_RECEIVERS = tuple(f"t.r{number}" for number in range(280))
+"""With the subscribers of `fanout`, 300."""
 SLOW = RECEIVERS[::5]
 RELAXED = RECEIVERS[1::5]
 QUICK = RECEIVERS[2::5]
@@ -31,16 +33,18 @@ LOOK_S = 0.05
 AT_ONCE = 500
 
 
-async def mixed_load(fleet: Fleet) -> "Load":
+async def mixed_load(fleet: Fleet, receivers: Sequence[str] = RECEIVERS) -> "Load":
     """For receivers of which some take their time, so that a crash always finds attempts in flight.
 
-    Some are relaxed, so slow that they have several in flight, and fail at times.
+    Some are relaxed, so slow that they have several in flight, and fail at times. However many they are, 500
+    events a second are published to them.
     """
-    await fleet.configure(set(RECEIVERS) - set(RELAXED))
-    await configure_relaxed(fleet, RELAXED)
-    fleet.sink.manners |= dict.fromkeys(SLOW, lambda _: Reply(delay_s=0.02))
-    fleet.sink.manners |= dict.fromkeys(RELAXED, slow_and_flaky)
-    return Load(fleet, RECEIVERS, RELAXED)
+    relaxed = receivers[1::5]
+    await fleet.configure(set(receivers) - set(relaxed))
+    await configure_relaxed(fleet, relaxed)
+    fleet.sink.manners |= dict.fromkeys(receivers[::5], lambda _: Reply(delay_s=0.02))
+    fleet.sink.manners |= dict.fromkeys(relaxed, slow_and_flaky)
+    return Load(fleet, receivers, relaxed, every_s=EVERY_S * len(receivers) / len(RECEIVERS))
 
 
 async def configure_relaxed(fleet: Fleet, receivers: Iterable[str], **members: Any) -> None:

@@ -6,7 +6,7 @@ import random
 import shutil
 import signal
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -14,7 +14,7 @@ from streams.server.cluster import monitored
 from streams.server.embedded import EmbeddedServer
 from tests.support.fleet.fanout import Fanout, fanout
 from tests.support.fleet.fleet import Fleet
-from tests.support.fleet.load import Load, mixed_load
+from tests.support.fleet.load import RECEIVERS, Load, mixed_load
 from tests.support.fleet.ownership import zombies_posted, zombies_wrote
 from tests.support.fleet.records import repeats
 from tests.support.processes.nodes import Node
@@ -93,9 +93,11 @@ class Trial:
         self._saw(f"{events} deliveries, {again} again")
 
 
-async def begin(fleet: Fleet, rng: random.Random, saw: Callable[[str], None]) -> Trial:
+async def begin(
+    fleet: Fleet, rng: random.Random, saw: Callable[[str], None], receivers: Sequence[str] = RECEIVERS
+) -> Trial:
     """Configure the receivers; no event flows yet. `saw` takes what is to be told of the trial."""
-    return Trial(fleet, rng, await mixed_load(fleet), await fanout(fleet), saw)
+    return Trial(fleet, rng, await mixed_load(fleet, receivers), await fanout(fleet), saw)
 
 
 # ---- servers
