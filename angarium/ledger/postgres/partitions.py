@@ -5,8 +5,7 @@ Other statements do not wait for that. A table is created first and attached aft
 wait for the longest query.
 """
 
-from typing import Any
-
+from angarium.ledger.postgres.driver import asyncpg
 from angarium.ledger.postgres.session import Session
 from angarium.ledger.postgres.tables import PARTITIONED, bounds
 from angarium.ledger.store import LedgerError
@@ -33,12 +32,23 @@ async def drop(session: Session, period: int) -> None:
     """Drop the partitions of a period. This can be repeated after an interruption."""
     for table in PARTITIONED:
         name = partition(table, period)
-        found: list[Any] = await session.rows(_DETACHING, table, name)
-        if found:
-            how = "FINALIZE" if found[0][1] else "CONCURRENTLY"
-            await session.execute(f"ALTER TABLE {table} DETACH PARTITION {name} {how}")
+        await _detach(session, table, name)
         await session.execute(f"DROP TABLE IF EXISTS {name}")
     await session.execute("DELETE FROM periods WHERE period = ?", period)
+
+
+async def _detach(session: Session, table: str, name: str) -> None:
+    """Detach a partition that is still attached.
+
+    A process that is gone may have left the same statement to PostgreSQL, which ends it at any moment.
+    """
+    while found := await session.rows(_DETACHING, table, name):
+        how = "FINALIZE" if found[0][1] else "CONCURRENTLY"
+        try:
+            await session.execute(f"ALTER TABLE {table} DETACH PARTITION {name} {how}")
+        except LedgerError as error:
+            if not isinstance(error.__cause__, asyncpg.UndefinedTableError):
+                raise
 
 
 async def next_block(session: Session, period: int) -> int:

@@ -285,6 +285,35 @@ async def test_a_drop_that_was_broken_off_is_ended_by_the_next(
     assert await in_database.rows("SELECT period FROM periods") == []
 
 
+async def test_partitions_that_another_process_drops_meanwhile_are_no_error(
+    js: JetStream,
+    names: Names,
+    pen: Pen,
+    in_database: InDatabase,
+    stores: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A process whose connection was lost leaves a statement to PostgreSQL, which ends it in its own time."""
+    one = Process(js, names, await stores())
+    await one.hold()
+    await pen.flush(opens(), delivered(1))
+    await one.step()
+    ((block,),) = await in_database.rows("SELECT block FROM blocks")
+    old, database = period_of(block), Database(in_database.location)
+    async with opened(database, "one") as session, opened(database, "another") as other:
+        look = session.rows
+
+        async def look_early(query: str, *values: Any) -> list[Any]:
+            found = await look(query, *values)
+            if found:
+                await partitions.drop(other, old)
+            return found
+
+        monkeypatch.setattr(session, "rows", look_early)
+        await partitions.drop(session, old)
+    assert await in_database.rows("SELECT period FROM periods") == []
+
+
 async def test_a_statement_that_is_given_up_ends(in_database: InDatabase) -> None:
     """Otherwise it takes a processor for a minute, and a drop waits for its snapshot."""
     with pytest.raises(TimeoutError):
