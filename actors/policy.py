@@ -53,6 +53,7 @@ RESERVED = frozenset({
 _RATE = re.compile(r"\s*([0-9]{1,30}(?:\.[0-9]{1,30})?)\s*/\s*([a-z]+)\s*\Z")
 _RATE_EXAMPLE = 'write it as "10/second", or as {"limit": 10, "per": "second", "burst": 20}'
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}\Z")
+_SPACE_OR_CONTROL = re.compile(r"[\x00-\x20\x7f]")
 _HEADER_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]{0,4096}\Z")
 _OWN_HEADER_PREFIXES = ("webhook-", "angarium-")
 _HOP_BY_HOP = frozenset({"host", "content-length", "transfer-encoding", "connection", "te"})
@@ -65,8 +66,11 @@ _CONNECTION = frozenset({
 _TOKEN = r"(?:[A-Za-z0-9_-]+|\*)"
 _WILDCARD = re.compile(rf"(?:{_TOKEN}(?:\.{_TOKEN}){{0,15}}|{_TOKEN}(?:\.{_TOKEN}){{0,14}}\.>|>)\Z")
 
+_NO_HEADERS: dict[str, str] = {}
+"""The headers of all policies without any; no policy is ever changed."""
 
-class Rate(Struct, frozen=True, kw_only=True):
+
+class Rate(Struct, frozen=True, kw_only=True, gc=False):
     """A rate limit: `limit` attempts per `per`, at most `burst` at once (by default one second's worth)."""
 
     limit: Annotated[float, Meta(ge=1e-6, le=1e6)]
@@ -84,7 +88,7 @@ class Rate(Struct, frozen=True, kw_only=True):
         return self.burst or max(1, math.ceil(self.per_second))
 
 
-class Retry(Struct, frozen=True, kw_only=True):
+class Retry(Struct, frozen=True, kw_only=True, gc=False):
     """The rules for retrying a failed delivery, and for giving it up."""
 
     base_s: Annotated[float, Meta(ge=0.05, le=86400)] = 2
@@ -94,14 +98,14 @@ class Retry(Struct, frozen=True, kw_only=True):
     rejected_attempts: Annotated[int, Meta(ge=1, le=1000)] = 5
 
 
-class Offline(Struct, frozen=True, kw_only=True):
+class Offline(Struct, frozen=True, kw_only=True, gc=False):
     """Times without a success after which a receiver counts as offline, and as disabled."""
 
     after_s: Annotated[float, Meta(ge=1, le=864000)] = 300
     disable_after_s: Annotated[float, Meta(ge=60, le=8640000)] = 432000
 
 
-class OldSecret(Struct, frozen=True, kw_only=True):
+class OldSecret(Struct, frozen=True, kw_only=True, gc=False):
     """A secret that signs in addition to the newer ones, until a given time. Its repr shows nothing."""
 
     secret: str
@@ -111,7 +115,7 @@ class OldSecret(Struct, frozen=True, kw_only=True):
         return "OldSecret(…)"
 
 
-class Policy(Struct, frozen=True, kw_only=True):
+class Policy(Struct, frozen=True, kw_only=True, gc=False):
     """One receiver's configuration with all defaults filled in. Its repr shows nothing: it holds secrets."""
 
     url: Annotated[str, Meta(min_length=1, max_length=4096)]
@@ -122,11 +126,11 @@ class Policy(Struct, frozen=True, kw_only=True):
     rate: Rate | None = None
     concurrency: Annotated[int, Meta(ge=1, le=256)] = 8
     timeout_s: Annotated[float, Meta(ge=0.1, le=60)] = 15
-    retry: Retry = field(default_factory=Retry)
-    offline: Offline = field(default_factory=Offline)
+    retry: Retry = Retry()
+    offline: Offline = Offline()
     dedup_window: Annotated[int, Meta(ge=16, le=4096)] = 256
     backlog_max: Annotated[int, Meta(ge=1)] = 1_000_000
-    headers: dict[str, str] = field(default_factory=dict)
+    headers: dict[str, str] = field(default_factory=lambda: _NO_HEADERS)
     paused: bool = False
 
     def __repr__(self) -> str:
@@ -196,6 +200,12 @@ def _fields(struct: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ..
     return msgspec.structs.fields(struct)
 
 
+@cache
+def _names(struct: type[msgspec.Struct]) -> frozenset[str]:
+    """The names of the members in a document; cached like the fields."""
+    return frozenset(each.encode_name for each in _fields(struct))
+
+
 def _convert(members: dict[str, Any], problems: list[str]) -> Policy:
     """Convert member by member, so that one answer names every field; a wrong one takes its default."""
     good: dict[str, Any] = {"url": "https://unknown.invalid"}
@@ -235,18 +245,15 @@ def _not_a_rate(value: Any) -> str:
 
 
 def _unknown_members(members: dict[str, Any]) -> list[str]:
-    known = {each.encode_name: each.type for each in _fields(Policy)}
-    found = [name for name in members if name not in known]
+    found = [name for name in members if name not in _names(Policy)]
     for name, struct in (("rate", Rate), ("retry", Retry), ("offline", Offline)):
         inner = members.get(name)
         if isinstance(inner, dict):
-            names = {each.encode_name for each in _fields(struct)}
-            found += [f"{name}.{member}" for member in inner if member not in names]
+            found += [f"{name}.{member}" for member in inner if member not in _names(struct)]
     old_secrets = members.get("old_secrets")
     for i, old in enumerate(old_secrets[:SECRETS_MAX] if isinstance(old_secrets, list) else []):
         if isinstance(old, dict):
-            names = {each.encode_name for each in _fields(OldSecret)}
-            found += [f"old_secrets[{i}].{member}" for member in old if member not in names]
+            found += [f"old_secrets[{i}].{member}" for member in old if member not in _names(OldSecret)]
     return found
 
 
@@ -307,7 +314,7 @@ def _url_problems(url: str) -> list[str]:
         return ["url: has no host"]
     if "@" in parts.netloc:
         return ["url: must not contain a user or password; put credentials into headers"]
-    if any(ord(c) <= 32 or ord(c) == 127 for c in url):
+    if _SPACE_OR_CONTROL.search(url):
         return ["url: must not contain spaces or control characters; percent-encode them"]
     return ["url: port 0 cannot be used"] if port == 0 else []
 

@@ -57,7 +57,7 @@ class Subscriptions:
         """Subscribe the receiver `<tenant>.<name>` to these patterns, and to no others."""
         tenant_name = receiver.partition(".")[0]
         tenant = self._tenants.get(tenant_name) or _Tenant()
-        wanted, before = tuple(dict.fromkeys(patterns)), tenant.patterns.pop(receiver, ())
+        wanted, before = _each_once(tuple(patterns)), tenant.patterns.pop(receiver, ())
         if wanted != before:
             tenant.version = next(self._versions)
             for pattern in before:
@@ -109,6 +109,12 @@ def matches(pattern: str, event_type: str) -> bool:
     elif len(tokens) != len(wanted):
         return False
     return all(each in ("*", token) for each, token in zip(wanted, tokens, strict=False))
+
+
+def _each_once(patterns: tuple[str, ...]) -> tuple[str, ...]:
+    """Leave out repetitions. Without any it is the same object, which the policy keeps anyway."""
+    different = dict.fromkeys(patterns)
+    return patterns if len(different) == len(patterns) else tuple(different)
 
 
 def _add(node: _Node, tokens: list[str], receiver: str) -> None:

@@ -19,7 +19,8 @@ from streams.server.child import Child
 
 KILL_AFTER_S = 15.0
 """Time from SIGTERM to SIGKILL: longer than the node itself waits for attempts in flight."""
-READY_TIMEOUT_S = 60.0
+READY_TIMEOUT_S = 180.0
+"""A node first reads the configurations of all receivers; a million take about a minute."""
 START_POLL_S = 0.02
 
 LOOPBACK = ("127.0.0.0/8", "::1/128")

@@ -33,7 +33,7 @@ CLOCK_SKEW_MAX_S = 300.0
 misses events that were published after it was put."""
 
 
-class _KnownReceiver(Struct):
+class _KnownReceiver(Struct, gc=False):
     """The current knowledge about one receiver.
 
     - `revision`: the newest one seen, of `stored_at`; `exists`: whether it is a configuration or a removal.
@@ -75,7 +75,7 @@ class Receivers:
         self._catching_up: asyncio.Task[None] | None = None
         self._next_catch_up: asyncio.Task[None] | None = None
         self._follower = Follower(
-            js, self._stream, names.receiver(">"), self._follow,
+            js, self._stream, names.receiver(">"), self._follow, whole_stream=True,
             begins_again=self._begin_again, is_complete=self._drop_unseen,
         )  # fmt: skip
 

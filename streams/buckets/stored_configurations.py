@@ -14,7 +14,7 @@ from actors.ids import split_receiver
 from actors.policy import parse
 from actors.ports import Absent, Invalid, Removal
 from streams.buckets.change_trail import trail_after
-from streams.buckets.follower import is_removal
+from streams.buckets.follower import READ_MESSAGES_MAX, is_removal
 from streams.installation.topology import Names
 from streams.nats.answers import Answer, Refused, StoredMessage, Unanswered
 from streams.nats.codes import WRONG_LAST_SEQUENCE
@@ -90,7 +90,9 @@ class StoredConfigurations:
         there: dict[str, Configuration] = {}
         after, pending = 0, 1
         while pending:
-            page = await self._js.read(self._stream, self._names.receiver(f"{tenant}.>"), after + 1)
+            page = await self._js.read(
+                self._stream, self._names.receiver(f"{tenant}.>"), after + 1, READ_MESSAGES_MAX
+            )
             for message in page.messages:
                 receiver, after = self._names.receiver_of_configuration(message.subject), message.sequence
                 there.pop(receiver, None)

@@ -1,12 +1,13 @@
 """Following a subject: every message once, in order, with any hints or none."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from streams.buckets.follower import BYTES_IN_A_ROW, MESSAGES_IN_A_ROW, READ_PAUSE_S, Follower
-from streams.nats.answers import StoredMessage, StreamInfo
-from streams.nats.jetstream import JetStream
+from streams.nats.answers import Page, StoredMessage, StreamInfo
+from streams.nats.jetstream import ALL_SUBJECTS, JetStream
 from streams.nats.wire import Wire
 from tests.contract.conftest import MakeStream
 from tests.contract.support.faults import misbehaving
@@ -43,6 +44,30 @@ async def test_start_returns_when_all_is_handed_on(js: JetStream, stream: Stream
     await follower.start()
     assert followed.sequences == list(range(1, 601))
     assert follower.applied == 600
+    await follower.stop()
+
+
+async def test_a_whole_stream_is_read_in_few_requests_that_name_no_subject(
+    js: JetStream, stream: StreamInfo, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For each request with a subject nats-server compares it with all keys that remain."""
+    await asyncio.gather(*(js.publish(f"{prefix}.k.{i}", b"") for i in range(600)))
+    asked: list[str] = []
+    read = js.read
+
+    async def noted(stream: str, subject: str, *which: Any) -> Page:
+        asked.append(subject)
+        return await read(stream, subject, *which)
+
+    monkeypatch.setattr(js, "read", noted)
+    followed = Followed()
+    follower = Follower(js, prefix, f"{prefix}.>", followed, every_s=NEVER_S, whole_stream=True)
+    await follower.start()
+    assert followed.sequences == list(range(1, 601))
+    assert asked == [ALL_SUBJECTS]
+    await js.publish(f"{prefix}.k.7", b"")
+    await followed.until([*range(1, 602)])
+    assert set(asked) == {ALL_SUBJECTS}
     await follower.stop()
 
 

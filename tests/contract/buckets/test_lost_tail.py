@@ -224,10 +224,10 @@ async def test_a_token_is_not_known_by_a_replica_that_lags(
     lags, reads = True, 0
     read = nats.js.read
 
-    async def lagging(stream: str, subject: str, sequence: int) -> Page:
+    async def lagging(stream: str, subject: str, sequence: int, batch: int) -> Page:
         nonlocal reads
         reads += 1
-        return Page([], 0) if lags else await read(stream, subject, sequence)
+        return Page([], 0) if lags else await read(stream, subject, sequence, batch)
 
     monkeypatch.setattr(nats.js, "read", lagging)
     await store.revoke("aaaaaaaaaaaa")
