@@ -1,4 +1,4 @@
-"""How many bytes of a node's memory a receiver takes that is only configured."""
+"""The bytes of memory that a node needs for each configured receiver."""
 
 import base64
 import tracemalloc
