@@ -82,11 +82,20 @@ async def unattended_shards(
     js: JetStream, names: Names, shards: int, members: Collection[Member]
 ) -> list[int]:
     """The shards that none of these live nodes owns, by the owners' records. Raises like `owners`."""
-    alive = {each.node for each in members}
-    if not alive:
+    if not members:
         return list(range(shards))
     recorded = await owners(js, names, shards)
-    return [shard for shard, owner in enumerate(recorded) if owner is None or owner.node not in alive]
+    return [shard for shard, owner in enumerate(recorded) if not is_alive(owner, members)]
+
+
+def is_alive(owner: Owner | None, members: Collection[Member]) -> bool:
+    """True if the owner of a shard is one of these live nodes.
+
+    A process that has taken the name of a dead one owns nothing of it: it has to claim like any other node.
+    Older versions recorded only the name.
+    """
+    runs = [each.run for each in members if owner is not None and each.node == owner.node]
+    return owner is not None and any(owner.run == run or not (owner.run and run) for run in runs)
 
 
 async def recorded_losses(js: JetStream, names: Names, shards: int) -> dict[int, RecordedLoss]:

@@ -17,6 +17,7 @@ from streams.fleet.placement import LiveNode, wanted_owners
 from streams.nats.errors import NotPermitted
 from streams.nats.jetstream import QUESTIONS_AT_ONCE
 from streams.observation.installation_status import (
+    is_alive,
     owners,
     recorded_losses,
     seen_members,
@@ -73,7 +74,7 @@ async def nodes(access: Access) -> SeenNodes:
     count = await shard_count(access.js, access.names)
     members, problems = await seen_members(access.js, access.names)
     found = await owners(access.js, access.names, count)
-    owned = Counter(owner.node for owner in found if owner is not None)
+    owned = Counter(owner.node for owner in found if owner is not None and is_alive(owner, members))
     wanted = Counter(wanted_owners(count, live_nodes(members)) if members else ())
     shown = [
         SeenNode(
@@ -103,7 +104,6 @@ async def _shards(access: Access, refused: Mapping[int, str]) -> list[SeenShard]
     js, names = access.js, access.names
     count = await shard_count(js, names)
     members, _ = await seen_members(js, names)
-    alive = {each.node for each in members}
     losses = await recorded_losses(js, names, count)
     whys = {**refused, **{shard: loss.why for shard, loss in losses.items()}}
     turn = asyncio.Semaphore(QUESTIONS_AT_ONCE)
@@ -117,7 +117,7 @@ async def _shards(access: Access, refused: Mapping[int, str]) -> list[SeenShard]
         SeenShard(
             shard=shard, node=owner.node if owner else None,
             claimed_at=_instant(owner.at) if owner else None,
-            alive=owner is not None and owner.node in alive, refused=whys.get(shard),
+            alive=is_alive(owner, members), refused=whys.get(shard),
             waiting=behind[shard][0], oldest_at=_instant_or_none(behind[shard][1]),
         )
         for shard, owner in enumerate(await owners(js, names, count))

@@ -8,6 +8,7 @@ import pytest
 
 from actors.machine.numbering import Frontier
 from actors.machine.state import Open, State
+from streams.fleet.members import Member
 from streams.installation.topology import Names
 from streams.journal.checkpoint import Checkpoint, encode_checkpoint
 from streams.journal.claim import Owner
@@ -217,6 +218,20 @@ async def test_the_shards_of_a_node_without_a_heartbeat_are_unattended(js: JetSt
     await js.publish(names.actor_keys.owner(2), msgspec.json.encode(Owner(node="n1", at=0.0, released=7)))
     found = await shard_progress(js, names, SHARDS)
     assert [number for number, each in enumerate(found) if not each.attended] == [1, 2]
+
+
+async def test_a_node_that_was_started_again_does_not_attend_what_it_has_not_claimed_again(
+    js: JetStream, names: Names
+) -> None:
+    """The new process has the name of the one that died, whose shards no node runs."""
+    await attend(js, names)
+    started = Member(node="n1", started_at=1.0, version="1", heartbeat=1, run="second")
+    await js.publish(names.node("n1"), msgspec.json.encode(started))
+    for number, run in ((1, "first"), (2, "second")):
+        owner = Owner(node="n1", at=0.0, run=run)
+        await js.publish(names.actor_keys.owner(number), msgspec.json.encode(owner))
+    found = await shard_progress(js, names, SHARDS)
+    assert [number for number, each in enumerate(found) if not each.attended] == [1]
 
 
 async def test_snapshots_are_as_old_as_the_first_flush_that_they_do_not_know(
