@@ -14,7 +14,7 @@ from actors.machine.event import Event
 from streams.installation.partitions import partition_of
 from streams.installation.topology import Names
 from streams.nats.connection import ConnectOptions, connect
-from streams.nats.jetstream import JetStream
+from streams.nats.jetstream import ALL_SUBJECTS, JetStream
 from streams.routing import router as router_room
 from streams.routing.fanout import published_event
 from streams.routing.freshness import Freshness
@@ -397,10 +397,10 @@ async def test_nothing_is_matched_until_a_replica_shows_what_the_leader_has(
     for receiver in (A, B):
         await subscribe(js, names, receiver)
     owner = await open_owner(follows=False)
-    owner.js.shown[names.receiver(">")] += [0, 1, 1]
+    owner.js.shown[ALL_SUBJECTS] += [0, 1, 1]
     await announce(js, names, b"1")
     await settled(js, names, 1)
-    assert not owner.js.shown[names.receiver(">")]
+    assert not owner.js.shown[ALL_SUBJECTS]
     assert await stored(js, names, A) == await stored(js, names, B) == [b"1"]
 
 
@@ -412,7 +412,7 @@ async def test_nothing_is_matched_while_the_leader_does_not_answer(
 
     await subscribe(js, names, A)
     owner = await open_owner(follows=False)
-    owner.js.before_last[names.receiver(">")] += [no_leader] * 3
+    owner.js.before_last[ALL_SUBJECTS] += [no_leader] * 3
     await announce(js, names, b"1")
     await settled(js, names, 1)
     assert await stored(js, names, A) == [b"1"]
