@@ -34,12 +34,10 @@ class Interest(Generic[T]):
             del index[_key(pattern)]
 
     def listeners(self, subject: str) -> list[T]:
-        found = list(self._literal.get(subject, ()))
-        found += self._below.get(subject.rpartition(".")[0], ())
         if (others := self._others_of.get(subject)) is None:
             others = [who for pattern, who in self._others if covers(pattern, subject)]
             self._others_of[subject] = others
-        return found + others
+        return [*self._literal.get(subject, ()), *self._below.get(subject.rpartition(".")[0], ()), *others]
 
     def _index(self, pattern: str) -> dict[str, dict[T, None]] | None:
         if is_literal(pattern):

@@ -16,6 +16,8 @@ from contextvars import Context
 from typing import Any, NoReturn, TypeVarTuple, cast
 from weakref import ReferenceType, ref
 
+NEVER = float("inf")
+
 RESOLUTION_S = 1e-9
 """Timers this close are due: sums of floats must not keep one a rounding error away forever."""
 
@@ -82,12 +84,12 @@ class SimLoop(asyncio.BaseEventLoop):
 
     # Stepping.
 
-    def timer_at(self) -> float | None:
-        """When the next timer is due, by `clock`; None when there is none."""
+    def timer_at(self) -> float:
+        """When the next timer is due, by `clock`; `NEVER` when there is none."""
         timers = self._timers
         while timers and timers[0][2].cancelled():
             heapq.heappop(timers)
-        return timers[0][0] if timers else None
+        return timers[0][0] if timers else NEVER
 
     def begin(self) -> int:
         """Begin an iteration unless one is under way; returns how many callbacks of it are to be run."""

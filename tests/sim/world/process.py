@@ -5,7 +5,7 @@ import traceback
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
-from tests.sim.world.loop import SimLoop, close
+from tests.sim.world.loop import NEVER, SimLoop, close
 
 if TYPE_CHECKING:
     from tests.sim.world.world import World
@@ -89,14 +89,15 @@ class Process:
 
     # Stepping, for the world alone.
 
-    def turn_at(self) -> float | None:
-        """The world's time of its next turn; None while it waits for the world."""
+    def turn_at(self) -> float:
+        """The world's time of its next turn; `NEVER` while it waits for the world."""
         if self.frozen:
-            return None
-        if self.loop.ready:
-            return self.busy_until
-        timer_at = self.loop.timer_at()
-        return None if timer_at is None else max(self.busy_until, timer_at + self._suspended_s)
+            return NEVER
+        busy_until, loop = self.busy_until, self.loop
+        if loop.ready:
+            return busy_until
+        timer_at = loop.timer_at() + self._suspended_s
+        return timer_at if timer_at > busy_until else busy_until
 
     def turn(self, callbacks_max: int) -> None:
         """Run callbacks of one iteration of its loop, up to that many, or until it is frozen or dead."""

@@ -19,6 +19,7 @@ from itertools import chain
 from random import Random
 from typing import Any, Self
 
+from tests.sim.world.loop import NEVER
 from tests.sim.world.process import Process
 
 TURN_S = 20e-6
@@ -153,23 +154,23 @@ class World:
 
     def _go_on(self, end: float) -> None:
         """Let the next thing happen: an event of the world or a turn of a process, the first one."""
-        next_process, when = None, float("inf")
+        next_process, when = None, NEVER
         for process in self.processes:
-            turn_at = process.turn_at()
-            if turn_at is not None and turn_at < when:
+            if (turn_at := process.turn_at()) < when:
                 next_process, when = process, turn_at
-        event = self._events and self._events[0]
-        if event and event[0] <= when:
-            next_process, when = None, event[0]
+        events = self._events
+        if events and events[0][0] <= when:
+            next_process, when = None, events[0][0]
         elif next_process is None:
             raise self._failed(Deadlock, f"nothing can happen any more\n{self._where()}")
         if when > end:
             raise self._failed(LimitReached, f"what was waited for has not happened\n{self._where()}")
-        self.now = max(self.now, when)
+        if when > self.now:
+            self.now = when
         if next_process is not None:
             self._turn(next_process)
         else:
-            _, _, callback, args = heapq.heappop(self._events)
+            _, _, callback, args = heapq.heappop(events)
             callback(*args)
 
     def _turn(self, process: Process) -> None:
@@ -179,7 +180,7 @@ class World:
         if callbacks_max > 1:
             callbacks_max = 1 + int(pace.random() * 2 * callbacks_max)
         self.stepping = process
-        process.turn(max(1, callbacks_max))
+        process.turn(callbacks_max or 1)
         self.stepping = None
         if process.alive:
             process.busy_until = self.now + 2 * self._turn_s * pace.random()

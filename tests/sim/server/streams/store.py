@@ -35,7 +35,7 @@ def header_block(headers: Headers | None) -> bytes:
     """The headers as they go over the wire; an empty block is not the same as none."""
     if headers is None:
         return b""
-    lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    lines = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
     return f"NATS/1.0\r\n{lines}\r\n".encode()
 
 
