@@ -31,7 +31,7 @@ SEEDS = 10
 AT_ONCE = 5
 QUICKLY_FOUND = {
     "ack-before-confirmed": 6, "left-before-parked": 13, "live-snapshots": 17, "checkpoint-ahead": 6,
-    "unparked-early": 33, "rate-unconfirmed": 17, "burst-after-a-takeover": 20, "stray-without-letter": 11,
+    "unparked-early": 33, "rate-unconfirmed": 7, "burst-after-a-takeover": 20, "stray-without-letter": 11,
     "stray-by-its-subject": 27,
 }  # fmt: skip
 """Rules, and a seed with which a run meets what is wrong without them."""
@@ -102,10 +102,10 @@ def test_a_checkpoint_behind_the_journal_needs_no_duplicate_of_its_own_time() ->
 def test_messages_go_missing_in_runs() -> None:
     """The record contains everything known about lost messages.
 
-    Only a few runs lose messages. A change of the product changes which: then more than these two are made.
+    Only a few runs lose messages. A change of the product changes which: then more than the first are made.
     """
     missing = 0
-    for seed in (45, 27, *range(100, 160)):
+    for seed in (27, *range(100, 160)):
         if missing >= 3:
             break
         run = Run(seed)
