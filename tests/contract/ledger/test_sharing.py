@@ -63,6 +63,16 @@ async def stores(in_database: InDatabase) -> AsyncIterator[Any]:
         yield open_one
 
 
+@pytest.fixture
+async def one(js: JetStream, names: Names, pen: Pen, stores: Any) -> Process:
+    """A writer that holds all shares, and has stored a delivery in the only block."""
+    process = Process(js, names, await stores())
+    await process.hold()
+    await pen.flush(opens(), delivered(1))
+    await process.step()
+    return process
+
+
 async def one_event_each(pen: Pen, sequence: int) -> None:
     for name in RECEIVERS:
         facts: list[AnyFact] = [opens(name)] if sequence == 1 else []
@@ -233,17 +243,8 @@ async def test_a_text_with_nul_is_stored_with_a_mark(
 
 
 async def test_dropping_a_block_waits_for_readers_and_delays_no_writer(
-    js: JetStream,
-    names: Names,
-    pen: Pen,
-    in_database: InDatabase,
-    stores: Any,
-    monkeypatch: pytest.MonkeyPatch,
+    one: Process, pen: Pen, in_database: InDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one = Process(js, names, await stores())
-    await one.hold()
-    await pen.flush(opens(), delivered(1))
-    await one.step()
     ((block, last, until),) = await in_database.rows("SELECT block, last, until FROM blocks")
     old = period_of(block)
     async with opened(Database(in_database.location), "somebody") as reader:
@@ -263,13 +264,8 @@ async def test_dropping_a_block_waits_for_readers_and_delays_no_writer(
     assert old not in [period for (period,) in await in_database.rows("SELECT period FROM periods")]
 
 
-async def test_a_drop_that_was_broken_off_is_ended_by_the_next(
-    js: JetStream, names: Names, pen: Pen, in_database: InDatabase, stores: Any
-) -> None:
-    one = Process(js, names, await stores())
-    await one.hold()
-    await pen.flush(opens(), delivered(1))
-    await one.step()
+@pytest.mark.usefixtures("one")
+async def test_a_drop_that_was_broken_off_is_ended_by_the_next(in_database: InDatabase) -> None:
     ((block,),) = await in_database.rows("SELECT block FROM blocks")
     old = period_of(block)
     database = Database(in_database.location)
@@ -285,19 +281,11 @@ async def test_a_drop_that_was_broken_off_is_ended_by_the_next(
     assert await in_database.rows("SELECT period FROM periods") == []
 
 
+@pytest.mark.usefixtures("one")
 async def test_partitions_that_another_process_drops_meanwhile_are_no_error(
-    js: JetStream,
-    names: Names,
-    pen: Pen,
-    in_database: InDatabase,
-    stores: Any,
-    monkeypatch: pytest.MonkeyPatch,
+    in_database: InDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A process whose connection was lost leaves a statement to PostgreSQL, which ends it in its own time."""
-    one = Process(js, names, await stores())
-    await one.hold()
-    await pen.flush(opens(), delivered(1))
-    await one.step()
     ((block,),) = await in_database.rows("SELECT block FROM blocks")
     old, database = period_of(block), Database(in_database.location)
     async with opened(database, "one") as session, opened(database, "another") as other:
