@@ -39,8 +39,8 @@ LETTER_READS_MAX = 16
 REDRIVE_PAUSE_S = 0.3
 """Pause after each redrive of a request: all redrives of an installation share one lock, and other processes
 look every 0.25 s whether it is free."""
-QUESTIONS_MAX = 16
-"""Questions to the ledger at a time; for SQLite, each reads in a thread of its own."""
+QUERIES_MAX = 16
+"""Ledger queries at a time; for SQLite, each reads in a thread of its own."""
 AUDITS_MAX = 4
 """Audits at a time, one of a tenant: each works up to a second, in a thread, and rests as long."""
 EVENT_SEARCHES_MAX = 16
@@ -62,7 +62,7 @@ class ApiState:
         self.limits = RequestLimits()
         self.control_limits = RequestLimits(CONTROL_REQUESTS_MAX)
         self.letter_limits = RequestLimits(LETTER_READS_MAX)
-        self.question_limits = RequestLimits(QUESTIONS_MAX)
+        self.query_limits = RequestLimits(QUERIES_MAX)
         self.audit_limits = RequestLimits(AUDITS_MAX)
         self.search_limits = RequestLimits(EVENT_SEARCHES_MAX)
         self.examination = Examination(access)

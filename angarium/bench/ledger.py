@@ -70,7 +70,7 @@ class LedgerFigures(Struct, kw_only=True):
     live_cpu: float = 0.0
     behind_s: float = 0.0
     bytes_per_fact: float | None = None
-    questions_ms: dict[str, float] = field(default_factory=dict)
+    queries_ms: dict[str, float] = field(default_factory=dict)
 
 
 class _Journal:
@@ -164,9 +164,9 @@ async def measured(plan: LedgerPlan, tell: Callable[[str], None] = lambda _: Non
         if (path := directory / "ledger.db").exists():
             size = sum(each.stat().st_size for each in directory.glob(f"{path.name}*"))
             figures.bytes_per_fact = size / journal.facts
-        tell("questions")
-        async with open_for_queries(location) as questions:
-            figures.questions_ms = await _questions(questions, journal.at)
+        tell("queries")
+        async with open_for_queries(location) as queries:
+            figures.queries_ms = await _query_times_ms(queries, journal.at)
     return figures
 
 
@@ -207,14 +207,14 @@ async def _live(
     running = asyncio.create_task(writer.run())
     before, facts, began_at = time.process_time(), journal.facts, time.perf_counter()
     try:
-        async with open_for_queries(location) as questions:
+        async with open_for_queries(location) as queries:
             while (now := time.perf_counter()) < began_at + plan.live_s:
                 # Whole flushes are written: what one round lacks is due in the next.
                 due = FACTS_A_SECOND * (now - began_at + LIVE_FLUSHES_EVERY_S) - (journal.facts - facts)
                 if due >= FLUSH_FACTS:
                     await journal.write(round(due))
                 if now > began_at + 1:
-                    progress = await questions.progress(names.journal)
+                    progress = await queries.progress(names.journal)
                     behind_s = time.time() - max(progress.as_of, progress.seen_at) / 1000
                     figures.behind_s = max(figures.behind_s, behind_s)
                 await asyncio.sleep(max(0.0, now + LIVE_FLUSHES_EVERY_S - time.perf_counter()))
@@ -229,16 +229,16 @@ async def _live(
             await running
 
 
-async def _questions(questions: LedgerQueries, at: float) -> dict[str, float]:
+async def _query_times_ms(queries: LedgerQueries, at: float) -> dict[str, float]:
     """The time of each query, the best of several runs."""
     name, now = f"{TENANT}.r0", round(at * 1000)
-    number = await questions.receiver(name) or 0
+    number = await queries.receiver(name) or 0
 
     def attempts(**wanted: Any) -> Callable[[], Awaitable[object]]:
-        return lambda: questions.attempts(number, AttemptFilter(limit=51, **wanted))
+        return lambda: queries.attempts(number, AttemptFilter(limit=51, **wanted))
 
-    (newest,) = await questions.attempts(number, AttemptFilter(limit=1))
-    queries: dict[str, Callable[[], Awaitable[object]]] = {
+    (newest,) = await queries.attempts(number, AttemptFilter(limit=1))
+    timed: dict[str, Callable[[], Awaitable[object]]] = {
         "attempts, newest": attempts(),
         "attempts, an hour ago": attempts(since=now - 3_700_000, until=now - 3_600_000),
         "attempts that failed": attempts(failed=True),
@@ -246,19 +246,19 @@ async def _questions(questions: LedgerQueries, at: float) -> dict[str, float]:
         "attempts with a status that never came": attempts(status=(418, 418)),
         "attempts of a type": attempts(type=TYPES[0]),
         "attempts of a rare type": attempts(type=RARE_TYPE),
-        "an event's journey": lambda: questions.journey(newest.event or ""),
-        "the oldest event's journey": lambda: questions.journey(f"event-{1:012}"),
-        "history": lambda: questions.changes(number),
+        "an event's journey": lambda: queries.journey(newest.event or ""),
+        "the oldest event's journey": lambda: queries.journey(f"event-{1:012}"),
+        "history": lambda: queries.changes(number),
         "the last answer": attempts(failed=True),
-        "top failing": lambda: questions.failing(10),
-        "top late, an hour": lambda: questions.late(now - 3_600_000, 10),
-        "throughput by minute, an hour": lambda: questions.minutes(number, now - 3_600_000, now),
-        "audit, an hour": lambda: questions.starts(number, now - 3_600_000, now, 200_000),
-        "state now": lambda: questions.moment(number, name, now),
-        "state half an hour ago": lambda: questions.moment(number, name, now - 1_800_000),
+        "top failing": lambda: queries.failing(10),
+        "top late, an hour": lambda: queries.late(now - 3_600_000, 10),
+        "throughput by minute, an hour": lambda: queries.minutes(number, now - 3_600_000, now),
+        "audit, an hour": lambda: queries.starts(number, now - 3_600_000, now, 200_000),
+        "state now": lambda: queries.moment(number, name, now),
+        "state half an hour ago": lambda: queries.moment(number, name, now - 1_800_000),
     }
     found = {}
-    for what, ask in queries.items():
+    for what, ask in timed.items():
         times = []
         for _ in range(ASKED_TIMES):
             began_at = time.perf_counter()

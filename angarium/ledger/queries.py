@@ -85,7 +85,7 @@ SELECT min(at) FROM (
 ) AS known
 """
 MINUTES_MAX = ROWS_MAX = 1 << 31
-"""Minutes of one answer; a question that says no limit gets all."""
+"""Minutes of one answer; a query without a limit gets all."""
 _MINUTES = """
 SELECT m.minute * 60000, sum(m.attempts), sum(m.delivered), sum(m.failed), sum(m.throttled), sum(m.dead),
     sum(m.latency_us), max(m.latency_us_max), sum(m.late_ms), max(m.late_ms_max)

@@ -152,7 +152,7 @@ class Shard:
             self._context.js, self._context.names, self.number, self.claim.epoch,
             self._reading_terms(self._context.names.deliveries),
             on_event=self.host.arrive, on_malformed=self._misaddressed, floor=lambda: self.journal.floor,
-            known=self._known,
+            known_mark=self._known_mark,
         )  # fmt: skip
 
     def _reading_terms(self, stream: str) -> ReadingTerms:
@@ -208,7 +208,7 @@ class Shard:
         self._marks = self._marks.raised(Marks(deliveries=self._inbox.mark, events=self._router.mark))
         return self._marks
 
-    def _known(self) -> Mark:
+    def _known_mark(self) -> Mark:
         """The highest delivery that is known from other sources than the inbox."""
         read = self._backlog.mark
         # A backlog that is read after a restart of the server may already belong to a new tail.

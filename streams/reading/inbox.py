@@ -41,7 +41,7 @@ class Inbox:
         on_event: Callable[[str, Event], None],
         on_malformed: Callable[[str, int, str], None],
         floor: Callable[[], int],
-        known: Callable[[], Mark] = lambda: NO_MARK,
+        known_mark: Callable[[], Mark] = lambda: NO_MARK,
     ) -> None:
         self._on_event = on_event
         self._on_malformed = on_malformed
@@ -54,7 +54,7 @@ class Inbox:
             terms,
             on_message=self._on_message,
             after=floor,
-            known=known,
+            known_mark=known_mark,
             batch=PULL_BATCH,
         )
         self.start = self._reader.start

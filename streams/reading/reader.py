@@ -64,7 +64,7 @@ class Reader:
       again.
     - `after`: returns the position after which a new consumer begins; the journal must hold that nothing up
       to there is needed.
-    - `known`: returns the highest message that was read from the stream before, or in other ways.
+    - `known_mark`: returns the highest message that was read from the stream before, or in other ways.
     - `batch`: number of messages that are requested at a time.
     - `received`: the highest position that the current consumer passed on, or the one where it began.
     - `consumers`: the number of consumers so far.
@@ -82,7 +82,7 @@ class Reader:
         *,
         on_message: Callable[[Message, DeliveryInfo], None],
         after: Callable[[], int],
-        known: Callable[[], Mark] = lambda: NO_MARK,
+        known_mark: Callable[[], Mark] = lambda: NO_MARK,
         batch: int = 1000,
     ) -> None:
         self.received = 0
@@ -97,7 +97,7 @@ class Reader:
         self._on_message = on_message
         self._terms = terms
         self._after = after
-        self._known = known
+        self._known_mark = known_mark
         self._marks = ReadMarks()
         self._created = terms.created
         self._batch = batch
@@ -110,7 +110,7 @@ class Reader:
     @property
     def mark(self) -> Mark:
         """The highest message that was ever passed on, or known before."""
-        return self._marks.highest(self._known())
+        return self._marks.highest(self._known_mark())
 
     @property
     def compared(self) -> bool:
@@ -215,7 +215,7 @@ class Reader:
                     f"see angarium doctor"
                 )
             # The server may have restarted meanwhile, and lost its last messages.
-            for mark in self._marks.to_compare(self._known(), after):
+            for mark in self._marks.to_compare(self._known_mark(), after):
                 if (loss := await find_loss(self._js, stream, mark)) is not None:
                     return loss
             if not self._terms.may_read():
@@ -264,4 +264,4 @@ class Reader:
         self._gapped.set()
 
     def _doubt(self) -> None:
-        self._marks.doubt(self._known())
+        self._marks.doubt(self._known_mark())

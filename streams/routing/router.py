@@ -141,7 +141,7 @@ class Router:
             terms,
             on_message=self._on_message,
             after=lambda: recorded().routed,
-            known=lambda: known_marks.events,
+            known_mark=lambda: known_marks.events,
             batch=PULL_BATCH,
         )
         pages = partial(

@@ -21,7 +21,8 @@ REASON_WITHOUT_SUBJECT = re.compile(
 VAGUE_TITLE = re.compile(
     r"test_((what|who|whom|whose|where|how)(so|ever)?|behind|"
     r"it|its|neither|nor|not|of|so|that|they|those|one_(that|who))_|"
-    r"test_\w*?_?(whatever|however|everybody|of_late|just_now|goes_on|word_of|tells?_of|where_nothing)(_|\Z)"
+    r"test_\w*?_?(whatever|however|everybody|of_late|just_now|goes_on|word_of|where_nothing|"
+    r"tells?_of|is_told_(those|to)|says_it_too)(_|\Z)"
 )
 """Titles that begin with nothing, or have a word in them for which there is a plainer one."""
 ARCHAIC = re.compile(

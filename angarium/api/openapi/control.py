@@ -1,4 +1,4 @@
-"""Live states, orders to owners, erasures: what the operations take and answer, and their description."""
+"""Live states, control requests, erasures: what the operations take and answer, and their description."""
 
 from typing import Annotated, Any
 

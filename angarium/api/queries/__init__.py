@@ -1,4 +1,4 @@
-"""Queries: their times and pages, and the questions that they become for the ledger.
+"""Queries: their times and pages, and how the ledger is asked.
 
 Read `ledger` first.
 """

@@ -1,4 +1,4 @@
-"""Questions to the ledger: a bounded number at once, each for a bounded time."""
+"""Ledger queries: a bounded number at once, each for a bounded time."""
 
 import asyncio
 import time
@@ -13,22 +13,22 @@ from angarium.ledger.schema import END_OF_TIME
 from angarium.operations.failures import NotDone
 from angarium.operations.ledger_queries.ledger_access import LEDGER_CODE, OpenLedger, open_ledger
 
-QUESTION_TIMEOUT_S = 10.0
-"""Time limit of a question, so that others do not have to wait."""
+QUERY_TIMEOUT_S = 10.0
+"""Time limit of a query, so that others do not have to wait."""
 CLOCK_SKEW_MAX_S = 60.0
 """Time that a client's clock may be ahead of this machine's."""
 T = TypeVar("T")
 
 
-async def consult(api: ApiState, tenant: str, question: Callable[[OpenLedger], Awaitable[T | NotDone]]) -> T:
+async def consult(api: ApiState, tenant: str, query: Callable[[OpenLedger], Awaitable[T | NotDone]]) -> T:
     """The answer of the ledger. Raises `ProblemRaised`."""
-    with api.question_limits.admit(tenant):
+    with api.query_limits.admit(tenant):
         try:
-            async with asyncio.timeout(QUESTION_TIMEOUT_S):
-                outcome = await open_ledger(api.access.settings, question)
+            async with asyncio.timeout(QUERY_TIMEOUT_S):
+                outcome = await open_ledger(api.access.settings, query)
         except TimeoutError:
             raise unavailable(
-                f"the ledger did not answer within {QUESTION_TIMEOUT_S:g} s; query a shorter period"
+                f"the ledger did not answer within {QUERY_TIMEOUT_S:g} s; query a shorter period"
             ) from None
     if isinstance(outcome, NotDone) and outcome.code == LEDGER_CODE:
         api.no_ledger(why=outcome.text)

@@ -1,4 +1,4 @@
-"""Control: the live state of a receiver, and orders to its owner, answered once they are on record."""
+"""Control: the live state of a receiver, and requests to its owner, answered once they are on record."""
 
 from collections.abc import Mapping
 from typing import Annotated

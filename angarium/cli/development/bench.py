@@ -200,7 +200,7 @@ def http_api(seconds: float, as_json: bool, **plan: int) -> None:
     _check(figures, "delivery")
 
 
-@bench.command("ledger", short_help="Measure how fast a ledger catches up, and how long questions take.")
+@bench.command("ledger", short_help="Measure how fast a ledger catches up, and how long queries take.")
 @click.option("--attempts", default=300_000, show_default=True, type=click.IntRange(1000))
 @click.option("--receivers", default=1000, show_default=True, type=click.IntRange(1, 100_000))
 @click.option("--seconds", default=5.0, show_default=True, type=click.FloatRange(2, 600),
@@ -208,7 +208,7 @@ def http_api(seconds: float, as_json: bool, **plan: int) -> None:
 @click.option("--to", "location", metavar="URL", help="An empty ledger to fill; by default a temporary file.")
 @click.option("--json", "as_json", is_flag=True, help="Print only the figures, in JSON.")
 def ledger(attempts: int, receivers: int, seconds: float, location: str | None, as_json: bool) -> None:
-    """Measure a ledger: catching up with a journal, keeping up with a live one, and each question."""
+    """Measure a ledger: catching up with a journal, keeping up with a live one, and each query."""
     from angarium.bench.ledger import LedgerPlan, measured
 
     plan = LedgerPlan(attempts=attempts, receivers=receivers, live_s=seconds, location=location)
@@ -354,7 +354,7 @@ def _ledger_rows(figures: Any) -> list[tuple[str, str]]:
         ("  CPU, with writing the journal", f"{figures.live_cpu:.0%} of a core"),
         ("  behind at worst", f"{figures.behind_s:.1f} s"),
     ]
-    return rows + [(what, f"{took_ms:.1f} ms") for what, took_ms in figures.questions_ms.items()]
+    return rows + [(what, f"{took_ms:.1f} ms") for what, took_ms in figures.queries_ms.items()]
 
 
 def _fanout_rows(figures: Any) -> list[tuple[str, str]]:

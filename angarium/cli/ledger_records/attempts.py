@@ -38,17 +38,17 @@ def attempts(
     **given: Any,
 ) -> None:
     """List the attempts to a receiver, newest first, each with its result and how long it took."""
-    from angarium.cli.ledger_records import attempt_table, ledger_questions
+    from angarium.cli.ledger_records import attempt_table, ledger_queries
     from angarium.ledger.ledger_answers import AttemptFilter
     from angarium.operations.ledger_queries.attempts import find_attempts
 
     settings = options.settings_of(given)
-    since, until = ledger_questions.span(given)
+    since, until = ledger_queries.span(given)
     wanted = AttemptFilter(
-        failed=failed, status=None if status is None else ledger_questions.status(status), type=event_type,
+        failed=failed, status=None if status is None else ledger_queries.status(status), type=event_type,
         since=since, until=until, limit=limit,
     )  # fmt: skip
-    listed = ledger_questions.consult(settings, lambda ledger: find_attempts(ledger, receiver, wanted))
+    listed = ledger_queries.consult(settings, lambda ledger: find_attempts(ledger, receiver, wanted))
     if as_json:
         output.say_json(listed)
         return
@@ -60,4 +60,4 @@ def attempts(
     )
     if listed.more:
         output.note(f"note: these are the newest {limit}; --limit or --until shows older ones")
-    ledger_questions.notes(listed.ledger, since)
+    ledger_queries.notes(listed.ledger, since)

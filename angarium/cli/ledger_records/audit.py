@@ -39,14 +39,14 @@ def audit(receiver: str, plot: Path | None, as_json: bool, **given: Any) -> None
     In any window of t seconds at most burst + rate * t attempts may start. Windows of one second and of the
     burst's length are checked. The exit status is 1 if more did.
     """
-    from angarium.cli.ledger_records import audit_plot, ledger_questions
+    from angarium.cli.ledger_records import audit_plot, ledger_queries
     from angarium.operations.ledger_queries import audit as query
 
     settings = options.settings_of(given)
     if plot is not None:
         audit_plot.check(plot)
-    since, until = ledger_questions.span(given)
-    found = ledger_questions.consult(settings, lambda ledger: query.audit(ledger, receiver, since, until))
+    since, until = ledger_queries.span(given)
+    found = ledger_queries.consult(settings, lambda ledger: query.audit(ledger, receiver, since, until))
     if plot is not None:
         try:
             audit_plot.draw(plot, found, VERDICTS[found.verdict])
@@ -58,7 +58,7 @@ def audit(receiver: str, plot: Path | None, as_json: bool, **given: Any) -> None
     else:
         for line in lines(found):
             output.say(line)
-        ledger_questions.notes(found.ledger, since)
+        ledger_queries.notes(found.ledger, since)
     if found.verdict == "exceeded":
         raise click.ClickException(f"{receiver} got more attempts than its limit allows")
 

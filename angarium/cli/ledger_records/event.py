@@ -41,7 +41,7 @@ def event(event_id: str, tenant: str | None, as_json: bool, **given: Any) -> Non
     and does not wait to be routed either.
     """
     from angarium.cli.invocation.perform import CommandFailed, result_of
-    from angarium.cli.ledger_records import attempt_table, ledger_questions
+    from angarium.cli.ledger_records import attempt_table, ledger_queries
     from angarium.operations.failures import NotDone
 
     recorded, search, held, letters = run(_look_up(options.settings_of(given), event_id, tenant))
@@ -89,7 +89,7 @@ def event(event_id: str, tenant: str | None, as_json: bool, **given: Any) -> Non
         output.say_wrapped(output.visible(erased_text(event_id, each)), indent=CONTINUED_INDENT)
     for note in unknown:
         output.note(f"note: {note}")
-    ledger_questions.notes(found.ledger)
+    ledger_queries.notes(found.ledger)
 
 
 async def _look_up(

@@ -22,16 +22,16 @@ def history(receiver: str, as_json: bool, **given: Any) -> None:
     A configuration is shown with the members that changed and who changed them. NATS keeps the last 8 changes
     of a receiver; if more were made while no ledger ran, the authors of the older ones are not known.
     """
-    from angarium.cli.ledger_records import ledger_questions
+    from angarium.cli.ledger_records import ledger_queries
     from angarium.operations.ledger_queries.history import read_history
 
     settings = options.settings_of(given)
-    since, until = ledger_questions.span(given)
-    told = ledger_questions.consult(settings, lambda ledger: read_history(ledger, receiver, since, until))
+    since, until = ledger_queries.span(given)
+    told = ledger_queries.consult(settings, lambda ledger: read_history(ledger, receiver, since, until))
     if as_json:
         output.say_json(told)
         return
     for each in told.entries:
         output.say_wrapped(output.visible(each.what), f"{each.at}  ")
     output.say_wrapped(output.visible(told.now), f"{'now':24}  ")
-    ledger_questions.notes(told.ledger)
+    ledger_queries.notes(told.ledger)

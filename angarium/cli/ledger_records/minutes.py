@@ -40,17 +40,17 @@ def minutes(receiver: str, wide: bool, as_json: bool, **given: Any) -> None:
     Latency is the mean of the attempts, and the longest; lateness the mean time from accepting an event to
     delivering it, and the longest. Minutes in which nothing happened are left out.
     """
-    from angarium.cli.ledger_records import ledger_questions
+    from angarium.cli.ledger_records import ledger_queries
     from angarium.operations.ledger_queries.minutes import find_minutes
 
     settings = options.settings_of(given)
-    since, until = ledger_questions.span(given)
-    found = ledger_questions.consult(settings, lambda ledger: find_minutes(ledger, receiver, since, until))
+    since, until = ledger_queries.span(given)
+    found = ledger_queries.consult(settings, lambda ledger: find_minutes(ledger, receiver, since, until))
     if as_json:
         output.say_json(found)
         return
     say([cells(each) for each in found.minutes], wide=wide)
-    ledger_questions.notes(found.ledger, since)
+    ledger_queries.notes(found.ledger, since)
 
 
 def say(rows: list[dict[str, Any]], *, wide: bool) -> None:

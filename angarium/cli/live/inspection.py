@@ -42,12 +42,12 @@ def inspect(receiver: str, at: str | None, as_json: bool, **given: Any) -> None:
 
 def recorded_state(settings: Settings, receiver: str, at: str) -> dict[str, Any]:
     """The state at a moment, as far as it follows from facts."""
-    from angarium.cli.ledger_records import ledger_questions
+    from angarium.cli.ledger_records import ledger_queries
     from angarium.operations.ledger_queries.state_at import state_at
 
-    instant = ledger_questions.past("--at", at)
-    answer = ledger_questions.consult(settings, lambda ledger: state_at(ledger, receiver, instant))
-    ledger_questions.notes(answer.pop("ledger"))
+    instant = ledger_queries.past("--at", at)
+    answer = ledger_queries.consult(settings, lambda ledger: state_at(ledger, receiver, instant))
+    ledger_queries.notes(answer.pop("ledger"))
     return answer
 
 

@@ -132,11 +132,11 @@ def _worst(
     settings: Settings, tenant: str | None, within: str, limit: int, *, wide: bool, as_json: bool
 ) -> None:
     from angarium import quantities
-    from angarium.cli.ledger_records import attempt_table, ledger_questions
+    from angarium.cli.ledger_records import attempt_table, ledger_queries
     from angarium.operations.ledger_queries.worst_receivers import find_worst
 
     within_s = quantities.age(within)
-    worst = ledger_questions.consult(settings, lambda ledger: find_worst(ledger, within_s, limit, tenant))
+    worst = ledger_queries.consult(settings, lambda ledger: find_worst(ledger, within_s, limit, tenant))
     if as_json:
         output.say_json(worst)
         return
@@ -149,4 +149,4 @@ def _worst(
     output.say_table(LATE_HEADINGS, map(attempt_table.late_cells, worst.late), cut=cut[1:], wide=wide)
     if tenant is not None and not worst.failing and not worst.late:
         output.note(f"note: no receiver of tenant {tenant} failed or was late; check how its name is spelled")
-    ledger_questions.notes(worst.ledger)
+    ledger_queries.notes(worst.ledger)

@@ -10,7 +10,7 @@ from angarium.connecting import installation, open_jetstream
 from angarium.operations.installation import (
     sizing,
     stray_findings,
-    unhealthy_receivers,
+    unhealthy_findings,
     unrouted_findings,
 )
 from angarium.operations.installation.finding import Finding, ok, problem, warning
@@ -109,7 +109,7 @@ async def examine_running(
         *await _fleet(js, installation),
         *await unrouted_findings.examine(js, installation, tenants),
         *(await stray_findings.examine(js, installation) if storage_needed_by else ()),
-        *await unhealthy_receivers.examine(js, installation),
+        *await unhealthy_findings.examine(js, installation),
     ]
 
 

@@ -1,4 +1,4 @@
-"""Questions to the ledger about the past of receivers and events. No node is asked.
+"""Ledger queries about the past of receivers and events. No node is asked.
 
 Read `attempts` first.
 """

@@ -12,7 +12,7 @@ from streams.erasing.erasures import Erasures, finished
 from streams.installation.topology import Names
 from streams.nats.jetstream import JetStream
 from streams.resending import plan_lock
-from tests.contract.journal.recording import remake
+from tests.contract.journal.recording import recreate
 from tests.contract.operations.jobs.jobs import access, events, replay_job, shown
 from tests.contract.resending.settled_events import ONE
 from tests.contract.resending.windows import LEASE_S
@@ -29,7 +29,7 @@ async def test_a_token_that_is_revoked_in_a_new_bucket_at_a_known_position_is_no
     await store.revoke("dddddddddddd")
     await store.start()
     assert store.get("dddddddddddd") is None
-    await remake(js, names, names.tokens)
+    await recreate(js, names, names.tokens)
     # It is restored from a file, then one is revoked; all this is at positions that are known.
     for each in ("aaaaaaaaaaaa", "bbbbbbbbbbbb"):
         await store.create(each, token)
@@ -60,7 +60,7 @@ async def test_a_request_to_erase_in_a_new_bucket_is_carried_out(js: JetStream, 
         await erasures.request("acme", event, "ops", 1.0)
     assert await carry_out() == ["e1", "e2", "e3"]
     assert await carry_out() == []
-    await remake(js, names, names.actors)
+    await recreate(js, names, names.actors)
     await erasures.request("acme", "late", "ops", 2.0)
     assert await carry_out() == ["late"]
 
@@ -81,7 +81,7 @@ async def test_a_job_that_is_accepted_in_a_new_bucket_is_worked_off(
 
     first = await replay_job(to, wanted)
     await until_true(lambda: is_done(first.id))
-    await remake(js, names, names.actors)
+    await recreate(js, names, names.actors)
     second = await replay_job(to, wanted)
     await until_true(lambda: is_done(second.id))
     await working.stop()

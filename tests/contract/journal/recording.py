@@ -54,7 +54,7 @@ def delivered(position: int, sequence: int, receiver: str = RECEIVER, source: in
     return Delivered(receiver=receiver, events=(event,), at=2.5, attempt=1, status=200)
 
 
-async def remake(js: JetStream, names: Names, stream: str) -> None:
+async def recreate(js: JetStream, names: Names, stream: str) -> None:
     """Deletes a stream, and creates it again with the same configuration."""
     info = await js.stream_info(stream)
     assert info is not None

@@ -18,7 +18,7 @@ from streams.nats.answers import Put, Stored
 from streams.nats.errors import NotOurs, StreamRecreated
 from streams.nats.jetstream import JetStream
 from streams.routing_progress import NOTHING_ROUTED
-from tests.contract.journal.recording import Recording, delivered, remake
+from tests.contract.journal.recording import Recording, delivered, recreate
 from tests.contract.support.faults import FaultyJetStream
 from tests.contract.support.shards import RECEIVER, SHARD, own, repeated
 from tests.support.installation import publish
@@ -265,7 +265,7 @@ class TestStreamsThatAreNotWhatTheyWere:
         await self.checkpoint(js, names, shard)
         stream: str = getattr(names, which)
         before = await js.stream_info(stream)
-        await remake(js, names, stream)
+        await recreate(js, names, stream)
         after = await js.stream_info(stream)
         assert before is not None
         assert after is not None
@@ -279,7 +279,7 @@ class TestStreamsThatAreNotWhatTheyWere:
     ) -> None:
         """Sequences start again in the new journal: the checkpoint is ahead, but no other owner wrote it."""
         await self.checkpoint(js, names, shard)
-        await remake(js, names, names.journal)
+        await recreate(js, names, names.journal)
         with pytest.raises(StreamRecreated, match=f"^{names.journal} was recreated"):
             await take_over(js, names)
 
@@ -288,7 +288,7 @@ class TestStreamsThatAreNotWhatTheyWere:
     ) -> None:
         monkeypatch.setattr("streams.journal.recovery.CLOCK_SKEW_S", 0.0)
         epoch = shard.claim.epoch
-        await remake(js, names, names.actors)
+        await recreate(js, names, names.actors)
         for _ in range(epoch):
             await js.publish(names.actor_keys.actor(SHARD, OTHER), b"")
         with pytest.raises(StreamRecreated, match=f"^{names.actors} was recreated"):

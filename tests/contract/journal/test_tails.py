@@ -39,7 +39,7 @@ async def begun(js: JetStream, names: Names, listening: Listening) -> Journal:
     return journal
 
 
-async def remake(js: JetStream, names: Names, count: int) -> None:
+async def recreate(js: JetStream, names: Names, count: int) -> None:
     """Another stream takes the place of the deliveries, with `count` messages."""
     info = await js.stream_info(names.deliveries)
     assert info is not None
@@ -115,7 +115,7 @@ async def test_a_deleted_message_is_waited_for_once_and_a_loss_is_noticed_after_
     asked.clear()
     assert await find_loss(js, names.deliveries, mark) is None
     assert asked == [2]
-    await remake(js, names, 5)
+    await recreate(js, names, 5)
     assert await find_loss(js, names.deliveries, mark) is not None
 
 
@@ -147,7 +147,7 @@ async def test_a_stream_that_has_grown_again(js: JetStream, names: Names) -> Non
     for _ in range(3):
         await publish(js, names, RECEIVER)
     mark = await mark_at(js, names, 2)
-    await remake(js, names, 5)
+    await recreate(js, names, 5)
     loss = await find_loss(js, names.deliveries, mark)
     assert loss is not None
     assert (loss.stream, loss.mark) == (names.deliveries, mark)

@@ -14,7 +14,7 @@ from streams.journal_feed.redacted_flushes import drop_redacted, store_redacted
 from streams.lost_tails.places import BEGINNING
 from streams.nats.answers import StoredMessage
 from streams.nats.jetstream import JetStream
-from tests.contract.journal.recording import remake
+from tests.contract.journal.recording import recreate
 from tests.support.ledgers import Pen, delivered, failed, opens
 
 SECRET = "what the receiver said"
@@ -84,7 +84,7 @@ async def test_a_copy_of_another_journal_is_not_read(js: JetStream, names: Names
     for position in (1, 2):
         assert await pen.flush(failed(position, answer=SECRET)) == position
     await redact(js, names, 1)
-    await remake(js, names, names.journal)
+    await recreate(js, names, names.journal)
     for sequence in (1, 2):
         await pen.flush(delivered(sequence))
     await js.delete(names.journal, 1)

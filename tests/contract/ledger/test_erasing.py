@@ -169,10 +169,10 @@ async def test_an_erasure_of_one_shard_takes_nothing_from_what_is_known_of_anoth
         last = delivered(4, NOW + 50, receiver=receiver)
         await pen.flush(last, receiver=receiver)
         await catch_up(js, names, ledger)
-        async with open_for_queries(ledger.location) as questions:
-            row = await questions.receiver(receiver)
+        async with open_for_queries(ledger.location) as queries:
+            row = await queries.receiver(receiver)
             assert row is not None
-            moment = await questions.moment(row, receiver, round((NOW + 100) * 1000))
+            moment = await queries.moment(row, receiver, round((NOW + 100) * 1000))
         assert isinstance(moment, FoldedState)
         assert moment.state == evolve(state, last)
 

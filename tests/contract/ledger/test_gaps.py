@@ -89,8 +89,8 @@ async def test_an_event_that_is_open_before_and_after_a_gap_has_one_row_over_blo
     await pen.flush(delivered(1, NOW + 6, attempt=4))
     await catch_up(js, names, ledger)
     assert await ledger.rows("SELECT sequence, ending, attempts FROM deliveries") == [(1, schema.SETTLED, 4)]
-    async with open_for_queries(ledger.location) as questions:
-        (delivery,) = await questions.journey("e1")
+    async with open_for_queries(ledger.location) as queries:
+        (delivery,) = await queries.journey("e1")
     assert [each.attempt for each in delivery.attempts] == [1, 3, 4]
 
 
@@ -137,12 +137,12 @@ async def test_a_time_between_a_gap_and_the_snapshot_behind_it_is_unknown(
     await catch_up(js, names, ledger)
     ((until,),) = await ledger.rows("SELECT DISTINCT until FROM gaps")
     await ledger.execute("UPDATE states SET at = ? WHERE origin = 'snapshot'", until + 1000)
-    async with open_for_queries(ledger.location) as questions:
-        receiver = await questions.receiver(RECEIVER)
+    async with open_for_queries(ledger.location) as queries:
+        receiver = await queries.receiver(RECEIVER)
         assert receiver is not None
-        before = await questions.moment(receiver, RECEIVER, until - 1)
-        between = await questions.moment(receiver, RECEIVER, until + 999)
-        after = await questions.moment(receiver, RECEIVER, until + 1000)
+        before = await queries.moment(receiver, RECEIVER, until - 1)
+        between = await queries.moment(receiver, RECEIVER, until + 999)
+        after = await queries.moment(receiver, RECEIVER, until + 1000)
     assert isinstance(before, Unknown)
     assert between == Unknown(0, until + 1000)
     assert isinstance(after, FoldedState)

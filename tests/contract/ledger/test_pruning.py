@@ -23,12 +23,12 @@ EVENTS = 12
 
 async def told(ledger: Kept) -> list[State | None]:
     """The state after each event, as far as it is known."""
-    async with open_for_queries(ledger.location) as questions:
-        receiver = await questions.receiver(RECEIVER)
+    async with open_for_queries(ledger.location) as queries:
+        receiver = await queries.receiver(RECEIVER)
         assert receiver is not None
         found = []
         for number in range(1, EVENTS + 1):
-            moment = await questions.moment(receiver, RECEIVER, round((NOW + number + 0.2) * 1000))
+            moment = await queries.moment(receiver, RECEIVER, round((NOW + number + 0.2) * 1000))
             found.append(None if isinstance(moment, Unknown) else moment.state)
         return found
 
@@ -102,15 +102,15 @@ async def test_a_block_that_is_dropped_between_two_queries_is_not_taken_for_no_f
     for number in range(1, EVENTS + 1):
         pen.at = NOW + number - 0.5
         await pen.flush(*([opens()] if number == 1 else []), delivered(number, NOW + number))
-    async with ledger.store() as store, open_for_queries(ledger.location) as questions:
+    async with ledger.store() as store, open_for_queries(ledger.location) as queries:
         if isinstance(store, PostgresStore):  # Two blocks a period.
             calls, block = count(2), store.block_for
             monkeypatch.setattr(store, "block_for", lambda at: block(next(calls) // 2 * round(KEEP_S * 1000)))
         pruning = writer(js, names, store, keep_s=3600 - 7)
         await pruning.catch_up()
-        receiver = await questions.receiver(RECEIVER)
+        receiver = await queries.receiver(RECEIVER)
         assert receiver is not None
-        rows, asked = questions.rows, list[str]()
+        rows, asked = queries.rows, list[str]()
 
         async def prune_first(query: str, *values: object) -> list[object]:
             """Answers after all old blocks were dropped, if the facts are asked for."""
@@ -120,7 +120,7 @@ async def test_a_block_that_is_dropped_between_two_queries_is_not_taken_for_no_f
                     await pruning.prune()
             return await rows(query, *values)
 
-        monkeypatch.setattr(questions, "rows", prune_first)
-        moment = await questions.moment(receiver, RECEIVER, round((NOW + 2.2) * 1000))
+        monkeypatch.setattr(queries, "rows", prune_first)
+        moment = await queries.moment(receiver, RECEIVER, round((NOW + 2.2) * 1000))
         assert asked
         assert isinstance(moment, Unknown)

@@ -35,7 +35,7 @@ from streams.repair import acceptance
 from streams.repair.acceptance import accept_loss, source_offsets_after
 from streams.repair.damage import Damage, LostTail, examine
 from streams.repair.preconditions import dead_holders, takes_over_from
-from tests.contract.journal.recording import Recording, delivered, remake
+from tests.contract.journal.recording import Recording, delivered, recreate
 from tests.contract.support.shards import (
     RECEIVER,
     SHARD,
@@ -72,7 +72,7 @@ async def grown_again(js: JetStream, names: Names, *more: Fact) -> None:
     await shard.snapshot()
     await shard.stop()
     await release(js, names, claimed, "a")
-    await remake(js, names, names.deliveries)
+    await recreate(js, names, names.deliveries)
     for _ in range(12):
         await publish(js, names, RECEIVER)
 
@@ -147,8 +147,8 @@ async def test_a_repair_reads_recreated_streams_from_their_beginning(
         await shard.snapshot(Checkpoint(sequence=sequence, floor=10, created=created, parked_parts=listed))
         await shard.stop()
         await release(js, names, claimed, "a")
-    await remake(js, names, names.deliveries)
-    await remake(js, names, names.events)
+    await recreate(js, names, names.deliveries)
+    await recreate(js, names, names.events)
     for _ in range(12):
         await publish(js, names, RECEIVER)
     with pytest.raises(StreamRecreated, match="was recreated"):
@@ -267,7 +267,7 @@ async def test_a_repair_writes_a_checkpoint_with_the_parked_receivers_and_the_ne
     await shard.record(Parked(receiver="acme.other", at=1.0, waiting_since=1.0))
     await shard.stop()
     await release(js, names, claimed, "a")
-    await remake(js, names, names.deliveries)
+    await recreate(js, names, names.deliveries)
     await publish(js, names, RECEIVER)
     await repaired(js, names)
     checkpoint = await read_checkpoint(js, names, SHARD)
@@ -397,7 +397,7 @@ async def test_the_last_unclean_claim_stays_as_recorded_until_the_end(
     await release(js, names, claimed, "b")
     before = await last_flush(js, names)
     assert before.unclean is not None
-    await remake(js, names, names.deliveries)
+    await recreate(js, names, names.deliveries)
     await publish(js, names, RECEIVER)
     monkeypatch.setattr(acceptance, "FLUSH_FACTS_MAX", 1)
     await repaired(js, names)
@@ -481,7 +481,7 @@ async def test_no_position_beyond_the_end_that_is_left_is_kept(js: JetStream, na
         await publish(js, names, RECEIVER)
     await own(js, names, "a")
     await own(js, names, "b")  # Not cleanly: up to 10 something may have been posted.
-    await remake(js, names, names.deliveries)
+    await recreate(js, names, names.deliveries)
     for _ in range(4):
         await publish(js, names, RECEIVER)
     await repaired(js, names)

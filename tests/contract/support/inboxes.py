@@ -44,7 +44,7 @@ class Owner:
             on_event=self._take,
             on_malformed=self._take_malformed,
             floor=lambda: self.read_floor(),
-            known=lambda: self.known,
+            known_mark=lambda: self.known,
         )
 
     def _take(self, receiver: str, event: Event) -> None:

@@ -100,7 +100,7 @@ async def test_a_removal_is_on_record_before_the_answer(owned: Api) -> None:
     assert gone.json() == {"receiver": "acme.billing", "discarded": 2, "certain": True, "recorded": True}
 
 
-async def test_without_an_owner_the_client_is_told_to_come_back(api: Api) -> None:
+async def test_without_an_owner_a_request_is_answered_503_with_retry_after(api: Api) -> None:
     await api.receiver("acme.billing")
     async with await everything(api) as client:
         for answer in (

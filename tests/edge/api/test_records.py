@@ -11,7 +11,7 @@ import pytest
 
 from actors.machine import facts as f
 from actors.machine.bucket import RateLimit
-from angarium.api.api_state import QUESTIONS_MAX
+from angarium.api.api_state import QUERIES_MAX
 from angarium.api.queries import ledger as asking
 from angarium.api.routes import records
 from angarium.ledger.queries import LedgerQueries
@@ -284,10 +284,10 @@ async def test_without_a_ledger_it_is_said_without_a_path(
     assert str(ledger.path) in str(line.__dict__["why"])
 
 
-async def test_a_tenants_slow_questions_keep_no_other_one_waiting(
+async def test_a_tenants_slow_queries_keep_no_other_one_waiting(
     api: Api, pen: Pen, ledger: InFile, reader: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A tenant has a quarter of the places; each question ends by itself, and the loop continues."""
+    """A tenant has a quarter of the places; each query ends by itself, and the loop continues."""
     await pen.flush(delivered(1))
     await pen.flush(delivered(1, receiver=OTHER), receiver=OTHER)
     await catch_up(api.js, api.names, ledger)
@@ -298,16 +298,16 @@ async def test_a_tenants_slow_questions_keep_no_other_one_waiting(
         return await (self.rows(ENDLESS) if receiver == number else quick(self, receiver, *more))
 
     monkeypatch.setattr(LedgerQueries, "changes", slow)
-    monkeypatch.setattr(asking, "QUESTION_TIMEOUT_S", 1.0)
-    share = QUESTIONS_MAX // 4
+    monkeypatch.setattr(asking, "QUERY_TIMEOUT_S", 1.0)
+    share = QUERIES_MAX // 4
     asked = [asyncio.ensure_future(reader.get(f"{AT}/history")) for _ in range(share)]
-    await until(lambda: api.state.question_limits.requests == share)
+    await until(lambda: api.state.query_limits.requests == share)
     problem(await reader.get(f"{AT}/history"), 503, "unavailable")
     async with await api.client("other", ["read"]) as other:
         assert (await ok(other, "/v1/tenants/other/receivers/billing/history"))["now"] == "accepts events"
     for each in await asyncio.gather(*asked):
         assert "within 1 s" in problem(each, 503, "unavailable")
-    assert api.state.question_limits.requests == 0
+    assert api.state.query_limits.requests == 0
 
 
 async def test_a_tenant_has_one_audit_at_a_time(

@@ -81,7 +81,7 @@ def test_doctor_reports_missing_permissions(address: str, capsys: pytest.Capture
     assert "does not permit this user to subscribe to _INBOX." in capsys.readouterr().out
 
 
-def test_a_command_has_the_inbox_that_it_is_told_to_have(
+def test_a_command_uses_the_inbox_prefix_of_its_flag(
     address: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     nats = ["--nats", f"nats://private:hush@{address}"]

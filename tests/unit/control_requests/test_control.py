@@ -61,7 +61,7 @@ class Wire:
 
 @in_virtual_time
 @pytest.mark.parametrize("node_ends", [False, True])
-async def test_a_request_to_a_shard_that_ends_is_told_to_ask_again(node_ends: bool) -> None:
+async def test_a_request_to_a_shard_that_ends_is_answered_unavailable(node_ends: bool) -> None:
     """A node that stops says nothing: its connection ends as well."""
     world, wire, names = strict(), Wire(), Names()
     world.sender.latency_s = 5.0

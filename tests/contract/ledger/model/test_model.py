@@ -78,36 +78,36 @@ async def test_the_ledger_of_a_random_journal_is_its_plain_fold(
         milliseconds(history.now - KEEP_S),
     )
     assert differences(expected, await found_in(ledger), kept_since) == []
-    async with open_for_queries(ledger.location) as questions:
+    async with open_for_queries(ledger.location) as queries:
         for name in RECEIVERS:
-            await _ask_of_the_past(questions, name, history, chance, kept_since)
+            await _ask_of_the_past(queries, name, history, chance, kept_since)
             if not faults.missed[shard(name)]:
-                await _ask_of_now(questions, name, history)
+                await _ask_of_now(queries, name, history)
 
 
 async def _ask_of_the_past(
-    questions: LedgerQueries, name: str, history: HistoryGenerator, chance: Random, kept_since: int
+    queries: LedgerQueries, name: str, history: HistoryGenerator, chance: Random, kept_since: int
 ) -> None:
     """A state of the past is what it was, or unknown; the last one is known."""
-    receiver, now = await questions.receiver(name), milliseconds(history.now)
+    receiver, now = await queries.receiver(name), milliseconds(history.now)
     if receiver is None:
         assert not history.state(name).opened
         return
     times = [each.at - chance.choice([0, 500, 1500, 4500]) for each in history.flushes]
     for at in [*chance.sample(times, min(len(times), ASKED_TIMES)), now]:
-        moment = await questions.moment(receiver, name, at)
+        moment = await queries.moment(receiver, name, at)
         if isinstance(moment, Unknown):
             assert at < now
         else:
             assert moment.state == history.state(name, at), (name, at)
 
 
-async def _ask_of_now(questions: LedgerQueries, name: str, history: HistoryGenerator) -> None:
+async def _ask_of_now(queries: LedgerQueries, name: str, history: HistoryGenerator) -> None:
     """The row of a receiver says what its facts do."""
-    receiver, state = await questions.receiver(name), history.state(name)
+    receiver, state = await queries.receiver(name), history.state(name)
     if receiver is None:
         return
-    row = await questions.standing(receiver)
+    row = await queries.standing(receiver)
     since = None if state.failing_since is None else milliseconds(state.failing_since)
     assert (row.failing_since, row.failures) == (since, state.consecutive_failures)
     assert (bool(row.paused), row.disabled) == (state.paused, state.disabled or None)

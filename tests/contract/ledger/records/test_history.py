@@ -16,7 +16,7 @@ from angarium.settings import Settings
 from streams.buckets.stored_configurations import StoredConfigurations
 from streams.installation.topology import Names
 from streams.nats.jetstream import JetStream
-from tests.contract.ledger.questions import ask
+from tests.contract.ledger.queries import ask
 from tests.support.ledgers import NOW, RECEIVER, Kept, Pen, catch_up, delivered, failed, numbered, opens
 
 CONFIGURATION = b'{"url": "https://example.com/", "rate": {"limit": 5, "burst": 2}}'
@@ -237,10 +237,10 @@ async def test_only_the_page_of_a_long_history_is_put_into_words(
 async def paged(settings: Settings, limit: int) -> list[HistoryEntry]:
     entries, start = list[HistoryEntry](), None
     while True:
-        question = partial(
+        query = partial(
             history_page, receiver=RECEIVER, since=0, until=schema.END_OF_TIME, start=start, limit=limit
         )
-        page = await ask(settings, question)
+        page = await ask(settings, query)
         entries += page.entries
         if (start := page.next) is None:
             return entries

@@ -37,7 +37,7 @@ from streams.buckets.stored_configurations import StoredConfigurations
 from streams.installation.topology import Names
 from streams.journal_feed import journal_reader
 from streams.nats.jetstream import JetStream
-from tests.contract.ledger.questions import ask
+from tests.contract.ledger.queries import ask
 from tests.support.installation import shard
 from tests.support.ledgers import NOW, RECEIVER, Kept, Pen, catch_up, delivered, failed, numbered, opens
 
@@ -46,8 +46,8 @@ ROOT = Path(__file__).parents[4]
 CONFIGURATION = b'{"url": "https://example.com/", "rate": {"limit": 5, "burst": 2}}'
 
 
-async def refused(settings: Settings, question: Any) -> NotDone:
-    answer = await open_ledger(settings, question)
+async def refused(settings: Settings, query: Any) -> NotDone:
+    answer = await open_ledger(settings, query)
     assert isinstance(answer, NotDone), answer
     return answer
 

@@ -1,4 +1,4 @@
-"""Questions to the ledger: times and statuses as people type them, the answer, and notes on its lag."""
+"""Ledger queries: times and statuses as people type them, the answer, and notes on its lag."""
 
 import time
 from collections.abc import Awaitable, Callable

@@ -7,7 +7,7 @@ from angarium.operations.ledger_queries.ledger_access import open_ledger
 from angarium.settings import Settings
 
 
-async def ask(settings: Settings, question: Any) -> Any:
-    answer = await open_ledger(settings, question)
+async def ask(settings: Settings, query: Any) -> Any:
+    answer = await open_ledger(settings, query)
     assert not isinstance(answer, NotDone), answer
     return answer

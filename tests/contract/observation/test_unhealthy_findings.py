@@ -12,7 +12,7 @@ from actors.machine.numbering import Frontier
 from actors.machine.scheduling.phases import Phase
 from actors.machine.state import State
 from actors.policy import Policy, Rate
-from angarium.operations.installation import unhealthy_receivers
+from angarium.operations.installation import unhealthy_findings
 from angarium.operations.installation.finding import Finding
 from angarium.operations.receivers.overview.pace import Bottleneck, Counts, RecentCounts
 from streams.installation.topology import Names
@@ -41,7 +41,7 @@ def server(nats_url: str) -> Server:
 
 
 async def told(js: JetStream, names: Names) -> list[Finding]:
-    return await unhealthy_receivers.examine(js, installation(names.prefix))
+    return await unhealthy_findings.examine(js, installation(names.prefix))
 
 
 async def test_each_ailment_is_named_the_worst_first(js: JetStream, names: Names) -> None:
@@ -154,9 +154,9 @@ async def test_a_user_without_permission_is_told_so(
 def test_a_snapshot_of_a_healthy_receiver_costs_a_look() -> None:
     state = State(receiver="acme.well", opened=True, frontier=Frontier(position=7))
     standing, raw = ReceiverSnapshot("acme.well", 0, state), b'{"url":"https://x.example/"}'
-    assert unhealthy_receivers.judge(standing, state, b"never parsed", NOW) is None
+    assert unhealthy_findings.judge(standing, state, b"never parsed", NOW) is None
     failing = msgspec.structs.replace(state, failing_since=NOW - HOUR)
-    found = unhealthy_receivers.judge(standing, failing, raw, NOW)
+    found = unhealthy_findings.judge(standing, failing, raw, NOW)
     assert found is not None
     assert found.ailment == "offline"
 
@@ -182,12 +182,12 @@ async def test_the_remedy_of_a_receiver_that_is_behind_fits_what_limits_it(
     recently.counts["acme.slow"] = counts
     snapshot = ReceiverSnapshot("acme.slow", 0, waits("acme.slow", NOW - HOUR))
     policy = Policy(url="https://x.example/", rate=rate)
-    receiver = unhealthy_receivers.UnhealthyReceiver("behind", NOW - HOUR, phase, snapshot, policy)
-    remedy = unhealthy_receivers.remedy_for(receiver, BacklogCount(9, NOW - HOUR), recently, NOW)
+    receiver = unhealthy_findings.UnhealthyReceiver("behind", NOW - HOUR, phase, snapshot, policy)
+    remedy = unhealthy_findings.remedy_for(receiver, BacklogCount(9, NOW - HOUR), recently, NOW)
     assert ("rate" in remedy[0] + remedy[1]) == (limited_by == "rate")
-    assert remedy == unhealthy_receivers.REMEDIES_BEHIND[limited_by]
+    assert remedy == unhealthy_findings.REMEDIES_BEHIND[limited_by]
 
 
 def test_each_limit_has_a_remedy() -> None:
-    assert unhealthy_receivers.REMEDIES_BEHIND.keys() == {*get_args(Bottleneck), None}
+    assert unhealthy_findings.REMEDIES_BEHIND.keys() == {*get_args(Bottleneck), None}
     assert {each[0] for each in LIMITED} == {*get_args(Bottleneck)} - {"unknown"}
