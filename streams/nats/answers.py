@@ -81,6 +81,7 @@ class StreamInfo(Struct, frozen=True):
     - `max_bytes`: -1 means no limit.
     - `heard_s`: how long ago a majority last followed the answering leader; 0.0 for a single server.
     - `last_at`: when the message at `last` was stored, in seconds since the epoch; 0.0 if not known.
+    - `behind`: the servers with a replica that lacks messages now, if only the very last ones.
     """
 
     name: str
@@ -93,6 +94,7 @@ class StreamInfo(Struct, frozen=True):
     config: dict[str, Any]
     heard_s: float = 0.0
     last_at: float = 0.0
+    behind: tuple[str, ...] = ()
 
 
 class ConsumerInfo(Struct, frozen=True):

@@ -84,6 +84,7 @@ class StreamState(Struct):
 
 
 class Replica(Struct):
+    name: str = ""
     current: bool = False
     offline: bool = False
     active: int = 0
@@ -167,7 +168,13 @@ def stream_info(reply: StreamReply) -> StreamInfo:
         config=reply.config,
         last_at=max(epoch_of(state.last_ts), 0.0) if state.last_ts else 0.0,  # The year 1: none yet.
         heard_s=_heard_s(int(reply.config.get("num_replicas", 1)), reply.cluster),
+        behind=_behind(reply.cluster),
     )
+
+
+def _behind(cluster: Cluster | None) -> tuple[str, ...]:
+    replicas = cluster.replicas if cluster else ()
+    return tuple(each.name for each in replicas if each.offline or not each.current)
 
 
 def _heard_s(replicas: int, cluster: Cluster | None) -> float:

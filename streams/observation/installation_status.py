@@ -14,7 +14,7 @@ from streams.clock import server_time
 from streams.fleet import members
 from streams.fleet.lease import LEASE_MARGIN_S
 from streams.fleet.members import Member
-from streams.installation.topology import Names
+from streams.installation.topology import Installation, Names, streams
 from streams.journal import claim
 from streams.journal.checkpoint import read_checkpoint
 from streams.journal.claim import Owner, read_shard_record
@@ -25,6 +25,26 @@ from streams.versions import read_versioned
 
 _member = msgspec.json.Decoder(Member)
 _owner = msgspec.json.Decoder(Owner)
+
+
+BEHIND_FOR_S = 0.5
+"""Time for which a replica lacks messages before it counts as behind: under load it always lacks some."""
+
+
+async def servers_behind(js: JetStream, installation: Installation) -> dict[str, list[str]]:
+    """The servers that lack messages of a stream or bucket, each with the names of those."""
+    names = [config["name"] for config in streams(installation)]
+    if not (first := await _behind(js, names)):
+        return {}
+    await asyncio.sleep(BEHIND_FOR_S)
+    servers: dict[str, list[str]] = {}
+    for server, name in sorted(first & await _behind(js, sorted({name for _, name in first}))):
+        servers.setdefault(server, []).append(name)
+    return servers
+
+
+async def _behind(js: JetStream, names: list[str]) -> set[tuple[str, str]]:
+    return {(server, name) for name in names for server in (await stream_info(js, name)).behind}
 
 
 async def seen_members(js: JetStream, names: Names) -> tuple[list[Member], list[str]]:

@@ -29,6 +29,7 @@ from streams.observation.installation_status import (
     recorded_losses,
     recreated,
     seen_members,
+    servers_behind,
     unattended_shards,
 )
 from streams.storage.purge import is_short
@@ -102,6 +103,7 @@ async def examine_running(
     streams = (installation.names.events, installation.names.deliveries, installation.names.journal)
     return [
         await _clock(js, installation),
+        *await _behind(js, installation),
         *await _recreated(js, installation),
         *await _refused(js, installation),
         *[await room(js, installation, name, storage_needed_by) for name in streams],
@@ -122,6 +124,16 @@ async def _clock(js: JetStream, installation: Installation) -> Finding:
             "clock", f"this machine and the NATS server differ by {off_s:.1f} s", "run NTP on both"
         )
     return ok("clock", "this machine and the NATS server agree")
+
+
+async def _behind(js: JetStream, installation: Installation) -> list[Finding]:
+    """The servers that have not caught up, so that a stream would have no leader without another one."""
+    found = await servers_behind(js, installation)
+    remedy = "start it if it is down, and stop no other server before it has caught up"
+    return [
+        warning("servers", f"{server} has not caught up with {_few(behind)}", remedy)
+        for server, behind in found.items()
+    ]
 
 
 async def _recreated(js: JetStream, installation: Installation) -> list[Finding]:
@@ -210,5 +222,5 @@ def _differences(members: Sequence[Member]) -> list[Finding]:
     return findings
 
 
-def _few(shards: list[int]) -> str:
-    return ", ".join(map(str, shards[:LINES_SHOWN_MAX])) + (" …" if len(shards) > LINES_SHOWN_MAX else "")
+def _few(things: Sequence[object]) -> str:
+    return ", ".join(map(str, things[:LINES_SHOWN_MAX])) + (" …" if len(things) > LINES_SHOWN_MAX else "")

@@ -36,6 +36,8 @@ def test_three_servers_lose_one_and_are_kept_over_restarts(tmp_path: Path) -> No
         with running(terminal, *ports) as kept:
             publish("2")
             kill(tmp_path / ".angarium" / "server-1" / "nats-server.pid")
+            behind = "server-1 has not caught up with "
+            terminal.until(lambda: behind in terminal.run("doctor").stdout)
             publish("3")
             terminal.until(lambda: terminal.run("receiver", "resume", "acme.kept").returncode == 0)
             out, _ = listener.communicate(timeout=PATIENCE_S)

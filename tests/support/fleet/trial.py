@@ -10,6 +10,9 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
+from actors.errors import Unavailable
+from streams.installation.topology import Installation
+from streams.observation.installation_status import servers_behind
 from streams.server.cluster import monitored
 from streams.server.embedded import EmbeddedServer
 from tests.support.fleet.fanout import Fanout, fanout
@@ -145,26 +148,16 @@ async def server_of(fleet: Fleet, node: Node) -> EmbeddedServer:
 
 
 async def caught_up(fleet: Fleet) -> bool:
-    """True if every server has all that every other one has of each stream and bucket."""
-    found = [await _told(server, "/jsz?streams=1") for server in fleet.servers]
-    streams = [
-        {stream["name"]: stream["state"]["last_seq"] for stream in account["stream_detail"]}
-        for each in found
-        for account in each.get("account_details") or []
-    ]
-    lags = [
-        abs(one.get(name, 0) - last) for one in streams for other in streams for name, last in other.items()
-    ]
-    return len(streams) == len(fleet.servers) and max(lags) <= LAG_MAX
+    """True if each stream and bucket has a leader, and no server lacks messages of one for long."""
+    try:
+        return not await servers_behind(fleet.js, Installation(replicas=len(fleet.servers)))
+    except Unavailable:
+        return False
 
 
 async def is_full(server: EmbeddedServer) -> bool:
     """True if a server says that it cannot keep up with a stream."""
     return (await _told(server, "/healthz")).get("status") != "ok"
-
-
-LAG_MAX = 200
-"""Messages that are stored while three servers are asked one after the other."""
 
 
 async def _told(server: EmbeddedServer, path: str) -> dict[str, Any]:

@@ -226,3 +226,9 @@ class TestReplySubjects:
 def test_when_a_majority_was_heard_of(replicas: int, cluster: str | None, heard_s: float) -> None:
     text = f'{{"config": {{"name": "S", "num_replicas": {replicas}}}, "cluster": {cluster or "null"}}}'
     assert stream_info(msgspec.json.decode(text, type=StreamReply)).heard_s == heard_s
+
+
+def test_replicas_that_lack_messages_or_are_away_are_behind() -> None:
+    text = """{"config": {"name": "S", "num_replicas": 5}, "cluster": {"leader": "a", "replicas": [
+        {"name": "b", "current": true}, {"name": "c"}, {"name": "d", "current": true, "offline": true}]}}"""
+    assert stream_info(msgspec.json.decode(text, type=StreamReply)).behind == ("c", "d")
