@@ -13,6 +13,7 @@ from typing import Any, TypeVar, assert_never
 import msgspec
 
 import angarium
+from actors.errors import Unavailable
 from actors.memory.unacked import NodeHolders
 from actors.ports import Sender
 from actors.tenant_settings import SettingsByTenant
@@ -44,19 +45,25 @@ from streams.fleet.members import Members
 from streams.installation.topology import Names
 from streams.journal.load_slots import LoadSlots
 from streams.nats.connection import connect
+from streams.nats.errors import ApiError
 from streams.nats.inboxes import Inboxes
 from streams.nats.jetstream import JetStream
 from streams.nats.wire import Wire
+from streams.observation.installation_status import seen_members
 from streams.reading.backlog import READERS_MAX
 from streams.reading.pull_room import PullRoom
 from streams.routing.freshness import Freshness
 from streams.routing.lanes import CopySlots
 from streams.routing.router import COPIES_AT_ONCE
 from streams.routing.shared_state import Routing, RoutingTotals
+from streams.task_callbacks import reporting
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+CONFIGURATIONS_PATIENCE_S = 2.0
+"""Time for which shards wait for all configurations before a node that is alone claims them all the same."""
 
 COLLECT_AFTER = 10_000
 """New objects before the garbage collector looks for cycles among them. Some 250 deliveries make Python's
@@ -97,8 +104,8 @@ def keep_for_good() -> None:
     """Leave all objects that exist now out of every later search for garbage: modules and configurations.
 
     With 20,000 receivers configured, a full search stopped the event loop for 29 to 108 ms on a busy machine,
-    and for 1 to 33 ms if the configurations are left out. This is called before there are actors: an actor
-    that leaves memory is garbage.
+    and for 1 to 33 ms if the configurations are left out. This is called before there are actors, which are
+    garbage once they leave memory; those of a node that began before it knew all configurations stay.
     """
     gc.collect()
     gc.freeze()
@@ -168,7 +175,7 @@ async def member(
     """A member of the fleet over given ports; leaving hands its shards over.
 
     `saturated` tells whether the event loop has no time to spare. `configured` is called when all
-    configurations are known, before the first shard is claimed.
+    configurations are known: before the first shard is claimed, unless the node is alone and there are many.
     """
     js = JetStream(wire)
     await js.start()
@@ -199,10 +206,10 @@ async def member(
     service = MicroService(
         wire, identity, control.subject, control.totals, lambda: _statistics(node), inboxes
     )
+    configuring = asyncio.ensure_future(_configure(receivers, configured))
+    configuring.add_done_callback(reporting("the configurations could not be read"))
     try:
-        await receivers.start()
-        if configured is not None:
-            configured()
+        await _until_configured(configuring, js, names, settings.node)
         await node.start()
         await control.start()
         await service.start()
@@ -212,8 +219,40 @@ async def member(
         await node.stop()
         await control.stop()
         await freshness.stop()
+        configuring.cancel()
+        await asyncio.wait((configuring,))
         await receivers.stop()
         await js.stop()
+
+
+async def _configure(receivers: Receivers, configured: Callable[[], None] | None) -> None:
+    await receivers.start()
+    if configured is not None:
+        configured()
+
+
+async def _until_configured(configuring: asyncio.Task[None], js: JetStream, names: Names, node: str) -> None:
+    """Return when all configurations are known, or when no other node lives that could own the shards.
+
+    Without all of them a shard delivers to the receivers that are known. Events of others wait, and so does
+    routing: what decides that a receiver does not exist, or whom an event is for, waits for the leader of the
+    bucket. With other nodes alive nothing has to wait: they keep the shards until this one knows as much.
+    """
+    while not configuring.done():
+        await asyncio.wait((configuring,), timeout=CONFIGURATIONS_PATIENCE_S)
+        if not configuring.done() and await _is_alone(js, names, node):
+            log.info("node.begins_early", extra={"node": node, "why": "no other node lives"})
+            return
+    await configuring
+
+
+async def _is_alone(js: JetStream, names: Names, node: str) -> bool:
+    """True if no other node lives; also if that is not known, False."""
+    try:
+        members, _ = await seen_members(js, names)
+    except (Unavailable, ApiError):
+        return False
+    return all(each.node == node for each in members)
 
 
 def _identity(settings: Settings, started_at: float) -> Identity:

@@ -90,6 +90,8 @@ def unready(node: Node) -> str:
         return "the lease has expired: NATS has stored no heartbeat of this node for too long"
     if members.draining:
         return _draining(len(wanted), len(owned))
+    if not node.context.receivers.complete:
+        return "configurations are being read; receivers that are known by now get their events"
     for number, why in node.refused.items():
         return f"shard {number} is refused: {why}"
     if missing := sum(number not in owned for number in wanted):

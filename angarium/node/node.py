@@ -106,7 +106,8 @@ class Node:
         return set(self.context.members.wanted_shards(self.shards)) <= self.owned.keys()
 
     async def until_ready(self) -> None:
-        """Return once every wanted shard is owned, which is logged by then."""
+        """Return once every configuration is known and every wanted shard owned, which is logged by then."""
+        await self.context.receivers.until_complete()
         while not self.ready:
             self._readiness_changed.clear()
             await self._readiness_changed.wait()

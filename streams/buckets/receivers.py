@@ -74,6 +74,7 @@ class Receivers:
         self._listeners: list[Callable[[str], None]] = []
         self._catching_up: asyncio.Task[None] | None = None
         self._next_catch_up: asyncio.Task[None] | None = None
+        self._complete = asyncio.Event()
         self._follower = Follower(
             js, self._stream, names.receiver(">"), self._follow, whole_stream=True,
             begins_again=self._begin_again, is_complete=self._drop_unseen,
@@ -82,11 +83,21 @@ class Receivers:
     async def start(self) -> None:
         """Return when all existing configurations have been read."""
         await self._follower.start()
+        self._complete.set()
 
     async def stop(self) -> None:
         for task in filter(None, (self._catching_up, self._next_catch_up)):
             task.cancel()
         await self._follower.stop()
+
+    @property
+    def complete(self) -> bool:
+        """True once all configurations that existed at the start have been read."""
+        return self._complete.is_set()
+
+    async def until_complete(self) -> None:
+        """Return once they have been."""
+        await self._complete.wait()
 
     @property
     def applied(self) -> int:

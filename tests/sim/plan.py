@@ -2,6 +2,8 @@
 
 from msgspec import Struct
 
+from angarium.node import app
+from streams.buckets import follower
 from streams.journal.parked_receivers import PART_BYTES
 from streams.journal.snapshots import BATCH_MESSAGES_MAX
 from streams.reading.pull_room import REQUEST_BYTES_MAX
@@ -23,9 +25,10 @@ class Plan(Struct, frozen=True, kw_only=True):
     how long what is settled is kept. `events_room`: as `room`, of the events. `open_bytes`: memory of a
     router. `rate`: how many events a second of the tenant acme are routed; 0: without a limit; `limited`:
     other tenants that have it, too; `weight`: of acme. `quota`: bytes that each tenant may have waiting for
-    its receivers, and to be routed; 0: without a limit. `strays`: how probably what is published to all
-    belongs to no shard; `flood`: how probably an event is of the first tenant, or for the first receiver,
-    though there are others; then many are published at a time."""
+    its receivers, and to be routed; 0: without a limit. `patience_s`: how long shards wait for all
+    configurations, of which `configurations_read` are read at a time. `strays`: how probably what is
+    published to all belongs to no shard; `flood`: how probably an event is of the first tenant, or for the
+    first receiver, though there are others; then many are published at a time."""
 
     receivers: tuple[str, ...] = ("acme.r0",)
     shards: int = 1
@@ -57,6 +60,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     limited: tuple[str, ...] = ()
     weight: int = 1
     quota: int = 0
+    patience_s: float = app.CONFIGURATIONS_PATIENCE_S
+    configurations_read: int = follower.READ_MESSAGES_MAX
     strays: float = 0.0
     flood: float = 0.0
 
@@ -72,6 +77,7 @@ def drawn(world: World) -> Plan:
     hot, clustered = chance.random() < 0.3, chance.random() < 0.3
     floods, uneven = world.random("floods"), world.random("tenants")
     second = floods.choice(("acme", "umbra"))
+    patience_s = world.random("configurations").choice((app.CONFIGURATIONS_PATIENCE_S, 0.0))
     count = 1 if hot else chance.choice((1, 1, 2, 3, 5))
     return Plan(
         receivers=tuple(f"{second if number % 2 else 'acme'}.r{number}" for number in range(count)),
@@ -102,6 +108,8 @@ def drawn(world: World) -> Plan:
         rate=floods.choice((0.0, 0.0, 2.0, 20.0)),
         weight=uneven.choice((1, 1, 3, 100)),
         quota=world.random("quota").choice((0, 0, 0, 1 << 10, 4 << 10)),
+        patience_s=patience_s,
+        configurations_read=1 if patience_s == 0.0 else follower.READ_MESSAGES_MAX,
         strays=uneven.choice((0.0, 0.0, 0.05)),
         flood=uneven.choice((0.0, 0.0, 0.95)),
     )

@@ -26,6 +26,7 @@ from angarium.node import app, shard_snapshots
 from angarium.node.app import member
 from angarium.node.housekeeping import maintenance
 from angarium.settings import Settings
+from streams.buckets import follower
 from streams.fleet.members import Members
 from streams.installation import topology
 from streams.installation.setup import setup
@@ -336,6 +337,8 @@ def _tuned(plan: Plan) -> Iterator[None]:
     """Sets how often snapshots are written and streams purged, and how soon an actor leaves memory."""
     with ExitStack() as stack:
         for owner, name, value in (
+            (app, "CONFIGURATIONS_PATIENCE_S", plan.patience_s),
+            (follower, "READ_MESSAGES_MAX", plan.configurations_read),
             (shard_snapshots, "SNAPSHOT_EVERY_S", plan.snapshot_every_s),
             (host, "PASSIVATE_AFTER_S", plan.idle_s),
             (flow_control, "UNSETTLED_PAUSE_AT", plan.pause_at),

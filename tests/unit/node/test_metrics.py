@@ -37,6 +37,7 @@ def node(owned: dict[int, Any] | None = None, **members: Any) -> Node:
             lease=lease, draining=members.get("draining", False),
             wanted_shards=lambda shards: list(range(shards)),
         ),
+        receivers=SimpleNamespace(complete=members.get("complete", True)),
         routing=SimpleNamespace(totals=RoutingTotals(events=7, copies=9)),
         totals=members.get("totals", NodeTotals()), tracing=members.get("tracing"),
     )  # fmt: skip
@@ -127,6 +128,7 @@ async def test_the_actors_in_memory_are_counted_over_all_shards() -> None:
         (node(lease=False), "the lease has expired"),
         (node({}, draining=True), "draining, but no other node can take its 3 shards"),
         (node({0: shard()}, refused={2: "upgrade this node"}), "shard 2 is refused: upgrade this node"),
+        (node(complete=False), "configurations are being read"),
         (node({0: shard()}), "2 of 3 shards are not claimed yet"),
         (
             node({0: shard(), 1: shard(suspended=True), 2: shard(ended=True)}),

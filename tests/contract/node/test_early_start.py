@@ -1,0 +1,126 @@
+"""A node with very many configurations: alone it delivers before it has read them all, else it waits."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from actors.machine.outcome import Answered, Outcome
+from actors.ports import Attempt
+from angarium.node import app
+from angarium.node.app import member
+from angarium.node.monitor import unready
+from angarium.node.node import Node
+from streams.buckets import follower
+from streams.clock import SystemTime
+from streams.installation.topology import Names
+from streams.nats.jetstream import JetStream
+from tests.contract.support.servers import Server
+from tests.support.installation import install, node_settings, publish
+from tests.support.waiting import until
+
+READ, UNREAD = "acme.read", "acme.unread"
+CONFIGURATION = b'{"url": "https://early-start.example", "unsigned": true}'
+
+
+class Recorder:
+    """Delivers everything at once."""
+
+    def __init__(self) -> None:
+        self.receivers: list[str] = []
+
+    async def send(self, attempt: Attempt) -> Outcome:
+        assert attempt.may_start()
+        self.receivers.append(attempt.receiver)
+        return Answered(status=200, latency_ms=1.0)
+
+
+class HeldReads:
+    """Lets the first configuration be read, and the others after `release`."""
+
+    def __init__(self, names: Names, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._stream = names.receivers
+        self._released = asyncio.Event()
+        self._read = JetStream.read
+        monkeypatch.setattr(follower, "READ_MESSAGES_MAX", 1)
+        monkeypatch.setattr(JetStream, "read", lambda *arguments: self.read(*arguments))
+
+    def release(self) -> None:
+        self._released.set()
+
+    async def read(self, js: JetStream, stream: str, subject: str, start: int, *rest: Any) -> Any:
+        if stream == self._stream and start > 1:
+            await self._released.wait()
+        return await self._read(js, stream, subject, start, *rest)
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(app, "CONFIGURATIONS_PATIENCE_S", 0.01)
+
+
+@pytest.fixture
+async def names(js: JetStream, prefix: str) -> Names:
+    names = await install(js, prefix)
+    for receiver in (READ, UNREAD):
+        await js.publish(names.receiver(receiver), CONFIGURATION)
+    return names
+
+
+@asynccontextmanager
+async def running(server: Server, names: Names, node: str, recorder: Recorder) -> AsyncIterator[Node]:
+    wire = await server.connect(node)
+    async with member(wire, replace(node_settings(names), node=node), SystemTime(), recorder) as started:
+        yield started
+    await wire.close()
+
+
+async def test_alone_it_delivers_to_known_receivers_and_lets_events_of_others_wait(
+    server: Server, js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads, recorder = HeldReads(names, monkeypatch), Recorder()
+    for receiver in (UNREAD, READ, UNREAD):
+        await publish(js, names, receiver)
+    async with running(server, names, "a", recorder) as node:
+        await until(lambda: READ in recorder.receivers)
+        await until(lambda: len(node.owned) == node.shards)
+        assert unready(node).startswith("configurations are being read")
+        ready = asyncio.ensure_future(node.until_ready())
+        assert recorder.receivers == [READ]
+        assert not ready.done()
+        reads.release()
+        await ready
+        await until(lambda: recorder.receivers == [READ, UNREAD, UNREAD])
+        assert not unready(node)
+
+
+async def test_with_another_node_it_joins_once_it_knows_all(
+    server: Server, names: Names, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorder = Recorder()
+    async with running(server, names, "a", recorder) as old:
+        await old.until_ready()
+        reads = HeldReads(names, monkeypatch)
+        looks: list[list[str]] = []
+        seen_members = vars(app)["seen_members"]
+
+        async def looked(js: JetStream, names: Names) -> Any:
+            seen = await seen_members(js, names)
+            looks.append([each.node for each in seen[0]])
+            return seen
+
+        monkeypatch.setattr(app, "seen_members", looked)
+        joining = running(server, names, "b", recorder)
+        starting = asyncio.ensure_future(joining.__aenter__())
+        await until(lambda: len(looks) > 2)
+        assert looks == [["a"]] * len(looks)
+        assert old.context.members.live == ("a",)
+        assert not starting.done()
+        reads.release()
+        new = await starting
+        await new.until_ready()
+        assert new.owned
+        await joining.__aexit__(None, None, None)
