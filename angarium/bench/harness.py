@@ -38,9 +38,11 @@ class Harness(Struct, frozen=True):
         """The pid of nats-server."""
         return int((self.directory / "nats" / "nats-server.pid").read_text())
 
-    def node(self, *python: str) -> LocalNode:
+    def node(self, *python: str, name: str = "node") -> LocalNode:
         """A node that is not started yet; see `LocalNode` for `python`."""
-        return LocalNode(self.directory, {"nats": [self.url], "shards": self.shards}, python)
+        directory = self.directory / name
+        directory.mkdir(exist_ok=True)
+        return LocalNode(directory, {"nats": [self.url], "shards": self.shards}, python)
 
 
 P = TypeVar("P")

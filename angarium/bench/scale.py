@@ -4,8 +4,9 @@ The server, the node and the sink run in processes of their own. First there is 
 receivers: how soon is a node ready, how much memory does it need with a few of them active, what does it do
 while nothing happens, and how late is the first event for an actor that is not in memory? Then, on fresh
 servers, a node with parked actors is killed: how soon does another one deliver? A node at full load is
-killed: how many events are repeated? And a receiver recovers that is far behind: how fast does it get its
-backlog, in either order, and how much memory does that need?
+killed: how many events are repeated? A receiver recovers that is far behind: how fast does it get its
+backlog, in either order, and how much memory does that need? And one, two and four nodes share the shards:
+how many deliveries does a second of their CPU make?
 """
 
 import asyncio
@@ -32,6 +33,8 @@ LOADED_RECEIVERS = 200
 """Receivers of the node that is killed at full load."""
 IN_FLIGHT_MAX = 64
 """Attempts that the receiver that is behind has in flight in relaxed order."""
+NODES = (1, 2, 4)
+"""Numbers of nodes that share the shards."""
 PROBED_RECEIVERS = 64
 """Receivers that get events while a killed node restarts: any of them may be served first."""
 
@@ -40,8 +43,8 @@ class ScalePlan(Struct, frozen=True, kw_only=True):
     """A plan: how many receivers there are, and how many of them get events, wait or are behind.
 
     `receivers` are configured, `active` of them get events; `parked` wait when the node is killed; another
-    node is killed when it has delivered half of `loaded` events; `behind` events wait for one receiver. The
-    idle node is watched for `timed_s`.
+    node is killed when it has delivered half of `loaded` events; `behind` events wait for one receiver, and
+    are then published once more for many that some nodes share. The idle node is watched for `timed_s`.
     """
 
     receivers: int = 100_000
@@ -62,7 +65,8 @@ class ScaleFigures(Struct, frozen=True, kw_only=True):
     whose heartbeat was awaited for `ttl_s` until the first delivery, and until all shards run again.
     `repeated`: the events that came twice after the kill at full load. `drain` is deliveries a second to the
     one that was behind, in strict order, `drain_relaxed` in relaxed order; `drain_…_mb` is the node's memory
-    before, and the most that was seen of it meanwhile.
+    before, and the most that was seen of it meanwhile. `per_cpu_s` is deliveries per second of CPU, by the
+    number of nodes: all of them together.
     """
 
     receivers: int
@@ -86,6 +90,7 @@ class ScaleFigures(Struct, frozen=True, kw_only=True):
     drain_relaxed: float
     drain_before_mb: float | None
     drain_max_mb: float | None
+    per_cpu_s: dict[int, float]
     lost: int
     repeats: int
     disordered: int
@@ -121,6 +126,13 @@ class Drain(Struct, frozen=True, kw_only=True):
     def rate(self) -> float:
         """Deliveries a second, from the first to the last."""
         return self.report.deliveries / max(self.report.last_at - self.report.first_at, 1e-6)
+
+
+class Shared(Struct, frozen=True):
+    """Results of the last part; `cpu_s` of all nodes together, 0 if the system does not tell."""
+
+    report: Report
+    cpu_s: float
 
 
 class ScaleBench(Bench[ScalePlan]):
@@ -224,6 +236,26 @@ class ScaleBench(Bench[ScalePlan]):
             await node.stop()
         return Drain(report=report, before=before, memory_max_mb=max(seen) if before else None)
 
+    async def shared(self, count: int) -> Shared:
+        """Measure nodes that share the shards, and so the work for many receivers. Raises as `crowd`."""
+        plan, on = self._plan, self._harness
+        nodes = [on.node(name=f"node-{number}") for number in range(count)]
+        self._tell(f"share {plan.behind} events out among {count} nodes")
+        await self._configure(range(LOADED_RECEIVERS))
+        try:
+            for node in nodes:
+                await node.start()
+            for node in nodes:
+                await node.until_ready()
+            await self._until_quiet()
+            before = [usage(node.pid) for node in nodes]
+            await self._publish([number % LOADED_RECEIVERS for number in range(plan.behind)])
+            report = await self._arrived(plan.behind)
+            used = zip(before, [usage(node.pid) for node in nodes], strict=True)
+        finally:
+            await asyncio.gather(*(node.stop() for node in nodes))
+        return Shared(report, sum(end.cpu_s - start.cpu_s for start, end in used if start and end))
+
     async def _configure(self, numbers: Sequence[int], **policy: object) -> None:
         async def put(number: int) -> None:
             text = {"url": f"{self._sink.url}{number}", "secrets": [SECRET], **policy}
@@ -311,9 +343,19 @@ async def measured(plan: ScalePlan, tell: Callable[[str], None]) -> ScaleFigures
         drain = await ScaleBench(plan, on, tell).drain()
     async with harness(plan.shards) as on:
         relaxed = await ScaleBench(plan, on, tell).drain(order="relaxed", concurrency=IN_FLIGHT_MAX)
+    shared: dict[int, Shared] = {}
+    for count in NODES:
+        async with harness(plan.shards) as on:
+            shared[count] = await ScaleBench(plan, on, tell).shared(count)
     tell(f"bring {plan.receivers} actors into memory")
-    reports = (crowd.fresh, crowd.resident, after.report, loaded, drain.report, relaxed.report)
-    awaited = (plan.active, plan.active, after.published, plan.loaded, plan.behind, plan.behind)
+    reports = (
+        crowd.fresh, crowd.resident, after.report, loaded, drain.report, relaxed.report,
+        *(each.report for each in shared.values()),
+    )  # fmt: skip
+    awaited = (
+        plan.active, plan.active, after.published, plan.loaded, plan.behind, plan.behind,
+        *[plan.behind] * len(shared),
+    )  # fmt: skip
     return ScaleFigures(
         receivers=plan.receivers, active=plan.active, parked=plan.parked, ttl_s=Settings().ttl_s,
         ready_s=crowd.ready_s, memory_mb=crowd.memory_mb, idle=crowd.idle,
@@ -324,6 +366,9 @@ async def measured(plan: ScalePlan, tell: Callable[[str], None]) -> ScaleFigures
         loaded=plan.loaded, repeated=loaded.repeats,
         behind=plan.behind, drain=drain.rate, drain_relaxed=relaxed.rate, drain_max_mb=drain.memory_max_mb,
         drain_before_mb=drain.before.memory_mb if drain.before else None,
+        per_cpu_s={
+            count: each.report.deliveries / each.cpu_s for count, each in shared.items() if each.cpu_s
+        },
         lost=sum(awaited) - sum(report.deliveries for report in reports),
         repeats=sum(report.repeats for report in reports if report is not loaded),
         # In relaxed order, events may come in any order.

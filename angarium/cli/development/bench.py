@@ -418,6 +418,10 @@ def _scale_rows(figures: Any) -> list[tuple[str, str]]:
         (f"deliveries/s to one that is {figures.behind:,} behind", f"{figures.drain:,.0f}"),
         ("the same, in relaxed order", f"{figures.drain_relaxed:,.0f}"),
     ]
+    rows += [
+        (f"deliveries per CPU second, {count} {'node' if count == 1 else 'nodes'}", f"{rate:,.0f}")
+        for count, rate in figures.per_cpu_s.items()
+    ]
     if figures.drain_before_mb is not None and figures.drain_max_mb is not None:
         memory = f"{figures.drain_before_mb:.0f} to {figures.drain_max_mb:.0f} MB"
         rows.append(("the node's memory meanwhile", memory))
