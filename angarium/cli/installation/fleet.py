@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 NODE_HEADINGS = ("node", "version", "since", "shards", "should own", "draining")
 SHARD_HEADINGS = ("shard", "node", "since", "waiting", "oldest", "refused")
+HIDDEN_NOTE = "NATS does not permit this user to read what waits; an operator may"
 
 
 @click.group(short_help="Show nodes and shards; empty a node.", invoke_without_command=True)
@@ -43,6 +44,8 @@ def fleet(context: click.Context, /, by_shard: bool, as_json: bool, **given: Any
             output.say_json(to_builtins(shards))
         else:
             output.say_table(SHARD_HEADINGS, shard_rows(shards), cut=("refused",))
+            if any(each.waiting is None for each in shards):
+                output.note(f"note: {HIDDEN_NOTE}")
         return
     seen = perform(settings, operations.nodes)
     if as_json:

@@ -89,7 +89,7 @@ async def _follow(
 
     end_on_sigterm()
     with suppress(asyncio.CancelledError):
-        async with open_jetstream(settings) as js:
+        async with open_jetstream(settings, for_command=True) as js:
             shown, access = 0, Access(js, settings)
             await check_setup(access)
             if wanted.about is not None and await is_known(access, wanted.about) is False:

@@ -71,7 +71,7 @@ async def _watch(
 
     end_on_sigterm()
     with suppress(asyncio.CancelledError):
-        async with open_jetstream(settings) as js:
+        async with open_jetstream(settings, for_command=True) as js:
             access = Access(js, settings)
             live = Top(access, tenant, limit)
             while True:

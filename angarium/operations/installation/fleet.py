@@ -56,7 +56,8 @@ class SeenShard(Struct, frozen=True, kw_only=True):
     """A shard and its recorded owner, which may be dead; `refused` says why no node runs it.
 
     `waiting`: how many stored events its owner has neither settled, nor left in the stream for a receiver
-    that has to wait; `oldest_at`: when the oldest of them was stored.
+    that has to wait; None if NATS does not permit this user to read them. `oldest_at`: when the oldest of
+    them was stored.
     """
 
     shard: int
@@ -64,7 +65,7 @@ class SeenShard(Struct, frozen=True, kw_only=True):
     claimed_at: datetime | None
     alive: bool
     refused: str | None
-    waiting: int
+    waiting: int | None
     oldest_at: datetime | None
 
 
@@ -108,9 +109,12 @@ async def _shards(access: Access, refused: Mapping[int, str]) -> list[SeenShard]
     whys = {**refused, **{shard: loss.why for shard, loss in losses.items()}}
     turn = asyncio.Semaphore(QUESTIONS_AT_ONCE)
 
-    async def waiting(shard: int) -> tuple[int, float | None]:
+    async def waiting(shard: int) -> tuple[int | None, float | None]:
         async with turn:
-            return await unsettled_events(js, names, shard)
+            try:
+                return await unsettled_events(js, names, shard)
+            except NotPermitted:
+                return None, None
 
     behind = await asyncio.gather(*map(waiting, range(count)))
     return [

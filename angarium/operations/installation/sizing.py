@@ -6,6 +6,7 @@ from actors.errors import Unusable
 from angarium import logs
 from streams.installation.topology import Installation
 from streams.nats.answers import StreamInfo
+from streams.nats.errors import NotPermitted
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import stream_info
 from streams.storage.purge import deliveries_needed_from, events_needed_from, journal_needed_from
@@ -66,6 +67,8 @@ async def holder(js: JetStream, installation: Installation, info: StreamInfo) ->
             needed_from = await journal_needed_from(js, names, shards, info)
     except Unusable as error:
         return f"the reason is not known ({error})"
+    except NotPermitted:
+        return "this user may not see what needs it"
     what = "partition" if info.name == names.events else "shard"
     if not needed_from.position:
         why = "it is refused, or no node has run it since the stream was created"
