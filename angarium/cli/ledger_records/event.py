@@ -40,6 +40,8 @@ def event(event_id: str, tenant: str | None, as_json: bool, **given: Any) -> Non
     place, why, and when its turn comes. The exit status is 1 if no receiver is listed, and it was not erased,
     does not wait to be routed, and is no dead letter either.
     """
+    if not event_id:
+        raise click.UsageError("give the id of an event; it has no empty one")
     from angarium.cli.invocation.perform import CommandFailed, result_of
     from angarium.cli.ledger_records import attempt_table, ledger_queries
     from angarium.operations.failures import NotDone
