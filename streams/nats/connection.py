@@ -372,11 +372,11 @@ def _reason(failure: BaseException) -> str:
                 "TLS was requested, and the server does not offer it; enable it there, or do not request it"
             )
         case TimeoutError():
-            return "no answer in time; check the address and the network"
+            return "no answer in time; check the address (--nats or ANGARIUM_NATS) and the network"
         case ConnectionRefusedError():
-            return "nothing listens there; start nats-server or give another address"
+            return "nothing listens there; start nats-server, or give its address (--nats or ANGARIUM_NATS)"
         case OSError():
-            return f"{failure.strerror or failure}; check the address"
+            return f"{failure.strerror or failure}; check the address (--nats or ANGARIUM_NATS)"
         case NkeysError() | ValueError() | TypeError():  # Credentials without a JWT raise TypeError.
             return f"a key cannot be used ({type(failure).__name__}); check the files of creds and nkey"
         case _ if "authorization" in str(failure).lower():

@@ -34,7 +34,7 @@ def _tenant(_: click.Context, __: click.Parameter, tenant: str | None) -> str | 
 
 def _nodes(_: click.Context, __: click.Parameter, names: tuple[str, ...]) -> tuple[str, ...]:
     if "" in names:
-        raise click.UsageError("a node has no empty name; angarium fleet lists the nodes")
+        raise click.UsageError("the name of the node is empty; angarium fleet lists the nodes")
     return names
 
 

@@ -41,7 +41,7 @@ def event(event_id: str, tenant: str | None, as_json: bool, **given: Any) -> Non
     does not wait to be routed, and is no dead letter either.
     """
     if not event_id:
-        raise click.UsageError("give the id of an event; it has no empty one")
+        raise click.UsageError("the id of the event is empty")
     from angarium.cli.invocation.perform import CommandFailed, result_of
     from angarium.cli.ledger_records import attempt_table, ledger_queries
     from angarium.operations.failures import NotDone

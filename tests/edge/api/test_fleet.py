@@ -107,6 +107,8 @@ async def test_tokens_are_listed_page_by_page(api: Api) -> None:
     assert (len(seen), rest["next_cursor"]) == (5, None)
     assert seen == sorted(seen)
     assert set(made) < set(seen)
+    # The test that made them has no name.
+    assert {each["created_by"] for each in first["tokens"] if each["id"] in made} == {None}
 
 
 @pytest.mark.parametrize(
