@@ -29,7 +29,7 @@ class Drained(Struct, frozen=True, kw_only=True):
     handed_over: int
 
 
-class Resumed(Struct, frozen=True, kw_only=True):
+class ResumedNode(Struct, frozen=True, kw_only=True):
     """A node that gets its share again."""
 
     node: str
@@ -84,7 +84,7 @@ async def drain(
 
 
 @operation
-async def resume(access: Access, names: Sequence[str]) -> list[Resumed]:
+async def resume(access: Access, names: Sequence[str]) -> list[ResumedNode]:
     """End the drain of nodes, which then get their shares again; `names` as for `drain`."""
     members, _ = await seen_members(access.js, access.names)
     nodes = _chosen(members, names)
@@ -92,7 +92,7 @@ async def resume(access: Access, names: Sequence[str]) -> list[Resumed]:
         # A node of an older version knows no drain, so none is in force.
         if each.node in nodes and each.placement >= PLACEMENT_VERSION:
             await _ask(access, "resume", each.node)
-    return [Resumed(node=node) for node in nodes]
+    return [ResumedNode(node=node) for node in nodes]
 
 
 def _chosen(members: Sequence[Member], names: Sequence[str]) -> list[str]:
