@@ -66,10 +66,12 @@ def installation(settings: Settings) -> Installation:
 
 
 @asynccontextmanager
-async def open_jetstream(settings: Settings, second: bool = False) -> AsyncIterator[JetStream]:
-    """JetStream over a connection of its own. Raises ConnectError."""
+async def open_jetstream(
+    settings: Settings, second: bool = False, *, for_command: bool = False
+) -> AsyncIterator[JetStream]:
+    """JetStream over a connection of its own, for a long process or a command. Raises ConnectError."""
     wire = await connect(connect_options(settings, second))
-    js = JetStream(wire)
+    js = JetStream(wire, for_command=for_command)
     try:
         await js.start()
         yield js
@@ -80,7 +82,7 @@ async def open_jetstream(settings: Settings, second: bool = False) -> AsyncItera
 
 async def with_access(settings: Settings, work: Callable[[Access], Awaitable[T]]) -> T:
     """Do one task for the user of this process, over a connection of its own. Raises ConnectError."""
-    async with open_jetstream(settings) as js:
+    async with open_jetstream(settings, for_command=True) as js:
         return await work(Access(js, settings, operator()))
 
 

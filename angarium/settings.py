@@ -72,6 +72,12 @@ def worker_name(node: str, number: int) -> str:
     return f"{node}-{number}"
 
 
+def is_worker_of(name: str, node: str) -> bool:
+    """True if a worker of `node` may have this name."""
+    beginning, _, number = name.rpartition("-")
+    return beginning == node and number.isdecimal()
+
+
 class Settings(Struct, frozen=True, kw_only=True):
     """All settings, complete and within bounds. Its repr shows nothing: URLs may hold passwords."""
 

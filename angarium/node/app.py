@@ -41,7 +41,7 @@ from streams.clock import SystemTime, Timekeeper
 from streams.control_requests.micro_service import Identity, MicroService
 from streams.control_requests.node_requests import NodeControl
 from streams.control_requests.requests import ControlServer
-from streams.fleet.members import Members
+from streams.fleet.members import UNSUPERVISED, Members, Runs
 from streams.installation.topology import Names
 from streams.journal.load_slots import LoadSlots
 from streams.nats.connection import connect
@@ -71,11 +71,16 @@ default of 700, and looking took 3 % of a busy node's CPU; now it takes 0.8 %, 0
 
 
 async def run_node(
-    settings: Settings, *, ready: Callable[[], None] | None = None, supervisor: socket.socket | None = None
+    settings: Settings,
+    *,
+    ready: Callable[[], None] | None = None,
+    supervisor: socket.socket | None = None,
+    runs: Runs = UNSUPERVISED,
 ) -> None:
     """Run a node until it is to end, then hand over its shards. `ready` is called once it has all.
 
-    A node with a `supervisor` answers it instead of listening on the monitor's address.
+    A node with a `supervisor` answers it instead of listening on the monitor's address. `runs`: what the
+    supervisor knows of the processes of this node.
     """
     loop = asyncio.get_running_loop()
     gc.set_threshold(COLLECT_AFTER, *gc.get_threshold()[1:])
@@ -84,7 +89,7 @@ async def run_node(
         loop.add_signal_handler(number, stop.set)
     place = settings.monitor if supervisor is None else supervisor
     async with monitoring(place) as monitor, AsyncExitStack() as stack:
-        node = await _unless(stop, stack.enter_async_context(open_node(settings, keep_for_good)))
+        node = await _unless(stop, stack.enter_async_context(open_node(settings, keep_for_good, runs)))
         if node is None:
             return
         monitor.watch(node)
@@ -124,7 +129,9 @@ async def _unless(stop: asyncio.Event, work: Coroutine[Any, Any, T]) -> T | None
 
 
 @asynccontextmanager
-async def open_node(settings: Settings, configured: Callable[[], None] | None = None) -> AsyncIterator[Node]:
+async def open_node(
+    settings: Settings, configured: Callable[[], None] | None = None, runs: Runs = UNSUPERVISED
+) -> AsyncIterator[Node]:
     """A member of the fleet over a connection and a transport of its own; see `member` for `configured`."""
     tracing = open_tracing(os.environ, settings.node)
     traceparent = None if tracing is None else tracing.tracer.traceparent
@@ -139,7 +146,7 @@ async def open_node(settings: Settings, configured: Callable[[], None] | None = 
     transport = _transport(settings, guard)
     sender = HttpSender(transport, traceparent=traceparent)
     try:
-        async with member(wire, settings, SystemTime(), sender, Load(), configured, tracing) as node:
+        async with member(wire, settings, SystemTime(), sender, Load(), configured, tracing, runs) as node:
             yield node
     finally:
         if tracing is not None:
@@ -171,6 +178,7 @@ async def member(
     saturated: Callable[[], bool] = lambda: False,
     configured: Callable[[], None] | None = None,
     tracing: Tracing | None = None,
+    runs: Runs = UNSUPERVISED,
 ) -> AsyncIterator[Node]:
     """A member of the fleet over given ports; leaving hands its shards over.
 
@@ -181,7 +189,9 @@ async def member(
     await js.start()
     names = Names(settings.prefix)
     receivers = Receivers(js, names, settings.rate)
-    members = Members(js, names, settings.node, time, ttl_s=settings.ttl_s, version=angarium.__version__)
+    members = Members(
+        js, names, settings.node, time, ttl_s=settings.ttl_s, version=angarium.__version__, runs=runs
+    )
     freshness = Freshness(js, receivers.catch_up, time)
     copies = CopySlots(COPIES_AT_ONCE)
     readers = asyncio.Semaphore(READERS_MAX)

@@ -23,7 +23,7 @@ from streams.journal.claim import Claim, NotOwned, claim, release_unowned
 from streams.journal.refusal import RecordedLoss, refuse
 from streams.lost_tails.comparison import Loss
 from streams.nats.errors import ApiError
-from streams.nats.retry import Complaint
+from streams.nats.retry import GatheredComplaint
 
 RECONCILE_EVERY_S = 0.5
 RETRY_REFUSED_AFTER_S = 30.0
@@ -237,7 +237,9 @@ class Node:
         try:
             return await work
         except (Unavailable, ApiError) as error:
-            Complaint(self.context.js, log, "shard.claim_failed", shard=shard).log_once(str(error))
+            # A hang of NATS fails the claims of all shards for one reason.
+            complaint = GatheredComplaint(self.context.js, log, "shard.claim_failed", shard=shard)
+            complaint.log_once(str(error))
         except Unusable as error:
             self._refuse(shard, str(error))
         return None

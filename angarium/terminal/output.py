@@ -81,6 +81,12 @@ def note(text: str) -> None:
     click.echo(text, err=True)
 
 
+def note_left_out(headings: Sequence[str], shown: Collection[str]) -> None:
+    """Name the columns of a table that were left out."""
+    left_out = [each for each in headings if each not in shown]
+    note(f"note: {len(left_out)} columns left out ({', '.join(left_out)}): --wide shows them")
+
+
 def say_wrapped(text: str, prefix: str = "", *, indent: int | None = None) -> None:
     """Print a line; on a terminal, words that do not fit continue below it, indented as far as the prefix."""
     if not on_terminal():

@@ -1,4 +1,4 @@
-"""The settings of a worker, which come from its supervisor, and the pipe that ends with the supervisor.
+"""The settings and runs that a worker gets from its supervisor, and the pipe that ends with the supervisor.
 
 The settings come through the pipe, since they may hold a password, and since a worker that starts again must
 have those of the others, even if the file was changed meanwhile. The kernel closes the pipe when the
@@ -15,6 +15,7 @@ import time
 import msgspec
 
 from angarium.settings import Settings
+from streams.fleet.members import Runs
 
 STOP_MARGIN_S = 5.0
 """Time that a node takes to stop, in addition to `drain_s`: it finishes claims, records and releases."""
@@ -25,17 +26,17 @@ def stop_timeout_s(settings: Settings) -> float:
     return settings.drain_s + STOP_MARGIN_S
 
 
-def encoded(settings: Settings) -> bytes:
-    """The settings as a line for a worker."""
-    return msgspec.json.encode(settings) + b"\n"
+def encoded(settings: Settings, runs: Runs) -> bytes:
+    """The settings and runs as a line for a worker."""
+    return msgspec.json.encode((settings, runs)) + b"\n"
 
 
-def received() -> Settings:
-    """The settings from the supervisor. From now on this process ends with it."""
-    settings = msgspec.json.decode(sys.stdin.buffer.readline(), type=Settings)
+def received() -> tuple[Settings, Runs]:
+    """The settings and runs from the supervisor. From now on this process ends with it."""
+    settings, runs = msgspec.json.decode(sys.stdin.buffer.readline(), type=tuple[Settings, Runs])
     timeout_s = stop_timeout_s(settings)
     threading.Thread(target=_end_with_supervisor, args=(timeout_s,), daemon=True).start()
-    return settings
+    return settings, runs
 
 
 def _end_with_supervisor(timeout_s: float) -> None:

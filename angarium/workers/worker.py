@@ -2,7 +2,9 @@
 
 import asyncio
 import logging
+import secrets
 import signal
+from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Protocol
@@ -10,9 +12,14 @@ from typing import Protocol
 from angarium.http_server import Reply
 from angarium.settings import Settings
 from angarium.workers.restart_pauses import RestartPauses
+from streams.fleet.members import Runs
 
 ANSWER_TIMEOUT_S = 3.0
 """Time in which a worker answers its supervisor: less than the 5 s that the documentation gives to probes."""
+RUN_BYTES = 11
+ENDED_RUNS_MAX = 100
+"""Runs that a new process is told of: one that ran only for a moment may not have claimed all shards of those
+before it. With the pauses of a crash loop, other nodes take the shards long before."""
 START_FAILURES = (1, 2)
 """Exit statuses of a command that has said why it cannot work (`angarium.cli.main`)."""
 log = logging.getLogger(__name__)
@@ -37,7 +44,7 @@ class StartedProcess(Protocol):
     def send_signal(self, number: signal.Signals) -> None: ...
 
 
-Start = Callable[[Settings], Awaitable[StartedProcess]]
+Start = Callable[[Settings, Runs], Awaitable[StartedProcess]]
 
 
 class Worker:
@@ -55,6 +62,7 @@ class Worker:
         self._settings = settings
         self._start = start
         self._on_end = ended
+        self._ended_runs: deque[str] = deque(maxlen=ENDED_RUNS_MAX)
         self._process: StartedProcess | None = None
         self._start_failed = False
         self._last_signal: signal.Signals | None = None
@@ -109,8 +117,9 @@ class Worker:
     async def _run_once(self) -> str:
         """Start a process and wait for its end; returns what is wrong with that, or nothing."""
         self.starts += 1
+        run, ended = secrets.token_hex(RUN_BYTES), tuple(self._ended_runs)
         try:
-            process = self._process = await self._start(self._settings)
+            process = self._process = await self._start(self._settings, Runs(run, ended))
         except OSError as error:  # Too many processes, or too little memory.
             return f"could not be started: {error.strerror}"
         log.info("worker.started", extra={"worker": self.name, "pid": process.pid})
@@ -119,6 +128,7 @@ class Worker:
         first = asyncio.ensure_future(process.questions.ask("/healthz", None))
         status = await process.ended()
         await first
+        self._ended_runs.append(run)
         begun, self._process = process.questions.begun, None
         self._start_failed = not begun and status in START_FAILURES
         if status == 0 or (status == -signal.SIGTERM and not begun):

@@ -13,6 +13,7 @@ from angarium import package_check
 from angarium.settings import Settings
 from angarium.workers.questions import Questions
 from angarium.workers.supervisor_pipe import encoded
+from streams.fleet.members import Runs
 
 
 class WorkerProcess:
@@ -23,8 +24,8 @@ class WorkerProcess:
         self.questions = questions
 
     @classmethod
-    async def start(cls, settings: Settings) -> "WorkerProcess":
-        """Start a worker with these settings. Raises OSError."""
+    async def start(cls, settings: Settings, runs: Runs) -> "WorkerProcess":
+        """Start a worker with these settings and runs. Raises OSError."""
         ours, theirs = socket.socketpair()
         command = [*package_check.python(), "-m", "angarium", "node", "--node", settings.node]
         try:
@@ -37,7 +38,7 @@ class WorkerProcess:
             ours.close()
             raise
         assert process.stdin is not None
-        process.stdin.write(encoded(settings))  # The pipe stays open: its end tells the worker to stop.
+        process.stdin.write(encoded(settings, runs))  # The pipe stays open: its end tells the worker to stop.
         return cls(process, await Questions.over(ours))
 
     @property

@@ -1,4 +1,4 @@
-"""Makes the passwords of an installation: `python3 make_secrets.py DIRECTORY [SERVER …]`.
+"""Makes the passwords of an installation.
 
 - `nats.env`: the variables of nats-server, for `permissions.conf` and `three-servers.conf`.
 - `node.toml`, `operator.toml`, `api.toml`, `ledger.toml`, `inspector.toml`: the settings with which each of
@@ -8,6 +8,7 @@
 A server is `nats-1`, the default with `nats-2` and `nats-3`, or `nats-1:4222`. Needs no more than Python.
 """
 
+import argparse
 import os
 import secrets
 import sys
@@ -49,9 +50,14 @@ def make(servers: list[str]) -> dict[str, str]:
 
 
 def main() -> None:
-    if len(sys.argv) == 1 or sys.argv[1].startswith("-"):
-        sys.exit(__doc__)
-    directory, servers = Path(sys.argv[1]), sys.argv[2:] or ["nats-1", "nats-2", "nats-3"]
+    parser = argparse.ArgumentParser(
+        usage="python3 make_secrets.py DIRECTORY [SERVER …]", description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    parser.add_argument("directory", metavar="DIRECTORY", type=Path)
+    parser.add_argument("servers", metavar="SERVER", nargs="*", default=["nats-1", "nats-2", "nats-3"])
+    given = parser.parse_args()
+    directory, servers = given.directory, given.servers
     if (directory / "nats.env").exists():
         sys.exit(f"{directory / 'nats.env'} exists already: move it away to make new passwords")
     directory.mkdir(parents=True, exist_ok=True)

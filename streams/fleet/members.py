@@ -74,6 +74,20 @@ class Member(Struct, frozen=True, kw_only=True):
     draining: bool = False
 
 
+class Runs(Struct, frozen=True):
+    """The runs of a node that its supervisor knows.
+
+    - `own`: that of the new process; drawn by it if empty.
+    - `ended`: those of earlier processes that have certainly ended, so that no lease of theirs is in force.
+    """
+
+    own: str = ""
+    ended: tuple[str, ...] = ()
+
+
+UNSUPERVISED = Runs()
+
+
 class _Heartbeat(Struct, frozen=True):
     """A node's last heartbeat: its revision (0: none), when we first saw it by our clock, TTL and number.
 
@@ -106,7 +120,15 @@ class Members:
     """
 
     def __init__(
-        self, js: JetStream, names: Names, node: str, time: Timekeeper, *, ttl_s: float, version: str
+        self,
+        js: JetStream,
+        names: Names,
+        node: str,
+        time: Timekeeper,
+        *,
+        ttl_s: float,
+        version: str,
+        runs: Runs = UNSUPERVISED,
     ) -> None:
         self.node = node
         self.lease = Lease(ttl_s, time)
@@ -118,7 +140,8 @@ class Members:
         self._time = time
         self._ttl_s = ttl_s
         self._version = version
-        self.run = js.wire.new_inbox().partition(".")[2]
+        self.run = runs.own or js.wire.new_inbox().partition(".")[2]
+        self._ended_runs = frozenset(runs.ended)
         self.heartbeat = self.stored = 0
         self._own = OwnHeartbeats()
         self._unstored = Complaint(js, log, "heartbeat.unstored", node=node)
@@ -201,10 +224,12 @@ class Members:
         return stored
 
     def may_claim(self, owner: Owner | None) -> bool:
-        """True if a shard of this owner may be claimed: free, ours, or its holder is dead."""
+        """True if a shard of this owner may be claimed: free, ours, or its holder is silent or has ended."""
         if owner is None or owner.released is not None or (owner.node, owner.run) == (self.node, self.run):
             return True
         if owner.run:
+            if owner.node == self.node and owner.run in self._ended_runs:
+                return True
             # This also holds for our own name: that process may be asleep and believe that it is the owner.
             return self.is_silent(self.last_sign_of(owner))
         if owner.node != self.node:

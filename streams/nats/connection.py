@@ -9,6 +9,7 @@ import asyncio
 import logging
 import re
 import ssl
+from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Any
@@ -30,6 +31,8 @@ RECONNECT_WAIT_S = 0.25
 """Pause between two attempts to reach the same server; short, since every shard waits for a connection."""
 
 CANCEL_AGAIN_AFTER_S = 0.1
+REFUSALS_KNOWN_MAX = 32
+"""Refusals that are logged once; of the requests that a user may not send, nodes repeat a few."""
 
 _NOT_PERMITTED = re.compile(r'permissions violation for (?:publish|subscription) to "([^"]+)"', re.IGNORECASE)
 
@@ -83,7 +86,7 @@ class NatsWire:
         self._client = _client(options)
         self._listeners: list[Callable[[bool], None]] = []
         self._told_of_refusals: list[Callable[[str], None]] = []
-        self._last_refusal = ""
+        self._refusals: deque[str] = deque(maxlen=REFUSALS_KNOWN_MAX)
         self._subscriptions: list[_Subscribed] = []
         self._successor: asyncio.Task[None] | None = None
         self._errors: asyncio.Queue[Exception] = asyncio.Queue()
@@ -267,8 +270,9 @@ class NatsWire:
 
     def _refused(self, subject: str, text: str) -> None:
         """Log a refusal once: a repeated request is refused again."""
-        log.log(logging.DEBUG if text == self._last_refusal else logging.WARNING, "NATS: %s", text)
-        self._last_refusal = text
+        log.log(logging.DEBUG if text in self._refusals else logging.WARNING, "NATS: %s", text)
+        if text not in self._refusals:
+            self._refusals.append(text)
         for listener in self._told_of_refusals:
             listener(subject)
 
@@ -368,11 +372,11 @@ def _reason(failure: BaseException) -> str:
                 "TLS was requested, and the server does not offer it; enable it there, or do not request it"
             )
         case TimeoutError():
-            return "no answer in time; check the address and the network"
+            return "no answer in time; check the address (--nats or ANGARIUM_NATS) and the network"
         case ConnectionRefusedError():
-            return "nothing listens there; start nats-server or give another address"
+            return "nothing listens there; start nats-server, or give its address (--nats or ANGARIUM_NATS)"
         case OSError():
-            return f"{failure.strerror or failure}; check the address"
+            return f"{failure.strerror or failure}; check the address (--nats or ANGARIUM_NATS)"
         case NkeysError() | ValueError() | TypeError():  # Credentials without a JWT raise TypeError.
             return f"a key cannot be used ({type(failure).__name__}); check the files of creds and nkey"
         case _ if "authorization" in str(failure).lower():

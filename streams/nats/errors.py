@@ -13,7 +13,24 @@ class Disconnected(AngariumError):
 
 
 class NotPermitted(Unavailable):
-    """NATS does not permit this request to our user; the message names the subject and the remedy."""
+    """NATS does not permit this request to our user; the message names the subject and the remedy.
+
+    `final`: the request must not be repeated. A node repeats it, since an operator may grant the permission
+    meanwhile, but a person waits for a command.
+    """
+
+    def __init__(self, why: str, *, final: bool = False) -> None:
+        super().__init__(why)
+        self.final = final
+
+
+def not_offered(subject: str) -> NotPermitted:
+    """The exception for a request that nothing answers since our account does not import its subject."""
+    return NotPermitted(
+        f"NATS does not offer {subject} to the account of this user: use another user, such as an operator, "
+        "or import it as deploy/nats/permissions.conf shows",
+        final=True,
+    )
 
 
 class ConnectError(AngariumError):

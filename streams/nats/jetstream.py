@@ -18,6 +18,7 @@ from streams.nats.answers import (
     Answer,
     ConsumerInfo,
     Forbidden,
+    NoResponders,
     Page,
     Put,
     Refused,
@@ -26,7 +27,7 @@ from streams.nats.answers import (
     Unanswered,
 )
 from streams.nats.codes import CONSUMER_NOT_FOUND, MESSAGE_NOT_FOUND, MESSAGE_TOO_LARGE, STREAM_NOT_FOUND
-from streams.nats.errors import ApiError, Disconnected, NotPermitted
+from streams.nats.errors import ApiError, Disconnected, NotPermitted, not_offered
 from streams.nats.headers import BATCH_COMMIT, BATCH_ID, BATCH_SEQUENCE
 from streams.nats.protocol import (
     ApiReply,
@@ -44,7 +45,7 @@ from streams.nats.protocol import (
     stored_message,
     stream_info,
 )
-from streams.nats.replies import Replies
+from streams.nats.replies import Replies, is_no_responders
 from streams.nats.wire import Message, Wire
 
 ALL_SUBJECTS = ">"
@@ -53,6 +54,8 @@ QUESTIONS_AT_ONCE = 32
 BATCH_MAX = 1000
 """Largest number of messages in an atomic batch (ADR-50)."""
 
+_API = "$JS.API."
+_API_INFO = "$JS.API.INFO"
 API_TIMEOUT_S = 5.0
 CREATE_TIMEOUT_S = 30.0
 """Time to create a stream: in a cluster that has just started, electing leaders may take 9 s."""
@@ -77,8 +80,14 @@ SENT_IN_A_ROW = 32
 
 
 class JetStream:
-    def __init__(self, wire: Wire) -> None:
+    """JetStream over one connection.
+
+    `for_command`: a person waits, so a request that is not permitted is not to be repeated (`NotPermitted`).
+    """
+
+    def __init__(self, wire: Wire, *, for_command: bool = False) -> None:
         self.wire = wire
+        self._for_command = for_command
         self.connection_changes = 0  # How often the connection was lost or restored.
         self._replies = Replies(wire)
         self._batches = count(1)
@@ -283,13 +292,25 @@ class JetStream:
         return await self._direct(stream, {"multi_last": list(subjects)}, timeout_s, "its last messages")
 
     async def _direct(self, stream: str, which: dict[str, Any], timeout_s: float, what: str) -> Page:
-        parts = await self._replies.ask_parts(
-            f"$JS.API.DIRECT.GET.{stream}", msgspec.json.encode(which), None, timeout_s, is_page_part
-        )
+        subject, data = f"$JS.API.DIRECT.GET.{stream}", msgspec.json.encode(which)
+        parts = await self._replies.ask_parts(subject, data, None, timeout_s, is_page_part)
+        if self._for_command and _not_heard(parts) and await self._has_readers(stream):
+            # A replica may have begun to answer meanwhile, but not for an account without the subject.
+            parts = await self._replies.ask_parts(subject, data, None, timeout_s, is_page_part)
+            if _not_heard(parts):
+                raise not_offered(subject)
         answer = parts if isinstance(parts, Unanswered) else page(parts)
         if isinstance(answer, Unanswered):
-            raise _unavailable(f"cannot read {stream} {what}", answer)
+            raise self._unavailable(f"cannot read {stream} {what}", answer)
         return answer
+
+    async def _has_readers(self, stream: str) -> bool:
+        """True if the stream has a leader, and its replicas answer direct gets."""
+        try:
+            info = await self.stream_info(stream)
+        except (Unavailable, ApiError):
+            return False
+        return info is not None and bool(info.config.get("allow_direct"))
 
     async def subjects(self, stream: str, subject: str) -> dict[str, int]:
         """The subjects that match, and how many messages each has, from the leader.
@@ -410,14 +431,27 @@ class JetStream:
         With `repeat`, the request is sent again as long as there is no answer.
         """
         answer = await self._replies.ask(subject, data, headers, timeout_s, repeat=repeat)
+        if isinstance(answer, NoResponders) and await self._is_hidden(subject):
+            raise not_offered(subject)
         if isinstance(answer, Unanswered):
-            raise _unavailable(subject, answer)
+            raise self._unavailable(subject, answer)
         return answer
+
+    async def _is_hidden(self, subject: str) -> bool:
+        """True if our account imports a part of JetStream's API, and not this subject of it."""
+        if not self._for_command or not subject.startswith(_API) or subject == _API_INFO:
+            return False
+        return not isinstance(await self._replies.ask(_API_INFO, b"", None, API_TIMEOUT_S), Unanswered)
+
+    def _unavailable(self, what: str, answer: Unanswered) -> Unavailable:
+        if isinstance(answer, Forbidden):
+            return NotPermitted(answer.why, final=self._for_command)
+        return Unavailable(f"{what}: {answer.why}")
 
     async def _api(self, operation: str, body: object, kind: type[R], timeout_s: float = API_TIMEOUT_S) -> R:
         data = b"" if body is None else msgspec.json.encode(body)
         repeat = operation.startswith(_REPEATABLE)
-        message = await self.request(f"$JS.API.{operation}", data, timeout_s, repeat=repeat)
+        message = await self.request(f"{_API}{operation}", data, timeout_s, repeat=repeat)
         try:
             reply = msgspec.json.decode(message.data, type=kind)
         except msgspec.DecodeError as error:
@@ -437,8 +471,8 @@ class JetStream:
             return None
 
 
-def _unavailable(what: str, answer: Unanswered) -> Unavailable:
-    return NotPermitted(answer.why) if isinstance(answer, Forbidden) else Unavailable(f"{what}: {answer.why}")
+def _not_heard(parts: list[Message] | Unanswered) -> bool:
+    return not isinstance(parts, Unanswered) and is_no_responders(parts[-1])
 
 
 def _size(data: bytes, headers: dict[str, str] | None) -> int:

@@ -299,9 +299,12 @@ def _settle(future: asyncio.Future[list[Message] | Unanswered], answer: list[Mes
 
 def _answer_in(message: Message, subject: str) -> Message | Unanswered:
     """The answer, unless the server says that there will be none."""
-    if message.headers is not None and not message.data and message.headers.get(STATUS) == "503":
-        return NoResponders(f"nothing answers on {subject}")
-    return message
+    return NoResponders(f"nothing answers on {subject}") if is_no_responders(message) else message
+
+
+def is_no_responders(message: Message) -> bool:
+    """True if the message is the server's, which says that nothing answers the request."""
+    return message.headers is not None and not message.data and message.headers.get(STATUS) == "503"
 
 
 def _forbidden(verb: str, subject: str) -> str:

@@ -82,12 +82,17 @@ class GatheredComplaint(Complaint):
 
 
 async def until_answered(ask: Callable[[], Awaitable[T]]) -> T:
-    """Ask until there is an answer, even if NATS is away for long; a caller that needs a limit sets it."""
+    """Ask until there is an answer, even if NATS is away for long; a caller that needs a limit sets it.
+
+    Raises `NotPermitted` if it is final, as for a command.
+    """
     pauses = Pauses()
     while True:
         try:
             return await ask()
-        except Unavailable:
+        except Unavailable as error:
+            if isinstance(error, NotPermitted) and error.final:
+                raise
             await pauses.wait()
 
 

@@ -5,7 +5,7 @@ Nothing is decided here: a claim finds out who owns a shard, and the members fin
 
 import asyncio
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 import msgspec
 
@@ -96,6 +96,27 @@ async def owners(js: JetStream, names: Names, shards: int) -> list[Owner | None]
         return None if found.released is not None else found
 
     return await asyncio.gather(*(owner(shard) for shard in range(shards)))
+
+
+async def unowned_since(js: JetStream, names: Names, shards: Sequence[int]) -> float | None:
+    """The time at which the first of these shards lost its owner, as far as that is known.
+
+    A shard was released, or the heartbeat of its owner has expired, which leaves a marker.
+    """
+    turn = asyncio.Semaphore(QUESTIONS_AT_ONCE)
+
+    async def since(shard: int) -> float | None:
+        async with turn:
+            message = await js.last_message(names.actors, names.actor_keys.owner(shard))
+            if message is None or not message.data:
+                return None
+            owner = read_versioned(_owner, message.data, claim.VERSION, names.actor_keys.owner(shard))
+            if owner.released is not None:
+                return message.stored_at
+            heartbeat = await js.last_message(names.nodes, names.node(owner.node))
+        return heartbeat.stored_at if heartbeat is not None and not heartbeat.data else None
+
+    return min((at for at in await asyncio.gather(*map(since, shards)) if at is not None), default=None)
 
 
 async def unattended_shards(

@@ -73,15 +73,14 @@ setup.say([], [StreamRoom(f"ANGARIUM_{name}", 4 << 30, keeps) for name in names]
 """
 TOKENS = """
 from datetime import UTC, datetime
-from angarium.cli.installation.tokens import CUT_COLUMNS, NARROW_COLUMNS, cells
+from angarium.cli.installation.tokens import say
 from angarium.operations.tokens.listing import ListedToken
-from angarium.terminal import output
 at = datetime(2026, 1, 31, 12, tzinfo=UTC)
 token = ListedToken(
     id="rhz3dqgpbmba", tenant="a-tenant-with-a-long-name", scopes=("publish", "read", "manage", "operate"),
     rate=None, note="for the shop", created_at=at, expires_at=at, used_at=at, created_by="root@a-machine",
 )
-output.say_table(NARROW_COLUMNS, [[cells(token)[name] for name in NARROW_COLUMNS]], cut=CUT_COLUMNS)
+say([token], wide=False)
 """
 MINUTES = """
 from angarium.cli.ledger_records.minutes import cells, say
@@ -173,8 +172,9 @@ def test_receivers_fit_80_columns_and_unknown_values_are_no_zero() -> None:
 
 
 def test_tokens_fit_80_columns_and_their_ids_are_never_cut() -> None:
-    lines = ESCAPE.sub("", seen(TOKENS)).splitlines()
+    *lines, note = ESCAPE.sub("", seen(TOKENS)).splitlines()
     assert len(lines) == 2
+    assert note == "note: 4 columns left out (rate, created, by, note): --wide shows them"
     assert max(map(len, lines)) <= 80
     assert lines[1].startswith("rhz3dqgpbmba  a-tenant-with-a-")
     assert lines[1].endswith("2026-01-31T12:00Z  2026-01-31T12:00Z")

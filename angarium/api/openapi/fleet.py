@@ -48,7 +48,7 @@ LIST_NODES: dict[str, Any] = {
                 "node": "n1", "version": "1.0.0", "started_at": "2026-11-22T20:00:00Z", "ttl_s": 5.0,
                 "shards_owned": 32, "shards_wanted": 32, "draining": False,
             }],
-            "problems": [],
+            "problems": [], "shards_unowned": 0, "unowned_since": None,
         }),
         **problems(),
     },

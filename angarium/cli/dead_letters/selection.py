@@ -8,6 +8,7 @@ import click
 
 from actors.ids import check_tenant, split_receiver
 from angarium import quantities
+from angarium.cli.invocation import options
 from angarium.operations.dead_letters.pages import Wanted
 from streams.dead_letters.letters import REASONS, LetterFilter
 from streams.dead_letters.malformed import MALFORMED_RECEIVER
@@ -36,7 +37,10 @@ def wanted(which: Sequence[str], given: dict[str, Any], *, everything: bool, lim
 def by_flags(receiver: str | None, given: dict[str, Any]) -> LetterFilter:
     """The selection by receiver, tenant or nothing, together with the flags. Raises the same."""
     now = time.time()
-    since, until = (given[name] and quantities.instant(given[name], now) for name in ("since", "until"))
+    since, until = (
+        given[name] and options.quantity(f"--{name}", quantities.instant, given[name], now)
+        for name in ("since", "until")
+    )
     reasons = frozenset(given["reasons"])
     if unknown := reasons.difference(REASONS):
         raise click.UsageError(f"--reason {min(unknown)}: unknown reason; use one of {', '.join(REASONS)}")

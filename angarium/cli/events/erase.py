@@ -37,7 +37,7 @@ def erase(event: str, tenant: str | None, wait: str, yes: bool, as_json: bool, *
     from angarium import quantities
     from angarium.connecting import with_access
 
-    settings, wait_s = options.settings_of(given), quantities.age(wait)
+    settings, wait_s = options.settings_of(given), options.quantity("--wait", quantities.age, wait)
 
     def agreed(tenant: str) -> bool:
         if yes:

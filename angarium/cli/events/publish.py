@@ -76,7 +76,7 @@ async def _publish(
     from angarium.operations.failures import NotDone
 
     count, json_noted = 0, template.content_type != "application/json"
-    async with open_jetstream(settings) as js:
+    async with open_jetstream(settings, for_command=True) as js:
         publisher = Publisher(Access(js, settings), template)
         for count, body in enumerate(bodies, 1):
             published = await publisher.publish(body)

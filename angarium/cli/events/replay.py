@@ -59,14 +59,16 @@ def replay(
         raise click.UsageError(f"{'--resume' if resume else '--abandon'} goes without {wrong}")
     if not (resume or abandon or since is not None):
         raise click.UsageError("give --since, --resume or --abandon")
-    now, per_second = time.time(), None if rate is None else quantities.rate(rate).per_second
+    now, per_second = time.time(), None
+    if rate is not None:
+        per_second = options.quantity("--rate", quantities.rate, rate).per_second
     settings = options.settings_of(given)
     if abandon:
         _abandon(settings, receiver, as_json=as_json)
         return
     wanted = None if since is None else ReplayFilter(
-        since=quantities.instant(since, now), types=types,
-        until=None if until is None else quantities.instant(until, now),
+        since=options.quantity("--since", quantities.instant, since, now), types=types,
+        until=None if until is None else options.quantity("--until", quantities.instant, until, now),
     )  # fmt: skip
     if dry_run and wanted is not None:
         _preview(settings, receiver, wanted, per_second, as_json=as_json)

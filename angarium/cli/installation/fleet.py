@@ -1,22 +1,24 @@
-"""`angarium fleet`: the nodes and the shards; empties a node for maintenance."""
+"""`angarium fleet`: the nodes and the shards; empties nodes for maintenance."""
 
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from angarium.cli.invocation import options
+from angarium.cli.invocation import names, options
 from angarium.cli.invocation.perform import perform
+from angarium.quantities import count_text
 from angarium.terminal import output
 from angarium.terminal.progress import progress
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from angarium.operations.installation.fleet import SeenNode, SeenShard
+    from angarium.operations.installation.fleet import SeenNode, SeenNodes, SeenShard
 
 NODE_HEADINGS = ("node", "version", "since", "shards", "should own", "draining")
 SHARD_HEADINGS = ("shard", "node", "since", "waiting", "oldest", "refused")
+HIDDEN_NOTE = "NATS does not permit this user to read what waits; an operator may"
 
 
 @click.group(short_help="Show nodes and shards; empty a node.", invoke_without_command=True)
@@ -43,12 +45,16 @@ def fleet(context: click.Context, /, by_shard: bool, as_json: bool, **given: Any
             output.say_json(to_builtins(shards))
         else:
             output.say_table(SHARD_HEADINGS, shard_rows(shards), cut=("refused",))
+            if any(each.waiting is None for each in shards):
+                output.note(f"note: {HIDDEN_NOTE}")
         return
     seen = perform(settings, operations.nodes)
     if as_json:
         output.say_json(to_builtins(seen))
         return
     output.say_table(NODE_HEADINGS, node_rows(seen.nodes), cut=("version",))
+    if seen.shards_unowned:
+        output.note(f"note: {unowned_text(seen)}")
     for problem in seen.problems:
         output.note(f"note: {output.visible(problem)}")
 
@@ -62,6 +68,14 @@ def node_rows(nodes: "Sequence[SeenNode]") -> list[tuple[object, ...]]:
         )
         for each in nodes
     ]  # fmt: skip
+
+
+def unowned_text(seen: "SeenNodes") -> str:
+    """The sentence that shards have no living owner, with the remedy."""
+    shards = count_text(seen.shards_unowned, "shard")
+    since = f" since {_second(seen.unowned_since)}" if seen.unowned_since else ""
+    remedy = "if this lasts, see angarium doctor" if seen.nodes else "start a node (angarium node)"
+    return f"{shards} {'has' if seen.shards_unowned == 1 else 'have'} no living owner{since}: {remedy}"
 
 
 def shard_rows(shards: "Sequence[SeenShard]") -> list[tuple[object, ...]]:
@@ -79,46 +93,60 @@ def _second(at: datetime | None) -> str | None:
     return None if at is None else at.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-@fleet.command(short_help="Empty a node for maintenance.")
-@click.argument("node")
+@fleet.command(short_help="Empty nodes for maintenance.")
+@names.nodes("nodes")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @options.settings_flags(*options.CONNECTION)
-def drain(node: str, as_json: bool, **given: Any) -> None:
-    """Let the NODE hand all its shards over to the others, and wait until it owns none.
+def drain(nodes: tuple[str, ...], as_json: bool, **given: Any) -> None:
+    """Let each NODE hand all its shards over to the others, and wait until it owns none.
 
-    It lives on without shards until angarium fleet resume, or until it is started again. Ctrl-C only ends the
-    waiting.
+    The name that was given to angarium node --workers stands for all its workers. A node keeps running
+    without shards until angarium fleet resume, or until it is started again. Ctrl-C only ends the waiting.
     """
     from msgspec import to_builtins
 
     from angarium.operations.installation.drain import drain as empty
 
-    begun = False
-
-    def asked() -> None:
-        nonlocal begun
-        begun = True
+    drained = list[str]()
 
     def interrupted() -> str:
-        return f"{node} stays drained; angarium fleet resume {node} ends that" if begun else ""
+        which = ", ".join(drained)
+        stay = "stays" if len(drained) == 1 else "stay"
+        return f"{which} {stay} drained; to undo: {_resume_command(*drained)}" if drained else ""
 
     settings = options.settings_of(given)
-    with progress(f"shards of {node} handed over") as shown:
+    with progress(f"shards of {', '.join(nodes)} handed over") as shown:
         done = perform(
-            settings, lambda access: empty(access, node, asked=asked, progress=shown), interrupted=interrupted
-        )
+            settings, lambda access: empty(access, nodes, asked=drained.append, progress=shown),
+            interrupted=interrupted,
+        )  # fmt: skip
     if as_json:
-        output.say_json(to_builtins(done))
-    else:
-        output.say(f"{node} owns no shard; angarium fleet resume {node} ends that")
+        output.say_json({"nodes": to_builtins(done)})
+        return
+    for each in done:
+        output.say(f"{each.node} is drained and owns no shards; to undo: {_resume_command(each.node)}")
 
 
-@fleet.command(short_help="Let a drained node own shards again.")
-@click.argument("node")
+@fleet.command(short_help="Let drained nodes own shards again.")
+@names.nodes("nodes")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @options.settings_flags(*options.CONNECTION)
-def resume(node: str, **given: Any) -> None:
-    """End the drain of the NODE, which then gets its share of the shards again."""
+def resume(nodes: tuple[str, ...], as_json: bool, **given: Any) -> None:
+    """End the drain of each NODE, which then gets its share of the shards again.
+
+    The name that was given to angarium node --workers stands for all its workers.
+    """
+    from msgspec import to_builtins
+
     from angarium.operations.installation.drain import resume as end_drain
 
-    perform(options.settings_of(given), lambda access: end_drain(access, node))
-    output.say(f"{node} takes part again")
+    done = perform(options.settings_of(given), lambda access: end_drain(access, nodes))
+    if as_json:
+        output.say_json({"nodes": to_builtins(done)})
+        return
+    for each in done:
+        output.say(f"{each.node} takes part again")
+
+
+def _resume_command(*nodes: str) -> str:
+    return f"angarium fleet resume {' '.join(nodes)}"

@@ -10,6 +10,8 @@ from angarium.cli.invocation.perform import perform
 from angarium.terminal import output
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from angarium.operations.tokens.listing import ListedToken
 
 SCOPES = ("publish", "read", "manage", "operate")
@@ -47,7 +49,7 @@ def create(
     from angarium.operations.tokens.create import NewToken, create
 
     settings = options.settings_of(given)
-    lasts_s = None if expires is None else quantities.age(expires)
+    lasts_s = None if expires is None else options.quantity("--expires", quantities.age, expires)
     new = NewToken(tenant=tenant, scopes=scopes, lasts_s=lasts_s, rate=rate, note=note)
     made = perform(settings, lambda access: create(access, new))
     if as_json:
@@ -71,10 +73,18 @@ def list_(wide: bool, as_json: bool, **given: Any) -> None:
     if as_json:
         output.say_json(to_builtins(tokens))
         return
-    all_of_it = wide or not output.on_terminal()
-    headings = HEADINGS if all_of_it else NARROW_COLUMNS
-    rows = [[cells(each)[heading] for heading in headings] for each in tokens]
-    output.say_table(headings, rows, cut=() if all_of_it else CUT_COLUMNS, wide=wide)
+    say(tokens, wide=wide)
+
+
+def say(tokens: "Sequence[ListedToken]", *, wide: bool) -> None:
+    """Print the tokens, at a terminal only the columns that 80 characters hold."""
+    rows = [cells(each) for each in tokens]
+    if wide or not output.on_terminal():
+        output.say_table(HEADINGS, [list(row.values()) for row in rows], wide=wide)
+        return
+    narrow = [[row[heading] for heading in NARROW_COLUMNS] for row in rows]
+    output.say_table(NARROW_COLUMNS, narrow, cut=CUT_COLUMNS)
+    output.note_left_out(HEADINGS, NARROW_COLUMNS)
 
 
 def cells(listed: "ListedToken") -> dict[str, str | None]:
@@ -85,7 +95,7 @@ def cells(listed: "ListedToken") -> dict[str, str | None]:
         "scopes": ",".join(listed.scopes),
         "rate": None if listed.rate is None else f"{listed.rate:g}/s",
         "created": _minute(listed.created_at),
-        "by": listed.created_by or None,
+        "by": listed.created_by,
         "expires": _minute(listed.expires_at),
         "last used": _minute(listed.used_at),
         "note": listed.note,

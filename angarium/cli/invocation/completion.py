@@ -1,13 +1,18 @@
-"""The names of receivers for shell completion: at once or not at all, and never a word on stderr.
+"""The names of receivers and nodes for shell completion: at once or not at all, never a word on stderr.
 
 The shell runs `angarium` with `_ANGARIUM_COMPLETE` set when Tab is pressed. Errors (no server, no permission,
 a bad setting) are left to the command itself.
 """
 
 import logging
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TYPE_CHECKING, Any
 
 import click
+
+if TYPE_CHECKING:
+    from streams.installation.topology import Names
+    from streams.nats.jetstream import JetStream
 
 LOOK_TIMEOUT_S = 1.0
 
@@ -16,27 +21,53 @@ log = logging.getLogger(__name__)
 
 def receivers(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """The receivers whose names begin like that."""
+    tenant, dot, _name = incomplete.partition(".")
+
+    async def configured(js: "JetStream", names: "Names") -> Iterable[str]:
+        from streams.buckets.stored_configurations import StoredConfigurations
+
+        return await StoredConfigurations(js, names).all(tenant if dot else "*")
+
+    return _matching(context.params, incomplete, configured)
+
+
+def nodes(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """The live nodes whose names begin like that."""
+
+    async def live(js: "JetStream", names: "Names") -> Iterable[str]:
+        from streams.observation.installation_status import seen_members
+
+        return [each.node for each in (await seen_members(js, names))[0]]
+
+    return _matching(context.params, incomplete, live)
+
+
+def _matching(
+    given: dict[str, Any],
+    incomplete: str,
+    look: "Callable[[JetStream, Names], Awaitable[Iterable[str]]]",
+) -> list[str]:
     import asyncio
 
     logging.disable()  # This process prints nothing but names.
     try:
-        return asyncio.run(_matching(context.params, incomplete))
+        found = asyncio.run(_seen(given, look))
     except Exception as error:
         log.debug("completion.failed", exc_info=error)
         return []
+    return [name for name in found if name.startswith(incomplete)]
 
 
-async def _matching(given: dict[str, Any], incomplete: str) -> list[str]:
+async def _seen(
+    given: dict[str, Any], look: "Callable[[JetStream, Names], Awaitable[Iterable[str]]]"
+) -> Iterable[str]:
     import asyncio
 
     from angarium import settings
     from angarium.connecting import installation, open_jetstream
-    from streams.buckets.stored_configurations import StoredConfigurations
 
     loaded = settings.load(
         {name: given.get(name) for name in ("config", *settings.Settings.__struct_fields__)}
     )
-    tenant, dot, _ = incomplete.partition(".")
-    async with asyncio.timeout(LOOK_TIMEOUT_S), open_jetstream(loaded) as js:
-        found = await StoredConfigurations(js, installation(loaded).names).all(tenant if dot else "*")
-    return [name for name in found if name.startswith(incomplete)]
+    async with asyncio.timeout(LOOK_TIMEOUT_S), open_jetstream(loaded, for_command=True) as js:
+        return await look(js, installation(loaded).names)

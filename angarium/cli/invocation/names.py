@@ -1,4 +1,4 @@
-"""The arguments that name a receiver or a tenant: checked before anything is asked, and completed by Tab."""
+"""The arguments that name receivers, tenants and nodes: checked first, and completed by Tab."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -32,6 +32,12 @@ def _tenant(_: click.Context, __: click.Parameter, tenant: str | None) -> str | 
     return None if tenant is None else check_tenant(tenant)
 
 
+def _nodes(_: click.Context, __: click.Parameter, names: tuple[str, ...]) -> tuple[str, ...]:
+    if "" in names:
+        raise click.UsageError("the name of the node is empty; angarium fleet lists the nodes")
+    return names
+
+
 def note_unknown(name: str) -> None:
     """Say that there is no such receiver, or none of such a tenant: the name may be misspelled."""
     unknown = f"there is no receiver {name}" if "." in name else f"tenant {name} has no receivers"
@@ -55,6 +61,13 @@ def receiver(parameter: str) -> Callable[[Command], Command]:
     """The argument that names one receiver."""
     return click.argument(
         parameter, metavar="TENANT.NAME", callback=_receiver, shell_complete=completion.receivers
+    )
+
+
+def nodes(parameter: str) -> Callable[[Command], Command]:
+    """The argument that names one node or more."""
+    return click.argument(
+        parameter, metavar="NODE…", nargs=-1, required=True, callback=_nodes, shell_complete=completion.nodes
     )
 
 

@@ -8,12 +8,13 @@ import functools
 import logging
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import click
 import msgspec
 
 from angarium import logs, settings
+from angarium.quantities import BadQuantity
 from angarium.settings import FILE_SETTINGS, Settings
 from angarium.terminal import output
 
@@ -24,6 +25,8 @@ DEV_DIRECTORY = ".angarium"
 """The directory of `angarium dev`, unless another one is given."""
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+P = ParamSpec("P")
+T = TypeVar("T")
 
 LOGS = ("log_format", "log_level")
 CONNECTION = ("nats", "creds", "nkey", "tls_ca", "tls_cert", "tls_key", "prefix", "inbox_prefix")
@@ -52,6 +55,16 @@ def settings_flags(*names: str) -> Callable[[Command], Command]:
         return functools.reduce(lambda wrapped, option: option(wrapped), reversed(options), command)
 
     return decorate
+
+
+def quantity(
+    flag: str, read: Callable[Concatenate[str, P], T], text: str, *more: P.args, **by: P.kwargs
+) -> T:
+    """The value of a flag, as `read` reads it. Raises BadQuantity, which names the flag."""
+    try:
+        return read(text, *more, **by)
+    except BadQuantity as error:
+        raise BadQuantity(f"{flag}: {error}") from None
 
 
 def settings_of(given: dict[str, Any], **usual: Any) -> Settings:

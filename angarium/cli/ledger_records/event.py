@@ -37,9 +37,11 @@ def event(event_id: str, tenant: str | None, as_json: bool, **given: Any) -> Non
 
     The attempts are from the ledger; of more than 100 the first and the last 50 are shown. For receivers that
     have not started on the event, and for replays and redrives of it, NATS is asked where it waits: its
-    place, why, and when its turn comes. The exit status is 1 if no receiver is listed, and it was not erased
-    and does not wait to be routed either.
+    place, why, and when its turn comes. The exit status is 1 if no receiver is listed, and it was not erased,
+    does not wait to be routed, and is no dead letter either.
     """
+    if not event_id:
+        raise click.UsageError("the id of the event is empty")
     from angarium.cli.invocation.perform import CommandFailed, result_of
     from angarium.cli.ledger_records import attempt_table, ledger_queries
     from angarium.operations.failures import NotDone
@@ -52,8 +54,8 @@ def event(event_id: str, tenant: str | None, as_json: bool, **given: Any) -> Non
         waiting, erased, unknown = [], [], [f"where it waits is not known: {search.sentence}"]
     else:
         waiting, erased, unknown = search.waiting, search.erased, search.notes
-    unrouted = not isinstance(search, NotDone) and search.unrouted
-    if not (found.deliveries or waiting or erased or unrouted):
+    elsewhere = not isinstance(search, NotDone) and (search.unrouted or search.letter is not None)
+    if not (found.deliveries or waiting or erased or elsewhere):
         reasons, intro = [*unknown, *found.ledger.notes], f"no attempt of the event {event_id} is recorded"
         if not isinstance(search, NotDone):
             reasons, intro = [search.why_none, *reasons], search.why_unknown(event_id)
@@ -61,13 +63,15 @@ def event(event_id: str, tenant: str | None, as_json: bool, **given: Any) -> Non
     if as_json:
         document = msgspec.to_builtins(found)
         if isinstance(search, NotDone):
-            document |= {"waiting": None, "why_none": None, "erased": None}
+            document |= {"waiting": None, "why_none": None, "letter": None, "erased": None}
         else:
-            document |= {"waiting": waiting, "why_none": search.why_none or None, "erased": erased}
+            why_none, letter = search.why_none or None, search.letter
+            document |= {"waiting": waiting, "why_none": why_none, "letter": letter, "erased": erased}
         output.say_json(document)
         return
-    if unrouted and not isinstance(search, NotDone):
-        output.say_wrapped(output.visible(f"{event_id}: {search.why_none}"), indent=CONTINUED_INDENT)
+    if elsewhere and not isinstance(search, NotDone):
+        shown = "" if search.letter is None else f"; to see it: angarium dead show {search.letter}"
+        output.say_wrapped(output.visible(f"{event_id}: {search.why_none}{shown}"), indent=CONTINUED_INDENT)
     for delivery in found.deliveries:
         letter = letters.get((delivery["receiver"], delivery["sequence"]))
         line = headline(delivery, held.get(delivery["receiver"]), letter)

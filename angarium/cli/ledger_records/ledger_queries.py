@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 import click
 
 from angarium import quantities
+from angarium.cli.invocation import options
 from angarium.cli.invocation.perform import result_of
 from angarium.operations.failures import NotDone
 from angarium.operations.ledger_queries.ledger_access import LedgerLag, OpenLedger, open_ledger
@@ -28,7 +29,7 @@ def consult(settings: Settings, operation: Callable[[OpenLedger], Awaitable[T | 
 def span(given: dict[str, Any]) -> tuple[int, int]:
     """The times of `--since` and `--until`, in milliseconds. Raises BadQuantity and click.UsageError."""
     since = past("--since", given["since"]) if given["since"] else 0
-    until = instant(given["until"]) if given["until"] else instant("0s") + 1
+    until = instant("--until", given["until"]) if given["until"] else round(time.time() * 1000) + 1
     if until <= since:
         raise click.UsageError("--until is before --since")
     return since, until
@@ -36,15 +37,15 @@ def span(given: dict[str, Any]) -> tuple[int, int]:
 
 def past(flag: str, text: str) -> int:
     """A time in the past, in milliseconds. Raises BadQuantity and click.UsageError."""
-    found = instant(text)
+    found = instant(flag, text)
     if found > time.time() * 1000 + CLOCK_SKEW_MAX_MS:
         raise click.UsageError(f"{flag} is in the future: {text}")
     return found
 
 
-def instant(text: str) -> int:
-    """A time as people write it, in milliseconds. Raises BadQuantity."""
-    return round(quantities.instant(text, time.time()) * 1000)
+def instant(flag: str, text: str) -> int:
+    """The time that a flag gives, in milliseconds. Raises BadQuantity."""
+    return round(options.quantity(flag, quantities.instant, text, time.time()) * 1000)
 
 
 def status(text: str) -> tuple[int, int]:

@@ -60,8 +60,7 @@ def say(rows: list[dict[str, Any]], *, wide: bool) -> None:
         output.say_table(HEADINGS, everything, wide=wide)
         return
     output.say_table(NARROW_COLUMNS, [[row[heading] for heading in NARROW_COLUMNS] for row in rows])
-    left_out = [each for each in HEADINGS if each not in NARROW_COLUMNS]
-    output.note(f"note: {len(left_out)} columns left out ({', '.join(left_out)}): --wide shows them")
+    output.note_left_out(HEADINGS, NARROW_COLUMNS)
 
 
 def cells(each: "Minute") -> dict[str, Any]:

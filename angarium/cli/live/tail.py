@@ -64,7 +64,9 @@ def tail(
     wanted.check()
     if no_follow and since is None:
         raise click.UsageError("--no-follow shows what has happened: say from when on with --since")
-    since_at = None if since is None else quantities.instant(since, time.time())
+    since_at = None
+    if since is not None:
+        since_at = options.quantity("--since", quantities.instant, since, time.time())
     show = output.say_json_line if as_json else shown_rows(wide=wide)
     run_long(_follow(options.settings_of(given), wanted, since_at, count, show, ends=no_follow))
 
@@ -89,7 +91,7 @@ async def _follow(
 
     end_on_sigterm()
     with suppress(asyncio.CancelledError):
-        async with open_jetstream(settings) as js:
+        async with open_jetstream(settings, for_command=True) as js:
             shown, access = 0, Access(js, settings)
             await check_setup(access)
             if wanted.about is not None and await is_known(access, wanted.about) is False:

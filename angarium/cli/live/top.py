@@ -71,7 +71,7 @@ async def _watch(
 
     end_on_sigterm()
     with suppress(asyncio.CancelledError):
-        async with open_jetstream(settings) as js:
+        async with open_jetstream(settings, for_command=True) as js:
             access = Access(js, settings)
             live = Top(access, tenant, limit)
             while True:
@@ -135,7 +135,7 @@ def _worst(
     from angarium.cli.ledger_records import attempt_table, ledger_queries
     from angarium.operations.ledger_queries.worst_receivers import find_worst
 
-    within_s = quantities.age(within)
+    within_s = options.quantity("--within", quantities.age, within)
     worst = ledger_queries.consult(settings, lambda ledger: find_worst(ledger, within_s, limit, tenant))
     if as_json:
         output.say_json(worst)

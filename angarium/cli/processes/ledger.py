@@ -35,7 +35,8 @@ def ledger(keep: str, **given: Any) -> None:
     """
     from angarium import quantities
 
-    settings, keep_s = options.settings_of(given, log_level="info"), quantities.age(keep)
+    settings = options.settings_of(given, log_level="info")
+    keep_s = options.quantity("--keep", quantities.age, keep)
     if keep_s < KEEP_MIN_S:
         raise click.UsageError(f"--keep {keep}: must be at least a minute")
     _check(settings.ledger)

@@ -35,16 +35,17 @@ def _be_worker(supervisor: socket.socket) -> None:
     from angarium import logs
     from angarium.workers import supervisor_pipe
 
-    settings = supervisor_pipe.received()
+    settings, runs = supervisor_pipe.received()
     logs.configure(settings.log_format, settings.log_level, node=settings.node)
-    run_long(_serve(settings, supervisor))
+    run_long(_serve(settings, supervisor=supervisor, runs=runs))
 
 
-async def _serve(settings: Settings, supervisor: socket.socket | None = None) -> None:
+async def _serve(settings: Settings, **supervised: Any) -> None:
+    """Run a node; `supervised` is what `run_node` takes for a worker."""
     from angarium.node.app import run_node
 
     await _check(settings)
-    await run_node(settings, supervisor=supervisor)
+    await run_node(settings, **supervised)
 
 
 async def _supervise(settings: Settings) -> None:

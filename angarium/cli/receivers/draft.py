@@ -8,6 +8,7 @@ from msgspec import to_builtins
 
 from actors.policy import members_of
 from angarium import quantities
+from angarium.cli.invocation import options
 from angarium.cli.receivers.flags import MEMBERS, parameter
 from angarium.operations.receivers.configurations.proposal import PutResult
 from angarium.operations.receivers.configurations.put import NewConfiguration
@@ -48,7 +49,7 @@ def from_flags(given: dict[str, Any], *, partial: bool = False) -> dict[str, Any
                 members[outer] = value
     burst = members.pop("burst", None)
     if "rate" in members:
-        rate = quantities.rate(members["rate"], burst)
+        rate = options.quantity("--rate", quantities.rate, members["rate"], burst)
         members["rate"] = {"limit": rate.limit, "per": rate.per} | ({"burst": burst} if burst else {})
     elif burst is not None and partial:
         members["rate"] = {"burst": burst}

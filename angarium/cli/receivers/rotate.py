@@ -25,7 +25,7 @@ def rotate_secret(name: str, overlap: str, as_json: bool, **given: Any) -> None:
     from angarium import quantities
     from angarium.operations.receivers.configurations.rotate import rotate_secret
 
-    overlap_s = quantities.age(overlap)
+    overlap_s = options.quantity("--overlap", quantities.age, overlap)
     done = perform(options.settings_of(given), lambda access: rotate_secret(access, name, overlap_s))
     if as_json:
         output.say_json(done)

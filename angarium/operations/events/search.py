@@ -30,7 +30,7 @@ from streams.erasing.erasures import Erasures
 from streams.nats.answers import StoredMessage
 from streams.nats.jetstream import JetStream
 from streams.observation.receivers_seen import receiver_snapshots
-from streams.reading.messages import stored_event
+from streams.reading.messages import HEADERS_UNREAD, stored_event
 from streams.routing.fanout import event_in
 
 RECEIVERS_MAX = 1000
@@ -40,6 +40,8 @@ TENANTS_MAX = 100
 SEARCHED_MAX = 10_000
 """Messages that are looked at: the first that wait for a receiver, the newest of a stream."""
 SEARCHED_BYTES_MAX = 64 << 20
+UNREAD_LETTERS_MAX = 3
+"""Letters that are named because their headers, and so their ids, were not read."""
 PAGE_MESSAGES = 512
 PAGE_BYTES = 1 << 20
 SEARCHED_AT_ONCE = 16
@@ -78,7 +80,7 @@ class EventSearch(Struct, frozen=True, kw_only=True):
     """The receivers for which an event waits; if there are none, the reason. `notes`: parts not searched.
 
     `stored`: a stream has the event, although it waits for no receiver. `unrouted`: it waits to be routed,
-    as `why_none` says. `erased`: one for each tenant.
+    as `why_none` says. `letter`: the number of the dead letter that it is. `erased`: one for each tenant.
     """
 
     waiting: list[WaitingDelivery]
@@ -86,6 +88,7 @@ class EventSearch(Struct, frozen=True, kw_only=True):
     notes: list[str]
     stored: bool = False
     unrouted: bool = False
+    letter: int | None = None
     erased: list[ErasedEvent] = field(default_factory=list)
 
     def why_unknown(self, event: str) -> str:
@@ -96,11 +99,12 @@ class EventSearch(Struct, frozen=True, kw_only=True):
 
 
 class _Whereabouts(Struct, frozen=True):
-    """Why no receiver has an event; whether a stream has it, and whether it waits to be routed."""
+    """Why no receiver has an event; whether a stream has it, whether it waits to be routed, its letter."""
 
     why: str
     stored: bool = True
     unrouted: bool = False
+    letter: int | None = None
 
 
 class _Searched(Struct, frozen=True):
@@ -184,7 +188,7 @@ async def search_event(
     erased = await _erasures(access, event, tenants, notes)
     if found or recorded:
         return EventSearch(waiting=found, why_none="", notes=notes, erased=[each.shown for each in erased])
-    none = await _why_none(access, event, among, why_unrecorded)
+    none = await _why_none(access, event, among, why_unrecorded, notes)
     if not none.stored:
         erased = [each for each in erased if each.anything]
     why = none.why
@@ -193,7 +197,7 @@ async def search_event(
         why = "its erasure is under way" if at is None else f"it was erased at {at}"
     return EventSearch(
         waiting=[], why_none=why, notes=notes, stored=none.stored, unrouted=none.unrouted,
-        erased=[each.shown for each in erased],
+        letter=none.letter, erased=[each.shown for each in erased],
     )  # fmt: skip
 
 
@@ -269,20 +273,29 @@ def due_s(live: StateDocument, pace: ReceiverHealth | None, place: int, now: flo
 
 
 async def _why_none(
-    access: Access, event: str, among: str, why_unrecorded: Callable[[float], str]
+    access: Access, event: str, among: str, why_unrecorded: Callable[[float], str], notes: list[str]
 ) -> _Whereabouts:
-    """The reason why an event waits for no receiver."""
+    """The reason why an event waits for no receiver; `notes` gets what may be the event under another id."""
     js, names, letters = access.js, access.names, DeadLetters(access.js, access.names)
-    seen = 0
+    seen, unread = 0, list[str]()
     async for page in letters.newest(LetterFilter(receivers=f"{among}.*"), await letters.end()):
         for letter in page.letters:
             if letter.event_id == event:
+                reason = f"{letter.reason}: {letter.problem}" if letter.problem else letter.reason
                 return _Whereabouts(
-                    f"it is dead letter {letter.position}, for {letter.receiver} ({letter.reason})"
+                    f"it is dead letter {letter.position}, for {letter.receiver} ({reason})",
+                    letter=letter.position,
                 )
+            if letter.problem == HEADERS_UNREAD and len(unread) < UNREAD_LETTERS_MAX:
+                unread.append(str(letter.position))
         seen += page.seen
         if seen >= SEARCHED_MAX:
             break
+    if unread:
+        which = " or ".join(unread)
+        notes.append(
+            f"it may be dead letter {which}, which has too many headers, so that its id is not known"
+        )
     stored = await _newest(js, names.deliveries, names.deliveries_to(f"{among}.*"), event, stored_event)
     if message := stored.message:
         if (address := names.shard_and_receiver(message.subject)) is None:

@@ -1,6 +1,7 @@
-"""Empties a node for maintenance, and lets it own shards again."""
+"""Empties nodes for maintenance, and lets them own shards again."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 from msgspec import Struct
@@ -9,6 +10,7 @@ from angarium.connecting import Access
 from angarium.operations.failures import OperationError, operation
 from angarium.operations.installation.fleet import live_nodes
 from angarium.operations.receivers.control_requests.ask import ask_subject
+from angarium.settings import is_worker_of
 from streams.control_requests.node_requests import LAST_NODE_CODE, OLDER_NODES_CODE
 from streams.control_requests.requests import NODES
 from streams.fleet.members import Member
@@ -17,6 +19,7 @@ from streams.observation.installation_status import owners, seen_members
 from streams.observation.receivers_seen import shard_count
 
 LOOK_EVERY_S = 0.25
+START_ANOTHER = "; start another one first (angarium node)"
 
 
 class Drained(Struct, frozen=True, kw_only=True):
@@ -26,59 +29,85 @@ class Drained(Struct, frozen=True, kw_only=True):
     handed_over: int
 
 
+class ResumedNode(Struct, frozen=True, kw_only=True):
+    """A node that gets its share again."""
+
+    node: str
+
+
 @operation
 async def drain(
     access: Access,
-    node: str,
+    names: Sequence[str],
     *,
-    asked: Callable[[], None] = lambda: None,
+    asked: Callable[[str], None] = lambda node: None,
     progress: Callable[[int, int], None] = lambda done, total: None,
-) -> Drained:
-    """Let a node hand over all its shards, and return once it owns none.
+) -> list[Drained]:
+    """Let nodes hand over all their shards, and return once they own none.
 
-    `asked` is called when the drain is in force, `progress` with the shards handed over, and their total.
+    `names`: nodes, or those whose workers are nodes. All are asked before the first is waited for, so that
+    none gets the shards of another. `asked` is called when the drain of a node is in force, `progress` with
+    the shards handed over, and their total.
     """
     members, _ = await seen_members(access.js, access.names)
-    _live(members, node)
+    nodes = _chosen(members, names)
     if older := [each for each in members if each.placement < PLACEMENT_VERSION]:
         which = ", ".join(f"{each.node} ({each.version})" for each in older)
         raise OperationError(
             "refused", f"not every live node knows how to leave out a drained one: {which}", OLDER_NODES_CODE,
             remedy="; upgrade these first, or stop the node with SIGTERM",
         )  # fmt: skip
-    await _ask(access, "drain", node)
-    asked()
+    if all(each.draining or each.node in nodes for each in members):
+        text = f"no other live node would take the shards of {' and '.join(nodes)}"
+        raise OperationError("refused", text, LAST_NODE_CODE, remedy=START_ANOTHER)
+    for number, node in enumerate(nodes):
+        try:
+            await _ask(access, "drain", node)
+        except OperationError as error:
+            undo = f"; to undo what is drained already: angarium fleet resume {' '.join(nodes[:number])}"
+            remedy = error.remedy + (undo if number else "")
+            raise OperationError(error.kind, str(error), error.code, remedy=remedy) from None
+        asked(node)
     count = await shard_count(access.js, access.names)
-    total = 0
+    totals = dict.fromkeys(nodes, 0)
     while True:
         found = await owners(access.js, access.names, count)
-        left = sum(owner is not None and owner.node == node for owner in found)
-        total = max(total, left)
-        progress(total - left, total)
+        left = Counter(owner.node for owner in found if owner is not None and owner.node in totals)
+        totals = {node: max(total, left[node]) for node, total in totals.items()}
+        progress(sum(totals.values()) - left.total(), sum(totals.values()))
         if not left:
-            return Drained(node=node, handed_over=total)
-        _check_draining((await seen_members(access.js, access.names))[0], node)
+            return [Drained(node=node, handed_over=total) for node, total in totals.items()]
+        members, _ = await seen_members(access.js, access.names)
+        for node in left:
+            _check_draining(members, node)
         await asyncio.sleep(LOOK_EVERY_S)
 
 
 @operation
-async def resume(access: Access, node: str) -> None:
-    """End the drain of a node, which then gets its share again."""
+async def resume(access: Access, names: Sequence[str]) -> list[ResumedNode]:
+    """End the drain of nodes, which then get their shares again; `names` as for `drain`."""
     members, _ = await seen_members(access.js, access.names)
-    if _live(members, node).placement < PLACEMENT_VERSION:
-        return  # It knows no drain, so none is in force.
-    await _ask(access, "resume", node)
-
-
-def _live(members: Sequence[Member], node: str) -> Member:
+    nodes = _chosen(members, names)
     for each in members:
-        if each.node == node:
-            return each
-    names = ", ".join(each.node for each in members) or "none"
-    raise OperationError(
-        "not_found", f"there is no live node {node}; the live ones: {names}",
-        remedy="; see angarium fleet",
-    )  # fmt: skip
+        # A node of an older version knows no drain, so none is in force.
+        if each.node in nodes and each.placement >= PLACEMENT_VERSION:
+            await _ask(access, "resume", each.node)
+    return [ResumedNode(node=node) for node in nodes]
+
+
+def _chosen(members: Sequence[Member], names: Sequence[str]) -> list[str]:
+    """The live nodes with these names; the name that was given to a supervisor means all its workers."""
+    live = [each.node for each in members]
+    chosen: dict[str, None] = {}
+    for name in names:
+        found = [name] if name in live else [node for node in live if is_worker_of(node, name)]
+        if not found:
+            raise OperationError(
+                "not_found", f"there is no live node {name}; the live ones: {', '.join(live) or 'none'}",
+                remedy="; see angarium fleet",
+            )  # fmt: skip
+        chosen |= dict.fromkeys(found)
+    return list(chosen)
 
 
 def _check_draining(members: Sequence[Member], node: str) -> None:
@@ -110,5 +139,4 @@ async def _ask(access: Access, verb: str, node: str) -> None:
     except OperationError as error:
         if error.code != LAST_NODE_CODE:
             raise
-        remedy = "; start another one first (angarium node)"
-        raise OperationError("refused", str(error), error.code, remedy=remedy) from None
+        raise OperationError("refused", str(error), error.code, remedy=START_ANOTHER) from None

@@ -1,7 +1,7 @@
 """The checks of `angarium doctor`, one line each: the subject, the verdict, and the remedy."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 
 from actors.errors import Unavailable, Unusable
 from actors.tenant_settings import TenantSettings
@@ -51,7 +51,7 @@ async def examine(settings: Settings) -> list[Finding]:
     findings = findings or [ok("packages", "actors and streams are Angarium's own")]
     findings += [_variable(each) for each in unknown_variables()]
     try:
-        async with open_jetstream(settings) as js:
+        async with open_jetstream(settings, for_command=True) as js:
             findings.append(ok("nats", f"nats-server {js.wire.server_version}"))
             findings += await _topology(js, settings)
             if findings[-1].ok:
@@ -95,35 +95,44 @@ async def examine_running(
     *,
     storage_needed_by: bool = True,
 ) -> list[Finding]:
-    """The checks of everything that changes at run time. Raises NotPermitted, Unavailable and ApiError.
+    """The checks of everything that changes at run time. Raises Unavailable and ApiError.
 
-    `tenants`: the settings of single tenants. `storage_needed_by` also finds which shard or receiver holds a
-    stream, and which events are in no partition, which only nodes and operators may read.
+    A check that our user may not make is a warning. `tenants`: the settings of single tenants.
+    `storage_needed_by` also finds which shard or receiver holds a stream, and which events are in no
+    partition, which only nodes and operators may read.
     """
     streams = (installation.names.events, installation.names.deliveries, installation.names.journal)
-    return [
-        await _clock(js, installation),
+    findings = [
+        *await _if_permitted("clock", _clock(js, installation)),
         *await _behind(js, installation),
-        *await _recreated(js, installation),
-        *await _refused(js, installation),
+        *await _if_permitted("streams", _recreated(js, installation)),
+        *await _if_permitted("shards", _refused(js, installation)),
         *[await room(js, installation, name, storage_needed_by) for name in streams],
         await _letters(js, installation),
-        *await _fleet(js, installation),
-        *await unrouted_findings.examine(js, installation, tenants),
-        *(await stray_findings.examine(js, installation) if storage_needed_by else ()),
-        *await unhealthy_findings.examine(js, installation),
+        *await _if_permitted("nodes", _fleet(js, installation)),
+        *await _if_permitted("tenants", unrouted_findings.examine(js, installation, tenants)),
     ]
+    if storage_needed_by:
+        findings += await _if_permitted("events", stray_findings.examine(js, installation))
+    return findings + await _if_permitted("receivers", unhealthy_findings.examine(js, installation))
 
 
-async def _clock(js: JetStream, installation: Installation) -> Finding:
+async def _if_permitted(subject: str, check: Awaitable[list[Finding]]) -> list[Finding]:
+    """The findings of a check, or a warning that our user may not make it."""
+    try:
+        return await check
+    except NotPermitted as error:
+        return [warning(subject, f"not checked: {error}")]
+
+
+async def _clock(js: JetStream, installation: Installation) -> list[Finding]:
     before = time.time()
     server = await server_time(js, installation.names.deliveries)
     off_s = max(before - server, server - time.time(), 0.0)
     if off_s > CLOCK_OFF_MAX_S:
-        return problem(
-            "clock", f"this machine and the NATS server differ by {off_s:.1f} s", "run NTP on both"
-        )
-    return ok("clock", "this machine and the NATS server agree")
+        text = f"this machine and the NATS server differ by {off_s:.1f} s"
+        return [problem("clock", text, "run NTP on both")]
+    return [ok("clock", "this machine and the NATS server agree")]
 
 
 async def _behind(js: JetStream, installation: Installation) -> list[Finding]:

@@ -21,6 +21,7 @@ from streams.observation.installation_status import (
     owners,
     recorded_losses,
     seen_members,
+    unowned_since,
     unsettled_events,
 )
 from streams.observation.receivers_seen import shard_count
@@ -46,17 +47,23 @@ class SeenNode(Struct, frozen=True, kw_only=True):
 
 
 class SeenNodes(Struct, frozen=True, kw_only=True):
-    """The live nodes, and a sentence for each node whose heartbeat is old or cannot be read."""
+    """The live nodes, and a sentence for each node whose heartbeat is old or cannot be read.
+
+    `shards_unowned`: how many shards no live node owns; `unowned_since`: since when, as far as that is known.
+    """
 
     nodes: list[SeenNode]
     problems: list[str]
+    shards_unowned: int
+    unowned_since: datetime | None
 
 
 class SeenShard(Struct, frozen=True, kw_only=True):
     """A shard and its recorded owner, which may be dead; `refused` says why no node runs it.
 
     `waiting`: how many stored events its owner has neither settled, nor left in the stream for a receiver
-    that has to wait; `oldest_at`: when the oldest of them was stored.
+    that has to wait; None if NATS does not permit this user to read them. `oldest_at`: when the oldest of
+    them was stored.
     """
 
     shard: int
@@ -64,7 +71,7 @@ class SeenShard(Struct, frozen=True, kw_only=True):
     claimed_at: datetime | None
     alive: bool
     refused: str | None
-    waiting: int
+    waiting: int | None
     oldest_at: datetime | None
 
 
@@ -75,6 +82,7 @@ async def nodes(access: Access) -> SeenNodes:
     members, problems = await seen_members(access.js, access.names)
     found = await owners(access.js, access.names, count)
     owned = Counter(owner.node for owner in found if owner is not None and is_alive(owner, members))
+    unowned = [shard for shard, owner in enumerate(found) if not is_alive(owner, members)]
     wanted = Counter(wanted_owners(count, live_nodes(members)) if members else ())
     shown = [
         SeenNode(
@@ -83,7 +91,10 @@ async def nodes(access: Access) -> SeenNodes:
         )
         for each in members
     ]  # fmt: skip
-    return SeenNodes(nodes=shown, problems=problems)
+    since = await unowned_since(access.js, access.names, unowned)
+    return SeenNodes(
+        nodes=shown, problems=problems, shards_unowned=len(unowned), unowned_since=_instant_or_none(since)
+    )
 
 
 @operation
@@ -108,9 +119,12 @@ async def _shards(access: Access, refused: Mapping[int, str]) -> list[SeenShard]
     whys = {**refused, **{shard: loss.why for shard, loss in losses.items()}}
     turn = asyncio.Semaphore(QUESTIONS_AT_ONCE)
 
-    async def waiting(shard: int) -> tuple[int, float | None]:
+    async def waiting(shard: int) -> tuple[int | None, float | None]:
         async with turn:
-            return await unsettled_events(js, names, shard)
+            try:
+                return await unsettled_events(js, names, shard)
+            except NotPermitted:
+                return None, None
 
     behind = await asyncio.gather(*map(waiting, range(count)))
     return [

@@ -5,7 +5,10 @@ from msgspec import Struct
 from actors.errors import Unusable
 from angarium import logs
 from streams.installation.topology import Installation
+from streams.journal.checkpoint import read_checkpoint
+from streams.journal.claim import read_owner
 from streams.nats.answers import StreamInfo
+from streams.nats.errors import NotPermitted
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import stream_info
 from streams.storage.purge import deliveries_needed_from, events_needed_from, journal_needed_from
@@ -66,8 +69,12 @@ async def holder(js: JetStream, installation: Installation, info: StreamInfo) ->
             needed_from = await journal_needed_from(js, names, shards, info)
     except Unusable as error:
         return f"the reason is not known ({error})"
+    except NotPermitted:
+        return "this user may not see what needs it"
     what = "partition" if info.name == names.events else "shard"
     if not needed_from.position:
+        if await _has_just_begun(js, installation, needed_from.shard):
+            return f"{what} {needed_from.shard} has written no snapshot yet"
         why = "it is refused, or no node has run it since the stream was created"
         return f"{what} {needed_from.shard} needs everything in it: {why}"
     message = await js.message(info.name, needed_from.position)
@@ -80,3 +87,10 @@ async def holder(js: JetStream, installation: Installation, info: StreamInfo) ->
     owner = f"{what} {needed_from.shard}"
     named = f"{whose} ({owner})" if whose else owner
     return f"{named} still needs messages from {needed_from.position} on{since}"
+
+
+async def _has_just_begun(js: JetStream, installation: Installation, shard: int) -> bool:
+    """True if a node owns the shard and has not written its first snapshot, which takes some seconds."""
+    owner, _ = await read_owner(js, installation.names, shard)
+    owned = owner is not None and owner.released is None
+    return owned and await read_checkpoint(js, installation.names, shard) is None

@@ -12,7 +12,7 @@ from streams.buckets.tokens import Scope, TokenStore
 class ListedToken(Struct, frozen=True, kw_only=True):
     """A token as it is shown. `used_at` is updated rarely: it may be ten minutes old.
 
-    `created_by`: empty if it is not known.
+    `created_by`: None if it is not known.
     """
 
     id: str
@@ -23,7 +23,7 @@ class ListedToken(Struct, frozen=True, kw_only=True):
     used_at: datetime | None
     rate: float | None
     note: str
-    created_by: str
+    created_by: str | None
 
 
 @operation
@@ -41,7 +41,7 @@ async def all_tokens(access: Access) -> list[ListedToken]:
             used_at=uses.get(name),
             rate=token.rate,
             note=token.note,
-            created_by=token.created_by,
+            created_by=token.created_by or None,
         )
         for name, token in (await tokens.all()).items()
     ]

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from streams.fleet.members import Members
+from streams.fleet.members import UNSUPERVISED, Members, Runs
 from streams.installation.topology import Names
 from streams.nats.jetstream import JetStream
 from tests.contract.fleet.looking import ROUND_S, TTL_S, Join, Looking
@@ -22,8 +22,10 @@ async def join(names: Names, clocks: Clocks, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr("streams.fleet.members.RENEWALS_PER_TTL", TTL_S / ROUND_S)
     joined: list[Members] = []
 
-    async def start(js: JetStream, node: str, its_clocks: Clocks | None = None) -> Members:
-        members = Members(js, names, node, its_clocks or clocks, ttl_s=TTL_S, version="1.2.3")
+    async def start(
+        js: JetStream, node: str, its_clocks: Clocks | None = None, runs: Runs = UNSUPERVISED
+    ) -> Members:
+        members = Members(js, names, node, its_clocks or clocks, ttl_s=TTL_S, version="1.2.3", runs=runs)
         await members.start()
         joined.append(members)
         return members

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from streams.clock import SystemTime
-from streams.fleet.members import Member, Members
+from streams.fleet.members import Member, Members, Runs
 from streams.installation.topology import Names
 from streams.journal.claim import Owner
 from streams.nats.jetstream import JetStream
@@ -276,6 +276,16 @@ class TestWhoMayBeTakenOver:
     async def test_our_own_shard_may_be_claimed(self, js: JetStream, clocks: Clocks, join: Join) -> None:
         members = await join(js, "a")
         assert members.may_claim(Owner(node="a", at=clocks.now, run=members.run))
+
+    async def test_a_shard_of_a_process_that_has_ended_may_be_claimed_at_once(
+        self, js: JetStream, clocks: Clocks, join: Join
+    ) -> None:
+        members = await join(js, "a", runs=Runs("new", ended=("first", "second")))
+        assert members.run == "new"
+        for run in ("first", "second"):
+            assert members.may_claim(Owner(node="a", at=clocks.now, run=run, heartbeat=1))
+        for node, run in (("a", "another"), ("b", "first"), ("a", "")):
+            assert not members.may_claim(Owner(node=node, at=clocks.now, run=run, heartbeat=1))
 
     @pytest.mark.parametrize("ahead_s", [-1.0, 100.0], ids=["before", "by-a-clock-ahead"])
     async def test_a_shard_of_another_process_of_our_name_may_be_claimed_only_later(

@@ -5,9 +5,11 @@ import logging
 
 import pytest
 
+from actors.errors import Unavailable
 from streams.nats import jetstream, retry
+from streams.nats.errors import NotPermitted
 from streams.nats.jetstream import JetStream
-from streams.nats.retry import Complaint, Pauses
+from streams.nats.retry import Complaint, Pauses, until_answered
 from tests.sim.server.client import ClientWire
 from tests.sim.server.sessions import Frame
 from tests.support.waiting import until
@@ -95,6 +97,20 @@ async def test_a_failure_while_nats_is_away_is_logged_only_if_it_lasts(
     away.come_back()
     complaint.log_once("no answer")
     assert _told(caplog) == [("thing.waiting", "no answer")]
+
+
+async def test_a_final_refusal_ends_the_asking_and_any_other_is_waited_for() -> None:
+    failures = [Unavailable("no leader"), NotPermitted("no permission")]
+
+    async def ask() -> str:
+        if failures:
+            raise failures.pop(0)
+        return "answered"
+
+    assert await until_answered(ask) == "answered"
+    failures.append(NotPermitted("no permission", final=True))
+    with pytest.raises(NotPermitted):
+        await until_answered(ask)
 
 
 def _told(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:

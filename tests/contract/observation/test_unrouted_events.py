@@ -17,6 +17,7 @@ from angarium.operations.routing_delays import unrouted_notes, why_unrouted
 from streams.installation.partitions import partition_of
 from streams.installation.topology import Names
 from streams.journal.envelope import encode_flush
+from streams.nats.headers import KV_DELETED
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import stream_info
 from streams.observation import unrouted_events
@@ -81,6 +82,14 @@ async def test_the_tenant_whose_event_holds_the_stream_of_events_is_named(
     events = await stream_info(js, names.events)
     text = await sizing.holder(js, installation(names.prefix), events)
     assert text.startswith(f"acme (partition {PARTITION}) still needs messages from 2 on (stored ")
+
+
+async def test_a_shard_that_has_just_begun_is_not_called_refused(js: JetStream, names: Names) -> None:
+    journal, installed = await stream_info(js, names.journal), installation(names.prefix)
+    assert await sizing.holder(js, installed, journal) == "shard 0 has written no snapshot yet"
+    await js.publish(names.actor_keys.owner(0), b"", KV_DELETED)
+    refused = await sizing.holder(js, installed, journal)
+    assert refused.startswith("shard 0 needs everything in it: it is refused, or no node has run it")
 
 
 async def test_short_room_for_events_is_a_problem_with_a_remedy_of_its_own(

@@ -30,6 +30,7 @@ from angarium.settings import Settings
 from streams.erasing.erasures import Erasures
 from streams.nats.connection import ConnectOptions, connect
 from streams.nats.jetstream import JetStream
+from streams.nats.protocol import LINES_MAX
 from tests.support.installation import SHARDS, install, publish
 from tests.support.waiting import until, until_true
 
@@ -119,6 +120,31 @@ async def test_an_event_that_waits_nowhere_has_one_reason(
     assert await why("never") == "it is not among the newest 1 messages of the streams"
     monkeypatch.setattr(event_search, "RECEIVERS_MAX", 0)
     assert (await search(access, "late")).notes == ["1 receivers are too many to search their waiting events"]
+
+
+async def test_a_malformed_event_is_a_dead_letter_found_by_its_id_unless_that_was_not_read(
+    access: Access,
+) -> None:
+    await put(access, NAME)
+    many = {f"X-{number}": "1" for number in range(LINES_MAX)}
+    for event, headers in (("bad", {"Content-Type": "\u00fc"}), ("many", many)):
+        await access.js.publish(
+            access.names.publish_event("acme", "order"), b"{}", {"Angarium-Id": event} | headers
+        )
+
+    async def buried() -> bool:
+        return (await search(access, "none")).notes == [
+            "it may be dead letter 2, which has too many headers, so that its id is not known"
+        ]
+
+    await until_true(buried)
+    bad, many_headers = await search(access, "bad"), await search(access, "many")
+    assert (bad.letter, bad.notes) == (1, [])
+    assert bad.why_none == (
+        "it is dead letter 1, for acme._events "
+        "(malformed: Content-Type: at most 256 printable ASCII characters)"
+    )
+    assert (many_headers.letter, many_headers.why_none) == (None, event_search.NEVER_PUBLISHED)
 
 
 @pytest.mark.parametrize(

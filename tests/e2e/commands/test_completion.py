@@ -8,7 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from streams.installation.topology import Names
+from streams.nats.connection import ConnectOptions, connect
+from streams.nats.jetstream import JetStream
 from streams.server.embedded import EmbeddedServer
+from tests.contract.fleet.looking import show
 from tests.support.processes.commands import COMMAND, FORKS, PATIENCE_S, Terminal
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
@@ -26,7 +30,17 @@ def completed(terminal: Terminal, *words: str, nats: str = "") -> list[str]:
     return [line.removeprefix("plain,") for line in offered.split()]
 
 
-async def test_receivers_are_offered(tmp_path: Path) -> None:
+async def show_node(url: str, node: str) -> None:
+    """A heartbeat, as of a live node."""
+    wire = await connect(ConnectOptions(servers=(url,)))
+    js = JetStream(wire)
+    await js.start()
+    await show(js, Names("angarium"), node, ttl_s=60.0)
+    await js.stop()
+    await wire.close()
+
+
+async def test_receivers_and_nodes_are_offered(tmp_path: Path) -> None:
     async with EmbeddedServer(tmp_path / "nats", port=0) as server:
         terminal = Terminal(tmp_path, server.url)
         terminal.done("setup")
@@ -38,6 +52,10 @@ async def test_receivers_are_offered(tmp_path: Path) -> None:
         assert completed(terminal, "inspect", "--prefix", "other", "ac") == []
         assert completed(terminal, "publish", "globex") == ["globex.billing"]
         assert completed(terminal, "dead", "redrive", "acre.field", "gl") == ["globex.billing"]
+        for node in ("one-1", "one-2", "two"):
+            await show_node(server.url, node)
+        assert completed(terminal, "fleet", "drain", "one-2", "on") == ["one-1", "one-2"]
+        assert completed(terminal, "fleet", "resume", "t") == ["two"]
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """`angarium fleet`: nodes and shards are shown, and a node is emptied and resumed by command."""
 
 import asyncio
+import re
 import signal
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -84,8 +85,7 @@ async def test_a_node_is_drained_and_resumed(
     shares = Counter(even_owners(SHARDS, ["one", "two"]))
     shared = {node: (share, share, False) for node, share in shares.items()}
     await fleet.until_true(partial(owned_as, terminal, shared), "both have their share")
-    done = await document(terminal, "fleet", "drain", "one")
-    assert done["node"] == "one"
+    assert (await document(terminal, "fleet", "drain", "one"))["nodes"][0]["node"] == "one"
     assert (await owned(terminal))["one"] == (0, 0, True)
     moved = {"one": (0, 0, True), "two": (SHARDS, SHARDS, False)}
     await fleet.until_true(partial(owned_as, terminal, moved), "the other has all shards")
@@ -96,9 +96,46 @@ async def test_a_node_is_drained_and_resumed(
     assert "one is drained, and gets no shards" in (await asyncio.to_thread(terminal.run, "doctor")).stdout
     last = await asyncio.to_thread(terminal.failed, "fleet", "drain", "two")
     assert "no other live node would take the shards of two; start another one first" in last
-    assert await asyncio.to_thread(terminal.done, "fleet", "resume", "one") == "one takes part again\n"
+    assert await document(terminal, "fleet", "resume", "one") == {"nodes": [{"node": "one"}]}
     await fleet.until_true(partial(owned_as, terminal, shared), "both have their share again")
     assert (await http.get(f"{one.monitor}/readyz")).status_code == 200
+
+
+async def test_all_workers_of_a_machine_are_drained_by_its_name(fleet: Fleet, terminal: Terminal) -> None:
+    """A name that is given twice counts once, and another machine's name only looks alike."""
+    everyone = ("one-1", "one-2", "one-b", "oneself-1")
+    for node in everyone:
+        await fleet.start(node)
+
+    async def are_members(*expected: str) -> bool:
+        return [each.node for each in (await seen_members(fleet.js, names))[0]] == list(expected)
+
+    await fleet.until_true(partial(are_members, *everyone), "all are members")
+    drained = await asyncio.to_thread(terminal.done, "fleet", "drain", "one", "one-1")
+    assert drained == "".join(
+        f"{node} is drained and owns no shards; to undo: angarium fleet resume {node}\n"
+        for node in ("one-1", "one-2")
+    )
+    draining = [each.node for each in (await seen_members(fleet.js, names))[0] if each.draining]
+    assert draining == ["one-1", "one-2"]
+    last = await asyncio.to_thread(terminal.failed, "fleet", "drain", "one-b", "oneself")
+    assert "no other live node would take the shards of one-b and oneself-1; start another one first" in last
+    resumed = await asyncio.to_thread(terminal.done, "fleet", "resume", "one")
+    assert resumed == "one-1 takes part again\none-2 takes part again\n"
+    assert not any(each.draining for each in (await seen_members(fleet.js, names))[0])
+
+
+async def test_shards_without_an_owner_are_noted(fleet: Fleet, terminal: Terminal) -> None:
+    never = await asyncio.to_thread(terminal.run, "fleet")
+    assert f"note: {SHARDS} shards have no living owner: start a node (angarium node)" in never.stderr
+    one = await fleet.start_ready("one")
+    assert "living owner" not in (await asyncio.to_thread(terminal.run, "fleet")).stderr
+    await one.stop()
+    await show(fleet.js, names, "idle", ttl_s=60.0, placement=PLACEMENT_VERSION)
+    stopped = (await asyncio.to_thread(terminal.run, "fleet")).stderr
+    assert re.search(
+        rf"{SHARDS} shards have no living owner since \S+Z: if this lasts, see angarium doctor", stopped
+    )
 
 
 async def test_a_drain_lasts_after_ctrl_c(fleet: Fleet, terminal: Terminal) -> None:
@@ -118,7 +155,7 @@ async def test_a_drain_lasts_after_ctrl_c(fleet: Fleet, terminal: Terminal) -> N
         command.send_signal(signal.SIGINT)
         _, told = await asyncio.to_thread(command.communicate)
     assert command.returncode == 130
-    assert told.endswith("interrupted; one stays drained; angarium fleet resume one ends that\n")
+    assert told.endswith("interrupted; one stays drained; to undo: angarium fleet resume one\n")
     members, _ = await seen_members(fleet.js, names)
     assert [each.node for each in members if each.draining] == ["one"]
     await show(fleet.js, names, "other", ttl_s=60.0)

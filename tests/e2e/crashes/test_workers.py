@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 
 from streams.fleet.placement import even_owners
-from tests.support.fleet.fleet import SHARDS, Fleet
+from tests.support.fleet.fleet import SHARDS, Fleet, open_fleet
 from tests.support.fleet.load import mixed_load
 from tests.support.processes.commands import PATIENCE_S, Terminal, line_with
 from tests.support.processes.nodes import Node, needs_proc
 
 WORKERS = ("one-1", "one-2")
+LONG_TTL_S = 60
 
 
 @needs_proc
@@ -45,6 +46,16 @@ async def test_a_killed_worker_is_started_again_and_nothing_is_lost(
     assert node.times("worker.ended") == rounds
     await node.stop()
     assert not living(node)
+
+
+@needs_proc
+async def test_a_killed_worker_takes_its_shards_back_at_once(tmp_path: Path) -> None:
+    async with open_fleet(tmp_path, ttl_s=LONG_TTL_S) as fleet:
+        node = await started(fleet)
+        os.kill(node.worker_pids()["one-2"], signal.SIGKILL)
+        async with asyncio.timeout(LONG_TTL_S):
+            # The third one; others see the death only after a TTL.
+            await fleet.until(lambda: node.times("node.ready") == len(WORKERS) + 1, "it has its shards again")
 
 
 @needs_proc

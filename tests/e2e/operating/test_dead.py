@@ -261,7 +261,7 @@ async def test_a_full_stream_ends_it(alone: Terminal, js: JetStream) -> None:
         (("drop", "1", "2", "--limit", "1"), "give letter numbers or selecting flags, not both"),
         (("drop", "1", "--all"), "give letter numbers or selecting flags, not both"),
         (("list", "--reason", "late"), "--reason late: unknown reason; use one of expired, attempts"),
-        (("list", "--since", "yesterday"), "'yesterday' is not a time"),
+        (("list", "--since", "yesterday"), "--since: 'yesterday' is not a time"),
         (("list", "--until", "2026-01-31T12:00:00"), "is not a time; write an age"),
         (("list", "1acme"), "tenant '1acme'"),
         (("show", "0"), "'0' is not the number of a letter"),

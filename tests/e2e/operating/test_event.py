@@ -63,6 +63,13 @@ async def test_an_event_says_what_holds_it_up(fleet: Fleet, terminal: Terminal, 
     assert again.startswith("shop.bad: waiting, place 1 of 1, stored ")
     assert again.endswith(", sent again: paused; to continue, run angarium receiver resume shop.bad")
 
+    await fleet.js.publish(subject, b"{}", {"Angarium-Id": "m1", "Content-Type": "\u00fc"})
+    [line] = await come_to("m1", lambda told: "dead letter" in "".join(told))
+    assert re.match(
+        r"m1: it is dead letter (\d+), for shop\._events \(malformed: Content-Type: .*: angarium dead", line
+    )
+    assert (await asyncio.to_thread(terminal.json, "event", "m1"))["letter"] is not None
+
     await node.stop()
     for event in ("o2", "o3"):
         await fleet.js.publish(subject, b"{}", {"Angarium-Id": event})

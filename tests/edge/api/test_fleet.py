@@ -23,7 +23,8 @@ async def operator(api: Api) -> httpx.AsyncClient:
 
 async def test_nodes_and_shards_are_seen(api: Api) -> None:
     async with await operator(api) as client:
-        assert (await client.get("/v1/nodes")).json() == {"nodes": [], "problems": []}
+        none = {"nodes": [], "problems": [], "shards_unowned": SHARDS, "unowned_since": None}
+        assert (await client.get("/v1/nodes")).json() == none
         unowned = {
             "node": None, "claimed_at": None, "alive": False, "refused": None,
             "waiting": 0, "oldest_at": None,
@@ -33,8 +34,13 @@ async def test_nodes_and_shards_are_seen(api: Api) -> None:
         }
         async with open_node(replace(api.to.settings, node="a", ttl_s=2.0)) as node:
             await until(lambda: len(node.owned) == SHARDS)
-            (seen,) = (await client.get("/v1/nodes")).json()["nodes"]
+            fleet = (await client.get("/v1/nodes")).json()
             shards = (await client.get("/v1/shards")).json()["shards"]
+        stopped = (await client.get("/v1/nodes")).json()
+    (seen,) = fleet["nodes"]
+    assert (fleet["shards_unowned"], fleet["unowned_since"]) == (0, None)
+    assert stopped["shards_unowned"] == SHARDS
+    assert stopped["unowned_since"] > seen["started_at"]
     assert (seen["node"], seen["ttl_s"]) == ("a", 2.0)
     assert (seen["shards_owned"], seen["shards_wanted"], seen["draining"]) == (SHARDS, SHARDS, False)
     assert [(each["shard"], each["node"], each["alive"]) for each in shards] == [
@@ -101,6 +107,8 @@ async def test_tokens_are_listed_page_by_page(api: Api) -> None:
     assert (len(seen), rest["next_cursor"]) == (5, None)
     assert seen == sorted(seen)
     assert set(made) < set(seen)
+    # The test that made them has no name.
+    assert {each["created_by"] for each in first["tokens"] if each["id"] in made} == {None}
 
 
 @pytest.mark.parametrize(

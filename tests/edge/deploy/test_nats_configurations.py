@@ -5,6 +5,7 @@ What each role may do under them, on one server, is in `tests/edge/roles`.
 
 import re
 import subprocess
+import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -74,6 +75,12 @@ def test_secrets_are_made_once_for_each_role_and_kept_from_other_users(secrets: 
     again = made_secrets(secrets)
     assert (again.returncode, variables(secrets)) == (1, made)
     assert "exists already" in again.stderr
+
+
+def test_make_secrets_without_a_directory_says_how_to_use_it() -> None:
+    done = subprocess.run([sys.executable, NATS / "make_secrets.py"], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr.startswith("usage: python3 make_secrets.py DIRECTORY [SERVER …]\n")
 
 
 @pytest.mark.parametrize(

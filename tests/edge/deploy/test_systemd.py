@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from angarium.settings import Settings
-from tests.support.processes.deployed import check_command
+from tests.support.processes.deployed import check_command, made_secrets
 from tests.support.processes.roles import DEPLOY
 
 PROGRAM = "/opt/angarium/bin/angarium"
@@ -37,9 +37,16 @@ def test_a_unit_starts_a_command_that_there_is_with_options_that_it_has(path: Pa
     (program, command, *options), *_ = [each.split() for each in unit(path)["ExecStart"]]
     assert program == PROGRAM
     check_command([command, *options])
-    credentials, _, source = unit(path)["LoadCredential"][0].partition(":")
-    assert source == f"/etc/angarium/{credentials}"
-    assert unit(path)["Environment"] == [f"ANGARIUM_CREDS=%d/{credentials}"]
+
+
+@pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)
+def test_a_unit_reads_the_settings_that_make_secrets_makes(path: Path, tmp_path: Path) -> None:
+    [(name, _, source)] = [each.partition(":") for each in unit(path)["LoadCredential"]]
+    assert source == f"/etc/angarium/{name}"
+    assert f"--config %d/{name} " in unit(path)["ExecStart"][0]
+    assert f"install -D -m 600 secrets/{name} {source}\n" in path.read_text()
+    assert made_secrets(tmp_path / "secrets").returncode == 0
+    assert (tmp_path / "secrets" / name).exists()
 
 
 def test_all_units_are_hardened_alike() -> None:

@@ -3,6 +3,7 @@
 The server tells a refusal to the connection and not to the request, whose answer never comes.
 """
 
+import logging
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -118,6 +119,20 @@ async def test_others_who_wait_are_not_disturbed(address: str) -> None:
     assert isinstance(stored, Stored)
     await js.stop()
     await wire.close()
+
+
+async def test_refusals_that_alternate_are_logged_once(
+    address: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    wire = await connect(ConnectOptions(servers=(f"nats://mute:hush@{address}",)))
+    js = JetStream(wire)
+    await js.start()
+    for subject in ("angarium.one", "angarium.two") * 2:
+        assert isinstance(await js.publish(subject, b""), Forbidden)
+    await js.stop()
+    await wire.close()
+    told = [each.getMessage() for each in caplog.records if each.levelno >= logging.WARNING]
+    assert ["one" in each for each in told] == [True, False]
 
 
 async def test_credentials_that_are_none(address: str, tmp_path: Path) -> None:

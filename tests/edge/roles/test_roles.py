@@ -177,6 +177,44 @@ async def test_an_inspector_sees_what_happened(server: Server) -> None:
         assert b'"message"' in await inspector.ask("$JS.API.STREAM.MSG.GET.KV_angarium_actors", owner)
 
 
+def test_an_inspector_sees_the_fleet_without_what_waits(server: Server, tmp_path: Path) -> None:
+    inspector = Terminal(tmp_path, server.url("inspector"))
+    (node,) = inspector.json("fleet")["nodes"]
+    asked = inspector.run("fleet", "--shards", "--json")
+    shards = json.loads(asked.stdout)
+    assert [(each["node"], each["waiting"]) for each in shards] == [(node["node"], None)] * len(shards)
+    assert "does not permit this user to read what waits" in inspector.run("fleet", "--shards").stderr
+
+
+def test_doctor_names_the_checks_that_an_inspector_may_not_make(server: Server, tmp_path: Path) -> None:
+    findings = Terminal(tmp_path, server.url("inspector")).json("doctor")
+    assert all(each["ok"] for each in findings)
+    unchecked = {each["subject"]: each["text"] for each in findings if each["text"].startswith("not checked")}
+    assert list(unchecked) == ["tenants", "events", "receivers"]
+    assert "does not offer $JS.API.DIRECT.GET.KV_angarium_receivers to the account" in unchecked["receivers"]
+    journal = next(each["text"] for each in findings if "ANGARIUM_JOURNAL" in each["text"])
+    assert journal.endswith("this user may not see what needs it")
+    assert any(each["subject"] == "shards" and "are owned" in each["text"] for each in findings)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hidden"),
+    [
+        (("receiver", "list"), "DIRECT.GET.KV_angarium_receivers"),
+        (("receiver", "get", RECEIVER), "STREAM.MSG.GET.KV_angarium_receivers"),
+        (("dead", "list"), "STREAM.MSG.GET.ANGARIUM_DEAD"),
+        (("replay", RECEIVER, "--since", "1h", "--dry-run"), "STREAM.MSG.GET.KV_angarium_receivers"),
+        (("tail",), "STREAM.MSG.GET.ANGARIUM_JOURNAL"),
+        (("token", "list"), "DIRECT.GET.KV_angarium_tokens"),
+    ],
+)
+def test_a_command_that_an_inspector_may_not_use_ends_and_says_why(
+    server: Server, tmp_path: Path, arguments: tuple[str, ...], hidden: str
+) -> None:
+    refusal = Terminal(tmp_path, server.url("inspector")).failed(*arguments)
+    assert f"does not offer $JS.API.{hidden} to the account of this user: use another user" in refusal
+
+
 async def test_a_ledger_follows_all_that_happens_and_nothing_is_refused_to_it(
     server: Server, tmp_path: Path
 ) -> None:

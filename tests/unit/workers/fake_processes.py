@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from angarium.http_server import Reply
 from angarium.settings import Settings
+from streams.fleet.members import Runs
 
 
 class FakeQuestions:
@@ -65,7 +66,7 @@ class FakeProcess:
 
 
 class Machine:
-    """Starts processes; `started` are those of each worker, `at` says when.
+    """Starts processes; `started` are those of each worker, `at` says when, `runs` what each was told.
 
     `manner` is what each does first. The system refuses the next `refusals`.
     """
@@ -76,8 +77,10 @@ class Machine:
         self.refusals = 0
         self.started: defaultdict[str, list[FakeProcess]] = defaultdict(list)
         self.at: defaultdict[str, list[float]] = defaultdict(list)
+        self.runs: defaultdict[str, list[Runs]] = defaultdict(list)
 
-    async def start(self, settings: Settings) -> FakeProcess:
+    async def start(self, settings: Settings, runs: Runs) -> FakeProcess:
+        self.runs[settings.node].append(runs)
         self.at[settings.node].append(asyncio.get_running_loop().time())
         if self.refusals:
             self.refusals -= 1

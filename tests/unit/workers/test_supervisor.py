@@ -56,6 +56,27 @@ async def test_the_pauses_are_short_again_after_a_worker_has_run_for_a_while() -
 
 
 @in_virtual_time
+async def test_a_new_process_is_told_which_runs_of_its_worker_have_ended() -> None:
+    machine = only("n-2", crash)
+    async with running(machine):
+        await asyncio.sleep(10)
+    told = machine.runs["n-2"]
+    own = [each.own for each in told]
+    assert len(set(own)) == len(own) == 5
+    assert [each.ended for each in told] == [tuple(own[:number]) for number in range(5)]
+    assert machine.runs["n-1"][0].ended == ()
+
+
+@in_virtual_time
+async def test_a_process_that_could_not_be_started_has_no_run() -> None:
+    machine = Machine()
+    machine.refusals = 1
+    async with running(machine):
+        await asyncio.sleep(10)
+    assert [each.ended for each in machine.runs["n-1"]] == [(), ()]
+
+
+@in_virtual_time
 async def test_the_end_of_a_worker_is_one_line(caplog: pytest.LogCaptureFixture) -> None:
     machine = Machine()
     async with running(machine):
