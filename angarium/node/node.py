@@ -18,6 +18,7 @@ from actors.runtime.host import Host
 from angarium.node.housekeeping.eraser import Eraser
 from angarium.node.housekeeping.maintenance import Maintenance
 from angarium.node.shard import NodeContext, Shard, take_over
+from streams.fleet.turns import Turns
 from streams.installation.partitions import shard_of
 from streams.journal.claim import Claim, NotOwned, claim, release_unowned
 from streams.journal.refusal import RecordedLoss, refuse
@@ -51,6 +52,8 @@ class Node:
         self._retry_refused_at: dict[int, float] = {}
         self._claiming = asyncio.Semaphore(CLAIMS_AT_ONCE)
         self._resuming = asyncio.Semaphore(RESUMES_AT_ONCE)
+        self._turns = Turns(context.drain_s / 2)
+        self._heard = asyncio.Event()
         self._moves: Counter[str] = Counter()
         self._was_ready = False
         self._reconcile_now = asyncio.Event()
@@ -68,6 +71,9 @@ class Node:
         context.members.on_change(self._readiness_changed.set)
         context.members.on_lapse(self._reconcile_now.set)
         context.members.on_lease(self._reconcile_now.set)
+        context.members.on_change(self._heard.set)
+        context.members.on_others(self._hear)
+        context.members.owned = self._running
         await context.members.start()
         self._spawn(self._reconcile())
         maintenance = Maintenance(context, self.shards, self.owned)
@@ -82,6 +88,7 @@ class Node:
         """Hand over every shard, also those that are just being claimed, then leave.
 
         The others claim each shard as soon as it is released: they know that this node is to be left out.
+        A shard that waits for its turn to be handed over delivers meanwhile.
         """
         self._stopping = True
         self._reconcile_now.set()
@@ -261,6 +268,8 @@ class Node:
             self._moves["claimed"] += 1
             log.debug("shard.claimed", extra={"shard": shard, "epoch": taken.claim.epoch})
             await taken.start()
+            if taken.claim.clean:
+                self.context.members.renew_soon()  # Whoever released it may hand over the next one.
             self._readiness_changed.set()
             self._spawn(self._watch(taken))
 
@@ -296,11 +305,50 @@ class Node:
         await refuse(context.js, context.names, shard, owned_shard.claim.epoch, loss, refusal)
 
     async def _hand_over(self, shard: int, owned_shard: Shard) -> None:
-        handed_over = await owned_shard.hand_over()
+        """Hand the shard over when its turn comes; at once if no other node is there to take it."""
+        drain_s, members = self.context.drain_s, self.context.members
+        if not members.has_successor:
+            await self._release(shard, owned_shard, drain_s)
+            return
+        asked_at = asyncio.get_running_loop().time()
+        async with self._turns.turn() as turn_s:
+            if not self._stopping and (owned_shard.suspended or shard in members.wanted_shards(self.shards)):
+                return
+            drain_s -= asyncio.get_running_loop().time() - asked_at
+            releasing = self._spawn(self._release(shard, owned_shard, drain_s))
+            with suppress(TimeoutError):
+                async with asyncio.timeout(turn_s):
+                    await asyncio.wait({releasing})
+                    await self._until_taken(shard)
+        await releasing
+
+    async def _until_taken(self, shard: int) -> None:
+        """Return when another node runs the released shard, or none is there to do so."""
+        members = self.context.members
+        while members.has_successor and not members.is_owned_elsewhere(shard):
+            self._heard.clear()
+            await self._heard.wait()
+
+    def _running(self) -> list[int]:
+        return [
+            shard
+            for shard, owned_shard in self.owned.items()
+            if owned_shard.started and not owned_shard.ended.is_set()
+        ]
+
+    def _hear(self) -> None:
+        """Look at once, after a heartbeat of another node, for shards that it released or took."""
+        self._heard.set()
+        if not self.ready:
+            self._reconcile_now.set()
+
+    async def _release(self, shard: int, owned_shard: Shard, drain_s: float) -> None:
+        handed_over = await owned_shard.hand_over(drain_s)
         if self.owned.pop(shard, None) is None:
             return  # Another waiter has recorded it.
         if handed_over:
             self._moves["handed_over"] += 1
+            self.context.members.renew_soon()
             log.debug("shard.handed_over", extra={"shard": shard})
         else:
             log.warning("shard.ended", extra={"shard": shard, "why": owned_shard.why})

@@ -94,6 +94,7 @@ class Shard:
         self, shard: int, context: NodeContext, lease: Lease, claimed: Claim, recovery: Recovery
     ) -> None:
         self.number = shard
+        self.started = False
         self.ended = asyncio.Event()
         self.why = ""
         self.refused = False
@@ -146,6 +147,7 @@ class Shard:
         self._keeper.add_done_callback(on_defect("snapshots", self._end))
         await self._inbox.start()
         await self._router.start()
+        self.started = True
 
     def _new_inbox(self) -> Inbox:
         return Inbox(
@@ -309,9 +311,10 @@ class Shard:
         await self._inbox.stop()
         await self.journal.stop()
 
-    async def hand_over(self) -> bool:
+    async def hand_over(self, drain_s: float) -> bool:
         """Hand the shard over after the attempts in flight, with everything recorded, acked and released.
 
+        These attempts get `drain_s`.
         Returns False if the shard ended in another way, given by `why`: then the attempts in flight may be
         repeated. A second caller waits for the first.
         """
@@ -319,13 +322,13 @@ class Shard:
             if self.ended.is_set():
                 await self.stop(self.why)
             else:
-                await self._hand_over()
+                await self._hand_over(drain_s)
         return self._handed_over
 
-    async def _hand_over(self) -> None:
+    async def _hand_over(self, drain_s: float) -> None:
         context, host = self._context, self.host
         await self._router.stop()
-        await host.drain(context.drain_s)
+        await host.drain(drain_s)
         recorded = not self.suspended and await self.journal.drain(context.drain_s)
         if self.ended.is_set() or not recorded or host.in_flight:
             late = f"{host.in_flight} in flight" if host.in_flight else "not everything recorded"

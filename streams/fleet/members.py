@@ -18,7 +18,7 @@ names the heartbeat under which it was made, which our last look may not have se
 import asyncio
 import logging
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 
 import msgspec
@@ -61,6 +61,7 @@ class Member(Struct, frozen=True, kw_only=True):
     - `ttl_s`: how long each renewal is valid; 0 if unknown.
     - `run`: a random id of the process, so that two with the same name differ.
     - `placement`: the newest that it knows; `draining`: it is being emptied, or is empty (`placement`).
+    - `owned`: the shards that it runs; older versions leave it empty.
     """
 
     v: int = VERSION
@@ -72,6 +73,7 @@ class Member(Struct, frozen=True, kw_only=True):
     run: str = ""
     placement: int = 0
     draining: bool = False
+    owned: tuple[int, ...] = ()
 
 
 class Runs(Struct, frozen=True):
@@ -154,6 +156,10 @@ class Members:
         self._on_change: list[Callable[[], None]] = []
         self._on_lapse: list[Callable[[], None]] = []
         self._on_lease: list[Callable[[], None]] = []
+        self._on_others: list[Callable[[], None]] = []
+        self._renew_now = asyncio.Event()
+        self._owned_by: dict[str, tuple[int, ...]] = {}
+        self.owned: Callable[[], Iterable[int]] = tuple
         self._subscription: Subscription | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -168,6 +174,14 @@ class Members:
     def on_lease(self, listener: Callable[[], None]) -> None:
         """Call `listener` when a lease comes into force."""
         self._on_lease.append(listener)
+
+    def on_others(self, listener: Callable[[], None]) -> None:
+        """Call `listener` with each heartbeat of another node: shards may have changed hands."""
+        self._on_others.append(listener)
+
+    def renew_soon(self) -> None:
+        """Send a heartbeat soon, so that the others look which shards changed hands."""
+        self._renew_now.set()
 
     async def start(self) -> None:
         """Become a member; returns when the first heartbeat is stored and the others are known."""
@@ -223,6 +237,15 @@ class Members:
         self._update_live([each for each in self.live_nodes if each.name != self.node])
         return stored
 
+    @property
+    def has_successor(self) -> bool:
+        """True if another live node is there to take shards."""
+        return any(each.name != self.node and not each.draining for each in self.live_nodes)
+
+    def is_owned_elsewhere(self, shard: int) -> bool:
+        """True if another node says in its last heartbeat that it owns the shard."""
+        return any(shard in owned for owned in self._owned_by.values())
+
     def may_claim(self, owner: Owner | None) -> bool:
         """True if a shard of this owner may be claimed: free, ours, or its holder is silent or has ended."""
         if owner is None or owner.released is not None or (owner.node, owner.run) == (self.node, self.run):
@@ -274,9 +297,12 @@ class Members:
         while True:
             if self.lease.over:
                 self.lapse()
+            self._renew_now.clear()
             if await self._renew():
                 pauses = Pauses(self._js)
-                await asyncio.sleep(self._ttl_s / RENEWALS_PER_TTL)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(self._ttl_s / RENEWALS_PER_TTL):
+                        await self._renew_now.wait()
             else:
                 await pauses.wait()
 
@@ -295,6 +321,7 @@ class Members:
         member = Member(
             node=self.node, started_at=self._started_at, version=self._version, heartbeat=self.heartbeat,
             ttl_s=self._ttl_s, run=self.run, placement=self.placement, draining=self.draining,
+            owned=tuple(self.owned()),
         )  # fmt: skip
         number = self.heartbeat
         answer = await self._js.publish(
@@ -378,6 +405,7 @@ class Members:
         live = tuple(sorted([LiveNode(self.node, self.placement, self.draining), *others]))
         if live != self.live_nodes:
             self.live_nodes = live
+            self._owned_by = {node: owned for node, owned in self._owned_by.items() if node in self.live}
             for listener in self._on_change:
                 listener()
 
@@ -443,6 +471,7 @@ class Members:
         """Look at once if a node is new, was silent, leaves, or is to be left out from now on."""
         node = self._names.node_of_heartbeat(message.subject)
         if node not in self.live or not message.data:
+            self._owned_by.pop(node, None)
             self._hint.set()
             return
         member = self._member(node, message.data)
@@ -451,7 +480,11 @@ class Members:
                 # Our looks cannot see it, since our own heartbeats overwrite it.
                 seen = _Heartbeat(0, self._time.boottime(), member.ttl_s, member.heartbeat)
                 self._runs[node, member.run] = seen
-        elif LiveNode(node, member.placement, member.draining) not in self.live_nodes:
+            return
+        self._owned_by[node] = member.owned
+        for listener in self._on_others:
+            listener()
+        if LiveNode(node, member.placement, member.draining) not in self.live_nodes:
             self._hint.set()
 
     def connection_changed(self, connected: bool) -> None:

@@ -332,7 +332,7 @@ async def test_a_shard_whose_attempts_outlast_drain_s_is_not_said_to_be_handed_o
         await sent.wait()
         shards = list(node.owned.values())
         await node.stop()
-        assert [shard.number for shard in shards if not await shard.hand_over()] == [shard_of(RECEIVER)]
+        assert [shard.number for shard in shards if not await shard.hand_over(0.0)] == [shard_of(RECEIVER)]
     ended = {record.message: getattr(record, "why", "") for record in caplog.records}
     assert ended["shard.ended"] == "1 in flight after drain_s (0.01 s)"
 
