@@ -269,7 +269,7 @@ class Node:
             log.debug("shard.claimed", extra={"shard": shard, "epoch": taken.claim.epoch})
             await taken.start()
             if taken.claim.clean:
-                self.context.members.renew_soon()  # Whoever released it may hand over the next one.
+                self.context.members.renew_soon()  # The node that released it may hand over the next one.
             self._readiness_changed.set()
             self._spawn(self._watch(taken))
 

@@ -24,7 +24,7 @@ from tests.support.waiting import until
 
 MANY_SHARDS = 16
 DRAIN_S = 60.0
-"""So long that no turn ends before its shard is taken, on a busy machine either."""
+"""No turn ends before its shard is taken, on a busy machine either."""
 
 
 class Still:

@@ -3,7 +3,7 @@
 import asyncio
 import gc
 import logging
-from typing import Any, cast
+from typing import Any
 from unittest.mock import AsyncMock, Mock
 
 import msgspec
@@ -227,7 +227,7 @@ async def test_work_that_is_given_up_before_it_began_leaves_nothing_behind(
     recwarn: pytest.WarningsRecorder,
 ) -> None:
     """Python complains of a coroutine that was never awaited."""
-    node = Node(cast(Any, None), SHARDS)
+    node = Node(Mock(drain_s=0.0), SHARDS)
     node.begin(node.claim, SHARD)
     for task in asyncio.all_tasks() - {asyncio.current_task()}:
         task.cancel()

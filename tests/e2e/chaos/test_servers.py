@@ -24,15 +24,14 @@ from tests.support.fleet.trial import (
 from tests.support.processes.nodes import needs_proc
 
 pytestmark = [pytest.mark.soak, pytest.mark.alone, needs_proc]
-HANGS_S = 30.0
-AWAY_S = 20.0
+AWAY_S = 15.0
 LONG_AWAY_S = 60.0
 LEASE_S = 10.0
 IDLE_CPU = 0.2
 BIG, BIG_BODY, BIG_COUNT = "t.big", b"x" * 100_000, 200
 
 
-@pytest.mark.parametrize("which", ["meta", pytest.param("node", marks=pytest.mark.chaos)])
+@pytest.mark.parametrize("which", ["meta", "node"])
 async def test_the_meta_leader_or_the_server_of_a_node_is_killed(trial: Trial, which: str) -> None:
     node = await trial.fleet.start_ready()
     async with trial.flowing():
@@ -45,9 +44,15 @@ async def test_the_meta_leader_or_the_server_of_a_node_is_killed(trial: Trial, w
     await trial.check()
 
 
-@pytest.mark.chaos
-@pytest.mark.parametrize("which", ["journal", "node"])
-async def test_a_server_stands_still_and_wakes(trial: Trial, which: str) -> None:
+@pytest.mark.parametrize(
+    ("which", "hangs_s"),
+    [
+        ("journal", 8.0),
+        pytest.param("journal", 30.0, marks=pytest.mark.chaos),
+        pytest.param("node", 30.0, marks=pytest.mark.chaos),
+    ],
+)
+async def test_a_server_stands_still_and_wakes(trial: Trial, which: str, hangs_s: float) -> None:
     """The server's first answers after it wakes may be old, and are not believed."""
     node = await trial.fleet.start_ready()
     async with trial.flowing():
@@ -56,7 +61,7 @@ async def test_a_server_stands_still_and_wakes(trial: Trial, which: str) -> None
         hang(server)
         trial.failed()
         try:
-            wakes_at = time.monotonic() + HANGS_S
+            wakes_at = time.monotonic() + hangs_s
             await trial.goes_on("the stop")
             await asyncio.sleep(max(0.0, wakes_at - time.monotonic()))
         finally:
@@ -125,15 +130,14 @@ async def two_servers_are_away(trial: Trial, away_s: float) -> None:
         await asyncio.sleep(away_s - LEASE_S)
         waited_s = time.monotonic() - since
         assert fleet.sink.total == attempts
-        assert all(
-            node.cpu_s - before < IDLE_CPU * waited_s for node, before in zip(nodes, used_s, strict=True)
-        )
+        busiest = max(node.cpu_s - before for node, before in zip(nodes, used_s, strict=True)) / waited_s
+        trial.saw(f"no attempt after the lease; a node used {busiest:.1%} of a core (bound {IDLE_CPU:.0%})")
+        assert busiest < IDLE_CPU
         await asyncio.gather(*(each.start() for each in away))
         await trial.goes_on("the start of both")
     await trial.check()
 
 
-@pytest.mark.chaos
 async def test_the_store_of_a_server_is_full(trial: Trial) -> None:
     """Every acknowledged event is delivered, at the latest once the server has room again."""
     fleet, stored = trial.fleet, 0

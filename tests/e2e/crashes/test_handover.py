@@ -137,16 +137,16 @@ async def test_other_shards_of_a_node_that_stops_do_not_wait_for_its_slowest_att
     await publish(fleet.js, slow, "taking-long")
     await fleet.until(lambda: len(fleet.sink.arrivals[slow]) == 1, "the attempt has begun")
     stop = asyncio.create_task(stopping.stop())
-
-    async def passed_on() -> bool:
-        return (await fleet.owners()).get(shard(quick)) == "one"
-
-    await fleet.until_true(passed_on, "the other node owns the other shard")
+    await fleet.until_true(lambda: taken(fleet, quick, "one"), "the other shard has its next owner")
     await publish(fleet.js, quick, "meanwhile")
     seen = fleet.sink.arrivals[quick]
     await fleet.until(lambda: len(seen) == 1, "an event of the other shard came")
     assert (seen[0].by, stop.done()) == ("one", False)
     await stop
+
+
+async def taken(fleet: Fleet, receiver: str, node: str) -> bool:
+    return (await fleet.owners())[shard(receiver)] == node
 
 
 async def shared_out(fleet: Fleet, *nodes: str) -> None:

@@ -1,7 +1,11 @@
 """Rules about the placement of shards, each taken out by itself."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
 from streams.fleet.members import Members
 from streams.fleet.placement import LiveNode, even_owners, wanted_shards
+from streams.fleet.turns import TURN_MAX_S, Turns
 from tests.sim.mutants.mutant import Mutant
 from tests.sim.scenarios.recovery import draining
 
@@ -32,6 +36,11 @@ def _by_own_placement(members: Members, shards: int) -> list[int]:
     return [shard for shard, owner in enumerate(owners) if owner == members.node]
 
 
+@asynccontextmanager
+async def _at_once(turns: Turns) -> AsyncIterator[float]:
+    yield TURN_MAX_S
+
+
 PLACEMENT_MUTANTS = [
     Mutant("drained-keeps-claiming", "a drained node leaves its shards to the others",
            ((Members, "wanted_shards", _as_if_not_drained),),
@@ -45,5 +54,11 @@ PLACEMENT_MUTANTS = [
     Mutant("drained-among-older", "while one node leaves no drained node out, nobody does",
            ((Members, "wanted_shards", _none_if_others_are_not_drained),),
            draining.older_node_joins_while_one_is_drained),
+    Mutant("all-hands-at-once", "two shards of a node change hands at a time",
+           ((Turns, "turn", _at_once),),
+           draining.shards_change_hands_two_at_a_time),
+    Mutant("turn-ends-with-the-release", "a turn ends when another node runs the shard",
+           ((Members, "is_owned_elsewhere", lambda members, shard: True),),
+           draining.shards_change_hands_two_at_a_time),
 ]  # fmt: skip
 """The rules of the design, each taken out by itself; `catalogue` lists all of them."""

@@ -47,7 +47,7 @@ async def test_no_more_turns_are_given_at_once_and_the_next_one_follows_an_end()
     assert begun == [0, 1, 2, 3]
 
 
-async def test_one_that_stops_waiting_for_its_turn_leaves_it_to_the_next() -> None:
+async def test_a_cancelled_wait_for_a_turn_leaves_it_to_the_next() -> None:
     turns, end, begun = Turns(WITHIN_S), asyncio.Event(), list[int]()
 
     async def take(number: int) -> None:

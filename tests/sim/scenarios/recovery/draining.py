@@ -1,5 +1,6 @@
 """Drains: shards go to the nodes that are left, and each is wanted by one node, whatever the versions are."""
 
+from streams.fleet.turns import HANDOVERS_AT_ONCE
 from tests.sim.checks.placement import misplaced
 from tests.sim.plan import Plan
 from tests.sim.stage import Stage, old, staged
@@ -22,6 +23,37 @@ def node_is_drained_and_resumed() -> None:
         shared_out(stage)
         stage.expect(bool(stage.checkers.nodes[drained.name].owned), "the resumed node owns no shard")
         stage.settle()
+
+
+def shards_change_hands_two_at_a_time() -> None:
+    """A node that is drained goes on delivering for the shards that wait for their turn."""
+    with staged(Plan(shards=8)) as stage:
+        stage.put()
+        drained, _ = stage.node(), stage.node()
+        shared_out(stage)
+        stage.ask("drain", f"_nodes.{drained.name}")
+        most = 0
+
+        def all_moved() -> bool:
+            nonlocal most
+            most = max(most, still(stage))
+            return not stage.checkers.nodes[drained.name].owned and not still(stage)
+
+        stage.until(all_moved)
+        stage.expect(most > 0, "no shard was seen while it changed hands")
+        stage.expect(most <= HANDOVERS_AT_ONCE, f"{most} shards were still at once")
+        stage.settle()
+
+
+def still(stage: Stage) -> int:
+    """The number of shards that no node delivers for at this moment."""
+    delivering = {
+        number
+        for node in stage.checkers.nodes.values()
+        for number, shard in node.owned.items()
+        if shard.started and not shard.ended.is_set() and not shard.host.draining
+    }
+    return stage.run.plan.shards - len(delivering)
 
 
 def last_node_is_left_while_it_is_drained() -> None:
