@@ -8,7 +8,7 @@ that it should.
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Set
 from contextlib import suppress
 from typing import Any, TypeVar, TypeVarTuple
 
@@ -73,7 +73,7 @@ class Node:
         context.members.on_lease(self._reconcile_now.set)
         context.members.on_change(self._heard.set)
         context.members.on_others(self._hear)
-        context.members.owned = self._running
+        context.members.owned = self._delivered_for
         await context.members.start()
         self._spawn(self._reconcile())
         maintenance = Maintenance(context, self.shards, self.owned)
@@ -173,11 +173,16 @@ class Node:
             elif shard not in wanted:
                 self.begin(self._hand_over, shard, owned_shard)
         if alive:
-            for shard in sorted(wanted - self.owned.keys()):
-                if not self._was_refused_lately(shard):
-                    self.begin(self.claim, shard)
+            self._begin_claims()
             for shard in sorted(self._claimed - wanted - self.owned.keys()):
                 self.begin(self.release, shard)
+
+    def _begin_claims(self, but: Set[int] = frozenset()) -> None:
+        """Claim the shards that this node should own."""
+        wanted = set(self.context.members.wanted_shards(self.shards))
+        for shard in sorted(wanted - self.owned.keys() - but):
+            if not self._was_refused_lately(shard):
+                self.begin(self.claim, shard)
 
     def _log_moves(self) -> None:
         """Log one line for all shards that moved together, and none after a mere outage of NATS.
@@ -305,42 +310,49 @@ class Node:
         await refuse(context.js, context.names, shard, owned_shard.claim.epoch, loss, refusal)
 
     async def _hand_over(self, shard: int, owned_shard: Shard) -> None:
-        """Hand the shard over when its turn comes; at once if no other node is there to take it."""
-        drain_s, members = self.context.drain_s, self.context.members
-        if not members.has_successor:
-            await self._release(shard, owned_shard, drain_s)
-            return
+        """Hand the shard over when its turn comes, which ends when the next owner runs it."""
         asked_at = asyncio.get_running_loop().time()
         async with self._turns.turn() as turn_s:
-            if not self._stopping and (owned_shard.suspended or shard in members.wanted_shards(self.shards)):
+            if not self._may_hand_over(shard, owned_shard):
                 return
-            drain_s -= asyncio.get_running_loop().time() - asked_at
-            releasing = self._spawn(self._release(shard, owned_shard, drain_s))
-            with suppress(TimeoutError):
-                async with asyncio.timeout(turn_s):
-                    await asyncio.wait({releasing})
-                    await self._until_taken(shard)
+            waited_s = asyncio.get_running_loop().time() - asked_at
+            releasing = self._spawn(self._release(shard, owned_shard, self.context.drain_s - waited_s))
+            if not self._wants(shard):
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(turn_s):
+                        await asyncio.wait({releasing})
+                        await self._until_taken(shard)
         await releasing
 
+    def _may_hand_over(self, shard: int, owned_shard: Shard) -> bool:
+        """False if it is no longer to be handed over, or ended in another way, since this was asked for.
+
+        A shard that ended or is suspended is dropped or resumed with the next round, unless the node stops.
+        """
+        over = owned_shard.suspended or owned_shard.ended.is_set()
+        return self._stopping or not (over or self._wants(shard))
+
+    def _wants(self, shard: int) -> bool:
+        """True if this node should own the shard: no other node would claim it."""
+        return shard in self.context.members.wanted_shards(self.shards)
+
     async def _until_taken(self, shard: int) -> None:
-        """Return when another node runs the released shard, or none is there to do so."""
-        members = self.context.members
-        while members.has_successor and not members.is_owned_elsewhere(shard):
+        """Return when another node runs the released shard, or this one should own it again."""
+        while not self._wants(shard) and shard not in self.context.members.owned_elsewhere():
             self._heard.clear()
             await self._heard.wait()
 
-    def _running(self) -> list[int]:
-        return [
-            shard
-            for shard, owned_shard in self.owned.items()
-            if owned_shard.started and not owned_shard.ended.is_set()
-        ]
+    def _delivered_for(self) -> list[int]:
+        return [shard for shard, owned_shard in self.owned.items() if owned_shard.delivers]
 
     def _hear(self) -> None:
-        """Look at once, after a heartbeat of another node, for shards that it released or took."""
+        """Claim what is free, by a heartbeat of another node: it may have released a shard, or taken one.
+
+        Each round tries the others, too, since that heartbeat may be out of date.
+        """
         self._heard.set()
-        if not self.ready:
-            self._reconcile_now.set()
+        if not self.ready and self.context.members.lease.valid():
+            self._begin_claims(self.context.members.owned_elsewhere())
 
     async def _release(self, shard: int, owned_shard: Shard, drain_s: float) -> None:
         handed_over = await owned_shard.hand_over(drain_s)

@@ -94,7 +94,7 @@ class Shard:
         self, shard: int, context: NodeContext, lease: Lease, claimed: Claim, recovery: Recovery
     ) -> None:
         self.number = shard
-        self.started = False
+        self._started = False
         self.ended = asyncio.Event()
         self.why = ""
         self.refused = False
@@ -147,7 +147,12 @@ class Shard:
         self._keeper.add_done_callback(on_defect("snapshots", self._end))
         await self._inbox.start()
         await self._router.start()
-        self.started = True
+        self._started = True
+
+    @property
+    def delivers(self) -> bool:
+        """True from its start until it is handed over, suspended or ended."""
+        return self._started and not (self.host.draining or self.suspended or self.ended.is_set())
 
     def _new_inbox(self) -> Inbox:
         return Inbox(

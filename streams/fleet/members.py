@@ -1,8 +1,9 @@
 """The members of the fleet: which nodes are alive, which should own what, and which may be taken over.
 
 Each node renews its key every third of the TTL, which also renews its lease. Just as often it looks at the
-others; messages in between are only a hint to look sooner. A node that shows no new heartbeat for the TTL
-plus half a second, *by our clock*, counts as dead. An expired key proves nothing: a restart of NATS, or a
+others; messages in between are only a hint to look sooner, and tell when a heartbeat came that a later look
+shows (`heard`). A node that shows no new heartbeat for the TTL plus half a second, *by our clock*, counts as
+dead. An expired key proves nothing: a restart of NATS, or a
 server's fast clock, can expire the key of a live node. That time begins again with each connection, before a
 shard may be claimed; but a node that was dead gets no share until it shows a new heartbeat.
 
@@ -27,12 +28,13 @@ from msgspec.structs import replace
 
 from actors.errors import Unavailable
 from streams.clock import Timekeeper
+from streams.fleet.heard import Heard
 from streams.fleet.lease import LEASE_MARGIN_S, Lease
-from streams.fleet.own_heartbeats import OwnHeartbeats, StoredHeartbeat
+from streams.fleet.own_heartbeats import ALL_NODES, OwnHeartbeats, StoredHeartbeat, read_heartbeats
 from streams.fleet.placement import PLACEMENT_VERSION, LiveNode, wanted_shards
 from streams.installation.topology import Names
 from streams.journal.claim import Owner
-from streams.nats.answers import Page, Refused, Stored, StoredMessage
+from streams.nats.answers import Refused, Stored, StoredMessage
 from streams.nats.errors import ApiError
 from streams.nats.headers import KV_DELETED, KV_OPERATION, TTL
 from streams.nats.jetstream import JetStream
@@ -46,7 +48,6 @@ RENEWALS_PER_TTL = 3
 """Renewals in one TTL, so that two may fail."""
 RENEWAL_TIMEOUT_S = 2.0
 LOOK_PAUSE_MIN_S = 0.01
-ALL_NODES = "*"
 FORGET_DEAD_AFTER_S = 3600.0
 """Time after which a dead node whose key is gone is forgotten."""
 
@@ -91,7 +92,7 @@ UNSUPERVISED = Runs()
 
 
 class _Heartbeat(Struct, frozen=True):
-    """A node's last heartbeat: its revision (0: none), when we first saw it by our clock, TTL and number.
+    """A node's last heartbeat: its revision (0: none), when it first reached us by our clock, TTL and number.
 
     `placement` and `draining`: what it says about them.
     """
@@ -158,7 +159,7 @@ class Members:
         self._on_lease: list[Callable[[], None]] = []
         self._on_others: list[Callable[[], None]] = []
         self._renew_now = asyncio.Event()
-        self._owned_by: dict[str, tuple[int, ...]] = {}
+        self._heard = Heard()
         self.owned: Callable[[], Iterable[int]] = tuple
         self._subscription: Subscription | None = None
         self._tasks: list[asyncio.Task[None]] = []
@@ -237,14 +238,9 @@ class Members:
         self._update_live([each for each in self.live_nodes if each.name != self.node])
         return stored
 
-    @property
-    def has_successor(self) -> bool:
-        """True if another live node is there to take shards."""
-        return any(each.name != self.node and not each.draining for each in self.live_nodes)
-
-    def is_owned_elsewhere(self, shard: int) -> bool:
-        """True if another node says in its last heartbeat that it owns the shard."""
-        return any(shard in owned for owned in self._owned_by.values())
+    def owned_elsewhere(self) -> frozenset[int]:
+        """The shards that other nodes run, by the last heartbeat of each that came: it may be out of date."""
+        return self._heard.owned()
 
     def may_claim(self, owner: Owner | None) -> bool:
         """True if a shard of this owner may be claimed: free, ours, or its holder is silent or has ended."""
@@ -361,19 +357,20 @@ class Members:
                     await self._hint.wait()
             self._hint.clear()
             try:
-                if self._own.last.sent_at < self._next_silent_from() <= self._time.boottime():
-                    await self._renew()  # A look says nothing about the time after it.
+                # A look says nothing about the time after our own last heartbeat.
+                is_due = self._own.last.sent_at < self._next_silent_from() <= self._time.boottime()
+                stored = not is_due or await self._renew()
                 await self._read_heartbeats()
-                wait_s = self._until_next_read_s()
+                # A node that is overdue is judged only once our own heartbeats are stored again.
+                wait_s = self._until_next_read_s() if stored else self._ttl_s / RENEWALS_PER_TTL
             except (Unavailable, ApiError) as error:  # The bucket may be gone, and be recreated.
                 log.debug("members.unseen", extra={"why": str(error)})
                 wait_s = self._ttl_s / RENEWALS_PER_TTL
 
     def _until_next_read_s(self) -> float:
-        """A third of the TTL, or less if another node would count as dead sooner."""
-        regular_s, due_in = self._ttl_s / RENEWALS_PER_TTL, self._next_silent_from() - self._time.boottime()
-        # A node that is overdue after a look is judged only once our own heartbeats are stored again.
-        return regular_s if due_in <= 0 else max(LOOK_PAUSE_MIN_S, min(regular_s, due_in))
+        """A third of the TTL, or less if another node would count as dead sooner, or does since the look."""
+        due_in = self._next_silent_from() - self._time.boottime()
+        return max(LOOK_PAUSE_MIN_S, min(self._ttl_s / RENEWALS_PER_TTL, due_in))
 
     def _next_silent_from(self) -> float:
         """The next time at which another node would count as dead."""
@@ -405,7 +402,7 @@ class Members:
         live = tuple(sorted([LiveNode(self.node, self.placement, self.draining), *others]))
         if live != self.live_nodes:
             self.live_nodes = live
-            self._owned_by = {node: owned for node, owned in self._owned_by.items() if node in self.live}
+            self._heard.keep(self.live)
             for listener in self._on_change:
                 listener()
 
@@ -417,8 +414,9 @@ class Members:
         member = self._member(node, message.data)
         if self._own.is_older(message.sequence, now - max(self._ttl_s, member.ttl_s) - LEASE_MARGIN_S):
             return False
+        since = self._heard.came_at(node, member.run, member.heartbeat, now)
         seen = _Heartbeat(
-            message.sequence, now, member.ttl_s, member.heartbeat, member.placement, member.draining
+            message.sequence, since, member.ttl_s, member.heartbeat, member.placement, member.draining
         )
         self._seen[node] = self._runs[node, member.run] = seen
         return True
@@ -471,7 +469,7 @@ class Members:
         """Look at once if a node is new, was silent, leaves, or is to be left out from now on."""
         node = self._names.node_of_heartbeat(message.subject)
         if node not in self.live or not message.data:
-            self._owned_by.pop(node, None)
+            self._heard.drop(node)
             self._hint.set()
             return
         member = self._member(node, message.data)
@@ -481,7 +479,7 @@ class Members:
                 seen = _Heartbeat(0, self._time.boottime(), member.ttl_s, member.heartbeat)
                 self._runs[node, member.run] = seen
             return
-        self._owned_by[node] = member.owned
+        self._heard.add(node, member.run, member.heartbeat, self._time.boottime(), member.owned)
         for listener in self._on_others:
             listener()
         if LiveNode(node, member.placement, member.draining) not in self.live_nodes:
@@ -491,19 +489,3 @@ class Members:
         if connected:
             self._counted_from = self._time.boottime()
             self._hint.set()
-
-
-async def read_heartbeats(
-    js: JetStream, names: Names, own: Callable[[], StoredHeartbeat]
-) -> tuple[Page, float]:
-    """The last message of each node, from a replica that has our own; and the time as of which that is.
-
-    Raises `Unavailable`.
-    """
-    pauses = Pauses(js)
-    while True:
-        mine = own()
-        page = await js.last_of(names.nodes, [names.node(ALL_NODES)])
-        if page.up_to >= mine.revision:
-            return page, mine.sent_at
-        await pauses.wait()

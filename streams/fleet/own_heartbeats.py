@@ -6,11 +6,20 @@ than the moment at which we knew that ours was stored.
 
 import math
 from collections import deque
+from collections.abc import Callable
 
 from msgspec import Struct
 
+from streams.installation.topology import Names
+from streams.nats.answers import Page
+from streams.nats.jetstream import JetStream
+from streams.nats.retry import Pauses
+
+ALL_NODES = "*"
 KEPT_MAX = 512
-"""Heartbeats that are remembered: those of some minutes, longer than any TTL."""
+APART_MIN_S = 0.5
+"""A node sends many heartbeats while shards change hands: of those in such a time one or two are remembered.
+So all together are those of two minutes at least, longer than any TTL."""
 
 
 class StoredHeartbeat(Struct, frozen=True):
@@ -36,6 +45,8 @@ class OwnHeartbeats:
         """Add the last one. If revisions begin again, in a recreated bucket, earlier ones date nothing."""
         if heartbeat.revision <= self.last.revision:
             self._stored.clear()
+        elif len(self._stored) > 1 and heartbeat.stored_at < self._stored[-2].stored_at + APART_MIN_S:
+            self._stored.pop()
         self._stored.append(heartbeat)
 
     def is_older(self, revision: int, before: float) -> bool:
@@ -46,3 +57,19 @@ class OwnHeartbeats:
             if own.stored_at <= before:
                 return True
         return False
+
+
+async def read_heartbeats(
+    js: JetStream, names: Names, own: Callable[[], StoredHeartbeat]
+) -> tuple[Page, float]:
+    """The last message of each node, from a replica that has our own; and the time as of which that is.
+
+    Raises `Unavailable`.
+    """
+    pauses = Pauses(js)
+    while True:
+        mine = own()
+        page = await js.last_of(names.nodes, [names.node(ALL_NODES)])
+        if page.up_to >= mine.revision:
+            return page, mine.sent_at
+        await pauses.wait()

@@ -5,6 +5,7 @@ Time for staleness and leases is turned by hand; the members' own rounds are mad
 
 import asyncio
 import math
+from collections.abc import Sequence
 
 import msgspec
 import pytest
@@ -13,6 +14,7 @@ from streams.clock import SystemTime
 from streams.fleet.members import Member, Members, Runs
 from streams.installation.topology import Names
 from streams.journal.claim import Owner
+from streams.nats.answers import Page
 from streams.nats.jetstream import JetStream
 from tests.contract.fleet.looking import DEAD_S, TTL_S, Join, Looking, show
 from tests.contract.support.faults import FaultyJetStream, after, request_lost
@@ -64,6 +66,36 @@ class TestShowing:
         await until(lambda: a.live == ("a",))
         await a.leave()
 
+    async def test_a_node_that_becomes_overdue_during_a_look_is_looked_at_again_soon(
+        self,
+        looking: Looking,
+        names: Names,
+        clocks: Clocks,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        """Regular looks are a minute apart. The time at which this look began is too early to judge."""
+        monkeypatch.setattr("streams.fleet.members.RENEWALS_PER_TTL", TTL_S / 60)
+        await show(looking, names, "b")
+        a = Members(looking, names, "a", clocks, ttl_s=TTL_S, version="1.2.3")
+        await a.start()
+        look = looking.last_of
+
+        async def takes_long(stream: str, subjects: Sequence[str]) -> Page:
+            page = await look(stream, subjects)
+            clocks.turn(DEAD_S - a_moment_before)
+            return page
+
+        a_moment_before = 0.01
+        clocks.turn(a_moment_before)
+        monkeypatch.setattr(looking, "last_of", takes_long)
+        looks = looking.looks
+        a.connection_changed(False)
+        await show(looking, names, "c")
+        await until(lambda: looking.looks > looks)
+        monkeypatch.setattr(looking, "last_of", look)
+        await until(lambda: "b" not in a.live)
+        await a.leave()
+
     async def test_an_unreadable_bucket_is_not_read_more_often(
         self,
         js: JetStream,
@@ -84,6 +116,24 @@ class TestShowing:
         await asyncio.sleep(0.3)
         assert looking.asked_blind <= 2
         looking.blind = False
+        await a.leave()
+
+    async def test_others_are_not_looked_at_more_often_while_our_own_heartbeats_are_not_stored(
+        self, looking: Looking, names: Names, clocks: Clocks, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Although a node counts as dead by now if it showed no life: a look proves nothing."""
+        monkeypatch.setattr("streams.fleet.members.RENEWALS_PER_TTL", TTL_S / 60)
+        await show(looking, names, "b")
+        a = Members(looking, names, "a", clocks, ttl_s=TTL_S, version="1.2.3")
+        await a.start()
+        clocks.turn(DEAD_S)
+        looking.faults[names.node("a")] += [request_lost] * 1000
+        looks = looking.looks
+        await show(looking, names, "c")
+        await until(lambda: looking.looks > looks)
+        await asyncio.sleep(0.3)
+        assert looking.looks <= looks + 2
+        looking.faults[names.node("a")].clear()
         await a.leave()
 
     @pytest.mark.parametrize("value", [b"hello", b'{"v": 9}', b'{"node": "\xff"}', b'{"x":' + b"[" * 5000])
@@ -147,6 +197,23 @@ class TestStale:
         await until(lambda: members.is_stale("b"))
         said = [record.message for record in caplog.records]
         assert said.count("members.ttl_differs") == 1
+
+    async def test_the_time_of_staleness_begins_when_the_heartbeat_that_a_look_shows_came(
+        self, names: Names, clocks: Clocks, looking: Looking, join: Join
+    ) -> None:
+        await show(looking, names, "b", 1, run="first")
+        members = await join(looking, "a")
+        looking.blind = True
+        heard = asyncio.Event()
+        members.on_others(heard.set)
+        await show(looking, names, "b", 2, run="first")
+        await heard.wait()
+        clocks.turn(DEAD_S - 0.01)
+        looking.blind = False
+        await looking.another_look()
+        assert not members.is_stale("b")
+        clocks.turn(0.01)
+        await until(lambda: members.is_stale("b"))
 
     async def test_an_expired_key_makes_no_node_stale(
         self, names: Names, clocks: Clocks, looking: Looking, join: Join

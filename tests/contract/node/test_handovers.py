@@ -2,19 +2,21 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 from msgspec.structs import replace
 
 from angarium.node.app import member
 from angarium.node.node import Node
-from angarium.node.shard import Shard
+from angarium.node.shard import NodeContext, Shard, take_over
 from streams.clock import SystemTime
 from streams.fleet.placement import PLACEMENT_VERSION, even_owners
 from streams.fleet.turns import HANDOVERS_AT_ONCE
 from streams.installation.setup import setup
 from streams.installation.topology import Names
+from streams.journal.claim import NotOwned
+from streams.nats.headers import KV_DELETED
 from streams.nats.jetstream import JetStream
 from streams.nats.wire import Wire
 from tests.contract.fleet.looking import show
@@ -23,16 +25,19 @@ from tests.support.installation import installation, node_settings
 from tests.support.waiting import until
 
 MANY_SHARDS = 16
-DRAIN_S = 60.0
+DRAIN_S = 3600.0
 """No turn ends before its shard is taken, on a busy machine either."""
 
 
 class Still:
-    """Shards that no node delivers for: from the beginning of a handover to the start by the next owner."""
+    """Shards that no node delivers for: from the beginning of a handover to the start by the next owner.
+
+    `tries`: claims that were begun.
+    """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now: set[int] = set()
-        self.most = self.moved = 0
+        self.most = self.moved = self.tries = 0
         hand_over, start = Shard.hand_over, Shard.start
 
         async def begins(shard: Shard, drain_s: float) -> bool:
@@ -45,6 +50,11 @@ class Still:
             self.moved += shard.number in self.now
             self.now.discard(shard.number)
 
+        async def tried(shard: int, context: NodeContext) -> Shard | NotOwned:
+            self.tries += 1
+            return await take_over(shard, context)
+
+        monkeypatch.setattr("angarium.node.node.take_over", tried)
         monkeypatch.setattr(Shard, "hand_over", begins)
         monkeypatch.setattr(Shard, "start", ends)
 
@@ -58,6 +68,14 @@ async def names(js: JetStream, prefix: str, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @asynccontextmanager
+async def silent_node(js: JetStream, names: Names, placement: int = PLACEMENT_VERSION) -> AsyncIterator[None]:
+    """A node "two" that lives by its heartbeats, and takes nothing."""
+    await show(js, names, "two", placement=placement, ttl_s=DRAIN_S)
+    yield
+    await js.publish(names.node("two"), b"", KV_DELETED)
+
+
+@asynccontextmanager
 async def node(wire: Wire, names: Names, name: str, drain_s: float = DRAIN_S) -> AsyncIterator[Node]:
     settings = replace(node_settings(names), node=name, shards=MANY_SHARDS, drain_s=drain_s)
     async with member(wire, settings, SystemTime(), NobodySends()) as opened:
@@ -67,6 +85,8 @@ async def node(wire: Wire, names: Names, name: str, drain_s: float = DRAIN_S) ->
 async def test_two_shards_at_most_are_still_while_nodes_join_and_stop(
     wire: Wire, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Each shard is claimed when a heartbeat says that it was released: regular rounds are an hour apart."""
+    monkeypatch.setattr("angarium.node.node.RECONCILE_EVERY_S", DRAIN_S)
     share = even_owners(MANY_SHARDS, ["one", "two"]).count("two")
     async with node(wire, names, "one") as one:
         await until(lambda: len(one.owned) == MANY_SHARDS)
@@ -74,6 +94,7 @@ async def test_two_shards_at_most_are_still_while_nodes_join_and_stop(
         async with node(wire, names, "two") as two:
             await until(lambda: len(two.owned) == share and len(one.owned) == MANY_SHARDS - share)
             assert (still.moved, still.most) == (share, HANDOVERS_AT_ONCE)
+            assert still.tries < 3 * share, "one when the node joined, and one when the shard was released"
         await until(lambda: len(one.owned) == MANY_SHARDS)
         assert (still.moved, still.most) == (2 * share, HANDOVERS_AT_ONCE)
 
@@ -81,22 +102,60 @@ async def test_two_shards_at_most_are_still_while_nodes_join_and_stop(
 async def test_a_node_stops_in_time_if_the_others_take_nothing(
     wire: Wire, js: JetStream, names: Names
 ) -> None:
-    """Another node lives by its heartbeats, and hangs otherwise."""
     drain_s = 1.0
     async with node(wire, names, "one", drain_s) as one:
         await until(lambda: len(one.owned) == MANY_SHARDS)
-        await show(js, names, "two", placement=PLACEMENT_VERSION, ttl_s=3600.0)
-        await until(lambda: "two" in one.context.members.live)
-        async with asyncio.timeout(DRAIN_S / 2):
-            await one.stop()
+        async with silent_node(js, names):
+            await until(lambda: "two" in one.context.members.live)
+            async with asyncio.timeout(30.0):
+                await one.stop()
         assert not one.owned
 
 
-async def test_a_node_that_is_alone_hands_everything_over_at_once(
-    wire: Wire, names: Names, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("older", [False, True], ids=["alone", "beside an older node"])
+async def test_shards_that_no_other_node_takes_before_this_one_is_gone_end_at_once(
+    wire: Wire, js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch, older: bool
+) -> None:
+    """A node of an older version leaves no node out that is drained."""
+    async with AsyncExitStack() as stack:
+        if older:
+            await stack.enter_async_context(silent_node(js, names, placement=0))
+        one = await stack.enter_async_context(node(wire, names, "one"))
+        await one.until_ready()
+        share, begun, hand_over = len(one.owned), set[int](), Shard.hand_over
+        assert share > HANDOVERS_AT_ONCE
+
+        async def once_all_have_begun(shard: Shard, drain_s: float) -> bool:
+            begun.add(shard.number)
+            await until(lambda: len(begun) == share)
+            return await hand_over(shard, drain_s)
+
+        monkeypatch.setattr(Shard, "hand_over", once_all_have_begun)
+        await one.stop()
+
+
+async def test_released_shards_return_at_once_if_the_node_that_should_own_them_leaves(
+    wire: Wire, js: JetStream, names: Names
 ) -> None:
     async with node(wire, names, "one") as one:
         await until(lambda: len(one.owned) == MANY_SHARDS)
-        still = Still(monkeypatch)
-        await one.stop()
-        assert still.most == MANY_SHARDS
+        async with silent_node(js, names):
+            await until(lambda: len(one.owned) == MANY_SHARDS - HANDOVERS_AT_ONCE)
+        await until(lambda: len(one.owned) == MANY_SHARDS)
+
+
+async def test_a_shard_that_is_refused_while_it_waits_for_its_turn_counts_as_refused(
+    wire: Wire, js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("streams.fleet.turns.TURN_MAX_S", 0.2)
+    why = "a fact breaks an invariant"
+    async with node(wire, names, "one") as one:
+        await until(lambda: len(one.owned) == MANY_SHARDS)
+        waiting = MANY_SHARDS - 1
+        async with silent_node(js, names):
+            await until(lambda: "two" in one.context.members.live)
+            await one.context.members.set_draining(True)
+            await until(lambda: len(one.owned) < MANY_SHARDS)
+            one.owned[waiting].refuse(why)
+            await until(lambda: waiting not in one.owned)
+            assert one.refused == {waiting: why}

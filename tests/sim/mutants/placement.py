@@ -9,6 +9,8 @@ from streams.fleet.turns import TURN_MAX_S, Turns
 from tests.sim.mutants.mutant import Mutant
 from tests.sim.scenarios.recovery import draining
 
+SHARDS_MAX = 1024
+
 
 def _as_if_not_drained(members: Members, shards: int) -> list[int]:
     """A node that announces its drain, and leaves everybody out but itself."""
@@ -58,7 +60,7 @@ PLACEMENT_MUTANTS = [
            ((Turns, "turn", _at_once),),
            draining.shards_change_hands_two_at_a_time),
     Mutant("turn-ends-with-the-release", "a turn ends when another node runs the shard",
-           ((Members, "is_owned_elsewhere", lambda members, shard: True),),
+           ((Members, "owned_elsewhere", lambda members: frozenset(range(SHARDS_MAX))),),
            draining.shards_change_hands_two_at_a_time),
 ]  # fmt: skip
 """The rules of the design, each taken out by itself; `catalogue` lists all of them."""

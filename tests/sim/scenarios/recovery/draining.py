@@ -51,7 +51,7 @@ def still(stage: Stage) -> int:
         number
         for node in stage.checkers.nodes.values()
         for number, shard in node.owned.items()
-        if shard.started and not shard.ended.is_set() and not shard.host.draining
+        if shard.delivers
     }
     return stage.run.plan.shards - len(delivering)
 
