@@ -59,6 +59,7 @@ class Node:
         self._reconcile_now = asyncio.Event()
         self._readiness_changed = asyncio.Event()
         self._stopping = False
+        self._joining = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._under_way: dict[int, asyncio.Task[None]] = {}
         self._claimed: set[int] = set()
@@ -74,6 +75,7 @@ class Node:
         context.members.on_change(self._heard.set)
         context.members.on_others(self._hear)
         context.members.owned = self._delivered_for
+        self._joining = True
         await context.members.start()
         self._spawn(self._reconcile())
         maintenance = Maintenance(context, self.shards, self.owned)
@@ -92,7 +94,7 @@ class Node:
         """
         self._stopping = True
         self._reconcile_now.set()
-        if self.context.js.wire.connected:
+        if self._joining and self.context.js.wire.connected:
             await self.context.members.set_draining(True)
         if self._under_way and self.context.js.wire.connected:
             await asyncio.wait(self._under_way.values(), timeout=CLAIMS_TIMEOUT_S)

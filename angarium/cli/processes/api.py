@@ -1,6 +1,6 @@
 """`angarium api`: the HTTP API of an installation."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -9,6 +9,9 @@ from angarium.quantities import address
 from angarium.settings import Settings
 from angarium.terminal import output
 from angarium.terminal.run import end_on_sigterm, run_long
+
+if TYPE_CHECKING:
+    from angarium.connecting import Access
 
 
 @click.command("api", short_help="Serve the HTTP API.")
@@ -36,12 +39,19 @@ async def _serve(settings: Settings, host: str | None, port: int | None) -> None
     from contextlib import suppress
 
     from angarium.api.server import bound, serve
-    from angarium.cli.invocation.perform import check_setup
     from angarium.connecting import with_access
 
     end_on_sigterm()
     usual_host, usual_port = address(settings.api)
     here = bound(usual_host if host is None else host, usual_port if port is None else port)
     with suppress(asyncio.CancelledError):
-        await with_access(settings, check_setup)
+        await with_access(settings, _check)
         await serve(settings, here, lambda url: output.say(f"serving on {url}"))
+
+
+async def _check(access: "Access") -> None:
+    from angarium.cli.invocation.perform import check_setup
+    from angarium.operations.needed_permissions import check_permissions
+
+    await check_setup(access)
+    await check_permissions(access, reads=(access.names.tokens, access.names.receivers))

@@ -1,12 +1,15 @@
 """`angarium ledger`: copies the journal into a database for queries."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from angarium.cli.invocation import options
 from angarium.settings import Settings
 from angarium.terminal.run import end_on_sigterm, run_long
+
+if TYPE_CHECKING:
+    from angarium.connecting import Access
 
 KEEP_MIN_S = 60
 
@@ -39,11 +42,11 @@ def ledger(keep: str, **given: Any) -> None:
     keep_s = options.quantity("--keep", quantities.age, keep)
     if keep_s < KEEP_MIN_S:
         raise click.UsageError(f"--keep {keep}: must be at least a minute")
-    _check(settings.ledger)
+    _check_address(settings.ledger)
     run_long(_follow(settings, keep_s))
 
 
-def _check(address: str) -> None:
+def _check_address(address: str) -> None:
     """Raises click.UsageError if the address is not one of a ledger."""
     from angarium.ledger.address import locate
     from angarium.ledger.store import BadAddress
@@ -59,11 +62,18 @@ async def _follow(settings: Settings, keep_s: float) -> None:
     import asyncio
     from contextlib import suppress
 
-    from angarium.cli.invocation.perform import check_setup
     from angarium.connecting import with_access
     from angarium.ledger.follow import follow
 
     end_on_sigterm()
     with suppress(asyncio.CancelledError):
-        await with_access(settings, check_setup)
+        await with_access(settings, _check)
         await follow(settings, keep_s)
+
+
+async def _check(access: "Access") -> None:
+    from angarium.cli.invocation.perform import check_setup
+    from angarium.operations.needed_permissions import check_permissions
+
+    await check_setup(access)
+    await check_permissions(access, reads=(access.names.journal, access.names.receivers))

@@ -1,13 +1,16 @@
 """`angarium node`: a member of a fleet, or several under one supervisor."""
 
 import socket
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from angarium.cli.invocation import options
 from angarium.settings import Settings
 from angarium.terminal.run import run_long
+
+if TYPE_CHECKING:
+    from angarium.connecting import Access
 
 
 @click.command(short_help="Run a node that delivers events.")
@@ -60,11 +63,21 @@ async def _supervise(settings: Settings) -> None:
 
 async def _check(settings: Settings) -> None:
     """Look at the installation, since a node on a wrong one would wait without end or worse."""
-    from angarium.connecting import installation, open_jetstream
+    from angarium.connecting import with_access
+
+    await with_access(settings, _check_with)
+
+
+async def _check_with(access: "Access") -> None:
+    from angarium.operations.needed_permissions import check_permissions
     from streams.installation.setup import check
 
-    async with open_jetstream(settings) as js:
-        problems = await check(js, installation(settings))
-    if problems:
+    if problems := await check(access.js, access.installation):
         more = f" (and {len(problems) - 1} more; see angarium doctor)" if len(problems) > 1 else ""
         raise click.ClickException(f"{problems[0]}{more}")
+    names = access.names
+    await check_permissions(
+        access,
+        reads=(names.receivers, names.nodes, names.journal, names.deliveries, names.events),
+        writes=(names.node(access.settings.node), names.journal_of(0)),
+    )

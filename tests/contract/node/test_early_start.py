@@ -43,6 +43,7 @@ class HeldReads:
 
     def __init__(self, names: Names, monkeypatch: pytest.MonkeyPatch) -> None:
         self._stream = names.receivers
+        self.held = asyncio.Event()
         self._released = asyncio.Event()
         self._read = JetStream.read
         monkeypatch.setattr(follower, "READ_MESSAGES_MAX", 1)
@@ -53,6 +54,7 @@ class HeldReads:
 
     async def read(self, js: JetStream, stream: str, subject: str, start: int, *rest: Any) -> Any:
         if stream == self._stream and start > 1:
+            self.held.set()
             await self._released.wait()
         return await self._read(js, stream, subject, start, *rest)
 
@@ -73,9 +75,11 @@ async def names(js: JetStream, prefix: str) -> Names:
 @asynccontextmanager
 async def running(server: Server, names: Names, node: str, recorder: Recorder) -> AsyncIterator[Node]:
     wire = await server.connect(node)
-    async with member(wire, replace(node_settings(names), node=node), SystemTime(), recorder) as started:
-        yield started
-    await wire.close()
+    try:
+        async with member(wire, replace(node_settings(names), node=node), SystemTime(), recorder) as started:
+            yield started
+    finally:
+        await wire.close()
 
 
 async def test_alone_it_delivers_to_known_receivers_and_lets_events_of_others_wait(
@@ -124,3 +128,18 @@ async def test_with_another_node_it_joins_once_it_knows_all(
         await new.until_ready()
         assert new.owned
         await joining.__aexit__(None, None, None)
+
+
+async def test_a_node_may_be_stopped_before_it_has_joined(
+    server: Server, names: Names, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorder = Recorder()
+    async with running(server, names, "a", recorder) as old:
+        await old.until_ready()
+        reads = HeldReads(names, monkeypatch)
+        starting = asyncio.ensure_future(running(server, names, "b", recorder).__aenter__())
+        await reads.held.wait()
+        starting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await starting
+        assert old.context.members.live == ("a",)

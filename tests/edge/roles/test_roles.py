@@ -206,6 +206,9 @@ def test_doctor_names_the_checks_that_an_inspector_may_not_make(server: Server, 
         (("replay", RECEIVER, "--since", "1h", "--dry-run"), "STREAM.MSG.GET.KV_angarium_receivers"),
         (("tail",), "STREAM.MSG.GET.ANGARIUM_JOURNAL"),
         (("token", "list"), "DIRECT.GET.KV_angarium_tokens"),
+        (("node",), "DIRECT.GET.KV_angarium_receivers"),
+        (("api", "--port", "0"), "DIRECT.GET.KV_angarium_tokens"),
+        (("ledger", "--to", "sqlite:///ledger.db"), "DIRECT.GET.ANGARIUM_JOURNAL"),
     ],
 )
 def test_a_command_that_an_inspector_may_not_use_ends_and_says_why(
