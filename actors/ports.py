@@ -132,6 +132,11 @@ class Removal(Struct, frozen=True):
 class Policies(Protocol):
     """The configurations of receivers, as this node knows them."""
 
+    @property
+    def complete(self) -> bool:
+        """False while the existing ones are read: what is known of a receiver may long have been replaced."""
+        ...
+
     def policy(self, receiver: str) -> Policy | None:
         """The last valid configuration, with the installation's defaults filled in; None if none is known."""
         ...

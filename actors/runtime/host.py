@@ -173,6 +173,10 @@ class Host:
         # The actor may be here only because a request named it.
         return actor is not None and not actor.is_blank
 
+    def known_policy(self, receiver: str) -> Policy | None:
+        """The configuration in force; None if none is known, so that its actor asks the leader for it."""
+        return self.policies.policy(receiver) if self.policies.complete else None
+
     def configuration_changed(self, receiver: str, policy: Policy | None) -> None:
         """Pass on a changed configuration; only a receiver that waits, or was removed, is activated."""
         self.failing.configured(receiver)
@@ -180,7 +184,9 @@ class Host:
         if unknown is not None and receiver in unknown.undecided.receivers:
             unknown.give_to_known(receiver)
         if actor is not None:
-            actor.configure(policy)
+            actor.configure(policy if self.policies.complete else None)
+        elif not self.policies.complete:
+            return  # Those that wait are being loaded, and ask the leader; most have nothing to do.
         elif policy is None or receiver in self.parked or self.policies.removal(receiver) is not None:
             self.residents.activate(receiver)
         elif unknown is not None and unknown.has_unread:

@@ -38,6 +38,10 @@ class ResidentPorts(UnknownReceiverEnvironment, Protocol):
         """Record a state that was loaded."""
         ...
 
+    def known_policy(self, receiver: str) -> Policy | None:
+        """The configuration in force, as far as it is certain."""
+        ...
+
 
 class Resident(Protocol):
     """An actor, or the record of unknown receivers.
@@ -164,7 +168,7 @@ class Residents:
         self.not_loaded.pop(resident.receiver, None)
         self._host.note_state(state)
         resident.active_at = self._host.clock.now()
-        resident.restore(state, self._host.policies.policy(resident.receiver))
+        resident.restore(state, self._host.known_policy(resident.receiver))
 
     async def _load(self, resident: Resident) -> None:
         """Read the state of a resident that is needed, and restore it."""

@@ -69,6 +69,8 @@ class Nothing:
         frontier = Frontier(position=1_000_000, sequence=1_000, window=window, size=POLICY.dedup_window)
         return State(receiver=receiver, frontier=frontier, opened=True, target=POLICY.url)
 
+    complete = True
+
     def policy(self, receiver: str) -> Policy | None:
         return POLICY
 

@@ -49,7 +49,6 @@ from streams.nats.errors import ApiError
 from streams.nats.inboxes import Inboxes
 from streams.nats.jetstream import JetStream
 from streams.nats.wire import Wire
-from streams.observation.installation_status import seen_members
 from streams.reading.backlog import READERS_MAX
 from streams.reading.pull_room import PullRoom
 from streams.routing.freshness import Freshness
@@ -257,12 +256,16 @@ async def _until_configured(configuring: asyncio.Task[None], js: JetStream, name
 
 
 async def _is_alone(js: JetStream, names: Names, node: str) -> bool:
-    """True if no other node lives; also if that is not known, False."""
+    """True if the leader has the heartbeat of no other node, readable or not; False if it does not answer."""
+    position = 0
     try:
-        members, _ = await seen_members(js, names)
+        while (found := await js.next_message(names.nodes, names.node("*"), position + 1)) is not None:
+            if found.data and names.node_of_heartbeat(found.subject) != node:
+                return False
+            position = found.sequence
     except (Unavailable, ApiError):
         return False
-    return all(each.node == node for each in members)
+    return True
 
 
 def _identity(settings: Settings, started_at: float) -> Identity:

@@ -20,7 +20,7 @@ from angarium.node.housekeeping.maintenance import Maintenance
 from angarium.node.shard import NodeContext, Shard, take_over
 from streams.fleet.turns import Turns
 from streams.installation.partitions import shard_of
-from streams.journal.claim import Claim, NotOwned, claim, release_unowned
+from streams.journal.claim import Claim, NotOwned, claim, release, release_unowned
 from streams.journal.refusal import RecordedLoss, refuse
 from streams.lost_tails.comparison import Loss
 from streams.nats.errors import ApiError
@@ -96,13 +96,18 @@ class Node:
         self._reconcile_now.set()
         if self._joining and self.context.js.wire.connected:
             await self.context.members.set_draining(True)
-        if self._under_way and self.context.js.wire.connected:
-            await asyncio.wait(self._under_way.values(), timeout=CLAIMS_TIMEOUT_S)
+        await self._until_claims_end()
         await asyncio.gather(*(self._hand_over(*owned) for owned in list(self.owned.items())))
+        await self._until_claims_end()
         await self.context.members.leave()
         self._log_moves()
         for task in list(self._tasks):
             task.cancel()
+
+    async def _until_claims_end(self) -> None:
+        """Wait for claims under way, if they may end soon."""
+        if self._under_way and self.context.js.wire.connected:
+            await asyncio.wait(self._under_way.values(), timeout=CLAIMS_TIMEOUT_S)
 
     @property
     def stopping(self) -> bool:
@@ -211,7 +216,13 @@ class Node:
         async with self._claiming:
             if not self._stopping:
                 self._claimed.add(shard)
-                await self._start(shard, await self._unless_refused(shard, take_over(shard, self.context)))
+                taken = await self._unless_refused(shard, take_over(shard, self.context))
+                if self.stopping and isinstance(taken, Shard):
+                    # It would begin to deliver while the others are handed over.
+                    await taken.stop("this node stops")
+                    await release(self.context.js, self.context.names, taken.claim, self.context.node)
+                    return
+                await self._start(shard, taken)
                 if self._was_refused_lately(shard):
                     await self.release(shard)
 
@@ -225,6 +236,8 @@ class Node:
         await owned_shard.suspend()
         async with self._resuming:
             lease = context.members.lease
+            if not lease.valid():
+                return  # The heartbeat that a claim would name is one of the lease before.
             claimed = await self._unless_refused(shard, claim(
                 context.js, context.names, shard, context.node, context.time,
                 may_claim=context.members.may_claim, run=context.members.run,

@@ -353,6 +353,8 @@ class Shard:
 async def take_over(shard: int, context: NodeContext) -> Shard | NotOwned:
     """Claim a shard and bring its actors back. Raises the errors of recovery if a stream was recreated."""
     lease = context.members.lease  # Read before the claim: under a later lease, others may have claimed.
+    if not lease.valid():
+        return NotOwned("no lease is in force")  # A claim would name a heartbeat of the lease before.
     claimed = await claim(
         context.js, context.names, shard, context.node, context.time,
         may_claim=context.members.may_claim, run=context.members.run, heartbeat=context.members.stored,

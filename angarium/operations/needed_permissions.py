@@ -1,4 +1,4 @@
-"""What NATS has to permit a long process, tried once before it starts: later it would retry in silence."""
+"""Tries what NATS has to permit a process that runs for long, before it starts: later it only retries."""
 
 from collections.abc import Collection
 

@@ -479,6 +479,10 @@ class Members:
                 seen = _Heartbeat(0, self._time.boottime(), member.ttl_s, member.heartbeat)
                 self._runs[node, member.run] = seen
             return
+        if self._runs.get((node, member.run)) is not self._seen.get(node):
+            # Two processes have that name, and a look shows only the one that was stored last.
+            seen = _Heartbeat(0, self._time.boottime(), member.ttl_s, member.heartbeat)
+            self._runs[node, member.run] = seen
         self._heard.add(node, member.run, member.heartbeat, self._time.boottime(), member.owned)
         for listener in self._on_others:
             listener()

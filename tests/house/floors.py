@@ -81,7 +81,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "follow",
     ),
     "angarium.operations": (
-        "failures routing_delays",
+        "failures needed_permissions routing_delays",
         "missing_streams",
         "dead_letters live receivers tokens",
         "ledger_queries replays",

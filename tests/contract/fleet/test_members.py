@@ -464,3 +464,17 @@ class TestTheLease:
         await until(lambda: members.heartbeat > beats)
         assert members.lease is lease
         assert lease.valid()
+
+
+async def test_an_old_process_that_lives_next_to_a_new_one_of_its_name_keeps_its_shards(
+    js: JetStream, names: Names, looking: Looking, clocks: Clocks, join: Join
+) -> None:
+    await show(js, names, "a", heartbeat=1, ttl_s=TTL_S, run="old")
+    b = await join(looking, "b")
+    owner = Owner(node="a", at=0.0, run="old", heartbeat=1)
+    for number in range(2, 10):
+        clocks.turn(1.0)
+        await show(js, names, "a", heartbeat=number, ttl_s=TTL_S, run="old")
+        await show(js, names, "a", heartbeat=number, ttl_s=TTL_S, run="new")
+        await looking.another_look()
+    assert not b.may_claim(owner)

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -94,7 +95,8 @@ async def test_alone_it_delivers_to_known_receivers_and_lets_events_of_others_wa
         assert unready(node).startswith("configurations are being read")
         ready = asyncio.ensure_future(node.until_ready())
         assert recorder.receivers == [READ]
-        assert not ready.done()
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(asyncio.shield(ready), 0.05)
         reads.release()
         await ready
         await until(lambda: recorder.receivers == [READ, UNREAD, UNREAD])
@@ -108,19 +110,20 @@ async def test_with_another_node_it_joins_once_it_knows_all(
     async with running(server, names, "a", recorder) as old:
         await old.until_ready()
         reads = HeldReads(names, monkeypatch)
-        looks: list[list[str]] = []
-        seen_members = vars(app)["seen_members"]
+        looks: list[str] = []
+        next_message = JetStream.next_message
 
-        async def looked(js: JetStream, names: Names) -> Any:
-            seen = await seen_members(js, names)
-            looks.append([each.node for each in seen[0]])
-            return seen
+        async def looked(js: JetStream, stream: str, subject: str, position: int) -> Any:
+            found = await next_message(js, stream, subject, position)
+            if stream == names.nodes:
+                looks.append(found.subject if found else "")
+            return found
 
-        monkeypatch.setattr(app, "seen_members", looked)
+        monkeypatch.setattr(JetStream, "next_message", looked)
         joining = running(server, names, "b", recorder)
         starting = asyncio.ensure_future(joining.__aenter__())
         await until(lambda: len(looks) > 2)
-        assert looks == [["a"]] * len(looks)
+        assert looks == [names.node("a")] * len(looks)
         assert old.context.members.live == ("a",)
         assert not starting.done()
         reads.release()
@@ -143,3 +146,48 @@ async def test_a_node_may_be_stopped_before_it_has_joined(
         with pytest.raises(asyncio.CancelledError):
             await starting
         assert old.context.members.live == ("a",)
+
+
+async def test_what_was_replaced_or_removed_long_ago_is_not_delivered_by(
+    server: Server, js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of each receiver, a node that still reads knows an old configuration; its actor asks the leader."""
+    await js.publish(names.receiver(READ), CONFIGURATION.replace(b"}", b', "paused": true}'))
+    reads, recorder = HeldReads(names, monkeypatch), Recorder()
+    for receiver in (READ, UNREAD):
+        await publish(js, names, receiver)
+    async with running(server, names, "a", recorder) as node:
+        await until(lambda: bool((host := node.host_of(READ)) and READ in host.actors))
+        host = node.host_of(READ)
+        assert host is not None
+        await until(lambda: host.actors[READ].live.policy is not None)
+        policy = host.actors[READ].live.policy
+        assert policy is not None
+        assert policy.paused
+        reads.release()
+        await node.until_ready()
+        await until(lambda: recorder.receivers == [UNREAD])
+        assert host.actors[READ].live.policy is node.context.receivers.policy(READ)
+
+
+@pytest.mark.parametrize("version", [1, 99])
+async def test_a_node_is_not_alone_by_a_replica_that_lags_or_with_a_newer_version(
+    server: Server, js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch, version: int
+) -> None:
+    other = {"v": version, "node": "other", "started_at": 0.0, "version": "9", "heartbeat": 5, "ttl_s": 60.0}
+    await js.publish(names.node("other"), msgspec.json.encode(other))
+    reads, recorder = HeldReads(names, monkeypatch), Recorder()
+    read = JetStream.read
+
+    async def lagging(self: JetStream, stream: str, *rest: Any) -> Any:
+        page = await read(self, stream, *rest)
+        return replace(page, messages=[]) if stream == names.nodes else page
+
+    monkeypatch.setattr(JetStream, "read", lagging)
+    starting = asyncio.ensure_future(running(server, names, "b", recorder).__aenter__())
+    await reads.held.wait()
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(asyncio.shield(starting), 0.2)
+    starting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await starting

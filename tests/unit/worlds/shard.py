@@ -239,6 +239,7 @@ class Policies:
     """The configurations: what the node knows, and what the leader says."""
 
     def __init__(self) -> None:
+        self.complete = True
         self.known: dict[str, Policy] = {}
         self.leader: dict[str, Policy | Invalid] = {}
         self.invalid: set[str] = set()
