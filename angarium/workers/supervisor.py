@@ -1,6 +1,6 @@
 """The supervisor of several workers: it starts them, starts those again that end, and stops all together.
 
-It is a process of its own that delivers nothing, so that whatever befalls a worker leaves it alone. Each
+It is a process of its own and delivers nothing, so a worker that crashes or hangs does not affect it. Each
 worker is a member of the fleet like any other node, with the name `NODE-1`, `NODE-2`, …
 """
 

@@ -18,8 +18,8 @@ ANSWER_TIMEOUT_S = 3.0
 """Time in which a worker answers its supervisor: less than the 5 s that the documentation gives to probes."""
 RUN_BYTES = 11
 ENDED_RUNS_MAX = 100
-"""Runs that a new process is told of: one that ran only for a moment may not have claimed all shards of those
-before it. With the pauses of a crash loop, other nodes take the shards long before."""
+"""Ended runs that a new process is told of. Several: a process that ended early may have left shards of
+earlier runs unclaimed. A hundred are enough: in a crash loop, other nodes have taken them long before."""
 START_FAILURES = (1, 2)
 """Exit statuses of a command that has said why it cannot work (`angarium.cli.main`)."""
 log = logging.getLogger(__name__)
