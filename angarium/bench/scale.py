@@ -97,7 +97,7 @@ class ScaleFigures(Struct, frozen=True, kw_only=True):
 
 
 class Crowd(Struct, frozen=True, kw_only=True):
-    """Results of the first part."""
+    """Times and memory of a node with very many receivers, of which some get events."""
 
     ready_s: float
     memory_mb: float | None
@@ -106,8 +106,8 @@ class Crowd(Struct, frozen=True, kw_only=True):
     resident: Report
 
 
-class Return(Struct, frozen=True, kw_only=True):
-    """Results of the second part."""
+class AfterKill(Struct, frozen=True, kw_only=True):
+    """Times from the kill of a node until it delivers again, and until it runs all shards."""
 
     first_s: float
     all_s: float
@@ -115,8 +115,8 @@ class Return(Struct, frozen=True, kw_only=True):
     published: int
 
 
-class Drain(Struct, frozen=True, kw_only=True):
-    """Results of the third part."""
+class BacklogRun(Struct, frozen=True, kw_only=True):
+    """Deliveries of a long backlog to one receiver, and the memory of the node before and meanwhile."""
 
     report: Report
     before: Usage | None
@@ -128,8 +128,8 @@ class Drain(Struct, frozen=True, kw_only=True):
         return self.report.deliveries / max(self.report.last_at - self.report.first_at, 1e-6)
 
 
-class Shared(Struct, frozen=True):
-    """Results of the last part; `cpu_s` of all nodes together, 0 if the system does not tell."""
+class SharedLoad(Struct, frozen=True):
+    """Deliveries of nodes that share the shards; `cpu_s` of all together, 0 if the system does not tell."""
 
     report: Report
     cpu_s: float
@@ -168,7 +168,7 @@ class ScaleBench(Bench[ScalePlan]):
             await node.stop()
         return Crowd(ready_s=ready_s, memory_mb=memory_mb, idle=idle, fresh=fresh, resident=resident)
 
-    async def after_a_kill(self) -> Return:
+    async def after_a_kill(self) -> AfterKill:
         """Kill a node with parked actors and start it again. Raises as `crowd`."""
         plan, on, tell = self._plan, self._harness, self._tell
         tell(f"park {plan.parked} actors")
@@ -197,7 +197,8 @@ class ScaleBench(Bench[ScalePlan]):
             report = await self._arrived(published)
         finally:
             await node.stop()
-        return Return(first_s=report.first_at - killed_at, all_s=all_s, report=report, published=published)
+        first_s = report.first_at - killed_at
+        return AfterKill(first_s=first_s, all_s=all_s, report=report, published=published)
 
     async def at_full_load(self) -> Report:
         """Kill a node that catches up with many receivers, and start it again. Raises as `crowd`."""
@@ -216,7 +217,7 @@ class ScaleBench(Bench[ScalePlan]):
         finally:
             await node.stop()
 
-    async def drain(self, **policy: object) -> Drain:
+    async def drain(self, **policy: object) -> BacklogRun:
         """Let a receiver recover for which many events wait. Raises as `crowd`."""
         plan, on = self._plan, self._harness
         self._tell(f"publish {plan.behind} events to a paused receiver")
@@ -234,9 +235,9 @@ class ScaleBench(Bench[ScalePlan]):
             report = await self._arrived(plan.behind, lambda: seen.append(_memory_mb(usage(node.pid))))
         finally:
             await node.stop()
-        return Drain(report=report, before=before, memory_max_mb=max(seen) if before else None)
+        return BacklogRun(report=report, before=before, memory_max_mb=max(seen) if before else None)
 
-    async def shared(self, count: int) -> Shared:
+    async def shared(self, count: int) -> SharedLoad:
         """Measure nodes that share the shards, and so the work for many receivers. Raises as `crowd`."""
         plan, on = self._plan, self._harness
         nodes = [on.node(name=f"node-{number}") for number in range(count)]
@@ -254,7 +255,7 @@ class ScaleBench(Bench[ScalePlan]):
             used = zip(before, [usage(node.pid) for node in nodes], strict=True)
         finally:
             await asyncio.gather(*(node.stop() for node in nodes))
-        return Shared(report, sum(end.cpu_s - start.cpu_s for start, end in used if start and end))
+        return SharedLoad(report, sum(end.cpu_s - start.cpu_s for start, end in used if start and end))
 
     async def _configure(self, numbers: Sequence[int], **policy: object) -> None:
         async def put(number: int) -> None:
@@ -343,7 +344,7 @@ async def measured(plan: ScalePlan, tell: Callable[[str], None]) -> ScaleFigures
         drain = await ScaleBench(plan, on, tell).drain()
     async with harness(plan.shards) as on:
         relaxed = await ScaleBench(plan, on, tell).drain(order="relaxed", concurrency=IN_FLIGHT_MAX)
-    shared: dict[int, Shared] = {}
+    shared: dict[int, SharedLoad] = {}
     for count in NODES:
         async with harness(plan.shards) as on:
             shared[count] = await ScaleBench(plan, on, tell).shared(count)

@@ -3,7 +3,7 @@
 RESTART_PAUSE_MIN_S = 0.5
 RESTART_PAUSE_MAX_S = 30.0
 STEADY_AFTER_S = 60.0
-"""Time after which a worker that ends has not failed to start: the pauses are short again."""
+"""Run time after which the pauses are short again."""
 
 
 class RestartPauses:

@@ -1,6 +1,6 @@
 """The supervisor of several workers: it starts them, starts those again that end, and stops all together.
 
-It is a process of its own that delivers nothing, so that whatever befalls a worker leaves it alone. Each
+It is a process of its own and delivers nothing, so a worker that crashes or hangs does not affect it. Each
 worker is a member of the fleet like any other node, with the name `NODE-1`, `NODE-2`, …
 """
 
@@ -49,7 +49,9 @@ class Supervisor:
 
     def __init__(self, settings: Settings, start: Start) -> None:
         names = [worker_name(settings.node, number) for number in range(1, settings.workers + 1)]
-        self.workers = [Worker(replace(settings, node=name), start, self._ended) for name in names]
+        self.workers = [
+            Worker(replace(settings, node=name), start, self._stop_if_none_can_start) for name in names
+        ]
         self._stop_timeout_s = stop_timeout_s(settings)
         self._stopping = asyncio.Event()
         self._at_once = asyncio.Event()
@@ -62,24 +64,24 @@ class Supervisor:
 
     async def run(self) -> None:
         """Return when all workers have ended after `stop`. Raises WorkersFailed."""
-        runs = [asyncio.ensure_future(worker.run(self._stopping)) for worker in self.workers]
+        tasks = [asyncio.ensure_future(worker.run(self._stopping)) for worker in self.workers]
         stopping = asyncio.ensure_future(self._stopping.wait())
         # A task that ends before is a defect: the others stop, and it is raised below.
-        await asyncio.wait((stopping, *runs), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((stopping, *tasks), return_when=asyncio.FIRST_COMPLETED)
         failed = all(worker.cannot_start for worker in self.workers)
         self._stopping.set()
-        log.info("workers.stopping", extra={"workers": len(runs)})
+        log.info("workers.stopping", extra={"workers": len(tasks)})
         self._send_all(signal.SIGTERM)
         at_once = asyncio.ensure_future(self._at_once.wait())
-        ended = asyncio.gather(*runs, return_exceptions=True)
+        ended = asyncio.gather(*tasks, return_exceptions=True)
         await asyncio.wait(
             (ended, at_once), timeout=self._stop_timeout_s, return_when=asyncio.FIRST_COMPLETED
         )
         at_once.cancel()
         self._send_all(signal.SIGKILL)
         await ended
-        for run in runs:
-            run.result()
+        for task in tasks:
+            task.result()
         if failed:
             raise WorkersFailed("no worker can start; each has said why")
         if unclean := [f"{worker.name}: {worker.unclean}" for worker in self.workers if worker.unclean]:
@@ -89,7 +91,7 @@ class Supervisor:
         for worker in self.workers:
             worker.send_signal(number)
 
-    def _ended(self) -> None:
+    def _stop_if_none_can_start(self) -> None:
         """Stop if no worker can start: nothing would change by itself."""
         if all(worker.cannot_start for worker in self.workers):
             self._stopping.set()

@@ -26,13 +26,13 @@ def stop_timeout_s(settings: Settings) -> float:
     return settings.drain_s + STOP_MARGIN_S
 
 
-def encoded(settings: Settings, runs: Runs) -> bytes:
+def line_for_worker(settings: Settings, runs: Runs) -> bytes:
     """The settings and runs as a line for a worker."""
     return msgspec.json.encode((settings, runs)) + b"\n"
 
 
-def received() -> tuple[Settings, Runs]:
-    """The settings and runs from the supervisor. From now on this process ends with it."""
+def join_supervisor() -> tuple[Settings, Runs]:
+    """Read the settings and runs, and end with the supervisor from now on."""
     settings, runs = msgspec.json.decode(sys.stdin.buffer.readline(), type=tuple[Settings, Runs])
     timeout_s = stop_timeout_s(settings)
     threading.Thread(target=_end_with_supervisor, args=(timeout_s,), daemon=True).start()

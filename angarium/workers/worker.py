@@ -18,18 +18,18 @@ ANSWER_TIMEOUT_S = 3.0
 """Time in which a worker answers its supervisor: less than the 5 s that the documentation gives to probes."""
 RUN_BYTES = 11
 ENDED_RUNS_MAX = 100
-"""Runs that a new process is told of: one that ran only for a moment may not have claimed all shards of those
-before it. With the pauses of a crash loop, other nodes take the shards long before."""
+"""Ended runs that a new process is told of. Several: a process that ended early may have left shards of
+earlier runs unclaimed. A hundred are enough: in a crash loop, other nodes have taken them long before."""
 START_FAILURES = (1, 2)
 """Exit statuses of a command that has said why it cannot work (`angarium.cli.main`)."""
 log = logging.getLogger(__name__)
 
 
-class Asked(Protocol):
-    """The answers of a process; `begun` once there was one."""
+class WorkerMonitor(Protocol):
+    """The monitor of a process; `has_answered` once there was an answer."""
 
     @property
-    def begun(self) -> bool: ...
+    def has_answered(self) -> bool: ...
     async def ask(self, path: str, within_s: float | None) -> Reply | None: ...
 
 
@@ -39,7 +39,7 @@ class StartedProcess(Protocol):
     @property
     def pid(self) -> int: ...
     @property
-    def questions(self) -> Asked: ...
+    def monitor(self) -> WorkerMonitor: ...
     async def ended(self) -> int: ...
     def send_signal(self, number: signal.Signals) -> None: ...
 
@@ -68,9 +68,9 @@ class Worker:
         self._last_signal: signal.Signals | None = None
 
     @property
-    def begun(self) -> bool:
-        """True if its process runs and has begun to work."""
-        return self._process is not None and self._process.questions.begun
+    def has_answered(self) -> bool:
+        """True if its process runs and has answered, so that it has begun to work."""
+        return self._process is not None and self._process.monitor.has_answered
 
     @property
     def running(self) -> bool:
@@ -79,14 +79,14 @@ class Worker:
 
     @property
     def cannot_start(self) -> bool:
-        """True if its process said why it cannot work, and none has begun to work since."""
-        return self._start_failed and not self.begun
+        """True if its process said why it cannot work, and none has answered since."""
+        return self._start_failed and not self.has_answered
 
     async def ask(self, path: str) -> Reply | None:
         """The answer of its process; None if there is none in time."""
         if self._process is None:
             return None
-        return await self._process.questions.ask(path, ANSWER_TIMEOUT_S)
+        return await self._process.monitor.ask(path, ANSWER_TIMEOUT_S)
 
     def send_signal(self, number: signal.Signals) -> None:
         """Send a signal to its process, or to the one that is being started."""
@@ -125,12 +125,12 @@ class Worker:
         log.info("worker.started", extra={"worker": self.name, "pid": process.pid})
         if self._last_signal is not None:  # It came while the process was being started.
             process.send_signal(self._last_signal)
-        first = asyncio.ensure_future(process.questions.ask("/healthz", None))
+        first = asyncio.ensure_future(process.monitor.ask("/healthz", None))
         status = await process.ended()
         await first
         self._ended_runs.append(run)
-        begun, self._process = process.questions.begun, None
-        self._start_failed = not begun and status in START_FAILURES
-        if status == 0 or (status == -signal.SIGTERM and not begun):
+        has_answered, self._process = process.monitor.has_answered, None
+        self._start_failed = not has_answered and status in START_FAILURES
+        if status == 0 or (status == -signal.SIGTERM and not has_answered):
             return ""
         return f"exit status {status}" if status > 0 else f"killed by {signal.Signals(-status).name}"

@@ -11,17 +11,17 @@ from contextlib import suppress
 
 from angarium import package_check
 from angarium.settings import Settings
-from angarium.workers.questions import Questions
-from angarium.workers.supervisor_pipe import encoded
+from angarium.workers.monitor_client import MonitorClient
+from angarium.workers.supervisor_pipe import line_for_worker
 from streams.fleet.members import Runs
 
 
 class WorkerProcess:
     """A process that runs, or has ended; started by `start`."""
 
-    def __init__(self, process: Process, questions: Questions) -> None:
+    def __init__(self, process: Process, monitor: MonitorClient) -> None:
         self._process = process
-        self.questions = questions
+        self.monitor = monitor
 
     @classmethod
     async def start(cls, settings: Settings, runs: Runs) -> "WorkerProcess":
@@ -38,8 +38,9 @@ class WorkerProcess:
             ours.close()
             raise
         assert process.stdin is not None
-        process.stdin.write(encoded(settings, runs))  # The pipe stays open: its end tells the worker to stop.
-        return cls(process, await Questions.over(ours))
+        # The pipe stays open: its end tells the worker to stop.
+        process.stdin.write(line_for_worker(settings, runs))
+        return cls(process, await MonitorClient.over(ours))
 
     @property
     def pid(self) -> int:
@@ -49,7 +50,7 @@ class WorkerProcess:
     async def ended(self) -> int:
         """Return when the process has ended: its exit status; negative: the signal that ended it."""
         status = await self._process.wait()
-        self.questions.close()
+        self.monitor.close()
         return status
 
     def send_signal(self, number: signal.Signals) -> None:

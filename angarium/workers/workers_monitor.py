@@ -12,10 +12,10 @@ from prometheus_client import CollectorRegistry, ProcessCollector, generate_late
 
 from angarium.http_server import Pending, Received, Reply
 from angarium.monitor_server import broken, exposition, page_of, text
-from angarium.workers.sums import Families, Family, Samples, Sum, WorkerCounts, counted, join, read
+from angarium.workers.metric_sums import Families, Family, Samples, Sum, WorkerCounts, counted, join, read
 from angarium.workers.worker import Worker
 
-OF_THE_SUPERVISOR = (
+SUPERVISOR_METRICS = (
     "process_cpu_seconds", "process_resident_memory_bytes", "process_virtual_memory_bytes",
     "process_start_time_seconds",
 )  # fmt: skip
@@ -51,9 +51,8 @@ class WorkersMonitor:
 
     async def _health(self) -> Reply:
         """Like a single node: unhealthy if one hangs. One that ended is started again, which helps more."""
-        hanging = [
-            worker.name for worker, reply in await self._answers("/healthz") if reply is None and worker.begun
-        ]
+        answers = await self._answers("/healthz")
+        hanging = [worker.name for worker, reply in answers if reply is None and worker.has_answered]
         return text(503, f"no answer from {', '.join(hanging)}") if hanging else text(200, "ok")
 
     async def _readiness(self) -> Reply:
@@ -77,7 +76,7 @@ class WorkersMonitor:
                 join(total, counted(counts.latest))
             join(total, counts.before)
         own = read(generate_latest(self._own))
-        join(total, {name: each for name, each in own.items() if name in OF_THE_SUPERVISOR})
+        join(total, {name: each for name, each in own.items() if name in SUPERVISOR_METRICS})
         join(total, self._about_workers(up))
         return exposition(generate_latest(Sum(total)))
 
@@ -108,4 +107,4 @@ def _unready(worker: Worker, reply: Reply | None) -> str:
         return "" if reply.status == 200 else said.removeprefix("not ready: ")
     if not worker.running:
         return "its process has ended"
-    return "it does not answer" if worker.begun else "starting"
+    return "it does not answer" if worker.has_answered else "starting"

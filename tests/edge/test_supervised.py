@@ -1,4 +1,4 @@
-"""A worker and its supervisor: questions over their socket, and a pipe whose end is the worker's."""
+"""A worker and its supervisor: requests over their socket, and a pipe whose end is the worker's."""
 
 import asyncio
 import gc
@@ -13,8 +13,8 @@ import pytest
 
 from angarium.http_server import Answer, Pending, Received, Reply, serve_connected
 from angarium.settings import Settings
-from angarium.workers.questions import Questions
-from angarium.workers.supervisor_pipe import encoded
+from angarium.workers.monitor_client import MonitorClient
+from angarium.workers.supervisor_pipe import line_for_worker
 from angarium.workers.worker_process import WorkerProcess
 from streams.fleet.members import Runs
 
@@ -26,21 +26,21 @@ import signal, sys, threading
 from angarium.workers import supervisor_pipe
 supervisor_pipe.STOP_MARGIN_S = 0.2
 signal.signal(signal.SIGTERM, {on_sigterm})
-print(supervisor_pipe.received()[0].node, flush=True)
+print(supervisor_pipe.join_supervisor()[0].node, flush=True)
 threading.Event().wait()
 """
 
 
 @asynccontextmanager
-async def asking(answer: Answer) -> AsyncIterator[Questions]:
+async def asking(answer: Answer) -> AsyncIterator[MonitorClient]:
     ours, theirs = socket.socketpair()
     served = await serve_connected(theirs, answer)
-    questions = await Questions.over(ours)
+    client = await MonitorClient.over(ours)
     try:
-        yield questions
+        yield client
     finally:
         served.close()
-        questions.close()
+        client.close()
 
 
 def echo(received: Received) -> Reply:
@@ -48,12 +48,12 @@ def echo(received: Received) -> Reply:
 
 
 async def test_each_question_gets_its_own_answer() -> None:
-    async with asking(echo) as questions:
-        assert not questions.begun
-        answers = await asyncio.gather(*(questions.ask(path, LATE_S) for path in ("/good", "/bad", "/good")))
+    async with asking(echo) as client:
+        assert not client.has_answered
+        answers = await asyncio.gather(*(client.ask(path, LATE_S) for path in ("/good", "/bad", "/good")))
         told = [(answer.status, answer.body) for answer in answers if answer is not None]
         assert told == [(200, b"/good"), (503, b"/bad"), (200, b"/good")]
-        assert questions.begun
+        assert client.has_answered
 
 
 async def test_a_late_answer_is_not_taken_for_that_to_another_question() -> None:
@@ -64,10 +64,10 @@ async def test_a_late_answer_is_not_taken_for_that_to_another_question() -> None
     def answer(received: Received) -> Pending:
         return held[received.path]
 
-    async with asking(answer) as questions:
-        assert await questions.ask("/first", SOON_S) is None
-        second = asyncio.create_task(questions.ask("/second", LATE_S))
-        again = asyncio.create_task(questions.ask("/first", LATE_S))
+    async with asking(answer) as client:
+        assert await client.ask("/first", SOON_S) is None
+        second = asyncio.create_task(client.ask("/second", LATE_S))
+        again = asyncio.create_task(client.ask("/first", LATE_S))
         await asyncio.sleep(0)
         held["/first"].set_result(Reply(body=b"first"))
         held["/second"].set_result(Reply(body=b"second"))
@@ -77,12 +77,12 @@ async def test_a_late_answer_is_not_taken_for_that_to_another_question() -> None
 
 async def test_the_end_of_the_worker_is_the_end_of_what_was_asked() -> None:
     ours, theirs = socket.socketpair()
-    questions = await Questions.over(ours)
-    asked = [asyncio.create_task(questions.ask(path, LATE_S)) for path in ("/a", "/b")]
+    client = await MonitorClient.over(ours)
+    asked = [asyncio.create_task(client.ask(path, LATE_S)) for path in ("/a", "/b")]
     await asyncio.sleep(0)
     theirs.close()
     assert await asyncio.gather(*asked) == [None, None]
-    assert await questions.ask("/a", LATE_S) is None
+    assert await client.ask("/a", LATE_S) is None
 
 
 def ended(on_sigterm: str) -> int:
@@ -91,7 +91,7 @@ def ended(on_sigterm: str) -> int:
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as worker:
         assert worker.stdin is not None
         assert worker.stdout is not None
-        worker.stdin.write(encoded(SETTINGS, Runs()))
+        worker.stdin.write(line_for_worker(SETTINGS, Runs()))
         worker.stdin.flush()
         assert worker.stdout.readline() == b"n-1\n"
         assert worker.poll() is None

@@ -13,7 +13,7 @@ from actors.policy import Rate
 from actors.tenant_settings import SettingsByTenant, TenantSettings
 from angarium import settings
 from angarium.settings import FILE_SETTINGS, TABLES, Settings, SettingsError, load, unknown_variables
-from angarium.workers.supervisor_pipe import encoded
+from angarium.workers.supervisor_pipe import line_for_worker
 from streams.fleet.members import Runs
 
 
@@ -290,7 +290,7 @@ def test_a_worker_is_told_each_setting() -> None:
         default_rate="10/second", tenants=tenants,
     )  # fmt: skip
     runs = Runs("run", ended=("before",))
-    assert msgspec.json.decode(encoded(given, runs), type=tuple[Settings, Runs]) == (given, runs)
+    assert msgspec.json.decode(line_for_worker(given, runs), type=tuple[Settings, Runs]) == (given, runs)
 
 
 def test_every_setting_says_what_it_is() -> None:

@@ -38,7 +38,7 @@ def _be_worker(supervisor: socket.socket) -> None:
     from angarium import logs
     from angarium.workers import supervisor_pipe
 
-    settings, runs = supervisor_pipe.received()
+    settings, runs = supervisor_pipe.join_supervisor()
     logs.configure(settings.log_format, settings.log_level, node=settings.node)
     run_long(_serve(settings, supervisor=supervisor, runs=runs))
 

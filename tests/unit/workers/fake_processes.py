@@ -10,11 +10,11 @@ from angarium.settings import Settings
 from streams.fleet.members import Runs
 
 
-class FakeQuestions:
+class FakeMonitor:
     """A monitor that gives the answers in `pages`; none for other pages."""
 
     def __init__(self) -> None:
-        self.begun = False
+        self.has_answered = False
         self.pages: dict[str, Reply] = {}
         self.asked: list[str] = []
         self.closed = asyncio.Event()
@@ -37,7 +37,7 @@ class FakeProcess:
     def __init__(self, name: str) -> None:
         self.name = name
         self.pid = 1
-        self.questions = FakeQuestions()
+        self.monitor = FakeMonitor()
         self.signals: list[signal.Signals] = []
         self.stubborn = False
         self._status: asyncio.Future[int] = asyncio.get_running_loop().create_future()
@@ -52,7 +52,7 @@ class FakeProcess:
 
     async def ended(self) -> int:
         status = await self._status
-        self.questions.closed.set()
+        self.monitor.closed.set()
         return status
 
     def send_signal(self, number: signal.Signals) -> None:
@@ -62,7 +62,7 @@ class FakeProcess:
         if number == signal.SIGKILL:
             self.end(-number)
         elif not self.stubborn:
-            self.end(0 if self.questions.begun else -number)
+            self.end(0 if self.monitor.has_answered else -number)
 
 
 class Machine:
@@ -98,8 +98,8 @@ class Machine:
 
 def begin(process: FakeProcess) -> None:
     """The worker found everything right, and works."""
-    process.questions.begun = True
-    process.questions.pages["/healthz"] = Reply(200, body=b"ok\n")
+    process.monitor.has_answered = True
+    process.monitor.pages["/healthz"] = Reply(200, body=b"ok\n")
 
 
 def refuse(process: FakeProcess) -> None:

@@ -20,7 +20,7 @@ class FakeWorker(SimpleNamespace):
     """A worker with the answers of `pages`; None: it does not answer."""
 
     def __init__(self, name: str, pages: Mapping[str, Reply | None], **members: Any) -> None:
-        usual = {"starts": 1, "begun": True, "running": True, "questions": 0}
+        usual = {"starts": 1, "has_answered": True, "running": True, "questions": 0}
         super().__init__(name=name, **usual | members)
         self.pages = pages
 
@@ -126,8 +126,8 @@ async def test_a_page_of_metrics_that_says_an_error_counts_as_none() -> None:
         ({"pages": {"/readyz": Reply(503, body=b"not ready: 2 of 8 shards are not claimed yet\n")}},
          "not ready: n-2: 2 of 8 shards are not claimed yet"),
         ({"pages": {"/readyz": None}}, "not ready: n-2: it does not answer"),
-        ({"pages": {"/readyz": None}, "begun": False}, "not ready: n-2: starting"),
-        ({"pages": {"/readyz": None}, "begun": False, "running": False},
+        ({"pages": {"/readyz": None}, "has_answered": False}, "not ready: n-2: starting"),
+        ({"pages": {"/readyz": None}, "has_answered": False, "running": False},
          "not ready: n-2: its process has ended"),
     ],
 )  # fmt: skip
@@ -140,7 +140,7 @@ async def test_all_are_ready_when_each_is(second: dict[str, Any], says: str) -> 
 
 
 @pytest.mark.parametrize(
-    ("begun", "answer", "status", "says"),
+    ("has_answered", "answer", "status", "says"),
     [
         (True, Reply(200, body=b"ok\n"), 200, "ok\n"),
         (True, None, 503, "no answer from n-2\n"),
@@ -148,10 +148,12 @@ async def test_all_are_ready_when_each_is(second: dict[str, Any], says: str) -> 
     ],
 )
 async def test_a_worker_that_hangs_is_unhealthy_and_one_that_starts_is_not(
-    begun: bool, answer: Reply | None, status: int, says: str
+    has_answered: bool, answer: Reply | None, status: int, says: str
 ) -> None:
     one = FakeWorker("n-1", {"/healthz": Reply(200, body=b"ok\n")})
-    reply = await get(monitor_of(one, FakeWorker("n-2", {"/healthz": answer}, begun=begun)), "/healthz")
+    reply = await get(
+        monitor_of(one, FakeWorker("n-2", {"/healthz": answer}, has_answered=has_answered)), "/healthz"
+    )
     assert (reply.status, reply.body.decode()) == (status, says)
 
 

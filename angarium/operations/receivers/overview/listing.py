@@ -168,7 +168,8 @@ async def _rows(
     now, rows = time.time(), []
     for count, (name, configuration) in enumerate(found.items(), 1):
         if count % READ_IN_A_TURN_MAX == 0:
-            await asyncio.sleep(0)  # Else the server takes us for dead before the last one is read.
+            # Otherwise nats-server takes this client for dead, since it answers no ping meanwhile.
+            await asyncio.sleep(0)
         row = ReceiverFindings(name, configuration.raw)
         snapshot = known.get(name) or _without_snapshot(name, len(shards))
         if snapshot.state is not None and snapshot.shard < len(shards):

@@ -1,6 +1,6 @@
-"""Questions to the monitor of one worker, over a socket that only it and the supervisor have.
+"""A client for the monitor of one worker, over a socket that only it and the supervisor have.
 
-Answers come in the order of the questions. A page that is asked for while its answer is awaited is not asked
+Answers come in the order of the requests. A page that is asked for while its answer is awaited is not asked
 for again, so a worker that hangs gets at most one question of each kind.
 """
 
@@ -13,24 +13,24 @@ import httptools
 from angarium.http_server import Reply
 
 
-class Questions(asyncio.Protocol):
+class MonitorClient(asyncio.Protocol):
     """The client. The parser calls the methods whose names begin with `on_`.
 
-    `begun` is true once the worker has answered: it has read its settings, and found its installation right.
+    `has_answered`: the worker has answered, so it has read its settings, and found its installation right.
     """
 
     def __init__(self) -> None:
-        self.begun = False
+        self.has_answered = False
         self._parser = httptools.HttpResponseParser(self)
         self._asked: dict[str, asyncio.Future[Reply | None]] = {}
         self._transport: asyncio.Transport | None = None
         self._body: list[bytes] = []
 
     @classmethod
-    async def over(cls, connected: socket.socket) -> "Questions":
+    async def over(cls, connected: socket.socket) -> "MonitorClient":
         """Ask over a connected socket, which is closed by `close`."""
-        _, questions = await asyncio.get_running_loop().create_connection(cls, sock=connected)
-        return questions
+        _, client = await asyncio.get_running_loop().create_connection(cls, sock=connected)
+        return client
 
     def close(self) -> None:
         """Ask no more; what was asked gets no answer."""
@@ -65,7 +65,7 @@ class Questions(asyncio.Protocol):
         self._body.append(part)
 
     def on_message_complete(self) -> None:
-        self.begun = True
+        self.has_answered = True
         path = next(iter(self._asked))
         self._asked.pop(path).set_result(Reply(self._parser.get_status_code(), body=b"".join(self._body)))
 

@@ -3,7 +3,7 @@
 What is counted is added, and never falls: a worker that has ended, or does not answer, keeps what it was last
 seen to have counted. Otherwise Prometheus would take the fall for a restart, and count the work of all other
 workers once more. What is measured now is added up over the workers that answer now, except where a sum would
-mean something else (`LIKE_ONE`).
+mean something else (`NOT_ADDED`).
 """
 
 from collections.abc import Callable, Iterator
@@ -16,8 +16,8 @@ from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 
 COUNTED = frozenset({"counter", "histogram"})
-Both = Callable[[float, float], float]
-LIKE_ONE: dict[str, Both] = {
+Combine = Callable[[float, float], float]
+NOT_ADDED: dict[str, Combine] = {
     "angarium_nats_connected": min,
     "process_start_time_seconds": min,
     "process_open_fds": max,
@@ -63,9 +63,9 @@ def join(total: Families, more: Families) -> None:
     """Put more metrics into a total."""
     for name, each in more.items():
         found = total.setdefault(name, Family(each.kind, each.text, {})).samples
-        both: Both = LIKE_ONE.get(name, add)
+        combine: Combine = NOT_ADDED.get(name, add)
         for key, value in each.samples.items():
-            found[key] = both(found[key], value) if key in found else value
+            found[key] = combine(found[key], value) if key in found else value
 
 
 class WorkerCounts:
