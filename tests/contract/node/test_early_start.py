@@ -148,10 +148,10 @@ async def test_a_node_may_be_stopped_before_it_has_joined(
         assert old.context.members.live == ("a",)
 
 
-async def test_what_was_replaced_or_removed_long_ago_is_not_delivered_by(
+async def test_a_configuration_that_was_replaced_long_ago_is_not_used(
     server: Server, js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of each receiver, a node that still reads knows an old configuration; its actor asks the leader."""
+    """A node that still reads knows old configurations, so its actors ask the leader."""
     await js.publish(names.receiver(READ), CONFIGURATION.replace(b"}", b', "paused": true}'))
     reads, recorder = HeldReads(names, monkeypatch), Recorder()
     for receiver in (READ, UNREAD):
