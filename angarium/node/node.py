@@ -67,7 +67,7 @@ class Node:
     async def start(self) -> None:
         """Become a member and begin to claim."""
         context = self.context
-        context.receivers.on_change(self._configured)
+        context.receivers.on_change(self._configuration_changed)
         context.members.on_change(self._reconcile_now.set)
         context.members.on_change(self._readiness_changed.set)
         context.members.on_lapse(self._reconcile_now.set)
@@ -381,7 +381,7 @@ class Node:
 
     # ---- configurations
 
-    def _configured(self, receiver: str) -> None:
+    def _configuration_changed(self, receiver: str) -> None:
         host = self.host_of(receiver)
         if host is not None:
             policy: Policy | None = self.context.receivers.policy(receiver)

@@ -57,7 +57,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "host",
     ),
     "angarium.node": (
-        "announcer child descriptors load shard_snapshots totals",
+        "announcer descriptors early_start load shard_snapshots totals",
         "shard",
         "housekeeping",
         "node",

@@ -10,14 +10,15 @@ from msgspec.structs import replace
 
 from actors.machine.outcome import Answered, Outcome
 from actors.ports import Attempt
-from angarium.node import app
-from angarium.node.app import member
+from angarium.node.app import joined_node
+from angarium.node.early_start import Look
 from angarium.node.monitor import unready
 from angarium.node.node import Node
 from streams.buckets import follower
 from streams.clock import SystemTime
 from streams.installation.topology import Names
 from streams.nats.jetstream import JetStream
+from streams.observation.installation_status import seen_members
 from tests.contract.support.servers import Server
 from tests.support.installation import install, node_settings, publish
 from tests.support.waiting import until
@@ -59,11 +60,6 @@ class HeldReads:
         return await self._read(js, stream, subject, start, *rest)
 
 
-@pytest.fixture(autouse=True)
-def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(app, "CONFIGURATIONS_PATIENCE_S", 0.01)
-
-
 @pytest.fixture
 async def names(js: JetStream, prefix: str) -> Names:
     names = await install(js, prefix)
@@ -73,16 +69,19 @@ async def names(js: JetStream, prefix: str) -> Names:
 
 
 @asynccontextmanager
-async def running(server: Server, names: Names, node: str, recorder: Recorder) -> AsyncIterator[Node]:
+async def running(
+    server: Server, names: Names, node: str, recorder: Recorder, look: Look = seen_members
+) -> AsyncIterator[Node]:
     wire = await server.connect(node)
+    settings = replace(node_settings(names), node=node)
     try:
-        async with member(wire, replace(node_settings(names), node=node), SystemTime(), recorder) as started:
+        async with joined_node(wire, settings, SystemTime(), recorder, patience_s=0.01, look=look) as started:
             yield started
     finally:
         await wire.close()
 
 
-async def test_alone_it_delivers_to_known_receivers_and_lets_events_of_others_wait(
+async def test_a_node_that_is_alone_delivers_to_known_receivers_and_keeps_events_of_others(
     server: Server, js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reads, recorder = HeldReads(names, monkeypatch), Recorder()
@@ -101,7 +100,7 @@ async def test_alone_it_delivers_to_known_receivers_and_lets_events_of_others_wa
         assert not unready(node)
 
 
-async def test_with_another_node_it_joins_once_it_knows_all(
+async def test_a_node_joins_others_only_once_it_knows_all_configurations(
     server: Server, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recorder = Recorder()
@@ -109,15 +108,13 @@ async def test_with_another_node_it_joins_once_it_knows_all(
         await old.until_ready()
         reads = HeldReads(names, monkeypatch)
         looks: list[list[str]] = []
-        seen_members = vars(app)["seen_members"]
 
         async def looked(js: JetStream, names: Names) -> Any:
             seen = await seen_members(js, names)
             looks.append([each.node for each in seen[0]])
             return seen
 
-        monkeypatch.setattr(app, "seen_members", looked)
-        joining = running(server, names, "b", recorder)
+        joining = running(server, names, "b", recorder, looked)
         starting = asyncio.ensure_future(joining.__aenter__())
         await until(lambda: len(looks) > 2)
         assert looks == [["a"]] * len(looks)

@@ -15,7 +15,7 @@ from actors.machine.outcome import Outcome
 from actors.machine.state import State
 from actors.ports import Attempt
 from angarium.connecting import Access
-from angarium.node.app import member
+from angarium.node.app import joined_node
 from angarium.node.monitor import unready
 from angarium.node.node import Node
 from angarium.node.shard import NodeContext, Shard, take_over
@@ -65,7 +65,7 @@ async def test_a_refused_shard_is_let_go_and_left_alone(wire: Wire, js: JetStrea
     async def let_go() -> bool:
         return (await owners(js, names, SHARDS))[SHARD] is None
 
-    async with member(wire, node_settings(names), SystemTime(), NobodySends()) as node:
+    async with joined_node(wire, node_settings(names), SystemTime(), NobodySends()) as node:
         await until(lambda: len(node.owned) == SHARDS - 1 and SHARD in node.refused)
         await until_true(let_go)
         seen = await shards_and_refusals(Access(js, node_settings(names)))
@@ -90,7 +90,7 @@ async def test_a_bucket_that_is_recreated_under_a_node_stops_its_shards(
     async def snapshotted() -> bool:
         return all([await read_checkpoint(js, names, shard) is not None for shard in others])
 
-    async with member(wire, node_settings(names), SystemTime(), NobodySends()) as node:
+    async with joined_node(wire, node_settings(names), SystemTime(), NobodySends()) as node:
         await until_true(snapshotted)
         info = await js.stream_info(names.receivers)
         assert info is not None
@@ -120,7 +120,7 @@ async def test_misaddressed_events_are_logged_in_few_lines_that_count_all(
             each.__dict__.get("count", 1) for each in caplog.records if each.message == "event.misaddressed"
         ]
 
-    async with member(wire, node_settings(names), SystemTime(), NobodySends()):
+    async with joined_node(wire, node_settings(names), SystemTime(), NobodySends()):
         await until(lambda: sum(told()) == 40)
     assert len(told()) < 20
 
@@ -142,7 +142,7 @@ async def test_a_refused_shard_is_taken_once_what_was_wrong_is_right(
     wire: Wire, js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("angarium.node.node.RETRY_REFUSED_AFTER_S", 0.02)
-    async with member(wire, node_settings(names), SystemTime(), NobodySends()) as node:
+    async with joined_node(wire, node_settings(names), SystemTime(), NobodySends()) as node:
         await until(lambda: SHARD in node.refused)
         for _ in range(FLOOR):
             await publish(js, names, RECEIVER)
@@ -172,7 +172,7 @@ async def test_a_temporary_failure_refuses_no_shard(
 
     monkeypatch.setattr("angarium.node.node.take_over", failing_at_first)
     names = await install(js, prefix)
-    async with member(wire, node_settings(names), SystemTime(), NobodySends()) as node:
+    async with joined_node(wire, node_settings(names), SystemTime(), NobodySends()) as node:
         await until(lambda: bool(node.refused) or len(node.owned) == SHARDS)
         assert not node.refused
     (failed,) = [each for each in caplog.records if each.message == "shard.claim_failed"]
@@ -188,7 +188,7 @@ async def test_unusable_data_refuses_the_shard(
     monkeypatch.setattr("angarium.node.node.RECONCILE_EVERY_S", 0.01)
     monkeypatch.setattr("angarium.node.node.take_over", AsyncMock(side_effect=unusable))
     names = await install(js, prefix)
-    async with member(wire, node_settings(names), SystemTime(), NobodySends()) as node:
+    async with joined_node(wire, node_settings(names), SystemTime(), NobodySends()) as node:
         await until(lambda: len(node.refused) == SHARDS)
         assert set(node.refused.values()) == {str(unusable)}
 
@@ -214,7 +214,7 @@ async def test_snapshots_refuse_the_shard_only_where_they_can_never_be_written(
     monkeypatch.setattr("angarium.node.node.RECONCILE_EVERY_S", 0.01)
     names = await install(js, prefix)
     tries = AsyncMock(side_effect=failure)
-    async with member(wire, node_settings(names), SystemTime(), NobodySends()) as node:
+    async with joined_node(wire, node_settings(names), SystemTime(), NobodySends()) as node:
         await until(lambda: SHARD in node.owned)
         with monkeypatch.context() as broken:
             broken.setattr("streams.journal.snapshots.Snapshots.write", tries)
@@ -252,7 +252,7 @@ async def test_a_shard_that_should_be_another_nodes_is_no_longer_refused_here(
 ) -> None:
     """The other node may run the shard: this node is ready, and no longer counts the shard as refused."""
     others = [shard for shard in range(SHARDS) if shard != SHARD]
-    async with member(wire, node_settings(names), SystemTime(), NobodySends()) as node:
+    async with joined_node(wire, node_settings(names), SystemTime(), NobodySends()) as node:
         await until(lambda: len(node.owned) == SHARDS - 1 and SHARD in node.refused)
         assert unready(node).startswith(f"shard {SHARD} is refused")
         wants(node, others)
@@ -282,7 +282,7 @@ async def test_a_shard_that_is_being_claimed_while_a_node_stops_is_handed_over_t
         return taken
 
     monkeypatch.setattr("angarium.node.node.take_over", take_over_slowly)
-    async with member(wire, node_settings(names), SystemTime(), NobodySends()) as node:
+    async with joined_node(wire, node_settings(names), SystemTime(), NobodySends()) as node:
         await claimed.wait()
         await stop_and_let(may_go_on, node)
         assert await owners(js, names, SHARDS) == [None] * SHARDS
@@ -303,7 +303,7 @@ async def test_a_node_that_stops_waits_for_what_it_is_handing_over_already(
     monkeypatch.setattr("angarium.node.node.CLAIMS_TIMEOUT_S", 0.0)
     monkeypatch.setattr("angarium.node.node.RECONCILE_EVERY_S", 0.01)
     monkeypatch.setattr("angarium.node.shard.release", release_slowly)
-    async with member(wire, node_settings(names), SystemTime(), NobodySends()) as node:
+    async with joined_node(wire, node_settings(names), SystemTime(), NobodySends()) as node:
         await until(lambda: len(node.owned) == SHARDS)
         wants(node, [])
         await releasing.wait()
@@ -327,7 +327,7 @@ async def test_a_shard_whose_attempts_outlast_drain_s_is_not_said_to_be_handed_o
     await js.publish(names.receiver(RECEIVER), b'{"url": "https://a.example"}')
     await publish(js, names, RECEIVER)
     impatient = replace(node_settings(names), drain_s=0.01)
-    async with member(wire, impatient, SystemTime(), Hangs()) as node:
+    async with joined_node(wire, impatient, SystemTime(), Hangs()) as node:
         await until(lambda: len(node.owned) == SHARDS)
         await sent.wait()
         shards = list(node.owned.values())
@@ -344,7 +344,7 @@ async def test_a_stranger_in_the_place_of_the_owner_stops_the_shard_with_the_nex
     monkeypatch.setattr("angarium.node.shard_snapshots.SNAPSHOT_EVERY_S", 0.02)
     monkeypatch.setattr("angarium.node.node.RECONCILE_EVERY_S", 0.01)
     names = await install(js, prefix)
-    async with member(wire, node_settings(names), SystemTime(), NobodySends()) as node:
+    async with joined_node(wire, node_settings(names), SystemTime(), NobodySends()) as node:
         await until(lambda: SHARD in node.owned)
         await js.publish(names.actor_keys.owner(SHARD), b"nobody")
         node.owned[SHARD].journal.flush_soon()
@@ -371,7 +371,7 @@ async def test_unneeded_snapshots_are_forgotten_even_if_another_cannot_be_read(
         found = [await js.last_message(names.actors, each) for each in gone]
         return [bool(each and each.data) for each in found]
 
-    async with member(wire, node_settings(names), SystemTime(), NobodySends()) as node:
+    async with joined_node(wire, node_settings(names), SystemTime(), NobodySends()) as node:
         await until(lambda: SHARD in node.owned)
 
         async def forgotten() -> bool:
@@ -394,7 +394,7 @@ async def test_plans_of_jobs_that_ended_long_ago_go(
     plan = ReplayPlan(v=replay_lock.VERSION, run="r", step=1, at=0.0, held=False)
     subject = names.actor_keys.replay("acme.a")
     await js.publish(subject, msgspec.json.encode(plan))
-    async with member(wire, node_settings(names), SystemTime(), NobodySends()):
+    async with joined_node(wire, node_settings(names), SystemTime(), NobodySends()):
 
         async def gone() -> bool:
             return await js.last_message(names.actors, subject) is None
@@ -407,7 +407,7 @@ async def test_copies_of_erased_flushes_go_with_the_journal(
 ) -> None:
     monkeypatch.setattr("angarium.node.housekeeping.maintenance.ROUND_EVERY_S", 0.01)
     names = await install(js, prefix)
-    async with member(wire, node_settings(names), SystemTime(), NobodySends()) as node:
+    async with joined_node(wire, node_settings(names), SystemTime(), NobodySends()) as node:
         await node.until_ready()
         flush = await js.message(names.journal, 2)
         assert flush is not None
@@ -437,7 +437,7 @@ async def test_a_defect_in_the_maintenance_ends_one_round_and_not_all(
 
     monkeypatch.setattr("angarium.node.housekeeping.maintenance.ROUND_EVERY_S", 0.01)
     monkeypatch.setattr("angarium.node.housekeeping.maintenance.is_short", is_short_or_broken)
-    async with member(wire, node_settings(await install(js, prefix)), SystemTime(), NobodySends()):
+    async with joined_node(wire, node_settings(await install(js, prefix)), SystemTime(), NobodySends()):
         await until(lambda: len(rounds) > 1)
     assert "maintenance.broken" in caplog.text
 
@@ -449,7 +449,9 @@ async def test_a_defect_while_owned_and_wanted_are_compared_ends_nothing(
     broken = Mock(side_effect=[RuntimeError("nobody foresaw that"), *[[SHARD]] * 1000])
     monkeypatch.setattr("angarium.node.node.RECONCILE_EVERY_S", 0.01)
     monkeypatch.setattr(Members, "wanted_shards", broken)
-    async with member(wire, node_settings(await install(js, prefix)), SystemTime(), NobodySends()) as node:
+    async with joined_node(
+        wire, node_settings(await install(js, prefix)), SystemTime(), NobodySends()
+    ) as node:
         await until(lambda: SHARD in node.owned)
     assert "node.broken" in caplog.text
 
@@ -466,7 +468,7 @@ async def test_shards_are_logged_once_the_node_has_all_and_those_that_end_togeth
     def lines(event: str) -> list[dict[str, Any]]:
         return [record.__dict__ for record in caplog.records if record.message == event]
 
-    async with member(wire, node_settings(names), SystemTime(), NobodySends()) as node:
+    async with joined_node(wire, node_settings(names), SystemTime(), NobodySends()) as node:
         await node.until_ready()
         assert [each["owned"] for each in lines("node.shards")] == [SHARDS]
         before = list(node.owned.values())

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from actors.errors import Unusable
 from actors.runtime.host import Host
 from actors.tenant_settings import TenantSettings
-from angarium.node.app import member
+from angarium.node.app import joined_node
 from angarium.node.housekeeping import maintenance
 from angarium.node.housekeeping.maintenance import Maintenance, RoundPart
 from streams.clock import SystemTime
@@ -59,7 +59,7 @@ async def test_each_part_of_a_round_is_done_though_all_others_fail(
         return tuple(map(failing, parts_of(each)))
 
     monkeypatch.setattr(Maintenance, "parts", failing_parts)
-    async with member(wire, node_settings(names), SystemTime(), Sender()) as node:
+    async with joined_node(wire, node_settings(names), SystemTime(), Sender()) as node:
         await node.until_ready()
         await until(lambda: bool(parts) and done == set(parts))
     told = {vars(each)["part"] for each in caplog.records if each.message == "maintenance.failed"}
@@ -78,7 +78,7 @@ async def test_dead_letters_are_dropped_by_the_owner_of_shard_0_alone(
     settings = replace(node_settings(names), tenants={"acme": tenant})
     epoch_of_shard_0 = Maintenance.epoch_of_shard_0
     monkeypatch.setattr(Maintenance, "epoch_of_shard_0", lambda _: None)
-    async with member(wire, settings, SystemTime(), Sender()) as node:
+    async with joined_node(wire, settings, SystemTime(), Sender()) as node:
         await node.until_ready()
         await until(lambda: calls.count("beyond_quota") > 3)
         assert "drop_letters_beyond" not in calls
@@ -99,7 +99,7 @@ async def test_no_event_gives_way_while_no_dead_letter_can_be_stored(
         pass
     tenant = TenantSettings(backlog_max_bytes=10_000)
     settings = replace(node_settings(names), tenants={"acme": tenant})
-    async with member(wire, settings, SystemTime(), Sender()) as node:
+    async with joined_node(wire, settings, SystemTime(), Sender()) as node:
         await node.until_ready()
         while not isinstance(await js.publish(names.publish_to(PAUSED), b"x" * 2000), Refused):
             pass
@@ -135,7 +135,7 @@ async def test_strays_are_looked_for_before_settled_messages_are_purged(
     for stream in ("deliveries", "events"):
         monkeypatch.setattr(maintenance, f"bury_stray_{stream}", look(stream))
         monkeypatch.setattr(maintenance, f"purge_{stream}", purge(stream))
-    async with member(wire, node_settings(names), SystemTime(), Sender()) as node:
+    async with joined_node(wire, node_settings(names), SystemTime(), Sender()) as node:
         await node.until_ready()
         await until(lambda: len(calls) >= 8)
     assert calls[:8] == [
@@ -160,7 +160,7 @@ async def test_messages_purged_by_sequence_are_not_purged_by_subject(
         pass
     monkeypatch.setattr(maintenance, "purge_deliveries", purge_all)
     monkeypatch.setattr(maintenance, "purge_settled", purge_settled)
-    async with member(wire, node_settings(names), SystemTime(), Sender()) as node:
+    async with joined_node(wire, node_settings(names), SystemTime(), Sender()) as node:
         await node.until_ready()
         await until(lambda: bool(asked_to_free))
     assert set(asked_to_free) == {0.0}
