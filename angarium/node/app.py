@@ -47,13 +47,13 @@ from streams.control_requests.micro_service import Identity, MicroService
 from streams.control_requests.node_requests import NodeControl
 from streams.control_requests.requests import ControlServer
 from streams.fleet.members import UNSUPERVISED, Members, Runs
+from streams.fleet.seen_members import seen_members
 from streams.installation.topology import Names
 from streams.journal.load_slots import LoadSlots
 from streams.nats.connection import connect
 from streams.nats.inboxes import Inboxes
 from streams.nats.jetstream import JetStream
 from streams.nats.wire import Wire
-from streams.observation.installation_status import seen_members
 from streams.reading.backlog import READERS_MAX
 from streams.reading.pull_room import PullRoom
 from streams.routing.freshness import Freshness

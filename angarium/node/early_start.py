@@ -7,10 +7,10 @@ from collections.abc import Awaitable, Callable
 from actors.errors import Unavailable
 from streams.buckets.receivers import Receivers
 from streams.fleet.members import Member
+from streams.fleet.seen_members import seen_members
 from streams.installation.topology import Names
 from streams.nats.errors import ApiError
 from streams.nats.jetstream import JetStream
-from streams.observation.installation_status import seen_members
 
 CONFIGURATIONS_PATIENCE_S = 2.0
 """Time for which shards wait for all configurations before a node that is alone claims them all the same."""

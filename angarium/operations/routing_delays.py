@@ -12,6 +12,7 @@ from actors.status import age_text
 from actors.tenant_settings import ALL_OTHERS, SettingsByTenant, TenantSettings
 from angarium.connecting import Access
 from angarium.quantities import count_text
+from streams.fleet.seen_members import seen_members
 from streams.installation.partitions import partition_of
 from streams.installation.topology import Names
 from streams.journal.claim import Owner, read_owner
@@ -19,7 +20,6 @@ from streams.nats.answers import StoredMessage
 from streams.nats.errors import ApiError
 from streams.nats.jetstream import QUESTIONS_AT_ONCE, JetStream
 from streams.nats.retry import stream_info
-from streams.observation.installation_status import seen_members
 from streams.observation.receivers_seen import shard_count
 from streams.observation.unrouted_events import (
     UnroutedEvents,

@@ -1,18 +1,13 @@
-"""The status of an installation as seen from outside, for `angarium doctor`.
+"""The status of an installation as seen from outside, for `doctor`, `fleet`, `repair` and the HTTP API.
 
 Nothing is decided here: a claim finds out who owns a shard, and the members find out which nodes are alive.
 """
 
 import asyncio
-import math
 from collections.abc import Collection, Sequence
 
 import msgspec
 
-from actors.errors import Unusable
-from streams.clock import server_time
-from streams.fleet import members
-from streams.fleet.lease import LEASE_MARGIN_S
 from streams.fleet.members import Member
 from streams.installation.topology import Installation, Names, streams
 from streams.journal import claim
@@ -23,7 +18,6 @@ from streams.nats.jetstream import QUESTIONS_AT_ONCE, JetStream
 from streams.nats.retry import stream_info
 from streams.versions import read_versioned
 
-_member = msgspec.json.Decoder(Member)
 _owner = msgspec.json.Decoder(Owner)
 
 
@@ -45,39 +39,6 @@ async def servers_behind(js: JetStream, installation: Installation) -> dict[str,
 
 async def _behind(js: JetStream, names: list[str]) -> set[tuple[str, str]]:
     return {(server, name) for name in names for server in (await stream_info(js, name)).behind}
-
-
-async def seen_members(js: JetStream, names: Names) -> tuple[list[Member], list[str]]:
-    """The live nodes, by name, and a sentence for each key that cannot be read or is not renewed.
-
-    A key that is not renewed expires, unless the server can no longer store anything.
-    """
-    now = await server_time(js, names.nodes)
-    found: dict[str, Member] = {}
-    problems: list[str] = []
-    after, pending = 0, 1
-    while pending:
-        page = await js.read(names.nodes, names.node("*"), after + 1)
-        for message in page.messages:
-            after = message.sequence
-            if message.data:
-                try:
-                    member = read_versioned(_member, message.data, members.VERSION, message.subject)
-                except Unusable as error:
-                    problems.append(str(error))
-                else:
-                    silent_s = now - message.stored_at
-                    if silent_s > (member.ttl_s or math.inf) + LEASE_MARGIN_S:
-                        problems.append(_silent(member.node, silent_s))
-                    else:
-                        found[member.node] = member
-        pending = page.pending
-    return [found[node] for node in sorted(found)], problems
-
-
-def _silent(node: str, silent_s: float) -> str:
-    where = "check its log, and the disk of nats-server"
-    return f"{node} has sent no heartbeat for {silent_s:.0f} s: {where}"
 
 
 async def owners(js: JetStream, names: Names, shards: int) -> list[Owner | None]:

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from actors.errors import Unusable
 from actors.machine.state import State
 from streams.clock import server_time
+from streams.fleet.seen_members import seen_members
 from streams.installation.partitions import shard_of
 from streams.installation.topology import STAMP_SHARDS, Names
 from streams.journal import snapshots
@@ -22,7 +23,6 @@ from streams.journal.checkpoint import Checkpoint, decode_checkpoint
 from streams.journal.snapshots import Snapshot
 from streams.nats.jetstream import QUESTIONS_AT_ONCE, JetStream
 from streams.observation.installation_status import (
-    seen_members,
     unattended_shards,
 )
 from streams.reading.messages import stored_event

@@ -15,7 +15,8 @@ from streams.control_requests.node_requests import LAST_NODE_CODE, OLDER_NODES_C
 from streams.control_requests.requests import NODES
 from streams.fleet.members import Member
 from streams.fleet.placement import PLACEMENT_VERSION, can_drain
-from streams.observation.installation_status import owners, seen_members
+from streams.fleet.seen_members import seen_members
+from streams.observation.installation_status import owners
 from streams.observation.receivers_seen import shard_count
 
 LOOK_EVERY_S = 0.25

@@ -19,6 +19,7 @@ from angarium.settings import Settings, UnknownVariable, unknown_variables
 from streams.clock import server_time
 from streams.fleet.members import Member
 from streams.fleet.placement import can_drain
+from streams.fleet.seen_members import seen_members
 from streams.installation.requirements import Mismatch, MissingStreams
 from streams.installation.setup import check
 from streams.installation.topology import Installation
@@ -28,7 +29,6 @@ from streams.nats.retry import stream_info
 from streams.observation.installation_status import (
     recorded_losses,
     recreated,
-    seen_members,
     servers_behind,
     unattended_shards,
 )

@@ -14,13 +14,13 @@ from angarium.connecting import Access
 from angarium.operations.failures import operation
 from streams.fleet.members import Member
 from streams.fleet.placement import LiveNode, wanted_owners
+from streams.fleet.seen_members import seen_members
 from streams.nats.errors import NotPermitted
 from streams.nats.jetstream import QUESTIONS_AT_ONCE
 from streams.observation.installation_status import (
     is_alive,
     owners,
     recorded_losses,
-    seen_members,
     unowned_since,
     unsettled_events,
 )

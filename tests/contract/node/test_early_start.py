@@ -16,9 +16,9 @@ from angarium.node.monitor import unready
 from angarium.node.node import Node
 from streams.buckets import follower
 from streams.clock import SystemTime
+from streams.fleet.seen_members import seen_members
 from streams.installation.topology import Names
 from streams.nats.jetstream import JetStream
-from streams.observation.installation_status import seen_members
 from tests.contract.support.servers import Server
 from tests.support.installation import install, node_settings, publish
 from tests.support.waiting import until

@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from streams.fleet.placement import PLACEMENT_VERSION, even_owners
-from streams.observation.installation_status import seen_members
+from streams.fleet.seen_members import seen_members
 from tests.contract.fleet.looking import show
 from tests.support.fleet.fleet import SHARDS, Fleet, names, open_fleet
 from tests.support.fleet.load import publish
