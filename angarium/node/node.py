@@ -20,7 +20,7 @@ from angarium.node.housekeeping.maintenance import Maintenance
 from angarium.node.shard import NodeContext, Shard, take_over
 from streams.fleet.turns import Turns
 from streams.installation.partitions import shard_of
-from streams.journal.claim import Claim, NotOwned, claim, release_unowned
+from streams.journal.claim import Claim, NotOwned, claim, give_up_claim
 from streams.journal.refusal import RecordedLoss, refuse
 from streams.lost_tails.comparison import Loss
 from streams.nats.errors import ApiError
@@ -372,7 +372,7 @@ class Node:
         context = self.context
         done = await self._unless_refused(
             shard,
-            release_unowned(
+            give_up_claim(
                 context.js, context.names, shard, context.node, may_claim=context.members.may_claim
             ),
         )

@@ -100,7 +100,7 @@ async def _all_delays(
     for each in found:
         owner = owners[each.partition]
         if owner is None or owner.released is not None or owner.node not in alive:
-            why = f"no node runs partition {each.partition}"
+            why = f"no live node owns partition {each.partition}"
             delays.append(RoutingDelay(events=each, why=why, remedy="start one", command="angarium node"))
         elif room is not None and room < each.oldest_size + COPY_BYTES:
             remedy = "find out why they are not delivered, or raise max_bytes of the stream"

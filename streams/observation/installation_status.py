@@ -80,14 +80,14 @@ async def unowned_since(js: JetStream, names: Names, shards: Sequence[int]) -> f
     return min((at for at in await asyncio.gather(*map(since, shards)) if at is not None), default=None)
 
 
-async def unattended_shards(
-    js: JetStream, names: Names, shards: int, members: Collection[Member]
-) -> list[int]:
+async def unowned_shards(js: JetStream, names: Names, shards: int, members: Collection[Member]) -> list[int]:
     """The shards that none of these live nodes owns, by the owners' records. Raises like `owners`."""
-    if not members:
-        return list(range(shards))
-    recorded = await owners(js, names, shards)
-    return [shard for shard, owner in enumerate(recorded) if not is_alive(owner, members)]
+    return unowned(await owners(js, names, shards), members) if members else list(range(shards))
+
+
+def unowned(owners: Sequence[Owner | None], members: Collection[Member]) -> list[int]:
+    """The shards that none of these live nodes owns, by the recorded owner of each shard."""
+    return [shard for shard, owner in enumerate(owners) if not is_alive(owner, members)]
 
 
 def is_alive(owner: Owner | None, members: Collection[Member]) -> bool:

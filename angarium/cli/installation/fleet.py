@@ -71,11 +71,11 @@ def node_rows(nodes: "Sequence[SeenNode]") -> list[tuple[object, ...]]:
 
 
 def unowned_text(seen: "SeenNodes") -> str:
-    """The sentence that shards have no living owner, with the remedy."""
+    """The sentence that no live node owns some shards, with the remedy."""
     shards = count_text(seen.shards_unowned, "shard")
     since = f" since {_second(seen.unowned_since)}" if seen.unowned_since else ""
     remedy = "if this lasts, see angarium doctor" if seen.nodes else "start a node (angarium node)"
-    return f"{shards} {'has' if seen.shards_unowned == 1 else 'have'} no living owner{since}: {remedy}"
+    return f"no live node owns {shards}{since}: {remedy}"
 
 
 def shard_rows(shards: "Sequence[SeenShard]") -> list[tuple[object, ...]]:

@@ -30,7 +30,7 @@ from streams.observation.installation_status import (
     recorded_losses,
     recreated,
     servers_behind,
-    unattended_shards,
+    unowned_shards,
 )
 from streams.storage.purge import is_short
 
@@ -203,12 +203,12 @@ async def _fleet(js: JetStream, installation: Installation) -> list[Finding]:
     findings.append(ok("nodes", ", ".join(f"{each.node} ({each.version})" for each in members)))
     findings += _differences(members)
     try:
-        orphans = await unattended_shards(js, installation.names, installation.shards, members)
+        unowned = await unowned_shards(js, installation.names, installation.shards, members)
     except Unusable as error:
         return [*findings, problem("shards", str(error))]
-    if not orphans:
+    if not unowned:
         return [*findings, ok("shards", f"all {installation.shards} are owned")]
-    text = f"{len(orphans)} of {installation.shards} have no living owner ({_few(orphans)})"
+    text = f"no live node owns {len(unowned)} of {installation.shards} ({_few(unowned)})"
     remedy = "wait some seconds and try again; then look for shard.refused in the nodes' logs"
     return [*findings, problem("shards", text, remedy)]
 

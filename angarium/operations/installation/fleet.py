@@ -21,6 +21,7 @@ from streams.observation.installation_status import (
     is_alive,
     owners,
     recorded_losses,
+    unowned,
     unowned_since,
     unsettled_events,
 )
@@ -59,7 +60,7 @@ class SeenNodes(Struct, frozen=True, kw_only=True):
 
 
 class SeenShard(Struct, frozen=True, kw_only=True):
-    """A shard and its recorded owner, which may be dead; `refused` says why no node runs it.
+    """A shard and its recorded owner, which may be dead; `refused` says why no live node owns it.
 
     `waiting`: how many stored events its owner has neither settled, nor left in the stream for a receiver
     that has to wait; None if NATS does not permit this user to read them. `oldest_at`: when the oldest of
@@ -82,7 +83,7 @@ async def nodes(access: Access) -> SeenNodes:
     members, problems = await seen_members(access.js, access.names)
     found = await owners(access.js, access.names, count)
     owned = Counter(owner.node for owner in found if owner is not None and is_alive(owner, members))
-    unowned = [shard for shard, owner in enumerate(found) if not is_alive(owner, members)]
+    without_owner = unowned(found, members)
     wanted = Counter(wanted_owners(count, live_nodes(members)) if members else ())
     shown = [
         SeenNode(
@@ -91,9 +92,12 @@ async def nodes(access: Access) -> SeenNodes:
         )
         for each in members
     ]  # fmt: skip
-    since = await unowned_since(access.js, access.names, unowned)
+    since = await unowned_since(access.js, access.names, without_owner)
     return SeenNodes(
-        nodes=shown, problems=problems, shards_unowned=len(unowned), unowned_since=_instant_or_none(since)
+        nodes=shown,
+        problems=problems,
+        shards_unowned=len(without_owner),
+        unowned_since=_instant_or_none(since),
     )
 
 
