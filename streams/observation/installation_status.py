@@ -82,10 +82,10 @@ async def unowned_since(js: JetStream, names: Names, shards: Sequence[int]) -> f
 
 async def unowned_shards(js: JetStream, names: Names, shards: int, members: Collection[Member]) -> list[int]:
     """The shards that none of these live nodes owns, by the owners' records. Raises like `owners`."""
-    return unowned(await owners(js, names, shards), members) if members else list(range(shards))
+    return unowned_among(await owners(js, names, shards), members) if members else list(range(shards))
 
 
-def unowned(owners: Sequence[Owner | None], members: Collection[Member]) -> list[int]:
+def unowned_among(owners: Sequence[Owner | None], members: Collection[Member]) -> list[int]:
     """The shards that none of these live nodes owns, by the recorded owner of each shard."""
     return [shard for shard, owner in enumerate(owners) if not is_alive(owner, members)]
 

@@ -4,14 +4,12 @@ import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
 
-import msgspec
 from msgspec import Struct
 
-from actors.errors import Unavailable
 from angarium.connecting import Access
 from angarium.operations.failures import operation
+from streams.control_requests.micro_service import refused_shards
 from streams.fleet.members import Member
 from streams.fleet.placement import LiveNode, wanted_owners
 from streams.fleet.seen_members import seen_members
@@ -21,14 +19,11 @@ from streams.observation.installation_status import (
     is_alive,
     owners,
     recorded_losses,
-    unowned,
+    unowned_among,
     unowned_since,
     unsettled_events,
 )
 from streams.observation.receivers_seen import shard_count
-
-NODE_TIMEOUT_S = 1.0
-"""Time for a node's answer to the question which shards it refuses."""
 
 
 class SeenNode(Struct, frozen=True, kw_only=True):
@@ -83,7 +78,7 @@ async def nodes(access: Access) -> SeenNodes:
     members, problems = await seen_members(access.js, access.names)
     found = await owners(access.js, access.names, count)
     owned = Counter(owner.node for owner in found if owner is not None and is_alive(owner, members))
-    without_owner = unowned(found, members)
+    unowned = unowned_among(found, members)
     wanted = Counter(wanted_owners(count, live_nodes(members)) if members else ())
     shown = [
         SeenNode(
@@ -92,11 +87,11 @@ async def nodes(access: Access) -> SeenNodes:
         )
         for each in members
     ]  # fmt: skip
-    since = await unowned_since(access.js, access.names, without_owner)
+    since = await unowned_since(access.js, access.names, unowned)
     return SeenNodes(
         nodes=shown,
         problems=problems,
-        shards_unowned=len(without_owner),
+        shards_unowned=len(unowned),
         unowned_since=_instant_or_none(since),
     )
 
@@ -111,7 +106,7 @@ async def shards(access: Access) -> list[SeenShard]:
 async def shards_and_refusals(access: Access) -> list[SeenShard]:
     """All shards, in order; each live node is asked which it refuses."""
     members, _ = await seen_members(access.js, access.names)
-    found = await asyncio.gather(*(_refused_by(access, each.node) for each in members))
+    found = await asyncio.gather(*(refused_shards(access.js, access.names, each.node) for each in members))
     return await _shards(access, {shard: why for each in found for shard, why in each.items()})
 
 
@@ -140,29 +135,6 @@ async def _shards(access: Access, refused: Mapping[int, str]) -> list[SeenShard]
         )
         for shard, owner in enumerate(await owners(js, names, count))
     ]  # fmt: skip
-
-
-class _Endpoint(Struct):
-    data: dict[str, Any] = {}
-
-
-class _Statistics(Struct):
-    endpoints: list[_Endpoint] = []
-
-
-async def _refused_by(access: Access, node: str) -> dict[int, str]:
-    """The shards that a node refuses, by its statistics; none if it is too busy to answer."""
-    subject = f"$SRV.STATS.{access.names.prefix}.{node}"
-    try:
-        message = await access.js.request(subject, b"", NODE_TIMEOUT_S)
-    except NotPermitted:
-        raise
-    except Unavailable:
-        return {}
-    refused: dict[int, str] = {}
-    for endpoint in msgspec.json.decode(message.data, type=_Statistics).endpoints:
-        refused.update({int(shard): why for shard, why in endpoint.data.get("refused", {}).items()})
-    return refused
 
 
 def live_nodes(members: Sequence[Member]) -> tuple[LiveNode, ...]:
