@@ -18,7 +18,7 @@ from streams.installation.topology import Names
 from streams.journal.claim import Owner, read_owner
 from streams.nats.answers import StoredMessage
 from streams.nats.errors import ApiError
-from streams.nats.jetstream import QUESTIONS_AT_ONCE, JetStream
+from streams.nats.jetstream import JetStream
 from streams.nats.retry import stream_info
 from streams.observation.receivers_seen import shard_count
 from streams.observation.unrouted_events import (
@@ -27,6 +27,7 @@ from streams.observation.unrouted_events import (
     unrouted_events_of,
     unrouted_tenants,
 )
+from streams.questions import for_each
 
 COPY_BYTES = 1 << 10
 """Bytes that a copy may take in the deliveries in addition to its body."""
@@ -116,13 +117,10 @@ async def _all_delays(
 
 
 async def _owners(js: JetStream, names: Names, partitions: Sequence[int]) -> list[Owner | None]:
-    turn = asyncio.Semaphore(QUESTIONS_AT_ONCE)
-
     async def owner(partition: int) -> Owner | None:
-        async with turn:
-            return (await read_owner(js, names, partition))[0]
+        return (await read_owner(js, names, partition))[0]
 
-    return await asyncio.gather(*map(owner, partitions))
+    return await for_each(partitions, owner)
 
 
 async def why_unrouted(access: Access, event: StoredMessage, recent_s: float) -> str:

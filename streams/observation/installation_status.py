@@ -14,8 +14,9 @@ from streams.journal import claim
 from streams.journal.checkpoint import read_checkpoint
 from streams.journal.claim import Owner, read_shard_record
 from streams.journal.refusal import RecordedLoss, read_recorded_loss
-from streams.nats.jetstream import QUESTIONS_AT_ONCE, JetStream
+from streams.nats.jetstream import JetStream
 from streams.nats.retry import stream_info
+from streams.questions import for_each
 from streams.versions import read_versioned
 
 _owner = msgspec.json.Decoder(Owner)
@@ -46,17 +47,15 @@ async def owners(js: JetStream, names: Names, shards: int) -> list[Owner | None]
 
     Raises `NewerVersion` and `NotOurs`.
     """
-    turn = asyncio.Semaphore(QUESTIONS_AT_ONCE)
 
     async def owner(shard: int) -> Owner | None:
-        async with turn:
-            message = await js.last_message(names.actors, names.actor_keys.owner(shard))
+        message = await js.last_message(names.actors, names.actor_keys.owner(shard))
         if message is None or not message.data:
             return None
         found = read_versioned(_owner, message.data, claim.VERSION, names.actor_keys.owner(shard))
         return None if found.released is not None else found
 
-    return await asyncio.gather(*(owner(shard) for shard in range(shards)))
+    return await for_each(range(shards), owner)
 
 
 async def unowned_since(js: JetStream, names: Names, shards: Sequence[int]) -> float | None:
@@ -64,20 +63,18 @@ async def unowned_since(js: JetStream, names: Names, shards: Sequence[int]) -> f
 
     A shard was released, or the heartbeat of its owner has expired, which leaves a marker.
     """
-    turn = asyncio.Semaphore(QUESTIONS_AT_ONCE)
 
     async def since(shard: int) -> float | None:
-        async with turn:
-            message = await js.last_message(names.actors, names.actor_keys.owner(shard))
-            if message is None or not message.data:
-                return None
-            owner = read_versioned(_owner, message.data, claim.VERSION, names.actor_keys.owner(shard))
-            if owner.released is not None:
-                return message.stored_at
-            heartbeat = await js.last_message(names.nodes, names.node(owner.node))
+        message = await js.last_message(names.actors, names.actor_keys.owner(shard))
+        if message is None or not message.data:
+            return None
+        owner = read_versioned(_owner, message.data, claim.VERSION, names.actor_keys.owner(shard))
+        if owner.released is not None:
+            return message.stored_at
+        heartbeat = await js.last_message(names.nodes, names.node(owner.node))
         return heartbeat.stored_at if heartbeat is not None and not heartbeat.data else None
 
-    return min((at for at in await asyncio.gather(*map(since, shards)) if at is not None), default=None)
+    return min((at for at in await for_each(shards, since) if at is not None), default=None)
 
 
 async def unowned_shards(js: JetStream, names: Names, shards: int, members: Collection[Member]) -> list[int]:
@@ -102,13 +99,7 @@ def is_alive(owner: Owner | None, members: Collection[Member]) -> bool:
 
 async def recorded_losses(js: JetStream, names: Names, shards: int) -> dict[int, RecordedLoss]:
     """The shards that are recorded as refused, with the reason. Raises `NewerVersion` and `NotOurs`."""
-    turn = asyncio.Semaphore(QUESTIONS_AT_ONCE)
-
-    async def refusal(shard: int) -> RecordedLoss | None:
-        async with turn:
-            return await read_recorded_loss(js, names, shard)
-
-    found = await asyncio.gather(*(refusal(shard) for shard in range(shards)))
+    found = await for_each(range(shards), lambda shard: read_recorded_loss(js, names, shard))
     return {shard: each for shard, each in enumerate(found) if each is not None}
 
 
@@ -118,14 +109,12 @@ async def recreated(js: JetStream, names: Names, shards: int) -> list[str]:
     Raises `NewerVersion`, `NotOurs`, and `ApiError` if one is missing.
     """
     now = {name: (await stream_info(js, name)).created for name in names.streams}
-    turn = asyncio.Semaphore(QUESTIONS_AT_ONCE)
 
     async def known(shard: int) -> dict[str, str]:
-        async with turn:
-            checkpoint = await read_checkpoint(js, names, shard)
+        checkpoint = await read_checkpoint(js, names, shard)
         return checkpoint.created if checkpoint else {}
 
-    created = await asyncio.gather(*(known(shard) for shard in range(shards)))
+    created = await for_each(range(shards), known)
     return [name for name in names.streams if any(each.get(name, now[name]) != now[name] for each in created)]
 
 

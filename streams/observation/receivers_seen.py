@@ -21,10 +21,11 @@ from streams.installation.topology import STAMP_SHARDS, Names
 from streams.journal import snapshots
 from streams.journal.checkpoint import Checkpoint, decode_checkpoint
 from streams.journal.snapshots import Snapshot
-from streams.nats.jetstream import QUESTIONS_AT_ONCE, JetStream
+from streams.nats.jetstream import JetStream
 from streams.observation.installation_status import (
     unowned_shards,
 )
+from streams.questions import for_each
 from streams.reading.messages import stored_event
 from streams.reading.newest import newest
 from streams.versions import read_versioned
@@ -152,13 +153,11 @@ async def shard_progress(js: JetStream, names: Names, shards: int) -> list[Shard
     now = await server_time(js, names.deliveries)
     members, _ = await seen_members(js, names)
     unowned = frozenset(await unowned_shards(js, names, shards, members))
-    turn = asyncio.Semaphore(QUESTIONS_AT_ONCE)
 
     async def one(shard: int) -> ShardProgress:
-        async with turn:
-            return await _progress_of(js, names, shard, now, owned=shard not in unowned)
+        return await _progress_of(js, names, shard, now, owned=shard not in unowned)
 
-    return await asyncio.gather(*map(one, range(shards)))
+    return await for_each(range(shards), one)
 
 
 async def _progress_of(js: JetStream, names: Names, shard: int, now: float, *, owned: bool) -> ShardProgress:

@@ -1,6 +1,5 @@
 """Shows the fleet: the live nodes, what each owns and should own, and how far each shard is behind."""
 
-import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -14,7 +13,6 @@ from streams.fleet.members import Member
 from streams.fleet.placement import LiveNode, wanted_owners
 from streams.fleet.seen_members import seen_members
 from streams.nats.errors import NotPermitted
-from streams.nats.jetstream import QUESTIONS_AT_ONCE
 from streams.observation.installation_status import (
     is_alive,
     owners,
@@ -24,6 +22,7 @@ from streams.observation.installation_status import (
     unsettled_events,
 )
 from streams.observation.receivers_seen import shard_count
+from streams.questions import for_each
 
 
 class SeenNode(Struct, frozen=True, kw_only=True):
@@ -106,7 +105,7 @@ async def shards(access: Access) -> list[SeenShard]:
 async def shards_and_refusals(access: Access) -> list[SeenShard]:
     """All shards, in order; each live node is asked which it refuses."""
     members, _ = await seen_members(access.js, access.names)
-    found = await asyncio.gather(*(refused_shards(access.js, access.names, each.node) for each in members))
+    found = await for_each(members, lambda each: refused_shards(access.js, access.names, each.node))
     return await _shards(access, {shard: why for each in found for shard, why in each.items()})
 
 
@@ -116,16 +115,14 @@ async def _shards(access: Access, refused: Mapping[int, str]) -> list[SeenShard]
     members, _ = await seen_members(js, names)
     losses = await recorded_losses(js, names, count)
     whys = {**refused, **{shard: loss.why for shard, loss in losses.items()}}
-    turn = asyncio.Semaphore(QUESTIONS_AT_ONCE)
 
     async def waiting(shard: int) -> tuple[int | None, float | None]:
-        async with turn:
-            try:
-                return await unsettled_events(js, names, shard)
-            except NotPermitted:
-                return None, None
+        try:
+            return await unsettled_events(js, names, shard)
+        except NotPermitted:
+            return None, None
 
-    behind = await asyncio.gather(*map(waiting, range(count)))
+    behind = await for_each(range(count), waiting)
     return [
         SeenShard(
             shard=shard, node=owner.node if owner else None,
