@@ -62,7 +62,7 @@ class Node:
         self._joining = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._under_way: dict[int, asyncio.Task[None]] = {}
-        self._claimed: set[int] = set()
+        self._maybe_held: set[int] = set()
 
     async def start(self) -> None:
         """Become a member and begin to claim."""
@@ -163,20 +163,20 @@ class Node:
     def _adjust_shards(self) -> None:
         """Start the claims and handovers that are needed for the shards that it should own."""
         wanted = set(self.context.members.wanted_shards(self.shards))
-        alive = self.context.members.lease.valid()
+        lease_valid = self.context.members.lease.valid()
         for shard in self.refused.keys() - wanted:
             del self.refused[shard]
         for shard, owned_shard in list(self.owned.items()):
             if owned_shard.ended.is_set():
                 self.begin(self._drop, shard, owned_shard)
             elif owned_shard.suspended:
-                if alive and not self._was_refused_lately(shard):
+                if lease_valid and not self._was_refused_lately(shard):
                     self.begin(self._resume, shard, owned_shard)
             elif shard not in wanted:
                 self.begin(self._hand_over, shard, owned_shard)
-        if alive:
+        if lease_valid:
             self._begin_claims()
-            for shard in sorted(self._claimed - wanted - self.owned.keys()):
+            for shard in sorted(self._maybe_held - wanted - self.owned.keys()):
                 self.begin(self.release, shard)
 
     def _begin_claims(self, but: Set[int] = frozenset()) -> None:
@@ -210,7 +210,7 @@ class Node:
     async def claim(self, shard: int) -> None:
         async with self._claiming:
             if not self._stopping:
-                self._claimed.add(shard)
+                self._maybe_held.add(shard)
                 await self._start(shard, await self._unless_refused(shard, take_over(shard, self.context)))
                 if self._was_refused_lately(shard):
                     await self.release(shard)
@@ -377,7 +377,7 @@ class Node:
             ),
         )
         if done is not None:
-            self._claimed.discard(shard)
+            self._maybe_held.discard(shard)
 
     # ---- configurations
 

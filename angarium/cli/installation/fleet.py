@@ -117,7 +117,7 @@ def drain(nodes: tuple[str, ...], as_json: bool, **given: Any) -> None:
     settings = options.settings_of(given)
     with progress(f"shards of {', '.join(nodes)} handed over") as shown:
         done = perform(
-            settings, lambda access: empty(access, nodes, asked=drained.append, progress=shown),
+            settings, lambda access: empty(access, nodes, on_draining=drained.append, progress=shown),
             interrupted=interrupted,
         )  # fmt: skip
     if as_json:
