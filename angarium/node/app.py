@@ -46,7 +46,8 @@ from streams.clock import SystemTime, Timekeeper
 from streams.control_requests.micro_service import Identity, MicroService
 from streams.control_requests.node_requests import NodeControl
 from streams.control_requests.requests import ControlServer
-from streams.fleet.members import UNSUPERVISED, Members, Runs
+from streams.fleet.members import Members
+from streams.fleet.process_runs import UNSUPERVISED, ProcessRuns
 from streams.fleet.seen_members import seen_members
 from streams.installation.topology import Names
 from streams.journal.load_slots import LoadSlots
@@ -76,7 +77,7 @@ async def run_node(
     *,
     ready: Callable[[], None] | None = None,
     supervisor: socket.socket | None = None,
-    runs: Runs = UNSUPERVISED,
+    runs: ProcessRuns = UNSUPERVISED,
 ) -> None:
     """Run a node until it is to end, then hand over its shards. `ready` is called once it has all.
 
@@ -133,7 +134,7 @@ async def _unless(stop: asyncio.Event, work: Coroutine[Any, Any, T]) -> T | None
 
 @asynccontextmanager
 async def open_node(
-    settings: Settings, on_complete: Callable[[], None] | None = None, runs: Runs = UNSUPERVISED
+    settings: Settings, on_complete: Callable[[], None] | None = None, runs: ProcessRuns = UNSUPERVISED
 ) -> AsyncIterator[Node]:
     """A node over a connection and a transport of its own; see `joined_node` for `on_complete`."""
     tracing = open_tracing(os.environ, settings.node)
@@ -185,7 +186,7 @@ async def joined_node(
     saturated: Callable[[], bool] = lambda: False,
     on_complete: Callable[[], None] | None = None,
     tracing: Tracing | None = None,
-    runs: Runs = UNSUPERVISED,
+    runs: ProcessRuns = UNSUPERVISED,
     patience_s: float = CONFIGURATIONS_PATIENCE_S,
     look: Look = seen_members,
 ) -> AsyncIterator[Node]:

@@ -13,7 +13,7 @@ from angarium import package_check
 from angarium.settings import Settings
 from angarium.workers.questions import Questions
 from angarium.workers.supervisor_pipe import encoded
-from streams.fleet.members import Runs
+from streams.fleet.process_runs import ProcessRuns
 
 
 class WorkerProcess:
@@ -24,7 +24,7 @@ class WorkerProcess:
         self.questions = questions
 
     @classmethod
-    async def start(cls, settings: Settings, runs: Runs) -> "WorkerProcess":
+    async def start(cls, settings: Settings, runs: ProcessRuns) -> "WorkerProcess":
         """Start a worker with these settings and runs. Raises OSError."""
         ours, theirs = socket.socketpair()
         command = [*package_check.python(), "-m", "angarium", "node", "--node", settings.node]
