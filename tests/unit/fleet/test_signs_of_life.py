@@ -135,3 +135,11 @@ def test_a_dead_node_whose_key_is_gone_is_forgotten_in_the_end(signs: SignsOfLif
         look(signs, at)
     assert list(signs.others) == []
     assert signs.note_claim(owner(heartbeat=1), at).since == at, "so its process is watched anew"
+
+
+def test_a_dead_node_whose_key_is_still_there_is_not_forgotten(signs: SignsOfLife) -> None:
+    """Otherwise its old heartbeat would seem new, and its process would be watched anew."""
+    after = FORGET_DEAD_AFTER_S * 2
+    keep_looking(signs, 0.0, after, "b")
+    assert signs.is_known("b", 1)
+    assert signs.note_claim(owner(heartbeat=1), after).since == 0.0
