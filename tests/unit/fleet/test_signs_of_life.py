@@ -134,11 +134,11 @@ def test_a_dead_node_whose_key_is_gone_is_forgotten_in_the_end(signs: SignsOfLif
         at += TTL_S / 2
         look(signs, at)
     assert list(signs.others) == []
-    assert signs.note_claim(owner(heartbeat=1), at).since == at, "so its process is watched anew"
+    assert signs.note_claim(owner(heartbeat=1), at).since == at, "so its process is watched from now on"
 
 
 def test_a_dead_node_whose_key_is_still_there_is_not_forgotten(signs: SignsOfLife) -> None:
-    """Otherwise its old heartbeat would seem new, and its process would be watched anew."""
+    """Otherwise its old heartbeat would seem new, and its process would be watched from then on."""
     after = FORGET_DEAD_AFTER_S * 2
     keep_looking(signs, 0.0, after, "b")
     assert signs.is_known("b", 1)
