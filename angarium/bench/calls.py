@@ -20,8 +20,8 @@ from angarium.bench.harness import SECRET, Bench, Harness, harness
 from angarium.bench.measuring.counting import Calls, calls_of
 from angarium.bench.publishing import body, stored, together
 from angarium.connecting import open_jetstream
+from angarium.development.local_node import LOOPBACK
 from angarium.node.app import open_node
-from angarium.node.child import LOOPBACK
 from angarium.node.node import Node
 from angarium.settings import Settings
 from streams.nats.headers import EVENT_TYPE, MESSAGE_ID

@@ -20,7 +20,7 @@ from angarium.bench.measuring.sampling import PYTHON, Samples, recorded
 from angarium.bench.measuring.usage import Usage, cpu_us_each, usage
 from angarium.bench.publishing import body, stored, together
 from angarium.bench.sink import Report
-from angarium.node.child import LocalNode
+from angarium.development.local_node import LocalNode
 from streams.nats.headers import EVENT_TYPE, MESSAGE_ID
 
 PROGRESS_POLL_S = 0.05

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from angarium.bench.sink_process import SinkProcess, running_sink
 from angarium.connecting import installation, open_jetstream
-from angarium.node.child import LocalNode
+from angarium.development.local_node import LocalNode
 from angarium.settings import Settings
 from streams.installation.setup import setup
 from streams.installation.topology import Names

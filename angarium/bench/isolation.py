@@ -19,7 +19,7 @@ from angarium.bench.harness import SECRET, SHARDS, Bench, Harness, harness
 from angarium.bench.measuring.usage import usage
 from angarium.bench.publishing import body, stored, together
 from angarium.bench.sink import UNCOUNTED_PATH, Report
-from angarium.node.child import LocalNode
+from angarium.development.local_node import LocalNode
 from streams.installation.partitions import partition_of, shard_of
 from streams.installation.topology import Names
 from streams.nats.answers import ConsumerInfo

@@ -19,7 +19,7 @@ from angarium.connecting import installation, open_jetstream
 from angarium.demo import payloads
 from angarium.demo.receivers import TENANT, DemoReceiver
 from angarium.demo.records import PublishedEvent
-from angarium.node.child import LocalNode
+from angarium.development.local_node import LocalNode
 from angarium.settings import Settings
 from streams.buckets.stored_configurations import StoredConfigurations
 from streams.installation.setup import setup

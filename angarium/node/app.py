@@ -13,7 +13,6 @@ from typing import Any, TypeVar, assert_never
 import msgspec
 
 import angarium
-from actors.errors import Unavailable
 from actors.memory.unacked import NodeHolders
 from actors.ports import Sender
 from actors.tenant_settings import SettingsByTenant
@@ -28,6 +27,11 @@ from angarium.delivery.sender import HttpSender
 from angarium.node.announcer import Announcer
 from angarium.node.control_requests import ReceiverControl
 from angarium.node.descriptors import connections_max, per_host_max
+from angarium.node.early_start import (
+    CONFIGURATIONS_PATIENCE_S,
+    read_configurations,
+    until_complete_or_alone,
+)
 from angarium.node.load import Load
 from angarium.node.monitor import monitoring
 from angarium.node.node import Node
@@ -41,11 +45,11 @@ from streams.clock import SystemTime, Timekeeper
 from streams.control_requests.micro_service import Identity, MicroService
 from streams.control_requests.node_requests import NodeControl
 from streams.control_requests.requests import ControlServer
-from streams.fleet.members import UNSUPERVISED, Members, Runs
+from streams.fleet.members import Members
+from streams.fleet.process_runs import UNSUPERVISED, ProcessRuns
 from streams.installation.topology import Names
 from streams.journal.load_slots import LoadSlots
 from streams.nats.connection import connect
-from streams.nats.errors import ApiError
 from streams.nats.inboxes import Inboxes
 from streams.nats.jetstream import JetStream
 from streams.nats.wire import Wire
@@ -61,9 +65,6 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-CONFIGURATIONS_PATIENCE_S = 2.0
-"""Time for which shards wait for all configurations before a node that is alone claims them all the same."""
-
 COLLECT_AFTER = 10_000
 """New objects before the garbage collector looks for cycles among them. Some 250 deliveries make Python's
 default of 700, and looking took 3 % of a busy node's CPU; now it takes 0.8 %, 0.4 ms each time."""
@@ -74,7 +75,7 @@ async def run_node(
     *,
     ready: Callable[[], None] | None = None,
     supervisor: socket.socket | None = None,
-    runs: Runs = UNSUPERVISED,
+    runs: ProcessRuns = UNSUPERVISED,
 ) -> None:
     """Run a node until it is to end, then hand over its shards. `ready` is called once it has all.
 
@@ -88,7 +89,9 @@ async def run_node(
         loop.add_signal_handler(number, stop.set)
     place = settings.monitor if supervisor is None else supervisor
     async with monitoring(place) as monitor, AsyncExitStack() as stack:
-        node = await _unless(stop, stack.enter_async_context(open_node(settings, keep_for_good, runs)))
+        node = await _unless(
+            stop, stack.enter_async_context(open_node(settings, freeze_existing_objects, runs))
+        )
         if node is None:
             return
         monitor.watch(node)
@@ -104,7 +107,7 @@ async def run_node(
         log.info("node.stopping", extra={"node": node.context.node})
 
 
-def keep_for_good() -> None:
+def freeze_existing_objects() -> None:
     """Leave all objects that exist now out of every later search for garbage: modules and configurations.
 
     With 20,000 receivers configured, a full search stopped the event loop for 29 to 108 ms on a busy machine,
@@ -129,9 +132,9 @@ async def _unless(stop: asyncio.Event, work: Coroutine[Any, Any, T]) -> T | None
 
 @asynccontextmanager
 async def open_node(
-    settings: Settings, configured: Callable[[], None] | None = None, runs: Runs = UNSUPERVISED
+    settings: Settings, on_complete: Callable[[], None] | None = None, runs: ProcessRuns = UNSUPERVISED
 ) -> AsyncIterator[Node]:
-    """A member of the fleet over a connection and a transport of its own; see `member` for `configured`."""
+    """A node over a connection and a transport of its own; see `joined_node` for `on_complete`."""
     tracing = open_tracing(os.environ, settings.node)
     traceparent = None if tracing is None else tracing.tracer.traceparent
     wire = await connect(connect_options(settings))
@@ -145,7 +148,10 @@ async def open_node(
     transport = _transport(settings, guard)
     sender = HttpSender(transport, traceparent=traceparent)
     try:
-        async with member(wire, settings, SystemTime(), sender, Load(), configured, tracing, runs) as node:
+        async with joined_node(
+            wire, settings, SystemTime(), sender,
+            saturated=Load(), on_complete=on_complete, tracing=tracing, runs=runs,
+        ) as node:  # fmt: skip
             yield node
     finally:
         if tracing is not None:
@@ -169,20 +175,23 @@ def _transport(settings: Settings, guard: Guard) -> Transport:
 
 
 @asynccontextmanager
-async def member(
+async def joined_node(
     wire: Wire,
     settings: Settings,
     time: Timekeeper,
     sender: Sender,
+    *,
     saturated: Callable[[], bool] = lambda: False,
-    configured: Callable[[], None] | None = None,
+    on_complete: Callable[[], None] | None = None,
     tracing: Tracing | None = None,
-    runs: Runs = UNSUPERVISED,
+    runs: ProcessRuns = UNSUPERVISED,
+    patience_s: float = CONFIGURATIONS_PATIENCE_S,
 ) -> AsyncIterator[Node]:
     """A member of the fleet over given ports; leaving hands its shards over.
 
-    `saturated` tells whether the event loop has no time to spare. `configured` is called when all
-    configurations are known: before the first shard is claimed, unless the node is alone and there are many.
+    `saturated` tells whether the event loop has no time to spare. `on_complete` is called when all
+    configurations are known: before the first shard is claimed, unless the node is alone and there are many
+    (`early_start`, which takes `patience_s`).
     """
     js = JetStream(wire)
     await js.start()
@@ -215,10 +224,10 @@ async def member(
     service = MicroService(
         wire, identity, control.subject, control.totals, lambda: _statistics(node), inboxes
     )
-    configuring = asyncio.ensure_future(_configure(receivers, configured))
-    configuring.add_done_callback(reporting("the configurations could not be read"))
+    reading_configurations = asyncio.ensure_future(read_configurations(receivers, on_complete))
+    reading_configurations.add_done_callback(reporting("the configurations could not be read"))
     try:
-        await _until_configured(configuring, js, names, settings.node)
+        await until_complete_or_alone(reading_configurations, js, names, settings.node, patience_s=patience_s)
         await node.start()
         await control.start()
         await service.start()
@@ -228,44 +237,10 @@ async def member(
         await node.stop()
         await control.stop()
         await freshness.stop()
-        configuring.cancel()
-        await asyncio.wait((configuring,))
+        reading_configurations.cancel()
+        await asyncio.wait((reading_configurations,))
         await receivers.stop()
         await js.stop()
-
-
-async def _configure(receivers: Receivers, configured: Callable[[], None] | None) -> None:
-    await receivers.start()
-    if configured is not None:
-        configured()
-
-
-async def _until_configured(configuring: asyncio.Task[None], js: JetStream, names: Names, node: str) -> None:
-    """Return when all configurations are known, or when no other node lives that could own the shards.
-
-    Without all of them a shard delivers to the receivers that are known. Events of others wait, and so does
-    routing: what decides that a receiver does not exist, or whom an event is for, waits for the leader of the
-    bucket. With other nodes alive nothing has to wait: they keep the shards until this one knows as much.
-    """
-    while not configuring.done():
-        await asyncio.wait((configuring,), timeout=CONFIGURATIONS_PATIENCE_S)
-        if not configuring.done() and await _is_alone(js, names, node):
-            log.info("node.begins_early", extra={"node": node, "why": "no other node lives"})
-            return
-    await configuring
-
-
-async def _is_alone(js: JetStream, names: Names, node: str) -> bool:
-    """True if the leader has the heartbeat of no other node, readable or not; False if it does not answer."""
-    position = 0
-    try:
-        while (found := await js.next_message(names.nodes, names.node("*"), position + 1)) is not None:
-            if found.data and names.node_of_heartbeat(found.subject) != node:
-                return False
-            position = found.sequence
-    except (Unavailable, ApiError):
-        return False
-    return True
 
 
 def _identity(settings: Settings, started_at: float) -> Identity:

@@ -91,7 +91,10 @@ def unready(node: Node) -> str:
     if members.draining:
         return _draining(len(wanted), len(owned))
     if not node.context.receivers.complete:
-        return "configurations are being read; receivers that are known by now get their events"
+        return (
+            "configurations are being read; "
+            "only direct sends to receivers that are known by now are delivered"
+        )
     for number, why in node.refused.items():
         return f"shard {number} is refused: {why}"
     if missing := sum(number not in owned for number in wanted):

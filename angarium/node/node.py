@@ -20,7 +20,7 @@ from angarium.node.housekeeping.maintenance import Maintenance
 from angarium.node.shard import NodeContext, Shard, take_over
 from streams.fleet.turns import Turns
 from streams.installation.partitions import shard_of
-from streams.journal.claim import Claim, NotOwned, claim, release, release_unowned
+from streams.journal.claim import Claim, NotOwned, claim, give_up_claim, release
 from streams.journal.refusal import RecordedLoss, refuse
 from streams.lost_tails.comparison import Loss
 from streams.nats.errors import ApiError
@@ -62,12 +62,12 @@ class Node:
         self._joining = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._under_way: dict[int, asyncio.Task[None]] = {}
-        self._claimed: set[int] = set()
+        self._maybe_held: set[int] = set()
 
     async def start(self) -> None:
         """Become a member and begin to claim."""
         context = self.context
-        context.receivers.on_change(self._configured)
+        context.receivers.on_change(self._configuration_changed)
         context.members.on_change(self._reconcile_now.set)
         context.members.on_change(self._readiness_changed.set)
         context.members.on_lapse(self._reconcile_now.set)
@@ -168,20 +168,20 @@ class Node:
     def _adjust_shards(self) -> None:
         """Start the claims and handovers that are needed for the shards that it should own."""
         wanted = set(self.context.members.wanted_shards(self.shards))
-        alive = self.context.members.lease.valid()
+        lease_valid = self.context.members.lease.valid()
         for shard in self.refused.keys() - wanted:
             del self.refused[shard]
         for shard, owned_shard in list(self.owned.items()):
             if owned_shard.ended.is_set():
                 self.begin(self._drop, shard, owned_shard)
             elif owned_shard.suspended:
-                if alive and not self._was_refused_lately(shard):
+                if lease_valid and not self._was_refused_lately(shard):
                     self.begin(self._resume, shard, owned_shard)
             elif shard not in wanted:
                 self.begin(self._hand_over, shard, owned_shard)
-        if alive:
+        if lease_valid:
             self._begin_claims()
-            for shard in sorted(self._claimed - wanted - self.owned.keys()):
+            for shard in sorted(self._maybe_held - wanted - self.owned.keys()):
                 self.begin(self.release, shard)
 
     def _begin_claims(self, but: Set[int] = frozenset()) -> None:
@@ -215,7 +215,7 @@ class Node:
     async def claim(self, shard: int) -> None:
         async with self._claiming:
             if not self._stopping:
-                self._claimed.add(shard)
+                self._maybe_held.add(shard)
                 taken = await self._unless_refused(shard, take_over(shard, self.context))
                 if self.stopping and isinstance(taken, Shard):
                     # It would begin to deliver while the others are handed over.
@@ -385,16 +385,16 @@ class Node:
         context = self.context
         done = await self._unless_refused(
             shard,
-            release_unowned(
+            give_up_claim(
                 context.js, context.names, shard, context.node, may_claim=context.members.may_claim
             ),
         )
         if done is not None:
-            self._claimed.discard(shard)
+            self._maybe_held.discard(shard)
 
     # ---- configurations
 
-    def _configured(self, receiver: str) -> None:
+    def _configuration_changed(self, receiver: str) -> None:
         host = self.host_of(receiver)
         if host is not None:
             policy: Policy | None = self.context.receivers.policy(receiver)

@@ -16,7 +16,10 @@ class OwnershipTotals(Struct):
 
 
 class NodeTotals(Struct, frozen=True):
-    """Counters that the shards of a node share; its routers count in `streams.routing.router.Routing`."""
+    """Counters that the shards of a node share.
+
+    Its routers count in `streams.routing.shared_state.RoutingTotals`.
+    """
 
     actors: DeliveryTotals = field(default_factory=DeliveryTotals)
     journal: JournalTotals = field(default_factory=JournalTotals)

@@ -12,14 +12,14 @@ from actors.status import age_text
 from actors.tenant_settings import ALL_OTHERS, SettingsByTenant, TenantSettings
 from angarium.connecting import Access
 from angarium.quantities import count_text
+from streams.fleet.seen_members import seen_members
 from streams.installation.partitions import partition_of
 from streams.installation.topology import Names
 from streams.journal.claim import Owner, read_owner
 from streams.nats.answers import StoredMessage
 from streams.nats.errors import ApiError
-from streams.nats.jetstream import QUESTIONS_AT_ONCE, JetStream
+from streams.nats.jetstream import JetStream
 from streams.nats.retry import stream_info
-from streams.observation.installation_status import seen_members
 from streams.observation.receivers_seen import shard_count
 from streams.observation.unrouted_events import (
     UnroutedEvents,
@@ -27,6 +27,7 @@ from streams.observation.unrouted_events import (
     unrouted_events_of,
     unrouted_tenants,
 )
+from streams.questions import for_each
 
 COPY_BYTES = 1 << 10
 """Bytes that a copy may take in the deliveries in addition to its body."""
@@ -100,7 +101,7 @@ async def _all_delays(
     for each in found:
         owner = owners[each.partition]
         if owner is None or owner.released is not None or owner.node not in alive:
-            why = f"no node runs partition {each.partition}"
+            why = f"no live node owns partition {each.partition}"
             delays.append(RoutingDelay(events=each, why=why, remedy="start one", command="angarium node"))
         elif room is not None and room < each.oldest_size + COPY_BYTES:
             remedy = "find out why they are not delivered, or raise max_bytes of the stream"
@@ -116,13 +117,10 @@ async def _all_delays(
 
 
 async def _owners(js: JetStream, names: Names, partitions: Sequence[int]) -> list[Owner | None]:
-    turn = asyncio.Semaphore(QUESTIONS_AT_ONCE)
-
     async def owner(partition: int) -> Owner | None:
-        async with turn:
-            return (await read_owner(js, names, partition))[0]
+        return (await read_owner(js, names, partition))[0]
 
-    return await asyncio.gather(*map(owner, partitions))
+    return await for_each(partitions, owner)
 
 
 async def why_unrouted(access: Access, event: StoredMessage, recent_s: float) -> str:

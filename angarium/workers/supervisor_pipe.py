@@ -15,7 +15,7 @@ import time
 import msgspec
 
 from angarium.settings import Settings
-from streams.fleet.members import Runs
+from streams.fleet.process_runs import ProcessRuns
 
 STOP_MARGIN_S = 5.0
 """Time that a node takes to stop, in addition to `drain_s`: it finishes claims, records and releases."""
@@ -26,14 +26,14 @@ def stop_timeout_s(settings: Settings) -> float:
     return settings.drain_s + STOP_MARGIN_S
 
 
-def line_for_worker(settings: Settings, runs: Runs) -> bytes:
+def line_for_worker(settings: Settings, runs: ProcessRuns) -> bytes:
     """The settings and runs as a line for a worker."""
     return msgspec.json.encode((settings, runs)) + b"\n"
 
 
-def join_supervisor() -> tuple[Settings, Runs]:
+def join_supervisor() -> tuple[Settings, ProcessRuns]:
     """Read the settings and runs, and end with the supervisor from now on."""
-    settings, runs = msgspec.json.decode(sys.stdin.buffer.readline(), type=tuple[Settings, Runs])
+    settings, runs = msgspec.json.decode(sys.stdin.buffer.readline(), type=tuple[Settings, ProcessRuns])
     timeout_s = stop_timeout_s(settings)
     threading.Thread(target=_end_with_supervisor, args=(timeout_s,), daemon=True).start()
     return settings, runs

@@ -12,7 +12,7 @@ from typing import Protocol
 from angarium.http_server import Reply
 from angarium.settings import Settings
 from angarium.workers.restart_pauses import RestartPauses
-from streams.fleet.members import Runs
+from streams.fleet.process_runs import ProcessRuns
 
 ANSWER_TIMEOUT_S = 3.0
 """Time in which a worker answers its supervisor: less than the 5 s that the documentation gives to probes."""
@@ -44,7 +44,7 @@ class StartedProcess(Protocol):
     def send_signal(self, number: signal.Signals) -> None: ...
 
 
-Start = Callable[[Settings, Runs], Awaitable[StartedProcess]]
+Start = Callable[[Settings, ProcessRuns], Awaitable[StartedProcess]]
 
 
 class Worker:
@@ -119,7 +119,7 @@ class Worker:
         self.starts += 1
         run, ended = secrets.token_hex(RUN_BYTES), tuple(self._ended_runs)
         try:
-            process = self._process = await self._start(self._settings, Runs(run, ended))
+            process = self._process = await self._start(self._settings, ProcessRuns(run, ended))
         except OSError as error:  # Too many processes, or too little memory.
             return f"could not be started: {error.strerror}"
         log.info("worker.started", extra={"worker": self.name, "pid": process.pid})

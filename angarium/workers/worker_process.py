@@ -13,7 +13,7 @@ from angarium import package_check
 from angarium.settings import Settings
 from angarium.workers.monitor_client import MonitorClient
 from angarium.workers.supervisor_pipe import line_for_worker
-from streams.fleet.members import Runs
+from streams.fleet.process_runs import ProcessRuns
 
 
 class WorkerProcess:
@@ -24,7 +24,7 @@ class WorkerProcess:
         self.monitor = monitor
 
     @classmethod
-    async def start(cls, settings: Settings, runs: Runs) -> "WorkerProcess":
+    async def start(cls, settings: Settings, runs: ProcessRuns) -> "WorkerProcess":
         """Start a worker with these settings and runs. Raises OSError."""
         ours, theirs = socket.socketpair()
         command = [*package_check.python(), "-m", "angarium", "node", "--node", settings.node]

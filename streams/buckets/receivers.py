@@ -96,7 +96,7 @@ class Receivers:
         return self._complete.is_set()
 
     async def until_complete(self) -> None:
-        """Return once they have been."""
+        """Return once all configurations that existed at the start have been read."""
         await self._complete.wait()
 
     @property

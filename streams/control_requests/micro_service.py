@@ -13,14 +13,21 @@ from typing import Any
 import msgspec
 from msgspec import Struct, field
 
+from actors.errors import Unavailable
 from streams.control_requests.bounded_subscription import BoundedSubscription
 from streams.control_requests.requests import ControlTotals
+from streams.installation.topology import Names
+from streams.nats.errors import NotPermitted
 from streams.nats.inboxes import Inboxes
+from streams.nats.jetstream import JetStream
 from streams.nats.wire import Message, Wire
 
 ANSWERS_AT_ONCE = 16
 """Answers under way at a time; further requests get none. Nodes are rarely listed, and clients can ask again:
 15,000 requests at once, each with its own answer, blocked a node for 2 s."""
+
+STATISTICS_TIMEOUT_S = 1.0
+"""Time for a node's answer to the question which shards it refuses."""
 
 DESCRIPTION = "Angarium, the webhook dispatcher on NATS JetStream"
 
@@ -74,7 +81,7 @@ class MicroService:
         return [
             (subject, self._answering(answer))
             for verb, answer in (("PING", self._ping), ("INFO", self._info), ("STATS", self._stats))
-            for subject in (f"$SRV.{verb}", f"$SRV.{verb}.{name}", f"$SRV.{verb}.{name}.{instance}")
+            for subject in (f"$SRV.{verb}", f"$SRV.{verb}.{name}", _subject(verb, name, instance))
         ]
 
     def _answering(self, answer: Callable[[], dict[str, Any]]) -> Callable[[Message], None]:
@@ -120,3 +127,32 @@ class MicroService:
             "version": identity.version,
             "metadata": identity.metadata,
         }
+
+
+class _Endpoint(Struct):
+    data: dict[str, Any] = {}
+
+
+class _Statistics(Struct):
+    endpoints: list[_Endpoint] = []
+
+
+async def refused_shards(js: JetStream, names: Names, node: str) -> dict[int, str]:
+    """The shards that a node refuses, and why, by its statistics; none if it is too busy to answer.
+
+    Raises `NotPermitted`.
+    """
+    try:
+        message = await js.request(_subject("STATS", names.prefix, node), b"", STATISTICS_TIMEOUT_S)
+    except NotPermitted:
+        raise
+    except Unavailable:
+        return {}
+    refused: dict[int, str] = {}
+    for endpoint in msgspec.json.decode(message.data, type=_Statistics).endpoints:
+        refused.update({int(shard): why for shard, why in endpoint.data.get("refused", {}).items()})
+    return refused
+
+
+def _subject(verb: str, name: str, instance: str) -> str:
+    return f"$SRV.{verb}.{name}.{instance}"

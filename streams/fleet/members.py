@@ -10,10 +10,9 @@ shard may be claimed; but a node that was dead gets no share until it shows a ne
 A restart of NATS may also bring back the last heartbeat of a node that died long ago. A heartbeat proves life
 only if it is not certainly older than a TTL, by the revisions of our own.
 
-A look counts as of the moment at which we sent our own last heartbeat, and only if it shows that heartbeat: a
-leader that was deposed, and answers all the same, knows none that is newer. And a claim is a sign of life: it
-names the heartbeat under which it was made, which our last look may not have seen yet
-(docs/decisions/claims-and-heartbeats.md).
+A look is as old as our own last heartbeat in it, and counts only if it shows that heartbeat: a deposed leader
+that still answers does not have it. A claim is a sign of life, too: it names a heartbeat that our last look
+may not have seen (`signs_of_life`, docs/decisions/claims-and-heartbeats.md).
 """
 
 import asyncio
@@ -24,7 +23,6 @@ from contextlib import suppress
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import replace
 
 from actors.errors import Unavailable
 from streams.clock import Timekeeper
@@ -32,6 +30,8 @@ from streams.fleet.heard import Heard
 from streams.fleet.lease import LEASE_MARGIN_S, Lease
 from streams.fleet.own_heartbeats import ALL_NODES, OwnHeartbeats, StoredHeartbeat, read_heartbeats
 from streams.fleet.placement import PLACEMENT_VERSION, LiveNode, wanted_shards
+from streams.fleet.process_runs import UNSUPERVISED, ProcessRuns
+from streams.fleet.signs_of_life import SignOfLife, SignsOfLife
 from streams.installation.topology import Names
 from streams.journal.claim import Owner
 from streams.nats.answers import Refused, Stored, StoredMessage
@@ -48,8 +48,6 @@ RENEWALS_PER_TTL = 3
 """Renewals in one TTL, so that two may fail."""
 RENEWAL_TIMEOUT_S = 2.0
 LOOK_PAUSE_MIN_S = 0.01
-FORGET_DEAD_AFTER_S = 3600.0
-"""Time after which a dead node whose key is gone is forgotten."""
 
 log = logging.getLogger(__name__)
 
@@ -77,34 +75,6 @@ class Member(Struct, frozen=True, kw_only=True):
     owned: tuple[int, ...] = ()
 
 
-class Runs(Struct, frozen=True):
-    """The runs of a node that its supervisor knows.
-
-    - `own`: that of the new process; drawn by it if empty.
-    - `ended`: those of earlier processes that have certainly ended, so that no lease of theirs is in force.
-    """
-
-    own: str = ""
-    ended: tuple[str, ...] = ()
-
-
-UNSUPERVISED = Runs()
-
-
-class _Heartbeat(Struct, frozen=True):
-    """A node's last heartbeat: its revision (0: none), when it first reached us by our clock, TTL and number.
-
-    `placement` and `draining`: what it says about them.
-    """
-
-    revision: int
-    since: float
-    ttl_s: float = 0.0
-    number: int = 0
-    placement: int = 0
-    draining: bool = False
-
-
 _member = msgspec.json.Decoder(Member)
 
 
@@ -119,6 +89,7 @@ class Members:
     - `live_nodes`: the nodes among which the shards are shared out, by name, this node always among them.
     - `draining`: this node is being emptied, or is empty, until it is resumed or started again.
     - `placement`: the newest that this node knows.
+    - `signs`: the last signs of life that we have seen.
     - `heartbeat`: the number of our last renewal, stored or not; `stored`: of the last that is stored.
     """
 
@@ -131,7 +102,7 @@ class Members:
         *,
         ttl_s: float,
         version: str,
-        runs: Runs = UNSUPERVISED,
+        runs: ProcessRuns = UNSUPERVISED,
     ) -> None:
         self.node = node
         self.lease = Lease(ttl_s, time)
@@ -148,11 +119,8 @@ class Members:
         self.heartbeat = self.stored = 0
         self._own = OwnHeartbeats()
         self._unstored = Complaint(js, log, "heartbeat.unstored", node=node)
-        self._seen: dict[str, _Heartbeat] = {}
-        self._runs: dict[tuple[str, str], _Heartbeat] = {}
+        self.signs = SignsOfLife(node, self.run, ttl_s)
         self._differing: set[str] = set()
-        self._seen_as_of = -math.inf
-        self._counted_from = -math.inf
         self._hint = asyncio.Event()
         self._on_change: list[Callable[[], None]] = []
         self._on_lapse: list[Callable[[], None]] = []
@@ -250,41 +218,14 @@ class Members:
             if owner.node == self.node and owner.run in self._ended_runs:
                 return True
             # This also holds for our own name: that process may be asleep and believe that it is the owner.
-            return self.is_silent(self.last_sign_of(owner))
+            return self.signs.is_silent(self.signs.note_claim(owner, self._time.boottime()))
         if owner.node != self.node:
-            return self.is_stale(owner.node)
+            return self.is_node_silent(owner.node)
         return self._time.boottime() - self._started_boottime >= self._ttl_s + LEASE_MARGIN_S
 
-    def last_sign_of(self, owner: Owner) -> _Heartbeat:
-        """The last sign of life of the process: its claim, seen now, if that names a heartbeat new to us."""
-        seen = self._runs.get((owner.node, owner.run))
-        if seen is None or seen.number < owner.heartbeat:
-            ttl_s = seen.ttl_s if seen else 0.0
-            seen = _Heartbeat(0, self._time.boottime(), ttl_s, owner.heartbeat)
-            self._runs[owner.node, owner.run] = seen
-        return seen
-
-    def is_stale(self, node: str) -> bool:
-        """True if, at our last look, its heartbeat had not changed for the TTL plus half a second.
-
-        The longer of the two TTLs counts: nodes should have the same one, but its lease is as long as its
-        own.
-
-        The time counts from the first look at it or the last reconnect; if its key is gone, also from the
-        first look after a TTL without one. An unknown node is watched from now on, since it may have come
-        after our last look.
-        """
-        seen = self._seen.get(node)
-        if seen is None:
-            seen = self._seen[node] = _Heartbeat(0, self._time.boottime())
-        return self.is_silent(seen)
-
-    def is_silent(self, seen: _Heartbeat) -> bool:
-        return self._seen_as_of >= self._silent_from(seen)
-
-    def _silent_from(self, seen: _Heartbeat) -> float:
-        """The time from which on the node counts as dead, unless it shows a new heartbeat."""
-        return max(seen.since, self._counted_from) + max(self._ttl_s, seen.ttl_s) + LEASE_MARGIN_S
+    def is_node_silent(self, node: str) -> bool:
+        """True if the node counts as dead; see `SignsOfLife.is_node_silent`."""
+        return self.signs.is_node_silent(node, self._time.boottime())
 
     # ---- showing ourselves
 
@@ -358,7 +299,7 @@ class Members:
             self._hint.clear()
             try:
                 # A look says nothing about the time after our own last heartbeat.
-                is_due = self._own.last.sent_at < self._next_silent_from() <= self._time.boottime()
+                is_due = self._own.last.sent_at < self.signs.next_silent_from() <= self._time.boottime()
                 stored = not is_due or await self._renew()
                 await self._read_heartbeats()
                 # A node that is overdue is judged only once our own heartbeats are stored again.
@@ -369,15 +310,8 @@ class Members:
 
     def _until_next_read_s(self) -> float:
         """A third of the TTL, or less if another node would count as dead sooner, or does since the look."""
-        due_in = self._next_silent_from() - self._time.boottime()
+        due_in = self.signs.next_silent_from() - self._time.boottime()
         return max(LOOK_PAUSE_MIN_S, min(self._ttl_s / RENEWALS_PER_TTL, due_in))
-
-    def _next_silent_from(self) -> float:
-        """The next time at which another node would count as dead."""
-        others = [seen for node, seen in self._seen.items() if node != self.node]
-        others += [seen for run, seen in self._runs.items() if run != (self.node, self.run)]
-        silent_from = (self._silent_from(seen) for seen in others)
-        return min((at for at in silent_from if at > self._seen_as_of), default=math.inf)
 
     async def _read_heartbeats(self) -> None:
         """Read the bucket. Each heartbeat changes the key's revision, so none is missed."""
@@ -388,14 +322,12 @@ class Members:
             if message.data:
                 present[node] = self._record_heartbeat(node, message)
             elif KV_OPERATION in message.headers:
-                self._seen.pop(node, None)
-        self._extend_unseen(present)
-        self._seen_as_of = as_of
-        self._forget(present)
+                self.signs.note_departure(node)
+        self.signs.end_look(present, as_of, self._time.boottime())
         shown = {node for node, is_new in present.items() if is_new}
         self._update_live([
-            LiveNode(each, seen.placement, seen.draining) for each, seen in self._seen.items()
-            if each != self.node and self.is_live(each, shown)
+            LiveNode(each, seen.placement, seen.draining) for each, seen in self.signs.others
+            if self.is_live(each, shown)
         ])  # fmt: skip
 
     def _update_live(self, others: Collection[LiveNode]) -> None:
@@ -408,17 +340,17 @@ class Members:
 
     def _record_heartbeat(self, node: str, message: StoredMessage) -> bool:
         """Record the heartbeat; True if it is new to us, and not certainly older than a TTL."""
-        seen, now = self._seen.get(node), self._time.boottime()
-        if seen is not None and seen.revision == message.sequence:
+        if self.signs.is_known(node, message.sequence):
             return False
+        now = self._time.boottime()
         member = self._member(node, message.data)
         if self._own.is_older(message.sequence, now - max(self._ttl_s, member.ttl_s) - LEASE_MARGIN_S):
             return False
         since = self._heard.came_at(node, member.run, member.heartbeat, now)
-        seen = _Heartbeat(
+        seen = SignOfLife(
             message.sequence, since, member.ttl_s, member.heartbeat, member.placement, member.draining
         )
-        self._seen[node] = self._runs[node, member.run] = seen
+        self.signs.note_heartbeat(node, member.run, seen)
         return True
 
     def _member(self, node: str, data: bytes) -> Member:
@@ -436,17 +368,6 @@ class Members:
             log.warning("members.name_taken", extra={"node": node, "run": member.run, "ours": self.run})
         return member
 
-    def _extend_unseen(self, present: Collection[str]) -> None:
-        """Give nodes more time after a TTL without a look: a heartbeat may have expired unseen."""
-        now = self._time.boottime()
-        if now - self._seen_as_of >= self._ttl_s:
-            for node, seen in self._seen.items():
-                if node not in present:
-                    self._seen[node] = replace(seen, since=now)
-            for (node, run), seen in self._runs.items():
-                if self._seen.get(node) is not seen:
-                    self._runs[node, run] = replace(seen, since=now)
-
     def is_live(self, node: str, shown: Collection[str]) -> bool:
         """True if the node should own shards: from a heartbeat that is new to us until it is silent.
 
@@ -454,16 +375,7 @@ class Members:
         that is a reason to wait with claims, and none to hand shards to a node that died long ago.
         `shown`: the nodes that showed a new heartbeat in this look.
         """
-        return (node in self.live or node in shown) and not self.is_stale(node)
-
-    def _forget(self, present: Collection[str]) -> None:
-        before = self._seen_as_of - FORGET_DEAD_AFTER_S
-        gone = [node for node, seen in self._seen.items() if node not in present and seen.since < before]
-        for node in gone:
-            del self._seen[node]
-        for key in [key for key, seen in self._runs.items() if seen.since < before]:
-            if self._seen.get(key[0]) is not self._runs[key]:
-                del self._runs[key]
+        return (node in self.live or node in shown) and not self.is_node_silent(node)
 
     def _on_heartbeat(self, message: Message) -> None:
         """Look at once if a node is new, was silent, leaves, or is to be left out from now on."""
@@ -473,23 +385,22 @@ class Members:
             self._hint.set()
             return
         member = self._member(node, message.data)
+        if not self._is_shown(node, member.run):
+            seen = SignOfLife(0, self._time.boottime(), member.ttl_s, member.heartbeat)
+            self.signs.note_process(node, member.run, seen)
         if node == self.node:
-            if member.run != self.run:
-                # Our looks cannot see it, since our own heartbeats overwrite it.
-                seen = _Heartbeat(0, self._time.boottime(), member.ttl_s, member.heartbeat)
-                self._runs[node, member.run] = seen
             return
-        if self._runs.get((node, member.run)) is not self._seen.get(node):
-            # Two processes have that name, and a look shows only the one that was stored last.
-            seen = _Heartbeat(0, self._time.boottime(), member.ttl_s, member.heartbeat)
-            self._runs[node, member.run] = seen
         self._heard.add(node, member.run, member.heartbeat, self._time.boottime(), member.owned)
         for listener in self._on_others:
             listener()
         if LiveNode(node, member.placement, member.draining) not in self.live_nodes:
             self._hint.set()
 
+    def _is_shown(self, node: str, run: str) -> bool:
+        """True if looks show this process. Of several with one name they show that which was stored last."""
+        return run == self.run if node == self.node else self.signs.is_last(node, run)
+
     def connection_changed(self, connected: bool) -> None:
         if connected:
-            self._counted_from = self._time.boottime()
+            self.signs.connected(self._time.boottime())
             self._hint.set()

@@ -272,7 +272,7 @@ async def release(js: JetStream, names: Names, claim: Claim, node: str) -> bool:
     return isinstance(put, Appended)
 
 
-async def release_unowned(
+async def give_up_claim(
     js: JetStream, names: Names, shard: int, node: str, *, may_claim: Callable[[Owner | None], bool]
 ) -> bool:
     """Give up a shard that this process only holds by `_owner`; returns whether there was such a shard.

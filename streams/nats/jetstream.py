@@ -49,8 +49,6 @@ from streams.nats.replies import Replies, is_no_responders
 from streams.nats.wire import Message, Wire
 
 ALL_SUBJECTS = ">"
-QUESTIONS_AT_ONCE = 32
-"""Requests about many shards that are under way at a time."""
 BATCH_MAX = 1000
 """Largest number of messages in an atomic batch (ADR-50)."""
 

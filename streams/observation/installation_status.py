@@ -1,29 +1,24 @@
-"""The status of an installation as seen from outside, for `angarium doctor`.
+"""The status of an installation as seen from outside, for `doctor`, `fleet`, `repair` and the HTTP API.
 
 Nothing is decided here: a claim finds out who owns a shard, and the members find out which nodes are alive.
 """
 
 import asyncio
-import math
 from collections.abc import Collection, Sequence
 
 import msgspec
 
-from actors.errors import Unusable
-from streams.clock import server_time
-from streams.fleet import members
-from streams.fleet.lease import LEASE_MARGIN_S
 from streams.fleet.members import Member
 from streams.installation.topology import Installation, Names, streams
 from streams.journal import claim
 from streams.journal.checkpoint import read_checkpoint
 from streams.journal.claim import Owner, read_shard_record
 from streams.journal.refusal import RecordedLoss, read_recorded_loss
-from streams.nats.jetstream import QUESTIONS_AT_ONCE, JetStream
+from streams.nats.jetstream import JetStream
 from streams.nats.retry import stream_info
+from streams.questions import for_each
 from streams.versions import read_versioned
 
-_member = msgspec.json.Decoder(Member)
 _owner = msgspec.json.Decoder(Owner)
 
 
@@ -47,55 +42,20 @@ async def _behind(js: JetStream, names: list[str]) -> set[tuple[str, str]]:
     return {(server, name) for name in names for server in (await stream_info(js, name)).behind}
 
 
-async def seen_members(js: JetStream, names: Names) -> tuple[list[Member], list[str]]:
-    """The live nodes, by name, and a sentence for each key that cannot be read or is not renewed.
-
-    A key that is not renewed expires, unless the server can no longer store anything.
-    """
-    now = await server_time(js, names.nodes)
-    found: dict[str, Member] = {}
-    problems: list[str] = []
-    after, pending = 0, 1
-    while pending:
-        page = await js.read(names.nodes, names.node("*"), after + 1)
-        for message in page.messages:
-            after = message.sequence
-            if message.data:
-                try:
-                    member = read_versioned(_member, message.data, members.VERSION, message.subject)
-                except Unusable as error:
-                    problems.append(str(error))
-                else:
-                    silent_s = now - message.stored_at
-                    if silent_s > (member.ttl_s or math.inf) + LEASE_MARGIN_S:
-                        problems.append(_silent(member.node, silent_s))
-                    else:
-                        found[member.node] = member
-        pending = page.pending
-    return [found[node] for node in sorted(found)], problems
-
-
-def _silent(node: str, silent_s: float) -> str:
-    where = "check its log, and the disk of nats-server"
-    return f"{node} has sent no heartbeat for {silent_s:.0f} s: {where}"
-
-
 async def owners(js: JetStream, names: Names, shards: int) -> list[Owner | None]:
     """The recorded owner of each shard; None if it has none.
 
     Raises `NewerVersion` and `NotOurs`.
     """
-    turn = asyncio.Semaphore(QUESTIONS_AT_ONCE)
 
     async def owner(shard: int) -> Owner | None:
-        async with turn:
-            message = await js.last_message(names.actors, names.actor_keys.owner(shard))
+        message = await js.last_message(names.actors, names.actor_keys.owner(shard))
         if message is None or not message.data:
             return None
         found = read_versioned(_owner, message.data, claim.VERSION, names.actor_keys.owner(shard))
         return None if found.released is not None else found
 
-    return await asyncio.gather(*(owner(shard) for shard in range(shards)))
+    return await for_each(range(shards), owner)
 
 
 async def unowned_since(js: JetStream, names: Names, shards: Sequence[int]) -> float | None:
@@ -103,30 +63,28 @@ async def unowned_since(js: JetStream, names: Names, shards: Sequence[int]) -> f
 
     A shard was released, or the heartbeat of its owner has expired, which leaves a marker.
     """
-    turn = asyncio.Semaphore(QUESTIONS_AT_ONCE)
 
     async def since(shard: int) -> float | None:
-        async with turn:
-            message = await js.last_message(names.actors, names.actor_keys.owner(shard))
-            if message is None or not message.data:
-                return None
-            owner = read_versioned(_owner, message.data, claim.VERSION, names.actor_keys.owner(shard))
-            if owner.released is not None:
-                return message.stored_at
-            heartbeat = await js.last_message(names.nodes, names.node(owner.node))
+        message = await js.last_message(names.actors, names.actor_keys.owner(shard))
+        if message is None or not message.data:
+            return None
+        owner = read_versioned(_owner, message.data, claim.VERSION, names.actor_keys.owner(shard))
+        if owner.released is not None:
+            return message.stored_at
+        heartbeat = await js.last_message(names.nodes, names.node(owner.node))
         return heartbeat.stored_at if heartbeat is not None and not heartbeat.data else None
 
-    return min((at for at in await asyncio.gather(*map(since, shards)) if at is not None), default=None)
+    return min((at for at in await for_each(shards, since) if at is not None), default=None)
 
 
-async def unattended_shards(
-    js: JetStream, names: Names, shards: int, members: Collection[Member]
-) -> list[int]:
+async def unowned_shards(js: JetStream, names: Names, shards: int, members: Collection[Member]) -> list[int]:
     """The shards that none of these live nodes owns, by the owners' records. Raises like `owners`."""
-    if not members:
-        return list(range(shards))
-    recorded = await owners(js, names, shards)
-    return [shard for shard, owner in enumerate(recorded) if not is_alive(owner, members)]
+    return unowned_among(await owners(js, names, shards), members) if members else list(range(shards))
+
+
+def unowned_among(owners: Sequence[Owner | None], members: Collection[Member]) -> list[int]:
+    """The shards that none of these live nodes owns, by the recorded owner of each shard."""
+    return [shard for shard, owner in enumerate(owners) if not is_alive(owner, members)]
 
 
 def is_alive(owner: Owner | None, members: Collection[Member]) -> bool:
@@ -141,13 +99,7 @@ def is_alive(owner: Owner | None, members: Collection[Member]) -> bool:
 
 async def recorded_losses(js: JetStream, names: Names, shards: int) -> dict[int, RecordedLoss]:
     """The shards that are recorded as refused, with the reason. Raises `NewerVersion` and `NotOurs`."""
-    turn = asyncio.Semaphore(QUESTIONS_AT_ONCE)
-
-    async def refusal(shard: int) -> RecordedLoss | None:
-        async with turn:
-            return await read_recorded_loss(js, names, shard)
-
-    found = await asyncio.gather(*(refusal(shard) for shard in range(shards)))
+    found = await for_each(range(shards), lambda shard: read_recorded_loss(js, names, shard))
     return {shard: each for shard, each in enumerate(found) if each is not None}
 
 
@@ -157,14 +109,12 @@ async def recreated(js: JetStream, names: Names, shards: int) -> list[str]:
     Raises `NewerVersion`, `NotOurs`, and `ApiError` if one is missing.
     """
     now = {name: (await stream_info(js, name)).created for name in names.streams}
-    turn = asyncio.Semaphore(QUESTIONS_AT_ONCE)
 
     async def known(shard: int) -> dict[str, str]:
-        async with turn:
-            checkpoint = await read_checkpoint(js, names, shard)
+        checkpoint = await read_checkpoint(js, names, shard)
         return checkpoint.created if checkpoint else {}
 
-    created = await asyncio.gather(*(known(shard) for shard in range(shards)))
+    created = await for_each(range(shards), known)
     return [name for name in names.streams if any(each.get(name, now[name]) != now[name] for each in created)]
 
 

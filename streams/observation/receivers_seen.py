@@ -15,16 +15,17 @@ from msgspec.structs import replace
 from actors.errors import Unusable
 from actors.machine.state import State
 from streams.clock import server_time
+from streams.fleet.seen_members import seen_members
 from streams.installation.partitions import shard_of
 from streams.installation.topology import STAMP_SHARDS, Names
 from streams.journal import snapshots
 from streams.journal.checkpoint import Checkpoint, decode_checkpoint
 from streams.journal.snapshots import Snapshot
-from streams.nats.jetstream import QUESTIONS_AT_ONCE, JetStream
+from streams.nats.jetstream import JetStream
 from streams.observation.installation_status import (
-    seen_members,
-    unattended_shards,
+    unowned_shards,
 )
+from streams.questions import for_each
 from streams.reading.messages import stored_event
 from streams.reading.newest import newest
 from streams.versions import read_versioned
@@ -53,14 +54,14 @@ class ShardProgress(Struct, frozen=True):
     - `age_s`: the age of its snapshots; 0 if they lack no fact.
     - `behind`: deliveries wait that no node has looked at.
     - `ahead_since`: when the first facts were stored that its snapshots lack; None if they lack none.
-    - `attended`: a live node owns it.
+    - `owned`: a live node owns it.
     """
 
     floor: int
     age_s: float
     behind: bool
     ahead_since: float | None = None
-    attended: bool = True
+    owned: bool = True
 
 
 class BacklogCount(Struct, frozen=True):
@@ -151,19 +152,15 @@ async def shard_progress(js: JetStream, names: Names, shards: int) -> list[Shard
     """The progress of each shard. Raises `NewerVersion`, `NotOurs`, `Unavailable` and `ApiError`."""
     now = await server_time(js, names.deliveries)
     members, _ = await seen_members(js, names)
-    unattended = frozenset(await unattended_shards(js, names, shards, members))
-    turn = asyncio.Semaphore(QUESTIONS_AT_ONCE)
+    unowned = frozenset(await unowned_shards(js, names, shards, members))
 
     async def one(shard: int) -> ShardProgress:
-        async with turn:
-            return await _progress_of(js, names, shard, now, attended=shard not in unattended)
+        return await _progress_of(js, names, shard, now, owned=shard not in unowned)
 
-    return await asyncio.gather(*map(one, range(shards)))
+    return await for_each(range(shards), one)
 
 
-async def _progress_of(
-    js: JetStream, names: Names, shard: int, now: float, *, attended: bool
-) -> ShardProgress:
+async def _progress_of(js: JetStream, names: Names, shard: int, now: float, *, owned: bool) -> ShardProgress:
     """The progress of one shard.
 
     An event for a receiver that is parked already makes no fact, so the floor of a shard that a node runs may
@@ -174,12 +171,12 @@ async def _progress_of(
     checkpoint = decode_checkpoint(found.data, key) if found and found.data else Checkpoint()
     later = await js.next_message(names.journal, names.journal_of(shard), checkpoint.sequence + 1)
     behind = False
-    if not attended or not found:
+    if not owned or not found:
         last = await js.last_message(names.deliveries, names.deliveries_of(shard))
         behind = last is not None and last.sequence > checkpoint.floor
     ahead_since = later.stored_at if later else None
     age_s = max(0.0, now - later.stored_at) if later else 0.0
-    return ShardProgress(checkpoint.floor, age_s, behind, ahead_since, attended)
+    return ShardProgress(checkpoint.floor, age_s, behind, ahead_since, owned)
 
 
 def waiting_events(snapshot: ReceiverSnapshot, progress: ShardProgress) -> BacklogCount | None:

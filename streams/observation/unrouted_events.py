@@ -1,6 +1,5 @@
 """The events that wait to be routed: how many of each tenant, since when, and how many before one of them."""
 
-import asyncio
 import time
 
 from msgspec import Struct
@@ -9,7 +8,8 @@ from streams.installation.partitions import partition_of
 from streams.installation.topology import Names
 from streams.journal.claim import read_shard_record
 from streams.nats.answers import StoredMessage
-from streams.nats.jetstream import QUESTIONS_AT_ONCE, JetStream
+from streams.nats.jetstream import JetStream
+from streams.questions import for_each
 from streams.routing_progress import RoutingProgress
 
 ROUTED_WITHIN_S = 10.0
@@ -39,18 +39,16 @@ async def unrouted_tenants(js: JetStream, names: Names, partitions: int) -> list
 
     Raises `NewerVersion`, `NotOurs`, `Unavailable` and `ApiError`.
     """
-    turn = asyncio.Semaphore(QUESTIONS_AT_ONCE)
 
     async def search(partition: int) -> list[UnroutedEvents]:
-        async with turn:
-            routing = (await read_shard_record(js, names, partition)).routing
-            if routing is None:
-                return []
-            tenants = {**routing.parked_tenants} | await _late(js, names, partition, routing.routed + 1)
-            found = [await _count(js, names, partition, each, routing) for each in tenants]
+        routing = (await read_shard_record(js, names, partition)).routing
+        if routing is None:
+            return []
+        tenants = {**routing.parked_tenants} | await _late(js, names, partition, routing.routed + 1)
+        found = [await _count(js, names, partition, each, routing) for each in tenants]
         return [each for each in found if each is not None]
 
-    each = await asyncio.gather(*map(search, range(partitions)))
+    each = await for_each(range(partitions), search)
     return sorted((tenant for found in each for tenant in found), key=lambda tenant: tenant.oldest_at)
 
 

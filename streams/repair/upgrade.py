@@ -8,6 +8,7 @@ last owner. Then the consumers are deleted, and the streams get the new version.
 from msgspec import UNSET
 from msgspec.structs import replace
 
+from streams.fleet.seen_members import seen_members
 from streams.installation.setup import check_server
 from streams.installation.topology import STAMP_SHARDS, STAMP_VERSION, VERSION, Installation, Names, streams
 from streams.journal.checkpoint import decode_checkpoint, encode_checkpoint
@@ -17,7 +18,6 @@ from streams.nats.answers import StreamInfo
 from streams.nats.errors import SetupError
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import until_answered
-from streams.observation.installation_status import seen_members
 from streams.routing_progress import RoutingProgress
 
 OLD = "1"

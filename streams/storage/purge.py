@@ -6,7 +6,6 @@ slept in between, and no fence is needed (docs/decisions/purging-the-journal.md)
 owner of shard 0 does, so that only one does.
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable
 
 from msgspec import Struct
@@ -17,8 +16,9 @@ from streams.journal.claim import read_shard_record
 from streams.journal.refusal import read_recorded_loss
 from streams.lost_tails.comparison import find_loss
 from streams.nats.answers import StreamInfo
-from streams.nats.jetstream import QUESTIONS_AT_ONCE, JetStream
+from streams.nats.jetstream import JetStream
 from streams.nats.retry import stream_info, until_answered
+from streams.questions import for_each
 
 JOURNAL_SHARE = 0.5
 """Part of its room up to which the journal is kept, for those who read it: the ledger, `tail`, operators."""
@@ -252,11 +252,4 @@ def surplus_end(info: StreamInfo, room: float) -> int:
 
 async def lowest_need(shards: int, needs: Callable[[int], Awaitable[NeededFrom]]) -> NeededFrom:
     """Find the lowest need among the shards, asking for some at a time."""
-    turn = asyncio.Semaphore(QUESTIONS_AT_ONCE)
-
-    async def one(shard: int) -> NeededFrom:
-        async with turn:
-            return await needs(shard)
-
-    found = await asyncio.gather(*(one(shard) for shard in range(shards)))
-    return min(found, key=lambda each: each.position)
+    return min(await for_each(range(shards), needs), key=lambda each: each.position)

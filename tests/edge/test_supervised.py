@@ -16,7 +16,7 @@ from angarium.settings import Settings
 from angarium.workers.monitor_client import MonitorClient
 from angarium.workers.supervisor_pipe import line_for_worker
 from angarium.workers.worker_process import WorkerProcess
-from streams.fleet.members import Runs
+from streams.fleet.process_runs import ProcessRuns
 
 SOON_S = 0.05
 LATE_S = 60.0
@@ -91,7 +91,7 @@ def ended(on_sigterm: str) -> int:
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as worker:
         assert worker.stdin is not None
         assert worker.stdout is not None
-        worker.stdin.write(line_for_worker(SETTINGS, Runs()))
+        worker.stdin.write(line_for_worker(SETTINGS, ProcessRuns()))
         worker.stdin.flush()
         assert worker.stdout.readline() == b"n-1\n"
         assert worker.poll() is None
@@ -112,5 +112,5 @@ async def test_a_process_that_cannot_be_started_leaves_no_socket_open(
 ) -> None:
     monkeypatch.setattr("angarium.package_check.python", lambda: ("/nowhere/python",))
     with pytest.raises(FileNotFoundError):
-        await WorkerProcess.start(SETTINGS, Runs())
+        await WorkerProcess.start(SETTINGS, ProcessRuns())
     gc.collect()  # An open socket would warn.

@@ -12,7 +12,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
     "streams": (
         "gathered_log",
         "nats",
-        "clock routing_progress task_callbacks versions",
+        "clock questions routing_progress task_callbacks versions",
         "installation",
         "lost_tails",
         "journal",
@@ -57,7 +57,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "host",
     ),
     "angarium.node": (
-        "announcer child descriptors load shard_snapshots totals",
+        "announcer descriptors early_start load shard_snapshots totals",
         "shard",
         "housekeeping",
         "node",

@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from angarium.node import app
+from angarium.node.early_start import CONFIGURATIONS_PATIENCE_S
 from streams.buckets import follower
 from streams.journal.parked_receivers import PART_BYTES
 from streams.journal.snapshots import BATCH_MESSAGES_MAX
@@ -60,7 +60,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     limited: tuple[str, ...] = ()
     weight: int = 1
     quota: int = 0
-    patience_s: float = app.CONFIGURATIONS_PATIENCE_S
+    patience_s: float = CONFIGURATIONS_PATIENCE_S
     configurations_read: int = follower.READ_MESSAGES_MAX
     strays: float = 0.0
     flood: float = 0.0
@@ -77,7 +77,7 @@ def drawn(world: World) -> Plan:
     hot, clustered = chance.random() < 0.3, chance.random() < 0.3
     floods, uneven = world.random("floods"), world.random("tenants")
     second = floods.choice(("acme", "umbra"))
-    patience_s = world.random("configurations").choice((app.CONFIGURATIONS_PATIENCE_S, 0.0))
+    patience_s = world.random("configurations").choice((CONFIGURATIONS_PATIENCE_S, 0.0))
     count = 1 if hot else chance.choice((1, 1, 2, 3, 5))
     return Plan(
         receivers=tuple(f"{second if number % 2 else 'acme'}.r{number}" for number in range(count)),

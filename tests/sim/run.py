@@ -23,7 +23,7 @@ from actors.runtime.actor import Actor
 from actors.runtime.discard import DiscardedEvents
 from actors.tenant_settings import TenantSettings
 from angarium.node import app, shard_snapshots
-from angarium.node.app import member
+from angarium.node.app import joined_node
 from angarium.node.housekeeping import maintenance
 from angarium.settings import Settings
 from streams.buckets import follower
@@ -200,8 +200,13 @@ class Run:
         )  # fmt: skip
         sender = self.sender_type(process, self.receivers)
         chance = self.world.random("saturation")
-        async with member(
-            wire, settings, ProcessTime(process), sender, lambda: chance.random() < plan.saturated
+        async with joined_node(
+            wire,
+            settings,
+            ProcessTime(process),
+            sender,
+            saturated=lambda: chance.random() < plan.saturated,
+            patience_s=plan.patience_s,
         ) as node:
             self.checkers.nodes[process.name] = node
             await stop.wait()
@@ -337,7 +342,6 @@ def _tuned(plan: Plan) -> Iterator[None]:
     """Sets how often snapshots are written and streams purged, and how soon an actor leaves memory."""
     with ExitStack() as stack:
         for owner, name, value in (
-            (app, "CONFIGURATIONS_PATIENCE_S", plan.patience_s),
             (follower, "READ_MESSAGES_MAX", plan.configurations_read),
             (shard_snapshots, "SNAPSHOT_EVERY_S", plan.snapshot_every_s),
             (host, "PASSIVATE_AFTER_S", plan.idle_s),

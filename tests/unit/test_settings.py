@@ -14,7 +14,7 @@ from actors.tenant_settings import SettingsByTenant, TenantSettings
 from angarium import settings
 from angarium.settings import FILE_SETTINGS, TABLES, Settings, SettingsError, load, unknown_variables
 from angarium.workers.supervisor_pipe import line_for_worker
-from streams.fleet.members import Runs
+from streams.fleet.process_runs import ProcessRuns
 
 
 @pytest.fixture(autouse=True)
@@ -289,8 +289,9 @@ def test_a_worker_is_told_each_setting() -> None:
         node="n-1", nats=("nats://a:1", "nats://b:2"), workers=3, allow_networks=("10.0.0.0/8",),
         default_rate="10/second", tenants=tenants,
     )  # fmt: skip
-    runs = Runs("run", ended=("before",))
-    assert msgspec.json.decode(line_for_worker(given, runs), type=tuple[Settings, Runs]) == (given, runs)
+    runs = ProcessRuns("run", ended=("before",))
+    line = line_for_worker(given, runs)
+    assert msgspec.json.decode(line, type=tuple[Settings, ProcessRuns]) == (given, runs)
 
 
 def test_every_setting_says_what_it_is() -> None:

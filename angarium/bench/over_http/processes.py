@@ -14,7 +14,7 @@ import msgspec
 from angarium import package_check
 from angarium.bench.over_http.client import Order, Outcome
 from angarium.bench.sink_process import running_module
-from angarium.node.child import Setting, clean_environment
+from angarium.development.local_node import Setting, clean_environment
 from streams.server.child import Child
 
 READY_TIMEOUT_S = 30.0

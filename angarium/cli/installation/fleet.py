@@ -71,11 +71,11 @@ def node_rows(nodes: "Sequence[SeenNode]") -> list[tuple[object, ...]]:
 
 
 def unowned_text(seen: "SeenNodes") -> str:
-    """The sentence that shards have no living owner, with the remedy."""
+    """The sentence that no live node owns some shards, with the remedy."""
     shards = count_text(seen.shards_unowned, "shard")
     since = f" since {_second(seen.unowned_since)}" if seen.unowned_since else ""
     remedy = "if this lasts, see angarium doctor" if seen.nodes else "start a node (angarium node)"
-    return f"{shards} {'has' if seen.shards_unowned == 1 else 'have'} no living owner{since}: {remedy}"
+    return f"no live node owns {shards}{since}: {remedy}"
 
 
 def shard_rows(shards: "Sequence[SeenShard]") -> list[tuple[object, ...]]:
@@ -117,7 +117,7 @@ def drain(nodes: tuple[str, ...], as_json: bool, **given: Any) -> None:
     settings = options.settings_of(given)
     with progress(f"shards of {', '.join(nodes)} handed over") as shown:
         done = perform(
-            settings, lambda access: empty(access, nodes, asked=drained.append, progress=shown),
+            settings, lambda access: empty(access, nodes, on_draining=drained.append, progress=shown),
             interrupted=interrupted,
         )  # fmt: skip
     if as_json:

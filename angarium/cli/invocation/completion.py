@@ -35,7 +35,7 @@ def nodes(context: click.Context, _: click.Parameter, incomplete: str) -> list[s
     """The live nodes whose names begin like that."""
 
     async def live(js: "JetStream", names: "Names") -> Iterable[str]:
-        from streams.observation.installation_status import seen_members
+        from streams.fleet.seen_members import seen_members
 
         return [each.node for each in (await seen_members(js, names))[0]]
 

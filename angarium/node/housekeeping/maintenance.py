@@ -294,9 +294,9 @@ class Maintenance:
         quota = others.backlog_max_bytes
         deliveries, events = await stream_info(js, names.deliveries), await stream_info(js, names.events)
         for tenant in await self._with_unnamed(named, deliveries, self._tenant_of_delivery, quota):
-            await self._evict_beyond(tenant, deliveries)
+            await self._evict_deliveries_beyond(tenant, deliveries)
         for tenant in await self._with_unnamed(named, events, self._tenant_of_event, quota):
-            await self._give_way_beyond(tenant, events)
+            await self._evict_unrouted_beyond(tenant, events)
 
     async def _with_unnamed(
         self, named: list[str], stream: StreamInfo, tenant_of: Callable[[str], str | None], quota: int | None
@@ -312,7 +312,7 @@ class Maintenance:
             if dropped:
                 log.warning("dead_letters.over_quota", extra={"tenant": tenant, "dropped": dropped})
 
-    async def _evict_beyond(self, tenant: str, deliveries: StreamInfo) -> None:
+    async def _evict_deliveries_beyond(self, tenant: str, deliveries: StreamInfo) -> None:
         if (quota := self._by_tenant.of(tenant).backlog_max_bytes) is not None:
             order = await beyond_quota(
                 self._context.js, self._context.names, deliveries, tenant, quota, self._settled_prefixes
@@ -321,7 +321,7 @@ class Maintenance:
                 log.warning("backlog.over_quota", extra=_told(deliveries, order))
                 self._orders.append(order)
 
-    async def _give_way_beyond(self, tenant: str, events: StreamInfo) -> None:
+    async def _evict_unrouted_beyond(self, tenant: str, events: StreamInfo) -> None:
         if (quota := self._by_tenant.of(tenant).backlog_max_bytes) is not None:
             js, names, partition = self._context.js, self._context.names, partition_of(tenant, self._shards)
             order = await unrouted_beyond_quota(js, names, events, partition, tenant, quota)

@@ -15,7 +15,8 @@ from streams.control_requests.node_requests import LAST_NODE_CODE, OLDER_NODES_C
 from streams.control_requests.requests import NODES
 from streams.fleet.members import Member
 from streams.fleet.placement import PLACEMENT_VERSION, can_drain
-from streams.observation.installation_status import owners, seen_members
+from streams.fleet.seen_members import seen_members
+from streams.observation.installation_status import owners
 from streams.observation.receivers_seen import shard_count
 
 LOOK_EVERY_S = 0.25
@@ -40,14 +41,14 @@ async def drain(
     access: Access,
     names: Sequence[str],
     *,
-    asked: Callable[[str], None] = lambda node: None,
+    on_draining: Callable[[str], None] = lambda node: None,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> list[Drained]:
     """Let nodes hand over all their shards, and return once they own none.
 
     `names`: nodes, or those whose workers are nodes. All are asked before the first is waited for, so that
-    none gets the shards of another. `asked` is called when the drain of a node is in force, `progress` with
-    the shards handed over, and their total.
+    none gets the shards of another. `on_draining` is called when the drain of a node is in force, `progress`
+    with the shards handed over, and their total.
     """
     members, _ = await seen_members(access.js, access.names)
     nodes = _chosen(members, names)
@@ -67,7 +68,7 @@ async def drain(
             undo = f"; to undo what is drained already: angarium fleet resume {' '.join(nodes[:number])}"
             remedy = error.remedy + (undo if number else "")
             raise OperationError(error.kind, str(error), error.code, remedy=remedy) from None
-        asked(node)
+        on_draining(node)
     count = await shard_count(access.js, access.names)
     totals = dict.fromkeys(nodes, 0)
     while True:

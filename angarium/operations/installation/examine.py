@@ -19,6 +19,7 @@ from angarium.settings import Settings, UnknownVariable, unknown_variables
 from streams.clock import server_time
 from streams.fleet.members import Member
 from streams.fleet.placement import can_drain
+from streams.fleet.seen_members import seen_members
 from streams.installation.requirements import Mismatch, MissingStreams
 from streams.installation.setup import check
 from streams.installation.topology import Installation
@@ -28,9 +29,8 @@ from streams.nats.retry import stream_info
 from streams.observation.installation_status import (
     recorded_losses,
     recreated,
-    seen_members,
     servers_behind,
-    unattended_shards,
+    unowned_shards,
 )
 from streams.storage.purge import is_short
 
@@ -203,12 +203,12 @@ async def _fleet(js: JetStream, installation: Installation) -> list[Finding]:
     findings.append(ok("nodes", ", ".join(f"{each.node} ({each.version})" for each in members)))
     findings += _differences(members)
     try:
-        orphans = await unattended_shards(js, installation.names, installation.shards, members)
+        unowned = await unowned_shards(js, installation.names, installation.shards, members)
     except Unusable as error:
         return [*findings, problem("shards", str(error))]
-    if not orphans:
+    if not unowned:
         return [*findings, ok("shards", f"all {installation.shards} are owned")]
-    text = f"{len(orphans)} of {installation.shards} have no living owner ({_few(orphans)})"
+    text = f"no live node owns {len(unowned)} of {installation.shards} ({_few(unowned)})"
     remedy = "wait some seconds and try again; then look for shard.refused in the nodes' logs"
     return [*findings, problem("shards", text, remedy)]
 

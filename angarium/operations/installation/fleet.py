@@ -1,33 +1,28 @@
 """Shows the fleet: the live nodes, what each owns and should own, and how far each shard is behind."""
 
-import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
 
-import msgspec
 from msgspec import Struct
 
-from actors.errors import Unavailable
 from angarium.connecting import Access
 from angarium.operations.failures import operation
+from streams.control_requests.micro_service import refused_shards
 from streams.fleet.members import Member
 from streams.fleet.placement import LiveNode, wanted_owners
+from streams.fleet.seen_members import seen_members
 from streams.nats.errors import NotPermitted
-from streams.nats.jetstream import QUESTIONS_AT_ONCE
 from streams.observation.installation_status import (
     is_alive,
     owners,
     recorded_losses,
-    seen_members,
+    unowned_among,
     unowned_since,
     unsettled_events,
 )
 from streams.observation.receivers_seen import shard_count
-
-NODE_TIMEOUT_S = 1.0
-"""Time for a node's answer to the question which shards it refuses."""
+from streams.questions import for_each
 
 
 class SeenNode(Struct, frozen=True, kw_only=True):
@@ -59,7 +54,7 @@ class SeenNodes(Struct, frozen=True, kw_only=True):
 
 
 class SeenShard(Struct, frozen=True, kw_only=True):
-    """A shard and its recorded owner, which may be dead; `refused` says why no node runs it.
+    """A shard and its recorded owner, which may be dead; `refused` says why no live node owns it.
 
     `waiting`: how many stored events its owner has neither settled, nor left in the stream for a receiver
     that has to wait; None if NATS does not permit this user to read them. `oldest_at`: when the oldest of
@@ -82,7 +77,7 @@ async def nodes(access: Access) -> SeenNodes:
     members, problems = await seen_members(access.js, access.names)
     found = await owners(access.js, access.names, count)
     owned = Counter(owner.node for owner in found if owner is not None and is_alive(owner, members))
-    unowned = [shard for shard, owner in enumerate(found) if not is_alive(owner, members)]
+    unowned = unowned_among(found, members)
     wanted = Counter(wanted_owners(count, live_nodes(members)) if members else ())
     shown = [
         SeenNode(
@@ -93,7 +88,10 @@ async def nodes(access: Access) -> SeenNodes:
     ]  # fmt: skip
     since = await unowned_since(access.js, access.names, unowned)
     return SeenNodes(
-        nodes=shown, problems=problems, shards_unowned=len(unowned), unowned_since=_instant_or_none(since)
+        nodes=shown,
+        problems=problems,
+        shards_unowned=len(unowned),
+        unowned_since=_instant_or_none(since),
     )
 
 
@@ -107,7 +105,7 @@ async def shards(access: Access) -> list[SeenShard]:
 async def shards_and_refusals(access: Access) -> list[SeenShard]:
     """All shards, in order; each live node is asked which it refuses."""
     members, _ = await seen_members(access.js, access.names)
-    found = await asyncio.gather(*(_refused_by(access, each.node) for each in members))
+    found = await for_each(members, lambda each: refused_shards(access.js, access.names, each.node))
     return await _shards(access, {shard: why for each in found for shard, why in each.items()})
 
 
@@ -117,16 +115,14 @@ async def _shards(access: Access, refused: Mapping[int, str]) -> list[SeenShard]
     members, _ = await seen_members(js, names)
     losses = await recorded_losses(js, names, count)
     whys = {**refused, **{shard: loss.why for shard, loss in losses.items()}}
-    turn = asyncio.Semaphore(QUESTIONS_AT_ONCE)
 
     async def waiting(shard: int) -> tuple[int | None, float | None]:
-        async with turn:
-            try:
-                return await unsettled_events(js, names, shard)
-            except NotPermitted:
-                return None, None
+        try:
+            return await unsettled_events(js, names, shard)
+        except NotPermitted:
+            return None, None
 
-    behind = await asyncio.gather(*map(waiting, range(count)))
+    behind = await for_each(range(count), waiting)
     return [
         SeenShard(
             shard=shard, node=owner.node if owner else None,
@@ -136,29 +132,6 @@ async def _shards(access: Access, refused: Mapping[int, str]) -> list[SeenShard]
         )
         for shard, owner in enumerate(await owners(js, names, count))
     ]  # fmt: skip
-
-
-class _Endpoint(Struct):
-    data: dict[str, Any] = {}
-
-
-class _Statistics(Struct):
-    endpoints: list[_Endpoint] = []
-
-
-async def _refused_by(access: Access, node: str) -> dict[int, str]:
-    """The shards that a node refuses, by its statistics; none if it is too busy to answer."""
-    subject = f"$SRV.STATS.{access.names.prefix}.{node}"
-    try:
-        message = await access.js.request(subject, b"", NODE_TIMEOUT_S)
-    except NotPermitted:
-        raise
-    except Unavailable:
-        return {}
-    refused: dict[int, str] = {}
-    for endpoint in msgspec.json.decode(message.data, type=_Statistics).endpoints:
-        refused.update({int(shard): why for shard, why in endpoint.data.get("refused", {}).items()})
-    return refused
 
 
 def live_nodes(members: Sequence[Member]) -> tuple[LiveNode, ...]:

@@ -4,7 +4,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from streams.fleet.members import UNSUPERVISED, Members, Runs
+from streams.fleet.members import Members
+from streams.fleet.process_runs import UNSUPERVISED, ProcessRuns
 from streams.installation.topology import Names
 from streams.nats.jetstream import JetStream
 from tests.contract.fleet.looking import ROUND_S, TTL_S, Join, Looking
@@ -23,7 +24,7 @@ async def join(names: Names, clocks: Clocks, monkeypatch: pytest.MonkeyPatch) ->
     joined: list[Members] = []
 
     async def start(
-        js: JetStream, node: str, its_clocks: Clocks | None = None, runs: Runs = UNSUPERVISED
+        js: JetStream, node: str, its_clocks: Clocks | None = None, runs: ProcessRuns = UNSUPERVISED
     ) -> Members:
         members = Members(js, names, node, its_clocks or clocks, ttl_s=TTL_S, version="1.2.3", runs=runs)
         await members.start()

@@ -27,10 +27,10 @@ async def test_a_dead_node_gets_no_share_after_a_reconnect(
     members.connection_changed(False)
     members.connection_changed(True)
     await looking.another_look()
-    assert not members.is_stale("b"), "a claim waits, counted from the reconnect"
+    assert not members.is_node_silent("b"), "a claim waits, counted from the reconnect"
     assert members.wanted_shards(64) == list(range(64))
     clocks.turn(DEAD_S)
-    await until(lambda: members.is_stale("b"))
+    await until(lambda: members.is_node_silent("b"))
     assert not changes
 
 
@@ -50,7 +50,7 @@ async def test_a_dead_node_whose_key_is_gone_gets_no_share_after_a_long_sleep(
     members.connection_changed(True)
     looking.blind = False
     await looking.another_look()
-    assert not members.is_stale("b")
+    assert not members.is_node_silent("b")
     assert members.live == ("a",)
 
 

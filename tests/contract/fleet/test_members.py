@@ -11,7 +11,8 @@ import msgspec
 import pytest
 
 from streams.clock import SystemTime
-from streams.fleet.members import Member, Members, Runs
+from streams.fleet.members import Member, Members
+from streams.fleet.process_runs import ProcessRuns
 from streams.installation.topology import Names
 from streams.journal.claim import Owner
 from streams.nats.answers import Page
@@ -160,18 +161,18 @@ class TestShowing:
 
 
 class TestStale:
-    async def test_a_node_is_stale_only_after_the_ttl_and_the_margin(
+    async def test_a_node_is_silent_only_after_the_ttl_and_the_margin(
         self, names: Names, clocks: Clocks, looking: Looking, join: Join
     ) -> None:
         await show(looking, names, "b")
         members = await join(looking, "a")
         clocks.turn(DEAD_S - 0.01)
         await looking.another_look()
-        assert not members.is_stale("b")
+        assert not members.is_node_silent("b")
         assert members.live == ("a", "b")
         clocks.turn(0.01)
         await until(lambda: members.live == ("a",))
-        assert members.is_stale("b")
+        assert members.is_node_silent("b")
 
     async def test_a_node_is_not_stale_while_its_heartbeat_changes(
         self, names: Names, clocks: Clocks, looking: Looking, join: Join
@@ -182,7 +183,7 @@ class TestStale:
             clocks.turn(DEAD_S - 0.01)
             await show(looking, names, "b", heartbeat)
             await looking.another_look()
-            assert not members.is_stale("b")
+            assert not members.is_node_silent("b")
 
     async def test_a_node_is_not_stale_before_its_own_longer_ttl(
         self, names: Names, clocks: Clocks, looking: Looking, join: Join, caplog: pytest.LogCaptureFixture
@@ -192,9 +193,9 @@ class TestStale:
         members = await join(looking, "a")
         clocks.turn(DEAD_S + 2 * TTL_S - 0.01)
         await looking.another_look()
-        assert not members.is_stale("b")
+        assert not members.is_node_silent("b")
         clocks.turn(0.01)
-        await until(lambda: members.is_stale("b"))
+        await until(lambda: members.is_node_silent("b"))
         said = [record.message for record in caplog.records]
         assert said.count("members.ttl_differs") == 1
 
@@ -211,9 +212,9 @@ class TestStale:
         clocks.turn(DEAD_S - 0.01)
         looking.blind = False
         await looking.another_look()
-        assert not members.is_stale("b")
+        assert not members.is_node_silent("b")
         clocks.turn(0.01)
-        await until(lambda: members.is_stale("b"))
+        await until(lambda: members.is_node_silent("b"))
 
     async def test_an_expired_key_makes_no_node_stale(
         self, names: Names, clocks: Clocks, looking: Looking, join: Join
@@ -227,7 +228,7 @@ class TestStale:
         await looking.another_look()
         clocks.turn(DEAD_S - 0.01)
         await looking.another_look()
-        assert not members.is_stale("b")
+        assert not members.is_node_silent("b")
         assert members.live == ("a", "b")
 
     async def test_a_node_is_not_stale_if_a_heartbeat_may_have_come_and_gone_unseen(
@@ -243,7 +244,7 @@ class TestStale:
         await looking.purge(names.nodes, info.last + 1)
         looking.blind = False
         await looking.another_look()
-        assert not members.is_stale("b")
+        assert not members.is_node_silent("b")
 
     async def test_a_node_is_not_stale_before_it_was_looked_at_again(
         self, names: Names, clocks: Clocks, looking: Looking, join: Join
@@ -253,11 +254,11 @@ class TestStale:
         members = await join(looking, "a")
         looking.blind = True
         clocks.turn(10 * DEAD_S)
-        assert not members.is_stale("b")
+        assert not members.is_node_silent("b")
         await show(looking, names, "b", 2)
         looking.blind = False
         await looking.another_look()
-        assert not members.is_stale("b")
+        assert not members.is_node_silent("b")
 
     async def test_the_time_of_staleness_restarts_at_a_reconnect(
         self, names: Names, clocks: Clocks, looking: Looking, join: Join
@@ -270,9 +271,9 @@ class TestStale:
         members.connection_changed(True)
         clocks.turn(DEAD_S - 0.01)
         await looking.another_look()
-        assert not members.is_stale("b")
+        assert not members.is_node_silent("b")
         clocks.turn(0.01)
-        await until(lambda: members.is_stale("b"))
+        await until(lambda: members.is_node_silent("b"))
 
     async def test_a_node_never_heard_of_is_given_its_time(
         self, names: Names, clocks: Clocks, looking: Looking, join: Join
@@ -280,14 +281,14 @@ class TestStale:
         """The new node may have joined and claimed after our last look."""
         members = await join(looking, "a")
         clocks.turn(10 * DEAD_S)
-        assert not members.is_stale("new")
+        assert not members.is_node_silent("new")
         await looking.another_look()
         for _ in range(2):
             clocks.turn(DEAD_S / 2 - 0.01)
             await looking.another_look()
-            assert not members.is_stale("new")
+            assert not members.is_node_silent("new")
         clocks.turn(0.02)
-        await until(lambda: members.is_stale("new"))
+        await until(lambda: members.is_node_silent("new"))
         assert members.live == ("a",)
 
 
@@ -347,7 +348,7 @@ class TestWhoMayBeTakenOver:
     async def test_a_shard_of_a_process_that_has_ended_may_be_claimed_at_once(
         self, js: JetStream, clocks: Clocks, join: Join
     ) -> None:
-        members = await join(js, "a", runs=Runs("new", ended=("first", "second")))
+        members = await join(js, "a", runs=ProcessRuns("new", ended=("first", "second")))
         assert members.run == "new"
         for run in ("first", "second"):
             assert members.may_claim(Owner(node="a", at=clocks.now, run=run, heartbeat=1))
@@ -379,7 +380,7 @@ class TestWhoMayBeTakenOver:
         for heartbeat in range(4):
             clocks.turn(DEAD_S / 2 - 0.01)
             await show(looking, names, "a", heartbeat, run="twin")
-            await until(lambda: members.last_sign_of(held).since == clocks.since_boot)
+            await until(lambda: members.signs.note_claim(held, clocks.since_boot).since == clocks.since_boot)
             await looking.another_look()
             assert not members.may_claim(held)
         assert [record.message for record in caplog.records].count("members.name_taken") == 1

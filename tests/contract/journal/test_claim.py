@@ -10,7 +10,7 @@ from actors.machine.bucket import Unclean
 from actors.machine.facts import Claimed
 from streams.installation.topology import Names
 from streams.journal.checkpoint import Checkpoint
-from streams.journal.claim import Claim, NotOwned, Owner, Predecessor, claim, release, release_unowned
+from streams.journal.claim import Claim, NotOwned, Owner, Predecessor, claim, give_up_claim, release
 from streams.journal.envelope import Flush, decode_flush, encode_flush
 from streams.journal.snapshots import Snapshots
 from streams.lost_tails.marks import Mark, Marks
@@ -307,7 +307,7 @@ class TestLettingGo:
         self, js: JetStream, names: Names
     ) -> None:
         first = await own(js, names, "a")
-        assert await release_unowned(js, names, SHARD, "a", may_claim=any_node)
+        assert await give_up_claim(js, names, SHARD, "a", may_claim=any_node)
         assert (await owner_of(js, names)).released == 0
         second = await own(js, names, "b")
         assert (second.clean, second.unclean is not None) == (False, True)
@@ -321,14 +321,14 @@ class TestLettingGo:
         if by == "a":
             await release(js, names, owned, "a")
         before = await owner_of(js, names)
-        assert not await release_unowned(js, names, SHARD, by, may_claim=any_node)
+        assert not await give_up_claim(js, names, SHARD, by, may_claim=any_node)
         assert await owner_of(js, names) == before
 
     async def test_giving_back_touches_nothing_of_a_process_of_the_same_name_that_may_be_asleep(
         self, js: JetStream, names: Names
     ) -> None:
         await own(js, names, "a")
-        assert not await release_unowned(js, names, SHARD, "a", may_claim=lambda _: False)
+        assert not await give_up_claim(js, names, SHARD, "a", may_claim=lambda _: False)
         assert (await owner_of(js, names)).released is None
 
     async def test_a_release_is_not_believed_from_a_deposed_leader(
@@ -337,13 +337,13 @@ class TestLettingGo:
         await own(faulty, names, "a")
         faulty.answers[names.actor_keys.owner(SHARD)].append(None)
         with pytest.raises(Unavailable):
-            await release_unowned(faulty, names, SHARD, "a", may_claim=any_node)
-        assert await release_unowned(faulty, names, SHARD, "a", may_claim=any_node)
+            await give_up_claim(faulty, names, SHARD, "a", may_claim=any_node)
+        assert await give_up_claim(faulty, names, SHARD, "a", may_claim=any_node)
 
     async def test_giving_back_a_shard_that_was_never_claimed_does_nothing(
         self, js: JetStream, names: Names
     ) -> None:
-        assert not await release_unowned(js, names, SHARD, "a", may_claim=any_node)
+        assert not await give_up_claim(js, names, SHARD, "a", may_claim=any_node)
         assert await js.last_message(names.actors, names.actor_keys.owner(SHARD)) is None
 
 

@@ -16,7 +16,7 @@ from actors.ids import stable_hash
 from actors.machine.outcome import Answered, Outcome
 from actors.machine.state import State
 from actors.ports import Attempt
-from angarium.node.app import COLLECT_AFTER, member
+from angarium.node.app import COLLECT_AFTER, joined_node
 from angarium.node.node import Node
 from angarium.settings import Settings
 from streams.clock import SystemTime
@@ -166,7 +166,7 @@ async def test_a_takeover_keeps_its_lease_and_continues_to_deliver(
     late = [each[-DUE // crowd.shards - n] for each in crowd.receivers.values() for n in range(1, 21)][-20:]
     await crowd.publish(due)
     settings = Settings(node="new", shards=crowd.shards, drain_s=1.0)
-    async with member(wire, settings, SystemTime(), sender) as node:
+    async with joined_node(wire, settings, SystemTime(), sender) as node:
         began_at = time.monotonic()
         async with asyncio.timeout(READY_S):
             await node.until_ready()

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from actors.machine.outcome import Answered, Outcome
 from actors.ports import Attempt
 from angarium.node import node as module
-from angarium.node.app import member
+from angarium.node.app import joined_node
 from angarium.node.node import CLAIMS_AT_ONCE, Node
 from angarium.node.shard import NodeContext, Shard, take_over
 from streams.clock import SystemTime
@@ -60,7 +60,7 @@ class HeldHeartbeats:
 @pytest.fixture
 async def joined(server: Server, names: Names) -> AsyncIterator[Node]:
     wire = await server.connect("a")
-    async with member(wire, node_settings(names), SystemTime(), NobodySends()) as node:
+    async with joined_node(wire, node_settings(names), SystemTime(), NobodySends()) as node:
         await until(lambda: len(node.owned) == node.shards)
         yield node
     await wire.close()
@@ -139,7 +139,7 @@ async def test_a_takeover_that_ends_while_the_node_stops_delivers_nothing_and_is
 
     wire = await server.connect("a")
     await publish(js, names, LATE)
-    async with member(wire, replace(node_settings(names), drain_s=10.0), SystemTime(), Sender()) as node:
+    async with joined_node(wire, replace(node_settings(names), drain_s=10.0), SystemTime(), Sender()) as node:
         await until(lambda: len(node.owned) == node.shards - 1)
         await publish(js, names, EARLY)
         await until(lambda: posted == [EARLY])

@@ -11,8 +11,7 @@ from msgspec.structs import replace
 
 from actors.machine.outcome import Answered, Outcome
 from actors.ports import Attempt
-from angarium.node import app
-from angarium.node.app import member
+from angarium.node.app import joined_node
 from angarium.node.monitor import unready
 from angarium.node.node import Node
 from streams.buckets import follower
@@ -60,11 +59,6 @@ class HeldReads:
         return await self._read(js, stream, subject, start, *rest)
 
 
-@pytest.fixture(autouse=True)
-def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(app, "CONFIGURATIONS_PATIENCE_S", 0.01)
-
-
 @pytest.fixture
 async def names(js: JetStream, prefix: str) -> Names:
     names = await install(js, prefix)
@@ -76,14 +70,15 @@ async def names(js: JetStream, prefix: str) -> Names:
 @asynccontextmanager
 async def running(server: Server, names: Names, node: str, recorder: Recorder) -> AsyncIterator[Node]:
     wire = await server.connect(node)
+    settings = replace(node_settings(names), node=node)
     try:
-        async with member(wire, replace(node_settings(names), node=node), SystemTime(), recorder) as started:
+        async with joined_node(wire, settings, SystemTime(), recorder, patience_s=0.01) as started:
             yield started
     finally:
         await wire.close()
 
 
-async def test_alone_it_delivers_to_known_receivers_and_lets_events_of_others_wait(
+async def test_a_node_that_is_alone_delivers_to_known_receivers_and_keeps_events_of_others(
     server: Server, js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reads, recorder = HeldReads(names, monkeypatch), Recorder()
@@ -103,7 +98,7 @@ async def test_alone_it_delivers_to_known_receivers_and_lets_events_of_others_wa
         assert not unready(node)
 
 
-async def test_with_another_node_it_joins_once_it_knows_all(
+async def test_a_node_joins_others_only_once_it_knows_all_configurations(
     server: Server, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recorder = Recorder()

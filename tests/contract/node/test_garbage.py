@@ -7,7 +7,7 @@ import pytest
 
 from actors.policy import Policy
 from actors.runtime.actor import Actor
-from angarium.node.app import keep_for_good, member
+from angarium.node.app import freeze_existing_objects, joined_node
 from streams.clock import SystemTime
 from streams.nats.jetstream import JetStream
 from streams.nats.wire import Wire
@@ -30,8 +30,8 @@ async def test_configurations_are_never_searched_for_garbage_and_actors_are(
     """An actor leaves memory: in a frozen cycle it would stay there."""
     names = await install(js, prefix)
     await js.publish(names.receiver(RECEIVER), CONFIGURATION)
-    async with member(
-        wire, node_settings(names), SystemTime(), NobodySends(), configured=keep_for_good
+    async with joined_node(
+        wire, node_settings(names), SystemTime(), NobodySends(), on_complete=freeze_existing_objects
     ) as node:
         await node.until_ready()
         policy = node.context.receivers.policy(RECEIVER)

@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import pytest
 from msgspec.structs import replace
 
-from angarium.node.app import member
+from angarium.node.app import joined_node
 from angarium.node.node import Node
 from angarium.node.shard import NodeContext, Shard, take_over
 from streams.clock import SystemTime
@@ -78,7 +78,7 @@ async def silent_node(js: JetStream, names: Names, placement: int = PLACEMENT_VE
 @asynccontextmanager
 async def node(wire: Wire, names: Names, name: str, drain_s: float = DRAIN_S) -> AsyncIterator[Node]:
     settings = replace(node_settings(names), node=name, shards=MANY_SHARDS, drain_s=drain_s)
-    async with member(wire, settings, SystemTime(), NobodySends()) as opened:
+    async with joined_node(wire, settings, SystemTime(), NobodySends()) as opened:
         yield opened
 
 

@@ -6,16 +6,14 @@ import logging
 from typing import Any
 from unittest.mock import AsyncMock, Mock
 
-import msgspec
 import pytest
 from msgspec.structs import replace
 
 from actors.errors import AngariumError, NewerVersion, Unavailable
 from actors.machine.outcome import Outcome
-from actors.machine.state import State
 from actors.ports import Attempt
 from angarium.connecting import Access
-from angarium.node.app import member
+from angarium.node.app import joined_node
 from angarium.node.monitor import unready
 from angarium.node.node import Node
 from angarium.node.shard import NodeContext, Shard, take_over
@@ -27,15 +25,11 @@ from streams.installation.topology import Names
 from streams.journal.checkpoint import read_checkpoint
 from streams.journal.claim import Claim, NotOwned, release
 from streams.journal.envelope import encode_flush
-from streams.journal.snapshots import Snapshot
-from streams.journal_feed.redacted_flushes import store_redacted
-from streams.nats.answers import Stored, StreamInfo
+from streams.nats.answers import Stored
 from streams.nats.errors import ApiError, NotOurs, NotPermitted, StreamRecreated
 from streams.nats.jetstream import JetStream
 from streams.nats.wire import Wire
 from streams.observation.installation_status import owners
-from streams.resending import replay_lock
-from streams.resending.replay_lock import ReplayPlan
 from streams.routing_progress import NOTHING_ROUTED
 from tests.contract.node.senders import NobodySends
 from tests.contract.support.shards import RECEIVER, SHARD
@@ -59,15 +53,17 @@ async def names(js: JetStream, prefix: str, monkeypatch: pytest.MonkeyPatch) -> 
     return names
 
 
-async def test_a_refused_shard_is_let_go_and_left_alone(wire: Wire, js: JetStream, names: Names) -> None:
+async def test_a_refused_shard_is_released_and_not_tried_again_at_once(
+    wire: Wire, js: JetStream, names: Names
+) -> None:
     """Otherwise its owner would seem to run it, and each new try adds one more claim to the journal."""
 
-    async def let_go() -> bool:
+    async def released() -> bool:
         return (await owners(js, names, SHARDS))[SHARD] is None
 
-    async with member(wire, node_settings(names), SystemTime(), NobodySends()) as node:
+    async with joined_node(wire, node_settings(names), SystemTime(), NobodySends()) as node:
         await until(lambda: len(node.owned) == SHARDS - 1 and SHARD in node.refused)
-        await until_true(let_go)
+        await until_true(released)
         seen = await shards_and_refusals(Access(js, node_settings(names)))
         assert not isinstance(seen, NotDone)
         assert (seen[SHARD].node, seen[SHARD].refused) == (None, node.refused[SHARD])
@@ -90,7 +86,7 @@ async def test_a_bucket_that_is_recreated_under_a_node_stops_its_shards(
     async def snapshotted() -> bool:
         return all([await read_checkpoint(js, names, shard) is not None for shard in others])
 
-    async with member(wire, node_settings(names), SystemTime(), NobodySends()) as node:
+    async with joined_node(wire, node_settings(names), SystemTime(), NobodySends()) as node:
         await until_true(snapshotted)
         info = await js.stream_info(names.receivers)
         assert info is not None
@@ -120,7 +116,7 @@ async def test_misaddressed_events_are_logged_in_few_lines_that_count_all(
             each.__dict__.get("count", 1) for each in caplog.records if each.message == "event.misaddressed"
         ]
 
-    async with member(wire, node_settings(names), SystemTime(), NobodySends()):
+    async with joined_node(wire, node_settings(names), SystemTime(), NobodySends()):
         await until(lambda: sum(told()) == 40)
     assert len(told()) < 20
 
@@ -142,7 +138,7 @@ async def test_a_refused_shard_is_taken_once_what_was_wrong_is_right(
     wire: Wire, js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("angarium.node.node.RETRY_REFUSED_AFTER_S", 0.02)
-    async with member(wire, node_settings(names), SystemTime(), NobodySends()) as node:
+    async with joined_node(wire, node_settings(names), SystemTime(), NobodySends()) as node:
         await until(lambda: SHARD in node.refused)
         for _ in range(FLOOR):
             await publish(js, names, RECEIVER)
@@ -172,7 +168,7 @@ async def test_a_temporary_failure_refuses_no_shard(
 
     monkeypatch.setattr("angarium.node.node.take_over", failing_at_first)
     names = await install(js, prefix)
-    async with member(wire, node_settings(names), SystemTime(), NobodySends()) as node:
+    async with joined_node(wire, node_settings(names), SystemTime(), NobodySends()) as node:
         await until(lambda: bool(node.refused) or len(node.owned) == SHARDS)
         assert not node.refused
     (failed,) = [each for each in caplog.records if each.message == "shard.claim_failed"]
@@ -188,7 +184,7 @@ async def test_unusable_data_refuses_the_shard(
     monkeypatch.setattr("angarium.node.node.RECONCILE_EVERY_S", 0.01)
     monkeypatch.setattr("angarium.node.node.take_over", AsyncMock(side_effect=unusable))
     names = await install(js, prefix)
-    async with member(wire, node_settings(names), SystemTime(), NobodySends()) as node:
+    async with joined_node(wire, node_settings(names), SystemTime(), NobodySends()) as node:
         await until(lambda: len(node.refused) == SHARDS)
         assert set(node.refused.values()) == {str(unusable)}
 
@@ -214,7 +210,7 @@ async def test_snapshots_refuse_the_shard_only_where_they_can_never_be_written(
     monkeypatch.setattr("angarium.node.node.RECONCILE_EVERY_S", 0.01)
     names = await install(js, prefix)
     tries = AsyncMock(side_effect=failure)
-    async with member(wire, node_settings(names), SystemTime(), NobodySends()) as node:
+    async with joined_node(wire, node_settings(names), SystemTime(), NobodySends()) as node:
         await until(lambda: SHARD in node.owned)
         with monkeypatch.context() as broken:
             broken.setattr("streams.journal.snapshots.Snapshots.write", tries)
@@ -252,7 +248,7 @@ async def test_a_shard_that_should_be_another_nodes_is_no_longer_refused_here(
 ) -> None:
     """The other node may run the shard: this node is ready, and no longer counts the shard as refused."""
     others = [shard for shard in range(SHARDS) if shard != SHARD]
-    async with member(wire, node_settings(names), SystemTime(), NobodySends()) as node:
+    async with joined_node(wire, node_settings(names), SystemTime(), NobodySends()) as node:
         await until(lambda: len(node.owned) == SHARDS - 1 and SHARD in node.refused)
         assert unready(node).startswith(f"shard {SHARD} is refused")
         wants(node, others)
@@ -282,7 +278,7 @@ async def test_a_shard_that_is_being_claimed_while_a_node_stops_is_handed_over_t
         return taken
 
     monkeypatch.setattr("angarium.node.node.take_over", take_over_slowly)
-    async with member(wire, node_settings(names), SystemTime(), NobodySends()) as node:
+    async with joined_node(wire, node_settings(names), SystemTime(), NobodySends()) as node:
         await claimed.wait()
         await stop_and_let(may_go_on, node)
         assert await owners(js, names, SHARDS) == [None] * SHARDS
@@ -303,7 +299,7 @@ async def test_a_node_that_stops_waits_for_what_it_is_handing_over_already(
     monkeypatch.setattr("angarium.node.node.CLAIMS_TIMEOUT_S", 0.0)
     monkeypatch.setattr("angarium.node.node.RECONCILE_EVERY_S", 0.01)
     monkeypatch.setattr("angarium.node.shard.release", release_slowly)
-    async with member(wire, node_settings(names), SystemTime(), NobodySends()) as node:
+    async with joined_node(wire, node_settings(names), SystemTime(), NobodySends()) as node:
         await until(lambda: len(node.owned) == SHARDS)
         wants(node, [])
         await releasing.wait()
@@ -327,7 +323,7 @@ async def test_a_shard_whose_attempts_outlast_drain_s_is_not_said_to_be_handed_o
     await js.publish(names.receiver(RECEIVER), b'{"url": "https://a.example"}')
     await publish(js, names, RECEIVER)
     impatient = replace(node_settings(names), drain_s=0.01)
-    async with member(wire, impatient, SystemTime(), Hangs()) as node:
+    async with joined_node(wire, impatient, SystemTime(), Hangs()) as node:
         await until(lambda: len(node.owned) == SHARDS)
         await sent.wait()
         shards = list(node.owned.values())
@@ -344,102 +340,12 @@ async def test_a_stranger_in_the_place_of_the_owner_stops_the_shard_with_the_nex
     monkeypatch.setattr("angarium.node.shard_snapshots.SNAPSHOT_EVERY_S", 0.02)
     monkeypatch.setattr("angarium.node.node.RECONCILE_EVERY_S", 0.01)
     names = await install(js, prefix)
-    async with member(wire, node_settings(names), SystemTime(), NobodySends()) as node:
+    async with joined_node(wire, node_settings(names), SystemTime(), NobodySends()) as node:
         await until(lambda: SHARD in node.owned)
         await js.publish(names.actor_keys.owner(SHARD), b"nobody")
         node.owned[SHARD].journal.flush_soon()
         await until(lambda: "was not written by Angarium" in node.refused.get(SHARD, ""))
         assert SHARD not in node.owned
-
-
-async def test_unneeded_snapshots_are_forgotten_even_if_another_cannot_be_read(
-    wire: Wire, js: JetStream, prefix: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """The snapshot of a receiver that was removed long ago goes, before and after one of another receiver."""
-    monkeypatch.setattr("angarium.node.housekeeping.maintenance.ROUND_EVERY_S", 0.01)
-    monkeypatch.setattr("angarium.node.housekeeping.maintenance.LEFTOVERS_EVERY_S", 0.01)
-    monkeypatch.setattr("angarium.node.shard_snapshots.SNAPSHOT_EVERY_S", 0.02)
-    names = await install(js, prefix)
-    gone = [names.actor_keys.actor(SHARD, "acme.a"), names.actor_keys.actor(SHARD, "acme.z")]
-    strange = names.actor_keys.actor(SHARD, "acme.strange")
-    for subject in gone:
-        state = State(receiver=subject.removeprefix(names.actor_keys.actor(SHARD, "")), removed_at=0.0)
-        await js.publish(subject, msgspec.json.encode(Snapshot(as_of=0, state=state)))
-    await js.publish(strange, b"nobody knows")
-
-    async def left() -> list[bool]:
-        found = [await js.last_message(names.actors, each) for each in gone]
-        return [bool(each and each.data) for each in found]
-
-    async with member(wire, node_settings(names), SystemTime(), NobodySends()) as node:
-        await until(lambda: SHARD in node.owned)
-
-        async def forgotten() -> bool:
-            node.owned[SHARD].journal.flush_soon()
-            return not any(await left())
-
-        await until_true(forgotten)
-    kept = await js.last_message(names.actors, strange)
-    assert kept is not None
-    assert kept.data == b"nobody knows"
-    assert "snapshot.unreadable" in caplog.text
-
-
-async def test_plans_of_jobs_that_ended_long_ago_go(
-    wire: Wire, js: JetStream, prefix: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("angarium.node.housekeeping.maintenance.ROUND_EVERY_S", 0.01)
-    monkeypatch.setattr("streams.resending.ended_replays.SHOWN_FOR_S", -1.0)
-    names = await install(js, prefix)
-    plan = ReplayPlan(v=replay_lock.VERSION, run="r", step=1, at=0.0, held=False)
-    subject = names.actor_keys.replay("acme.a")
-    await js.publish(subject, msgspec.json.encode(plan))
-    async with member(wire, node_settings(names), SystemTime(), NobodySends()):
-
-        async def gone() -> bool:
-            return await js.last_message(names.actors, subject) is None
-
-        await until_true(gone)
-
-
-async def test_copies_of_erased_flushes_go_with_the_journal(
-    wire: Wire, js: JetStream, prefix: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("angarium.node.housekeeping.maintenance.ROUND_EVERY_S", 0.01)
-    names = await install(js, prefix)
-    async with member(wire, node_settings(names), SystemTime(), NobodySends()) as node:
-        await node.until_ready()
-        flush = await js.message(names.journal, 2)
-        assert flush is not None
-        for position in (1, 3):
-            await store_redacted(js, names, replace(flush, sequence=position))
-        await js.purge(names.journal, 3)
-
-        async def left() -> bool:
-            return list(await js.subjects(names.actors, names.actor_keys.redacted_flushes)) == [
-                names.actor_keys.redacted_flush(3)
-            ]
-
-        await until_true(left)
-
-
-async def test_a_defect_in_the_maintenance_ends_one_round_and_not_all(
-    wire: Wire, js: JetStream, prefix: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Without further rounds the streams would fill up."""
-    rounds: list[StreamInfo] = []
-
-    def is_short_or_broken(info: StreamInfo) -> bool:
-        rounds.append(info)
-        if len(rounds) == 1:
-            raise RuntimeError("nobody foresaw that")
-        return False
-
-    monkeypatch.setattr("angarium.node.housekeeping.maintenance.ROUND_EVERY_S", 0.01)
-    monkeypatch.setattr("angarium.node.housekeeping.maintenance.is_short", is_short_or_broken)
-    async with member(wire, node_settings(await install(js, prefix)), SystemTime(), NobodySends()):
-        await until(lambda: len(rounds) > 1)
-    assert "maintenance.broken" in caplog.text
 
 
 async def test_a_defect_while_owned_and_wanted_are_compared_ends_nothing(
@@ -449,7 +355,9 @@ async def test_a_defect_while_owned_and_wanted_are_compared_ends_nothing(
     broken = Mock(side_effect=[RuntimeError("nobody foresaw that"), *[[SHARD]] * 1000])
     monkeypatch.setattr("angarium.node.node.RECONCILE_EVERY_S", 0.01)
     monkeypatch.setattr(Members, "wanted_shards", broken)
-    async with member(wire, node_settings(await install(js, prefix)), SystemTime(), NobodySends()) as node:
+    async with joined_node(
+        wire, node_settings(await install(js, prefix)), SystemTime(), NobodySends()
+    ) as node:
         await until(lambda: SHARD in node.owned)
     assert "node.broken" in caplog.text
 
@@ -466,7 +374,7 @@ async def test_shards_are_logged_once_the_node_has_all_and_those_that_end_togeth
     def lines(event: str) -> list[dict[str, Any]]:
         return [record.__dict__ for record in caplog.records if record.message == event]
 
-    async with member(wire, node_settings(names), SystemTime(), NobodySends()) as node:
+    async with joined_node(wire, node_settings(names), SystemTime(), NobodySends()) as node:
         await node.until_ready()
         assert [each["owned"] for each in lines("node.shards")] == [SHARDS]
         before = list(node.owned.values())

@@ -4,7 +4,7 @@ import asyncio
 
 import msgspec
 
-from angarium.node.app import member
+from angarium.node.app import joined_node
 from angarium.node.control_requests import ReceiverControl
 from angarium.node.metrics import NodeMetrics
 from angarium.node.node import Node
@@ -36,7 +36,7 @@ def remembered(node: Node, asked: list[str]) -> int:
 
 async def test_requests_about_unknown_names_leave_no_trace(wire: Wire, js: JetStream, names: Names) -> None:
     """Otherwise any client that may ask could fill a node's memory and the bucket of the snapshots."""
-    async with member(wire, node_settings(names), SystemTime(), NobodySends()) as node:
+    async with joined_node(wire, node_settings(names), SystemTime(), NobodySends()) as node:
         await until(lambda: len(node.owned) == SHARDS)
         handler = ReceiverControl(node)
         metrics = {each.name: str(each.samples) for each in NodeMetrics(node).collect()}
@@ -62,7 +62,7 @@ async def test_a_receiver_that_was_put_a_moment_ago_is_known_at_once(
     wire: Wire, js: JetStream, names: Names
 ) -> None:
     """The node need not have noticed the configuration yet."""
-    async with member(wire, node_settings(names), SystemTime(), NobodySends()) as node:
+    async with joined_node(wire, node_settings(names), SystemTime(), NobodySends()) as node:
         await until(lambda: len(node.owned) == SHARDS)
         await js.publish(names.receiver(RECEIVER), b'{"url": "https://a.example"}')
         assert isinstance(await ask(ReceiverControl(node), "inspect", RECEIVER), Granted)
@@ -72,7 +72,7 @@ async def test_an_eraser_learns_that_no_receiver_has_the_event(
     wire: Wire, js: JetStream, names: Names
 ) -> None:
     """Until then the receiver could be put, and the event delivered under a number that another one gets."""
-    async with member(wire, node_settings(names), SystemTime(), NobodySends()) as node:
+    async with joined_node(wire, node_settings(names), SystemTime(), NobodySends()) as node:
         await until(lambda: len(node.owned) == SHARDS)
         handler, codes = ReceiverControl(node), list[str]()
         position = await publish(js, names, RECEIVER, b"{}", {"Angarium-Id": "e1"})
@@ -90,7 +90,7 @@ async def test_an_eraser_learns_that_no_receiver_has_the_event(
 
 
 async def test_an_unknown_verb_is_reported_first(wire: Wire, js: JetStream, names: Names) -> None:
-    async with member(wire, node_settings(names), SystemTime(), NobodySends()) as node:
+    async with joined_node(wire, node_settings(names), SystemTime(), NobodySends()) as node:
         await until(lambda: len(node.owned) == SHARDS)
         answer = await ask(ReceiverControl(node), "dance", "acme.nobody")
         assert isinstance(answer, Denied)
@@ -101,7 +101,7 @@ async def test_a_head_that_only_the_stream_has_is_shown_with_its_type(
     wire: Wire, js: JetStream, names: Names
 ) -> None:
     await js.publish(names.receiver(RECEIVER), b'{"url": "https://a.example", "paused": true}')
-    async with member(wire, node_settings(names), SystemTime(), NobodySends()) as node:
+    async with joined_node(wire, node_settings(names), SystemTime(), NobodySends()) as node:
         await until(lambda: len(node.owned) == SHARDS)
         for number in (1, 2):
             headers = {"Angarium-Type": f"order.{number}", "Angarium-Id": f"e{number}"}
@@ -120,7 +120,7 @@ async def test_a_head_that_only_the_stream_has_is_shown_with_its_type(
 
 async def test_a_pause_is_on_record_with_its_author(wire: Wire, js: JetStream, names: Names) -> None:
     await js.publish(names.receiver(RECEIVER), b'{"url": "https://a.example"}')
-    async with member(wire, node_settings(names), SystemTime(), NobodySends()) as node:
+    async with joined_node(wire, node_settings(names), SystemTime(), NobodySends()) as node:
         await until(lambda: len(node.owned) == SHARDS)
         handler = ReceiverControl(node)
         body = b'{"by": "ada@desk"}'
@@ -143,7 +143,7 @@ async def test_a_skip_and_a_forget_are_on_record_with_their_author(
 ) -> None:
     await js.publish(names.receiver(RECEIVER), b'{"url": "https://a.example", "paused": true}')
     await publish(js, names, RECEIVER)
-    async with member(wire, node_settings(names), SystemTime(), NobodySends()) as node:
+    async with joined_node(wire, node_settings(names), SystemTime(), NobodySends()) as node:
         await until(lambda: len(node.owned) == SHARDS)
         handler = ReceiverControl(node)
         for verb in ("skip", "forget"):

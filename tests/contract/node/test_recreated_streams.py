@@ -5,7 +5,7 @@ import pytest
 
 from actors.machine.outcome import Answered, Outcome
 from actors.ports import Attempt
-from angarium.node.app import member
+from angarium.node.app import joined_node
 from streams.clock import SystemTime
 from streams.installation.topology import Names
 from streams.nats.jetstream import JetStream
@@ -60,13 +60,13 @@ async def test_a_snapshot_that_cannot_be_understood_refuses_its_shard(
     """The node does not guess a number; it delivers the event once the snapshot is correct again."""
     monkeypatch.setattr("angarium.node.node.RETRY_REFUSED_AFTER_S", 0.05)
     subject = names.actor_keys.actor(SHARD, RECEIVER)
-    async with member(wire, node_settings(names), SystemTime(), sender):
+    async with joined_node(wire, node_settings(names), SystemTime(), sender):
         await publish(js, names, RECEIVER)
         await until(lambda: sender.sequences == [1])
     snapshot = await js.last_message(names.actors, subject)
     assert snapshot is not None
     await js.publish(subject, strange)
-    async with member(wire, node_settings(names), SystemTime(), sender) as node:
+    async with joined_node(wire, node_settings(names), SystemTime(), sender) as node:
         await until(lambda: len(node.owned) == SHARDS)
         await publish(js, names, RECEIVER)
         await until(lambda: subject in node.refused.get(SHARD, ""))
@@ -85,7 +85,7 @@ async def test_a_bucket_of_snapshots_that_is_deleted_delays_no_event(
 ) -> None:
     for patience in ("snapshots.BATCH_TIMEOUT_S", "claim.RELEASE_TIMEOUT_S"):
         monkeypatch.setattr(f"streams.journal.{patience}", 0.05)
-    async with member(wire, node_settings(names), SystemTime(), sender):
+    async with joined_node(wire, node_settings(names), SystemTime(), sender):
         await publish(js, names, RECEIVER)
         await until(lambda: sender.sequences == [1])
         await js.request(f"$JS.API.STREAM.DELETE.{names.actors}", b"")
@@ -102,14 +102,14 @@ async def test_a_clock_that_jumps_by_an_hour_stops_nothing(
     time = JumpingTime()
     rate = b'{"url": "https://a.example", "rate": {"limit": 100, "per": "second"}}'
     await js.publish(names.receiver(RECEIVER), rate)
-    async with member(wire, node_settings(names), time, sender) as node:
+    async with joined_node(wire, node_settings(names), time, sender) as node:
         await publish(js, names, RECEIVER)
         await until(lambda: sender.sequences == [1])
         time.off_s = jump_s
         await publish(js, names, RECEIVER)
         await until(lambda: sender.sequences == [1, 2])
         assert node.context.members.lease.valid()
-    async with member(wire, node_settings(names), time, sender):
+    async with joined_node(wire, node_settings(names), time, sender):
         await publish(js, names, RECEIVER)
         await until(lambda: sender.sequences == [1, 2, 3])
         time.off_s = 0.0

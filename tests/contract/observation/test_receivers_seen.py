@@ -28,7 +28,7 @@ from streams.observation.receivers_seen import (
 from streams.reading import newest as reading
 from streams.reading.newest import newest
 from tests.contract.observation.snapshots import write
-from tests.contract.support.owners import attend
+from tests.contract.support.owners import own_all_shards
 from tests.contract.support.servers import RealServer, Server
 from tests.support.installation import SHARDS, publish, shard
 
@@ -190,7 +190,7 @@ async def test_released_events_are_not_counted_for_a_receiver_that_is_not_parked
 
 async def test_a_shard_without_an_owner_is_behind(js: JetStream, names: Names) -> None:
     assert await shard_count(js, names) == SHARDS
-    alone = ShardProgress(0, 0.0, behind=False, attended=False)
+    alone = ShardProgress(0, 0.0, behind=False, owned=False)
     assert await shard_progress(js, names, SHARDS) == [alone] * SHARDS
     position = await publish(js, names, RECEIVER)
     found = await shard_progress(js, names, SHARDS)
@@ -198,13 +198,13 @@ async def test_a_shard_without_an_owner_is_behind(js: JetStream, names: Names) -
     checkpoint = encode_checkpoint(Checkpoint(floor=position))
     await js.publish(names.actor_keys.checkpoint(shard(RECEIVER)), checkpoint)
     found = await shard_progress(js, names, SHARDS)
-    assert found[shard(RECEIVER)] == ShardProgress(position, 0.0, behind=False, attended=False)
+    assert found[shard(RECEIVER)] == ShardProgress(position, 0.0, behind=False, owned=False)
 
 
 async def test_a_shard_that_a_live_node_owns_is_only_behind_before_its_first_checkpoint(
     js: JetStream, names: Names
 ) -> None:
-    await attend(js, names)
+    await own_all_shards(js, names)
     assert await shard_progress(js, names, SHARDS) == [WORKED] * SHARDS
     await publish(js, names, RECEIVER)
     assert (await shard_progress(js, names, SHARDS))[shard(RECEIVER)].behind
@@ -212,26 +212,26 @@ async def test_a_shard_that_a_live_node_owns_is_only_behind_before_its_first_che
     assert await shard_progress(js, names, SHARDS) == [WORKED] * SHARDS
 
 
-async def test_the_shards_of_a_node_without_a_heartbeat_are_unattended(js: JetStream, names: Names) -> None:
-    await attend(js, names)
+async def test_the_shards_of_a_node_without_a_heartbeat_are_unowned(js: JetStream, names: Names) -> None:
+    await own_all_shards(js, names)
     await js.publish(names.actor_keys.owner(1), msgspec.json.encode(Owner(node="dead", at=0.0)))
     await js.publish(names.actor_keys.owner(2), msgspec.json.encode(Owner(node="n1", at=0.0, released=7)))
     found = await shard_progress(js, names, SHARDS)
-    assert [number for number, each in enumerate(found) if not each.attended] == [1, 2]
+    assert [number for number, each in enumerate(found) if not each.owned] == [1, 2]
 
 
-async def test_a_node_that_was_started_again_does_not_attend_what_it_has_not_claimed_again(
+async def test_a_node_that_was_started_again_does_not_own_what_it_has_not_claimed_again(
     js: JetStream, names: Names
 ) -> None:
-    """The new process has the name of the one that died, whose shards no node runs."""
-    await attend(js, names)
+    """The new process has the name of the one that died, whose shards no live node owns."""
+    await own_all_shards(js, names)
     started = Member(node="n1", started_at=1.0, version="1", heartbeat=1, run="second")
     await js.publish(names.node("n1"), msgspec.json.encode(started))
     for number, run in ((1, "first"), (2, "second")):
         owner = Owner(node="n1", at=0.0, run=run)
         await js.publish(names.actor_keys.owner(number), msgspec.json.encode(owner))
     found = await shard_progress(js, names, SHARDS)
-    assert [number for number, each in enumerate(found) if not each.attended] == [1]
+    assert [number for number, each in enumerate(found) if not each.owned] == [1]
 
 
 async def test_snapshots_are_as_old_as_the_first_flush_that_they_do_not_know(

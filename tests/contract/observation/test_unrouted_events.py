@@ -137,7 +137,7 @@ async def test_without_an_owner_or_room_these_are_the_reason(
     assert finding.text.endswith(f": {names.deliveries} is full")
     await js.publish(names.actor_keys.owner(PARTITION), b'{"v":1,"node":"gone","at":0.0}')
     [finding] = await told(js, names, {"acme": SLOW})
-    assert finding.text.endswith(f": no node runs partition {PARTITION}")
+    assert finding.text.endswith(f": no live node owns partition {PARTITION}")
     assert finding.command == "angarium node"
 
 
@@ -158,7 +158,7 @@ async def test_events_that_no_router_has_parked_are_found_when_they_are_late(
     await js.publish(names.actor_keys.owner(PARTITION), b'{"v":1,"node":"a","at":0.0,"released":0}')
     [finding] = await told(js, names)
     assert finding.text.startswith("2 events of acme wait to be routed")
-    assert finding.text.endswith(f": no node runs partition {PARTITION}")
+    assert finding.text.endswith(f": no live node owns partition {PARTITION}")
 
 
 async def test_a_tenant_that_has_caught_up_is_not_named(js: JetStream, names: Names) -> None:

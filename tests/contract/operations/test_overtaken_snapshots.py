@@ -22,7 +22,7 @@ from streams.journal.claim import Owner
 from streams.nats.connection import ConnectOptions, connect
 from streams.nats.jetstream import JetStream
 from tests.contract.observation.snapshots import put
-from tests.contract.support.owners import attend
+from tests.contract.support.owners import own_all_shards
 from tests.support.installation import SHARDS, install, installation, shard
 from tests.support.ledgers import RECEIVER, Pen
 
@@ -41,11 +41,11 @@ async def access(nats_url: str, prefix: str) -> AsyncIterator[Access]:
 
 
 async def put_events(access: Access, order: str = "strict") -> list[int]:
-    """A receiver whose shard is attended, and events for it; returns their positions."""
+    """A receiver whose shard a live node owns, and events for it; returns their positions."""
     members = {"url": "https://example.com/", "order": order}
     await put_configuration(access, RECEIVER, NewConfiguration(members=members))
     js, names = access.js, access.names
-    await attend(js, names)
+    await own_all_shards(js, names)
     await js.publish(names.actor_keys.checkpoint(shard(RECEIVER)), encode_checkpoint(Checkpoint()))
     positions = []
     for number in range(EVENTS):
@@ -134,7 +134,7 @@ async def test_the_list_says_that_no_node_runs_the_shards(access: Access, held: 
         released = Owner(node="n1", at=0.0, released=1)
         await js.publish(names.actor_keys.owner(number), msgspec.json.encode(released))
     found = await look(access)
-    assert found.notes == [f"no node runs {SHARDS} of {SHARDS} shards"]
+    assert found.notes == [f"no live node owns {SHARDS} of {SHARDS} shards"]
     await js.publish(names.node("n1"), b"", {"KV-Operation": "DEL"})
     assert (await look(access)).notes == found.notes
     (row,) = found.rows

@@ -11,7 +11,7 @@ from actors.machine.outcome import Answered, Outcome
 from actors.policy import Rate
 from actors.ports import Attempt
 from actors.tenant_settings import TenantSettings
-from angarium.node.app import member
+from angarium.node.app import joined_node
 from angarium.settings import Settings
 from streams.clock import SystemTime
 from streams.installation.partitions import partition_of
@@ -86,7 +86,7 @@ async def test_events_of_a_tenant_above_its_rate_give_way_before_others_are_refu
 ) -> None:
     sender = Sender()
     published = {tenant: list[str]() for tenant in (LIMITED, FREE)}
-    async with member(wire, limited(names), SystemTime(), sender) as node:
+    async with joined_node(wire, limited(names), SystemTime(), sender) as node:
         await node.until_ready()
         for number in range(EVENTS):
             tenant = (LIMITED, FREE)[number % 2]
@@ -118,7 +118,7 @@ async def test_unrouted_events_of_a_tenant_beyond_its_quota_give_way(
     """The stream is half full. The events of another tenant above its rate stay."""
     quota = TenantSettings(rate=SLOW.rate, backlog_max_bytes=40_000)
     settings = replace(node_settings(names), tenants={LIMITED: quota, FREE: SLOW})
-    async with member(wire, settings, SystemTime(), Sender()) as node:
+    async with joined_node(wire, settings, SystemTime(), Sender()) as node:
         await node.until_ready()
         for number in range(30):
             for tenant in (LIMITED, FREE):

@@ -6,7 +6,7 @@ from itertools import cycle
 import pytest
 
 from actors.ids import stable_hash
-from angarium.node.app import member
+from angarium.node.app import joined_node
 from angarium.operations.installation import stray_findings
 from streams.clock import SystemTime
 from streams.installation.topology import Names
@@ -54,7 +54,7 @@ async def test_a_subject_with_a_wildcard_does_not_end_all_maintenance(
     wire: Wire, js: JetStream, names: Names
 ) -> None:
     """The deliveries have room for some 90 events: room has to be made while such a message is sampled."""
-    async with member(wire, node_settings(names), SystemTime(), Sender()) as node:
+    async with joined_node(wire, node_settings(names), SystemTime(), Sender()) as node:
         await node.until_ready()
         await publish(js, names, PAUSED, "first")
         await publish_one(js, names, "acme.*")
@@ -104,7 +104,7 @@ async def test_a_flood_of_strays_costs_other_tenants_no_event(
     wire: Wire, js: JetStream, names: Names, receiver: str
 ) -> None:
     """The strays fill the deliveries while 20 events of another tenant wait."""
-    async with member(wire, node_settings(names), SystemTime(), Sender()) as node:
+    async with joined_node(wire, node_settings(names), SystemTime(), Sender()) as node:
         await node.until_ready()
         for number in range(20):
             await publish(js, names, PAUSED, f"e{number}")
@@ -166,7 +166,7 @@ async def test_stray_events_are_buried_or_counted(js: JetStream, names: Names) -
 async def test_accepted_strays_become_dead_letters_while_a_node_runs(
     wire: Wire, js: JetStream, names: Names
 ) -> None:
-    async with member(wire, node_settings(names), SystemTime(), Sender()) as node:
+    async with joined_node(wire, node_settings(names), SystemTime(), Sender()) as node:
         await node.until_ready()
         await publish_one(js, names, "acme.*")
         await js.publish(names.publish_event("acme", ">"), b"{}")

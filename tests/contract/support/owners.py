@@ -15,7 +15,7 @@ from streams.nats.wire import Message
 from tests.support.installation import SHARDS
 
 
-async def attend(js: JetStream, names: Names, node: str = "n1") -> None:
+async def own_all_shards(js: JetStream, names: Names, node: str = "n1") -> None:
     """A live node that owns all shards, by its heartbeat and its claims."""
     member = Member(node=node, started_at=0.0, version="1", heartbeat=1)
     await js.publish(names.node(node), msgspec.json.encode(member))

@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from streams.fleet.placement import PLACEMENT_VERSION, even_owners
-from streams.observation.installation_status import seen_members
+from streams.fleet.seen_members import seen_members
 from tests.contract.fleet.looking import show
 from tests.support.fleet.fleet import SHARDS, Fleet, names, open_fleet
 from tests.support.fleet.load import publish
@@ -127,14 +127,14 @@ async def test_all_workers_of_a_machine_are_drained_by_its_name(fleet: Fleet, te
 
 async def test_shards_without_an_owner_are_noted(fleet: Fleet, terminal: Terminal) -> None:
     never = await asyncio.to_thread(terminal.run, "fleet")
-    assert f"note: {SHARDS} shards have no living owner: start a node (angarium node)" in never.stderr
+    assert f"note: no live node owns {SHARDS} shards: start a node (angarium node)" in never.stderr
     one = await fleet.start_ready("one")
-    assert "living owner" not in (await asyncio.to_thread(terminal.run, "fleet")).stderr
+    assert "no live node" not in (await asyncio.to_thread(terminal.run, "fleet")).stderr
     await one.stop()
     await show(fleet.js, names, "idle", ttl_s=60.0, placement=PLACEMENT_VERSION)
     stopped = (await asyncio.to_thread(terminal.run, "fleet")).stderr
     assert re.search(
-        rf"{SHARDS} shards have no living owner since \S+Z: if this lasts, see angarium doctor", stopped
+        rf"no live node owns {SHARDS} shards since \S+Z: if this lasts, see angarium doctor", stopped
     )
 
 

@@ -75,7 +75,7 @@ async def test_an_event_says_what_holds_it_up(fleet: Fleet, terminal: Terminal, 
         await fleet.js.publish(subject, b"{}", {"Angarium-Id": event})
     [line] = await come_to("o3", lambda told: "waits" in "".join(told))
     assert line.startswith(
-        "o3: it waits to be routed: 1 event of shop comes before it; no node runs partition "
+        "o3: it waits to be routed: 1 event of shop comes before it; no live node owns partition "
     )
     assert (await asyncio.to_thread(terminal.json, "event", "o3"))["why_none"] == line.partition(": ")[2]
     top = await asyncio.to_thread(terminal.run, "top", "shop", "--once")

@@ -101,7 +101,7 @@ async def test_an_event_that_waits_to_be_routed_says_so(
     told = await found(reader, "r2")
     assert (told["deliveries"], told["waiting"]) == ([], [])
     assert told["why_none"] == (
-        f"it waits to be routed: 1 event of acme comes before it; no node runs partition {partition}"
+        f"it waits to be routed: 1 event of acme comes before it; no live node owns partition {partition}"
     )
     async with await api.client("*", ["operate"]) as operator:
         alerts = (await operator.get("/v1/alerts")).json()["alerts"]

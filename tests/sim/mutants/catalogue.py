@@ -37,6 +37,7 @@ from streams.fleet import members
 from streams.fleet.lease import LEASE_MARGIN_S, Lease
 from streams.fleet.members import Members
 from streams.fleet.own_heartbeats import StoredHeartbeat
+from streams.fleet.signs_of_life import SignsOfLife
 from streams.installation.topology import Names
 from streams.journal import claim, journal, recovery, snapshots
 from streams.journal.claim import Claim, NotOwned, Owner
@@ -368,7 +369,7 @@ ALL = [
            ((Lease, "acknowledged", _acknowledged_now),),
            ownership.answer_to_a_renewal_is_read_late),
     Mutant("claims-from-the-living", "a shard is claimed from nobody whose heart beats",
-           ((Members, "is_silent", lambda members, seen: True),)),
+           ((SignsOfLife, "is_silent", lambda signs, seen: True),)),
     Mutant("claim-without-heartbeat", "a claim is a sign of life, also if its heartbeat was not seen yet",
            ((claim, "Owner", _owner_without_heartbeat),),
            ownership.owner_comes_back_after_the_last_look),
@@ -376,7 +377,7 @@ ALL = [
            ((members, "read_heartbeats", _heartbeats_of_any_replica),),
            ownership.replicas_do_not_show_heartbeats),
     Mutant("shares-for-the-dead", "a node that was dead gets no share until it shows a new heartbeat",
-           ((Members, "is_live", lambda members, node, shown: not members.is_stale(node)),),
+           ((Members, "is_live", lambda members, node, shown: not members.is_node_silent(node)),),
            ownership.connection_is_back_long_after_a_node_died),
     Mutant("live-snapshots", "a snapshot holds confirmed facts only",
            ((Host, "changed_for_snapshot", _take_live),)),

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from angarium.http_server import Reply
 from angarium.settings import Settings
-from streams.fleet.members import Runs
+from streams.fleet.process_runs import ProcessRuns
 
 
 class FakeMonitor:
@@ -77,9 +77,9 @@ class Machine:
         self.refusals = 0
         self.started: defaultdict[str, list[FakeProcess]] = defaultdict(list)
         self.at: defaultdict[str, list[float]] = defaultdict(list)
-        self.runs: defaultdict[str, list[Runs]] = defaultdict(list)
+        self.runs: defaultdict[str, list[ProcessRuns]] = defaultdict(list)
 
-    async def start(self, settings: Settings, runs: Runs) -> FakeProcess:
+    async def start(self, settings: Settings, runs: ProcessRuns) -> FakeProcess:
         self.runs[settings.node].append(runs)
         self.at[settings.node].append(asyncio.get_running_loop().time())
         if self.refusals:

@@ -262,9 +262,9 @@ def phase_of(state: State, policy: Policy | None, now: float) -> Phase:
 
 
 def _notes(shards: list[ShardProgress]) -> list[str]:
-    """Notes about the shards that no node runs, and about old phases."""
-    unattended = [each for each in shards if not each.attended]
-    notes = [f"no node runs {len(unattended)} of {len(shards)} shards"] if unattended else []
+    """Notes about the shards that no live node owns, and about old phases."""
+    unowned = [each for each in shards if not each.owned]
+    notes = [f"no live node owns {len(unowned)} of {len(shards)} shards"] if unowned else []
     old = [each.age_s for each in shards if each.age_s >= OLD_AFTER_S]
     if old:
         age = age_text(max(old))

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from actors.tenant_settings import TenantSettings
-from angarium.node.app import member
+from angarium.node.app import joined_node
 from streams.clock import SystemTime
 from streams.installation.topology import Names
 from streams.journal.claim import read_shard_record
@@ -47,7 +47,7 @@ async def test_events_of_a_receiver_that_accepts_nothing_are_evicted_on_record(
     sender = Sender()
     settings = node_settings(names)
     accepted: dict[str, list[str]] = {receiver: [] for receiver in CONFIGURATIONS}
-    async with member(wire, settings, SystemTime(), sender) as node:
+    async with joined_node(wire, settings, SystemTime(), sender) as node:
         await node.until_ready()
         refused = 0
         for number, receiver in zip(range(EVENTS), cycle(CONFIGURATIONS)):
@@ -72,7 +72,7 @@ async def test_the_backlog_of_a_tenant_costs_another_no_event(
     quiet = "umbra.paused"
     await js.publish(names.receiver(quiet), msgspec.json.encode(CONFIGURATIONS[PAUSED]))
     sender = Sender()
-    async with member(wire, node_settings(names), SystemTime(), sender) as node:
+    async with joined_node(wire, node_settings(names), SystemTime(), sender) as node:
         await node.until_ready()
         for number in range(5):
             await publish(js, names, quiet, f"q{number}")
@@ -99,7 +99,7 @@ async def test_events_of_a_tenant_beyond_its_quota_give_way(wire: Wire, js: JetS
     quiet = "umbra.paused"
     await js.publish(names.receiver(quiet), msgspec.json.encode(CONFIGURATIONS[PAUSED]))
     settings = replace(node_settings(names), tenants={"acme": TenantSettings(backlog_max_bytes=40_000)})
-    async with member(wire, settings, SystemTime(), Sender()) as node:
+    async with joined_node(wire, settings, SystemTime(), Sender()) as node:
         await node.until_ready()
         for number in range(25):
             await publish(js, names, PAUSED, f"e{number}")
@@ -119,7 +119,7 @@ async def test_the_oldest_dead_letters_of_a_tenant_beyond_its_quota_are_dropped(
     wire: Wire, js: JetStream, names: Names, caplog: pytest.LogCaptureFixture
 ) -> None:
     settings = replace(node_settings(names), tenants={"acme": TenantSettings(dead_letters_max_bytes=20_000)})
-    async with member(wire, settings, SystemTime(), Sender()) as node:
+    async with joined_node(wire, settings, SystemTime(), Sender()) as node:
         await node.until_ready()
         for number in range(20):
             await publish(js, names, "acme.unknown", f"e{number}")
@@ -142,7 +142,9 @@ async def test_the_quota_of_all_others_drops_dead_letters_of_tenants_without_a_t
 ) -> None:
     """A tenant with a table has its own quotas alone, here none."""
     tenants = {"*": TenantSettings(dead_letters_max_bytes=20_000), "umbra": TenantSettings(weight=2)}
-    async with member(wire, replace(node_settings(names), tenants=tenants), SystemTime(), Sender()) as node:
+    async with joined_node(
+        wire, replace(node_settings(names), tenants=tenants), SystemTime(), Sender()
+    ) as node:
         await node.until_ready()
         for number in range(15):
             for tenant in ("acme", "umbra"):
@@ -161,7 +163,9 @@ async def test_the_quota_of_all_others_evicts_events_of_tenants_without_a_table(
     other = "other.paused"
     await js.publish(names.receiver(other), msgspec.json.encode(CONFIGURATIONS[PAUSED]))
     tenants = {"*": TenantSettings(backlog_max_bytes=20_000), "acme": TenantSettings(weight=2)}
-    async with member(wire, replace(node_settings(names), tenants=tenants), SystemTime(), Sender()) as node:
+    async with joined_node(
+        wire, replace(node_settings(names), tenants=tenants), SystemTime(), Sender()
+    ) as node:
         await node.until_ready()
         for number in range(15):
             for receiver in (PAUSED, other):

@@ -1,0 +1,34 @@
+"""Questions about many things: the answers in order, and a bounded number under way."""
+
+import asyncio
+
+import pytest
+
+from streams.questions import QUESTIONS_AT_ONCE, for_each
+
+
+async def test_answers_come_in_the_order_of_the_things_and_few_questions_are_under_way() -> None:
+    under_way, most = 0, 0
+
+    async def ask(thing: int) -> int:
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        for _ in range(3 - thing % 3):
+            await asyncio.sleep(0)
+        under_way -= 1
+        return thing * thing
+
+    things = range(QUESTIONS_AT_ONCE * 3)
+    assert await for_each(things, ask) == [thing * thing for thing in things]
+    assert most == QUESTIONS_AT_ONCE
+
+
+async def test_an_error_of_one_question_is_raised() -> None:
+    async def ask(thing: int) -> int:
+        if thing == 2:
+            raise ValueError("no answer")
+        return thing
+
+    with pytest.raises(ValueError, match="no answer"):
+        await for_each(range(5), ask)
