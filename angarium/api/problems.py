@@ -247,7 +247,9 @@ _ALLOWED = {
 
 _KINDS = {"int": "a whole number", "float": "a number", "bool": "true or false"}
 _UNITS = {"str": "character", "array": "value"}
-_EXPECTED = re.compile(r"Expected `(\w+)[^`]*`(?:, got| of length (?P<length>[<>]=)| (?P<bound>[<>]=)) ?(\S+)")
+_EXPECTED = re.compile(
+    r"Expected `(\w+)[^`]*`(?:, got| of length (?P<length>[<>]=)| (?P<bound>[<>]=)) ?(\S+)"
+)
 """How msgspec says what a value must be: a type, a length or a bound."""
 
 
