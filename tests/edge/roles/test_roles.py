@@ -224,9 +224,7 @@ def test_a_command_that_an_inspector_may_not_use_ends_and_says_why(
 
 
 @pytest.mark.parametrize("user", ["inspector", "ledger"])
-def test_a_redrive_ends_at_once_if_its_user_may_not_store_the_plan(
-    server: Server, tmp_path: Path, user: str
-) -> None:
+def test_a_redrive_that_is_not_permitted_ends_at_once(server: Server, tmp_path: Path, user: str) -> None:
     refusal = Terminal(tmp_path, server.url(user)).failed("dead", "redrive", "--all")
     assert "does not permit this user to publish to $KV.angarium_actors._redrive: use another user" in refusal
 
