@@ -250,11 +250,11 @@ _UNITS = {"str": "character", "array": "value"}
 _EXPECTED = re.compile(
     r"Expected `(\w+)[^`]*`(?:, got| of length (?P<length>[<>]=)| (?P<bound>[<>]=)) ?(\S+)"
 )
-"""How msgspec says what a value must be: a type, a length or a bound."""
+"""The sentence of msgspec about a value that does not fit: a type, a length or a bound."""
 
 
 def _in_words(text: str) -> str | None:
-    """What msgspec expects, in words; None if it says something else."""
+    """The expected value in words; None if msgspec says something else."""
     if (expected := _EXPECTED.match(text)) is None:
         return None
     kind, limit = expected[1], expected[4].removesuffix(".0")

@@ -31,7 +31,7 @@ WITHOUT_ANOTHER_SERVER: dict[str, Any] = {
     "creds": None, "nkey": None, "tls_ca": None, "tls_cert": None, "tls_key": None,
 }  # fmt: skip
 """Settings about the server in production, which do not apply to the embedded ones."""
-CLAIMS_S = 2.5
+CLAIMING_USUAL_S = 2.5
 """Time to see the last heartbeat of the dead node, and to claim its 64 shards: 0.5 to 2.7 s were measured."""
 SHORT_LIFE_S = 10.0
 SHORT_LIVES_MAX = 3
@@ -102,7 +102,7 @@ async def develop(
             await ask_for_command(setup, js, installation(settings))
             if kept is not None:
                 api = await http_api.prepared(Access(js, settings), kept, api_port)
-        tell(Claiming(settings.shards, settings.ttl_s + LEASE_MARGIN_S + CLAIMS_S))
+        tell(Claiming(settings.shards, settings.ttl_s + LEASE_MARGIN_S + CLAIMING_USUAL_S))
         await _run_all(settings, servers, None if kept is None else kept.path, api, tell)
 
 

@@ -57,14 +57,8 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             ["receiver", "put", "acme.x", "--url"],
             "'--url' requires an argument; see angarium receiver put --help",
         ),
-        (
-            ["--nats", "nats://x", "doctor"],
-            "angarium: no such option '--nats' before the command: options go after it; see angarium --help",
-        ),
-        (
-            ["receiver", "--nats=nats://x", "list"],
-            "angarium receiver: no such option '--nats' before the command: options go after it; see",
-        ),
+        (["--nats", "nats://x", "doctor"], "option '--nats' before the command: options go after it; see"),
+        (["receiver", "--nats=x", "list"], "option '--nats' before the command: options go after it; see"),
         (["--versio"], "angarium: no such option '--versio'. Did you mean '--version'? See angarium --help"),
         (["node", "--nats"], "angarium node: option '--nats' requires an argument; see angarium node --help"),
         (["repair"], "missing option '--accept-loss'; see angarium repair --help"),

@@ -49,9 +49,10 @@ def note_unknown(name: str, *, sent: bool = False) -> None:
 
 
 def note_if_unknown(settings: "Settings", name: str, *, sent: bool = False) -> None:
-    """Say so if there is no such receiver or tenant, of which nothing was found, or to which events were sent.
+    """Say so if there is no such receiver or tenant, of which nothing was found.
 
-    A user who may not read the receivers gets no such message: the result is complete.
+    `sent`: events were sent there nevertheless. A user who may not read the receivers gets no such message:
+    the result is complete.
     """
     from angarium.connecting import with_access
     from angarium.operations.live.tail import is_known

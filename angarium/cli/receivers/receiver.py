@@ -283,7 +283,7 @@ def may_discard(name: str, *, yes: bool) -> "Callable[[WaitingEvents], bool]":
 
 
 def _agreed(what: str, question: str) -> bool:
-    """The answer to a question. Raises click.UsageError if nobody can answer."""
+    """The answer to a question. Raises click.UsageError if no person can answer."""
     if not output.can_ask():
         raise click.UsageError(f"{what}: give --yes to confirm")
     return click.confirm(f"{question}?", err=True)
