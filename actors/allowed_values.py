@@ -1,6 +1,7 @@
 """Values that a type allows, in words: for errors that tell people what to write instead."""
 
 import re
+from collections.abc import Collection
 from functools import cache
 from typing import Any
 
@@ -10,6 +11,9 @@ from msgspec import inspect
 _STEP = re.compile(r"\.([^.\[\]]+)|\[([0-9]+|\.\.\.)\]")
 _MISSING = re.compile(r"Object missing required field `([^`]+)`")
 _UNKNOWN = re.compile(r"Object contains unknown field `([^`]+)`")
+LIKENESS_MIN = 0.6
+SUGGESTED_LENGTH_MAX = 40
+"""Length of the longest name that is compared with known ones, which takes time."""
 _TIME = "a time with its zone, such as 2026-01-31T12:00:00Z"
 
 
@@ -23,8 +27,25 @@ def problem(error: msgspec.ValidationError, kind: Any) -> tuple[str, str]:
     if missing := _MISSING.match(text):
         return f"{path}.{missing[1]}", "required, but missing"
     if unknown := _UNKNOWN.match(text):
-        return f"{path}.{unknown[1]}", "unknown member; check the spelling"
+        return f"{path}.{unknown[1]}", unknown_member(unknown[1], _members(_at(_info(kind), path)))
     return path, f"must be {allowed(_at(_info(kind), path))}"
+
+
+def unknown_member(name: str, known: Collection[str]) -> str:
+    """The sentence about a member that does not exist, with the one that was probably meant."""
+    from difflib import get_close_matches
+
+    compared = name if len(name) <= SUGGESTED_LENGTH_MAX else ""
+    alike = get_close_matches(compared, sorted(known), 1, LIKENESS_MIN)
+    return f"unknown member; {f'did you mean {alike[0]}?' if alike else 'check the spelling'}"
+
+
+def _members(kind: inspect.Type) -> tuple[str, ...]:
+    match _bare(kind):
+        case inspect.StructType(fields=fields):
+            return tuple(each.encode_name for each in fields)
+        case _:
+            return ()
 
 
 @cache

@@ -155,7 +155,9 @@ def parse(raw: bytes, *, strict: bool) -> tuple[Policy, list[str]]:
         remedy = "shorten it, or make several receivers of it"
         raise InvalidPolicy([f"configuration: is {len(raw)} bytes, at most {DOCUMENT_MAX}; {remedy}"])
     members = members_of(raw)
-    ignored = [_unknown(path) for path in _unknown_members(members)]
+    unknown = _unknown_members(members)
+    ignored = [_unknown(*each) for each in unknown[:PROBLEMS_SHOWN_MAX]]
+    ignored += [path for path, _ in unknown[PROBLEMS_SHOWN_MAX:]]  # They are only counted.
     problems: list[str] = []
     policy = _convert(members, problems)
     problems += _too_many(policy)
@@ -244,22 +246,25 @@ def _not_a_rate(value: Any) -> str:
     return f"{value[:40]!r} is not a rate" if isinstance(value, str) else "not a rate"
 
 
-def _unknown_members(members: dict[str, Any]) -> list[str]:
-    found = [name for name in members if name not in _names(Policy)]
+def _unknown_members(members: dict[str, Any]) -> list[tuple[str, frozenset[str]]]:
+    """The paths of the unknown members, each with the names that are known there."""
+    places: list[tuple[str, Any, type[msgspec.Struct]]] = [("", members, Policy)]
     for name, struct in (("rate", Rate), ("retry", Retry), ("offline", Offline)):
-        inner = members.get(name)
-        if isinstance(inner, dict):
-            found += [f"{name}.{member}" for member in inner if member not in _names(struct)]
+        places.append((f"{name}.", members.get(name), struct))
     old_secrets = members.get("old_secrets")
     for i, old in enumerate(old_secrets[:SECRETS_MAX] if isinstance(old_secrets, list) else []):
-        if isinstance(old, dict):
-            found += [f"old_secrets[{i}].{member}" for member in old if member not in _names(OldSecret)]
-    return found
+        places.append((f"old_secrets[{i}].", old, OldSecret))
+    return [
+        (path + name, _names(struct))
+        for path, inner, struct in places if isinstance(inner, dict)
+        for name in inner if name not in _names(struct)
+    ]  # fmt: skip
 
 
-def _unknown(path: str) -> str:
-    why = "reserved for a later version" if path in RESERVED else "unknown member; check the spelling"
-    return f"{path}: {why}"
+def _unknown(path: str, known: frozenset[str]) -> str:
+    if path in RESERVED:
+        return f"{path}: reserved for a later version"
+    return f"{path}: {allowed_values.unknown_member(path.rpartition('.')[2], known)}"
 
 
 def _too_many(policy: Policy) -> Iterator[str]:

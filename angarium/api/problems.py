@@ -5,6 +5,7 @@ token may not see and one that does not exist get the same answer.
 """
 
 import logging
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar, assert_never
 
@@ -244,11 +245,34 @@ _ALLOWED = {
 """Allowed values of parameters, in words, since people cannot read their patterns."""
 
 
+_KINDS = {"int": "a whole number", "float": "a number", "bool": "true or false"}
+_UNITS = {"str": "character", "array": "value"}
+_EXPECTED = re.compile(
+    r"Expected `(\w+)[^`]*`(?:, got| of length (?P<length>[<>]=)| (?P<bound>[<>]=)) ?(\S+)"
+)
+"""The sentence of msgspec about a value that does not fit: a type, a length or a bound."""
+
+
+def _in_words(text: str) -> str | None:
+    """The expected value in words; None if msgspec says something else."""
+    if (expected := _EXPECTED.match(text)) is None:
+        return None
+    kind, limit = expected[1], expected[4].removesuffix(".0")
+    most = {"<=": "at most", ">=": "at least"}
+    if sign := expected["length"]:
+        return f"must have {most[sign]} {limit} {_UNITS[kind]}{'s' * (limit != '1')}"
+    if sign := expected["bound"]:
+        return f"must be {most[sign]} {limit}"
+    return f"must be {_KINDS[kind]}" if kind in _KINDS else None
+
+
 def _parameter(fault: Any) -> Fault:
-    """A parameter that does not fit its type, as Litestar describes it."""
+    """A parameter that does not fit its type, from Litestar's description."""
     key, detail = str(fault.get("key") or ""), str(fault.get("message"))
     if "matching regex" in detail:
         detail = f"{key}: {_ALLOWED[key]}"
+    elif words := _in_words(detail):
+        detail = f"{key}: {words}"
     return (
         Fault(header=key, detail=detail)
         if fault.get("source") == "header"

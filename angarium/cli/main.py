@@ -126,6 +126,9 @@ def _refused(error: click.ClickException, arguments: Sequence[str]) -> int:
         click.echo(error.format_message(), err=True)
         return EXIT_WRONG_USAGE
     text = _SEVERAL_MEANT.sub(r"\1", error.format_message())
+    match error:
+        case click.NoSuchOption(possibilities=[] | None, ctx=click.Context(command=click.Group())):
+            text = f"{text.removesuffix('.')} before the command: options go after it"
     if not isinstance(error, click.UsageError):
         _failed(text)
         return error.exit_code

@@ -31,6 +31,8 @@ WITHOUT_ANOTHER_SERVER: dict[str, Any] = {
     "creds": None, "nkey": None, "tls_ca": None, "tls_cert": None, "tls_key": None,
 }  # fmt: skip
 """Settings about the server in production, which do not apply to the embedded ones."""
+CLAIMING_USUAL_S = 2.5
+"""Time to see the last heartbeat of the dead node, and to claim its 64 shards: 0.5 to 2.7 s were measured."""
 SHORT_LIFE_S = 10.0
 SHORT_LIVES_MAX = 3
 """Starts in a row of a server that lives less than SHORT_LIFE_S each time."""
@@ -59,10 +61,10 @@ class Serving(Struct, frozen=True):
 
 
 class Claiming(Struct, frozen=True):
-    """The node claims its shards, which after a crash takes until the lease of the dead one is over."""
+    """The node claims its shards; after a crash it first waits until the lease of the dead one is over."""
 
     shards: int
-    wait_max_s: float
+    after_crash_s: float
 
 
 class Ready(Struct, frozen=True):
@@ -100,7 +102,7 @@ async def develop(
             await ask_for_command(setup, js, installation(settings))
             if kept is not None:
                 api = await http_api.prepared(Access(js, settings), kept, api_port)
-        tell(Claiming(settings.shards, settings.ttl_s + LEASE_MARGIN_S))
+        tell(Claiming(settings.shards, settings.ttl_s + LEASE_MARGIN_S + CLAIMING_USUAL_S))
         await _run_all(settings, servers, None if kept is None else kept.path, api, tell)
 
 

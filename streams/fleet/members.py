@@ -365,7 +365,10 @@ class Members:
             log.warning("members.ttl_differs", extra=difference)
         if node == self.node and member.run != self.run and member.run not in self._differing:
             self._differing.add(member.run)
-            log.warning("members.name_taken", extra={"node": node, "run": member.run, "ours": self.run})
+            log.warning("members.name_taken", extra={
+                "node": node, "run": member.run, "ours": self.run, "remedy": "a shard is owned by one of the "
+                "two, and the other waits until that one ends: give each node a name of its own (--node)",
+            })  # fmt: skip
         return member
 
     def is_live(self, node: str, shown: Collection[str]) -> bool:

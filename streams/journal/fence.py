@@ -10,8 +10,9 @@ import logging
 
 from msgspec import Struct
 
-from streams.nats.answers import Refused, Stored, StoredMessage, Unanswered
+from streams.nats.answers import Forbidden, Refused, Stored, StoredMessage, Unanswered
 from streams.nats.codes import IN_FLIGHT, WRONG_LAST_SEQUENCE
+from streams.nats.errors import NotPermitted
 from streams.nats.headers import EXPECTED, MESSAGE_ID
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import Complaint, Pauses, until_answered
@@ -47,7 +48,8 @@ async def append(
 
     The same `data` must never have been stored there before. Unless the server stores it, or refuses it
     because of the expectation, the same bytes are published again under the same id until that is decided. If
-    it is cancelled, the result is unknown.
+    it is cancelled, the result is unknown. Raises `NotPermitted` for a command whose user may not publish
+    there.
     """
     headers = {EXPECTED: str(expected)}
     if message_id:
@@ -62,6 +64,8 @@ async def append(
                 last = await until_answered(lambda: js.last_message(stream, subject))
                 ours = last is not None and last.data == data
                 return Appended(last.sequence) if last is not None and ours else Overtaken(last)
+            case Forbidden(why) if js.for_command:
+                raise NotPermitted(why, final=True)
             case Refused(code=code, text=text) if code not in IN_FLIGHT:
                 complaint.log_once(f"{text} ({code})")
             case Refused() | Unanswered():

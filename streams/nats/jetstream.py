@@ -85,7 +85,7 @@ class JetStream:
 
     def __init__(self, wire: Wire, *, for_command: bool = False) -> None:
         self.wire = wire
-        self._for_command = for_command
+        self.for_command = for_command
         self.connection_changes = 0  # How often the connection was lost or restored.
         self._replies = Replies(wire)
         self._batches = count(1)
@@ -292,7 +292,7 @@ class JetStream:
     async def _direct(self, stream: str, which: dict[str, Any], timeout_s: float, what: str) -> Page:
         subject, data = f"$JS.API.DIRECT.GET.{stream}", msgspec.json.encode(which)
         parts = await self._replies.ask_parts(subject, data, None, timeout_s, is_page_part)
-        if self._for_command and _not_heard(parts) and await self._has_readers(stream):
+        if self.for_command and _not_heard(parts) and await self._has_readers(stream):
             # A replica may have begun to answer meanwhile, but not for an account without the subject.
             parts = await self._replies.ask_parts(subject, data, None, timeout_s, is_page_part)
             if _not_heard(parts):
@@ -437,13 +437,13 @@ class JetStream:
 
     async def _is_hidden(self, subject: str) -> bool:
         """True if our account imports a part of JetStream's API, and not this subject of it."""
-        if not self._for_command or not subject.startswith(_API) or subject == _API_INFO:
+        if not self.for_command or not subject.startswith(_API) or subject == _API_INFO:
             return False
         return not isinstance(await self._replies.ask(_API_INFO, b"", None, API_TIMEOUT_S), Unanswered)
 
     def _unavailable(self, what: str, answer: Unanswered) -> Unavailable:
         if isinstance(answer, Forbidden):
-            return NotPermitted(answer.why, final=self._for_command)
+            return NotPermitted(answer.why, final=self.for_command)
         return Unavailable(f"{what}: {answer.why}")
 
     async def _api(self, operation: str, body: object, kind: type[R], timeout_s: float = API_TIMEOUT_S) -> R:

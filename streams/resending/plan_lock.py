@@ -136,7 +136,8 @@ class PlanLock(Generic[P]):
     async def store(self, **changes: Any) -> None:
         """Store the plan with these changes; `held=False` releases the lock.
 
-        Raises `Busy`, and `Unavailable`: then the plan may or may not be stored.
+        Raises `Busy`, and `Unavailable`: then the plan may or may not be stored. Raises `NotPermitted` for a
+        command whose user may not publish there.
         """
         plan = replace(self.plan, **changes, step=self.plan.step + 1)
         sent_at = self.time.boottime()
@@ -145,9 +146,7 @@ class PlanLock(Generic[P]):
             async with asyncio.timeout(COMMAND_PATIENCE_S):
                 stored = await append(self._js, self._stream, subject, data, expected=self._revision)
         except TimeoutError:
-            raise Unavailable(
-                f"the plan was not stored at {subject}; check that this user may publish there"
-            ) from None
+            raise Unavailable(f"the plan was not stored at {subject}") from None
         match stored:
             case Appended(position):
                 self.plan, self._revision, self._ends_at = plan, position, sent_at + self.lease_s

@@ -14,8 +14,9 @@ AWAITING = frozenset({
 SEAMS = frozenset({"ports", "environment"})
 """The modules of `actors` that only declare what others await: Protocols, as pure as the rest."""
 PURE_IMPORTS = frozenset({
-    "abc", "base64", "binascii", "bisect", "collections", "datetime", "email", "enum", "functools", "hashlib",
-    "heapq", "itertools", "math", "msgspec", "operator", "re", "string", "struct", "typing", "urllib",
+    "abc", "base64", "binascii", "bisect", "collections", "datetime", "difflib", "email", "enum",
+    "functools", "hashlib", "heapq", "itertools", "math", "msgspec", "operator", "re", "string", "struct",
+    "typing", "urllib",
 })  # fmt: skip
 AWAITING_IMPORTS = PURE_IMPORTS | {"asyncio", "contextlib", "logging"}
 CLOCKS_AND_IO = frozenset({"open", "print", "input", "now", "utcnow", "today", "formatdate", "localtime"})

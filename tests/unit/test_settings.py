@@ -251,7 +251,7 @@ def test_tenants_have_tables_in_the_file() -> None:
         ("tenants = 7", "tenants .*: must have a table for each tenant"),
         ("[tenants]\nacme = 7", "tenants .*: must have a table for each tenant"),
         ("[tenants.'a.b']", r"tenants.a.b .*: .*; or write \* for all tenants without a table"),
-        ("[tenants.acme]\nwieght = 2", "tenants.acme.wieght .*: unknown member; check the spelling"),
+        ("[tenants.acme]\nwieght = 2", "tenants.acme.wieght .*: unknown member; did you mean weight"),
         ("[tenants.acme]\nweight = 0", "tenants.acme.weight .*: must be a whole number from 1 to 100"),
         ("[tenants.acme]\nrate = 'fast'", "tenants.acme .*: 'fast' is not a rate; write it as"),
         ("[tenants.acme]\nbacklog_max_bytes = 'much'", "tenants.acme .*: 'much' is not a size"),

@@ -144,8 +144,8 @@ def redrive(
     else:
         for line in redrive_report.summary(done):
             output.say(line)
-    if not (isinstance(wanted, tuple) or done.redriven or done.left_out) and which:
-        names.note_if_unknown(settings, which[0])
+    if not isinstance(wanted, tuple) and which and (done.redriven or not done.left_out):
+        names.note_if_unknown(settings, which[0], sent=bool(done.redriven))
     if done.stopped:
         raise click.ClickException(f"{done.stopped}; run it again when events are settled")
     if sent.missing:

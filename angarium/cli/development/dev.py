@@ -83,8 +83,8 @@ def _tell(step: "Step") -> None:
             if port != wanted:
                 output.note(f"port {wanted} is taken: NATS uses {port}, and keeps it for this directory")
             output.note(f"nats-server runs on {url}; its pid is in {pid_file}")
-        case dev.Claiming(shards, wait_max_s):
-            output.note(f"claiming {shards} shards; after a crash that takes up to {wait_max_s:g} s")
+        case dev.Claiming(shards, after_crash_s):
+            output.note(f"claiming {shards} shards; after a crash that takes about {after_crash_s:.0f} s")
         case dev.Ready():
             _tell_ready(step)
 

@@ -163,7 +163,7 @@ def rm(name: str, yes: bool, **given: Any) -> None:
     from angarium.operations.receivers.configurations.remove import remove_receiver
 
     done = perform(
-        options.settings_of(given), lambda access: remove_receiver(access, name, _agreement(name, yes=yes))
+        options.settings_of(given), lambda access: remove_receiver(access, name, may_remove(name, yes=yes))
     )
     if not done.removed:
         raise click.ClickException(f"{name} was not removed")
@@ -225,7 +225,7 @@ def skip(name: str, as_json: bool, **given: Any) -> None:
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @options.settings_flags(*options.CONNECTION)
 def forget(name: str, yes: bool, **given: Any) -> None:
-    """Discard a receiver's waiting events, on record, and clear its failures. Asks for confirmation.
+    """Discard a receiver's waiting events, on record, and clear its failures. Asks first if events wait.
 
     Its numbers continue after a gap as large as the number of discarded events. It first waits for an attempt
     that is in flight.
@@ -233,7 +233,7 @@ def forget(name: str, yes: bool, **given: Any) -> None:
     from angarium.operations.receivers.control_requests.forget import forget
 
     if not perform(
-        options.settings_of(given), lambda access: forget(access, name, _agreement(name, yes=yes))
+        options.settings_of(given), lambda access: forget(access, name, may_discard(name, yes=yes))
     ):
         raise click.ClickException(f"{name} keeps its waiting events")
     output.say(f"{name} has no waiting events any more")
@@ -260,17 +260,33 @@ def ping(name: str, as_json: bool, **given: Any) -> None:
         raise click.ClickException(f"{name} did not accept the ping: {why}")
 
 
-def _agreement(name: str, *, yes: bool) -> "Callable[[WaitingEvents], bool]":
+def may_remove(name: str, *, yes: bool) -> "Callable[[WaitingEvents], bool]":
+    """Asks whether the receiver may be removed, together with its waiting events."""
+
+    def agreed(waiting: "WaitingEvents") -> bool:
+        them = f"{waiting} waiting for it"
+        if not waiting.count:
+            return _agreed(f"this removes {name}", f"remove {name}")
+        return _agreed(f"this removes {name}, and discards {them}", f"remove {name}, and discard {them}")
+
+    return (lambda _: True) if yes else agreed
+
+
+def may_discard(name: str, *, yes: bool) -> "Callable[[WaitingEvents], bool]":
     """Asks whether the waiting events may be discarded."""
 
     def agreed(waiting: "WaitingEvents") -> bool:
-        if not output.can_ask():
-            raise click.UsageError(f"this discards {waiting} waiting for {name}: give --yes to confirm")
-        one = waiting.count == 1
-        are, them = ("is", "it") if one else ("are", "them")
-        return click.confirm(f"{waiting} {are} waiting for {name}; discard {them}?", err=True)
+        them = f"{waiting} waiting for {name}"
+        return _agreed(f"this discards {them}", f"discard {them}")
 
     return (lambda _: True) if yes else agreed
+
+
+def _agreed(what: str, question: str) -> bool:
+    """The answer to a question. Raises click.UsageError if no person can answer."""
+    if not output.can_ask():
+        raise click.UsageError(f"{what}: give --yes to confirm")
+    return click.confirm(f"{question}?", err=True)
 
 
 def with_whole_numbers(value: Any) -> Any:

@@ -383,7 +383,8 @@ class TestWhoMayBeTakenOver:
             await until(lambda: members.signs.note_claim(held, clocks.since_boot).since == clocks.since_boot)
             await looking.another_look()
             assert not members.may_claim(held)
-        assert [record.message for record in caplog.records].count("members.name_taken") == 1
+        (taken,) = [record for record in caplog.records if record.message == "members.name_taken"]
+        assert "the other waits until that one ends: give each node a name" in taken.__dict__["remedy"]
 
     async def test_a_shard_of_a_process_that_is_gone_may_be_claimed_though_its_name_lives_on(
         self, names: Names, clocks: Clocks, looking: Looking, join: Join

@@ -103,6 +103,16 @@ async def test_nothing_is_done_without_consent(access: Access) -> None:
     assert asked == ["up to 1 event"] * 2
 
 
+async def test_a_removal_asks_for_consent_even_if_nothing_waits(access: Access) -> None:
+    """The receiver itself is lost: its later events become dead letters."""
+    await put_configuration(access, NAME, NewConfiguration(members={"url": URL}))
+    nothing = ask.WaitingEvents(0, certain=False)
+    assert await remove_receiver(access, NAME, lambda _: False) == RemoveResult(
+        removed=False, waiting=nothing
+    )
+    assert isinstance(await get_configuration(access, NAME), ShownConfiguration)
+
+
 async def test_missing_dead_letters_are_reported_as_missing(access: Access) -> None:
     failed(await find(access, 7), "not_found")
     everything = LetterFilter(receivers="*.*")

@@ -6,9 +6,11 @@ from typing import Any
 import pytest
 
 from streams.installation.topology import Names
-from streams.nats.answers import Answer, StoredMessage, Unanswered
+from streams.nats.answers import Answer, Forbidden, StoredMessage, Unanswered
+from streams.nats.errors import NotPermitted
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import COMMAND_PATIENCE_S
+from streams.resending.redrive_lock import RedriveLock
 from streams.resending.replay_lock import ReplayLock
 from streams.resending.sources import Sources
 from tests.contract.resending.settled_events import ONE
@@ -73,3 +75,24 @@ async def test_a_copy_in_doubt_is_not_repeated_after_the_deadline(
         answer = await lock.publish(names.publish_to(ONE), b"1", {"Nats-Msg-Id": "copy"}, sources, position)
         assert isinstance(answer, Unanswered)
         assert len(faulty.published[names.publish_to(ONE)]) == 1
+
+
+async def test_the_lock_of_a_command_ends_at_the_first_refusal_and_that_of_a_server_asks_again(
+    server: Server, names: Names
+) -> None:
+    """A person waits for a command; a server waits until an operator grants the permission."""
+
+    async def forbidden(_: Publish) -> Answer:
+        return Forbidden("NATS does not permit it")
+
+    key = names.actor_keys.redrive
+    async with misbehaving(server) as faulty:
+        lock = RedriveLock(faulty, names, "run", Clocks())
+        faulty.faults[key] += [forbidden, forbidden]
+        await lock.store()
+        assert len(faulty.published[key]) == 3
+        faulty.for_command = True
+        faulty.faults[key].append(forbidden)
+        with pytest.raises(NotPermitted, match="does not permit it") as refused:
+            await lock.store()
+        assert refused.value.final

@@ -175,7 +175,9 @@ def test_a_receiver_from_first_to_last(terminal: Terminal) -> None:
     terminal.done("receiver", "put", "acme.words", f'{{"url": "{URL}", "rate": "300/min"}}')
     rates = {row["receiver"]: row["rate"] for row in terminal.json("receiver", "list", "acme")}
     assert (rates["acme.first"], rates["acme.words"]) == ("10/minute", "300/minute")
-    assert terminal.done("receiver", "rm", "acme.first") == "removed acme.first\n"
+    refusal = terminal.failed("receiver", "rm", "acme.first", status=2)
+    assert "this removes acme.first: give --yes to confirm" in refusal
+    assert terminal.done("receiver", "rm", "acme.first", "--yes") == "removed acme.first\n"
     assert "there is no receiver acme.first" in terminal.failed("receiver", "get", "acme.first")
     assert "there is no receiver acme.first" in terminal.failed("receiver", "rm", "acme.first")
 
@@ -332,7 +334,7 @@ def test_a_url_that_nodes_may_refuse_is_noted(
 def test_rm_asks_if_events_wait(terminal: Terminal) -> None:
     terminal.done("receiver", "put", "acme.waiting", "--url", URL, "--unsigned")
     terminal.done("publish", "acme.waiting", "{}")
-    assert "this discards up to 1 event waiting for acme.waiting: give --yes to confirm" in terminal.failed(
+    assert "and discards up to 1 event waiting for it: give --yes to confirm" in terminal.failed(
         "receiver", "rm", "acme.waiting", status=2
     )
     assert terminal.done("receiver", "rm", "acme.waiting", "--yes") == "removed acme.waiting\n"

@@ -171,6 +171,7 @@ def test_the_steps_of_the_start_are_shown_in_order(tmp_path: Path) -> None:
         pass
     notes = [line for line in output[0].splitlines() if not line.startswith("20")]
     assert [note.split()[0] for note in notes] == ["starting", "nats-server", "claiming"]
+    assert "after a crash that takes about 8 s" in notes[-1]
 
 
 def _told(err: str, *levels: str) -> list[str]:

@@ -224,7 +224,9 @@ async def test_letters_are_redriven_and_those_that_cannot_be_are_named(
     letters.append(await bury(js, "again.one", 5, b"", body="gone"))
     letters.append(await bury(js, "again.one", 6, b"", problem="Angarium-Type: no"))
     assert alone.done("dead", "redrive", "again", "--limit", "1") == "redriven 1 letter\n"
-    told = alone.done("dead", "redrive", "again.one", "--reason", "rejected").splitlines()
+    done = alone.run("dead", "redrive", "again.one", "--reason", "rejected")
+    told = done.stdout.splitlines()
+    assert "note: there is no receiver again.one; its events become dead letters (unkn" in done.stderr
     assert told[0] == "redriven 3 letters"
     assert told[1].startswith(f"1 letter ({letters[4]}) cannot be redriven, since only the headers could be")
     assert told[2].startswith(f"1 letter ({letters[5]}) cannot be redriven, since the event is malformed")

@@ -100,6 +100,9 @@ async def test_attempts_are_filtered_and_come_in_pages(
     assert await listed(type="order.paid") == [2]
     for query, words in {
         "status=abc": "status: write a status, such as 503, or a class, such as 5xx",
+        "limit=abc": "limit: must be a whole number",
+        "limit=0": "limit: must be at least 1",
+        "failed=perhaps": "failed: must be true or false",
         "cursor=abc": "cursor: use the `next_cursor` of the previous page",
     }.items():
         assert problem(await reader.get(f"{AT}/attempts?{query}"), 422, "invalid") == words

@@ -40,6 +40,15 @@ def test_a_unit_starts_a_command_that_there_is_with_options_that_it_has(path: Pa
 
 
 @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)
+def test_a_unit_is_installed_from_the_root_of_the_clone(path: Path) -> None:
+    """All paths of the commands in its comment begin at one directory."""
+    comment = [line.removeprefix("#").strip() for line in path.read_text().splitlines() if line[:1] == "#"]
+    assert "In the root of the clone, after `make wheel`:" in comment
+    (install,) = [line for line in comment if line.startswith("install -m 644 ")]
+    assert DEPLOY.parent / install.split()[3] == path
+
+
+@pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)
 def test_a_unit_reads_the_settings_that_make_secrets_makes(path: Path, tmp_path: Path) -> None:
     [(name, _, source)] = [each.partition(":") for each in unit(path)["LoadCredential"]]
     assert source == f"/etc/angarium/{name}"

@@ -24,6 +24,7 @@ from tests.support.processes.nodes import ERASURES, SNAPSHOTS, shortened
 from tests.support.processes.roles import Server, User, serving
 from tests.support.waiting import COMMAND_LOOK_S, until_true
 
+README = (Path(__file__).parents[3] / "deploy/README.md").read_text()
 RECEIVER = "acme.billing"
 ECHO = "whose number is 4111-1111"
 
@@ -198,24 +199,34 @@ def test_doctor_names_the_checks_that_an_inspector_may_not_make(server: Server, 
 
 
 @pytest.mark.parametrize(
-    ("arguments", "hidden"),
+    ("command", "more", "hidden"),
     [
-        (("receiver", "list"), "DIRECT.GET.KV_angarium_receivers"),
-        (("receiver", "get", RECEIVER), "STREAM.MSG.GET.KV_angarium_receivers"),
-        (("dead", "list"), "STREAM.MSG.GET.ANGARIUM_DEAD"),
-        (("replay", RECEIVER, "--since", "1h", "--dry-run"), "STREAM.MSG.GET.KV_angarium_receivers"),
-        (("tail",), "STREAM.MSG.GET.ANGARIUM_JOURNAL"),
-        (("token", "list"), "DIRECT.GET.KV_angarium_tokens"),
-        (("node",), "DIRECT.GET.KV_angarium_receivers"),
-        (("api", "--port", "0"), "DIRECT.GET.KV_angarium_tokens"),
-        (("ledger", "--to", "sqlite:///ledger.db"), "DIRECT.GET.ANGARIUM_JOURNAL"),
+        ("receiver list", "", "DIRECT.GET.KV_angarium_receivers"),
+        ("receiver get", RECEIVER, "STREAM.MSG.GET.KV_angarium_receivers"),
+        ("top", "--once", "DIRECT.GET.KV_angarium_receivers"),
+        ("dead list", "", "STREAM.MSG.GET.ANGARIUM_DEAD"),
+        ("replay", f"{RECEIVER} --since 1h --dry-run", "STREAM.MSG.GET.KV_angarium_receivers"),
+        ("tail", "", "STREAM.MSG.GET.ANGARIUM_JOURNAL"),
+        ("token list", "", "DIRECT.GET.KV_angarium_tokens"),
+        ("job list", "", "CONSUMER.CREATE.KV_angarium_actors"),
+        ("node", "", "DIRECT.GET.KV_angarium_receivers"),
+        ("api", "--port 0", "DIRECT.GET.KV_angarium_tokens"),
+        ("ledger", "--to sqlite:///ledger.db", "DIRECT.GET.ANGARIUM_JOURNAL"),
     ],
 )
 def test_a_command_that_an_inspector_may_not_use_ends_and_says_why(
-    server: Server, tmp_path: Path, arguments: tuple[str, ...], hidden: str
+    server: Server, tmp_path: Path, command: str, more: str, hidden: str
 ) -> None:
-    refusal = Terminal(tmp_path, server.url("inspector")).failed(*arguments)
-    assert f"does not offer $JS.API.{hidden} to the account of this user: use another user" in refusal
+    refusal = Terminal(tmp_path, server.url("inspector")).failed(*f"{command} {more}".split())
+    assert f"does not offer $JS.API.{hidden}" in refusal
+    assert "to the account of this user: use another user, such as an operator" in refusal
+    assert f"`{command}`" in README.partition("An operator is needed for")[2].partition("\n\n")[0]
+
+
+@pytest.mark.parametrize("user", ["inspector", "ledger"])
+def test_a_redrive_that_is_not_permitted_ends_at_once(server: Server, tmp_path: Path, user: str) -> None:
+    refusal = Terminal(tmp_path, server.url(user)).failed("dead", "redrive", "--all")
+    assert "does not permit this user to publish to $KV.angarium_actors._redrive: use another user" in refusal
 
 
 async def test_a_ledger_follows_all_that_happens_and_nothing_is_refused_to_it(

@@ -251,6 +251,12 @@ def test_reserved_members_are_refused_as_such() -> None:
         assert problems(**{name: 1}) == [f"{name}: reserved for a later version"]
 
 
+def test_the_member_that_was_probably_meant_is_named() -> None:
+    assert problems(rat="1/s") == ["rat: unknown member; did you mean rate?"]
+    assert problems(retry={"cap": 5}) == ["retry.cap: unknown member; did you mean cap_s?"]
+    assert problems(**{"rate" * 20: 1}) == [f"{'rate' * 20}: unknown member; check the spelling"]
+
+
 def test_a_node_reports_unknown_members_and_continues() -> None:
     raw = json.dumps({"url": URL, "colour": "red", "rate": {"limit": 1, "x": 1}, "labels": {}}).encode()
     policy, warnings = parse(raw, strict=False)

@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 
+from actors.allowed_values import unknown_member
 from actors.errors import InvalidPolicy
 from actors.ids import split_receiver
 from actors.policy import Policy, members_of, rate_members
@@ -46,7 +47,7 @@ def merged(stored: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
     names no burst, so the stored one stays. The names of headers are case-insensitive.
     """
     if unknown := [each for each in change if change[each] is None and not _is_there(each, stored)]:
-        raise InvalidPolicy([f"{each}: unknown member; check the spelling" for each in unknown])
+        raise InvalidPolicy([f"{each}: {unknown_member(each, _KNOWN)}" for each in unknown])
     whole = dict(stored)
     if isinstance(rate := stored.get("rate"), str):
         whole["rate"] = rate_members(rate)

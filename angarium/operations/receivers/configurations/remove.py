@@ -34,7 +34,7 @@ async def remove_receiver(
     *,
     revision: int | None = None,
 ) -> RemoveResult:
-    """Remove a receiver (only that `revision`, if given); `agreed` is asked if events are waiting.
+    """Remove a receiver (only that `revision`, if given); `agreed` is asked before.
 
     Fails as not_found and as a conflict.
     """
@@ -45,7 +45,7 @@ async def remove_receiver(
         raise not_found(name)
     check_revision(name, found, revision)
     waiting = await backlog(access, name)
-    if waiting.count and not agreed(waiting):
+    if not agreed(waiting):
         return RemoveResult(removed=False, waiting=waiting)
     access.admit_change(name)
     confirmed(name, await configurations.delete(name, revision))

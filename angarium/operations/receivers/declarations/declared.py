@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from actors.allowed_values import unknown_member
 from actors.errors import BadInput, InvalidPolicy
 from actors.ids import split_receiver
 
@@ -26,8 +27,8 @@ def read_declared(text: bytes, *, toml: bool) -> dict[str, dict[str, Any]]:
     document = _decoded(text, toml=toml)
     if not isinstance(document, dict) or not isinstance(document.get("receivers"), dict):
         raise InvalidPolicy([f"/receivers: missing; write {_EXAMPLE[toml]}"])
-    others = [token(each) for each in document if each != "receivers"]
-    problems = [f"/{each}: unknown member; check the spelling" for each in others]
+    others = [each for each in document if each != "receivers"]
+    problems = [f"/{token(each)}: {unknown_member(each, ('receivers',))}" for each in others]
     receivers: dict[str, Any] = document["receivers"]
     if len(receivers) > RECEIVERS_MAX:
         problems.append(f"/receivers: {len(receivers)} of them, at most {RECEIVERS_MAX}; split it by tenant")
