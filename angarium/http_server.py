@@ -20,6 +20,8 @@ from msgspec import Struct
 HEAD_MAX = 64 << 10
 BODY_MAX = 16 << 20
 PIECE_BYTES = 4 << 10
+WAITING_MAX = 64
+"""Requests of a connection that are parsed and wait: one read may hold thousands, and parsing takes long."""
 
 
 class Received(Struct, frozen=True):
@@ -79,6 +81,7 @@ class _Connection(asyncio.Protocol):
         self._answer = answer
         self._parser = httptools.HttpRequestParser(self)
         self._held_back = 0
+        self._unparsed = b""
         self._waiting: deque[tuple[Received | Reply, bool]] = deque()
         self._delayed = False
         self._clogged = False
@@ -87,9 +90,8 @@ class _Connection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)  # uvloop's class does not inherit from it.
 
     def data_received(self, data: bytes) -> None:
-        problem = self._feed(data)
-        if problem is not None:
-            self._waiting.append((Reply(problem, (("connection", "close"),)), False))
+        self._unparsed += data
+        self._parse()
         self._answer_next()
         if self._waiting:
             self._transport.pause_reading()
@@ -101,20 +103,27 @@ class _Connection(asyncio.Protocol):
         self._clogged = False
         self._answer_next()
 
-    def _feed(self, data: bytes) -> HTTPStatus | None:
+    def _parse(self) -> None:
+        """Parse what was read, as far as requests may wait."""
+        parsed = 0
+        while parsed < len(self._unparsed) and len(self._waiting) < WAITING_MAX:
+            problem = self._feed(self._unparsed[parsed : parsed + PIECE_BYTES])
+            parsed += PIECE_BYTES
+            if problem is not None:
+                self._waiting.append((Reply(problem, (("connection", "close"),)), False))
+                parsed = len(self._unparsed)
+        self._unparsed = self._unparsed[parsed:]
+
+    def _feed(self, piece: bytes) -> HTTPStatus | None:
         """Parse bytes; returns the status of an error, if any. The parser holds incomplete headers back."""
-        for start in range(0, len(data), PIECE_BYTES):
-            piece = data[start : start + PIECE_BYTES]
-            self._held_back += len(piece)
-            try:
-                self._parser.feed_data(piece)
-            except httptools.HttpParserCallbackError:  # Callbacks raise only `_TooLarge`.
-                return HTTPStatus.REQUEST_ENTITY_TOO_LARGE
-            except (httptools.HttpParserError, httptools.HttpParserUpgrade):
-                return HTTPStatus.BAD_REQUEST
-            if self._held_back > HEAD_MAX:
-                return HTTPStatus.REQUEST_ENTITY_TOO_LARGE
-        return None
+        self._held_back += len(piece)
+        try:
+            self._parser.feed_data(piece)
+        except httptools.HttpParserCallbackError:  # Callbacks raise only `_TooLarge`.
+            return HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade):
+            return HTTPStatus.BAD_REQUEST
+        return HTTPStatus.REQUEST_ENTITY_TOO_LARGE if self._held_back > HEAD_MAX else None
 
     # ---- the parser's callbacks
 
@@ -179,7 +188,10 @@ class _Connection(asyncio.Protocol):
         self._transport.write(_encode(reply))
         if not stays:
             self._transport.close()
-        elif self._waiting:
+            return
+        if not self._waiting:
+            self._parse()
+        if self._waiting:
             asyncio.get_running_loop().call_soon(self._answer_next)
         else:
             self._transport.resume_reading()

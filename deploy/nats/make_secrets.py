@@ -64,7 +64,8 @@ def main() -> None:
     os.chmod(directory, OWNER_ONLY)
     for name, text in make(servers).items():
         path = directory / name
-        path.touch(READABLE)
+        path.touch()
+        path.chmod(READABLE)
         path.write_text(text)
         print(path)
 

@@ -4,7 +4,10 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from angarium.http_server import Answer, Pending, Received, Reply, serve
+import pytest
+
+from angarium import http_server
+from angarium.http_server import PIECE_BYTES, WAITING_MAX, Answer, Pending, Received, Reply, serve
 
 REQUEST = b"GET /%d HTTP/1.1\r\nhost: a\r\n\r\n"
 MANY = 1000
@@ -49,6 +52,35 @@ async def test_a_thousand_requests_at_once_are_answered_in_order_and_in_turns() 
             assert await reader.readexactly(len(path)) == path
         writer.close()
     assert len(set(answered_in)) == MANY
+
+
+async def test_only_some_of_the_requests_that_come_at_once_are_parsed_before_they_are_answered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Thousands of them, on hundreds of connections, would take seconds of the loop, and memory."""
+    parsed, first = 0, asyncio.Event()
+
+    class Counted(Received, frozen=True):
+        def __post_init__(self) -> None:
+            nonlocal parsed
+            parsed += 1
+
+    monkeypatch.setattr(http_server, "Received", Counted)
+    gate: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+
+    def answer(received: Received) -> Pending | Reply:
+        first.set()
+        return gate if received.path == "/0" else Reply()
+
+    async with served(answer) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"".join(REQUEST % number for number in range(2 * MANY)))
+        await first.wait()
+        assert parsed <= WAITING_MAX + PIECE_BYTES / len(REQUEST % 0)
+        gate.set_result(Reply())
+        for _ in range(2 * MANY):
+            assert b"200 OK" in await reader.readuntil(b"\r\n\r\n")
+        writer.close()
 
 
 async def test_bytes_that_are_not_http_end_the_connection_after_the_pending_answers() -> None:
