@@ -20,9 +20,10 @@ import logging
 import math
 from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
+from typing import Annotated
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from actors.errors import Unavailable
 from streams.clock import Timekeeper
@@ -48,6 +49,10 @@ RENEWALS_PER_TTL = 3
 """Renewals in one TTL, so that two may fail."""
 RENEWAL_TIMEOUT_S = 2.0
 LOOK_PAUSE_MIN_S = 0.01
+BELIEVED_TTL_MAX_S = 600.0
+"""The longest TTL of another node that is believed; settings allow a tenth. Shards wait for it to be over."""
+YEAR_5138 = 1e11
+"""A time later than any start; beyond, it is no date that can be shown."""
 
 log = logging.getLogger(__name__)
 
@@ -65,10 +70,10 @@ class Member(Struct, frozen=True, kw_only=True):
 
     v: int = VERSION
     node: str
-    started_at: float
+    started_at: Annotated[float, Meta(ge=0, le=YEAR_5138)]
     version: str
     heartbeat: int
-    ttl_s: float = 0.0
+    ttl_s: Annotated[float, Meta(ge=0, le=BELIEVED_TTL_MAX_S)] = 0.0
     run: str = ""
     placement: int = 0
     draining: bool = False

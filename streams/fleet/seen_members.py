@@ -34,6 +34,9 @@ async def seen_members(js: JetStream, names: Names) -> tuple[list[Member], list[
                     member = read_versioned(_member, message.data, members.VERSION, message.subject)
                 except Unusable as error:
                     problems.append(str(error))
+                    continue
+                if member.node != names.node_of_heartbeat(message.subject):
+                    problems.append(f"{message.subject} names another node: delete it, and see who wrote it")
                 else:
                     silent_s = now - message.stored_at
                     if silent_s > (member.ttl_s or math.inf) + LEASE_MARGIN_S:

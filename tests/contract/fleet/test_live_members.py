@@ -4,10 +4,12 @@ With a connection the time begins again after which shards may be claimed from a
 make it live again.
 """
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
 from streams.fleet.members import Members
+from streams.fleet.seen_members import seen_members
 from streams.installation.topology import Names
 from streams.nats.jetstream import JetStream
 from tests.contract.fleet.looking import DEAD_S, ROUND_S, TTL_S, Join, Looking, show
@@ -130,3 +132,31 @@ async def test_a_node_is_live_with_lower_revisions_in_a_recreated_bucket(
     await js.stream_create(info.config)
     await show(js, names, "b")
     await until(lambda: a.live == ("a", "b"))
+
+
+FOREVER = {"v": 1, "node": "ghost", "started_at": 0.0, "version": "x", "heartbeat": 1, "ttl_s": 1e300}
+
+
+async def test_a_heartbeat_is_not_believed_that_is_to_hold_forever(
+    names: Names, clocks: Clocks, looking: Looking, join: Join
+) -> None:
+    await looking.publish(names.node("ghost"), msgspec.json.encode(FOREVER))
+    members = await join(looking, "a")
+    assert members.live == ("a", "ghost")
+    clocks.turn(DEAD_S)
+    await until(lambda: members.live == ("a",))
+
+
+@pytest.mark.parametrize(
+    "members",
+    [{"ttl_s": 1e300}, {"started_at": 1e300, "ttl_s": 5.0}, {"node": "other", "ttl_s": 5.0}],
+    ids=["forever", "no-date", "other-name"],
+)
+async def test_impossible_heartbeats_are_problems_and_no_nodes(
+    js: JetStream, names: Names, members: dict[str, object]
+) -> None:
+    await js.publish(names.node("ghost"), msgspec.json.encode(FOREVER | members))
+    seen, problems = await seen_members(js, names)
+    assert seen == []
+    assert len(problems) == 1
+    assert names.node("ghost") in problems[0]
