@@ -18,8 +18,9 @@ from prometheus_client.registry import Collector
 from actors.totals import Histogram
 from angarium.http_server import Received, Reply, serve_connected
 from angarium.monitor_server import exposition, listening, page_of, text
-from angarium.node.metrics import NodeMetrics, histogram
+from angarium.node.metrics.node_metrics import NodeMetrics
 from angarium.node.node import Node
+from angarium.telemetry.metrics.families import histogram
 
 LAG_SAMPLE_EVERY_S = 0.1
 LAG_BOUNDS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
@@ -53,7 +54,7 @@ class Monitor(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """The metrics that exist without a node."""
-        yield histogram("loop_lag_seconds", "How late the event loop runs due callbacks.", self._lag)
+        yield histogram("angarium_loop_lag_seconds", self._lag)
 
     async def sample_lag(self) -> None:
         """Note how late the loop is, by a clock that runs while the loop hangs, until cancelled."""

@@ -15,16 +15,19 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 
+from angarium.telemetry.metrics.table import METRICS
+
 COUNTED = frozenset({"counter", "histogram"})
 Combine = Callable[[float, float], float]
+_COMBINES: dict[str, Combine] = {"sum": add, "min": min, "max": max}
 NOT_ADDED: dict[str, Combine] = {
-    "angarium_nats_connected": min,
+    **{each.name: _COMBINES[each.over_workers] for each in METRICS},
     "process_start_time_seconds": min,
     "process_open_fds": max,
     "process_max_fds": min,
 }
-"""Gauges that are not added: whether all are connected; when the first one started; and the process that is
-nearest to its own limit of open files."""
+"""Gauges that are not added: those that the table names; when the first process started; and the process that
+is nearest to its own limit of open files."""
 
 SampleKey = tuple[str, tuple[tuple[str, str], ...]]
 """The name of a sample, and its labels."""

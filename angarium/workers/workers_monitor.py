@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector, generate_late
 
 from angarium.http_server import Pending, Received, Reply
 from angarium.monitor_server import broken, exposition, page_of, text
+from angarium.telemetry.metrics.table import BY_NAME
 from angarium.workers.metric_sums import Families, Family, Samples, Sum, WorkerCounts, counted, join, read
 from angarium.workers.worker import Worker
 
@@ -81,15 +82,13 @@ class WorkersMonitor:
         return exposition(generate_latest(Sum(total)))
 
     def _about_workers(self, up: int) -> Families:
-        name, again = "angarium_workers", "angarium_worker_restarts"
+        name, again = "angarium_workers", "angarium_worker_restarts_total"
         states = {"configured": len(self._workers), "up": up}
         workers: Samples = {(name, (("state", state),)): count for state, count in states.items()}
         restarts = sum(max(0, worker.starts - 1) for worker in self._workers)
         return {
-            name: Family("gauge", "Workers, and those that answered this scrape in time.", workers),
-            again: Family("counter", "Processes of workers that ended by themselves.", {
-                (f"{again}_total", ()): restarts
-            }),
+            name: Family("gauge", BY_NAME[name].help, workers),
+            again.removesuffix("_total"): Family("counter", BY_NAME[again].help, {(again, ()): restarts}),
         }  # fmt: skip
 
 

@@ -65,6 +65,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "monitor",
         "app",
     ),
+    "angarium.telemetry": ("trace_ids metrics", "spans", "known_traces", "tracer", "export", "opening"),
     "angarium.cli": (
         "invocation",
         "dead_letters development events installation ledger_records processes receivers",

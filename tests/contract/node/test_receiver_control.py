@@ -6,7 +6,7 @@ import msgspec
 
 from angarium.node.app import joined_node
 from angarium.node.control_requests import ReceiverControl
-from angarium.node.metrics import NodeMetrics
+from angarium.node.metrics.node_metrics import NodeMetrics
 from angarium.node.node import Node
 from streams.buckets.change_trail import changed_by
 from streams.clock import SystemTime

@@ -17,7 +17,7 @@ import yaml
 
 from angarium.settings import Settings
 from streams.server import binary
-from tests.support.fleet.watcher import OPERATING
+from tests.support.processes.commands import ROOT
 from tests.support.processes.deployed import check_command, made_secrets, settings_of
 from tests.support.processes.roles import DEPLOY
 
@@ -101,7 +101,9 @@ def test_no_pod_of_a_node_is_killed_while_it_reads_configurations() -> None:
     probes = {name: each for name, each in container.items() if name.endswith("Probe")}
     paths = {name: each["httpGet"]["path"] for name, each in probes.items()}
     assert paths == {"startupProbe": "/healthz", "livenessProbe": "/healthz", "readinessProbe": "/readyz"}
-    [example] = re.findall(r"```yaml\n(startupProbe:.*?)```", OPERATING.read_text(), re.DOTALL)
+    [example] = re.findall(
+        r"```yaml\n(startupProbe:.*?)```", (ROOT / "docs" / "operating.md").read_text(), re.DOTALL
+    )
     shown = yaml.safe_load(example)
     assert shown.pop("terminationGracePeriodSeconds") == pod["terminationGracePeriodSeconds"]
     [port] = container["ports"]

@@ -5,11 +5,9 @@ import re
 import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
+from angarium.telemetry.metrics.table import NODE, WORKERS
 from tests.support.fleet.fleet import Fleet
-from tests.support.processes.commands import ROOT
 from tests.support.processes.nodes import Node
-
-OPERATING = ROOT / "docs" / "operating.md"
 
 
 class Watcher:
@@ -38,8 +36,8 @@ class Watcher:
 
 
 def documented() -> set[str]:
-    """The metrics in the table of the documentation."""
-    return set(re.findall(r"^\| `(angarium_\w+)`", OPERATING.read_text(), re.MULTILINE))
+    """The metrics of nodes and of their supervisor, in the table that the reference page is made of."""
+    return {each.name for each in (*NODE, *WORKERS)}
 
 
 async def ready(fleet: Fleet, watcher: Watcher) -> None:

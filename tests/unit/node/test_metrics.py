@@ -10,11 +10,12 @@ from prometheus_client.parser import text_string_to_metric_families
 from actors.totals import Histogram
 from angarium.http_server import Received
 from angarium.node import monitor as monitoring
-from angarium.node.metrics import NodeMetrics, histogram
+from angarium.node.metrics.node_metrics import NodeMetrics
 from angarium.node.monitor import Monitor, unready
 from angarium.node.node import Node
 from angarium.node.shard import Shard
 from angarium.node.totals import NodeTotals
+from angarium.telemetry.metrics.families import histogram
 from streams.routing.shared_state import RoutingTotals
 from streams.routing_progress import RoutingProgress
 from tests.unit.worlds.shard import ShardWorld, strict
@@ -84,10 +85,11 @@ def test_buckets_add_up() -> None:
     counted = Histogram((0.1, 1.0))
     for value in (0.05, 0.5, 0.6, 7.0):
         counted.add(value)
-    samples = {(each.name, each.labels.get("le")): each.value for each in histogram("x", "", counted).samples}
+    name = "angarium_loop_lag_seconds"
+    samples = {(each.name, each.labels.get("le")): each.value for each in histogram(name, counted).samples}
     assert samples == {
-        ("angarium_x_bucket", "0.1"): 1, ("angarium_x_bucket", "1.0"): 3, ("angarium_x_bucket", "+Inf"): 4,
-        ("angarium_x_count", None): 4, ("angarium_x_sum", None): pytest.approx(8.15),
+        (f"{name}_bucket", "0.1"): 1, (f"{name}_bucket", "1.0"): 3, (f"{name}_bucket", "+Inf"): 4,
+        (f"{name}_count", None): 4, (f"{name}_sum", None): pytest.approx(8.15),
     }  # fmt: skip
 
 

@@ -1,0 +1,171 @@
+"""The table of all metrics of Angarium. Its order is that of the reference page.
+
+A metric that is not here cannot be told: `families` looks each one up. Names and units follow the conventions
+of Prometheus and of OpenTelemetry. No label holds a secret, a URL, or anything that a receiver answered.
+"""
+
+from angarium.telemetry.metrics.described import MetricDescription, MetricKind, MetricLabel
+
+NODE = (
+    MetricDescription(
+        name="angarium_node_info", kind=MetricKind.INFO, unit="1",
+        help="Name and version.",
+        labels=(MetricLabel("node"), MetricLabel("version")), note="Always 1",
+    ),
+    MetricDescription(
+        name="angarium_deliveries_total", kind=MetricKind.COUNTER, unit="{attempt}",
+        help="Attempts by outcome.",
+        labels=(MetricLabel("outcome", "`delivered`, `failed`, `rejected`, `throttled`, `gone`"),),
+        note="[What the answer meant](wire.md#what-a-receiver-answers). Pings do not count",
+    ),
+    MetricDescription(
+        name="angarium_attempts_total", kind=MetricKind.COUNTER, unit="{attempt}",
+        help="Attempts by status.",
+        labels=(MetricLabel(
+            "status",
+            "`2xx` to `5xx`, else the [stage](troubleshooting.md#why-a-receiver-gets-nothing) that failed, "
+            "or `not_sent` (the lease had expired)",
+        ),),
+    ),
+    MetricDescription(
+        name="angarium_attempt_seconds", kind=MetricKind.HISTOGRAM, unit="s",
+        help="Time from request to outcome.",
+    ),
+    MetricDescription(
+        name="angarium_arrival_seconds", kind=MetricKind.HISTOGRAM, unit="s",
+        help="Time from accepting an event to its 2xx.", note="Includes waits for fan-out, retries and rates",
+    ),
+    MetricDescription(
+        name="angarium_dead_letters_total", kind=MetricKind.COUNTER, unit="{event}",
+        help="Events given up.",
+        labels=(MetricLabel("reason"),),
+    ),
+    MetricDescription(
+        name="angarium_actors", kind=MetricKind.GAUGE, unit="{receiver}",
+        help="Receivers in memory.",
+        note="Idle ones leave memory after a minute",
+    ),
+    MetricDescription(
+        name="angarium_receivers_parked", kind=MetricKind.GAUGE, unit="{receiver}",
+        help="Receivers whose events wait only in the stream.",
+    ),
+    MetricDescription(
+        name="angarium_tenants_parked", kind=MetricKind.GAUGE, unit="{tenant}",
+        help="Tenants that flood their partition: their fan-outs wait.",
+        note="[`angarium doctor`](troubleshooting.md#why-fan-outs-of-one-tenant-come-late) names them",
+    ),
+    MetricDescription(
+        name="angarium_receivers_held", kind=MetricKind.GAUGE, unit="{receiver}",
+        help="Receivers in memory that are held back.",
+        labels=(MetricLabel(
+            "phase", "`throttled`, `backing_off`, `offline`, `paused`, `disabled`, `misconfigured`"
+        ),),
+        note="[What holds them back](troubleshooting.md#why-a-receiver-gets-nothing)",
+    ),
+    MetricDescription(
+        name="angarium_events_waiting", kind=MetricKind.GAUGE, unit="{event}",
+        help="Events known to wait, without those in flight.",
+        note="After a takeover a parked backlog counts only when it is read",
+    ),
+    MetricDescription(
+        name="angarium_attempts_in_flight", kind=MetricKind.GAUGE, unit="{attempt}",
+        help="Attempts in flight.",
+    ),
+    MetricDescription(
+        name="angarium_messages_unread", kind=MetricKind.GAUGE, unit="{message}",
+        help="Accepted messages that the node has not looked at yet, as of the newest that it read.",
+        labels=(MetricLabel("stream", "`deliveries`, `events`"),),
+        note="Parked backlogs do not count. Above zero for long: there are too few nodes",
+    ),
+    MetricDescription(
+        name="angarium_router_events_total", kind=MetricKind.COUNTER, unit="{event}",
+        help="Fan-outs routed.",
+        note="If another owner routes one again, it counts again; this also applies to the next four",
+    ),
+    MetricDescription(
+        name="angarium_router_copies_total", kind=MetricKind.COUNTER, unit="{event}",
+        help="Copies of fan-outs stored.",
+    ),
+    MetricDescription(
+        name="angarium_router_unmatched_total", kind=MetricKind.COUNTER, unit="{event}",
+        help="Fan-outs without a subscriber.",
+    ),
+    MetricDescription(
+        name="angarium_router_malformed_total", kind=MetricKind.COUNTER, unit="{event}",
+        help="Fan-outs that are malformed.",
+    ),
+    MetricDescription(
+        name="angarium_router_evicted_total", kind=MetricKind.COUNTER, unit="{event}",
+        help="Fan-outs that became dead letters before they were routed.",
+        note="Room was short, or their tenant had more than its quota",
+    ),
+    MetricDescription(
+        name="angarium_journal_append_seconds", kind=MetricKind.HISTOGRAM, unit="s",
+        help="Time of an append to the journal.", note="`_count` is the number of appends",
+    ),
+    MetricDescription(
+        name="angarium_journal_facts_total", kind=MetricKind.COUNTER, unit="{fact}",
+        help="Facts recorded.",
+    ),
+    MetricDescription(
+        name="angarium_journal_bytes_total", kind=MetricKind.COUNTER, unit="By",
+        help="Bytes appended to the journal.",
+    ),
+    MetricDescription(
+        name="angarium_shards", kind=MetricKind.GAUGE, unit="{shard}",
+        help="Shards of this node.",
+        labels=(MetricLabel("state", "`running`, `suspended` (the lease expired), `refused`"),),
+    ),
+    MetricDescription(
+        name="angarium_takeovers_total", kind=MetricKind.COUNTER, unit="{shard}",
+        help="Shards claimed, by how the last owner left them.",
+        labels=(MetricLabel(
+            "claim",
+            "`clean` (the last owner released it), `unclean` (it died), `resumed` (the node's own, after its "
+            "lease expired)",
+        ),),
+    ),
+    MetricDescription(
+        name="angarium_fences_total", kind=MetricKind.COUNTER, unit="{shard}",
+        help="Shards lost to another owner, noticed at an append.",
+    ),
+    MetricDescription(
+        name="angarium_nats_connected", kind=MetricKind.GAUGE, unit="1",
+        help="Whether NATS is connected, 1 or 0.",
+        over_workers="min",
+    ),
+    MetricDescription(
+        name="angarium_nats_reconnects_total", kind=MetricKind.COUNTER, unit="{reconnect}",
+        help="Reconnects to NATS.",
+    ),
+    MetricDescription(
+        name="angarium_spans_total", kind=MetricKind.COUNTER, unit="{span}",
+        help="Spans of traces, by what became of them.",
+        labels=(MetricLabel(
+            "result",
+            "`exported`, `dropped` (the queue was full, the collector did not take them, or too many events "
+            "of a tenant were not settled)",
+        ),),
+        note="Only if [traces](operating.md#traces) are on",
+    ),
+    MetricDescription(
+        name="angarium_loop_lag_seconds", kind=MetricKind.HISTOGRAM, unit="s",
+        help="How late the event loop runs due callbacks.", note="Measured ten times a second",
+    ),
+)  # fmt: skip
+
+WORKERS = (
+    MetricDescription(
+        name="angarium_workers", kind=MetricKind.GAUGE, unit="{worker}",
+        help="Workers, and those that answered this scrape in time.",
+        labels=(MetricLabel("state", "`configured`, `up` (answered this request in time)"),),
+    ),
+    MetricDescription(
+        name="angarium_worker_restarts_total", kind=MetricKind.COUNTER, unit="{worker}",
+        help="Workers that were started again after they ended by themselves.",
+    ),
+)  # fmt: skip
+
+METRICS = (*NODE, *WORKERS)
+
+BY_NAME = {each.name: each for each in METRICS}
