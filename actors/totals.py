@@ -22,6 +22,7 @@ ATTEMPT_BOUNDS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.
 ARRIVAL_BOUNDS_S = (
     0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0, 300.0, 3600.0, 86400.0,
 )  # fmt: skip
+THROTTLE_BOUNDS_S = (1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 14400.0, 86400.0)
 
 
 class Histogram:
@@ -50,11 +51,15 @@ class DeliveryTotals:
     - `dead_letters`: by their reason.
     - `attempt_s`: seconds from a request to its outcome.
     - `arrival_s`: seconds from the storage of an event to the 2xx for it.
+    - `throttle_s`: seconds for which receivers asked to get nothing more.
+    - `answered_429`: attempts with that answer.
 
     Deliveries and dead letters are counted when they are decided; the journal holds them a moment later.
     """
 
-    __slots__ = ("arrival_s", "attempt_s", "attempts", "dead_letters", "deliveries")
+    __slots__ = (
+        "answered_429", "arrival_s", "attempt_s", "attempts", "dead_letters", "deliveries", "throttle_s",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.attempts: defaultdict[str, int] = defaultdict(int)
@@ -62,6 +67,8 @@ class DeliveryTotals:
         self.dead_letters: defaultdict[str, int] = defaultdict(int)
         self.attempt_s = Histogram(ATTEMPT_BOUNDS_S)
         self.arrival_s = Histogram(ARRIVAL_BOUNDS_S)
+        self.throttle_s = Histogram(THROTTLE_BOUNDS_S)
+        self.answered_429 = 0
 
     def attempt_ended(self, outcome: Outcome, age_s: float) -> None:
         """Count an attempt that is over, `age_s` after its event was stored."""
@@ -71,6 +78,8 @@ class DeliveryTotals:
                 self.attempt_s.add(outcome.latency_ms / 1000)
                 if 200 <= status < 300:
                     self.arrival_s.add(age_s)
+                elif status == 429:
+                    self.answered_429 += 1
             case Failed(error=error):
                 self.attempts[error] += 1
                 self.attempt_s.add(outcome.latency_ms / 1000)
@@ -87,6 +96,7 @@ class DeliveryTotals:
                 self.deliveries[meaning] += 1
             case Throttled(kind="event"):
                 self.deliveries["throttled"] += 1
+                self.throttle_s.add(fact.until - fact.at)
             case DeadLettered(reason=reason, events=events):
                 self.dead_letters[reason] += len(events)
             case EventRefused(reason=reason):

@@ -143,6 +143,10 @@ class Settings(Struct, frozen=True, kw_only=True):
     monitor: Annotated[
         str | None, Meta(description="address of /healthz, /readyz and /metrics, such as 127.0.0.1:9464")
     ] = None
+    metrics_names: Annotated[
+        int,
+        Meta(ge=0, le=1000, description="receivers and tenants that metrics name, the largest; 0: none"),
+    ] = 0
 
     api: Annotated[str, Meta(description="address of the HTTP API, such as 0.0.0.0:8080")] = "127.0.0.1:8080"
     cors_origins: Annotated[

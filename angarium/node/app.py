@@ -215,7 +215,7 @@ async def joined_node(
         burials_at_once=asyncio.Semaphore(1), routing=routing,
         totals=NodeTotals(), announcer=Announcer(), saturated=saturated, holders=NodeHolders(),
         drain_s=settings.drain_s, replay_keep_s=settings.replay_keep_s,
-        tracing=tracing,
+        tracing=tracing, metrics_names=settings.metrics_names,
     )  # fmt: skip
     node = Node(context, settings.shards)
     inboxes = Inboxes(settings.inbox_prefix, *settings.answer_inboxes)

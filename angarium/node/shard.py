@@ -70,6 +70,7 @@ class NodeContext(Struct, frozen=True):
     drain_s: float
     replay_keep_s: float
     tracing: Tracing | None = None
+    metrics_names: int = 0
 
 
 class OwnershipClock:

@@ -48,12 +48,14 @@ class SnapshotOwner(Protocol):
 class ShardSnapshots:
     """Writes the snapshots of a shard, and deletes those that are no longer needed.
 
-    `stored` are the snapshots under the owner's present claim; they are replaced by `continue_with`.
+    - `stored`: the snapshots under the owner's present claim; they are replaced by `continue_with`.
+    - `current_at`: when the stored snapshots last had everything that was confirmed.
     """
 
     def __init__(
         self, owner: SnapshotOwner, stored: Snapshots, recovery: Recovery, js: JetStream, receivers: Receivers
     ) -> None:
+        self.current_at = owner.claim.at
         self._owner = owner
         self._stored = stored
         self._created = recovery.created
@@ -109,8 +111,9 @@ class ShardSnapshots:
     async def _write(self) -> None:
         owner, stored, parked = self._owner, self._stored, self._parked
         host, journal = owner.host, owner.journal
-        needed = host.needed()
+        needed, began_at = host.needed(), host.clock.now()
         if (journal.sequence, needed) == self._written:
+            self.current_at = began_at
             return
         states = host.changed_for_snapshot()
         forget = set(host.forgettable(states | self._absent_leftovers()))
@@ -142,6 +145,7 @@ class ShardSnapshots:
             parked.written(checkpoint.sequence)
             self._leftovers.clear()
             self._written = checkpoint.sequence, needed
+            self.current_at = began_at
             return
         host.snapshots_failed()
         if is_written is False and stored is self._stored and not owner.suspended:

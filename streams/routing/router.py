@@ -282,8 +282,12 @@ class Router:
             self._token_timer = asyncio.get_running_loop().call_later(delay_s, self._matchable.set)
 
     async def _distribute(self, opened: _EventInMemory) -> None:
-        event, totals = opened.event, self._routing.totals
+        event, totals, by_tenant = opened.event, self._routing.totals, self._routing.events_by_tenant
         totals.events += 1
+        if opened.tenant in by_tenant.counts:
+            by_tenant.counts[opened.tenant] += 1
+        else:
+            by_tenant.add_new(opened.tenant)
         if event.malformed:
             totals.malformed += 1
             lanes: tuple[str, ...] = (f"{opened.tenant}.{MALFORMED_RECEIVER}",)

@@ -13,6 +13,10 @@ LETTERS_AT_ONCE = 32
 """Dead letters of events that give way that are under way at a time, in all partitions of a node."""
 
 
+COUNTED_TENANTS_MAX = 4096
+"""Tenants whose events are counted one by one: any producer may invent names."""
+
+
 class RoutingTotals(Struct):
     """Totals of a node's routers. An event counts again if another owner routes it again."""
 
@@ -21,6 +25,23 @@ class RoutingTotals(Struct):
     unmatched: int = 0
     malformed: int = 0
     evicted: int = 0
+
+
+class EventsByTenant:
+    """The number of fan-outs routed by tenant; those of tenants beyond the first 4,096 are `others`."""
+
+    __slots__ = ("counts", "others")
+
+    def __init__(self) -> None:
+        self.counts: dict[str, int] = {}
+        self.others = 0
+
+    def add_new(self, tenant: str) -> None:
+        """Count the first event of a tenant that has no count yet."""
+        if len(self.counts) < COUNTED_TENANTS_MAX:
+            self.counts[tenant] = 1
+        else:
+            self.others += 1
 
 
 class Routing(Struct, frozen=True):
@@ -40,4 +61,5 @@ class Routing(Struct, frozen=True):
     by_tenant: SettingsByTenant = SettingsByTenant()
     tenants: Callable[[], Sequence[str]] = tuple
     partitions: int = 1
+    events_by_tenant: EventsByTenant = field(default_factory=EventsByTenant)
     letters: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(LETTERS_AT_ONCE))

@@ -1,20 +1,19 @@
 """The metrics of a node in the text format of Prometheus: its totals and its memory, read at each scrape.
 
-Between two scrapes, `prometheus_client` is not used at all. No label names a receiver or a tenant, so the
-number of series does not grow with them. A scrape looks at each actor in memory, 6 ms for 10,000 of them.
-`docs/metrics.md` explains each metric.
+Between two scrapes, `prometheus_client` is not used at all. Labels name at most `metrics_names` receivers and
+as many tenants, so the number of series does not grow with them. A scrape looks at each actor in memory, 3 µs
+for one that rests and 6 µs for one that works. `docs/metrics.md` explains each metric.
 """
 
-from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 
-from msgspec import Struct, field
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
-from actors.runtime.host import Host
-from actors.status import held_back
 from angarium import __version__
+from angarium.node.metrics.largest import OTHERS, LargestCounters, largest, oldest
+from angarium.node.metrics.receivers_in_memory import FILLS, HELD_BACK, ReceiversInMemory
 from angarium.node.node import Node
 from angarium.telemetry.metrics.families import histogram, info, labelled, single
 from streams.routing.shared_state import RoutingTotals
@@ -26,6 +25,7 @@ class NodeMetrics(Collector):
     def __init__(self, node: Node) -> None:
         self._node = node
         self._reconnects = 0
+        self._routed = LargestCounters(node.context.metrics_names)
         node.context.js.add_listener(self._on_connection)
 
     def _on_connection(self, connected: bool) -> None:
@@ -37,6 +37,7 @@ class NodeMetrics(Collector):
         yield info("angarium_node_info", {"node": context.node, "version": __version__})
         yield from self._work()
         yield from self._memory()
+        yield from self._tenants()
         yield from _routing(context.routing.totals)
         yield from self._journal()
         yield from self._ownership()
@@ -53,23 +54,40 @@ class NodeMetrics(Collector):
         yield labelled("angarium_attempts_total", totals.attempts)
         yield histogram("angarium_attempt_seconds", totals.attempt_s)
         yield histogram("angarium_arrival_seconds", totals.arrival_s)
+        yield single("angarium_too_many_requests_total", totals.answered_429)
+        yield histogram("angarium_throttle_seconds", totals.throttle_s)
         yield labelled("angarium_dead_letters_total", totals.dead_letters)
 
     def _memory(self) -> Iterator[Metric]:
-        seen = _ActorsInMemory()
-        for shard in self._node.owned.values():
+        context, shards = self._node.context, self._node.owned.values()
+        seen, most = ReceiversInMemory(context.receivers.known), context.metrics_names
+        for shard in shards:
             seen.add(shard.host)
         yield single("angarium_actors", seen.actors)
         yield single("angarium_receivers_parked", seen.parked)
-        parked = sum(len(shard.routing().parked_tenants) for shard in self._node.owned.values())
-        yield single("angarium_tenants_parked", parked)
-        yield labelled("angarium_receivers_held", {phase: seen.held[phase] for phase in HELD_BACK})
+        yield from _held(seen.held, most)
+        yield single("angarium_receivers_behind", seen.behind)
+        yield labelled("angarium_rate_buckets", {fill: seen.fills[fill] for fill in FILLS})
         yield single("angarium_events_waiting", seen.waiting)
+        yield labelled("angarium_backlog_events", largest(seen.backlogs, most))
+        yield labelled("angarium_backlog_oldest_seconds", largest(seen.ages_s, most, oldest))
         yield single("angarium_attempts_in_flight", seen.in_flight)
         unread = Counter[str]()
-        for shard in self._node.owned.values():
+        for shard in shards:
             unread.update(shard.unread())
         yield labelled("angarium_messages_unread", {stream: unread[stream] for stream in UNREAD_STREAMS})
+
+    def _tenants(self) -> Iterator[Metric]:
+        context, lags = self._node.context, dict[str, float]()
+        for shard in self._node.owned.values():
+            progress = shard.routing()
+            lags.update((name, progress.routed - at) for name, at in progress.parked_tenants.items())
+        parked = dict.fromkeys(largest(lags, context.metrics_names), 1)
+        parked[OTHERS] = len(lags) - len(parked) + 1
+        yield single("angarium_tenants_parked", len(lags))
+        yield labelled("angarium_tenant_parked", parked)
+        routed = context.routing.events_by_tenant
+        yield labelled("angarium_tenant_routed_events_total", self._routed.told(routed.counts, routed.others))
 
     def _journal(self) -> Iterator[Metric]:
         appended = self._node.context.totals.journal
@@ -86,32 +104,25 @@ class NodeMetrics(Collector):
         claims = {"clean": counted.clean, "unclean": counted.unclean, "resumed": counted.resumed}
         yield labelled("angarium_takeovers_total", claims)
         yield single("angarium_fences_total", counted.fenced)
+        ages = (shard.host.clock.now() - shard.snapshots.current_at for shard in node.owned.values())
+        yield single("angarium_snapshot_age_seconds", oldest(ages))
 
 
 UNREAD_STREAMS = ("deliveries", "events")
-HELD_BACK = ("throttled", "backing_off", "offline", "paused", "disabled", "misconfigured")
 
 
-class _ActorsInMemory(Struct):
-    """The state of the actors in memory at one scrape."""
-
-    actors: int = 0
-    parked: int = 0
-    waiting: int = 0
-    in_flight: int = 0
-    held: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
-
-    def add(self, host: Host) -> None:
-        now = host.clock.now()
-        self.actors += len(host.actors)
-        self.parked += len(host.parked)
-        for actor in host.actors.values():
-            state, in_flight = actor.state, actor.pending.in_flight
-            self.in_flight += len(in_flight)
-            self.waiting += len(actor.pending.mailbox) + actor.pending.cursor.left_min
-            self.waiting += sum(each.position not in in_flight for each in state.open)
-            if actor.loaded and (phase := held_back(state, actor.policy, now)):
-                self.held[phase] += 1
+def _held(held: Mapping[tuple[str, str], int], most: int) -> Iterator[Metric]:
+    phases, tenants = Counter[str](), Counter[str]()
+    for (tenant, phase), count in held.items():
+        phases[phase] += count
+        tenants[tenant] += count
+    yield labelled("angarium_receivers_held", {phase: phases[phase] for phase in HELD_BACK})
+    named = largest(tenants, most)
+    told = {(OTHERS, phase): 0 for phase in HELD_BACK}
+    for (tenant, phase), count in held.items():
+        key = tenant if tenant in named else OTHERS, phase
+        told[key] = told.get(key, 0) + count
+    yield labelled("angarium_tenant_receivers_held", told)
 
 
 def _routing(routed: RoutingTotals) -> Iterator[Metric]:

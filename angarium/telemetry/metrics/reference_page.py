@@ -20,6 +20,8 @@ This page is made from the code, `angarium/telemetry/metrics/table.py`.
 
 - Counters start at zero with each process.
 - A histogram has `_bucket`, `_sum` and `_count`.
+- Metrics with the label `receiver` or `tenant` name the largest of each node, as many as the setting
+  `metrics_names` says; that is 0 by default. `_other` stands for all that are not named.
 """
 
 _SECTIONS: tuple[tuple[str, str, Sequence[MetricDescription]], ...] = (

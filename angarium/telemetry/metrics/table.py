@@ -6,6 +6,9 @@ of Prometheus and of OpenTelemetry. No label holds a secret, a URL, or anything 
 
 from angarium.telemetry.metrics.described import MetricDescription, MetricKind, MetricLabel
 
+RECEIVER = MetricLabel("receiver", "a name, or `_other`")
+TENANT = MetricLabel("tenant", "a name, or `_other`")
+
 NODE = (
     MetricDescription(
         name="angarium_node_info", kind=MetricKind.INFO, unit="1",
@@ -36,6 +39,15 @@ NODE = (
         help="Time from accepting an event to its 2xx.", note="Includes waits for fan-out, retries and rates",
     ),
     MetricDescription(
+        name="angarium_too_many_requests_total", kind=MetricKind.COUNTER, unit="{attempt}",
+        help="Attempts that were answered 429.",
+    ),
+    MetricDescription(
+        name="angarium_throttle_seconds", kind=MetricKind.HISTOGRAM, unit="s",
+        help="Time for which a receiver asked to get nothing more, by 429 or by 503 with Retry-After.",
+        note="After a 429 without a usable time, that of the backoff",
+    ),
+    MetricDescription(
         name="angarium_dead_letters_total", kind=MetricKind.COUNTER, unit="{event}",
         help="Events given up.",
         labels=(MetricLabel("reason"),),
@@ -50,11 +62,6 @@ NODE = (
         help="Receivers whose events wait only in the stream.",
     ),
     MetricDescription(
-        name="angarium_tenants_parked", kind=MetricKind.GAUGE, unit="{tenant}",
-        help="Tenants that flood their partition: their fan-outs wait.",
-        note="[`angarium doctor`](troubleshooting.md#why-fan-outs-of-one-tenant-come-late) names them",
-    ),
-    MetricDescription(
         name="angarium_receivers_held", kind=MetricKind.GAUGE, unit="{receiver}",
         help="Receivers in memory that are held back.",
         labels=(MetricLabel(
@@ -63,9 +70,38 @@ NODE = (
         note="[What holds them back](troubleshooting.md#why-a-receiver-gets-nothing)",
     ),
     MetricDescription(
+        name="angarium_tenant_receivers_held", kind=MetricKind.GAUGE, unit="{receiver}",
+        help="Receivers in memory that are held back, by tenant.",
+        labels=(TENANT, MetricLabel("phase", "as above")),
+        note="A named tenant has only the phases that some receiver is in",
+    ),
+    MetricDescription(
+        name="angarium_receivers_behind", kind=MetricKind.GAUGE, unit="{receiver}",
+        help="Receivers with an attempt that has been due for more than 60 s, and none in flight.",
+        note="Nothing holds them back, and they have a token: the node is late",
+    ),
+    MetricDescription(
+        name="angarium_rate_buckets", kind=MetricKind.GAUGE, unit="{receiver}",
+        help="Receivers in memory with a rate, by how full their buckets of tokens are.",
+        labels=(MetricLabel(
+            "fill",
+            "`empty` (less than one token: if an event waits, the rate holds it back), `low` (less than "
+            "half), `high`, `full`",
+        ),),
+    ),
+    MetricDescription(
         name="angarium_events_waiting", kind=MetricKind.GAUGE, unit="{event}",
         help="Events known to wait, without those in flight.",
         note="After a takeover a parked backlog counts only when it is read",
+    ),
+    MetricDescription(
+        name="angarium_backlog_events", kind=MetricKind.GAUGE, unit="{event}",
+        help="Events known to wait or in flight, by receiver.", labels=(RECEIVER,),
+    ),
+    MetricDescription(
+        name="angarium_backlog_oldest_seconds", kind=MetricKind.GAUGE, unit="s", over_workers="max",
+        help="Age of the oldest event that is not settled, by receiver.", labels=(RECEIVER,),
+        note="Of `_other` the highest. After a takeover it is known once the receiver is in memory again",
     ),
     MetricDescription(
         name="angarium_attempts_in_flight", kind=MetricKind.GAUGE, unit="{attempt}",
@@ -76,6 +112,22 @@ NODE = (
         help="Accepted messages that the node has not looked at yet, as of the newest that it read.",
         labels=(MetricLabel("stream", "`deliveries`, `events`"),),
         note="Parked backlogs do not count. Above zero for long: there are too few nodes",
+    ),
+    MetricDescription(
+        name="angarium_tenants_parked", kind=MetricKind.GAUGE, unit="{tenant}",
+        help="Tenants that flood their partition: their fan-outs wait.",
+        note="[`angarium doctor`](troubleshooting.md#why-fan-outs-of-one-tenant-come-late) names them",
+    ),
+    MetricDescription(
+        name="angarium_tenant_parked", kind=MetricKind.GAUGE, unit="{tenant}",
+        help="Tenants that are parked, those first that are farthest behind.", labels=(TENANT,),
+        note="1 for each that is named",
+    ),
+    MetricDescription(
+        name="angarium_tenant_routed_events_total", kind=MetricKind.COUNTER, unit="{event}",
+        help="Fan-outs routed, by tenant.", labels=(TENANT,),
+        note="While a tenant is not one of the largest, its events are counted as `_other`, and stay there; "
+        "so are those of all tenants beyond the first 4,096",
     ),
     MetricDescription(
         name="angarium_router_events_total", kind=MetricKind.COUNTER, unit="{event}",
@@ -128,6 +180,11 @@ NODE = (
     MetricDescription(
         name="angarium_fences_total", kind=MetricKind.COUNTER, unit="{shard}",
         help="Shards lost to another owner, noticed at an append.",
+    ),
+    MetricDescription(
+        name="angarium_snapshot_age_seconds", kind=MetricKind.GAUGE, unit="s", over_workers="max",
+        help="Time since the snapshots of a shard last had everything, of the shard where that is longest.",
+        note="Snapshots are written every 5 s. The older they are, the longer a takeover takes",
     ),
     MetricDescription(
         name="angarium_nats_connected", kind=MetricKind.GAUGE, unit="1",

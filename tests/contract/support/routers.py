@@ -23,7 +23,7 @@ from streams.reading.reader import ReadingTerms
 from streams.routing.freshness import Freshness
 from streams.routing.lanes import CopySlots
 from streams.routing.router import Router
-from streams.routing.shared_state import Routing, RoutingTotals
+from streams.routing.shared_state import EventsByTenant, Routing, RoutingTotals
 from streams.routing_progress import NOTHING_ROUTED, RoutingProgress
 from tests.contract.support.faults import FaultyJetStream, misbehaving
 from tests.contract.support.servers import Server
@@ -67,6 +67,7 @@ class Owner:
         self.js = js
         self.clocks = Clocks()
         self.totals = RoutingTotals()
+        self.events_by_tenant = EventsByTenant()
         self.within_lease = within_lease
         self.broken: list[str] = []
         self.losses: list[Loss] = []
@@ -79,6 +80,7 @@ class Owner:
         self._routing = Routing(
             match, freshness, CopySlots(100), asyncio.Semaphore(1), self.totals, by_tenant,
             tenants=lambda: subscriptions.tenants, partitions=SHARDS,
+            events_by_tenant=self.events_by_tenant,
         )  # fmt: skip
         self.router = self._new_router()
 

@@ -4,7 +4,7 @@ import pytest
 
 from actors.machine import facts as f
 from actors.machine.outcome import Answered, Failed, NotSent, Outcome
-from actors.totals import ATTEMPT_BOUNDS_S, DeliveryTotals, Histogram
+from actors.totals import ATTEMPT_BOUNDS_S, THROTTLE_BOUNDS_S, DeliveryTotals, Histogram
 from tests.unit.worlds.shard import RECEIVER, strict
 from tests.unit.worlds.values import answer
 from tests.unit.worlds.virtual_time import in_virtual_time
@@ -40,6 +40,16 @@ def test_an_attempt_counts_by_what_came_back(outcome: Outcome, status: str, arri
     assert totals.attempt_s.counts[ATTEMPT_BOUNDS_S.index(0.025)] == 1
     assert totals.attempt_s.sum == 0.02
     assert (sum(totals.arrival_s.counts), totals.arrival_s.sum) == (arrived, 3.0 * arrived)
+
+
+def test_a_429_counts_once_more_and_a_pause_by_its_length() -> None:
+    totals = DeliveryTotals()
+    for status in (200, 429, 404, 429):
+        totals.attempt_ended(answer(status), 3.0)
+    assert totals.answered_429 == 2
+    totals.decided(f.Throttled(receiver=RECEIVER, events=(), at=100.0, attempt=1, until=110.0))
+    assert (totals.throttle_s.sum, sum(totals.throttle_s.counts)) == (10.0, 1)
+    assert totals.throttle_s.counts[THROTTLE_BOUNDS_S.index(15.0)] == 1
 
 
 def test_an_attempt_that_was_not_sent_took_no_time() -> None:

@@ -1,12 +1,14 @@
 """The text for Prometheus, and why a node is not ready."""
 
-from types import SimpleNamespace
+from collections.abc import Mapping
+from types import MappingProxyType, SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from actors.policy import Rate
 from actors.totals import Histogram
 from angarium.http_server import Received
 from angarium.node import monitor as monitoring
@@ -16,9 +18,10 @@ from angarium.node.node import Node
 from angarium.node.shard import Shard
 from angarium.node.totals import NodeTotals
 from angarium.telemetry.metrics.families import histogram
-from streams.routing.shared_state import RoutingTotals
+from streams.routing.shared_state import EventsByTenant, RoutingTotals
 from streams.routing_progress import RoutingProgress
 from tests.unit.worlds.shard import ShardWorld, strict
+from tests.unit.worlds.values import NOW, policy
 from tests.unit.worlds.virtual_time import in_virtual_time
 
 Listeners = list[Any]
@@ -38,9 +41,13 @@ def node(owned: dict[int, Any] | None = None, **members: Any) -> Node:
             lease=lease, draining=members.get("draining", False),
             wanted_shards=lambda shards: list(range(shards)),
         ),
-        receivers=SimpleNamespace(complete=members.get("complete", True)),
-        routing=SimpleNamespace(totals=RoutingTotals(events=7, copies=9)),
+        receivers=SimpleNamespace(complete=members.get("complete", True), known=lambda _: True),
+        routing=SimpleNamespace(
+            totals=RoutingTotals(events=7, copies=9),
+            events_by_tenant=members.get("events_by_tenant", EventsByTenant()),
+        ),
         totals=members.get("totals", NodeTotals()), tracing=members.get("tracing"),
+        metrics_names=members.get("metrics_names", 0),
     )  # fmt: skip
     return cast(Node, SimpleNamespace(
         context=context, shards=3,
@@ -49,9 +56,17 @@ def node(owned: dict[int, Any] | None = None, **members: Any) -> Node:
     ))  # fmt: skip
 
 
-def shard(world: ShardWorld | None = None, *, suspended: bool = False, ended: bool = False) -> Shard:
+def shard(
+    world: ShardWorld | None = None,
+    *,
+    suspended: bool = False,
+    ended: bool = False,
+    parked: Mapping[str, int] = MappingProxyType({"acme": 3}),
+    current_at: float = NOW,
+) -> Shard:
     return cast(Shard, SimpleNamespace(
-        routing=lambda: RoutingProgress(routed=9, parked_tenants={"acme": 3}),
+        routing=lambda: RoutingProgress(routed=9, parked_tenants=parked),
+        snapshots=SimpleNamespace(current_at=current_at),
         unread=lambda: {"deliveries": 40, "events": 2},
         host=world and world.host, suspended=suspended, ended=SimpleNamespace(is_set=lambda: ended)
     ))  # fmt: skip
@@ -103,6 +118,7 @@ async def test_the_actors_in_memory_are_counted_over_all_shards() -> None:
     await paused.pass_time(5)
     totals = NodeTotals()
     totals.actors.dead_letters["expired"] = 2
+    totals.actors.answered_429 = 3
     totals.ownership.unclean = 1
     watched = node({0: shard(paused), 1: shard(hanging, suspended=True)}, totals=totals, refused={2: "why"})
     found = scraped(watched)
@@ -112,13 +128,56 @@ async def test_the_actors_in_memory_are_counted_over_all_shards() -> None:
     assert found["angarium_attempts_in_flight"] == 1
     assert (found["angarium_receivers_held paused"], found["angarium_receivers_held throttled"]) == (1, 0)
     assert found["angarium_receivers_parked"] == len(paused.host.parked) + len(hanging.host.parked) > 0
-    assert found["angarium_tenants_parked"] == 2
+    assert found["angarium_tenants_parked"] == 1
+    assert found["angarium_backlog_oldest_seconds _other"] == pytest.approx(5.0, abs=0.1)
+    assert found["angarium_snapshot_age_seconds"] == pytest.approx(5.0, abs=0.1)
+    assert found["angarium_too_many_requests_total"] == 3
     assert [found[f"angarium_messages_unread {each}"] for each in ("deliveries", "events")] == [80, 4]
     assert [found[f"angarium_shards {each}"] for each in ("running", "suspended", "refused")] == [1, 1, 1]
     assert found["angarium_dead_letters_total expired"] == 2
     assert found["angarium_takeovers_total unclean"] == 1
     assert (found["angarium_router_events_total"], found["angarium_router_copies_total"]) == (7, 9)
     assert (found["angarium_nats_connected"], found["angarium_nats_reconnects_total"]) == (1, 1)
+
+
+@in_virtual_time
+async def test_metrics_name_the_largest_and_sum_up_the_others() -> None:
+    """This holds for backlogs, ages, phases by tenant, parked tenants, and events by tenant."""
+    world = strict(paused=True)
+    for receiver, count in (("acme.a", 5), ("acme.b", 2), ("other.c", 3)):
+        world.put(policy(paused=True), receiver)
+        world.publish(count, receiver=receiver)
+        await world.pass_time(5)
+    world.put(policy(rate=Rate(limit=1, per="hour", burst=4)), "calm.limited")
+    world.publish(2, receiver="calm.limited")
+    await world.pass_time(1)
+    counted = EventsByTenant()
+    counted.counts = {"acme": 7, "other": 2, "calm": 1}
+    parked = {"acme": 8, "other": 2, "calm": 7}
+    watched = node({0: shard(world, parked=parked)}, metrics_names=1, events_by_tenant=counted)
+    found = scraped(watched)
+    none = scraped(node({0: shard(world, parked=parked)}, events_by_tenant=counted))
+    world.host.stop()
+
+    def told(name: str, labels: str = "") -> dict[str, float]:
+        return {each: value for each, value in labels_of(found, name).items() if labels in each}
+
+    assert told("angarium_backlog_events") == {"acme.a": 5, "_other": 5}
+    assert told("angarium_backlog_oldest_seconds") == {
+        "acme.a": pytest.approx(16, abs=0.1), "_other": pytest.approx(11, abs=0.1)
+    }  # fmt: skip
+    assert told("angarium_tenant_receivers_held", "paused") == {"acme paused": 2, "_other paused": 1}
+    assert told("angarium_tenant_parked") == {"other": 1, "_other": 2}
+    assert told("angarium_tenant_routed_events_total") == {"acme": 7, "_other": 3}
+    assert told("angarium_rate_buckets") == {"empty": 0, "low": 0, "high": 1, "full": 0}
+    assert labels_of(none, "angarium_backlog_events") == {"_other": 10}
+    assert not [name for name in none if "acme" in name or "calm" in name]
+
+
+def labels_of(found: dict[str, float], name: str) -> dict[str, float]:
+    """The values of one metric by their labels."""
+    named = ((each.partition(" "), value) for each, value in found.items())
+    return {labels: value for (each, _, labels), value in named if each == name}
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,11 @@
+"""Events counted by tenant: producers that invent tenants cost a limited memory."""
+
+from streams.routing.shared_state import COUNTED_TENANTS_MAX, EventsByTenant
+
+
+def test_tenants_beyond_the_first_have_no_counts_of_their_own() -> None:
+    counted = EventsByTenant()
+    for number in range(COUNTED_TENANTS_MAX + 5):
+        counted.add_new(f"t{number}")
+    assert (len(counted.counts), counted.others) == (COUNTED_TENANTS_MAX, 5)
+    assert set(counted.counts.values()) == {1}
