@@ -38,6 +38,7 @@ from angarium.node.node import Node
 from angarium.node.shard import NodeContext
 from angarium.node.totals import NodeTotals
 from angarium.settings import Settings
+from angarium.telemetry.metrics.exporting import open_metrics_export
 from angarium.telemetry.opening import Tracing, open_tracing
 from angarium.terminal.run import ending_signals
 from streams.buckets.receivers import Receivers, matching, subscriptions_of
@@ -88,7 +89,8 @@ async def run_node(
     for number in ending_signals():
         loop.add_signal_handler(number, stop.set)
     place = settings.monitor if supervisor is None else supervisor
-    async with monitoring(place) as monitor, AsyncExitStack() as stack:
+    export = open_metrics_export(os.environ, settings.node)
+    async with monitoring(place, export) as monitor, AsyncExitStack() as stack:
         node = await _unless(
             stop, stack.enter_async_context(open_node(settings, freeze_existing_objects, runs))
         )

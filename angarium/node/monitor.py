@@ -20,6 +20,7 @@ from angarium.http_server import Received, Reply, serve_connected
 from angarium.monitor_server import exposition, listening, page_of, text
 from angarium.node.metrics.node_metrics import NodeMetrics
 from angarium.node.node import Node
+from angarium.telemetry.metrics.exporting import MetricsExport, exporting
 from angarium.telemetry.metrics.families import histogram
 
 LAG_SAMPLE_EVERY_S = 0.1
@@ -35,16 +36,16 @@ class Monitor(Collector):
     def __init__(self) -> None:
         self._node: Node | None = None
         self._lag = Histogram(LAG_BOUNDS_S)
-        self._registry = CollectorRegistry()
-        self._registry.register(self)
-        ProcessCollector(registry=self._registry)
+        self.registry = CollectorRegistry()
+        self.registry.register(self)
+        ProcessCollector(registry=self.registry)
         self._scraped = b""
         self._good_until = 0.0
 
     def watch(self, node: Node) -> None:
         """Answer for this started node from now on."""
         self._node = node
-        self._registry.register(NodeMetrics(node))
+        self.registry.register(NodeMetrics(node))
         self._good_until = 0.0
 
     def answer(self, received: Received) -> Reply:
@@ -73,7 +74,7 @@ class Monitor(Collector):
     def _metrics(self) -> Reply:
         began_at = time.monotonic()
         if began_at >= self._good_until:
-            self._scraped = generate_latest(self._registry)
+            self._scraped = generate_latest(self.registry)
             done_at = time.monotonic()
             self._good_until = done_at + SCRAPE_REST_FACTOR * (done_at - began_at)
         return exposition(self._scraped)
@@ -112,14 +113,21 @@ def _draining(wanted: int, owned: int) -> str:
 
 
 @asynccontextmanager
-async def monitoring(place: str | socket.socket | None) -> AsyncIterator[Monitor]:
-    """Serve a monitor at an address, to the other end of a socket, or nowhere. Raises MonitorFailed."""
+async def monitoring(
+    place: str | socket.socket | None, export: MetricsExport | None = None
+) -> AsyncIterator[Monitor]:
+    """Serve a monitor at an address, to the other end of a socket, or nowhere, and export its metrics.
+
+    Raises MonitorFailed.
+    """
     monitor = Monitor()
-    if place is None:
+    if place is None and export is None:
         yield monitor
         return
     async with AsyncExitStack() as stack:
         match place:
+            case None:
+                pass
             case str():
                 await stack.enter_async_context(listening(place, monitor.answer))
             case socket.socket():
@@ -128,4 +136,5 @@ async def monitoring(place: str | socket.socket | None) -> AsyncIterator[Monitor
                 assert_never(place)
         sampling = asyncio.ensure_future(monitor.sample_lag())
         stack.callback(sampling.cancel)
+        await stack.enter_async_context(exporting(export, monitor.registry))
         yield monitor

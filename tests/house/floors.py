@@ -65,7 +65,14 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "monitor",
         "app",
     ),
-    "angarium.telemetry": ("trace_ids metrics", "spans", "known_traces", "tracer", "export", "opening"),
+    "angarium.telemetry": (
+        "otel_variables trace_ids",
+        "spans metrics",
+        "known_traces",
+        "tracer",
+        "export",
+        "opening",
+    ),
     "angarium.cli": (
         "invocation",
         "dead_letters development events installation ledger_records processes receivers",

@@ -13,8 +13,8 @@ _UNITS = {"s": "seconds", "By": "bytes", "1": ""}
 _HEAD = """\
 # Metrics
 
-All metrics, as `/metrics` shows them. Where they are served, and which of them to page on, is in
-[operating](operating.md#watching).
+All metrics, as `/metrics` shows them, and as [OTLP](operating.md#metrics-by-otlp) sends them. Where they are
+served, and which of them to page on, is in [operating](operating.md#watching).
 
 This page is made from the code, `angarium/telemetry/metrics/table.py`.
 

@@ -1,0 +1,60 @@
+"""The standard variables of OpenTelemetry, as far as traces and metrics share them."""
+
+from collections.abc import Mapping
+from importlib.util import find_spec
+from typing import Literal
+
+from msgspec import Struct
+
+from angarium import __version__
+from angarium.settings import SettingsError
+
+Signal = Literal["traces", "metrics"]
+"""The kinds of data that are exported."""
+_EXPORTERS = ("opentelemetry.exporter.otlp.proto.http", "opentelemetry.exporter.otlp.proto.grpc")
+
+
+class Collector(Struct, frozen=True):
+    """The protocol that the collector speaks, and the attributes by which it knows the process."""
+
+    grpc: bool
+    attributes: dict[str, str]
+
+
+def collector_of(signal: Signal, environ: Mapping[str, str], instance: str) -> Collector | None:
+    """The collector for a signal of this instance; None if the variables ask for none.
+
+    Raises SettingsError.
+    """
+    name = signal.upper()
+    disabled = environ.get("OTEL_SDK_DISABLED", "").lower() == "true"
+    asked = "otlp" in (environ.get(f"OTEL_{name}_EXPORTER") or "otlp").replace(" ", "").split(",")
+    if disabled or not asked or not _first(environ, name, "ENDPOINT"):
+        return None
+    protocol = _first(environ, name, "PROTOCOL") or "http/protobuf"
+    if protocol not in ("grpc", "http/protobuf"):
+        raise SettingsError(f"OTEL_EXPORTER_OTLP_PROTOCOL: must be grpc or http/protobuf, not {protocol!r}")
+    if find_spec("opentelemetry") is None or not all(map(find_spec, _EXPORTERS)):
+        raise SettingsError("OTEL_EXPORTER_OTLP_ENDPOINT: install angarium[otel], or unset this variable")
+    attributes = {"service.version": __version__, "service.instance.id": instance} | _service(environ)
+    return Collector(protocol == "grpc", attributes)
+
+
+def whole(environ: Mapping[str, str], name: str, default: int, most: int) -> int:
+    """A whole number from 1 to `most`. Raises SettingsError."""
+    given = environ.get(name) or str(default)
+    if given.isascii() and given.isdigit() and len(given) <= len(str(most)) and 1 <= int(given) <= most:
+        return int(given)
+    raise SettingsError(f"{name}: must be a whole number from 1 to {most:,}, not {given!r}")
+
+
+def _first(environ: Mapping[str, str], signal: str, member: str) -> str:
+    """The signal's own variable, or else that of all signals."""
+    names = (f"OTEL_EXPORTER_OTLP_{signal}_{member}", f"OTEL_EXPORTER_OTLP_{member}")
+    return next((environ[name] for name in names if environ.get(name)), "")
+
+
+def _service(environ: Mapping[str, str]) -> dict[str, str]:
+    """The name of the service, unless the standard variables name it."""
+    named = environ.get("OTEL_SERVICE_NAME") or "service.name=" in environ.get("OTEL_RESOURCE_ATTRIBUTES", "")
+    return {} if named else {"service.name": "angarium"}

@@ -1,0 +1,154 @@
+"""Metrics over OTLP: their points, the variables that ask for them, and collectors that take none."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+
+import pytest
+from opentelemetry.sdk.metrics.export import (
+    Histogram,
+    MetricExporter,
+    MetricExportResult,
+    MetricsData,
+    NumberDataPoint,
+)
+from opentelemetry.sdk.resources import Resource
+from prometheus_client.core import Metric
+
+from actors.totals import Histogram as Counted
+from angarium.settings import SettingsError
+from angarium.telemetry.metrics.data_points import PointTimes, data_points
+from angarium.telemetry.metrics.exporting import MetricsExport, exporting, open_metrics_export
+from angarium.telemetry.metrics.families import histogram, labelled, single
+from angarium.telemetry.metrics.otlp_exporter import ReadingsExporter
+from tests.support.waiting import until
+
+ENDPOINT = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1"}
+
+
+class SlowCollector(MetricExporter):
+    """Answers each request once it may; refuses while it `refuses`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.refuses = False
+        self.asked, self.may_answer = threading.Event(), threading.Event()
+        self.got: list[float] = []
+
+    def export(
+        self, metrics_data: MetricsData, timeout_millis: float = 10_000, **kwargs: object
+    ) -> MetricExportResult:
+        self.asked.set()
+        assert self.may_answer.wait(30)
+        (metric,) = metrics_data.resource_metrics[0].scope_metrics[0].metrics
+        (point,) = metric.data.data_points
+        assert isinstance(point, NumberDataPoint)
+        self.got.append(point.value)
+        return MetricExportResult.FAILURE if self.refuses else MetricExportResult.SUCCESS
+
+    def force_flush(self, timeout_millis: float = 10_000) -> bool:
+        return True
+
+    def shutdown(self, timeout_millis: float = 30_000, **kwargs: object) -> None:
+        """Close nothing, since nothing is open."""
+
+
+class Readings:
+    """Metrics that tell how often they were read; `broken` at the second time."""
+
+    def __init__(self, *, broken: bool = False) -> None:
+        self.count = 0
+        self._broken = broken
+
+    def collect(self) -> Iterator[Metric]:
+        self.count += 1
+        if self._broken and self.count == 2:
+            raise RuntimeError("a defect")
+        yield single("angarium_actors", self.count)
+
+
+def test_points_have_the_values_of_the_page() -> None:
+    counted = Counted((0.1, 1.0))
+    for value in (0.05, 0.5, 0.6, 7.0):
+        counted.add(value)
+    told = [
+        histogram("angarium_attempt_seconds", counted),
+        labelled("angarium_takeovers_total", {"clean": 3, "unclean": 1}),
+        labelled("angarium_dead_letters_total", {}),
+    ]
+    data = data_points(told, Resource({}), PointTimes(10.0, 12.5))
+    spread, takeovers = data.resource_metrics[0].scope_metrics[0].metrics
+    assert isinstance(spread.data, Histogram)
+    (point,) = spread.data.data_points
+    assert (point.bucket_counts, point.explicit_bounds) == ([1, 2, 1], [0.1, 1.0])
+    assert point.count == 4
+    assert point.sum == pytest.approx(8.15)
+    assert (spread.name, spread.unit) == ("angarium_attempt_seconds", "s")
+    assert (takeovers.name, takeovers.unit) == ("angarium_takeovers_total", "{shard}")
+    values = {str(each.attributes): each for each in takeovers.data.data_points}
+    clean = values["{'claim': 'clean'}"]
+    assert isinstance(clean, NumberDataPoint)
+    assert (len(values), clean.value) == (2, 3.0)
+    assert (point.start_time_unix_nano, point.time_unix_nano) == (10_000_000_000, 12_500_000_000)
+
+
+def test_a_slow_collector_gets_the_latest_reading_and_holds_nothing_up(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    slow = SlowCollector()
+    slow.refuses = True
+    exporter = ReadingsExporter(slow, Resource({}))
+    exporter.take([single("angarium_actors", 1)])
+    assert slow.asked.wait(30)
+    for count in (2, 3, 4):
+        exporter.take([single("angarium_actors", count)])
+    slow.may_answer.set()
+    exporter.stop()
+    assert slow.got == [1, 4]
+    assert caplog.messages == ["metrics.dropped"]
+
+
+@pytest.mark.parametrize("broken", [False, True])
+async def test_metrics_are_read_regularly_and_once_more_at_the_end(
+    broken: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A defect in a metric costs one reading."""
+    collector, readings = SlowCollector(), Readings(broken=broken)
+    collector.may_answer.set()
+    export = MetricsExport(ReadingsExporter(collector, Resource({})), 0.001)
+    async with exporting(export, readings), asyncio.timeout(30):
+        await until(lambda: len(collector.got) >= 3)
+    assert collector.got[-1] == readings.count
+    assert caplog.messages == ["metrics.broken"] * broken
+
+
+def test_without_an_endpoint_no_metrics_are_exported() -> None:
+    for environ in (
+        {},
+        ENDPOINT | {"OTEL_SDK_DISABLED": "true"},
+        ENDPOINT | {"OTEL_METRICS_EXPORTER": "none"},
+        {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://127.0.0.1:1"},
+    ):
+        assert open_metrics_export(environ, "one") is None
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("OTEL_METRIC_EXPORT_INTERVAL", "0"),
+        ("OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE", "delta"),
+        ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json"),
+    ],
+)
+def test_a_variable_of_metrics_that_cannot_be_used_is_named(name: str, value: str) -> None:
+    with pytest.raises(SettingsError, match=f"^{name}: "):
+        open_metrics_export(ENDPOINT | {name: value}, "one")
+
+
+@pytest.mark.parametrize("protocol", ["grpc", "http/protobuf"])
+def test_either_protocol_opens_an_exporter(protocol: str) -> None:
+    environ = ENDPOINT | {"OTEL_EXPORTER_OTLP_PROTOCOL": protocol, "OTEL_METRIC_EXPORT_INTERVAL": "1500"}
+    export = open_metrics_export(environ, "one")
+    assert export is not None
+    export.exporter.stop()
+    assert export.every_s == 1.5
