@@ -41,6 +41,7 @@ _SINGULAR = {
     "cors_origins": "cors-origin",
 }  # fmt: skip
 _SIZES = frozenset({"max_body", "max_bytes"})
+_ADDRESSES = frozenset({"monitor", "api", "api_monitor", "ledger_monitor"})
 TABLES = frozenset({"tenants"})
 """Settings that only a file can have."""
 _SIZES_OF_TENANT = ("backlog_max_bytes", "dead_letters_max_bytes")
@@ -142,6 +143,14 @@ class Settings(Struct, frozen=True, kw_only=True):
 
     monitor: Annotated[
         str | None, Meta(description="address of /healthz, /readyz and /metrics, such as 127.0.0.1:9464")
+    ] = None
+    api_monitor: Annotated[
+        str | None,
+        Meta(description="address of /metrics of the HTTP API, such as 127.0.0.1:9465"),
+    ] = None
+    ledger_monitor: Annotated[
+        str | None,
+        Meta(description="address of /metrics of the ledger's writer, such as 127.0.0.1:9466"),
     ] = None
     metrics_names: Annotated[
         int,
@@ -310,7 +319,7 @@ def _convert(name: str, kind: Any, value: Any) -> Any:
         value = quantities.size(value)
     if name == "default_rate":
         quantities.rate(value if isinstance(value, str) else repr(value))
-    if name in ("monitor", "api") and isinstance(value, str):
+    if name in _ADDRESSES and isinstance(value, str):
         quantities.address(value)
     if is_list(kind) and isinstance(value, tuple):
         value = [part.strip(" ") for given in value for part in given.split(",")]

@@ -18,6 +18,7 @@ from angarium.api.background.jobs import Jobs
 from angarium.api.background.paced_work import PacedWork
 from angarium.api.background.tail_streams import Tails
 from angarium.api.examination import Examination
+from angarium.api.request_metrics import RequestTotals
 from angarium.api.requests.request_limits import RequestLimits
 from angarium.connecting import Access, open_jetstream
 from angarium.rate_limited_log import RateLimitedLog
@@ -55,6 +56,7 @@ class ApiState:
     def __init__(self, access: Access) -> None:
         self.changes = ChangeRate()
         self.access = replace(access, admit_change=self.changes.admit)
+        self.requests = RequestTotals()
         self.tokens = TokenStore(access.js, access.names)
         self.rates = TokenRates()
         self.erasure_rates = TokenRates()

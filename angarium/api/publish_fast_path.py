@@ -5,6 +5,7 @@ arguments and its answer costs as much as the publish itself. CORS, which is for
 both.
 """
 
+import time
 from typing import cast
 
 import msgspec
@@ -45,16 +46,21 @@ class PublishFastPath:
             if method == "HEAD":  # The answer to GET, of which the server sends no body.
                 scope = cast(HTTPScope, {**scope, "method": HttpMethod.GET})
             scope["state"] = {API: self._api, GATE: self._gate}
+            send = self._api.requests.counting(send, method)
         await self._app(scope, receive, send)
 
     async def _publish(
         self, scope: HTTPScope, destination: Destination, headers: Headers, receive: Receive, send: Send
     ) -> None:
+        began_at = time.monotonic()
         try:
             who = self._gate.admitted(headers, "publish", destination.tenant)
             check_parameters(scope["query_string"])
             accepted, rate_headers = await publish(self._api, who, destination, headers, receive)
         except Exception as error:
-            await send_problem(send, problem_for(error, "POST", scope["path"]))
+            problem = problem_for(error, "POST", scope["path"])
+            self._api.requests.add("publish", problem.problem.status, began_at)
+            await send_problem(send, problem)
         else:
+            self._api.requests.add("publish", 202, began_at)
             await send_answer(send, 202, "application/json", rate_headers, msgspec.json.encode(accepted))

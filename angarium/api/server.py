@@ -4,7 +4,7 @@ import asyncio
 import logging
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 
 import uvicorn
 
@@ -12,7 +12,9 @@ from actors.errors import AngariumError
 from angarium.api.api_state import ApiState, open_api_state
 from angarium.api.app import application
 from angarium.api.connections import Connection
+from angarium.api.request_metrics import ApiMetrics
 from angarium.settings import Settings
+from angarium.telemetry.metrics.serving import serving_metrics
 
 STOP_TIMEOUT_S = 5
 """Time for requests in flight when the process is told to stop."""
@@ -55,9 +57,18 @@ async def serve(
 ) -> None:
     """Serve until cancelled; requests in flight end first. `ready` gets the URL.
 
-    Raises `ConnectError` and `ApiError`.
+    Raises `ConnectError`, `ApiError`, `MonitorFailed` and `SettingsError`.
     """
-    async with served(settings, here, second=second):
+    async with AsyncExitStack() as stack:
+        api = await stack.enter_async_context(served(settings, here, second=second))
+        if not second:  # A process that does more than this, such as `angarium dev`, is watched as a node.
+            metrics = ApiMetrics(api.requests, api.access.js)
+            instance = f"{settings.node}-api"
+
+            def unready() -> str:
+                return "" if api.ready else "NATS cannot be reached"
+
+            await stack.enter_async_context(serving_metrics(settings.api_monitor, instance, metrics, unready))
         log.log(logging.DEBUG if second else logging.INFO, "api.ready", extra={"url": url(here)})
         ready(url(here))
         await asyncio.get_running_loop().create_future()

@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 
 import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
 from actors.errors import InvalidName, NewerVersion
@@ -67,8 +68,24 @@ BASES_AT_ONCE = 200
 log = logging.getLogger(__name__)
 
 
+class LedgerTotals(Struct):
+    """Totals of what was stored since the process began.
+
+    - `complete_at`: all that was recorded until then, in the held shards, is stored; None if none is held.
+    """
+
+    facts: int = 0
+    gaps: int = 0
+    shares: int = 0
+    complete_at: float | None = None
+
+
 class Writer:
-    """A writer of a ledger: of all shards, or of those that it holds. `keep_s`: how long rows are kept."""
+    """A writer of a ledger: of all shards, or of those that it holds.
+
+    - `keep_s`: how long rows are kept.
+    - `totals`: what is counted, also by writers before this one.
+    """
 
     def __init__(
         self,
@@ -77,6 +94,7 @@ class Writer:
         store: Store,
         *,
         keep_s: float,
+        totals: LedgerTotals | None = None,
         wall: Callable[[], float] = time.time,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -84,6 +102,7 @@ class Writer:
         self._names = names
         self._store = store
         self._keep_s = keep_s
+        self._totals = totals or LedgerTotals()
         self._wall = wall
         self._clock = clock
         self._holds: dict[int, HeldShare] = {}
@@ -181,8 +200,11 @@ class Writer:
 
     async def store_next(self, journal: JournalReader) -> bool:
         """Store the next facts of the shares; returns whether there may be much more."""
+        self._totals.shares = len(self._holds)
         if not self._holds:
+            self._totals.complete_at = None
             return False
+        asked_at = self._wall()
         try:
             await self._check(journal)
             before = min(hold.place.position for hold in self._holds.values())
@@ -199,6 +221,7 @@ class Writer:
                 return True
             case []:
                 await self._rest()
+                self._totals.complete_at = asked_at
                 return False
             case messages:
                 await self._store_rows(messages)
@@ -231,6 +254,8 @@ class Writer:
             batch.add(read, self._known)
             await asyncio.sleep(0)
         await self._write(batch)
+        self._totals.facts += sum(len(read.flush.facts) for read in reads)
+        self._totals.complete_at = last.stored_at
         now = milliseconds(last.stored_at)
         due = [receiver for receiver in batch.touched.values() if base_due(receiver, now)]
         for start in range(0, len(due), BASES_AT_ONCE):
@@ -306,6 +331,7 @@ class Writer:
             for share, hold in batch.holds.items()
         ]  # fmt: skip
         await self._write(batch)
+        self._totals.gaps += 1
         self._known.clear()
 
     async def _add_snapshots(

@@ -27,7 +27,8 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "escaping quantities rate_limited_log http_server package_check",
         "logs monitor_server settings",
         "connecting terminal",
-        "delivery ledger telemetry",
+        "telemetry",
+        "delivery ledger",
         "node workers",
         "operations",
         "api",
@@ -102,7 +103,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
     ),
     "angarium.api": (
         "problems",
-        "connections examination requests",
+        "connections examination request_metrics requests",
         "admission background cors",
         "api_state",
         "openapi queries",

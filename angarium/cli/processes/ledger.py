@@ -28,7 +28,7 @@ KEEP_MIN_S = 60
     metavar="AGE",
     help="How long to keep rows: 12h, 30d, 8w.",
 )
-@options.settings_flags(*options.CONNECTION)
+@options.settings_flags("ledger_monitor", *options.CONNECTION)
 def ledger(keep: str, **given: Any) -> None:
     """Copy the journal into a ledger until Ctrl-C: every attempt, and how each event ended and why.
 

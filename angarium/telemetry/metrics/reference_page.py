@@ -6,7 +6,7 @@
 from collections.abc import Sequence
 
 from angarium.telemetry.metrics.described import MetricDescription, MetricKind
-from angarium.telemetry.metrics.table import NODE, WORKERS
+from angarium.telemetry.metrics.table import API, LEDGER, NODE, WORKERS
 
 _UNITS = {"s": "seconds", "By": "bytes", "1": ""}
 
@@ -30,6 +30,16 @@ _SECTIONS: tuple[tuple[str, str, Sequence[MetricDescription]], ...] = (
         "Workers",
         "The supervisor of [workers](operating.md#metrics-of-workers) has their sums, and in addition:",
         WORKERS,
+    ),
+    (
+        "HTTP API",
+        "Each process of `angarium api` has these, and `angarium_nats_connected`:",
+        API,
+    ),
+    (
+        "Ledger",
+        "Each process of `angarium ledger` has these, and `angarium_nats_connected`:",
+        LEDGER,
     ),
 )
 

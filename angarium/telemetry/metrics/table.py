@@ -223,6 +223,45 @@ WORKERS = (
     ),
 )  # fmt: skip
 
-METRICS = (*NODE, *WORKERS)
+API = (
+    MetricDescription(
+        name="angarium_api_requests_total", kind=MetricKind.COUNTER, unit="{request}",
+        help="Requests that were answered.",
+        labels=(
+            MetricLabel("operation", "`publish` (of one event), `read` (GET), `change` (all others)"),
+            MetricLabel("status", "`2xx` to `5xx`"),
+        ),
+    ),
+    MetricDescription(
+        name="angarium_api_request_seconds", kind=MetricKind.HISTOGRAM, unit="s",
+        help="Time from a request to the beginning of its answer.",
+        labels=(MetricLabel("operation", "as above"),),
+    ),
+)  # fmt: skip
+
+LEDGER = (
+    MetricDescription(
+        name="angarium_ledger_lag_seconds", kind=MetricKind.GAUGE, unit="s",
+        help="Time for which facts may have been recorded that are not stored yet.",
+        note="At most a second or two while it keeps up; absent while this process holds no shards",
+    ),
+    MetricDescription(
+        name="angarium_ledger_facts_total", kind=MetricKind.COUNTER, unit="{fact}", help="Facts stored.",
+    ),
+    MetricDescription(
+        name="angarium_ledger_gaps_total", kind=MetricKind.COUNTER, unit="{gap}",
+        help="Gaps: facts that were gone from the journal before they were stored.",
+    ),
+    MetricDescription(
+        name="angarium_ledger_shares", kind=MetricKind.GAUGE, unit="{share}",
+        help="Shares of the shards that this process holds.", note="Always 1 with SQLite",
+    ),
+    MetricDescription(
+        name="angarium_ledger_database_connected", kind=MetricKind.GAUGE, unit="1",
+        help="Whether the database can be reached, 1 or 0.",
+    ),
+)  # fmt: skip
+
+METRICS = (*NODE, *WORKERS, *API, *LEDGER)
 
 BY_NAME = {each.name: each for each in METRICS}

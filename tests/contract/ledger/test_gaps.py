@@ -12,11 +12,13 @@ from angarium.ledger import fold, schema
 from angarium.ledger.fold import FoldedState
 from angarium.ledger.ledger_answers import Unknown
 from angarium.ledger.open import open_for_queries
+from angarium.ledger.writer import LedgerTotals, Writer
 from streams.installation.topology import Names
 from streams.journal_feed.bucket_reader import BucketReader
 from streams.journal_feed.journal_reader import JournalReader
 from streams.nats.jetstream import JetStream
 from tests.support.ledgers import (
+    KEEP_S,
     NOW,
     RECEIVER,
     Kept,
@@ -55,6 +57,23 @@ async def test_purged_facts_are_a_recorded_gap_and_states_go_on_from_the_snapsho
     assert await ledger.rows("SELECT DISTINCT position FROM positions WHERE stream = ?", names.journal) == [
         (purged[1] + 1,)
     ]
+
+
+async def test_facts_and_gaps_are_counted_and_so_is_the_time_of_the_last_fact(
+    js: JetStream, names: Names, pen: Pen, ledger: Kept
+) -> None:
+    totals = LedgerTotals()
+    async with ledger.store() as store:
+        counting = Writer(js, names, store, keep_s=KEEP_S, totals=totals, wall=lambda: NOW)
+        await counting.store_next(JournalReader(js, names))
+        assert totals.complete_at is None  # It holds no share yet.
+        await pen.flush(opens())
+        purged = await pen.flush(delivered(1), delivered(2))
+        await pen.flush(delivered(3))
+        await js.purge(names.journal, purged + 1)
+        await counting.catch_up()
+    assert (totals.facts, totals.gaps) == (1, 1)
+    assert [totals.complete_at] == [NOW]
 
 
 async def test_an_event_that_is_open_before_and_after_a_gap_has_one_row(
