@@ -1,7 +1,7 @@
 """Metrics as OTLP sends them: the same names and values as in the text for Prometheus.
 
-OTLP's observable instruments know no distributions, so the points are made here, of what a scrape would read:
-nothing is counted a second time. All of them are cumulative.
+The points are made of what a scrape would read, so nothing is counted a second time; all are cumulative.
+`docs/decisions/metrics-over-otlp.md` says why there are no observable instruments.
 """
 
 from collections.abc import Iterable, Iterator
