@@ -73,7 +73,7 @@ class Member(Struct, frozen=True, kw_only=True):
     started_at: Annotated[float, Meta(ge=0, le=YEAR_5138)]
     version: str
     heartbeat: int
-    ttl_s: Annotated[float, Meta(ge=0, le=BELIEVED_TTL_MAX_S)] = 0.0
+    ttl_s: Annotated[float, Meta(le=BELIEVED_TTL_MAX_S)] = 0.0
     run: str = ""
     placement: int = 0
     draining: bool = False
