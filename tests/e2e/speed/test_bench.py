@@ -95,7 +95,7 @@ def test_a_crowd_a_kill_and_a_backlog_are_measured() -> None:
     ]  # fmt: skip
     done = subprocess.run([*command, *small], capture_output=True, text=True, timeout=100, check=False)
     assert done.returncode == 0, done.stderr
-    figures = msgspec.convert(json.loads(done.stdout), scale.ScaleFigures)
+    figures = msgspec.json.decode(done.stdout, type=scale.ScaleFigures)
     assert (figures.receivers, figures.active, figures.parked, figures.behind) == (500, 50, 20, 500)
     assert (figures.lost, figures.repeats, figures.disordered) == (0, 0, 0)
     assert figures.drain > 0
