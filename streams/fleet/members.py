@@ -3,9 +3,9 @@
 Each node renews its key every third of the TTL, which also renews its lease. Just as often it looks at the
 others; messages in between are only a hint to look sooner, and tell when a heartbeat came that a later look
 shows (`heard`). A node that shows no new heartbeat for the TTL plus half a second, *by our clock*, counts as
-dead. An expired key proves nothing: a restart of NATS, or a
-server's fast clock, can expire the key of a live node. That time begins again with each connection, before a
-shard may be claimed; but a node that was dead gets no share until it shows a new heartbeat.
+dead. An expired key proves nothing: a restart of NATS, or a server's fast clock, can expire the key of a live
+node. That time begins again with each connection, before a shard may be claimed; but a node that was dead
+gets no share until it shows a new heartbeat.
 
 A restart of NATS may also bring back the last heartbeat of a node that died long ago. A heartbeat proves life
 only if it is not certainly older than a TTL, by the revisions of our own.
