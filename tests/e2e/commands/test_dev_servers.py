@@ -35,9 +35,11 @@ def test_three_servers_lose_one_and_are_kept_over_restarts(tmp_path: Path) -> No
             publish("1")
         with running(terminal, *ports) as kept:
             publish("2")
-            kill(tmp_path / ".angarium" / "server-1" / "nats-server.pid")
+            pid_file = tmp_path / ".angarium" / "server-1" / "nats-server.pid"
+            send(signal.SIGSTOP, pid_file)  # a killed one is back before anyone looks
             behind = "server-1 has not caught up with "
             terminal.until(lambda: behind in terminal.run("doctor").stdout)
+            send(signal.SIGKILL, pid_file)
             publish("3")
             terminal.until(lambda: terminal.run("receiver", "resume", "acme.kept").returncode == 0)
             out, _ = listener.communicate(timeout=PATIENCE_S)
@@ -59,8 +61,8 @@ def running(terminal: Terminal, *arguments: str) -> Iterator[str]:
         assert process.returncode == 0, err
 
 
-def kill(pid_file: Path) -> None:
-    os.kill(int(pid_file.read_text()), signal.SIGKILL)
+def send(what: signal.Signals, pid_file: Path) -> None:
+    os.kill(int(pid_file.read_text()), what)
 
 
 @pytest.mark.parametrize(
@@ -85,7 +87,7 @@ async def test_the_end_and_the_return_of_one_of_several_servers_are_logged(
     caplog.set_level(logging.INFO, "angarium.development.dev")
     async with EmbeddedServer(tmp_path / "server-2", port=0) as server:
         keeping = asyncio.create_task(keep(server, is_told=True))
-        kill(server.pid_file)
+        send(signal.SIGKILL, server.pid_file)
         await until(lambda: "server.back" in caplog.messages)
         keeping.cancel()
     assert caplog.messages == ["server.ended", "server.back"]
