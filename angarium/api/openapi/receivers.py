@@ -63,7 +63,7 @@ class RemovedReceiver(Struct, frozen=True, kw_only=True):
 
 HEALTH_EXAMPLE = {
     "phase": "active", "waiting": 420, "oldest_at": "2026-11-22T20:00:00.000Z", "failing_since": None,
-    "disabled": None, "in_per_s": 3.2, "out_per_s": 5.0, "drain_s": 233.3, "limited_by": "rate",
+    "disabled": None, "in_per_s": 3.2, "out_per_s": 5.0, "empty_in_s": 233.3, "limited_by": "rate",
 }  # fmt: skip
 _URL = "https://example.com/hook"
 _STORED = {

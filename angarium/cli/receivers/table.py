@@ -12,11 +12,11 @@ from streams.journal_feed.recent import RECENT_SPAN_S
 
 HEADINGS = (
     "receiver", "url", "order", "rate", "signed", "paused", "problem", "phase", "waiting", "oldest", "in",
-    "out", "drained", "limit",
+    "out", "empty in", "limit",
 )  # fmt: skip
 NARROW_COLUMNS = ("receiver", "phase", "waiting", "oldest", "rate", "url")
 CUT_COLUMNS = ("url", "receiver")
-TOP_COLUMNS = ("receiver", "phase", "waiting", "oldest", "in", "out", "drained", "limit")
+TOP_COLUMNS = ("receiver", "phase", "waiting", "oldest", "in", "out", "empty in", "limit")
 TOP_CUT = ("receiver",)
 
 NOT_KNOWN_YET = "?"
@@ -35,7 +35,7 @@ def cells(row: ListedReceiver, headings: Collection[str], now: float) -> list[An
         "waiting": NOT_KNOWN_YET if row.waiting is None and row.phase is not None else row.waiting,
         "in": _per_second(row.in_per_s),
         "out": _per_second(row.out_per_s),
-        "drained": _drained(row, age_s),
+        "empty in": _empty_in(row, age_s),
         "limit": row.limited_by and _LIMITS[row.limited_by],
     }
     return [members[heading] for heading in headings]
@@ -45,10 +45,10 @@ def _per_second(rate: float | None) -> str | None:
     return None if rate is None else f"{rate:.0f}/s" if rate >= 100 else f"{rate:.3g}/s"
 
 
-def _drained(row: ListedReceiver, age_s: float) -> str | None:
+def _empty_in(row: ListedReceiver, age_s: float) -> str | None:
     """The time until nothing waits; `never` if more comes than goes, `?` if that is measured too short."""
-    if row.drain_s is not None:
-        return f"in {age_text(row.drain_s)}" if row.waiting else None
+    if row.empty_in_s is not None:
+        return age_text(row.empty_in_s) if row.waiting else None
     if not row.waiting or row.limited_by is None:
         return None
     at_work = row.limited_by in ("rate", "latency", "node", "unknown")

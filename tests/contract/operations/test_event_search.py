@@ -335,7 +335,7 @@ async def test_an_owner_that_does_not_answer_leaves_the_place_open(
 BUCKET = {"effective_limit": 30.0, "per": "minute"}
 PACE = ReceiverHealth(
     phase="active", waiting=9, oldest_at=None, failing_since=None, disabled=None, in_per_s=0.0, out_per_s=2.0,
-    drain_s=None, limited_by="latency",
+    empty_in_s=None, limited_by="latency",
 )  # fmt: skip
 
 

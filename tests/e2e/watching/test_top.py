@@ -56,12 +56,13 @@ async def test_the_limit_of_each_backlog_is_named(fleet: Fleet, terminal: Termin
 
     await fleet.until_true(arrivals_over, "its arrivals are not of the last seconds any more", COMMAND_LOOK_S)
     assert rows["t.paused"]["waiting"] == WAITING
-    assert rows["t.paused"]["drain_s"] is None
-    assert rows["t.rated"]["drain_s"] == 2 * rows["t.rated"]["waiting"]  # A token in two seconds.
-    assert rows["t.well"]["drain_s"] == 0.0
+    assert rows["t.paused"]["empty_in_s"] is None
+    assert rows["t.rated"]["empty_in_s"] == 2 * rows["t.rated"]["waiting"]  # A token in two seconds.
+    assert rows["t.well"]["empty_in_s"] == 0.0
 
     table = (await asyncio.to_thread(terminal.done, "top", "--limit", "1")).splitlines()
-    assert table[0].split("\t") == ["receiver", "phase", "waiting", "oldest", "in", "out", "drained", "limit"]
+    columns = ["receiver", "phase", "waiting", "oldest", "in", "out", "empty in", "limit"]
+    assert table[0].split("\t") == columns
     assert len(table) == 2
     listed = await asyncio.to_thread(terminal.done, "receiver", "list", "t")
     [paused] = [line.split("\t") for line in listed.splitlines() if line.startswith("t.paused\t")]

@@ -275,5 +275,5 @@ async def test_the_list_and_the_state_tell_how_receivers_do(api: Api) -> None:
         problem(await client.get(LIST, params={"health": "perhaps"}), 422, "invalid")
     assert item["health"] == {
         "phase": "idle", "waiting": 0, "oldest_at": None, "failing_since": None, "disabled": None,
-        "in_per_s": 0.0, "out_per_s": 0.0, "drain_s": 0.0, "limited_by": None,
+        "in_per_s": 0.0, "out_per_s": 0.0, "empty_in_s": 0.0, "limited_by": None,
     }  # fmt: skip

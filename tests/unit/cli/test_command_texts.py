@@ -102,7 +102,7 @@ def test_an_erasure_that_found_nothing_does_not_claim_that_it_erased() -> None:
 
 
 @pytest.mark.parametrize(
-    ("limited_by", "age_s", "drained", "limit"),
+    ("limited_by", "age_s", "empty_in", "limit"),
     [
         ("unknown", 5, "?", "?"),
         ("rate", 5, "?", "its rate"),
@@ -113,11 +113,17 @@ def test_an_erasure_that_found_nothing_does_not_claim_that_it_erased() -> None:
     ],
 )
 def test_nothing_is_said_to_last_without_a_measurement_of_a_whole_span(
-    limited_by: Bottleneck | None, age_s: int, drained: str | None, limit: str | None
+    limited_by: Bottleneck | None, age_s: int, empty_in: str | None, limit: str | None
 ) -> None:
     now = quantities.instant("2026-01-31T12:00:00Z", 0.0) + age_s
     row = replace(
         listed(ReceiverFindings("acme.billing", b'{"url": "https://example.com/"}')),
-        waiting=3, oldest_at="2026-01-31T12:00:00.000Z", limited_by=limited_by, drain_s=None,
+        waiting=3, oldest_at="2026-01-31T12:00:00.000Z", limited_by=limited_by, empty_in_s=None,
     )  # fmt: skip
-    assert cells(row, ("drained", "limit"), now) == [drained, limit]
+    assert cells(row, ("empty in", "limit"), now) == [empty_in, limit]
+
+
+def test_a_backlog_that_goes_is_listed_with_the_time_until_it_is_empty() -> None:
+    row = replace(listed(ReceiverFindings("acme.billing", b'{"url": "https://example.com/"}')), waiting=3)
+    assert cells(replace(row, empty_in_s=240.0), ("empty in",), 0.0) == ["4m"]
+    assert cells(replace(row, waiting=0, empty_in_s=0.0), ("empty in",), 0.0) == [None]

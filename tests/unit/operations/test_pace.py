@@ -9,7 +9,7 @@ from actors.machine.numbering import Numbered
 from actors.machine.scheduling.phases import Phase
 from actors.policy import Policy, Rate
 from angarium.operations.receivers.overview.listing import ReceiverFindings, listed
-from angarium.operations.receivers.overview.pace import Bottleneck, Counts, counted, drain_s, pace
+from angarium.operations.receivers.overview.pace import Bottleneck, Counts, counted, empty_in_s, pace
 from angarium.operations.receivers.overview.top import picture
 from streams.journal_feed.recent import RecentFlush
 
@@ -68,7 +68,7 @@ def test_a_backlog_that_is_simply_on_its_way_has_no_limit() -> None:
     found = pace(Counts(), SPAN_S, arrived=None, waiting=3, oldest_s=0.5, phase="active", policy=policy())
     assert found.limited_by is None
     nothing = pace(Counts(), SPAN_S, arrived=None, waiting=0, oldest_s=0.0, phase="paused", policy=policy())
-    assert (nothing.limited_by, nothing.drain_s) == (None, 0.0)
+    assert (nothing.limited_by, nothing.empty_in_s) == (None, 0.0)
 
 
 @pytest.mark.parametrize("oldest_s", [0.5, SPAN_S - 1])
@@ -78,7 +78,7 @@ def test_a_receiver_that_was_idle_is_not_said_to_be_as_slow_as_it_was(oldest_s: 
     found = pace(
         counts, SPAN_S, arrived=0, waiting=22, oldest_s=oldest_s, phase="active", policy=policy(rate=5)
     )
-    assert found.drain_s is None
+    assert found.empty_in_s is None
 
 
 @pytest.mark.parametrize(("oldest_s", "limited_by"), [(SPAN_S - 1, "unknown"), (SPAN_S, "node")])
@@ -88,13 +88,13 @@ def test_after_a_burst_nothing_is_blamed_before_a_whole_span_is_measured(
     """The receiver had nothing to do before, so that it looks idle over the span."""
     counts = Counts(settled=5, attempts=5, busy_ms=4_000)
     found = pace(counts, SPAN_S, arrived=95, waiting=90, oldest_s=oldest_s, phase="active", policy=policy())
-    assert (found.limited_by, found.drain_s) == (limited_by, None)
+    assert (found.limited_by, found.empty_in_s) == (limited_by, None)
 
 
 def test_the_pace_is_that_of_the_span() -> None:
     counts = Counts(settled=30, attempts=30, busy_ms=9_900)
     found = pace(counts, SPAN_S, arrived=10, waiting=100, oldest_s=60.0, phase="active", policy=policy())
-    assert (found.in_per_s, found.out_per_s, found.drain_s) == (1.0, 3.0, 50.0)
+    assert (found.in_per_s, found.out_per_s, found.empty_in_s) == (1.0, 3.0, 50.0)
     even = pace(counts, SPAN_S, arrived=None, waiting=0, oldest_s=0.0, phase="idle", policy=policy())
     assert even.in_per_s == even.out_per_s == 3.0  # What came in has gone out.
 
@@ -104,12 +104,12 @@ def test_a_slow_rate_is_not_measured_but_known() -> None:
     found = pace(
         Counts(), SPAN_S, arrived=0, waiting=6, oldest_s=60.0, phase="active", policy=policy(rate=0.05)
     )
-    assert (found.out_per_s, found.drain_s) == (0.0, 120.0)
+    assert (found.out_per_s, found.empty_in_s) == (0.0, 120.0)
 
 
-def test_a_backlog_that_grows_is_never_drained() -> None:
-    assert drain_s(10, in_per_s=2.0, out_per_s=2.0) is None
-    assert drain_s(10, in_per_s=2.0, out_per_s=4.0) == 5.0
+def test_a_backlog_that_grows_is_never_empty() -> None:
+    assert empty_in_s(10, in_per_s=2.0, out_per_s=2.0) is None
+    assert empty_in_s(10, in_per_s=2.0, out_per_s=4.0) == 5.0
 
 
 def test_receivers_that_wait_longest_come_first() -> None:

@@ -9,7 +9,7 @@ from angarium.operations.receivers.overview.pace import Bottleneck
 class ReceiverHealth(Struct, frozen=True, kw_only=True):
     """The health of a receiver, a few seconds ago; None: unknown.
 
-    `drain_s`: seconds until nothing waits, if everything continues like this; null: never, or not known yet.
+    `empty_in_s`: seconds until nothing waits, if all continues as it is; null: never, or not known yet.
     `limited_by`: what keeps its backlog from going, null if nothing is held up; `unknown` for a backlog that
     is younger than the 15 s that are measured. The last four members are those of `BacklogPace`.
     """
@@ -21,5 +21,5 @@ class ReceiverHealth(Struct, frozen=True, kw_only=True):
     disabled: str | None
     in_per_s: float | None
     out_per_s: float | None
-    drain_s: float | None
+    empty_in_s: float | None
     limited_by: Bottleneck | None

@@ -298,7 +298,7 @@ def listed(row: ReceiverFindings) -> ListedReceiver:
         disabled=(state.disabled or None) if state else None,
         in_per_s=row.pace.in_per_s if row.pace else None,
         out_per_s=row.pace.out_per_s if row.pace else None,
-        drain_s=row.pace.drain_s if row.pace else None,
+        empty_in_s=row.pace.empty_in_s if row.pace else None,
         limited_by=row.pace.limited_by if row.pace else None,
     )
 

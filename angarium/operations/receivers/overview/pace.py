@@ -52,14 +52,14 @@ class Counts(Struct):
 
 
 class BacklogPace(Struct, frozen=True, kw_only=True):
-    """The pace of a receiver. `drain_s` is None if there is no end, or it is not known yet.
+    """The pace of a receiver. `empty_in_s` is None if there is no end, or it is not known yet.
 
     `limited_by` is None if nothing is held up.
     """
 
     in_per_s: float
     out_per_s: float
-    drain_s: float | None
+    empty_in_s: float | None
     limited_by: Bottleneck | None
 
 
@@ -139,12 +139,12 @@ def pace(
     return BacklogPace(
         in_per_s=round(in_per_s, 3),
         out_per_s=round(out_per_s, 3),
-        drain_s=drain_s(waiting, in_per_s, going_per_s),
+        empty_in_s=empty_in_s(waiting, in_per_s, going_per_s),
         limited_by=limited_by,
     )
 
 
-def drain_s(waiting: int, in_per_s: float, out_per_s: float | None) -> float | None:
+def empty_in_s(waiting: int, in_per_s: float, out_per_s: float | None) -> float | None:
     """Seconds until nothing waits, if all continues as it is; None: never, or not known yet."""
     if not waiting:
         return 0.0
