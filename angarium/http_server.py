@@ -52,9 +52,14 @@ Pending = asyncio.Future[Reply]
 Answer = Callable[[Received], Reply | Reset | Pending]
 
 
-async def serve(host: str, port: int, answer: Answer) -> asyncio.Server:
-    """Listen; port 0 takes a free one. Raises OSError if the address cannot be had."""
-    return await asyncio.get_running_loop().create_server(lambda: _Connection(answer), host, port)
+async def serve(host: str, port: int, answer: Answer, connections_max: int | None = None) -> asyncio.Server:
+    """Listen; port 0 takes a free one. Raises OSError if the address cannot be had.
+
+    Above `connections_max`, a new connection ends the one whose last request is the oldest: a client that
+    opens connections and asks nothing neither uses up the descriptors nor keeps others out.
+    """
+    latest = None if connections_max is None else _LatestConnections(connections_max)
+    return await asyncio.get_running_loop().create_server(lambda: _Connection(answer, latest), host, port)
 
 
 async def serve_on(bound: socket.socket, answer: Answer) -> asyncio.Server:
@@ -74,11 +79,33 @@ class _TooLarge(Exception):
     pass
 
 
+class _LatestConnections:
+    """The open connections of a server, at most `most`, in the order of their last requests."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._open: dict[_Connection, None] = {}
+
+    def used(self, connection: "_Connection") -> None:
+        """Note that a connection was made, or has asked for something."""
+        self._open.pop(connection, None)
+        self._open[connection] = None
+        if len(self._open) > self._most:
+            oldest = next(iter(self._open))
+            del self._open[oldest]
+            oldest.end()
+
+    def lost(self, connection: "_Connection") -> None:
+        """Forget a connection that has ended."""
+        self._open.pop(connection, None)
+
+
 class _Connection(asyncio.Protocol):
     """One client. The parser calls the methods whose names begin with `on_`."""
 
-    def __init__(self, answer: Answer) -> None:
+    def __init__(self, answer: Answer, latest: _LatestConnections | None = None) -> None:
         self._answer = answer
+        self._latest = latest
         self._parser = httptools.HttpRequestParser(self)
         self._held_back = 0
         self._unparsed = b""
@@ -88,6 +115,16 @@ class _Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's class does not inherit from it.
+        if self._latest is not None:
+            self._latest.used(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._latest is not None:
+            self._latest.lost(self)
+
+    def end(self) -> None:
+        """End the connection; what is not sent yet is lost."""
+        self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
         self._unparsed += data
@@ -158,6 +195,8 @@ class _Connection(asyncio.Protocol):
         method, path = self._parser.get_method().decode("latin-1"), self._url.decode("latin-1")
         received = Received(method, path, self._headers, b"".join(self._body))
         self._waiting.append((received, self._parser.should_keep_alive()))
+        if self._latest is not None:
+            self._latest.used(self)
 
     # ---- answers, in the order of the requests
 

@@ -13,6 +13,8 @@ from angarium import quantities
 from angarium.http_server import Answer, Pending, Received, Reply, serve
 
 TEXT_TYPE = "text/plain; charset=utf-8"
+CONNECTIONS_MAX = 64
+"""Connections to one address: probes and scrapers need a few, and the process needs its descriptors."""
 EXPOSITION_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 log = logging.getLogger(__name__)
 
@@ -28,7 +30,7 @@ async def listening(address: str, answer: Answer) -> AsyncIterator[None]:
     """Answer requests at the address. Raises MonitorFailed."""
     host, port = quantities.address(address)
     try:
-        server = await serve(host, port, answer)
+        server = await serve(host, port, answer, CONNECTIONS_MAX)
     except OSError as error:
         why = error.strerror or str(error)
         raise MonitorFailed(

@@ -14,8 +14,8 @@ MANY = 1000
 
 
 @asynccontextmanager
-async def served(answer: Answer) -> AsyncIterator[int]:
-    server = await serve("127.0.0.1", 0, answer)
+async def served(answer: Answer, connections_max: int | None = None) -> AsyncIterator[int]:
+    server = await serve("127.0.0.1", 0, answer, connections_max)
     try:
         yield server.sockets[0].getsockname()[1]
     finally:
@@ -124,4 +124,30 @@ async def test_an_answer_that_is_not_known_yet_comes_before_those_to_later_reque
         later.set_result(Reply(body=b"later"))
         said = await reader.readuntil(b"at once")
         assert said.index(b"later") < said.index(b"at once")
+        writer.close()
+
+
+async def test_the_connection_that_asked_least_recently_ends_if_there_are_too_many() -> None:
+    """Idle ones would use up the descriptors of a node, which then could not post."""
+    async with served(lambda _: Reply(), connections_max=2) as port:
+        connections = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
+        (busy, writer), (idle, idle_writer) = connections
+        for asking, to in ((busy, writer), (idle, idle_writer), (busy, writer)):
+            to.write(REQUEST % 0)
+            assert b"200 OK" in await asking.readuntil(b"\r\n\r\n")
+        assert b"200 OK" in await get(port)
+        assert await idle.read() == b""
+        writer.write(REQUEST % 0)
+        assert b"200 OK" in await busy.readuntil(b"\r\n\r\n")
+        for _, opened in connections:
+            opened.close()
+
+
+async def test_connections_that_ended_do_not_count() -> None:
+    async with served(lambda _: Reply(), connections_max=2) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        for _ in range(5):
+            assert b"200 OK" in await get(port)
+            writer.write(REQUEST % 0)
+            assert b"200 OK" in await reader.readuntil(b"\r\n\r\n")
         writer.close()
