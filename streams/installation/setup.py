@@ -88,7 +88,8 @@ async def check_server(js: JetStream) -> None:
         raise SetupError(str(error)) from error
     except (ApiError, Unavailable) as error:
         raise SetupError(
-            f"JetStream does not answer ({error}): enable it in nats-server (-js) and for this account"
+            f"JetStream does not answer ({error}): start the nats-servers that are down, since a cluster "
+            "needs most of them; or enable it in nats-server (-js) and for this account"
         ) from error
 
 

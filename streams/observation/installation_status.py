@@ -8,12 +8,14 @@ from collections.abc import Collection, Sequence
 
 import msgspec
 
+from actors.errors import Unavailable
 from streams.fleet.members import Member
 from streams.installation.topology import Installation, Names, streams
 from streams.journal import claim
 from streams.journal.checkpoint import read_checkpoint
 from streams.journal.claim import Owner, read_shard_record
 from streams.journal.refusal import RecordedLoss, read_recorded_loss
+from streams.nats.errors import NotPermitted
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import stream_info
 from streams.questions import for_each
@@ -36,6 +38,32 @@ async def servers_behind(js: JetStream, installation: Installation) -> dict[str,
     for server, name in sorted(first & await _behind(js, sorted({name for _, name in first}))):
         servers.setdefault(server, []).append(name)
     return servers
+
+
+async def leaderless_streams(js: JetStream, installation: Installation) -> list[str]:
+    """The streams and buckets about which nobody answers, though JetStream does: they have no leader.
+
+    They are asked twice, since a stream whose leader has died needs some seconds for the next one. Raises
+    `Unavailable` if JetStream does not answer either, and `NotPermitted`.
+    """
+    names = [config["name"] for config in streams(installation)]
+    for _ in range(2):
+        answers = await for_each(names, lambda name: _answers(js, name))
+        names = [name for name, answered in zip(names, answers, strict=True) if not answered]
+        if not names:
+            return []
+    await js.check()
+    return names
+
+
+async def _answers(js: JetStream, name: str) -> bool:
+    try:
+        await js.stream_info(name)
+    except NotPermitted:
+        raise
+    except Unavailable:
+        return False
+    return True
 
 
 async def _behind(js: JetStream, names: list[str]) -> set[tuple[str, str]]:

@@ -27,6 +27,7 @@ from streams.nats.errors import ApiError, ConnectError, NotPermitted, SetupError
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import stream_info
 from streams.observation.installation_status import (
+    leaderless_streams,
     recorded_losses,
     recreated,
     servers_behind,
@@ -38,6 +39,7 @@ CLOCK_OFF_MAX_S = 2.0
 """Allowed clock error. Verifiers allow five minutes, so seconds are harmless; but they show that NTP is
 off."""
 LINES_SHOWN_MAX = 8
+LEADERLESS_REMEDY = "start the nats-servers that have their replicas; nats stream report shows them"
 ROOM_REMEDY = "find out why they are not delivered, or raise max_bytes of the stream"
 UNROUTED_REMEDY = (
     "find out what holds them; before it is full, events of the tenant with most become dead letters "
@@ -75,6 +77,11 @@ async def _topology(js: JetStream, settings: Settings) -> list[Finding]:
         problems = await check(js, installation(settings))
     except SetupError as error:
         return [problem("topology", str(error))]
+    except Unavailable:
+        leaderless = await leaderless_streams(js, installation(settings))
+        if not leaderless:
+            raise
+        return [problem("streams", f"no leader: {_few(leaderless)}", LEADERLESS_REMEDY)]
     if problems:
         return [_topology_problem(each) for each in problems]
     return [ok("topology", f"all streams and buckets of {settings.prefix}, {settings.shards} shards")]

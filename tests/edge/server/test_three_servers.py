@@ -2,11 +2,16 @@
 
 from pathlib import Path
 
+import pytest
+
+from angarium.operations.installation.examine import examine
+from angarium.settings import Settings
 from streams.installation.setup import setup
 from streams.installation.topology import Installation
 from streams.nats.answers import Stored
 from streams.nats.connection import ConnectOptions, connect
 from streams.nats.jetstream import JetStream
+from streams.nats.retry import until_answered
 from streams.server.cluster import EmbeddedCluster
 from tests.support.waiting import until_true
 
@@ -30,3 +35,23 @@ async def test_each_server_has_a_replica_of_every_stream(tmp_path: Path) -> None
         await wire.close()
     stores = {server.directory / "jetstream" for server in cluster.servers}
     assert all(any(each.rglob("ANGARIUM_DELIVERIES")) for each in stores)
+
+
+@pytest.mark.soak
+async def test_doctor_names_the_streams_without_a_leader(tmp_path: Path) -> None:
+    """Streams with one replica are on one server; the other two are enough for JetStream."""
+    of = Installation(shards=1, replicas=1, max_bytes=64 << 20)
+    async with EmbeddedCluster(tmp_path) as cluster:
+        wire = await connect(ConnectOptions(servers=cluster.urls))
+        js = JetStream(wire)
+        await js.start()
+        await setup(js, of)
+        (holder,) = (each for each in cluster.servers if any(each.directory.rglob(of.names.events)))
+        await holder.kill()
+        await until_answered(js.check)
+        await js.stop()
+        await wire.close()
+        settings = Settings(nats=tuple(each.url for each in cluster.servers if each is not holder), shards=1)
+        found = (await examine(settings))[-1]
+    assert (found.subject, found.ok) == ("streams", False)
+    assert found.text.startswith(f"no leader: {of.names.events}, {of.names.deliveries}")
