@@ -41,7 +41,7 @@ async def servers_behind(js: JetStream, installation: Installation) -> dict[str,
 
 
 async def leaderless_streams(js: JetStream, installation: Installation) -> list[str]:
-    """The streams and buckets about which nobody answers, though JetStream does: they have no leader.
+    """The streams and buckets about which no answer comes, though JetStream answers: they have no leader.
 
     They are asked twice, since a stream whose leader has died needs some seconds for the next one. Raises
     `Unavailable` if JetStream does not answer either, and `NotPermitted`.

@@ -14,7 +14,7 @@ from tests.support.installation import installation
 
 @pytest.fixture
 def silent(js: JetStream, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """How often a request about each stream is left unanswered from now on."""
+    """Requests about each stream that are left unanswered from now on."""
     left = Counter[str]()
 
     async def stream_info(name: str) -> StreamInfo | None:
