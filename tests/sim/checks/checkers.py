@@ -25,6 +25,7 @@ from streams.journal.envelope import decode_flush
 from streams.journal.snapshots import Snapshot
 from streams.reading.messages import event_of
 from tests.sim.checks.concurrency import Concurrency
+from tests.sim.checks.configurations import Configurations
 from tests.sim.checks.fanout import Fanout
 from tests.sim.checks.ledger import Deliveries, ShardLedger
 from tests.sim.checks.letters import Letters
@@ -56,6 +57,7 @@ class Checkers:
         self.fanout = Fanout(world, names)
         self.ledgers = [ShardLedger(shard, self.deliveries, world.fail) for shard in range(shards)]
         self.strays = Strays(names, world.fail)
+        self.configurations = Configurations(names, world.fail)
         self.rates: dict[str, Rates] = {}
         self.rates_of_tenants = RatesOfTenants(world.fail)
         self.starts = 0
@@ -104,6 +106,7 @@ class Checkers:
         what = receiver, sequence, event.position, event.id, attempt.ordinal
         process.say("START %s #%s of %d (%s), attempt %d", *what)
         self._check_owner(process, receiver)
+        self.configurations.started(process, attempt)
         rates = self.rates.setdefault(receiver, Rates())
         if sequence is None:
             host = self.nodes[process.name].host_of(receiver)
@@ -261,6 +264,8 @@ class Checkers:
             self._beats[message.subject.rpartition(".")[2]] = self.world.now
         elif stream == names.actors:
             self._actors(message)
+        elif stream == names.receivers:
+            self.configurations.stored(message, self.world.now)
 
     def _journal(self, shard: int, message: Stored) -> None:
         ledger = self.ledgers[shard]

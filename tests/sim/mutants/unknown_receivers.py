@@ -1,4 +1,4 @@
-"""Rules about unknown receivers, each taken out by itself."""
+"""Rules about receivers that are unknown, or known too little, each taken out by itself."""
 
 from actors.machine import commands as c
 from actors.memory.unacked import Bindings
@@ -9,6 +9,7 @@ from actors.runtime.unknown_receivers.record import BURIED_AT_ONCE, UnknownRecei
 from streams.buckets.receivers import Receivers
 from tests.sim.mutants.mutant import Mutant
 from tests.sim.scenarios import unknown_receivers
+from tests.sim.scenarios.recovery import early_starts
 
 _park, _record = UnknownReceiversRecord.park, LiveState.record
 
@@ -60,4 +61,7 @@ UNKNOWN_MUTANTS = [
     Mutant("unknown-not-needed", "what is not decided stays in the stream",
            ((UnknownReceiversRecord, "park", _park_beyond),),
            unknown_receivers.two_owners_cannot_decide_an_event),
+    Mutant("replaced-configuration", "while configurations are read, the leader says which one is in force",
+           ((Host, "known_policy", lambda host, receiver: host.policies.policy(receiver)),),
+           early_starts.node_reads_a_configuration_that_was_replaced),
 ]  # fmt: skip

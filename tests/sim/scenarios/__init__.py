@@ -18,7 +18,16 @@ from tests.sim.scenarios import (
     unknown_receivers,
     width,
 )
-from tests.sim.scenarios.recovery import draining, leaders, ownership, repairs, snapshots, storage, tails
+from tests.sim.scenarios.recovery import (
+    draining,
+    early_starts,
+    leaders,
+    ownership,
+    repairs,
+    snapshots,
+    storage,
+    tails,
+)
 
 ALL = (
     ownership.answer_to_a_renewal_is_read_late, ownership.journal_ages_out,
@@ -30,7 +39,7 @@ ALL = (
     ownership.lagging_replica_lacks_the_tail, draining.node_is_drained_and_resumed,
     draining.last_node_is_left_while_it_is_drained, draining.older_node_joins_a_fleet,
     draining.older_node_joins_while_one_is_drained,
-    draining.shards_change_hands_two_at_a_time,
+    draining.shards_change_hands_two_at_a_time, early_starts.node_reads_a_configuration_that_was_replaced,
     leaders.deposed_leader_tells_a_position,
     leaders.deposed_leader_tells_snapshots, leaders.deposed_leader_tells_a_backlog,
     leaders.deposed_leader_tells_the_end, reading.last_ack_is_lost, reading.last_ack_of_the_events_is_lost,

@@ -26,7 +26,7 @@ class Process:
         self.skew_s = 0.0
         self.alive = True
         self.frozen = False
-        self.busy_until = world.now
+        self.began_at = self.busy_until = world.now
         self.loop = SimLoop(self.monotonic, self._asyncio_error)
         self._main: asyncio.Task[None] | None = None
         self._suspended_at: float | None = None

@@ -1,0 +1,31 @@
+"""Checks the configuration of each attempt: it was in force when the process began, or is newer."""
+
+from collections.abc import Callable
+
+from actors.policy import Policy, parse
+from actors.ports import Attempt
+from streams.installation.topology import Names
+from tests.sim.server.streams.store import Stored
+from tests.sim.world.process import Process
+
+
+class Configurations:
+    """All configurations that were stored, of each receiver, each with its time; None for a removal."""
+
+    def __init__(self, names: Names, fail: Callable[[str], None]) -> None:
+        self._names = names
+        self._fail = fail
+        self._stored: dict[str, list[tuple[float, Policy | None]]] = {}
+
+    def stored(self, message: Stored, now: float) -> None:
+        receiver = self._names.receiver_of_configuration(message.subject)
+        policy = parse(message.data, strict=False)[0] if message.data else None
+        self._stored.setdefault(receiver, []).append((now, policy))
+
+    def started(self, process: Process, attempt: Attempt) -> None:
+        """Judge an attempt that starts now."""
+        stored = self._stored[attempt.receiver]
+        replaced = [until <= process.began_at for until, _ in stored[1:]]
+        in_force = [policy for (_, policy), gone in zip(stored, [*replaced, False], strict=True) if not gone]
+        if attempt.policy not in in_force:
+            self._fail(f"{attempt.receiver}: {process.name} uses what was replaced before it began")
