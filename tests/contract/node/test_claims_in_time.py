@@ -117,6 +117,19 @@ async def test_a_resumption_that_waited_is_not_made_under_a_lease_that_is_not_in
     await until(lambda: not joined.owned[0].suspended)
 
 
+async def test_a_suspended_shard_is_not_shown_as_one_that_its_node_runs(
+    names: Names, joined: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others end the turn of a handover when they see that its shard runs again."""
+    members = joined.context.members
+    assert sorted(members.owned()) == list(range(joined.shards))
+    held, lease = HeldHeartbeats(joined, names, monkeypatch), members.lease
+    await until(lambda: members.lease is not lease)
+    assert list(members.owned()) == []
+    held.blocked = False
+    await until(lambda: len(list(members.owned())) == joined.shards)
+
+
 async def test_a_takeover_that_ends_while_the_node_stops_delivers_nothing_and_is_released(
     server: Server, js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from actors.errors import Unavailable
 from actors.machine.outcome import Answered, Outcome
 from actors.ports import Attempt
 from angarium.node.app import joined_node
@@ -126,6 +127,29 @@ async def test_a_node_joins_others_only_once_it_knows_all_configurations(
         await new.until_ready()
         assert new.owned
         await joining.__aexit__(None, None, None)
+
+
+async def test_a_node_that_cannot_see_whether_others_live_does_not_join_early(
+    server: Server, names: Names, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorder, reads, unanswered = Recorder(), HeldReads(names, monkeypatch), 0
+    next_message = JetStream.next_message
+
+    async def looked(js: JetStream, stream: str, subject: str, position: int) -> Any:
+        nonlocal unanswered
+        if stream == names.nodes:
+            unanswered += 1
+            raise Unavailable("no leader")
+        return await next_message(js, stream, subject, position)
+
+    monkeypatch.setattr(JetStream, "next_message", looked)
+    joining = running(server, names, "a", recorder)
+    starting = asyncio.ensure_future(joining.__aenter__())
+    await until(lambda: unanswered > 2)
+    assert not starting.done()
+    reads.release()
+    await (await starting).until_ready()
+    await joining.__aexit__(None, None, None)
 
 
 async def test_a_node_may_be_stopped_before_it_has_joined(

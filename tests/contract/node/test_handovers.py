@@ -11,6 +11,7 @@ from angarium.node.app import joined_node
 from angarium.node.node import Node
 from angarium.node.shard import NodeContext, Shard, take_over
 from streams.clock import SystemTime
+from streams.fleet.members import BELIEVED_TTL_MAX_S
 from streams.fleet.placement import PLACEMENT_VERSION, even_owners
 from streams.fleet.turns import HANDOVERS_AT_ONCE
 from streams.installation.setup import setup
@@ -70,7 +71,7 @@ async def names(js: JetStream, prefix: str, monkeypatch: pytest.MonkeyPatch) -> 
 @asynccontextmanager
 async def silent_node(js: JetStream, names: Names, placement: int = PLACEMENT_VERSION) -> AsyncIterator[None]:
     """A node "two" that lives by its heartbeats, and takes nothing."""
-    await show(js, names, "two", placement=placement, ttl_s=DRAIN_S)
+    await show(js, names, "two", placement=placement, ttl_s=BELIEVED_TTL_MAX_S)
     yield
     await js.publish(names.node("two"), b"", KV_DELETED)
 
@@ -132,6 +133,26 @@ async def test_shards_that_no_other_node_takes_before_this_one_is_gone_end_at_on
 
         monkeypatch.setattr(Shard, "hand_over", once_all_have_begun)
         await one.stop()
+
+
+async def test_the_time_that_a_shard_waits_for_its_turn_counts_as_time_to_drain(
+    wire: Wire, js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turn_s, given, hand_over = 0.05, list[float](), Shard.hand_over
+    monkeypatch.setattr("streams.fleet.turns.TURN_MAX_S", turn_s)
+
+    async def noted(shard: Shard, drain_s: float) -> bool:
+        given.append(drain_s)
+        return await hand_over(shard, drain_s)
+
+    monkeypatch.setattr(Shard, "hand_over", noted)
+    share = even_owners(MANY_SHARDS, ["one", "two"]).count("two")
+    async with node(wire, names, "one") as one:
+        await until(lambda: len(one.owned) == MANY_SHARDS)
+        async with silent_node(js, names):
+            await until(lambda: len(given) == share)
+        turns_before_the_last = (share - 1) // HANDOVERS_AT_ONCE
+        assert given[-1] <= DRAIN_S - turns_before_the_last * turn_s
 
 
 async def test_released_shards_return_at_once_if_the_node_that_should_own_them_leaves(
