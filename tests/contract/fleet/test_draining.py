@@ -1,6 +1,7 @@
 """Drains: a node says in its heartbeats that it is to be left out, and all leave it out or none does."""
 
 import asyncio
+from typing import Any
 
 import msgspec
 import pytest
@@ -149,3 +150,30 @@ async def test_quick_joins_and_leaves_touch_no_other_node(js: JetStream, join: J
         await b.leave()
         await until(lambda: a.live == c.live == ("a", "c"))
     assert changes == [("a", "b", "c"), ("a", "c")] * 10
+
+
+async def test_only_a_stored_heartbeat_counts_as_the_last_one(
+    js: JetStream, names: Names, clocks: Clocks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A claim names it, and others take a number that they have not seen for a sign of life."""
+    monkeypatch.setattr("streams.fleet.members.RENEWALS_PER_TTL", 1.0)
+    members = Members(js, names, "a", clocks, ttl_s=TTL_S, version="1.2.3")
+    await members.start()
+    stored, publish, gates = members.stored, js.publish, list[asyncio.Event]()
+
+    async def held(*arguments: Any) -> Any:
+        gates.append(gate := asyncio.Event())
+        await gate.wait()
+        return await publish(*arguments)
+
+    monkeypatch.setattr(js, "publish", held)
+    first, second = (asyncio.ensure_future(members.set_draining(draining)) for draining in (True, False))
+    await until(lambda: len(gates) == 2)
+    gates[0].set()
+    assert await first
+    assert members.stored == stored + 1
+    gates[1].set()
+    assert await second
+    assert members.stored == stored + 2
+    monkeypatch.undo()
+    await members.leave()
