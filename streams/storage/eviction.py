@@ -23,8 +23,9 @@ from streams.storage.settled import SettledPositions
 
 SAMPLES_MAX = 64
 """Messages that are looked at; each may be as large as an event may be."""
-LOOKS_WITHOUT_EFFECT = 15
-"""Looks, two seconds apart, after which an order counts as one without effect."""
+LOOKS_WITHOUT_EFFECT = 45
+"""Looks, two seconds apart, after which an order counts as one without effect: an attempt under way may take
+60 s, and the snapshots that follow it some more."""
 LOOKS_EXCLUDED = 1800
 """Looks after which a tenant whose events could not go is tried again."""
 
@@ -56,7 +57,8 @@ class EvictionOrder(Struct, frozen=True):
 class SampledStream(Struct, frozen=True):
     """Samples of a stream, and what tells whether it is still the one that they were taken from.
 
-    `stray_bytes`: what belongs to no shard, by estimate. It leaves by itself, as dead letters of its tenants.
+    `stray_bytes`: what belongs to no shard or partition, by estimate, of `stray_tenants`. It leaves by
+    itself, as dead letters of its tenants.
     """
 
     stream: str
@@ -64,6 +66,7 @@ class SampledStream(Struct, frozen=True):
     created: str
     connection_changes: int
     stray_bytes: float = 0.0
+    stray_tenants: frozenset[str] = frozenset()
 
 
 async def samples_of(js: JetStream, names: Names, deliveries: StreamInfo) -> SampledStream:

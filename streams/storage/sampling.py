@@ -9,10 +9,10 @@ may be in gaps, and a message after a gap would be found too often.
 
 from itertools import cycle
 from operator import attrgetter
-from zlib import crc32
 
 from msgspec import Struct
 
+from actors.ids import stable_hash
 from streams.nats.answers import StoredMessage, StreamInfo
 from streams.nats.headers import UNREAD
 from streams.nats.jetstream import ALL_SUBJECTS, JetStream
@@ -70,18 +70,18 @@ async def sample_stream(
     while parts and len(parts) + len(single) < parts_max:
         largest = max(parts, key=attrgetter("size" if next(by_size) else "count"))
         parts.remove(largest)
-        for part in await _cut(js, stream.name, subject, largest):
+        for part in await _cut(js, stream, subject, largest):
             is_divisible = part.count > 1 and part.high - part.low > 1
             (parts if is_divisible else single).append(part)
     return sorted([*single, *parts], key=lambda each: each.low)
 
 
-async def _cut(js: JetStream, stream: str, subject: str, part: StreamPart) -> list[StreamPart]:
+async def _cut(js: JetStream, stream: StreamInfo, subject: str, part: StreamPart) -> list[StreamPart]:
     """Cut a part in two; returns one smaller part if all its messages are on one side."""
-    cut = _cut_position(part.low, part.high)
+    cut = _cut_position(stream.created, part.low, part.high)
     if part.message.sequence >= cut:
         return [StreamPart(cut, part.high, part.message, part.count, part.after)]
-    found = await _first(js, stream, subject, cut)
+    found = await _first(js, stream.name, subject, cut)
     if found is None or found[0].sequence >= part.high:
         return [StreamPart(part.low, cut, part.message, part.count, part.after)]
     message, from_cut = found
@@ -92,14 +92,18 @@ async def _cut(js: JetStream, stream: str, subject: str, part: StreamPart) -> li
     ]
 
 
-def _cut_position(low: int, high: int) -> int:
-    """A position near the middle, the same for all nodes.
+def _cut_position(created: str, low: int, high: int) -> int:
+    """A position near the middle, the same for all nodes, which no producer can compute.
+
+    A producer that knew it could put a tiny message there, or wait until another tenant has one there: then
+    the other one would seem to have the most, and lose its events. No producer is told when the stream was
+    created, to the nanosecond.
 
     It is not the middle itself: of events that alternate between two tenants, multiples of powers of two
     would show one tenant only.
     """
     width = high - low
-    return low + max(width // 4 + crc32(b"%d %d" % (low, high)) % max(width // 2, 1), 1)
+    return low + max(width // 4 + int(stable_hash(f"{created} {low} {high}"), 16) % max(width // 2, 1), 1)
 
 
 async def _first(js: JetStream, stream: str, subject: str, position: int) -> tuple[StoredMessage, int] | None:

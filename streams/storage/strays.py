@@ -8,13 +8,14 @@ malformed event.
 Strays are looked for before settled messages are purged; events that came after the look are kept. If there
 are more than a round buries, nothing is kept for the others: a producer could fill the stream with them.
 
-No filter distinguishes a stray event of a type with several tokens from other events; `count_stray_events`
-counts these.
+No filter distinguishes a stray event of a type with several tokens from other events, unless its tenant is
+known: then its subject has the tenant where others have the number of their partition. `count_stray_events`
+counts them all.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from typing import Literal
 
 from actors.errors import InvalidName
@@ -53,18 +54,23 @@ async def bury_stray_deliveries(js: JetStream, names: Names) -> None:
     await _bury_found(lambda limit: _stray_deliveries(js, names, limit), bury)
 
 
-async def bury_stray_events(js: JetStream, names: Names) -> int:
-    """Bury some of the events that have no partition and a type of one token.
+async def bury_stray_events(js: JetStream, names: Names, tenants: Collection[str] = ()) -> int:
+    """Bury some of the events that have no partition: those with a type of one token, and those of `tenants`.
 
     Returns the position from which on all events are to be kept. Raises `Unavailable` and `ApiError`.
     """
-    stray, kept_from = names.publish_event("*", "*"), 0
+    filters, kept_from = [names.publish_event("*", "*"), *stray_filters(names, tenants)], 0
 
     async def find(limit: int) -> list[StoredMessage]:
         nonlocal kept_from
-        subjects, listed = await js.subjects_and_info(names.events, stray)
-        kept_from = listed.last + 1
-        return await _matching(js, names.events, stray, limit) if subjects else []
+        lasts = list[int]()
+        for stray in filters:
+            subjects, listed = await js.subjects_and_info(names.events, stray)
+            if subjects:
+                return await _matching(js, names.events, stray, limit)
+            lasts.append(listed.last)
+        kept_from = min(lasts) + 1
+        return []
 
     async def bury(message: StoredMessage) -> bool:
         event, tenant = event_in(names, message), names.published_to(message.subject).partition(".")[0]
@@ -77,6 +83,11 @@ async def bury_stray_events(js: JetStream, names: Names) -> int:
             return 0
         case "enough":
             return ANY_POSITION
+
+
+def stray_filters(names: Names, tenants: Collection[str]) -> list[str]:
+    """A filter for the strays of each tenant. A name that no tenant can have might mean events of others."""
+    return [names.publish_event(tenant, ">") for tenant in sorted(tenants) if _is_tenant(tenant)]
 
 
 async def _bury_found(
@@ -188,7 +199,12 @@ async def _bury(
 
 def _tenant_of_letter(tenant: str) -> str:
     """The tenant that gets the letter; a hash if the name is not a tenant's."""
+    return tenant if _is_tenant(tenant) else f"_{stable_hash(tenant)}"
+
+
+def _is_tenant(name: str) -> bool:
     try:
-        return check_tenant(tenant)
+        check_tenant(name)
     except InvalidName:
-        return f"_{stable_hash(tenant)}"
+        return False
+    return True

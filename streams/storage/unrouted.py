@@ -42,14 +42,18 @@ class RoutedPositions:
 
 
 async def samples_of_events(js: JetStream, names: Names, events: StreamInfo) -> SampledStream:
-    """Look at some events. One that is in no partition is left out: no router gives it up.
+    """Look at some events. One that is in no partition counts for nobody: no router gives it up.
 
     Waits for NATS; raises like `RoutedPositions`.
     """
     changes, routed, samples = js.connection_changes, RoutedPositions(js, names), list[Sample]()
+    strays, stray_tenants = 0, set[str]()
     for part in await sample_stream(js, events, SAMPLES_MAX):
         address = names.partition_and_tenant(part.message.subject)
-        if address is not None:
+        if address is None:
+            strays += part.size
+            stray_tenants.add(names.published_to(part.message.subject).partition(".")[0])
+        else:
             subject, up_to = names.event(*address, ">"), await routed.up_to(*address)
             samples.append(Sample(part.message.sequence, address[1], subject, part.size, up_to))
-    return SampledStream(events.name, samples, events.created, changes)
+    return SampledStream(events.name, samples, events.created, changes, strays, frozenset(stray_tenants))

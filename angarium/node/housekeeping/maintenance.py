@@ -57,7 +57,7 @@ from streams.storage.quotas import (
     unrouted_beyond_quota,
 )
 from streams.storage.settled_purge import purge_settled, purge_settled_of_tenants
-from streams.storage.strays import bury_stray_deliveries, bury_stray_events
+from streams.storage.strays import bury_stray_deliveries, bury_stray_events, stray_filters
 from streams.storage.unrouted import samples_of_events
 
 ROUND_EVERY_S = 10.0
@@ -264,7 +264,8 @@ class Maintenance:
         self._sampled_events = await samples_of_events(js, names, events)
         if await self._letters_are_full():
             return
-        order = self._chosen_events.next_order(self._sampled_events.samples, events)
+        sampled = self._sampled_events
+        order = self._chosen_events.next_order(sampled.samples, events, sampled.stray_bytes)
         if order is not None:
             log.warning("storage.full", extra=_told(events, order))
             self._orders_unrouted.append(order)
@@ -398,9 +399,16 @@ class Maintenance:
         await purge_events(js, names, self._shards, events, since, certain_end, kept_from)
 
     async def _purge_routed(self) -> None:
-        """Purge routed events by subject: an event of a parked tenant keeps later ones of others."""
+        """Purge routed events by subject: an event of a parked tenant keeps later ones of others.
+
+        So are strays, if there are more than were buried: no other tenant has to give way for them.
+        """
         if self._sampled_events is not None:
             js, names = self._context.js, self._context.names
+            events = await stream_info(js, names.events)
+            if surplus(events):
+                for strays in stray_filters(names, self._sampled_events.stray_tenants):
+                    await js.purge_subject(names.events, strays, events.last)
             still = surplus(await stream_info(js, names.events))
             await purge_settled(js, names, self._sampled_events, still)
 
@@ -409,7 +417,8 @@ class Maintenance:
         await drop_redacted(js, names, (await stream_info(js, names.journal)).first)
 
     async def _bury_stray_events(self) -> None:
-        self._events_kept_from = await bury_stray_events(self._context.js, self._context.names)
+        tenants = self._sampled_events.stray_tenants if self._sampled_events else ()
+        self._events_kept_from = await bury_stray_events(self._context.js, self._context.names, tenants)
 
     def _keep_since(self) -> float:
         return self._context.time.wall() - self._context.replay_keep_s

@@ -3,6 +3,7 @@
 from collections import Counter
 
 import pytest
+from msgspec.structs import replace
 
 from streams.installation.topology import Names
 from streams.nats.jetstream import JetStream
@@ -11,6 +12,8 @@ from streams.storage.sampling import StreamPart, sample_stream
 from tests.support.installation import install, publish, shard
 
 PARTS_MAX = 64
+CREATED = "2026-11-27T08:00:00.123456789Z"
+"""When the stream was made, which decides where it is cut: here always in the same places."""
 
 
 @pytest.fixture
@@ -19,7 +22,8 @@ async def names(js: JetStream, prefix: str) -> Names:
 
 
 async def sampled(js: JetStream, names: Names) -> list[StreamPart]:
-    return await sample_stream(js, await stream_info(js, names.deliveries), PARTS_MAX)
+    info = await stream_info(js, names.deliveries)
+    return await sample_stream(js, replace(info, created=CREATED), PARTS_MAX)
 
 
 def counted(parts: list[StreamPart]) -> Counter[str]:
@@ -84,3 +88,15 @@ async def test_a_tenant_is_sampled_alone(js: JetStream, names: Names) -> None:
     stream = await stream_info(js, names.deliveries)
     parts = await sample_stream(js, stream, PARTS_MAX, names.deliveries_to_all_of("acme"))
     assert [each.message.subject.rpartition(".")[2] for each in parts] == ["few"] * 6
+
+
+async def test_where_a_stream_is_cut_depends_on_when_it_was_made(js: JetStream, names: Names) -> None:
+    """A producer that knew the cuts could have small messages there, and let others seem to hold the most."""
+    for _ in range(300):
+        await publish(js, names, "acme.billing")
+    info = await stream_info(js, names.deliveries)
+    looks = [
+        {each.message.sequence for each in await sample_stream(js, replace(info, created=created), PARTS_MAX)}
+        for created in (CREATED, CREATED, CREATED.replace("789Z", "788Z"))
+    ]
+    assert looks[0] == looks[1] != looks[2]

@@ -163,6 +163,18 @@ async def test_stray_events_are_buried_or_counted(js: JetStream, names: Names) -
     assert finding.text.startswith("1 belong to no partition")
 
 
+async def test_stray_events_of_a_known_tenant_are_buried_whatever_their_type(
+    js: JetStream, names: Names
+) -> None:
+    """Their subjects have the tenant where others have a partition. A wildcard would find all events."""
+    for type_ in ("order.created", "order.*", "a.b.c.>", "order.created"):
+        assert isinstance(await js.publish(names.publish_event("acme", type_), b"{}"), Stored)
+    assert await bury_stray_events(js, names, {"acme", "*", "umbra"}) == 5
+    assert (await stream_info(js, names.dead_letters)).messages == 2
+    assert (await stream_info(js, names.events)).messages == 2
+    assert await count_stray_events(js, names, SHARDS) == 0
+
+
 async def test_accepted_strays_become_dead_letters_while_a_node_runs(
     wire: Wire, js: JetStream, names: Names
 ) -> None:

@@ -85,9 +85,11 @@ async def test_events_that_follow_one_of_a_parked_tenant_are_purged_by_subject(
 
 
 async def test_a_stray_is_no_sample(js: JetStream, names: Names, recorded: Recorded) -> None:
-    """A stray is in no partition, and no router gives it up."""
-    assert isinstance(await js.publish(names.publish_event(TENANT, "*"), b"x"), Stored)
+    """A stray is in no partition, and no router gives it up; others must not give way for it."""
+    assert isinstance(await js.publish(names.publish_event(TENANT, "order.*"), b"x" * 1000), Stored)
     sampled = await samples_of_events(js, names, await stream_info(js, names.events))
+    assert sampled.stray_tenants == {TENANT}
+    assert sampled.stray_bytes >= 1000
     assert max(each.position for each in sampled.samples) == EVENTS
     assert {each.subject for each in sampled.samples} == {
         names.event(PARTITION, tenant, ">") for tenant in (TENANT, OTHER)
