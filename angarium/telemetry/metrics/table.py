@@ -52,8 +52,8 @@ NODE = (
         help="Events given up.",
         labels=(MetricLabel(
             "reason",
-            "[as in dead letters](wire.md#dead-letters), or `discarded` (for an unknown receiver, and no dead "
-            "letter could be stored)",
+            "[as in dead letters](wire.md#dead-letters), or `discarded` (for an unknown receiver, and no "
+            "dead letter could be stored)",
         ),),
         note="Each reason is there from the start",
     ),

@@ -1,0 +1,1 @@
+"""What watches an installation: rules, dashboard, and a Prometheus that scrapes it."""
