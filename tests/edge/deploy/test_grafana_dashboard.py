@@ -11,7 +11,7 @@ COLUMNS = 24
 UNITS = {"none", "short", "s", "bytes", "percentunit", "eps", "reqps", "mps"}
 """Units of Grafana that the dashboard uses."""
 DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
-SECTIONS = ["Is all well?", "Traffic", "Backlog", "Fleet", "NATS"]
+SECTIONS = ["Is all well?", "Traffic", "Backlog", "Fleet", "Streams"]
 ALL_PANELS: list[dict[str, Any]] = DASHBOARD["panels"]
 Cell = tuple[int, int]
 
