@@ -22,14 +22,14 @@ def cells(panel: dict[str, Any]) -> list[Cell]:
     return [(x, y) for x in range(at["x"], at["x"] + at["w"]) for y in range(at["y"], at["y"] + at["h"])]
 
 
-def test_its_panels_cover_one_rectangle_and_no_cell_twice() -> None:
+def test_panels_cover_one_rectangle_and_no_cell_twice() -> None:
     covered = Counter(cell for panel in ALL_PANELS for cell in cells(panel))
     assert [cell for cell, count in covered.items() if count > 1] == []
     height = max(y for _, y in covered) + 1
     assert covered.keys() == {(x, y) for x in range(COLUMNS) for y in range(height)}
 
 
-def test_its_sections_are_in_order_and_open() -> None:
+def test_sections_are_in_order_and_open() -> None:
     rows = [each for each in ALL_PANELS if each["type"] == "row"]
     assert [(each["title"], each["collapsed"], each["panels"]) for each in rows] == [
         (title, False, []) for title in SECTIONS
@@ -56,14 +56,14 @@ def test_a_panel_has_a_unit_a_description_and_the_chosen_datasource(panel: dict[
     assert all(each["legendFormat"] for each in panel["targets"]) == (panel["type"] == "timeseries")
 
 
-def test_it_can_be_imported_into_grafana_10_and_11() -> None:
+def test_the_dashboard_can_be_imported_into_grafana_10_and_11() -> None:
     """A dashboard with an `id` is one of another Grafana; the newest schema of Grafana 10 is 39."""
     assert DASHBOARD["schemaVersion"] == 39
     assert "id" not in DASHBOARD
     assert DASHBOARD["uid"] == "angarium"
 
 
-def test_it_asks_for_a_datasource_and_shows_all_namespaces_at_first() -> None:
+def test_the_dashboard_asks_for_a_datasource_and_shows_all_namespaces_at_first() -> None:
     datasource, namespace = DASHBOARD["templating"]["list"]
     assert (datasource["name"], datasource["type"], datasource["query"]) == (
         "datasource", "datasource", "prometheus",

@@ -12,12 +12,21 @@ from tests.support.pages.pages import Page
 from tests.support.processes.commands import ROOT
 from tests.support.processes.deployed import check_command
 from tests.support.watching.prometheus import PROMTOOL, needs_promtool
-from tests.support.watching.queries import ALERTS, OF_ALERTS, OF_KEDA, OF_PANELS, RULES, selectors, unknown
+from tests.support.watching.queries import (
+    ALERT_QUERIES,
+    ALERTS,
+    KEDA_QUERIES,
+    PANEL_QUERIES,
+    RULES,
+    selectors,
+    unknown,
+)
 
 TESTS: list[dict[str, Any]] = yaml.safe_load((RULES.parent / "rules_test.yml").read_text())["tests"]
-QUERIES = {**OF_ALERTS, **OF_PANELS, **OF_KEDA}
+QUERIES = {**ALERT_QUERIES, **PANEL_QUERIES, **KEDA_QUERIES}
 TYPED = re.compile(r"`angarium ([^`]+)`")
 TEMPLATE = re.compile(r"{{.*?}}")
+NAME = re.compile(r'alertname="(\w+)"')
 
 
 @needs_promtool
@@ -28,24 +37,21 @@ def test_promtool_finds_no_fault_in_the_rules(command: tuple[str, ...]) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_each_alert_fires_in_a_test_and_does_not_in_another_look() -> None:
-    looks = [look for test in TESTS for look in test.get("promql_expr_test", ())]
-    rendered = [look for test in TESTS for look in test.get("alert_rule_test", ())]
-    fires = {look["alertname"] for look in rendered if look["exp_alerts"]}
-    for look in looks:
-        for sample in look["exp_samples"]:
-            fires |= set(re.findall(r'alertname="(\w+)"', sample["labels"]))
-    assert fires == {each["alert"] for each in ALERTS}
-    quiet = [test["name"] for test in TESTS if not any(_is_quiet(test, kind) for kind in _EXPECTED)]
-    assert quiet == []
+def expected(test: dict[str, Any]) -> list[list[dict[str, Any]]]:
+    """The alerts that each look of a test expects, by their labels."""
+    series = [look["exp_samples"] for look in test.get("promql_expr_test", ())]
+    rendered = [
+        [{"labels": f'alertname="{look["alertname"]}"'} for _ in look["exp_alerts"]]
+        for look in test.get("alert_rule_test", ())
+    ]
+    return series + rendered
 
 
-_EXPECTED = {"promql_expr_test": "exp_samples", "alert_rule_test": "exp_alerts"}
-
-
-def _is_quiet(test: dict[str, Any], kind: str) -> bool:
-    """True if a look of a test expects no alert."""
-    return any(not look[_EXPECTED[kind]] for look in test.get(kind, ()))
+def test_each_alert_fires_in_a_test_and_each_test_has_a_look_without_alerts() -> None:
+    looks = {test["name"]: expected(test) for test in TESTS}
+    labels = [each["labels"] for found in looks.values() for look in found for each in look]
+    assert {name for each in labels for name in NAME.findall(each)} == ALERT_QUERIES.keys()
+    assert [name for name, found in looks.items() if [] not in found] == []
 
 
 @pytest.mark.parametrize("alert", ALERTS, ids=lambda each: str(each["alert"]))

@@ -13,7 +13,7 @@ from tests.support.processes.commands import Terminal, line_with
 from tests.support.processes.roles import serving
 from tests.support.waiting import COMMAND_LOOK_S, until_true
 from tests.support.watching.prometheus import Prometheus, needs_prometheus, watching
-from tests.support.watching.queries import OF_KEDA
+from tests.support.watching.queries import KEDA_QUERIES
 
 BACKLOG = 500
 
@@ -40,11 +40,11 @@ async def test_each_query_is_one_number_over_all_nodes_and_none_while_there_is_n
         return bool(await prometheus.ask("rate(process_cpu_seconds_total[2m])"))
 
     await until_true(watches_itself, COMMAND_LOOK_S)
-    assert [await prometheus.ask(query) for query in OF_KEDA.values()] == [[], []]
+    assert [await prometheus.ask(query) for query in KEDA_QUERIES.values()] == [[], []]
 
     async def both_have_worked() -> bool:
         """True when two scrapes of each node differ: `cores` is 0 until then."""
-        working = OF_KEDA["cores"].replace("sum(", "count(").replace("[2m])", "[2m]) > 0")
+        working = KEDA_QUERIES["cores"].replace("sum(", "count(").replace("[2m])", "[2m]) > 0")
         return await prometheus.ask(working) == [2.0]
 
     (tmp_path / "nats").mkdir()
@@ -56,7 +56,7 @@ async def test_each_query_is_one_number_over_all_nodes_and_none_while_there_is_n
             terminal.start("node", "--monitor", f"127.0.0.1:{ports[2]}") as other,
         ):
             await until_true(both_have_worked, COMMAND_LOOK_S)
-            unread, cores = [await prometheus.ask(OF_KEDA[name]) for name in ("unread", "cores")]
+            unread, cores = [await prometheus.ask(KEDA_QUERIES[name]) for name in ("unread", "cores")]
             for node in (one, other):
                 node.terminate()
                 await asyncio.to_thread(node.communicate)
@@ -67,7 +67,7 @@ async def test_each_query_is_one_number_over_all_nodes_and_none_while_there_is_n
 
 
 async def test_the_backlog_of_a_slow_receiver_asks_for_no_more_nodes(tmp_path: Path) -> None:
-    assert OF_KEDA["unread"] == "sum(angarium_messages_unread)"
+    assert KEDA_QUERIES["unread"] == "sum(angarium_messages_unread)"
     (tmp_path / "nats").mkdir()
     port = free_port()
 

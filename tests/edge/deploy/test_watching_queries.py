@@ -15,17 +15,18 @@ from tests.support.processes.commands import Terminal, line_with
 from tests.support.processes.roles import serving
 from tests.support.waiting import COMMAND_LOOK_S, until_true
 from tests.support.watching.prometheus import Prometheus, exporting, needs_prometheus, watching
-from tests.support.watching.queries import ALERTS, OF_ALERTS, OF_PANELS, RULES, Selector, selectors
+from tests.support.watching.queries import ALERT_QUERIES, ALERTS, PANEL_QUERIES, RULES, Selector, selectors
 
 EVENTS = 5
 ABSENT = {'angarium_api_requests_total{status="5xx"}'}
 """Series that an installation without a fault does not have, as the rules choose them."""
 ALLOWED = ("--allow-http", "--allow-network", "127.0.0.0/8")
 CHOSEN = {"$namespace": ".*", "$__rate_interval": "1m"}
-"""What Grafana puts in the place of variables."""
+"""Values that Grafana would put in the place of its variables."""
 
 
 def filled(query: str) -> str:
+    """A query of the dashboard without variables."""
     for name, value in CHOSEN.items():
         query = query.replace(name, value)
     return query
@@ -82,16 +83,16 @@ async def test_every_query_has_a_value_and_no_alert_fires_while_all_is_well(prom
 
     await until_true(has_worked, COMMAND_LOOK_S)
     await the_rules_are_evaluated(prometheus)
-    without = {name for name, query in OF_PANELS.items() if not await prometheus.ask(filled(query))}
+    without = {name for name, query in PANEL_QUERIES.items() if not await prometheus.ask(filled(query))}
     assert without == set()
-    asked: set[Selector] = {each for query in OF_ALERTS.values() for each in selectors(query)}
+    asked: set[Selector] = {each for query in ALERT_QUERIES.values() for each in selectors(query)}
     series = {each.text for each in asked if not await prometheus.ask(each.text)}
     assert series == ABSENT
 
-    async def nobody_is_woken() -> bool:
+    async def no_page_is_pending() -> bool:
         return await prometheus.ask('ALERTS{severity="page"}') == []
 
-    await until_true(nobody_is_woken, COMMAND_LOOK_S)
+    await until_true(no_page_is_pending, COMMAND_LOOK_S)
 
 
 async def the_rules_are_evaluated(prometheus: Prometheus) -> None:

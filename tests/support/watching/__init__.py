@@ -1,1 +1,1 @@
-"""What watches an installation: rules, dashboard, and a Prometheus that scrapes it."""
+"""The rules and the dashboard that watch an installation, and a Prometheus that scrapes it."""

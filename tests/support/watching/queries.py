@@ -20,11 +20,13 @@ ALERTS: list[dict[str, Any]] = [
 PANELS: list[dict[str, Any]] = [each for each in DASHBOARD["panels"] if each["type"] != "row"]
 _SCALED = yaml.safe_load((DEPLOY / "kubernetes" / "keda" / "scaled-object.yaml").read_text())
 
-OF_ALERTS: dict[str, str] = {each["alert"]: each["expr"] for each in ALERTS}
-OF_PANELS: dict[str, str] = {
+ALERT_QUERIES: dict[str, str] = {each["alert"]: each["expr"] for each in ALERTS}
+PANEL_QUERIES: dict[str, str] = {
     f"{panel['title']} {target['refId']}": target["expr"] for panel in PANELS for target in panel["targets"]
 }
-OF_KEDA: dict[str, str] = {each["name"]: each["metadata"]["query"] for each in _SCALED["spec"]["triggers"]}
+KEDA_QUERIES: dict[str, str] = {
+    each["name"]: each["metadata"]["query"] for each in _SCALED["spec"]["triggers"]
+}
 
 NOT_OURS = {
     "up": {"instance", "job"},
@@ -66,7 +68,7 @@ def selectors(query: str) -> Iterator[Selector]:
 
 
 def unknown(query: str) -> Iterator[str]:
-    """Lists the metrics that a query names and nobody tells, and the labels that none of its metrics has."""
+    """Lists metrics in a query that do not exist, and labels that none of its metrics has."""
     grouped = {label.strip() for labels in _GROUPING.findall(query) for label in labels.split(",")}
     has = set(OF_THE_SCRAPE)
     for selector in selectors(query):
