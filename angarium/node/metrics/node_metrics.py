@@ -16,6 +16,7 @@ from angarium.node.metrics.largest import OTHERS, LargestCounters, largest, olde
 from angarium.node.metrics.receivers_in_memory import FILLS, HELD_BACK, ReceiversInMemory
 from angarium.node.node import Node
 from angarium.telemetry.metrics.families import histogram, info, labelled, single
+from streams.dead_letters.letters import REASONS
 from streams.routing.shared_state import RoutingTotals
 
 
@@ -56,7 +57,7 @@ class NodeMetrics(Collector):
         yield histogram("angarium_arrival_seconds", totals.arrival_s)
         yield single("angarium_too_many_requests_total", totals.answered_429)
         yield histogram("angarium_throttle_seconds", totals.throttle_s)
-        yield labelled("angarium_dead_letters_total", totals.dead_letters)
+        yield labelled("angarium_dead_letters_total", dict.fromkeys(DEAD_REASONS, 0) | totals.dead_letters)
 
     def _memory(self) -> Iterator[Metric]:
         context, shards = self._node.context, self._node.owned.values()
@@ -101,6 +102,7 @@ class NodeMetrics(Collector):
         running = len(node.owned) - suspended
         states = {"running": running, "suspended": suspended, "refused": len(node.refused)}
         yield labelled("angarium_shards", states)
+        yield single("angarium_installation_shards", node.shards)
         claims = {"clean": counted.clean, "unclean": counted.unclean, "resumed": counted.resumed}
         yield labelled("angarium_takeovers_total", claims)
         yield single("angarium_fences_total", counted.fenced)
@@ -109,6 +111,8 @@ class NodeMetrics(Collector):
 
 
 UNREAD_STREAMS = ("deliveries", "events")
+DEAD_REASONS = (*REASONS, "discarded")
+"""Told from zero on: Prometheus sees no increase in a series that begins with its first event."""
 
 
 def _held(held: Mapping[tuple[str, str], int], most: int) -> Iterator[Metric]:

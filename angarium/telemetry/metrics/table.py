@@ -50,7 +50,12 @@ NODE = (
     MetricDescription(
         name="angarium_dead_letters_total", kind=MetricKind.COUNTER, unit="{event}",
         help="Events given up.",
-        labels=(MetricLabel("reason"),),
+        labels=(MetricLabel(
+            "reason",
+            "[as in dead letters](wire.md#dead-letters), or `discarded` (for an unknown receiver, and no "
+            "dead letter could be stored)",
+        ),),
+        note="Each reason is there from the start",
     ),
     MetricDescription(
         name="angarium_actors", kind=MetricKind.GAUGE, unit="{receiver}",
@@ -167,6 +172,11 @@ NODE = (
         name="angarium_shards", kind=MetricKind.GAUGE, unit="{shard}",
         help="Shards of this node.",
         labels=(MetricLabel("state", "`running`, `suspended` (the lease expired), `refused`"),),
+    ),
+    MetricDescription(
+        name="angarium_installation_shards", kind=MetricKind.GAUGE, unit="{shard}", over_workers="max",
+        help="Shards of the installation.",
+        note="The same on each node. If fewer are `running` on all nodes together, some have no owner",
     ),
     MetricDescription(
         name="angarium_takeovers_total", kind=MetricKind.COUNTER, unit="{shard}",

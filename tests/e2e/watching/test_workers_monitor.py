@@ -24,7 +24,8 @@ async def test_the_metrics_are_the_sums_of_all_workers(fleet: Fleet, http: httpx
     expected = {
         DELIVERED: count, "angarium_attempts_total 2xx": count, "angarium_attempt_seconds_count": count,
         "angarium_arrival_seconds_count": count, "angarium_actors": len(RECEIVERS),
-        "angarium_shards running": SHARDS, "angarium_nats_connected": 1,
+        "angarium_shards running": SHARDS, "angarium_installation_shards": SHARDS,
+        "angarium_nats_connected": 1,
         "angarium_workers configured": 2, "angarium_workers up": 2, "angarium_worker_restarts_total": 0,
     }  # fmt: skip
 

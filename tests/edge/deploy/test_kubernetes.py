@@ -174,6 +174,34 @@ def test_no_other_process_reaches_any_address_outside(base: list[Resource], name
 
 
 @needs_kustomize
+@pytest.mark.parametrize(
+    ("name", "variable"),
+    [
+        ("node", "ANGARIUM_MONITOR"), ("api", "ANGARIUM_API_MONITOR"), ("ledger", "ANGARIUM_LEDGER_MONITOR"),
+    ],
+)  # fmt: skip
+def test_prometheus_finds_and_reaches_the_monitor_of_each_process(
+    base: list[Resource], name: str, variable: str
+) -> None:
+    template = find(base, "Deployment", name)["spec"]["template"]
+    found = template["metadata"]["annotations"]
+    assert found["prometheus.io/scrape"] == "true"
+    port = int(found["prometheus.io/port"])
+    assert f" {variable}=0.0.0.0:{port} " in (DEPLOY / "docker" / "Dockerfile").read_text()
+    [container] = template["spec"]["containers"]
+    assert {"name": "monitor", "containerPort": port} in container["ports"]
+    rules = [
+        rule
+        for each in base
+        if each["kind"] == "NetworkPolicy"
+        and selects(each["spec"]["podSelector"], template["metadata"]["labels"])
+        for rule in each["spec"].get("ingress", ())
+    ]
+    monitoring = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}
+    assert {"from": [monitoring], "ports": [{"protocol": "TCP", "port": port}]} in rules
+
+
+@needs_kustomize
 def test_keda_scales_the_nodes_within_the_shards_and_nothing_else_sets_their_number() -> None:
     resources = built("keda")
     scaled = find(resources, "ScaledObject", "node")["spec"]

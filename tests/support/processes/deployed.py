@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from itertools import takewhile
 from pathlib import Path
 
 from angarium import settings
@@ -18,12 +19,12 @@ def made_secrets(directory: Path, *servers: str) -> subprocess.CompletedProcess[
 
 
 def check_command(arguments: Sequence[str]) -> None:
-    """Checks that `angarium` has this command with these options."""
-    command, *options = arguments
+    """Checks that `angarium` has this command with these options; its words come before the first option."""
+    command = list(takewhile(lambda each: not each.startswith("-"), arguments))
     shown = subprocess.run(
-        [sys.executable, "-m", "angarium", command, "--help"], capture_output=True, text=True, check=True
+        [sys.executable, "-m", "angarium", *command, "--help"], capture_output=True, text=True, check=True
     ).stdout
-    assert {each for each in options if each.startswith("--")} <= set(re.findall(r"--[a-z-]+", shown))
+    assert {each for each in arguments if each.startswith("--")} <= set(re.findall(r"--[a-z-]+", shown))
 
 
 def settings_of(variables: Mapping[str, str]) -> Settings:

@@ -18,6 +18,7 @@ from angarium.node.node import Node
 from angarium.node.shard import Shard
 from angarium.node.totals import NodeTotals
 from angarium.telemetry.metrics.families import histogram
+from streams.dead_letters.letters import REASONS
 from streams.routing.shared_state import EventsByTenant, RoutingTotals
 from streams.routing_progress import RoutingProgress
 from tests.unit.worlds.shard import ShardWorld, strict
@@ -96,6 +97,12 @@ def test_spans_are_counted_while_traces_are_exported() -> None:
     assert "angarium_spans_total dropped" not in scraped(node({}))
 
 
+def test_each_reason_of_a_dead_letter_is_there_before_the_first_one() -> None:
+    """Prometheus sees no increase in a series that begins with its first event."""
+    found = labels_of(scraped(node({})), "angarium_dead_letters_total")
+    assert found == dict.fromkeys((*REASONS, "discarded"), 0)
+
+
 def test_buckets_add_up() -> None:
     counted = Histogram((0.1, 1.0))
     for value in (0.05, 0.5, 0.6, 7.0):
@@ -134,6 +141,7 @@ async def test_the_actors_in_memory_are_counted_over_all_shards() -> None:
     assert found["angarium_too_many_requests_total"] == 3
     assert [found[f"angarium_messages_unread {each}"] for each in ("deliveries", "events")] == [80, 4]
     assert [found[f"angarium_shards {each}"] for each in ("running", "suspended", "refused")] == [1, 1, 1]
+    assert found["angarium_installation_shards"] == 3
     assert found["angarium_dead_letters_total expired"] == 2
     assert found["angarium_takeovers_total unclean"] == 1
     assert (found["angarium_router_events_total"], found["angarium_router_copies_total"]) == (7, 9)

@@ -1,0 +1,1 @@
+"""The rules and the dashboard that watch an installation, and a Prometheus that scrapes it."""
