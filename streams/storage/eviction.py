@@ -26,7 +26,7 @@ SAMPLES_MAX = 64
 LOOKS_WITHOUT_EFFECT = 45
 """Looks, two seconds apart, after which an order counts as one without effect: an attempt under way may take
 60 s, and the snapshots that follow it some more."""
-LOOKS_EXCLUDED = 1800
+LOOKS_EXCLUDED = 300
 """Looks after which a tenant whose events could not go is tried again."""
 
 

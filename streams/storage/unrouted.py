@@ -42,7 +42,7 @@ class RoutedPositions:
 
 
 async def samples_of_events(js: JetStream, names: Names, events: StreamInfo) -> SampledStream:
-    """Look at some events. One that is in no partition counts for nobody: no router gives it up.
+    """Look at some events. One in no partition counts for no tenant: no router gives it up.
 
     Waits for NATS; raises like `RoutedPositions`.
     """

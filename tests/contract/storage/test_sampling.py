@@ -90,7 +90,7 @@ async def test_a_tenant_is_sampled_alone(js: JetStream, names: Names) -> None:
     assert [each.message.subject.rpartition(".")[2] for each in parts] == ["few"] * 6
 
 
-async def test_where_a_stream_is_cut_depends_on_when_it_was_made(js: JetStream, names: Names) -> None:
+async def test_the_cuts_depend_on_when_the_stream_was_made(js: JetStream, names: Names) -> None:
     """A producer that knew the cuts could have small messages there, and let others seem to hold the most."""
     for _ in range(300):
         await publish(js, names, "acme.billing")
