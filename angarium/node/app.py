@@ -210,6 +210,7 @@ async def joined_node(
     routing = Routing(
         matching(receivers, subscriptions), freshness, copies, readers, RoutingTotals(), by_tenant,
         tenants=lambda: subscriptions.tenants, partitions=settings.shards,
+        on_routed=None if tracing is None else tracing.tracer.routed,
     )  # fmt: skip
     context = NodeContext(
         js=js, names=names, node=settings.node, time=time, members=members, receivers=receivers,

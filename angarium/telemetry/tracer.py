@@ -4,25 +4,36 @@ A fact does not contain the trace of its event, so the sender notes it when it m
 events are noted.
 """
 
+import time
 from collections.abc import Callable, Sequence
 
 from actors.machine.facts import AttemptFailed, DeadLettered, Delivered, Throttled
 from actors.machine.numbering import Numbered
 from actors.ports import Attempt, Recorded
 from angarium.telemetry.known_traces import KnownTrace, KnownTraces
-from angarium.telemetry.spans import Span, attempt_span, delivery_span, moment
-from angarium.telemetry.trace_ids import Sampler, span_id, trace_context
+from angarium.telemetry.spans import Span, attempt_span, delivery_span, moment, route_span
+from angarium.telemetry.trace_ids import Sampler, addressee_of, span_id, trace_context
+from streams.routing.shared_state import RoutedEvent
 
 MOMENTS_MAX = 32
 """Moments of one delivery; later ones are left out."""
 
 
 class Tracer:
-    """Notes attempts and makes their spans; `export` takes each span and must neither block nor raise."""
+    """Notes attempts and makes their spans; `export` takes each span and must neither block nor raise.
 
-    def __init__(self, sampler: Sampler, export: Callable[[Callable[[], Span]], None]) -> None:
+    `clock` is in seconds since the epoch: what is routed is not recorded with a time of its own.
+    """
+
+    def __init__(
+        self,
+        sampler: Sampler,
+        export: Callable[[Callable[[], Span]], None],
+        clock: Callable[[], float] = time.time,
+    ) -> None:
         self._sampler = sampler
         self._export = export
+        self._clock = clock
         self._known = KnownTraces()
 
     @property
@@ -33,7 +44,8 @@ class Tracer:
     def traceparent(self, attempt: Attempt) -> bytes:
         """The header of the attempt, whose span is noted if the trace is sampled."""
         receiver, event, sequence = attempt.receiver, attempt.event, attempt.sequence
-        context = trace_context(receiver, event, self._sampler)
+        addressee = addressee_of(receiver, event)
+        context = trace_context(addressee, event.id, event.traceparent, self._sampler)
         if context.sampled and sequence is not None:
             known = self._known.get((receiver, sequence))
             moments = known.moments if known else []
@@ -56,6 +68,14 @@ class Tracer:
                         self._settled(fact, event)
                 case _:
                     pass  # Other facts are neither an attempt nor the end of a delivery.
+
+    def routed(self, event: RoutedEvent) -> Callable[[], None] | None:
+        """Make the span of an event whose copies are all stored; returns what exports it."""
+        context = trace_context(event.tenant, event.id, event.traceparent, self._sampler)
+        if not context.sampled:
+            return None
+        at = self._clock()
+        return lambda: self._export(lambda: route_span(event, context, at))
 
     def _attempted(self, fact: Delivered | AttemptFailed | Throttled, event: Numbered) -> None:
         note = self._known.get((fact.receiver, event.sequence))

@@ -21,11 +21,16 @@ from angarium.telemetry.spans import Span
 from angarium.telemetry.trace_ids import Sampler, always, never
 from angarium.telemetry.tracer import Tracer
 from streams.journal.journal import JournalEntry
+from streams.routing.shared_state import RoutedEvent
 from tests.support.secrecy import CREDENTIAL, SECRET, secrets_in
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 RECEIVER = "acme.billing"
 EVENT = Event(position=7, id="e7", stored_at=100.0, body=b"whsec_body", traceparent=PARENT)
+ROUTED = RoutedEvent(
+    tenant="acme", id="e7", source=5, stored_at=99.0, type="order.created", traceparent=PARENT,
+    malformed=False, copies=2,
+)  # fmt: skip
 POLICY = Policy(
     url="https://user:hush-hush@example.com/T0KEN?key=hush-hush", secrets=(SECRET,),
     headers={"authorization": CREDENTIAL},
@@ -38,7 +43,7 @@ class Traced:
     def __init__(self, sampler: Sampler = always) -> None:
         self.spans: list[Span] = []
         self.headers: list[str] = []
-        self.tracer = Tracer(sampler, self._take)
+        self.tracer = Tracer(sampler, self._take, clock=lambda: 101.0)
 
     def _take(self, make: Callable[[], Span]) -> None:
         self.spans.append(make())
@@ -50,6 +55,11 @@ class Traced:
         ))  # fmt: skip
         self.headers.append(header.decode())
         return header.decode()
+
+    def route(self, event: RoutedEvent) -> None:
+        when_recorded = self.tracer.routed(event)
+        if when_recorded is not None:
+            when_recorded()
 
     def record(
         self, kind: Callable[..., Fact], event: Event = EVENT, sequence: int = 3, **members: Any
@@ -90,6 +100,27 @@ def test_a_delivery_is_one_tree_below_its_producer() -> None:
     assert "whsec_body" not in repr(traced.spans)
 
 
+def test_the_deliveries_of_a_fan_out_are_below_its_routing() -> None:
+    for traceparent, parent in ((PARENT, 0xB7AD6B7169203331), ("", 0)):
+        copy, traced = replace(EVENT, source=5, traceparent=traceparent), Traced()
+        traced.route(replace(ROUTED, traceparent=traceparent))
+        traced.attempt(event=copy)
+        traced.record(Delivered, copy, at=105.0, attempt=1)
+        route, post, deliver = traced.spans
+        assert (route.name, route.parent, route.start, route.end) == ("route acme", parent, 99.0, 101.0)
+        assert (deliver.parent, post.parent) == (route.span, deliver.span)
+        assert len({span.trace for span in traced.spans}) == 1
+    assert route.attributes["angarium.copies"] == 2
+
+
+def test_a_malformed_event_is_a_failed_routing_without_its_type() -> None:
+    traced = Traced()
+    traced.route(replace(ROUTED, malformed=True, type=""))
+    (route,) = traced.spans
+    assert (route.failed, route.attributes["error.type"]) == (True, "malformed")
+    assert "angarium.event.type" not in route.attributes
+
+
 def test_a_dead_letter_ends_its_delivery_as_failed() -> None:
     traced = Traced()
     traced.attempt()
@@ -116,6 +147,8 @@ def test_the_producer_decides_and_the_sampler_only_without_one() -> None:
         assert traced.attempt(1, event).endswith(flags)
         traced.record(Delivered, event, at=105.0, attempt=1)
         assert len(traced.spans) == (2 if flags == "01" else 0)
+        traced.route(replace(ROUTED, traceparent=event.traceparent))
+        assert len(traced.spans) == (3 if flags == "01" else 0)
 
 
 @given(
