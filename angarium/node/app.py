@@ -137,7 +137,7 @@ async def open_node(
     settings: Settings, on_complete: Callable[[], None] | None = None, runs: ProcessRuns = UNSUPERVISED
 ) -> AsyncIterator[Node]:
     """A node over a connection and a transport of its own; see `joined_node` for `on_complete`."""
-    tracing = open_tracing(os.environ, settings.node)
+    tracing = open_tracing(os.environ, settings.node, failures=settings.trace_failures)
     traceparent = None if tracing is None else tracing.tracer.traceparent
     wire = await connect(connect_options(settings))
     resolver = DnsResolver()

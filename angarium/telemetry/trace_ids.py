@@ -50,7 +50,7 @@ def trace_context(addressee: str, event_id: str, traceparent: str, sampler: Samp
 
 
 def addressee_of(receiver: str, event: Event | Numbered) -> str:
-    """Whom the producer sent this receiver's event to: the receiver, or all of its tenant's (`source`)."""
+    """The address that the producer sent the event to: the receiver's, or its tenant's if it is a copy."""
     return receiver.partition(".")[0] if event.source else receiver
 
 

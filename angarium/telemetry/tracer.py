@@ -1,7 +1,7 @@
 """The tracer of a node: knows the traces of attempted events, and makes spans of confirmed facts.
 
-A fact does not contain the trace of its event, so the sender notes it when it makes the attempt. Only sampled
-events are noted.
+A fact does not contain the trace of its event, so the sender notes it when it makes the attempt, if its spans
+may be exported.
 """
 
 import time
@@ -22,17 +22,22 @@ MOMENTS_MAX = 32
 class Tracer:
     """Notes attempts and makes their spans; `export` takes each span and must neither block nor raise.
 
-    `clock` is in seconds since the epoch: what is routed is not recorded with a time of its own.
+    `failures`: if a trace is not sampled, the spans of a delivery are exported all the same, from the first
+    attempt on that did not deliver it. `clock` is in seconds since the epoch: no record says when an event
+    was routed.
     """
 
     def __init__(
         self,
         sampler: Sampler,
         export: Callable[[Callable[[], Span]], None],
+        *,
+        failures: bool = False,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._sampler = sampler
         self._export = export
+        self._failures = failures
         self._clock = clock
         self._known = KnownTraces()
 
@@ -42,11 +47,11 @@ class Tracer:
         return self._known.dropped
 
     def traceparent(self, attempt: Attempt) -> bytes:
-        """The header of the attempt, whose span is noted if the trace is sampled."""
+        """The header of the attempt, whose trace is noted if a span of it may be exported."""
         receiver, event, sequence = attempt.receiver, attempt.event, attempt.sequence
         addressee = addressee_of(receiver, event)
         context = trace_context(addressee, event.id, event.traceparent, self._sampler)
-        if context.sampled and sequence is not None:
+        if (context.sampled or self._failures) and sequence is not None:
             known = self._known.get((receiver, sequence))
             moments = known.moments if known else []
             self._known.put((receiver, sequence), KnownTrace(context, attempt.policy.url, moments))
@@ -82,7 +87,8 @@ class Tracer:
         if note is None:
             return
         context, url = note.context, note.url
-        self._export(lambda: attempt_span(fact, event, context, url))
+        if context.sampled or not _at_once(fact):
+            self._export(lambda: attempt_span(fact, event, context, url))
         if isinstance(fact, Delivered):
             self._settled(fact, event)
         elif len(note.moments) < MOMENTS_MAX:
@@ -90,6 +96,11 @@ class Tracer:
 
     def _settled(self, fact: Delivered | DeadLettered, event: Numbered) -> None:
         note = self._known.pop((fact.receiver, event.sequence))
-        if note is not None:
+        if note is not None and (note.context.sampled or not _at_once(fact)):
             context, moments = note.context, tuple(note.moments)
             self._export(lambda: delivery_span(fact, event, context, moments))
+
+
+def _at_once(fact: AttemptFailed | DeadLettered | Delivered | Throttled) -> bool:
+    """True if the first attempt delivered the event. The fact says so, also to the owner after a takeover."""
+    return isinstance(fact, Delivered) and fact.attempt == 1

@@ -119,8 +119,7 @@ class Router:
         self._js = js
         self._names = names
         self._routing = routing
-        self._within_lease = terms.may_read
-        self._recorded = recorded
+        self._within_lease, self._recorded = terms.may_read, recorded
         self._unrecorded = UnrecordedRoutings()
         self._tenants: Tenants[_EventInMemory] = Tenants(recorded(), TenantRates(routing.by_tenant.limit))
         self._matchable = asyncio.Event()

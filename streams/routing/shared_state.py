@@ -50,7 +50,7 @@ class EventsByTenant:
 
 
 class RoutedEvent(Struct, frozen=True, gc=False, kw_only=True):
-    """What is told of an event when its copies are all stored.
+    """An event whose copies are all stored.
 
     - `source`: the position that its copies name.
     - `type`: empty if the event is malformed, since it may be anything then.
@@ -68,22 +68,22 @@ class RoutedEvent(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class UnrecordedRoutings:
-    """What is to be done for each routed event once the journal holds that it is routed.
+    """Routed events that the journal does not hold as routed yet, each with a call to be made once it does.
 
-    An owner that dies before that leaves the event to the next one, which routes it again.
+    If an owner dies before that, the next one routes the event again.
     """
 
     def __init__(self) -> None:
         self._waiting: deque[tuple[str, int, Callable[[], None]]] = deque()
 
     def add(self, tenant: str, position: int, when_recorded: Callable[[], None]) -> None:
-        """Keep it. If too many wait, the oldest is done now: after a crash it may be done again."""
+        """Add an event. If too many wait, the oldest call is made now: after a crash it may be made again."""
         self._waiting.append((tenant, position, when_recorded))
         if len(self._waiting) > UNRECORDED_MAX:
             self._waiting.popleft()[2]()
 
     def recorded(self, progress: RoutingProgress) -> None:
-        """Do what waits for events that this progress covers."""
+        """Make the calls of the events that this recorded progress covers."""
         for _ in range(len(self._waiting)):
             tenant, position, when_recorded = waiting = self._waiting.popleft()
             if progress.covers(tenant, position):

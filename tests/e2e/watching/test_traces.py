@@ -71,6 +71,21 @@ async def test_a_takeover_continues_the_trace_of_the_producer(fleet: Fleet, coll
     assert not secrets_in(str(collector.spans))
 
 
+async def test_a_failed_delivery_is_exported_without_being_sampled(
+    fleet: Fleet, collector: Collector, tmp_path: Path
+) -> None:
+    (tmp_path / "angarium.toml").write_text("trace_failures = true\n")
+    fleet.sink.manners[RECEIVER] = lambda nth: Reply(500 if nth == 2 else 204)
+    await fleet.configure([RECEIVER], retry={"base_s": 0.05})
+    await fleet.start_ready()
+    for _ in range(3):
+        await fleet.js.publish(names.publish_to(RECEIVER), b"{}", {"traceparent": f"{PARENT[:-2]}00"})
+    await fleet.until(lambda: len(fleet.sink.arrivals[RECEIVER]) == 4, "all are delivered")
+    await fleet.until(lambda: bool(collector.headers(f"deliver {RECEIVER}")), "the failure was exported")
+    assert sorted(each.name for each in collector.spans) == ["POST", "POST", f"deliver {RECEIVER}"]
+    assert fleet.sink.latest[RECEIVER].headers["traceparent"].endswith("-00")
+
+
 @needs_jaeger
 async def test_jaeger_shows_one_tree_from_the_producer_to_the_receiver_over_a_kill(
     fleet: Fleet, jaeger: Jaeger

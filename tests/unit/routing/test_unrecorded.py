@@ -1,4 +1,4 @@
-"""What waits until the journal holds that an event is routed."""
+"""Calls for routed events wait until the journal holds that these are routed."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from streams.routing_progress import RoutingProgress
 
 
 class Told:
-    """Routings that wait, and the positions of those that are done."""
+    """Routed events that wait, and the positions of those whose calls were made."""
 
     def __init__(self) -> None:
         self.positions: list[int] = []
@@ -18,7 +18,7 @@ class Told:
         self.routings.add(tenant, position, lambda: self.positions.append(position))
 
 
-def test_an_event_waits_until_the_journal_covers_it_whatever_waits_before_it() -> None:
+def test_a_routed_event_waits_only_until_the_journal_covers_it() -> None:
     told = Told()
     for tenant, position in (("parked", 3), ("quiet", 4), ("quiet", 7)):
         told.add(tenant, position)

@@ -40,10 +40,10 @@ POLICY = Policy(
 class Traced:
     """A tracer, the headers that it made, and the spans that it exported."""
 
-    def __init__(self, sampler: Sampler = always) -> None:
+    def __init__(self, sampler: Sampler = always, *, failures: bool = False) -> None:
         self.spans: list[Span] = []
         self.headers: list[str] = []
-        self.tracer = Tracer(sampler, self._take, clock=lambda: 101.0)
+        self.tracer = Tracer(sampler, self._take, failures=failures, clock=lambda: 101.0)
 
     def _take(self, make: Callable[[], Span]) -> None:
         self.spans.append(make())
@@ -127,6 +127,27 @@ def test_a_dead_letter_ends_its_delivery_as_failed() -> None:
     traced.record(DeadLettered, at=109.0, reason="expired", attempts=1)
     (deliver,) = traced.spans
     assert (deliver.failed, deliver.attributes["error.type"]) == (True, "expired")
+
+
+@pytest.mark.parametrize("failures", [True, False])
+def test_a_delivery_that_failed_is_exported_without_being_sampled_if_that_is_set(failures: bool) -> None:
+    event = replace(EVENT, traceparent=PARENT[:-2] + "00")
+    for outcomes, names in (
+        ([Delivered], []),
+        ([AttemptFailed, Delivered], ["POST", "POST", "deliver acme.billing"]),
+        ([Throttled, Delivered], ["POST", "POST", "deliver acme.billing"]),
+        ([AttemptFailed, DeadLettered], ["POST", "deliver acme.billing"]),
+    ):
+        traced = Traced(failures=failures)
+        for attempt, kind in enumerate(outcomes, 1):
+            ended = {"reason": "attempts"} if kind is DeadLettered else {"attempt": attempt}
+            assert kind is DeadLettered or traced.attempt(attempt, event).endswith("-00")
+            traced.record(kind, event, at=100.0 + attempt, **ended)
+        assert [span.name for span in traced.spans] == (names if failures else [])
+    another = Traced(failures=failures)
+    another.attempt(2, event)
+    another.record(Delivered, event, at=109.0, attempt=2)
+    assert len(another.spans) == (2 if failures else 0), "the owner after a takeover"
 
 
 def test_another_owner_gives_the_same_attempt_the_same_span() -> None:
