@@ -10,9 +10,6 @@ from hashlib import blake2b
 
 from msgspec import Struct
 
-from actors.machine.event import Event
-from actors.machine.numbering import Numbered
-
 DELIVERY_ORDINAL = 0
 """The ordinal of the span of a whole delivery; attempts count from 1."""
 SAMPLED_FLAG = 1
@@ -49,11 +46,6 @@ def trace_context(addressee: str, event_id: str, traceparent: str, sampler: Samp
     return TraceContext(derived, 0, SAMPLED_FLAG if sampler(derived) else 0)
 
 
-def addressee_of(receiver: str, event: Event | Numbered) -> str:
-    """The address that the producer sent the event to: the receiver's, or its tenant's if it is a copy."""
-    return receiver.partition(".")[0] if event.source else receiver
-
-
 def route_span_id(tenant: str, source: int, event_id: str) -> int:
     """The span of the routing of an event, which each owner of a copy derives from the copy."""
     return _derive(8, tenant, event_id, str(source), ROUTE)
@@ -62,6 +54,11 @@ def route_span_id(tenant: str, source: int, event_id: str) -> int:
 def span_id(receiver: str, sequence: int | None, ordinal: int, event_id: str) -> int:
     """The span of an attempt or of a delivery; `sequence` is None for a ping, which is known by its id."""
     return _derive(8, receiver, event_id if sequence is None else str(sequence), str(ordinal))
+
+
+def unexported_span_id(receiver: str, sequence: int | None, ordinal: int) -> int:
+    """An id for an attempt whose span nobody exports: nobody has to derive it, so it may be quick to make."""
+    return hash((receiver, sequence, ordinal)) & 0xFFFF_FFFF_FFFF_FFFF or 1
 
 
 def always(trace: int) -> bool:

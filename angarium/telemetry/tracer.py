@@ -12,7 +12,7 @@ from actors.machine.numbering import Numbered
 from actors.ports import Attempt, Recorded
 from angarium.telemetry.known_traces import KnownTrace, KnownTraces
 from angarium.telemetry.spans import Span, attempt_span, delivery_span, moment, route_span
-from angarium.telemetry.trace_ids import Sampler, addressee_of, span_id, trace_context
+from angarium.telemetry.trace_ids import Sampler, span_id, trace_context, unexported_span_id
 from streams.routing.shared_state import RoutedEvent
 
 MOMENTS_MAX = 32
@@ -49,13 +49,16 @@ class Tracer:
     def traceparent(self, attempt: Attempt) -> bytes:
         """The header of the attempt, whose trace is noted if a span of it may be exported."""
         receiver, event, sequence = attempt.receiver, attempt.event, attempt.sequence
-        addressee = addressee_of(receiver, event)
+        addressee = receiver.partition(".")[0] if event.source else receiver
         context = trace_context(addressee, event.id, event.traceparent, self._sampler)
-        if (context.sampled or self._failures) and sequence is not None:
-            known = self._known.get((receiver, sequence))
-            moments = known.moments if known else []
-            self._known.put((receiver, sequence), KnownTrace(context, attempt.policy.url, moments))
-        span = span_id(receiver, sequence, attempt.ordinal, event.id)
+        if not (context.sampled or self._failures):
+            span = unexported_span_id(receiver, sequence, attempt.ordinal)
+        else:
+            span = span_id(receiver, sequence, attempt.ordinal, event.id)
+            if sequence is not None:
+                known = self._known.get((receiver, sequence))
+                moments = known.moments if known else []
+                self._known.put((receiver, sequence), KnownTrace(context, attempt.policy.url, moments))
         return b"00-%032x-%016x-%02x" % (context.trace, span, context.flags)
 
     def confirmed(self, entries: Sequence[Recorded]) -> None:
