@@ -57,7 +57,7 @@ def span_id(receiver: str, sequence: int | None, ordinal: int, event_id: str) ->
 
 
 def unexported_span_id(receiver: str, sequence: int | None, ordinal: int) -> int:
-    """An id for an attempt whose span nobody exports: nobody has to derive it, so it may be quick to make."""
+    """An id for an attempt whose span is never exported: no one has to derive it, so it is made quickly."""
     return hash((receiver, sequence, ordinal)) & 0xFFFF_FFFF_FFFF_FFFF or 1
 
 

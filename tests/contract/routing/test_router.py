@@ -94,27 +94,6 @@ async def test_a_copy_has_its_source_and_no_message_id(
     }
 
 
-async def test_an_event_is_told_as_routed_once_all_its_copies_are_stored(
-    js: JetStream, names: Names, open_owner: OpenOwner
-) -> None:
-    for receiver in (A, B):
-        await subscribe(js, names, receiver, "order.>")
-    owner = await open_owner()
-    may_store = asyncio.Event()
-    owner.js.faults[names.publish_to(B)] += [after(may_store.wait)]
-    traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-    sent = {"Angarium-Id": "order-7", "traceparent": traceparent}
-    position = await announce(js, names, b"1", "order.created", headers=sent)
-    await has_stored(js, names, A, [b"1"])
-    assert not owner.routed
-    may_store.set()
-    unmatched = await announce(js, names, b"2", "other")
-    await settled(js, names, unmatched)
-    told = {each.source: (each.id, each.type, each.traceparent, each.copies) for each in owner.routed}
-    assert told.pop(position) == ("order-7", "order.created", traceparent, 2)
-    assert [copies for *_, copies in told.values()] == [0]
-
-
 async def test_an_event_that_is_sent_again_is_routed_without_a_source(
     js: JetStream, names: Names, open_owner: OpenOwner
 ) -> None:
