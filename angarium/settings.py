@@ -144,6 +144,9 @@ class Settings(Struct, frozen=True, kw_only=True):
     monitor: Annotated[
         str | None, Meta(description="address of /healthz, /readyz and /metrics, such as 127.0.0.1:9464")
     ] = None
+    trace_failures: Annotated[
+        bool, Meta(description="export the spans of failed deliveries even if their traces are not sampled")
+    ] = False
     api_monitor: Annotated[
         str | None,
         Meta(description="address of /metrics of the HTTP API, such as 127.0.0.1:9465"),

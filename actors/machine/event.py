@@ -40,6 +40,11 @@ class Event(Struct, frozen=True, gc=False, kw_only=True):
         return self.published_at or self.stored_at
 
     @property
+    def trace_id(self) -> str:
+        """The id of the producer's trace, for the log; empty if it sent none."""
+        return self.traceparent[3:35]
+
+    @property
     def key(self) -> bytes:
         """The key of the event in the dedup window."""
         return dedup_key(self.id, self.again)

@@ -327,7 +327,8 @@ class Actor:
 
     def internal_failure(self, attempt: Attempt, error: Exception) -> Failed:
         """The outcome of an attempt that a defect of Angarium ended."""
-        log.exception("attempt.broken", extra={"receiver": self.receiver, "sequence": attempt.sequence})
+        about = {"receiver": self.receiver, "sequence": attempt.sequence, "trace_id": attempt.event.trace_id}
+        log.exception("attempt.broken", extra=about)
         return Failed(error=INTERNAL, detail=type(error).__name__, latency_ms=0.0)
 
     def _attempt_ended(self, event: Event, outcome: Outcome, policy: Policy, now: float) -> None:

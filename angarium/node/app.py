@@ -137,7 +137,7 @@ async def open_node(
     settings: Settings, on_complete: Callable[[], None] | None = None, runs: ProcessRuns = UNSUPERVISED
 ) -> AsyncIterator[Node]:
     """A node over a connection and a transport of its own; see `joined_node` for `on_complete`."""
-    tracing = open_tracing(os.environ, settings.node)
+    tracing = open_tracing(os.environ, settings.node, failures=settings.trace_failures)
     traceparent = None if tracing is None else tracing.tracer.traceparent
     wire = await connect(connect_options(settings))
     resolver = DnsResolver()
@@ -210,6 +210,7 @@ async def joined_node(
     routing = Routing(
         matching(receivers, subscriptions), freshness, copies, readers, RoutingTotals(), by_tenant,
         tenants=lambda: subscriptions.tenants, partitions=settings.shards,
+        on_routed=None if tracing is None else tracing.tracer.routed,
     )  # fmt: skip
     context = NodeContext(
         js=js, names=names, node=settings.node, time=time, members=members, receivers=receivers,

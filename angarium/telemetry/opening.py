@@ -38,8 +38,11 @@ class Tracing(Struct, frozen=True):
     exporter: Exporter
 
 
-def open_tracing(environ: Mapping[str, str], node: str) -> Tracing | None:
-    """The tracing that these variables ask for; None if they give no endpoint. Raises SettingsError."""
+def open_tracing(environ: Mapping[str, str], node: str, *, failures: bool = False) -> Tracing | None:
+    """The tracing that these variables ask for; None if they give no endpoint. Raises SettingsError.
+
+    `failures`: failed deliveries are exported even if their traces are not sampled.
+    """
     collector = collector_of("traces", environ, node)
     if collector is None:
         return None
@@ -51,7 +54,7 @@ def open_tracing(environ: Mapping[str, str], node: str) -> Tracing | None:
     exporter = otlp_exporter(
         collector.attributes, grpc=collector.grpc, queue_max=queue_max, delay_s=delay_ms / 1000
     )
-    return Tracing(Tracer(sampler, exporter.take), exporter)
+    return Tracing(Tracer(sampler, exporter.take, failures=failures), exporter)
 
 
 def sampler_of(environ: Mapping[str, str]) -> Sampler:

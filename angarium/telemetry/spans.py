@@ -12,7 +12,8 @@ from msgspec import Struct
 
 from actors.machine.facts import AttemptFailed, DeadLettered, Delivered, OutcomeFact, Throttled
 from actors.machine.numbering import Numbered
-from angarium.telemetry.trace_ids import DELIVERY_ORDINAL, TraceContext, span_id
+from angarium.telemetry.trace_ids import DELIVERY_ORDINAL, TraceContext, route_span_id, span_id
+from streams.routing.shared_state import RoutedEvent
 
 Value = str | int
 
@@ -67,7 +68,12 @@ def attempt_span(fact: OutcomeFact, event: Numbered, context: TraceContext, url:
 def delivery_span(
     fact: Delivered | DeadLettered, event: Numbered, context: TraceContext, moments: tuple[Moment, ...]
 ) -> Span:
-    """The span of a settled delivery, from the time its event was accepted."""
+    """The span of a settled delivery, from the time its event was accepted.
+
+    A copy's is below the span of its routing, any other below that of the producer.
+    """
+    tenant = fact.receiver.partition(".")[0]
+    parent = route_span_id(tenant, event.source, event.id) if event.source else context.parent
     attributes: dict[str, Value] = {
         "messaging.system": "angarium",
         "messaging.operation.name": "deliver",
@@ -82,8 +88,29 @@ def delivery_span(
         attributes["error.type"] = fact.reason
     return Span(
         name=f"deliver {fact.receiver}", kind=SpanKind.CONSUMER, trace=context.trace, failed=failed,
-        span=span_id(fact.receiver, event.sequence, DELIVERY_ORDINAL, event.id), parent=context.parent,
+        span=span_id(fact.receiver, event.sequence, DELIVERY_ORDINAL, event.id), parent=parent,
         start=min(event.accepted_at, fact.at), end=fact.at, attributes=attributes, moments=moments,
+    )  # fmt: skip
+
+
+def route_span(event: RoutedEvent, context: TraceContext, at: float) -> Span:
+    """The span of a routed event, from the time it was accepted until all its copies were stored."""
+    attributes: dict[str, Value] = {
+        "messaging.system": "angarium",
+        "messaging.operation.name": "route",
+        "messaging.operation.type": "process",
+        "messaging.destination.name": event.tenant,
+        "messaging.message.id": event.id,
+        "angarium.copies": event.copies,
+    }
+    if event.malformed:
+        attributes["error.type"] = "malformed"
+    else:
+        attributes["angarium.event.type"] = event.type
+    return Span(
+        name=f"route {event.tenant}", kind=SpanKind.CONSUMER, trace=context.trace, failed=event.malformed,
+        span=route_span_id(event.tenant, event.source, event.id), parent=context.parent,
+        start=min(event.stored_at, at), end=at, attributes=attributes,
     )  # fmt: skip
 
 

@@ -10,11 +10,11 @@ from hashlib import blake2b
 
 from msgspec import Struct
 
-from actors.machine.event import Event
-
 DELIVERY_ORDINAL = 0
 """The ordinal of the span of a whole delivery; attempts count from 1."""
 SAMPLED_FLAG = 1
+ROUTE = "route"
+"""The last part of the id of a routing span: no attempt has this ordinal."""
 
 Sampler = Callable[[int], bool]
 """A decision, by the trace id alone, whether a trace is exported that no producer has decided on."""
@@ -33,18 +33,32 @@ class TraceContext(Struct, frozen=True, gc=False):
         return bool(self.flags & SAMPLED_FLAG)
 
 
-def trace_context(receiver: str, event: Event, sampler: Sampler) -> TraceContext:
-    """The producer's trace, with the producer's decision; or else a trace derived from receiver and event."""
-    if event.traceparent:
-        _, trace, parent, flags = event.traceparent.split("-")
+def trace_context(addressee: str, event_id: str, traceparent: str, sampler: Sampler) -> TraceContext:
+    """The producer's trace, with the producer's decision; or else a trace derived from addressee and event.
+
+    The addressee is the receiver of a direct send, and the tenant of a fan-out: all its copies are in one
+    trace.
+    """
+    if traceparent:
+        _, trace, parent, flags = traceparent.split("-")
         return TraceContext(int(trace, 16), int(parent, 16), int(flags, 16))
-    derived = _derive(16, receiver, event.id)
+    derived = _derive(16, addressee, event_id)
     return TraceContext(derived, 0, SAMPLED_FLAG if sampler(derived) else 0)
+
+
+def route_span_id(tenant: str, source: int, event_id: str) -> int:
+    """The span of the routing of an event, which each owner of a copy derives from the copy."""
+    return _derive(8, tenant, event_id, str(source), ROUTE)
 
 
 def span_id(receiver: str, sequence: int | None, ordinal: int, event_id: str) -> int:
     """The span of an attempt or of a delivery; `sequence` is None for a ping, which is known by its id."""
     return _derive(8, receiver, event_id if sequence is None else str(sequence), str(ordinal))
+
+
+def unexported_span_id(receiver: str, sequence: int | None, ordinal: int) -> int:
+    """An id for an attempt whose span is never exported: no one has to derive it, so it is made quickly."""
+    return hash((receiver, sequence, ordinal)) & 0xFFFF_FFFF_FFFF_FFFF or 1
 
 
 def always(trace: int) -> bool:

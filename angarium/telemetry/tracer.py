@@ -1,28 +1,44 @@
 """The tracer of a node: knows the traces of attempted events, and makes spans of confirmed facts.
 
-A fact does not contain the trace of its event, so the sender notes it when it makes the attempt. Only sampled
-events are noted.
+A fact does not contain the trace of its event, so the sender notes it when it makes the attempt, if its spans
+may be exported.
 """
 
+import time
 from collections.abc import Callable, Sequence
 
 from actors.machine.facts import AttemptFailed, DeadLettered, Delivered, Throttled
 from actors.machine.numbering import Numbered
 from actors.ports import Attempt, Recorded
 from angarium.telemetry.known_traces import KnownTrace, KnownTraces
-from angarium.telemetry.spans import Span, attempt_span, delivery_span, moment
-from angarium.telemetry.trace_ids import Sampler, span_id, trace_context
+from angarium.telemetry.spans import Span, attempt_span, delivery_span, moment, route_span
+from angarium.telemetry.trace_ids import Sampler, span_id, trace_context, unexported_span_id
+from streams.routing.shared_state import RoutedEvent
 
 MOMENTS_MAX = 32
 """Moments of one delivery; later ones are left out."""
 
 
 class Tracer:
-    """Notes attempts and makes their spans; `export` takes each span and must neither block nor raise."""
+    """Notes attempts and makes their spans; `export` takes each span and must neither block nor raise.
 
-    def __init__(self, sampler: Sampler, export: Callable[[Callable[[], Span]], None]) -> None:
+    `failures`: if a trace is not sampled, the spans of a delivery are exported all the same, from the first
+    attempt on that did not deliver it. `clock` is in seconds since the epoch: no record says when an event
+    was routed.
+    """
+
+    def __init__(
+        self,
+        sampler: Sampler,
+        export: Callable[[Callable[[], Span]], None],
+        *,
+        failures: bool = False,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
         self._sampler = sampler
         self._export = export
+        self._failures = failures
+        self._clock = clock
         self._known = KnownTraces()
 
     @property
@@ -31,14 +47,18 @@ class Tracer:
         return self._known.dropped
 
     def traceparent(self, attempt: Attempt) -> bytes:
-        """The header of the attempt, whose span is noted if the trace is sampled."""
+        """The header of the attempt, whose trace is noted if a span of it may be exported."""
         receiver, event, sequence = attempt.receiver, attempt.event, attempt.sequence
-        context = trace_context(receiver, event, self._sampler)
-        if context.sampled and sequence is not None:
-            known = self._known.get((receiver, sequence))
-            moments = known.moments if known else []
-            self._known.put((receiver, sequence), KnownTrace(context, attempt.policy.url, moments))
-        span = span_id(receiver, sequence, attempt.ordinal, event.id)
+        addressee = receiver.partition(".")[0] if event.source else receiver
+        context = trace_context(addressee, event.id, event.traceparent, self._sampler)
+        if not (context.sampled or self._failures):
+            span = unexported_span_id(receiver, sequence, attempt.ordinal)
+        else:
+            span = span_id(receiver, sequence, attempt.ordinal, event.id)
+            if sequence is not None:
+                known = self._known.get((receiver, sequence))
+                moments = known.moments if known else []
+                self._known.put((receiver, sequence), KnownTrace(context, attempt.policy.url, moments))
         return b"00-%032x-%016x-%02x" % (context.trace, span, context.flags)
 
     def confirmed(self, entries: Sequence[Recorded]) -> None:
@@ -57,12 +77,21 @@ class Tracer:
                 case _:
                     pass  # Other facts are neither an attempt nor the end of a delivery.
 
+    def routed(self, event: RoutedEvent) -> Callable[[], None] | None:
+        """Make the span of an event whose copies are all stored; returns what exports it."""
+        context = trace_context(event.tenant, event.id, event.traceparent, self._sampler)
+        if not context.sampled:
+            return None
+        at = self._clock()
+        return lambda: self._export(lambda: route_span(event, context, at))
+
     def _attempted(self, fact: Delivered | AttemptFailed | Throttled, event: Numbered) -> None:
         note = self._known.get((fact.receiver, event.sequence))
         if note is None:
             return
         context, url = note.context, note.url
-        self._export(lambda: attempt_span(fact, event, context, url))
+        if context.sampled or not _at_once(fact):
+            self._export(lambda: attempt_span(fact, event, context, url))
         if isinstance(fact, Delivered):
             self._settled(fact, event)
         elif len(note.moments) < MOMENTS_MAX:
@@ -70,6 +99,11 @@ class Tracer:
 
     def _settled(self, fact: Delivered | DeadLettered, event: Numbered) -> None:
         note = self._known.pop((fact.receiver, event.sequence))
-        if note is not None:
+        if note is not None and (note.context.sampled or not _at_once(fact)):
             context, moments = note.context, tuple(note.moments)
             self._export(lambda: delivery_span(fact, event, context, moments))
+
+
+def _at_once(fact: AttemptFailed | DeadLettered | Delivered | Throttled) -> bool:
+    """True if the first attempt delivered the event. The fact says so, also to the owner after a takeover."""
+    return isinstance(fact, Delivered) and fact.attempt == 1

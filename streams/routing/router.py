@@ -39,7 +39,7 @@ from streams.routing.fanout import copy_headers, event_in, published_event
 from streams.routing.lanes import Lanes
 from streams.routing.parked_tenants_reader import ParkedTenantsReader
 from streams.routing.read_requests import ReadRequest
-from streams.routing.shared_state import Routing
+from streams.routing.shared_state import RoutedEvent, Routing, UnrecordedRoutings
 from streams.routing.tenant_rates import TenantRates
 from streams.routing.tenants import Tenants
 from streams.routing.unrouted_burial import UnroutedBurial
@@ -119,7 +119,8 @@ class Router:
         self._js = js
         self._names = names
         self._routing = routing
-        self._within_lease = terms.may_read
+        self._within_lease, self._recorded = terms.may_read, recorded
+        self._unrecorded = UnrecordedRoutings()
         self._tenants: Tenants[_EventInMemory] = Tenants(recorded(), TenantRates(routing.by_tenant.limit))
         self._matchable = asyncio.Event()
         self._parking_timer: asyncio.TimerHandle | None = None
@@ -184,6 +185,8 @@ class Router:
     def ack(self, position: int) -> None:
         """Ack the events up to the position; the journal must hold that they are routed."""
         self._reader.ack(position)
+        if self._routing.on_routed is not None:
+            self._unrecorded.recorded(self._recorded())
 
     async def stop(self) -> None:
         """Route nothing more. The next owner routes unconfirmed events again."""
@@ -305,10 +308,27 @@ class Router:
             self._close(opened)
 
     def _close(self, opened: _EventInMemory) -> None:
+        if self._routing.on_routed is not None:
+            when_recorded = self._routing.on_routed(self._routed(opened))
+            if when_recorded is not None:
+                self._unrecorded.add(opened.tenant, opened.position, when_recorded)
         if self._tenants.close(opened):
             self._parked_reader.wake()
         self._charge(-opened.size - opened.copies * COPY_BYTES)
         self._on_progress()
+
+    def _routed(self, opened: _EventInMemory) -> RoutedEvent:
+        event = opened.event
+        return RoutedEvent(
+            tenant=opened.tenant,
+            id=event.id,
+            source=self._known_marks.source(event.position),
+            stored_at=event.stored_at,
+            type="" if event.malformed else event.type,
+            traceparent=event.traceparent,
+            malformed=bool(event.malformed),
+            copies=0 if event.malformed else opened.copies,
+        )
 
     def _drop(self, events: Sequence[_EventInMemory]) -> None:
         """Give the memory of events back that are left to the stream."""

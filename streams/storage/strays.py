@@ -20,6 +20,7 @@ from typing import Literal
 
 from actors.errors import InvalidName
 from actors.ids import check_tenant, stable_hash
+from actors.machine.event import Event
 from streams.dead_letters.bury import encoded, filed_under, store
 from streams.dead_letters.malformed import MALFORMED_RECEIVER
 from streams.installation.topology import Names
@@ -49,7 +50,7 @@ async def bury_stray_deliveries(js: JetStream, names: Names) -> None:
 
     async def bury(message: StoredMessage) -> bool:
         tenant = names.published_to(message.subject).partition(".")[0]
-        return await _bury(js, names, names.deliveries, tenant, message, "p", stored_event(message).id)
+        return await _bury(js, names, names.deliveries, tenant, message, "p", stored_event(message))
 
     await _bury_found(lambda limit: _stray_deliveries(js, names, limit), bury)
 
@@ -74,7 +75,7 @@ async def bury_stray_events(js: JetStream, names: Names, tenants: Collection[str
 
     async def bury(message: StoredMessage) -> bool:
         event, tenant = event_in(names, message), names.published_to(message.subject).partition(".")[0]
-        return await _bury(js, names, names.events, tenant, message, "e", event.id)
+        return await _bury(js, names, names.events, tenant, message, "e", event)
 
     match await _bury_found(find, bury):
         case "all":
@@ -176,18 +177,18 @@ async def _count_from(js: JetStream, stream: str, subject: str, position: int) -
 
 
 async def _bury(
-    js: JetStream, names: Names, stream: str, tenant: str, message: StoredMessage, kind: str, event_id: str
+    js: JetStream, names: Names, stream: str, tenant: str, message: StoredMessage, kind: str, event: Event
 ) -> bool:
     """Store the dead letter, then delete the message by its position: its subject means others, too."""
     receiver = f"{_tenant_of_letter(tenant)}.{MALFORMED_RECEIVER}"
     why = await store(js, names, receiver, message, {
-        EVENT_ID: event_id,
+        EVENT_ID: event.id,
         MESSAGE_ID: f"{filed_under(receiver)}:{kind}{message.sequence}",
         DEAD_REASON: "malformed",
         DEAD_ATTEMPTS: 0,
         DEAD_PROBLEM: encoded(f"published to {message.subject}: no name contains * or >"),
     })  # fmt: skip
-    told = {"stream": stream, "position": message.sequence}
+    told = {"stream": stream, "position": message.sequence, "trace_id": event.trace_id}
     if why is not None:
         log.warning("stray.waiting", extra=told | {"why": why})
         return False

@@ -34,7 +34,7 @@ INSTALLATION = ("shards", "replicas", "max_body", "max_bytes")
 EDGE = ("allow_http", "allow_networks", "deny_networks")
 NODE = (
     "node", "ttl_s", "drain_s", "replay_keep_s", *EDGE, "transport", "default_rate", "default_burst",
-    "answer_inboxes", "monitor", "metrics_names",
+    "answer_inboxes", "monitor", "metrics_names", "trace_failures",
 )  # fmt: skip
 
 _METAVARS = {

@@ -64,6 +64,10 @@ async def test_a_malformed_event_becomes_a_dead_letter_of_its_tenant(
     }
     assert await stored(js, names, A) == [b"next"]
     assert (owner.totals.events, owner.totals.malformed, owner.totals.unmatched) == (2, 1, 0)
+    assert {(each.type, each.malformed, each.copies) for each in owner.routed} == {
+        ("", True, 0),
+        ("a", False, 1),
+    }
 
 
 async def test_a_delivery_to_the_place_of_malformed_events_takes_none_of_their_ids(

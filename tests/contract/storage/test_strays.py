@@ -66,12 +66,13 @@ async def test_a_subject_with_a_wildcard_does_not_end_all_maintenance(
 @pytest.mark.parametrize("others", [0, 300])
 @pytest.mark.parametrize("receiver", ["acme.*", "acme.>", "*.billing", ">.billing", "*.>", "2.>"])
 async def test_a_stray_delivery_becomes_a_dead_letter_and_no_other_goes(
-    js: JetStream, names: Names, receiver: str, others: int
+    js: JetStream, names: Names, receiver: str, others: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The subject of the stray, taken for a filter, means others, too."""
     for number in range(others):
         await publish_one(js, names, f"acme.r{number}")
-    position = await publish_one(js, names, receiver, b"x")
+    traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    position = await publish_one(js, names, receiver, b"x", {"traceparent": traceparent})
     await publish_one(js, names, "acme.last")
     await bury_stray_deliveries(js, names)
     assert await js.message(names.deliveries, position) is None
@@ -82,6 +83,8 @@ async def test_a_stray_delivery_becomes_a_dead_letter_and_no_other_goes(
     assert letter.data == b"x"
     assert letter.headers[DEAD_REASON] == "malformed"
     assert receiver in letter.headers[DEAD_PROBLEM]
+    (told,) = [each.__dict__ for each in caplog.records if each.message == "stray.buried"]
+    assert told["trace_id"] == traceparent.split("-")[1]
 
 
 async def test_a_limited_number_of_strays_is_buried_in_a_round(

@@ -23,7 +23,7 @@ from streams.reading.reader import ReadingTerms
 from streams.routing.freshness import Freshness
 from streams.routing.lanes import CopySlots
 from streams.routing.router import Router
-from streams.routing.shared_state import EventsByTenant, Routing, RoutingTotals
+from streams.routing.shared_state import EventsByTenant, RoutedEvent, Routing, RoutingTotals
 from streams.routing_progress import NOTHING_ROUTED, RoutingProgress
 from tests.contract.support.faults import FaultyJetStream, misbehaving
 from tests.contract.support.servers import Server
@@ -71,6 +71,7 @@ class Owner:
         self.within_lease = within_lease
         self.broken: list[str] = []
         self.losses: list[Loss] = []
+        self.routed: list[RoutedEvent] = []
         self.receivers = Receivers(js, names)
         self._names = names
         self._follows = follows
@@ -80,9 +81,12 @@ class Owner:
         self._routing = Routing(
             match, freshness, CopySlots(100), asyncio.Semaphore(1), self.totals, by_tenant,
             tenants=lambda: subscriptions.tenants, partitions=SHARDS,
-            events_by_tenant=self.events_by_tenant,
+            events_by_tenant=self.events_by_tenant, on_routed=self._on_routed,
         )  # fmt: skip
         self.router = self._new_router()
+
+    def _on_routed(self, event: RoutedEvent) -> Callable[[], None]:
+        return lambda: self.routed.append(event)
 
     def _new_router(self) -> Router:
         self.record.epoch = epoch = self.record.epoch + 1

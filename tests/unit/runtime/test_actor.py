@@ -480,10 +480,11 @@ async def test_a_sender_that_breaks_leaves_nothing_in_flight(
         return answer(200)
 
     world.sender.reply = reply
-    world.publish()
+    world.publish(traceparent="00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
     await world.until_settled(1)
     failed = world.journal.of(f.AttemptFailed)
     assert [each.error for each in failed] == ["internal: ZeroDivisionError"] * 2
     assert [each.ours for each in failed] == [True, True]
     assert not world.journal.of(f.DeadLettered)
     assert [record.message for record in caplog.records] == ["attempt.broken"] * 2
+    assert {record.__dict__["trace_id"] for record in caplog.records} == {"0af7651916cd43dd8448eb211c80319c"}

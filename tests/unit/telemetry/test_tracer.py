@@ -21,11 +21,16 @@ from angarium.telemetry.spans import Span
 from angarium.telemetry.trace_ids import Sampler, always, never
 from angarium.telemetry.tracer import Tracer
 from streams.journal.journal import JournalEntry
+from streams.routing.shared_state import RoutedEvent
 from tests.support.secrecy import CREDENTIAL, SECRET, secrets_in
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 RECEIVER = "acme.billing"
 EVENT = Event(position=7, id="e7", stored_at=100.0, body=b"whsec_body", traceparent=PARENT)
+ROUTED = RoutedEvent(
+    tenant="acme", id="e7", source=5, stored_at=99.0, type="order.created", traceparent=PARENT,
+    malformed=False, copies=2,
+)  # fmt: skip
 POLICY = Policy(
     url="https://user:hush-hush@example.com/T0KEN?key=hush-hush", secrets=(SECRET,),
     headers={"authorization": CREDENTIAL},
@@ -35,10 +40,10 @@ POLICY = Policy(
 class Traced:
     """A tracer, the headers that it made, and the spans that it exported."""
 
-    def __init__(self, sampler: Sampler = always) -> None:
+    def __init__(self, sampler: Sampler = always, *, failures: bool = False) -> None:
         self.spans: list[Span] = []
         self.headers: list[str] = []
-        self.tracer = Tracer(sampler, self._take)
+        self.tracer = Tracer(sampler, self._take, failures=failures, clock=lambda: 101.0)
 
     def _take(self, make: Callable[[], Span]) -> None:
         self.spans.append(make())
@@ -50,6 +55,11 @@ class Traced:
         ))  # fmt: skip
         self.headers.append(header.decode())
         return header.decode()
+
+    def route(self, event: RoutedEvent) -> None:
+        when_recorded = self.tracer.routed(event)
+        if when_recorded is not None:
+            when_recorded()
 
     def record(
         self, kind: Callable[..., Fact], event: Event = EVENT, sequence: int = 3, **members: Any
@@ -90,12 +100,54 @@ def test_a_delivery_is_one_tree_below_its_producer() -> None:
     assert "whsec_body" not in repr(traced.spans)
 
 
+def test_the_deliveries_of_a_fan_out_are_below_its_routing() -> None:
+    for traceparent, parent in ((PARENT, 0xB7AD6B7169203331), ("", 0)):
+        copy, traced = replace(EVENT, source=5, traceparent=traceparent), Traced()
+        traced.route(replace(ROUTED, traceparent=traceparent))
+        traced.attempt(event=copy)
+        traced.record(Delivered, copy, at=105.0, attempt=1)
+        route, post, deliver = traced.spans
+        assert (route.name, route.parent, route.start, route.end) == ("route acme", parent, 99.0, 101.0)
+        assert (deliver.parent, post.parent) == (route.span, deliver.span)
+        assert len({span.trace for span in traced.spans}) == 1
+    assert route.attributes["angarium.copies"] == 2
+
+
+def test_a_malformed_event_is_a_failed_routing_without_its_type() -> None:
+    traced = Traced()
+    traced.route(replace(ROUTED, malformed=True, type=""))
+    (route,) = traced.spans
+    assert (route.failed, route.attributes["error.type"]) == (True, "malformed")
+    assert "angarium.event.type" not in route.attributes
+
+
 def test_a_dead_letter_ends_its_delivery_as_failed() -> None:
     traced = Traced()
     traced.attempt()
     traced.record(DeadLettered, at=109.0, reason="expired", attempts=1)
     (deliver,) = traced.spans
     assert (deliver.failed, deliver.attributes["error.type"]) == (True, "expired")
+
+
+@pytest.mark.parametrize("failures", [True, False])
+def test_a_delivery_that_failed_is_exported_without_being_sampled_if_that_is_set(failures: bool) -> None:
+    event = replace(EVENT, traceparent=PARENT[:-2] + "00")
+    for outcomes, names in (
+        ([Delivered], []),
+        ([AttemptFailed, Delivered], ["POST", "POST", "deliver acme.billing"]),
+        ([Throttled, Delivered], ["POST", "POST", "deliver acme.billing"]),
+        ([AttemptFailed, DeadLettered], ["POST", "deliver acme.billing"]),
+    ):
+        traced = Traced(failures=failures)
+        for attempt, kind in enumerate(outcomes, 1):
+            ended = {"reason": "attempts"} if kind is DeadLettered else {"attempt": attempt}
+            assert kind is DeadLettered or traced.attempt(attempt, event).endswith("-00")
+            traced.record(kind, event, at=100.0 + attempt, **ended)
+        assert [span.name for span in traced.spans] == (names if failures else [])
+    another = Traced(failures=failures)
+    another.attempt(2, event)
+    another.record(Delivered, event, at=109.0, attempt=2)
+    assert len(another.spans) == (2 if failures else 0), "the owner after a takeover"
 
 
 def test_another_owner_gives_the_same_attempt_the_same_span() -> None:
@@ -116,6 +168,8 @@ def test_the_producer_decides_and_the_sampler_only_without_one() -> None:
         assert traced.attempt(1, event).endswith(flags)
         traced.record(Delivered, event, at=105.0, attempt=1)
         assert len(traced.spans) == (2 if flags == "01" else 0)
+        traced.route(replace(ROUTED, traceparent=event.traceparent))
+        assert len(traced.spans) == (3 if flags == "01" else 0)
 
 
 @given(
