@@ -155,9 +155,7 @@ class Router:
             on_broken=terms.on_broken,
         )
         self._parked_reader = pages(next_read=self._next_read, take_read=self._take_read)
-        self._giving_way_reader = pages(
-            next_read=self._tenants.next_to_give_way, take_read=self._bury_unrouted
-        )
+        self._eviction_reader = pages(next_read=self._tenants.next_to_evict, take_read=self._bury_unrouted)
         self._burial = UnroutedBurial(js, names, routing, may_bury=terms.may_read)
         self._ahead_reader = AheadReader(
             js,
@@ -178,7 +176,7 @@ class Router:
         self._matching.add_done_callback(on_defect("router", self._on_broken))
         await self._reader.start()
         self._parked_reader.start()
-        self._giving_way_reader.start()
+        self._eviction_reader.start()
         self._ahead_reader.start()
 
     def ack(self, position: int) -> None:
@@ -195,7 +193,7 @@ class Router:
             if timer is not None:
                 timer.cancel()
         await self._parked_reader.stop()
-        await self._giving_way_reader.stop()
+        await self._eviction_reader.stop()
         await self._ahead_reader.stop()
         await self._lanes.stop()
         burying = list(self._burying)
@@ -353,13 +351,13 @@ class Router:
         self._matchable.set()
         self._on_progress()
 
-    # ---- giving way
+    # ---- eviction
 
-    def give_way(self, tenant: str, below: int) -> None:
+    def evict_unrouted(self, tenant: str, below: int) -> None:
         """Make the events of a parked tenant ("": of each) that wait below a position dead letters."""
         for name in [tenant] if tenant else list(self._tenants.parked):
-            self._drop(self._tenants.give_way(name, below))
-        self._giving_way_reader.wake()
+            self._drop(self._tenants.evict(name, below))
+        self._eviction_reader.wake()
 
     async def _bury_unrouted(
         self, request: ReadRequest, found: Sequence[StoredMessage], complete: bool
@@ -371,7 +369,7 @@ class Router:
         self._routing.totals.evicted += len(found)
         up_to = request.up_to if complete else found[-1].sequence
         if (told := self._tenants.buried(request, up_to, len(found))) is not None:
-            log.warning("routing.gave_way", extra=asdict(told))
+            log.warning("routing.evicted", extra=asdict(told))
             self._parked_reader.wake()
         self._on_progress()
 

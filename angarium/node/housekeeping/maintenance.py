@@ -348,7 +348,7 @@ class Maintenance:
         for each in self._orders:
             shard.host.evict(each.tenant, each.below)
         for each in self._orders_unrouted:
-            shard.give_way(each.tenant, each.below)
+            shard.evict_unrouted(each.tenant, each.below)
         await self._find_oldest(shard)
 
     async def _stop_recreated(self) -> None:
