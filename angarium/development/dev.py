@@ -161,7 +161,7 @@ async def _run_all(
             tell(Ready(settings.nats, settings.shards, directory, api))
 
     node = asyncio.create_task(run_node(settings, ready=lambda: ready("node")))
-    tasks = [node, *(asyncio.create_task(keep(each, is_told=len(servers) > 1)) for each in servers)]
+    tasks = [node, *(asyncio.create_task(keep(each, logs_restarts=len(servers) > 1)) for each in servers)]
     background = [asyncio.create_task(_follow(settings))] if servers else []
     if api is not None:
         background.append(asyncio.create_task(http_api.serve(settings, api, lambda: ready("api"))))
@@ -184,13 +184,13 @@ async def _follow(settings: Settings) -> None:
         log.error("ledger.stopped", extra={"why": str(error)})
 
 
-async def keep(server: EmbeddedServer, *, is_told: bool) -> NoReturn:
+async def keep(server: EmbeddedServer, *, logs_restarts: bool) -> NoReturn:
     """Start the server again whenever it has ended by itself, unless that happens again and again.
 
-    `is_told`: log that it ended, and that it serves again. If it is the only one, the node does that with
-    `nats.lost` and `nats.back`; of several, a node is connected to one only.
+    `logs_restarts`: log that it ended, and that it serves again. If it is the only one, the node does that
+    with `nats.lost` and `nats.back`; of several, a node is connected to one only.
     """
-    level = logging.INFO if is_told else logging.DEBUG
+    level = logging.INFO if logs_restarts else logging.DEBUG
     loop = asyncio.get_running_loop()
     in_a_row = 0
     while True:

@@ -220,22 +220,22 @@ class Router:
 
     # ---- events
 
-    def _on_message(self, message: Message, told: DeliveryInfo) -> None:
-        if told.position > self._tenants.highest:
+    def _on_message(self, message: Message, info: DeliveryInfo) -> None:
+        if info.position > self._tenants.highest:
             address = self._names.address_of_event(message.subject)
             tenant = address.partition(".")[0]
-            if self._tenants.recognise(tenant, told.position):
+            if self._tenants.recognise(tenant, info.position):
                 self._plan_parking(WAITING_MAX_S)
             elif self._tenants.admits(tenant, may_park=has_valid_name(tenant)):
-                event = published_event(told.position, told.stored_at, address, message.headers, message.data)
+                event = published_event(info.position, info.stored_at, address, message.headers, message.data)
                 self._tenants.add(opened := self._opened(tenant, event))
                 self._charge(opened.size)
                 self._matchable.set()
                 self._plan_parking(WAITING_MAX_S)
             else:
-                self._tenants.drop(tenant, told.position)
+                self._tenants.drop(tenant, info.position)
                 self._parked_reader.wake()
-            self._ahead_reader.arrived(told.pending, bool(self._tenants.parked))
+            self._ahead_reader.arrived(info.pending, bool(self._tenants.parked))
             self._on_progress()
 
     def _opened(self, tenant: str, event: Event) -> _EventInMemory:
@@ -368,8 +368,8 @@ class Router:
         )
         self._routing.totals.evicted += len(found)
         up_to = request.up_to if complete else found[-1].sequence
-        if (told := self._tenants.buried(request, up_to, len(found))) is not None:
-            log.warning("routing.evicted", extra=asdict(told))
+        if (evicted := self._tenants.buried(request, up_to, len(found))) is not None:
+            log.warning("routing.evicted", extra=asdict(evicted))
             self._parked_reader.wake()
         self._on_progress()
 

@@ -340,10 +340,10 @@ class Tenants(Generic[T]):
         tenant.evicted_count += events
         if tenant.is_evicted:
             return None
-        told, tenant.evicted_count = Evicted(request.tenant, up_to, tenant.evicted_count), 0
+        evicted, tenant.evicted_count = Evicted(request.tenant, up_to, tenant.evicted_count), 0
         self._may_read[request.tenant] = None
         self._tidy(request.tenant, tenant)
-        return told
+        return evicted
 
     # ---- reading ahead
 

@@ -78,7 +78,7 @@ DEPOSED_LEADER_MAX_S = 15.0
 log = logging.getLogger(__name__)
 
 
-def _told(stream: StreamInfo, order: EvictionOrder) -> dict[str, object]:
+def _log_fields(stream: StreamInfo, order: EvictionOrder) -> dict[str, object]:
     return {"stream": stream.name, "tenant": order.tenant, "below": order.below}
 
 
@@ -249,7 +249,7 @@ class Maintenance:
             return
         order = self._chosen.next_order(self._sampled.samples, deliveries, self._sampled.stray_bytes)
         if order is not None:
-            log.warning("storage.full", extra=_told(deliveries, order))
+            log.warning("storage.full", extra=_log_fields(deliveries, order))
             self._orders.append(order)
 
     async def _look_at_events(self) -> None:
@@ -266,7 +266,7 @@ class Maintenance:
             return
         order = self._chosen_events.next_order(self._sampled_events.samples, events)
         if order is not None:
-            log.warning("storage.full", extra=_told(events, order))
+            log.warning("storage.full", extra=_log_fields(events, order))
             self._orders_unrouted.append(order)
 
     async def _letters_are_full(self) -> bool:
@@ -318,7 +318,7 @@ class Maintenance:
                 self._context.js, self._context.names, deliveries, tenant, quota, self._settled_prefixes
             )
             if order is not None:
-                log.warning("backlog.over_quota", extra=_told(deliveries, order))
+                log.warning("backlog.over_quota", extra=_log_fields(deliveries, order))
                 self._orders.append(order)
 
     async def _evict_unrouted_beyond(self, tenant: str, events: StreamInfo) -> None:
@@ -326,7 +326,7 @@ class Maintenance:
             js, names, partition = self._context.js, self._context.names, partition_of(tenant, self._shards)
             order = await unrouted_beyond_quota(js, names, events, partition, tenant, quota)
             if order is not None:
-                log.warning("backlog.over_quota", extra=_told(events, order))
+                log.warning("backlog.over_quota", extra=_log_fields(events, order))
                 self._orders_unrouted.append(order)
 
     def _tenant_of_delivery(self, subject: str) -> str | None:

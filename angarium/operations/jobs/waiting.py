@@ -30,8 +30,8 @@ def waits_for_seat(stored: StoredPlan) -> bool:
     """True if nothing but a seat is missing, as far as its plan says."""
     if stored.api_job is None or state_of(stored, stored.api_job) != "waiting":
         return False
-    told = stored.api_job.why and not stored.api_job.why.startswith(NOT_DUE)
-    return not told and not stored.wait_s(SystemTime().wall())
+    other_reason = stored.api_job.why and not stored.api_job.why.startswith(NOT_DUE)
+    return not other_reason and not stored.wait_s(SystemTime().wall())
 
 
 def running_jobs(plans: Iterable[StoredPlan]) -> Counter[str]:
