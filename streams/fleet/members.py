@@ -39,7 +39,7 @@ from streams.nats.answers import Refused, Stored, StoredMessage
 from streams.nats.errors import ApiError
 from streams.nats.headers import KV_DELETED, KV_OPERATION, TTL
 from streams.nats.jetstream import JetStream
-from streams.nats.retry import Complaint, Pauses, until_answered
+from streams.nats.retry import Pauses, ReasonLog, until_answered
 from streams.nats.wire import Message, Subscription
 from streams.task_callbacks import reporting
 from streams.versions import UNREADABLE
@@ -123,7 +123,7 @@ class Members:
         self._ended_runs = frozenset(runs.ended)
         self.heartbeat = self.stored = 0
         self._own = OwnHeartbeats()
-        self._unstored = Complaint(js, log, "heartbeat.unstored", node=node)
+        self._unstored = ReasonLog(js, log, "heartbeat.unstored", node=node)
         self.signs = SignsOfLife(node, self.run, ttl_s)
         self._differing: set[str] = set()
         self._hint = asyncio.Event()
@@ -250,8 +250,8 @@ class Members:
 
     def lapse(self) -> None:
         """Stop all shards before a renewal if the lease is over: the renewal must not revive it."""
-        complaint = Complaint(self._js, log, "lease.lapsed", node=self.node)
-        complaint.log_once(f"no heartbeat was stored for {self._ttl_s - LEASE_MARGIN_S:g} s")
+        reason_log = ReasonLog(self._js, log, "lease.lapsed", node=self.node)
+        reason_log.log_once(f"no heartbeat was stored for {self._ttl_s - LEASE_MARGIN_S:g} s")
         for listener in self._on_lapse:
             listener()
         self.lease = Lease(self._ttl_s, self._time)
@@ -273,7 +273,7 @@ class Members:
             min(RENEWAL_TIMEOUT_S, self._ttl_s / RENEWALS_PER_TTL),
         )
         if isinstance(answer, Stored):
-            self._unstored.over()
+            self._unstored.clear()
             self._own.add(StoredHeartbeat(answer.sequence, sent_at, self._time.boottime()))
             self.stored = number
             return self._acknowledged(lease, sent_at)

@@ -42,7 +42,7 @@ class Pauses:
         self.next_s = PAUSE_MIN_S
 
 
-class Complaint:
+class ReasonLog:
     """A log line `event` that says why something waits: a warning, once for each reason.
 
     While NATS is away, and shortly after, it is logged at level debug: the lost connection was logged
@@ -66,13 +66,13 @@ class Complaint:
     def _write(self, level: int, why: str, fields: dict[str, Any]) -> None:
         self._log.log(level, self._event, extra=fields | {"why": why})
 
-    def over(self) -> None:
-        """End the complaint: if the same reason comes again, it is logged again."""
+    def clear(self) -> None:
+        """Forget what was logged: if the same reason comes again, it is logged again."""
         self._logged = 0, ""
 
 
-class GatheredComplaint(Complaint):
-    """A complaint that many parts have at the same time: one line for each reason, with their number."""
+class GatheredReasonLog(ReasonLog):
+    """A reason that many parts have at the same time: one line for each, with their number."""
 
     def _write(self, level: int, why: str, fields: dict[str, Any]) -> None:
         if level >= logging.WARNING:

@@ -20,7 +20,7 @@ from streams.journal.leadership import ensure_no_message, is_last, replicated, s
 from streams.journal.snapshots import Snapshot
 from streams.nats.answers import StoredMessage, StreamInfo
 from streams.nats.jetstream import JetStream
-from streams.nats.retry import Complaint, until_answered
+from streams.nats.retry import ReasonLog, until_answered
 from streams.storage.purge import trusted_end_of
 from streams.versions import read_versioned
 
@@ -52,7 +52,7 @@ class SettledPositions:
         self._deliveries = deliveries
         self._settled_to_by_subject: dict[str, int] = {}
         self._records: dict[int, ShardRecords] = {}
-        self._complaint = Complaint(js, log, "settled.unknown")
+        self._reason_log = ReasonLog(js, log, "settled.unknown")
 
     def __len__(self) -> int:
         """The number of subjects that were looked up."""
@@ -121,7 +121,7 @@ class SettledPositions:
         try:
             state = await self._state(shard, receiver)
         except Unusable as error:
-            self._complaint.log_once(str(error))
+            self._reason_log.log_once(str(error))
             return 0
         # Events from before the receiver existed may wait in the record of unknown receivers.
         if (needed := needed_by_record(records.unknown, lambda each: each == receiver)) is not None:
@@ -139,7 +139,7 @@ class SettledPositions:
             checkpoint = await self._checkpoint(shard)
             record = await self._record(shard) if checkpoint.floor else None
         except Unusable as error:
-            self._complaint.log_once(str(error))
+            self._reason_log.log_once(str(error))
             return ShardRecords(0)
         if record is None or record.as_of > checkpoint.sequence:
             return ShardRecords(0)

@@ -33,7 +33,7 @@ from streams.installation.topology import Names
 from streams.journal_feed.redacted_flushes import drop_redacted
 from streams.nats.answers import StreamInfo
 from streams.nats.jetstream import JetStream
-from streams.nats.retry import Complaint, stream_info
+from streams.nats.retry import ReasonLog, stream_info
 from streams.resending.ended_replays import drop_ended_replays
 from streams.storage.eviction import (
     EvictionOrder,
@@ -149,8 +149,8 @@ class Maintenance:
         self._sampled_events: SampledStream | None = None
         self._chosen_events = EvictionOrders()
         self._orders_unrouted: list[EvictionOrder] = []
-        self._complaints: dict[str, Complaint] = {}
-        self._letters_full = Complaint(context.js, log, "storage.full", stream=context.names.dead_letters)
+        self._reason_logs: dict[str, ReasonLog] = {}
+        self._letters_full = ReasonLog(context.js, log, "storage.full", stream=context.names.dead_letters)
         self._by_tenant = context.routing.by_tenant
         self._quotas = cycle(self._by_tenant.with_quota)
         self._settled_prefixes = SettledPrefixes(context.js)
@@ -206,17 +206,17 @@ class Maintenance:
 
     async def _try(self, part: str, work: Callable[..., Awaitable[object]], *shard: Shard) -> None:
         """Do one part of a round. If it fails, the others do not: without them the streams would fill up."""
-        complaint = self._complaints.setdefault(
-            part, Complaint(self._context.js, log, "maintenance.failed", part=part)
+        reason_log = self._reason_logs.setdefault(
+            part, ReasonLog(self._context.js, log, "maintenance.failed", part=part)
         )
         try:
             await work(*shard)
         except AngariumError as error:
-            complaint.log_once(str(error))
+            reason_log.log_once(str(error))
         except Exception:  # The next round may succeed.
             log.exception("maintenance.broken")
         else:
-            complaint.over()
+            reason_log.clear()
 
     async def _find_leftovers(self) -> None:
         now = asyncio.get_running_loop().time()
@@ -272,7 +272,7 @@ class Maintenance:
     async def _letters_are_full(self) -> bool:
         letters = await stream_info(self._context.js, self._context.names.dead_letters)
         if not is_full(letters):
-            self._letters_full.over()
+            self._letters_full.clear()
             return False
         self._letters_full.log_once("no dead letter can be stored, so that no event can give way")
         return True
