@@ -2,10 +2,10 @@
 
 Each node renews its key every third of the TTL, which also renews its lease. Just as often it looks at the
 others; messages in between are only a hint to look sooner, and tell when a heartbeat came that a later look
-shows (`heard`). A node that shows no new heartbeat for the TTL plus half a second, *by our clock*, counts as
-dead. An expired key proves nothing: a restart of NATS, or a server's fast clock, can expire the key of a live
-node. That time begins again with each connection, before a shard may be claimed; but a node that was dead
-gets no share until it shows a new heartbeat.
+shows (`last_messages`). A node that shows no new heartbeat for the TTL plus half a second, *by our clock*,
+counts as dead. An expired key proves nothing: a restart of NATS, or a server's fast clock, can expire the key
+of a live node. That time begins again with each connection, before a shard may be claimed; but a node that
+was dead gets no share until it shows a new heartbeat.
 
 A restart of NATS may also bring back the last heartbeat of a node that died long ago. A heartbeat proves life
 only if it is not certainly older than a TTL, by the revisions of our own.
@@ -27,7 +27,7 @@ from msgspec import Meta, Struct
 
 from actors.errors import Unavailable
 from streams.clock import Timekeeper
-from streams.fleet.heard import Heard
+from streams.fleet.last_messages import LastMessages
 from streams.fleet.lease import LEASE_MARGIN_S, Lease
 from streams.fleet.own_heartbeats import ALL_NODES, OwnHeartbeats, StoredHeartbeat, read_heartbeats
 from streams.fleet.placement import PLACEMENT_VERSION, LiveNode, wanted_shards
@@ -132,7 +132,7 @@ class Members:
         self._on_lease: list[Callable[[], None]] = []
         self._on_others: list[Callable[[], None]] = []
         self._renew_now = asyncio.Event()
-        self._heard = Heard()
+        self._last_messages = LastMessages()
         self.owned: Callable[[], Iterable[int]] = tuple
         self._subscription: Subscription | None = None
         self._tasks: list[asyncio.Task[None]] = []
@@ -213,7 +213,7 @@ class Members:
 
     def owned_elsewhere(self) -> frozenset[int]:
         """The shards that other nodes run, by the last heartbeat of each that came: it may be out of date."""
-        return self._heard.owned()
+        return self._last_messages.owned()
 
     def may_claim(self, owner: Owner | None) -> bool:
         """True if a shard of this owner may be claimed: free, ours, or its holder is silent or has ended."""
@@ -339,7 +339,7 @@ class Members:
         live = tuple(sorted([LiveNode(self.node, self.placement, self.draining), *others]))
         if live != self.live_nodes:
             self.live_nodes = live
-            self._heard.keep(self.live)
+            self._last_messages.keep(self.live)
             for listener in self._on_change:
                 listener()
 
@@ -351,7 +351,7 @@ class Members:
         member = self._member(node, message.data)
         if self._own.is_older(message.sequence, now - max(self._ttl_s, member.ttl_s) - LEASE_MARGIN_S):
             return False
-        since = self._heard.came_at(node, member.run, member.heartbeat, now)
+        since = self._last_messages.came_at(node, member.run, member.heartbeat, now)
         seen = SignOfLife(
             message.sequence, since, member.ttl_s, member.heartbeat, member.placement, member.draining
         )
@@ -389,7 +389,7 @@ class Members:
         """Look at once if a node is new, was silent, leaves, or is to be left out from now on."""
         node = self._names.node_of_heartbeat(message.subject)
         if node not in self.live or not message.data:
-            self._heard.drop(node)
+            self._last_messages.drop(node)
             self._hint.set()
             return
         member = self._member(node, message.data)
@@ -398,7 +398,7 @@ class Members:
             self.signs.note_process(node, member.run, seen)
         if node == self.node:
             return
-        self._heard.add(node, member.run, member.heartbeat, self._time.boottime(), member.owned)
+        self._last_messages.add(node, member.run, member.heartbeat, self._time.boottime(), member.owned)
         for listener in self._on_others:
             listener()
         if LiveNode(node, member.placement, member.draining) not in self.live_nodes:
