@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from angarium.bench.harness import SECRET, Bench, Harness, harness
 from angarium.bench.measuring.counting import Calls, calls_of
-from angarium.bench.publishing import body, stored, together
+from angarium.bench.publishing import body, run_all, stored
 from angarium.connecting import open_jetstream
 from angarium.development.local_node import LOOPBACK
 from angarium.node.app import open_node
@@ -140,7 +140,7 @@ class CallsBench(Bench[CallsPlan]):
 
             first, count = self._published, plan.in_a_row if way == "fanned out" else plan.deliveries
             self._published += count
-            await together(publish, range(first, first + count))
+            await run_all(publish, range(first, first + count))
 
 
 def _tenant(way: Way) -> str:

@@ -21,7 +21,7 @@ from actors.machine.bucket import Bucket, RateLimit
 from actors.machine.numbering import Numbered
 from angarium.bench.harness import SHARDS
 from angarium.bench.measuring.usage import usage
-from angarium.bench.publishing import stored, together
+from angarium.bench.publishing import run_all, stored
 from angarium.connecting import installation, open_jetstream
 from angarium.ledger.ledger_answers import AttemptFilter
 from angarium.ledger.open import open_for_queries, open_for_writing
@@ -96,7 +96,7 @@ class _Journal:
         """Append `count` facts, in flushes, shard after shard."""
         if not self._opened:
             self._opened = True
-            await together(self._open, range(len(self._receivers)))
+            await run_all(self._open, range(len(self._receivers)))
         shards = [shard for shard in range(SHARDS) if self._receivers_by_shard[shard]]
         flushes = [shards[number % len(shards)] for number in range(max(1, count // FLUSH_FACTS))]
         for start in range(0, len(flushes), 64):

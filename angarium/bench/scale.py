@@ -20,7 +20,7 @@ from msgspec import Struct
 from angarium import package_check
 from angarium.bench.harness import SECRET, SHARDS, Bench, harness
 from angarium.bench.measuring.usage import Usage, usage
-from angarium.bench.publishing import body, stored, together
+from angarium.bench.publishing import body, run_all, stored
 from angarium.bench.sink import Report
 from angarium.settings import Settings
 
@@ -263,7 +263,7 @@ class ScaleBench(Bench[ScalePlan]):
             subject = self._names.receiver(_receiver(number))
             stored(await self._js.publish(subject, msgspec.json.encode(text)))
 
-        await together(put, numbers)
+        await run_all(put, numbers)
 
     async def _publish(self, numbers: Sequence[int]) -> None:
         """Publish an event to each, as fast as the server takes them."""
@@ -271,7 +271,7 @@ class ScaleBench(Bench[ScalePlan]):
         async def publish(number: int) -> None:
             stored(await self._js.publish(self._names.publish_to(_receiver(number)), body(BODY_BYTES)))
 
-        await together(publish, numbers)
+        await run_all(publish, numbers)
 
     async def _publish_to(self, numbers: range) -> Report:
         """Publish an event to each, at 500 a second, and return how they arrived."""

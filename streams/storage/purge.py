@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 
 from msgspec import Struct
 
+from streams.bounded_gather import gather_bounded
 from streams.installation.topology import Names
 from streams.journal.checkpoint import Checkpoint, read_checkpoint
 from streams.journal.claim import read_shard_record
@@ -18,7 +19,6 @@ from streams.lost_tails.comparison import find_loss
 from streams.nats.answers import StreamInfo
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import stream_info, until_answered
-from streams.questions import for_each
 
 JOURNAL_SHARE = 0.5
 """Part of its room up to which the journal is kept, for those who read it: the ledger, `tail`, operators."""
@@ -252,4 +252,4 @@ def surplus_end(info: StreamInfo, room: float) -> int:
 
 async def lowest_need(shards: int, needs: Callable[[int], Awaitable[NeededFrom]]) -> NeededFrom:
     """Find the lowest need among the shards, asking for some at a time."""
-    return min(await for_each(range(shards), needs), key=lambda each: each.position)
+    return min(await gather_bounded(range(shards), needs), key=lambda each: each.position)

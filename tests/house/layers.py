@@ -2,7 +2,7 @@
 
 LAYERS: dict[str, tuple[str, ...]] = {
     "actors": (
-        "allowed_values beats errors",
+        "aligned_timers allowed_values errors",
         "ids policy",
         "machine credentials",
         "memory ports totals status subscriptions tenant_settings",
@@ -12,7 +12,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "streams": (
         "gathered_log",
         "nats",
-        "clock questions routing_progress task_callbacks versions",
+        "bounded_gather clock routing_progress task_callbacks versions",
         "installation",
         "lost_tails",
         "journal",
