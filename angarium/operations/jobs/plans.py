@@ -181,12 +181,12 @@ def is_over(stored: StoredPlan) -> bool:
     return not stored.plan.unfinished and SystemTime().wall() - stored.stored_at > ended_replays.SHOWN_FOR_S
 
 
-def job_document(stored: StoredPlan, seat: str = "") -> JobDocument:
-    """The public state of a job; `seat` says why it has none, if it waits for one."""
+def job_document(stored: StoredPlan, slot: str = "") -> JobDocument:
+    """The public state of a job; `slot` says why it has none, if it waits for one."""
     plan, job = stored.plan, stored.job
     assert job is not None, "only jobs have a document"
     state = state_of(stored, job)
-    why = seat or job.why
+    why = slot or job.why
     if stored.command_job is not None and state == "waiting":
         why = CUT_OFF
     if isinstance(plan, ReplayPlan):

@@ -95,7 +95,7 @@ async def _under_lock(
             await _stop(lock, count)
             return ""
         why = await work()
-        # After a turn it waits for a seat, like all that nothing else keeps waiting.
+        # After a turn it waits for a slot, like all that nothing else keeps waiting.
         await _store(lock, why="" if why == HALTED else why, held=False)
         if why.startswith(NOT_DUE):
             return ""  # It is released as it should be.
