@@ -1,4 +1,4 @@
-"""Knows which messages may be sent again: those that their stream had at most a lease ago.
+"""Checks with the leader that a message exists before a copy of it is sent; an answer holds for a lease.
 
 An event may be erased while a replay or a redrive has it in memory. So a copy leaves only within a lease of
 the question to the leader whether its source is there. The eraser looks for copies once more when more than a
@@ -20,7 +20,7 @@ async def _unchecked() -> None:
     return
 
 
-class Sources:
+class CheckedSources:
     """The messages of one stream that are sent again; what the leader says of them holds for `lease_s`.
 
     `check` is called with each question, and raises if no copy may be sent any more.
