@@ -95,7 +95,7 @@ class CallsBench(Bench[CallsPlan]):
 
     async def _round(self, node: Node, way: Way, profile: Profile | None = None) -> None:
         """Publish the events of a round, and return when all are delivered, recorded and acked."""
-        while_standing_still(self._publish(way))
+        while_loop_is_blocked(self._publish(way))
         self._due += self._plan.deliveries
         if profile is not None:
             profile.enable()
@@ -147,7 +147,7 @@ def _tenant(way: Way) -> str:
     return way.partition(" ")[0]
 
 
-def while_standing_still(work: Coroutine[Any, Any, None]) -> None:
+def while_loop_is_blocked(work: Coroutine[Any, Any, None]) -> None:
     """Do the work on another thread, while the event loop of this one is blocked."""
     errors: list[Exception] = []
 

@@ -152,7 +152,7 @@ class _Journal:
 async def measured(plan: LedgerPlan, tell: Callable[[str], None] = lambda _: None) -> LedgerFigures:
     """Measure by the plan."""
     figures = LedgerFigures()
-    async with _ground() as (js, names, directory):
+    async with _installation() as (js, names, directory):
         location = plan.location or f"sqlite:///{directory / 'ledger.db'}"
         journal = _Journal(plan, js, names)
         async with open_for_writing(location, KEPT_FOR_S) as store:
@@ -171,7 +171,7 @@ async def measured(plan: LedgerPlan, tell: Callable[[str], None] = lambda _: Non
 
 
 @asynccontextmanager
-async def _ground() -> AsyncIterator[tuple[JetStream, Names, Path]]:
+async def _installation() -> AsyncIterator[tuple[JetStream, Names, Path]]:
     with tempfile.TemporaryDirectory(prefix="angarium-bench-") as name:
         directory = Path(name)
         async with EmbeddedServer(directory / "nats", port=0) as server:

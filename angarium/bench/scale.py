@@ -96,7 +96,7 @@ class ScaleFigures(Struct, frozen=True, kw_only=True):
     disordered: int
 
 
-class Crowd(Struct, frozen=True, kw_only=True):
+class ManyReceivers(Struct, frozen=True, kw_only=True):
     """Times and memory of a node with very many receivers, of which some get events."""
 
     ready_s: float
@@ -138,7 +138,7 @@ class SharedLoad(Struct, frozen=True):
 class ScaleBench(Bench[ScalePlan]):
     """One run. `tell` is called with each step."""
 
-    async def crowd(self) -> Crowd:
+    async def crowd(self) -> ManyReceivers:
         """Measure a node with many receivers. Raises click.ClickException if events were not accepted."""
         plan, on, tell = self._plan, self._harness, self._tell
         tell(f"configure {plan.receivers} receivers")
@@ -166,7 +166,7 @@ class ScaleBench(Bench[ScalePlan]):
             idle, memory_mb = await self._idle(lambda: usage(node.pid))
         finally:
             await node.stop()
-        return Crowd(ready_s=ready_s, memory_mb=memory_mb, idle=idle, fresh=fresh, resident=resident)
+        return ManyReceivers(ready_s=ready_s, memory_mb=memory_mb, idle=idle, fresh=fresh, resident=resident)
 
     async def after_a_kill(self) -> AfterKill:
         """Kill a node with parked actors and start it again. Raises as `crowd`."""

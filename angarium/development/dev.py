@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from actors.errors import AngariumError
 from angarium.connecting import Access, installation, open_jetstream
 from angarium.development import http_api
-from angarium.development.directory import DevDirectory, occupied
+from angarium.development.directory import DevDirectory, hold_directory
 from angarium.development.http_api import HttpApi
 from angarium.node.app import run_node
 from angarium.settings import Settings
@@ -86,12 +86,12 @@ async def develop(
     """Run until Ctrl-C. `directory` holds the stores of our servers; None: the settings name other servers.
 
     There are as many of ours as the settings ask for replicas. `tell` is called when a step begins. Raises
-    `Occupied`, `DevError`, and the errors of server and setup.
+    `DirectoryInUse`, `DevError`, and the errors of server and setup.
     """
     async with AsyncExitStack() as stack:
         servers, kept, api = tuple[EmbeddedServer, ...](), None, None
         if directory is not None:
-            kept = stack.enter_context(occupied(directory))
+            kept = stack.enter_context(hold_directory(directory))
             servers = await _start_servers(stack, settings, kept, port, tell)
             settings = replace(settings, nats=tuple(each.url for each in servers), **WITHOUT_ANOTHER_SERVER)
         settings = replace(

@@ -126,7 +126,7 @@ async def test_a_request_that_comes_twice_begins_one_replay(api: Api) -> None:
 @asynccontextmanager
 async def process(settings: Settings) -> AsyncIterator[tuple[str, jobs.Jobs]]:
     """Another process of the API."""
-    here = server.bound("127.0.0.1", 0)
+    here = server.bind_socket("127.0.0.1", 0)
     async with server.served(settings, here) as state:
         yield server.url(here), state.jobs
 
