@@ -14,7 +14,7 @@ from angarium.connecting import Access
 from angarium.operations.failures import operation
 from angarium.operations.jobs.job_slots import JobKey, JobSlots, WaitingJob
 from angarium.operations.jobs.plans import JobKind, StoredPlan, is_over, next_plan, plan_in
-from angarium.operations.jobs.work import work_off
+from angarium.operations.jobs.run import run_job
 from angarium.rate_limited_log import RateLimitedLog
 from streams.clock import SystemTime
 from streams.lost_tails.marks import Mark
@@ -188,7 +188,7 @@ class Jobs:
         known.not_before = loop.time() + RETRY_AFTER_S
         why = ""
         try:
-            why = await work_off(
+            why = await run_job(
                 self._access, *key, lambda: self._halted or self._slots.is_over(key), self.redrives_here
             )
         except Busy:

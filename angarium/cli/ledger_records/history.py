@@ -26,8 +26,8 @@ def history(receiver: str, as_json: bool, **given: Any) -> None:
     from angarium.operations.ledger_queries.history import read_history
 
     settings = options.settings_of(given)
-    since, until = ledger_queries.span(given)
-    found = ledger_queries.consult(settings, lambda ledger: read_history(ledger, receiver, since, until))
+    since, until = ledger_queries.period_ms(given)
+    found = ledger_queries.ask_ledger(settings, lambda ledger: read_history(ledger, receiver, since, until))
     if as_json:
         output.say_json(found)
         return

@@ -19,7 +19,7 @@ from angarium.api.background import jobs
 from angarium.api.openapi import dead_letters
 from angarium.api.problems import HIDDEN
 from angarium.connecting import Access
-from angarium.operations.jobs import job_slots, plans, work
+from angarium.operations.jobs import job_slots, plans, run
 from angarium.operations.jobs.begin import Begun, begin_redrive, begin_replay
 from angarium.operations.jobs.listing import JobPage, list_jobs
 from angarium.operations.replays.resendable import ReplayFilter
@@ -163,7 +163,7 @@ async def test_a_process_works_at_a_few_jobs_of_a_tenant_at_a_time(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(job_slots, "SLOTS_MAX", 3)
-    monkeypatch.setattr(work, "COPY_PATIENCE_S", 60.0)  # So that they keep their slots meanwhile.
+    monkeypatch.setattr(run, "COPY_PATIENCE_S", 60.0)  # So that they keep their slots meanwhile.
     slow = SINCE | {"rate": "0.1/second"}
     names = [f"acme.r{number}" for number in range(4)] + ["other.r"]
     for receiver in names:

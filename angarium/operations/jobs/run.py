@@ -42,7 +42,7 @@ T = TypeVar("T")
 P = TypeVar("P", ReplayPlan, RedriveJobPlan)
 
 
-async def work_off(
+async def run_job(
     access: Access, kind: JobKind, owner: str, is_halted: Callable[[], bool], redrives_here: asyncio.Lock
 ) -> str:
     """Take up a job, and continue until it has ended, or `is_halted`, or it cannot continue now: returns why.
