@@ -20,7 +20,7 @@ from angarium.settings import Settings
 from streams.fleet.lease import LEASE_MARGIN_S
 from streams.installation.setup import setup
 from streams.nats.errors import ConnectError
-from streams.nats.retry import ask_for_command
+from streams.nats.retry import retry_for_command
 from streams.repair.upgrade import upgrade
 from streams.server.cluster import SERVER_COUNT, EmbeddedCluster, has_cluster
 from streams.server.embedded import EmbeddedServer
@@ -98,8 +98,8 @@ async def develop(
             settings, workers=1, allow_http=True, allow_networks=(*settings.allow_networks, *LOOPBACK)
         )
         async with open_jetstream(settings) as js:
-            await ask_for_command(upgrade, js, installation(settings))
-            await ask_for_command(setup, js, installation(settings))
+            await retry_for_command(upgrade, js, installation(settings))
+            await retry_for_command(setup, js, installation(settings))
             if kept is not None:
                 api = await http_api.prepared(Access(js, settings), kept, api_port)
         tell(Claiming(settings.shards, settings.ttl_s + LEASE_MARGIN_S + CLAIMING_USUAL_S))

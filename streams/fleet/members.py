@@ -39,7 +39,7 @@ from streams.nats.answers import Refused, Stored, StoredMessage
 from streams.nats.errors import ApiError
 from streams.nats.headers import KV_DELETED, KV_OPERATION, TTL
 from streams.nats.jetstream import JetStream
-from streams.nats.retry import Pauses, ReasonLog, until_answered
+from streams.nats.retry import Pauses, ReasonLog, retry_until_answered
 from streams.nats.wire import Message, Subscription
 from streams.task_callbacks import reporting
 from streams.versions import UNREADABLE
@@ -169,7 +169,7 @@ class Members:
             await pauses.wait()
             if self.lease.over:
                 self.lapse()
-        await until_answered(self._read_heartbeats)
+        await retry_until_answered(self._read_heartbeats)
         self._tasks = [
             asyncio.ensure_future(self._keep_renewing()),
             asyncio.ensure_future(self._keep_reading()),

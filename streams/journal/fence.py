@@ -15,7 +15,7 @@ from streams.nats.codes import IN_FLIGHT, WRONG_LAST_SEQUENCE
 from streams.nats.errors import NotPermitted
 from streams.nats.headers import EXPECTED, MESSAGE_ID
 from streams.nats.jetstream import JetStream
-from streams.nats.retry import Pauses, ReasonLog, until_answered
+from streams.nats.retry import Pauses, ReasonLog, retry_until_answered
 
 log = logging.getLogger(__name__)
 
@@ -61,7 +61,7 @@ async def append(
             case Stored(sequence):
                 return Appended(sequence)
             case Refused(code=code) if code == WRONG_LAST_SEQUENCE:
-                last = await until_answered(lambda: js.last_message(stream, subject))
+                last = await retry_until_answered(lambda: js.last_message(stream, subject))
                 ours = last is not None and last.data == data
                 return Appended(last.sequence) if last is not None and ours else Overtaken(last)
             case Forbidden(why) if js.for_command:

@@ -81,7 +81,7 @@ class GatheredReasonLog(ReasonLog):
             super()._write(level, why, fields)
 
 
-async def until_answered(ask: Callable[[], Awaitable[T]]) -> T:
+async def retry_until_answered(ask: Callable[[], Awaitable[T]]) -> T:
     """Ask until there is an answer, even if NATS is away for long; a caller that needs a limit sets it.
 
     Raises `NotPermitted` if it is final, as for a command.
@@ -98,10 +98,10 @@ async def until_answered(ask: Callable[[], Awaitable[T]]) -> T:
 
 async def stream_info(js: JetStream, stream: str) -> StreamInfo:
     """The state of a stream that must exist; waits while NATS is away. Raises `ApiError` if it does not."""
-    return await until_answered(lambda: js.existing_stream(stream))
+    return await retry_until_answered(lambda: js.existing_stream(stream))
 
 
-async def ask_for_command(ask: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
+async def retry_for_command(ask: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
     """Ask for a command; raises the last `Unavailable` after `COMMAND_PATIENCE_S`, `NotPermitted` at once."""
     pauses, loop = Pauses(), asyncio.get_running_loop()
     deadline = loop.time() + COMMAND_PATIENCE_S

@@ -23,7 +23,7 @@ from streams.nats.answers import Answer, Refused, Stored, Unanswered
 from streams.nats.codes import IN_FLIGHT
 from streams.nats.jetstream import JetStream
 from streams.nats.protocol import rfc3339
-from streams.nats.retry import COMMAND_PATIENCE_S, Pauses, ask_for_command
+from streams.nats.retry import COMMAND_PATIENCE_S, Pauses, retry_for_command
 from streams.resending.sources import CheckedSources
 from streams.versions import read_versioned
 
@@ -216,7 +216,7 @@ class PlanLock(Generic[P]):
 
     async def read(self) -> P | None:
         """The plan in force; its revision is the one that the next `store` replaces."""
-        message = await ask_for_command(self._js.last_message, self._stream, self._subject)
+        message = await retry_for_command(self._js.last_message, self._stream, self._subject)
         self._revision = message.sequence if message else 0
         self.read_at = message.stored_at if message else 0.0
         if message is None:

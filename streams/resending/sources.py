@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable
 
 from streams.clock import Timekeeper
 from streams.nats.jetstream import JetStream
-from streams.nats.retry import ask_for_command
+from streams.nats.retry import retry_for_command
 
 ASKED_AT_ONCE = 16
 
@@ -48,12 +48,12 @@ class CheckedSources:
     async def ask(self, *positions: int) -> bool:
         """Ask the leader for these messages; False if the first is gone.
 
-        Raises like `ask_for_command`, and what the check raises.
+        Raises like `retry_for_command`, and what the check raises.
         """
         asked_at = self.now()
         await self._check()
         found = await asyncio.gather(
-            *(ask_for_command(self._js.message, self._stream, each) for each in positions)
+            *(retry_for_command(self._js.message, self._stream, each) for each in positions)
         )
         for position in positions:
             self._until.pop(position, None)

@@ -20,7 +20,7 @@ from streams.journal.leadership import ensure_no_message, is_last, replicated, s
 from streams.journal.snapshots import Snapshot
 from streams.nats.answers import StoredMessage, StreamInfo
 from streams.nats.jetstream import JetStream
-from streams.nats.retry import ReasonLog, until_answered
+from streams.nats.retry import ReasonLog, retry_until_answered
 from streams.storage.purge import trusted_end_of
 from streams.versions import read_versioned
 
@@ -101,7 +101,7 @@ class SettledPositions:
         settled = await self.up_to(subject)
         if settled >= up_to:
             return up_to
-        message = await until_answered(lambda: js.next_message(stream, subject, settled + 1))
+        message = await retry_until_answered(lambda: js.next_message(stream, subject, settled + 1))
         if message is not None:
             return min(up_to, message.sequence - 1)
         await ensure_no_message(js, stream, subject, settled, up_to)
@@ -163,7 +163,7 @@ class SettledPositions:
         """
         js, keys = self._js, self._names.actor_keys
         subject = keys.actor(shard, UNKNOWN_RECEIVERS)
-        message = await until_answered(lambda: js.last_message(self._names.actors, subject))
+        message = await retry_until_answered(lambda: js.last_message(self._names.actors, subject))
         if replicated(self._deliveries):
             sequence = message.sequence if message else 0
             if not await is_last(js, keys.proof(shard), subject, sequence):
@@ -175,7 +175,7 @@ class SettledPositions:
         since, stream = asyncio.get_running_loop().time(), self._names.actors
         subject = self._names.actor_keys.actor(shard, receiver)
         while True:
-            message = await until_answered(lambda: self._js.last_message(stream, subject))
+            message = await retry_until_answered(lambda: self._js.last_message(stream, subject))
             if message is not None:
                 return _decoded(message).state if message.data else None
             if not await subjects_since(self._js, stream, subject, since):

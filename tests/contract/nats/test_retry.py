@@ -9,7 +9,7 @@ from actors.errors import Unavailable
 from streams.nats import jetstream, retry
 from streams.nats.errors import NotPermitted
 from streams.nats.jetstream import JetStream
-from streams.nats.retry import Pauses, ReasonLog, until_answered
+from streams.nats.retry import Pauses, ReasonLog, retry_until_answered
 from tests.sim.server.client import ClientWire
 from tests.sim.server.sessions import Frame
 from tests.support.waiting import until
@@ -107,10 +107,10 @@ async def test_a_final_refusal_ends_the_asking_and_any_other_is_waited_for() -> 
             raise failures.pop(0)
         return "answered"
 
-    assert await until_answered(ask) == "answered"
+    assert await retry_until_answered(ask) == "answered"
     failures.append(NotPermitted("no permission", final=True))
     with pytest.raises(NotPermitted):
-        await until_answered(ask)
+        await retry_until_answered(ask)
 
 
 def _told(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
