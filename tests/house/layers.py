@@ -53,7 +53,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "pending",
         "backlog_reading discard",
         "actor",
-        "flow_control control_requests unknown_receivers",
+        "flow_control operator_actions unknown_receivers",
         "residents",
         "host",
     ),
