@@ -13,7 +13,7 @@ from typing import Any
 from msgspec import Struct
 
 GATHERED_FOR_S = 2.0
-"""Time from the first occurrence until the line: readers notice the same cause over two beats of 1.5 s."""
+"""Time from the first occurrence until the line: readers notice the same cause over two ticks of 1.5 s."""
 
 _NUMBERS = re.compile(r"[-\d]+")
 """The parts in which the reasons of one cause may differ: numbers, also in the names of consumers."""

@@ -29,15 +29,15 @@ from tests.house.errors_and_wire import (
     subjects_are_cut_where_they_are_made,
     wire_names_stand_once,
 )
-from tests.house.floors import FLOORS
-from tests.house.layers import (
+from tests.house.imports import (
     arrows_point_down,
     files_of_tests_stand_alone,
-    floors_hold,
+    layers_hold,
     only_streams_knows_nats,
     operations_do_not_talk,
     the_core_is_pure,
 )
+from tests.house.layers import LAYERS
 from tests.house.module import OURS, PACKAGES, ROOT, Module, modules
 from tests.house.sizes_and_names import (
     ENTRIES_MAX,
@@ -55,7 +55,7 @@ from tests.house.sizes_and_names import (
 
 RULES: tuple[Callable[[Module], Iterator[str]], ...] = (
     arrows_point_down,
-    floors_hold,
+    layers_hold,
     files_of_tests_stand_alone,
     only_streams_knows_nats,
     operations_do_not_talk,
@@ -104,17 +104,17 @@ BREACHES = [
     (arrows_point_down, "angarium.delivery.http_exchange.http1", "from angarium import settings"),
     (arrows_point_down, "angarium.delivery.http_exchange.http1", "import angarium.node.app"),
     (arrows_point_down, "angarium.node.app", "from tests.sim import world"),
-    (floors_hold, "actors.machine.state", "from actors.runtime.host import Host"),
-    (floors_hold, "actors.machine.state", "from actors import status"),
-    (floors_hold, "actors.machine.state", "from actors.machine.evolve import evolve"),
-    (floors_hold, "actors.machine.decide", "from actors.machine.scheduling.view import View"),
-    (floors_hold, "streams.nats.wire", "import streams.installation.topology"),
-    (floors_hold, "streams.routing.router", "from streams.fleet.lease import Lease"),
-    (floors_hold, "angarium.operations.events.publish", "from angarium.cli import options"),
-    (floors_hold, "angarium.anything_new", ""),
-    (floors_hold, "angarium.delivery.http_exchange.http1", "import angarium.delivery.connections.pool"),
-    (floors_hold, "angarium.delivery.connections.pool", "from angarium.delivery import http1_transport"),
-    (floors_hold, "angarium.delivery.anything_new", ""),
+    (layers_hold, "actors.machine.state", "from actors.runtime.host import Host"),
+    (layers_hold, "actors.machine.state", "from actors import status"),
+    (layers_hold, "actors.machine.state", "from actors.machine.evolve import evolve"),
+    (layers_hold, "actors.machine.decide", "from actors.machine.scheduling.view import View"),
+    (layers_hold, "streams.nats.wire", "import streams.installation.topology"),
+    (layers_hold, "streams.routing.router", "from streams.fleet.lease import Lease"),
+    (layers_hold, "angarium.operations.events.publish", "from angarium.cli import options"),
+    (layers_hold, "angarium.anything_new", ""),
+    (layers_hold, "angarium.delivery.http_exchange.http1", "import angarium.delivery.connections.pool"),
+    (layers_hold, "angarium.delivery.connections.pool", "from angarium.delivery import http1_transport"),
+    (layers_hold, "angarium.delivery.anything_new", ""),
     (only_streams_knows_nats, "angarium.demo", "from nats.js import api"),
     (only_streams_knows_nats, "actors.runtime.host", "import nats"),
     (files_of_tests_stand_alone, "tests.edge.test_free_ports", "from tests.edge.test_usage import run"),
@@ -253,14 +253,14 @@ def test_no_folder_has_too_many_entries() -> None:
     assert not crowded - WIDE_FOLDERS
 
 
-def test_each_folder_with_parts_has_floors() -> None:
+def test_each_folder_with_parts_has_layers() -> None:
     folders = {
         ".".join(path.parent.parent.relative_to(ROOT).parts)
         for package in OURS
         for path in (ROOT / package).rglob("__init__.py")
         if path.parent != ROOT / package
     }
-    assert folders == set(FLOORS)
+    assert folders == set(LAYERS)
 
 
 def test_each_folder_of_a_package_is_a_row_of_the_tour() -> None:
@@ -304,12 +304,12 @@ ALLOWED = [
         "import streams.nats.wire\nfrom angarium.delivery import sender",
     ),
     (
-        floors_hold,
+        layers_hold,
         "streams.journal.claim",
         "from streams.nats import wire\nfrom streams.journal import fence",
     ),
     (
-        floors_hold,
+        layers_hold,
         "angarium.cli.processes.node",
         "from angarium import __version__\nfrom streams.nats import wire",
     ),

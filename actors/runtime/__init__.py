@@ -2,5 +2,5 @@
 
 Read `actor` first (one receiver at work), then `host` (all actors of a shard) and `residents` (which of them
 are in memory). An actor has a `live_state`, its `pending` events and its `burials`; `discard` and the files
-of `control_requests` are operations on it.
+of `operator_actions` are operations on it.
 """

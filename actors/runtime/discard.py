@@ -7,7 +7,7 @@ as if the events had been delivered (`docs/decisions/discarded-events-and-number
 Meanwhile the receiver is idle: attempts in flight are awaited, since their numbers may be unrecorded,
 and nothing else is done before the fact is decided.
 
-`remove` is for the actor, and `control_requests.forget` for operators; both read what they discard by
+`remove` is for the actor, and `operator_actions.forget` for operators; both read what they discard by
 `discarded_up_to`. Each of the other public functions is one rule, so that a mutant of the simulator can
 disable it alone.
 """

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any
 
-from actors.beats import next_beat
+from actors.aligned_timers import next_tick
 from actors.health_changes import FailingReceivers
 from actors.ids import UNKNOWN_RECEIVERS
 from actors.machine.event import Event
@@ -376,7 +376,7 @@ class Host:
         """
         loop = asyncio.get_running_loop()
         while not self.stopped:
-            await asyncio.sleep(next_beat(loop.time(), SWEEP_EVERY_S, lane=self.epoch) - loop.time())
+            await asyncio.sleep(next_tick(loop.time(), SWEEP_EVERY_S, lane=self.epoch) - loop.time())
             now = self.clock.now()
             await self.residents.park(dict.fromkeys(self.bindings.overdue(now - UNACKED_MAX_S)))
             self.acknowledge()

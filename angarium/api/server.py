@@ -29,7 +29,7 @@ class ServeError(AngariumError):
     """The address cannot be used; the message says why and what to do."""
 
 
-def bound(host: str, port: int) -> socket.socket:
+def bind_socket(host: str, port: int) -> socket.socket:
     """A socket on that address; port 0 is any free one. Raises `ServeError`."""
     try:
         kind, _, _, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]

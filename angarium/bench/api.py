@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from angarium.bench.harness import SECRET, SHARDS, Harness, harness
 from angarium.bench.over_http.client import Order
-from angarium.bench.over_http.processes import Speaking, check, serving_api, speaking
+from angarium.bench.over_http.processes import LineProcess, check, line_process, serving_api
 from angarium.bench.publishing import body, stored
 from angarium.bench.sink import Report
 from angarium.operations.tokens.secret import new_secret
@@ -114,7 +114,7 @@ class ApiBench:
     """One run over one server, one API and one bare route. `tell` is called with each step."""
 
     def __init__(
-        self, plan: ApiPlan, harness: Harness, client: Speaking, token: str, tell: Callable[[str], None]
+        self, plan: ApiPlan, harness: Harness, client: LineProcess, token: str, tell: Callable[[str], None]
     ) -> None:
         self._plan = plan
         self._harness = harness
@@ -202,11 +202,11 @@ class ApiBench:
 async def measured(plan: ApiPlan, tell: Callable[[str], None]) -> ApiFigures:
     """Run the bench. Raises click.ClickException if the API is not installed."""
     check()
-    async with harness(plan.shards) as on, speaking("angarium.bench.over_http.client") as client:
+    async with harness(plan.shards) as on, line_process("angarium.bench.over_http.client") as client:
         token = await _configure(on)
         async with (
             serving_api(on.directory, {"nats": [on.url], "shards": on.shards}) as api,
-            speaking("angarium.bench.over_http.bare") as bare,
+            line_process("angarium.bench.over_http.bare") as bare,
         ):
             port = int(await bare.line())
             return await ApiBench(plan, on, client, token, tell).run(api, (port, bare.pid))

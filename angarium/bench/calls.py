@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from angarium.bench.harness import SECRET, Bench, Harness, harness
 from angarium.bench.measuring.counting import Calls, calls_of
-from angarium.bench.publishing import body, stored, together
+from angarium.bench.publishing import body, run_all, stored
 from angarium.connecting import open_jetstream
 from angarium.development.local_node import LOOPBACK
 from angarium.node.app import open_node
@@ -95,7 +95,7 @@ class CallsBench(Bench[CallsPlan]):
 
     async def _round(self, node: Node, way: Way, profile: Profile | None = None) -> None:
         """Publish the events of a round, and return when all are delivered, recorded and acked."""
-        while_standing_still(self._publish(way))
+        while_loop_is_blocked(self._publish(way))
         self._due += self._plan.deliveries
         if profile is not None:
             profile.enable()
@@ -140,14 +140,14 @@ class CallsBench(Bench[CallsPlan]):
 
             first, count = self._published, plan.in_a_row if way == "fanned out" else plan.deliveries
             self._published += count
-            await together(publish, range(first, first + count))
+            await run_all(publish, range(first, first + count))
 
 
 def _tenant(way: Way) -> str:
     return way.partition(" ")[0]
 
 
-def while_standing_still(work: Coroutine[Any, Any, None]) -> None:
+def while_loop_is_blocked(work: Coroutine[Any, Any, None]) -> None:
     """Do the work on another thread, while the event loop of this one is blocked."""
     errors: list[Exception] = []
 

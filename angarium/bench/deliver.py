@@ -18,7 +18,7 @@ from angarium.bench.harness import SECRET, SHARDS, Bench, Harness, harness
 from angarium.bench.measuring import loops
 from angarium.bench.measuring.sampling import PYTHON, Samples, recorded
 from angarium.bench.measuring.usage import Usage, cpu_us_each, usage
-from angarium.bench.publishing import body, stored, together
+from angarium.bench.publishing import body, run_all, stored
 from angarium.bench.sink import Report
 from angarium.development.local_node import LocalNode
 from streams.nats.headers import EVENT_TYPE, MESSAGE_ID
@@ -223,7 +223,7 @@ class DeliverBench(Bench[DeliverPlan]):
 
         first, count = self._published, deliveries // self._plan.fan
         self._published += count
-        await together(publish, range(first, first + count))
+        await run_all(publish, range(first, first + count))
 
     async def _publish_steadily(self, count: int, rate: int) -> None:
         """Publish events for `count` deliveries at `rate` a second."""

@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from angarium.bench.harness import SECRET, SHARDS, Bench, Harness, harness
 from angarium.bench.measuring.usage import usage
-from angarium.bench.publishing import body, stored, together
+from angarium.bench.publishing import body, run_all, stored
 from angarium.bench.sink import Report
 from angarium.development.local_node import LocalNode
 from streams.installation.partitions import partition_of
@@ -165,7 +165,7 @@ class FanoutBench(Bench[FanoutPlan]):
             })  # fmt: skip
             stored(await self._js.publish(self._names.receiver(receiver), config))
 
-        await together(put, receivers)
+        await run_all(put, receivers)
 
     async def _announce(self, tenant: str) -> int:
         """Publish an event to all of the tenant's receivers; returns its position."""

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from angarium.bench.harness import SECRET, SHARDS, Bench, Harness, harness
 from angarium.bench.measuring.usage import usage
-from angarium.bench.publishing import body, stored, together
+from angarium.bench.publishing import body, run_all, stored
 from angarium.bench.sink import UNCOUNTED_PATH, Report
 from angarium.development.local_node import LocalNode
 from streams.installation.partitions import partition_of, shard_of
@@ -180,7 +180,7 @@ class IsolationBench(Bench[IsolationPlan]):
             config = msgspec.json.encode({"url": url, "secrets": [SECRET], "events": [f"bench.{name}"]})
             stored(await self._js.publish(self._names.receiver(receiver), config))
 
-        await together(put, healthy + troubled)
+        await run_all(put, healthy + troubled)
 
     async def _make_trouble(self) -> None:
         subjects = self._trouble.subjects
@@ -188,7 +188,7 @@ class IsolationBench(Bench[IsolationPlan]):
         async def publish(number: int) -> None:
             stored(await self._js.publish(subjects[number % len(subjects)], body(self._plan.size)))
 
-        await together(publish, range(self._trouble.count))
+        await run_all(publish, range(self._trouble.count))
 
     async def _handed_out(self, node: LocalNode) -> None:
         """Return when the server has handed out everything, and almost everything is acked."""

@@ -21,7 +21,7 @@ from actors.machine.bucket import Bucket, RateLimit
 from actors.machine.numbering import Numbered
 from angarium.bench.harness import SHARDS
 from angarium.bench.measuring.usage import usage
-from angarium.bench.publishing import stored, together
+from angarium.bench.publishing import run_all, stored
 from angarium.connecting import installation, open_jetstream
 from angarium.ledger.ledger_answers import AttemptFilter
 from angarium.ledger.open import open_for_queries, open_for_writing
@@ -96,7 +96,7 @@ class _Journal:
         """Append `count` facts, in flushes, shard after shard."""
         if not self._opened:
             self._opened = True
-            await together(self._open, range(len(self._receivers)))
+            await run_all(self._open, range(len(self._receivers)))
         shards = [shard for shard in range(SHARDS) if self._receivers_by_shard[shard]]
         flushes = [shards[number % len(shards)] for number in range(max(1, count // FLUSH_FACTS))]
         for start in range(0, len(flushes), 64):
@@ -152,7 +152,7 @@ class _Journal:
 async def measured(plan: LedgerPlan, tell: Callable[[str], None] = lambda _: None) -> LedgerFigures:
     """Measure by the plan."""
     figures = LedgerFigures()
-    async with _ground() as (js, names, directory):
+    async with _installation() as (js, names, directory):
         location = plan.location or f"sqlite:///{directory / 'ledger.db'}"
         journal = _Journal(plan, js, names)
         async with open_for_writing(location, KEPT_FOR_S) as store:
@@ -171,7 +171,7 @@ async def measured(plan: LedgerPlan, tell: Callable[[str], None] = lambda _: Non
 
 
 @asynccontextmanager
-async def _ground() -> AsyncIterator[tuple[JetStream, Names, Path]]:
+async def _installation() -> AsyncIterator[tuple[JetStream, Names, Path]]:
     with tempfile.TemporaryDirectory(prefix="angarium-bench-") as name:
         directory = Path(name)
         async with EmbeddedServer(directory / "nats", port=0) as server:

@@ -14,7 +14,7 @@ PUBLISHED_AT_ONCE = 1000
 T = TypeVar("T")
 
 
-async def together(work: Callable[[T], Awaitable[object]], items: Sequence[T]) -> None:
+async def run_all(work: Callable[[T], Awaitable[object]], items: Sequence[T]) -> None:
     """Call `work` with each item, a thousand at a time. A task for each would take seconds to start."""
     left = iter(items)
 

@@ -25,7 +25,7 @@ from angarium.bench.measuring.usage import usage
 POLICY = Policy(url="https://receiver.example/", secrets=("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",))
 
 
-class Nothing:
+class IdlePorts:
     """All ports of a shard on which nothing happens, except the snapshots: every window is full."""
 
     index = confirmed_index = 0
@@ -92,7 +92,7 @@ class Nothing:
 
 async def bytes_each(count: int) -> float:
     """Measures the memory of one of `count` idle actors."""
-    around = Nothing()
+    around = IdlePorts()
     reached = HostPorts(
         clock=around, recorder=around, sender=around, backlog=around, dead_letters=around, snapshots=around,
         policies=around, totals=DeliveryTotals(), within_lease=lambda: True, ack=lambda _: None,

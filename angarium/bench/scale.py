@@ -20,7 +20,7 @@ from msgspec import Struct
 from angarium import package_check
 from angarium.bench.harness import SECRET, SHARDS, Bench, harness
 from angarium.bench.measuring.usage import Usage, usage
-from angarium.bench.publishing import body, stored, together
+from angarium.bench.publishing import body, run_all, stored
 from angarium.bench.sink import Report
 from angarium.settings import Settings
 
@@ -96,7 +96,7 @@ class ScaleFigures(Struct, frozen=True, kw_only=True):
     disordered: int
 
 
-class Crowd(Struct, frozen=True, kw_only=True):
+class ManyReceivers(Struct, frozen=True, kw_only=True):
     """Times and memory of a node with very many receivers, of which some get events."""
 
     ready_s: float
@@ -138,7 +138,7 @@ class SharedLoad(Struct, frozen=True):
 class ScaleBench(Bench[ScalePlan]):
     """One run. `tell` is called with each step."""
 
-    async def crowd(self) -> Crowd:
+    async def crowd(self) -> ManyReceivers:
         """Measure a node with many receivers. Raises click.ClickException if events were not accepted."""
         plan, on, tell = self._plan, self._harness, self._tell
         tell(f"configure {plan.receivers} receivers")
@@ -166,7 +166,7 @@ class ScaleBench(Bench[ScalePlan]):
             idle, memory_mb = await self._idle(lambda: usage(node.pid))
         finally:
             await node.stop()
-        return Crowd(ready_s=ready_s, memory_mb=memory_mb, idle=idle, fresh=fresh, resident=resident)
+        return ManyReceivers(ready_s=ready_s, memory_mb=memory_mb, idle=idle, fresh=fresh, resident=resident)
 
     async def after_a_kill(self) -> AfterKill:
         """Kill a node with parked actors and start it again. Raises as `crowd`."""
@@ -263,7 +263,7 @@ class ScaleBench(Bench[ScalePlan]):
             subject = self._names.receiver(_receiver(number))
             stored(await self._js.publish(subject, msgspec.json.encode(text)))
 
-        await together(put, numbers)
+        await run_all(put, numbers)
 
     async def _publish(self, numbers: Sequence[int]) -> None:
         """Publish an event to each, as fast as the server takes them."""
@@ -271,7 +271,7 @@ class ScaleBench(Bench[ScalePlan]):
         async def publish(number: int) -> None:
             stored(await self._js.publish(self._names.publish_to(_receiver(number)), body(BODY_BYTES)))
 
-        await together(publish, numbers)
+        await run_all(publish, numbers)
 
     async def _publish_to(self, numbers: range) -> Report:
         """Publish an event to each, at 500 a second, and return how they arrived."""

@@ -34,12 +34,12 @@ async def perform(*, quiet: bool) -> tuple[list[Judgement], Path]:
     directory = Path(tempfile.mkdtemp(prefix="angarium-demo-"))
     keep_directory = False
     try:
-        programme = Programme([DemoReceiver(role, check) for role in CAST], quiet=quiet)
-        scenario = Scenario(directory, programme.receivers, programme.tell)
-        with programme.shown(scenario):
+        display = DemoDisplay([DemoReceiver(role, check) for role in CAST], quiet=quiet)
+        scenario = Scenario(directory, display.receivers, display.tell)
+        with display.shown(scenario):
             await scenario.play()
-        programme.end()
-        findings = judge([receiver.record for receiver in programme.receivers])
+        display.end()
+        findings = judge([receiver.record for receiver in display.receivers])
         keep_directory = any(not finding.kept for finding in findings)
     except Exception:
         keep_directory = True  # The error names a log in this directory.
@@ -50,7 +50,7 @@ async def perform(*, quiet: bool) -> tuple[list[Judgement], Path]:
     return findings, directory
 
 
-class Programme:
+class DemoDisplay:
     """The audience's view: a live table, lines where none can be drawn, nothing if `quiet`."""
 
     def __init__(self, receivers: list[DemoReceiver], *, quiet: bool) -> None:

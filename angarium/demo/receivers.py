@@ -32,7 +32,7 @@ StandardCheck = Callable[[str, bytes, Mapping[str, str]], str]
 """Takes secret, body and headers of a request; returns its fault by Standard Webhooks, or nothing."""
 
 
-class Posted(Struct, frozen=True):
+class DemoRequest(Struct, frozen=True):
     """A request as a `manner` gets it: the nth one, from 1 on, and whether the receiver was repaired."""
 
     number: int
@@ -51,7 +51,7 @@ class Role(Struct, frozen=True, kw_only=True):
 
     name: str
     about: str
-    manner: Callable[[Posted], Reply | Reset]
+    manner: Callable[[DemoRequest], Reply | Reset]
     events: tuple[str, ...] = ("github.>",)
     config: dict[str, Any]
     limit: RateLimit | None = None
@@ -70,11 +70,11 @@ def _matches(pattern: list[str], words: list[str]) -> bool:
     return len(pattern) == len(words) and all(p in ("*", w) for p, w in zip(pattern, words, strict=True))
 
 
-def _well(_: Posted) -> Reply:
+def _healthy(_: DemoRequest) -> Reply:
     return Reply()
 
 
-def _badly(request: Posted) -> Reply | Reset:
+def _flaky(request: DemoRequest) -> Reply | Reset:
     """Two resets in a row, since the first, on a kept connection, is tried again within the same attempt."""
     match request.number % 29:
         case 4 | 17:
@@ -87,13 +87,13 @@ def _badly(request: Posted) -> Reply | Reset:
             return Reply()
 
 
-def _slowly(request: Posted) -> Reply:
+def _slow(request: DemoRequest) -> Reply:
     """One type of event fails again and again."""
     stubborn = request.event_type == STUBBORN_TYPE and request.attempt < STUBBORN_ATTEMPTS
     return Reply(status=503 if stubborn else 200, delay_s=SLOW_ANSWER_S)
 
 
-def _pickily(request: Posted) -> Reply:
+def _picky(request: DemoRequest) -> Reply:
     return Reply(status=422 if request.event_type == PING_TYPE and not request.mended else 200)
 
 
@@ -104,28 +104,28 @@ SLOW_ANSWER_S = 0.1
 REJECTED_ATTEMPTS = 3
 
 CAST = (
-    Role(name="healthy", about="answers at once", manner=_well, config={}),
+    Role(name="healthy", about="answers at once", manner=_healthy, config={}),
     Role(
-        name="limited", about="20/s, burst 5", manner=_well, events=("github.*.*",),
+        name="limited", about="20/s, burst 5", manner=_healthy, events=("github.*.*",),
         config={"rate": {"limit": RATE.limit, "per": RATE.per, "burst": RATE.burst}},
         limit=RateLimit(RATE.per_second, RATE.burst_max),
     ),
     Role(
-        name="flaky", about="503, 429, resets", manner=_badly,
+        name="flaky", about="503, 429, resets", manner=_flaky,
         events=("github.*.created", "github.*.deleted", "github.*.added"),
         config={"retry": {"base_s": 0.1, "cap_s": 1}},
     ),
     Role(
-        name="dead", about="dead at first", manner=_well, late=True,
+        name="dead", about="dead at first", manner=_healthy, late=True,
         events=("github.*.created", "github.*.removed", "github.*.edited"),
         config={"retry": {"base_s": 0.25, "cap_s": 1}},
     ),
     Role(
-        name="relaxed", about="slow, 8 at a time", manner=_slowly,
+        name="relaxed", about="slow, 8 at a time", manner=_slow,
         config={"order": "relaxed", "concurrency": 8, "retry": {"base_s": 0.2, "cap_s": 1}},
     ),
     Role(
-        name="picky", about="rejects pings", manner=_pickily,
+        name="picky", about="rejects pings", manner=_picky,
         events=(PING_TYPE, "github.team.*"), rejected=PING_TYPE,
         config={"retry": {"base_s": 0.05, "cap_s": 0.2, "rejected_attempts": REJECTED_ATTEMPTS}},
     ),
@@ -175,7 +175,7 @@ class DemoReceiver:
         number, headers = len(self.record.arrivals) + 1, received.headers
         event_type = headers.get("angarium-event", "")
         attempt = verification.number(headers.get("angarium-attempt")) or 0
-        reply = self.role.manner(Posted(number, event_type, attempt, self.mended))
+        reply = self.role.manner(DemoRequest(number, event_type, attempt, self.mended))
         self.record.arrivals.append(self._arrival(at, received, reply))
         return reply
 

@@ -13,14 +13,14 @@ from msgspec.structs import replace
 from actors.errors import AngariumError
 from angarium.connecting import Access, installation, open_jetstream
 from angarium.development import http_api
-from angarium.development.directory import DevDirectory, occupied
+from angarium.development.directory import DevDirectory, hold_directory
 from angarium.development.http_api import HttpApi
 from angarium.node.app import run_node
 from angarium.settings import Settings
 from streams.fleet.lease import LEASE_MARGIN_S
 from streams.installation.setup import setup
 from streams.nats.errors import ConnectError
-from streams.nats.retry import ask_for_command
+from streams.nats.retry import retry_for_command
 from streams.repair.upgrade import upgrade
 from streams.server.cluster import SERVER_COUNT, EmbeddedCluster, has_cluster
 from streams.server.embedded import EmbeddedServer
@@ -86,20 +86,20 @@ async def develop(
     """Run until Ctrl-C. `directory` holds the stores of our servers; None: the settings name other servers.
 
     There are as many of ours as the settings ask for replicas. `tell` is called when a step begins. Raises
-    `Occupied`, `DevError`, and the errors of server and setup.
+    `DirectoryInUse`, `DevError`, and the errors of server and setup.
     """
     async with AsyncExitStack() as stack:
         servers, kept, api = tuple[EmbeddedServer, ...](), None, None
         if directory is not None:
-            kept = stack.enter_context(occupied(directory))
+            kept = stack.enter_context(hold_directory(directory))
             servers = await _start_servers(stack, settings, kept, port, tell)
             settings = replace(settings, nats=tuple(each.url for each in servers), **WITHOUT_ANOTHER_SERVER)
         settings = replace(
             settings, workers=1, allow_http=True, allow_networks=(*settings.allow_networks, *LOOPBACK)
         )
         async with open_jetstream(settings) as js:
-            await ask_for_command(upgrade, js, installation(settings))
-            await ask_for_command(setup, js, installation(settings))
+            await retry_for_command(upgrade, js, installation(settings))
+            await retry_for_command(setup, js, installation(settings))
             if kept is not None:
                 api = await http_api.prepared(Access(js, settings), kept, api_port)
         tell(Claiming(settings.shards, settings.ttl_s + LEASE_MARGIN_S + CLAIMING_USUAL_S))
@@ -161,7 +161,7 @@ async def _run_all(
             tell(Ready(settings.nats, settings.shards, directory, api))
 
     node = asyncio.create_task(run_node(settings, ready=lambda: ready("node")))
-    tasks = [node, *(asyncio.create_task(keep(each, is_told=len(servers) > 1)) for each in servers)]
+    tasks = [node, *(asyncio.create_task(keep(each, logs_restarts=len(servers) > 1)) for each in servers)]
     background = [asyncio.create_task(_follow(settings))] if servers else []
     if api is not None:
         background.append(asyncio.create_task(http_api.serve(settings, api, lambda: ready("api"))))
@@ -184,13 +184,13 @@ async def _follow(settings: Settings) -> None:
         log.error("ledger.stopped", extra={"why": str(error)})
 
 
-async def keep(server: EmbeddedServer, *, is_told: bool) -> NoReturn:
+async def keep(server: EmbeddedServer, *, logs_restarts: bool) -> NoReturn:
     """Start the server again whenever it has ended by itself, unless that happens again and again.
 
-    `is_told`: log that it ended, and that it serves again. If it is the only one, the node does that with
-    `nats.lost` and `nats.back`; of several, a node is connected to one only.
+    `logs_restarts`: log that it ended, and that it serves again. If it is the only one, the node does that
+    with `nats.lost` and `nats.back`; of several, a node is connected to one only.
     """
-    level = logging.INFO if is_told else logging.DEBUG
+    level = logging.INFO if logs_restarts else logging.DEBUG
     loop = asyncio.get_running_loop()
     in_a_row = 0
     while True:

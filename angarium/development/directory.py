@@ -21,11 +21,11 @@ USUAL_API_PORT = 8080
 PORT_MAX = (1 << 16) - 1
 
 
-class Occupied(AngariumError):
+class DirectoryInUse(AngariumError):
     """Another `angarium dev` runs in the directory."""
 
 
-class Occupant(Struct, frozen=True):
+class DirectoryOwner(Struct, frozen=True):
     """The process that runs in a directory; `nats` is empty until its server runs."""
 
     pid: int
@@ -33,7 +33,7 @@ class Occupant(Struct, frozen=True):
 
 
 class DevDirectory:
-    """A directory that this process has to itself, created by `occupied`."""
+    """A directory that this process has to itself, created by `hold_directory`."""
 
     def __init__(self, path: Path, lock: int) -> None:
         self.path = path
@@ -81,23 +81,23 @@ class DevDirectory:
         return ports if all(0 < port <= PORT_MAX for port in ports) else []
 
     def serves(self, servers: Sequence[tuple[int, str]]) -> None:
-        """Remember the ports, and write down the URLs of NATS for others that find the directory occupied."""
+        """Remember the ports, and write down the URLs of NATS for others that find the directory in use."""
         ports = b"".join(b"%d\n" % port for port, _ in servers)
         _write(os.open(self.path / "port", _FLAGS | os.O_TRUNC, 0o600), ports)
-        self.write_occupant(",".join(url for _, url in servers))
+        self.write_owner(",".join(url for _, url in servers))
 
-    def write_occupant(self, url: str) -> None:
+    def write_owner(self, url: str) -> None:
         """Write down which process runs here."""
         os.ftruncate(self._lock, 0)
-        os.pwrite(self._lock, msgspec.json.encode(Occupant(os.getpid(), url)), 0)
+        os.pwrite(self._lock, msgspec.json.encode(DirectoryOwner(os.getpid(), url)), 0)
 
 
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
 @contextmanager
-def occupied(path: Path) -> Iterator[DevDirectory]:
-    """Hold the directory, which is created if it is missing. Raises `Occupied` and `ServerError`."""
+def hold_directory(path: Path) -> Iterator[DevDirectory]:
+    """Hold the directory, which is created if it is missing. Raises `DirectoryInUse` and `ServerError`."""
     path = path.absolute()
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -111,9 +111,9 @@ def occupied(path: Path) -> Iterator[DevDirectory]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise Occupied(_occupied_text(path, os.pread(lock, 4096, 0))) from None
+            raise DirectoryInUse(_in_use_text(path, os.pread(lock, 4096, 0))) from None
         directory = DevDirectory(path, lock)
-        directory.write_occupant("")
+        directory.write_owner("")
         _write(os.open(path / "dev.pid", _FLAGS | os.O_TRUNC, 0o600), b"%d\n" % os.getpid())
         try:
             yield directory
@@ -130,22 +130,22 @@ def nats_of(path: Path) -> str:
         file = path / "dev.json"
         if file.stat().st_uid != os.getuid():
             return ""  # Another user decides nothing for us.
-        occupant = msgspec.json.decode(file.read_bytes(), type=Occupant)
-        os.kill(occupant.pid, 0)
+        owner = msgspec.json.decode(file.read_bytes(), type=DirectoryOwner)
+        os.kill(owner.pid, 0)
     except (OSError, ValueError):
         return ""
-    return occupant.nats
+    return owner.nats
 
 
-def _occupied_text(path: Path, content: bytes) -> str:
+def _in_use_text(path: Path, content: bytes) -> str:
     """Explain why a second process cannot start; the first may still be writing its name."""
     try:
-        occupant = msgspec.json.decode(content, type=Occupant)
+        owner = msgspec.json.decode(content, type=DirectoryOwner)
     except msgspec.DecodeError:
         return f"another angarium dev is starting in {path}: use it, or give this one another --dir"
-    where = f", its NATS is {occupant.nats}" if occupant.nats else ""
+    where = f", its NATS is {owner.nats}" if owner.nats else ""
     return (
-        f"another angarium dev runs in {path} (pid {occupant.pid}{where}): use it, stop it, or give this "
+        f"another angarium dev runs in {path} (pid {owner.pid}{where}): use it, stop it, or give this "
         "one another --dir"
     )
 

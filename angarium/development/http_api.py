@@ -47,11 +47,11 @@ async def prepared(access: Access, kept: DevDirectory, port: int | None) -> Http
         return None
     wanted = port or kept.last_api_port
     try:
-        here = server.bound(HOST, wanted)
+        here = server.bind_socket(HOST, wanted)
     except server.ServeError:
         if port is not None:
             raise
-        here = server.bound(HOST, 0)
+        here = server.bind_socket(HOST, 0)
     bound_port: int = here.getsockname()[1]
     token = await _token(access, kept)
     kept.serves_api(bound_port)

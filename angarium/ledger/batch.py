@@ -419,8 +419,8 @@ def _detail(fact: f.Fact) -> dict[str, Any] | None:
         case f.Removed(discarded=discarded, left_out=left_out):
             return {"discarded": discarded} | ({"left_out": left_out} if left_out else {})
         case f.Forgot(discarded=discarded, left_out=left_out, by=by):
-            told = {"discarded": discarded} | ({"left_out": left_out} if left_out else {})
-            return told | ({"by": by} if by else {})
+            detail = {"discarded": discarded} | ({"left_out": left_out} if left_out else {})
+            return detail | ({"by": by} if by else {})
         case f.DeadLettered(events=(event,), reason="skipped", by=by):
             return {"sequence": event.sequence, "event_id": event.id} | ({"by": by} if by else {})
         case f.Missing(first=first, last=last):

@@ -23,8 +23,8 @@ def changed(before: str | None, after: str) -> list[str]:
     Members that are only written in another way are the same: `"5/second"` and an object with that rate,
     no secrets and none.
     """
-    old = {} if before is None else _told(before)
-    new = _told(after)
+    old = {} if before is None else _nonempty_members(before)
+    new = _nonempty_members(after)
     was, now = _effective(before), _effective(after)
     return sorted(
         name
@@ -33,7 +33,7 @@ def changed(before: str | None, after: str) -> list[str]:
     )
 
 
-def _told(document: str) -> dict[str, Any]:
+def _nonempty_members(document: str) -> dict[str, Any]:
     """The members that say anything."""
     members: dict[str, Any] = msgspec.json.decode(document)
     return {name: value for name, value in members.items() if not is_empty(name, value)}

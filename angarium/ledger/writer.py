@@ -44,7 +44,7 @@ from streams.lost_tails.places import BucketPlace, StreamPlace
 from streams.nats.answers import StoredMessage
 from streams.nats.errors import NotOurs, StreamRecreated
 from streams.nats.jetstream import JetStream
-from streams.nats.retry import until_answered
+from streams.nats.retry import retry_until_answered
 
 HOLD_EVERY_S = 2.0
 """Interval between renewals of the lease; it lapses after five of them."""
@@ -393,10 +393,12 @@ class Writer:
         self._next_erasure_at = now + ERASURES_EVERY_S
         before, erased = await self._store.read_place(ERASURES), list[tuple[str, str]]()
         place = self._erased_to = compared_place(self._js, self._names.actors, before, self._erased_to)
-        same = await until_answered(place.compare)
+        same = await retry_until_answered(place.compare)
         read_to = place.read_to
         reached = await self._store.read_to(self._names.journal)
-        while found := await until_answered(partial(next_request, self._js, self._names, read_to.position)):
+        while found := await retry_until_answered(
+            partial(next_request, self._js, self._names, read_to.position)
+        ):
             mark, request = found
             if request is not None and request.done_at is not None:
                 if request.journal_end > reached:

@@ -18,11 +18,11 @@ from actors.machine.outcome import Answered
 from actors.policy import Policy
 from actors.ports import Absent, Invalid
 from actors.runtime.actor import Actor
-from actors.runtime.control_requests.end_deliveries import end_deliveries
-from actors.runtime.control_requests.forget import forget
-from actors.runtime.control_requests.ping import ping
-from actors.runtime.control_requests.skip import skip
 from actors.runtime.host import Host
+from actors.runtime.operator_actions.end_deliveries import end_deliveries
+from actors.runtime.operator_actions.forget import forget
+from actors.runtime.operator_actions.ping import ping
+from actors.runtime.operator_actions.skip import skip
 from actors.status import Head, inspect, known_head, read_head
 from angarium.node.node import Node
 from streams.buckets.receivers import Receivers

@@ -24,7 +24,7 @@ from streams.journal.claim import Claim, NotOwned, claim, give_up_claim, release
 from streams.journal.refusal import RecordedLoss, refuse
 from streams.lost_tails.comparison import Loss
 from streams.nats.errors import ApiError
-from streams.nats.retry import GatheredComplaint
+from streams.nats.retry import GatheredReasonLog
 
 RECONCILE_EVERY_S = 0.5
 RETRY_REFUSED_AFTER_S = 30.0
@@ -265,8 +265,8 @@ class Node:
             return await work
         except (Unavailable, ApiError) as error:
             # A hang of NATS fails the claims of all shards for one reason.
-            complaint = GatheredComplaint(self.context.js, log, "shard.claim_failed", shard=shard)
-            complaint.log_once(str(error))
+            reason_log = GatheredReasonLog(self.context.js, log, "shard.claim_failed", shard=shard)
+            reason_log.log_once(str(error))
         except Unusable as error:
             self._refuse(shard, str(error))
         return None

@@ -193,9 +193,9 @@ class Shard:
     def _set_requests_paused(self, paused: bool) -> None:
         self._inbox.set_requests_paused(paused)
 
-    def give_way(self, tenant: str, below: int) -> None:
+    def evict_unrouted(self, tenant: str, below: int) -> None:
         """Make the events of a tenant ("": of all) that wait to be routed below a position dead letters."""
-        self._router.give_way(tenant, below)
+        self._router.evict_unrouted(tenant, below)
 
     # ---- the journal's listener
 

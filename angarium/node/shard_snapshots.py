@@ -16,7 +16,7 @@ from streams.journal.recovery import Recovery
 from streams.journal.snapshots import Snapshots
 from streams.nats.errors import ApiError
 from streams.nats.jetstream import JetStream
-from streams.nats.retry import Complaint
+from streams.nats.retry import ReasonLog
 
 SNAPSHOT_EVERY_S = 5.0
 log = logging.getLogger(__name__)
@@ -135,7 +135,7 @@ class ShardSnapshots:
         try:
             is_written = await stored.write(kept, sorted(forget), checkpoint.sequence, checkpoint, parked)
         except (Unavailable, ApiError) as error:
-            Complaint(self._js, log, "snapshot.delayed", shard=owner.number).log_once(str(error))
+            ReasonLog(self._js, log, "snapshot.delayed", shard=owner.number).log_once(str(error))
             is_written = None
         except Unusable as error:
             owner.refuse(str(error))

@@ -12,6 +12,7 @@ from actors.status import age_text
 from actors.tenant_settings import ALL_OTHERS, SettingsByTenant, TenantSettings
 from angarium.connecting import Access
 from angarium.quantities import count_text
+from streams.bounded_gather import gather_bounded
 from streams.fleet.seen_members import seen_members
 from streams.installation.partitions import partition_of
 from streams.installation.topology import Names
@@ -27,7 +28,6 @@ from streams.observation.unrouted_events import (
     unrouted_events_of,
     unrouted_tenants,
 )
-from streams.questions import for_each
 
 COPY_BYTES = 1 << 10
 """Bytes that a copy may take in the deliveries in addition to its body."""
@@ -120,7 +120,7 @@ async def _owners(js: JetStream, names: Names, partitions: Sequence[int]) -> lis
     async def owner(partition: int) -> Owner | None:
         return (await read_owner(js, names, partition))[0]
 
-    return await for_each(partitions, owner)
+    return await gather_bounded(partitions, owner)
 
 
 async def why_unrouted(access: Access, event: StoredMessage, recent_s: float) -> str:

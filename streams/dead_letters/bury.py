@@ -42,7 +42,7 @@ from streams.nats.headers import (
 )
 from streams.nats.jetstream import JetStream
 from streams.nats.protocol import BLOCK_BYTES_MAX, LINES_MAX
-from streams.nats.retry import Complaint, Pauses
+from streams.nats.retry import Pauses, ReasonLog
 from streams.reading import messages
 
 log = logging.getLogger(__name__)
@@ -102,7 +102,7 @@ class DeadLetterWriter:
         """
         left = {each.position: each for each in sorted(burials, key=lambda each: each.position)}
         pauses = Pauses(self._js)
-        complaint = Complaint(self._js, log, "dead_letter.waiting", receiver=receiver, position=min(left))
+        reason_log = ReasonLog(self._js, log, "dead_letter.waiting", receiver=receiver, position=min(left))
         while left:
             if next(iter(left.values())).receiver:  # Unknown receivers wait for all others, here and in NATS.
                 async with self._at_once:
@@ -111,7 +111,7 @@ class DeadLetterWriter:
                 why = await self._try(receiver, left, answers, len(left))
             if why is None:
                 continue
-            complaint.log_once(why)
+            reason_log.log_once(why)
             await pauses.wait()
 
     async def _try(

@@ -29,7 +29,7 @@ from streams.nats.headers import (
     EVENT_TYPE,
 )
 from streams.nats.jetstream import JetStream
-from streams.nats.retry import ask_for_command
+from streams.nats.retry import retry_for_command
 from streams.reading import messages
 
 REASONS = (
@@ -181,7 +181,7 @@ class DeadLetters:
 
     async def end(self) -> int:
         """The position of the newest letter. Raises `Unavailable`, and `ApiError` without a stream."""
-        newest = await ask_for_command(self._js.last_message, self._stream, self._names.dead("*.*"))
+        newest = await retry_for_command(self._js.last_message, self._stream, self._names.dead("*.*"))
         return newest.sequence if newest else 0
 
     async def pages(
@@ -193,15 +193,15 @@ class DeadLetters:
         """
         subject, position = self._names.dead(selection.receivers), after + 1
         if selection.since is not None:
-            first = await ask_for_command(self._js.first_since, self._stream, subject, selection.since)
+            first = await retry_for_command(self._js.first_since, self._stream, subject, selection.since)
             position = max(position, first.sequence if first else end + 1)
         while position <= end:
-            found = await ask_for_command(self._js.read, self._stream, subject, position, 256, bytes_max)
+            found = await retry_for_command(self._js.read, self._stream, subject, position, 256, bytes_max)
             messages, unseen = found.messages, found.pending
             position = messages[-1].sequence + 1 if messages else position
             if not unseen and position <= end:
                 # A replica that lags has no more; the leader knows.
-                newer = await ask_for_command(self._js.next_message, self._stream, subject, position)
+                newer = await retry_for_command(self._js.next_message, self._stream, subject, position)
                 if newer is not None and newer.sequence <= end:
                     messages, position = [*messages, newer], newer.sequence + 1
                     unseen = int(position <= end)
@@ -221,7 +221,7 @@ class DeadLetters:
         """
         subject, oldest, span, given_up = self._names.dead(selection.receivers), 1, SPAN_MIN, 0
         if selection.since is not None:
-            first = await ask_for_command(self._js.first_since, self._stream, subject, selection.since)
+            first = await retry_for_command(self._js.first_since, self._stream, subject, selection.since)
             oldest = first.sequence if first else end + 1
         while end >= oldest:
             start = max(oldest, end - span + 1)
@@ -246,7 +246,7 @@ class DeadLetters:
         size, each_max = 0, min(bytes_max, READ_BYTES_MAX)
         while start <= end and size <= bytes_max:
             batch = min(SPAN_MIN, end - start + 1)
-            found = await ask_for_command(self._js.read, self._stream, subject, start, batch, each_max)
+            found = await retry_for_command(self._js.read, self._stream, subject, start, batch, each_max)
             messages = [each for each in found.messages if each.sequence <= end]
             letters += map(self._listed, messages)
             size += sum(map(_size, messages))
@@ -257,7 +257,7 @@ class DeadLetters:
 
     async def letter(self, position: int) -> Letter | None:
         """The letter at `position`, from the leader."""
-        found = await ask_for_command(self._js.message, self._stream, position)
+        found = await retry_for_command(self._js.message, self._stream, position)
         return self._letter(found) if found else None
 
     async def letters(self, positions: Iterable[int]) -> list[Letter]:
@@ -291,7 +291,7 @@ class DeadLetters:
 
         async def drop(letter: Mark) -> None:
             nonlocal dropped
-            if await ask_for_command(delete_known, self._js, self._stream, letter):
+            if await retry_for_command(delete_known, self._js, self._stream, letter):
                 dropped += 1
             on_dropped(letter.position)
 

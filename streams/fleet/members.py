@@ -2,10 +2,10 @@
 
 Each node renews its key every third of the TTL, which also renews its lease. Just as often it looks at the
 others; messages in between are only a hint to look sooner, and tell when a heartbeat came that a later look
-shows (`heard`). A node that shows no new heartbeat for the TTL plus half a second, *by our clock*, counts as
-dead. An expired key proves nothing: a restart of NATS, or a server's fast clock, can expire the key of a live
-node. That time begins again with each connection, before a shard may be claimed; but a node that was dead
-gets no share until it shows a new heartbeat.
+shows (`last_messages`). A node that shows no new heartbeat for the TTL plus half a second, *by our clock*,
+counts as dead. An expired key proves nothing: a restart of NATS, or a server's fast clock, can expire the key
+of a live node. That time begins again with each connection, before a shard may be claimed; but a node that
+was dead gets no share until it shows a new heartbeat.
 
 A restart of NATS may also bring back the last heartbeat of a node that died long ago. A heartbeat proves life
 only if it is not certainly older than a TTL, by the revisions of our own.
@@ -27,7 +27,7 @@ from msgspec import Meta, Struct
 
 from actors.errors import Unavailable
 from streams.clock import Timekeeper
-from streams.fleet.heard import Heard
+from streams.fleet.last_messages import LastMessages
 from streams.fleet.lease import LEASE_MARGIN_S, Lease
 from streams.fleet.own_heartbeats import ALL_NODES, OwnHeartbeats, StoredHeartbeat, read_heartbeats
 from streams.fleet.placement import PLACEMENT_VERSION, LiveNode, wanted_shards
@@ -39,7 +39,7 @@ from streams.nats.answers import Refused, Stored, StoredMessage
 from streams.nats.errors import ApiError
 from streams.nats.headers import KV_DELETED, KV_OPERATION, TTL
 from streams.nats.jetstream import JetStream
-from streams.nats.retry import Complaint, Pauses, until_answered
+from streams.nats.retry import Pauses, ReasonLog, retry_until_answered
 from streams.nats.wire import Message, Subscription
 from streams.task_callbacks import reporting
 from streams.versions import UNREADABLE
@@ -123,7 +123,7 @@ class Members:
         self._ended_runs = frozenset(runs.ended)
         self.heartbeat = self.stored = 0
         self._own = OwnHeartbeats()
-        self._unstored = Complaint(js, log, "heartbeat.unstored", node=node)
+        self._unstored = ReasonLog(js, log, "heartbeat.unstored", node=node)
         self.signs = SignsOfLife(node, self.run, ttl_s)
         self._differing: set[str] = set()
         self._hint = asyncio.Event()
@@ -132,7 +132,7 @@ class Members:
         self._on_lease: list[Callable[[], None]] = []
         self._on_others: list[Callable[[], None]] = []
         self._renew_now = asyncio.Event()
-        self._heard = Heard()
+        self._last_messages = LastMessages()
         self.owned: Callable[[], Iterable[int]] = tuple
         self._subscription: Subscription | None = None
         self._tasks: list[asyncio.Task[None]] = []
@@ -169,7 +169,7 @@ class Members:
             await pauses.wait()
             if self.lease.over:
                 self.lapse()
-        await until_answered(self._read_heartbeats)
+        await retry_until_answered(self._read_heartbeats)
         self._tasks = [
             asyncio.ensure_future(self._keep_renewing()),
             asyncio.ensure_future(self._keep_reading()),
@@ -213,7 +213,7 @@ class Members:
 
     def owned_elsewhere(self) -> frozenset[int]:
         """The shards that other nodes run, by the last heartbeat of each that came: it may be out of date."""
-        return self._heard.owned()
+        return self._last_messages.owned()
 
     def may_claim(self, owner: Owner | None) -> bool:
         """True if a shard of this owner may be claimed: free, ours, or its holder is silent or has ended."""
@@ -250,8 +250,8 @@ class Members:
 
     def lapse(self) -> None:
         """Stop all shards before a renewal if the lease is over: the renewal must not revive it."""
-        complaint = Complaint(self._js, log, "lease.lapsed", node=self.node)
-        complaint.log_once(f"no heartbeat was stored for {self._ttl_s - LEASE_MARGIN_S:g} s")
+        reason_log = ReasonLog(self._js, log, "lease.lapsed", node=self.node)
+        reason_log.log_once(f"no heartbeat was stored for {self._ttl_s - LEASE_MARGIN_S:g} s")
         for listener in self._on_lapse:
             listener()
         self.lease = Lease(self._ttl_s, self._time)
@@ -273,7 +273,7 @@ class Members:
             min(RENEWAL_TIMEOUT_S, self._ttl_s / RENEWALS_PER_TTL),
         )
         if isinstance(answer, Stored):
-            self._unstored.over()
+            self._unstored.clear()
             self._own.add(StoredHeartbeat(answer.sequence, sent_at, self._time.boottime()))
             self.stored = number
             return self._acknowledged(lease, sent_at)
@@ -339,7 +339,7 @@ class Members:
         live = tuple(sorted([LiveNode(self.node, self.placement, self.draining), *others]))
         if live != self.live_nodes:
             self.live_nodes = live
-            self._heard.keep(self.live)
+            self._last_messages.keep(self.live)
             for listener in self._on_change:
                 listener()
 
@@ -351,7 +351,7 @@ class Members:
         member = self._member(node, message.data)
         if self._own.is_older(message.sequence, now - max(self._ttl_s, member.ttl_s) - LEASE_MARGIN_S):
             return False
-        since = self._heard.came_at(node, member.run, member.heartbeat, now)
+        since = self._last_messages.came_at(node, member.run, member.heartbeat, now)
         seen = SignOfLife(
             message.sequence, since, member.ttl_s, member.heartbeat, member.placement, member.draining
         )
@@ -389,7 +389,7 @@ class Members:
         """Look at once if a node is new, was silent, leaves, or is to be left out from now on."""
         node = self._names.node_of_heartbeat(message.subject)
         if node not in self.live or not message.data:
-            self._heard.drop(node)
+            self._last_messages.drop(node)
             self._hint.set()
             return
         member = self._member(node, message.data)
@@ -398,7 +398,7 @@ class Members:
             self.signs.note_process(node, member.run, seen)
         if node == self.node:
             return
-        self._heard.add(node, member.run, member.heartbeat, self._time.boottime(), member.owned)
+        self._last_messages.add(node, member.run, member.heartbeat, self._time.boottime(), member.owned)
         for listener in self._on_others:
             listener()
         if LiveNode(node, member.placement, member.draining) not in self.live_nodes:

@@ -14,7 +14,7 @@ from streams.lost_tails.marks import UNKNOWN_MARKS, Marks
 from streams.nats.answers import StreamInfo
 from streams.nats.errors import StreamRecreated
 from streams.nats.jetstream import JetStream
-from streams.nats.retry import until_answered
+from streams.nats.retry import retry_until_answered
 from streams.routing_progress import RoutingProgress, recorded_progress
 from streams.versions import read_versioned
 
@@ -79,7 +79,7 @@ def decode_checkpoint(data: bytes, where: str) -> Checkpoint:
 async def read_checkpoint(js: JetStream, names: Names, shard: int) -> Checkpoint | None:
     """The shard's checkpoint, from the leader; None if none was written yet."""
     subject = names.actor_keys.checkpoint(shard)
-    message = await until_answered(lambda: js.last_message(names.actors, subject))
+    message = await retry_until_answered(lambda: js.last_message(names.actors, subject))
     return decode_checkpoint(message.data, subject) if message is not None and message.data else None
 
 

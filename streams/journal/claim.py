@@ -32,7 +32,7 @@ from streams.lost_tails.marks import UNKNOWN_MARKS, Mark, Marks
 from streams.nats.answers import StreamInfo
 from streams.nats.errors import NotOurs, StreamRecreated
 from streams.nats.jetstream import JetStream
-from streams.nats.retry import stream_info, until_answered
+from streams.nats.retry import retry_until_answered, stream_info
 from streams.routing_progress import NOTHING_ROUTED, RoutingProgress
 from streams.versions import read_versioned
 
@@ -311,7 +311,7 @@ async def read_owner(js: JetStream, names: Names, shard: int) -> tuple[Owner | N
     Raises `NewerVersion` and `NotOurs`.
     """
     subject = names.actor_keys.owner(shard)
-    message = await until_answered(lambda: js.last_message(names.actors, subject))
+    message = await retry_until_answered(lambda: js.last_message(names.actors, subject))
     if message is None:
         return None, 0
     owner = read_versioned(_owner, message.data, VERSION, subject) if message.data else None
@@ -321,7 +321,7 @@ async def read_owner(js: JetStream, names: Names, shard: int) -> tuple[Owner | N
 async def read_shard_record(js: JetStream, names: Names, shard: int) -> ShardRecord:
     """The record of the shard as of now, from the leader."""
     subject = names.journal_of(shard)
-    last = await until_answered(lambda: js.last_message(names.journal, subject))
+    last = await retry_until_answered(lambda: js.last_message(names.journal, subject))
     if last is not None:
         flush = decode_flush(last.data, f"message {last.sequence} of {names.journal}")
         predecessor = Predecessor(flush.node, flush.epoch, flush.flush, last.sequence)

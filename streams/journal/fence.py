@@ -15,7 +15,7 @@ from streams.nats.codes import IN_FLIGHT, WRONG_LAST_SEQUENCE
 from streams.nats.errors import NotPermitted
 from streams.nats.headers import EXPECTED, MESSAGE_ID
 from streams.nats.jetstream import JetStream
-from streams.nats.retry import Complaint, Pauses, until_answered
+from streams.nats.retry import Pauses, ReasonLog, retry_until_answered
 
 log = logging.getLogger(__name__)
 
@@ -54,20 +54,20 @@ async def append(
     headers = {EXPECTED: str(expected)}
     if message_id:
         headers[MESSAGE_ID] = message_id
-    pauses, complaint = Pauses(js), Complaint(js, log, "append.refused", subject=subject)
+    pauses, reason_log = Pauses(js), ReasonLog(js, log, "append.refused", subject=subject)
     while True:
         answer = await js.publish(subject, data, headers)
         match answer:
             case Stored(sequence):
                 return Appended(sequence)
             case Refused(code=code) if code == WRONG_LAST_SEQUENCE:
-                last = await until_answered(lambda: js.last_message(stream, subject))
+                last = await retry_until_answered(lambda: js.last_message(stream, subject))
                 ours = last is not None and last.data == data
                 return Appended(last.sequence) if last is not None and ours else Overtaken(last)
             case Forbidden(why) if js.for_command:
                 raise NotPermitted(why, final=True)
             case Refused(code=code, text=text) if code not in IN_FLIGHT:
-                complaint.log_once(f"{text} ({code})")
+                reason_log.log_once(f"{text} ({code})")
             case Refused() | Unanswered():
                 log.debug("append.repeated", extra={"subject": subject, "answer": str(answer)})
         await pauses.wait()

@@ -5,7 +5,7 @@ after a silence, within 50 ms; an urgent one, at once. It is limited to a quarte
 message. Adding facts never waits: the listener is told when they are confirmed, and `stalled` says when
 nothing new may start.
 
-Small flushes of all shards keep a common beat of 50 ms. Otherwise a node with a gentle load would wake up for
+Small flushes of all shards keep a common tick of 50 ms. Otherwise a node with a gentle load would wake up for
 nearly every event to append it, and again for the answer (docs/decisions/flush-timing.md).
 
 The fence (`streams.journal.fence`) decides whether the shard is still ours. A flush that was overtaken ends
@@ -21,7 +21,7 @@ from typing import Protocol
 
 from msgspec import Struct, field
 
-from actors.beats import beat_from
+from actors.aligned_timers import first_tick_from
 from actors.machine.facts import Fact
 from actors.machine.state import State
 from actors.totals import Histogram
@@ -35,7 +35,7 @@ from streams.nats.jetstream import JetStream
 from streams.routing_progress import RoutingProgress
 
 GATHER_FACTS_S = 0.2
-FLUSH_BEAT_S = 0.05
+FLUSH_TICK_S = 0.05
 SMALL_FLUSH_FACTS = 8
 """Number of facts from which on a flush gathers more for the whole time."""
 FLUSH_AT_FACTS = 256
@@ -84,14 +84,14 @@ def facts_due_at(count: int, since: float, cut_at: float, *, urgent: bool) -> fl
     """The time at which a flush with `count` facts is cut, in seconds of the clock of the other times.
 
     The facts wait `since` then; the last flush was cut at `cut_at`. Urgent or many facts are flushed at once.
-    The first ones after a silence wait for the next beat, and others for up to `GATHER_FACTS_S`.
+    The first ones after a silence wait for the next tick, and others for up to `GATHER_FACTS_S`.
     """
     if urgent or count >= FLUSH_AT_FACTS:
         return since
     if since - cut_at >= GATHER_FACTS_S:
-        return beat_from(since, FLUSH_BEAT_S)
+        return first_tick_from(since, FLUSH_TICK_S)
     if count < SMALL_FLUSH_FACTS:
-        return beat_from(since + GATHER_FACTS_S - FLUSH_BEAT_S, FLUSH_BEAT_S)
+        return first_tick_from(since + GATHER_FACTS_S - FLUSH_TICK_S, FLUSH_TICK_S)
     return since + GATHER_FACTS_S
 
 

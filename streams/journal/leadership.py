@@ -14,7 +14,7 @@ from streams.nats.answers import Page, Refused, Stored, StoredMessage, StreamInf
 from streams.nats.codes import WRONG_LAST_SEQUENCE
 from streams.nats.headers import EXPECTED, EXPECTED_SUBJECT
 from streams.nats.jetstream import ALL_SUBJECTS, JetStream
-from streams.nats.retry import Pauses, stream_info, until_answered
+from streams.nats.retry import Pauses, retry_until_answered, stream_info
 
 SUBJECTS_MAX = 512
 """Subjects whose last messages are requested at a time; nats-server refuses more than 1,024 (2.15.1)."""
@@ -50,7 +50,7 @@ async def subjects_since(js: JetStream, stream: str, subject: str, since: float)
     loop, pauses = asyncio.get_running_loop(), Pauses()
     while True:
         asked_at = loop.time()
-        subjects, info = await until_answered(lambda: js.subjects_and_info(stream, subject))
+        subjects, info = await retry_until_answered(lambda: js.subjects_and_info(stream, subject))
         if asked_at - info.heard_s >= since:
             return subjects
         await pauses.wait()

@@ -18,7 +18,7 @@ from actors.machine.state import State
 from streams.installation.topology import Names
 from streams.journal.checkpoint import Checkpoint
 from streams.nats.jetstream import JetStream
-from streams.nats.retry import Pauses, until_answered
+from streams.nats.retry import Pauses, retry_until_answered
 from streams.versions import read_versioned
 
 VERSION = 1
@@ -183,7 +183,7 @@ async def _read_part(js: JetStream, names: Names, shard: int, number: int, as_of
     loop = asyncio.get_running_loop()
     deadline = loop.time() + PART_TIMEOUT_S
     while True:
-        message = await until_answered(lambda: js.last_message(names.actors, subject))
+        message = await retry_until_answered(lambda: js.last_message(names.actors, subject))
         if message is not None and message.data:
             part = read_versioned(_decoder, message.data, VERSION, subject)
             if part.as_of >= as_of:

@@ -30,7 +30,7 @@ from streams.nats.answers import StoredMessage, StreamInfo
 from streams.nats.errors import StreamRecreated
 from streams.nats.jetstream import JetStream
 from streams.nats.protocol import epoch_of
-from streams.nats.retry import Pauses, stream_info, until_answered
+from streams.nats.retry import Pauses, retry_until_answered, stream_info
 
 LOADS_AT_ONCE = 64
 log = logging.getLogger(__name__)
@@ -116,7 +116,7 @@ async def _newest_checkpoint(js: JetStream, names: Names, claim: Claim) -> Check
     """The checkpoint in force. Flushes before it may be purged, so an older checkpoint would seem broken."""
     subject, pauses = names.actor_keys.checkpoint(claim.shard), Pauses()
     while True:
-        message = await until_answered(lambda: js.last_message(names.actors, subject))
+        message = await retry_until_answered(lambda: js.last_message(names.actors, subject))
         sequence = message.sequence if message else 0
         if not claim.replicated or await is_last(js, names.actor_keys.proof(claim.shard), subject, sequence):
             return decode_checkpoint(message.data, subject) if message and message.data else None
@@ -176,10 +176,10 @@ async def _broken(js: JetStream, names: Names, claim: Claim, at: int, message: S
 async def _read_on(js: JetStream, names: Names, shard: int, at: int) -> list[StoredMessage]:
     """The flushes that follow `at`: many from any replica, or one from the leader if the replica lags."""
     subject = names.journal_of(shard)
-    page = await until_answered(lambda: js.read(names.journal, subject, at + 1))
+    page = await retry_until_answered(lambda: js.read(names.journal, subject, at + 1))
     if page.messages:
         return page.messages
-    following = await until_answered(lambda: js.next_message(names.journal, subject, at + 1))
+    following = await retry_until_answered(lambda: js.next_message(names.journal, subject, at + 1))
     return [] if following is None else [following]
 
 
@@ -204,7 +204,7 @@ async def _load(snapshots: Snapshots, receivers: list[str]) -> dict[str, Snapsho
 
 
 async def _load_one(snapshots: Snapshots, receiver: str) -> Snapshot | None:
-    return await until_answered(lambda: snapshots.read(receiver))
+    return await retry_until_answered(lambda: snapshots.read(receiver))
 
 
 async def _read_parked_receivers(
@@ -220,7 +220,7 @@ async def _read_parked_receivers(
     except Incomplete as error:
         log.warning("parked.incomplete", extra={"shard": claim.shard, "why": str(error)})
     listed = ParkedReceivers()
-    for receiver in (UNKNOWN_RECEIVERS, *await until_answered(snapshots.receivers)):
+    for receiver in (UNKNOWN_RECEIVERS, *await retry_until_answered(snapshots.receivers)):
         listed.add(receiver, None)
     return listed
 

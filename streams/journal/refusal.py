@@ -16,7 +16,7 @@ from streams.nats.codes import WRONG_LAST_SEQUENCE
 from streams.nats.errors import StreamRecreated
 from streams.nats.headers import EXPECTED, EXPECTED_SUBJECT, KV_DELETED
 from streams.nats.jetstream import JetStream
-from streams.nats.retry import Pauses, until_answered
+from streams.nats.retry import Pauses, retry_until_answered
 from streams.versions import read_versioned
 
 VERSION = 1
@@ -108,7 +108,7 @@ async def _put(
 async def read_recorded_loss(js: JetStream, names: Names, shard: int) -> RecordedLoss | None:
     """The recorded refusal, from the leader. Raises `NewerVersion` and `NotOurs`."""
     subject = names.actor_keys.refusal(shard)
-    message = await until_answered(lambda: js.last_message(names.actors, subject))
+    message = await retry_until_answered(lambda: js.last_message(names.actors, subject))
     if message is None or not message.data:
         return None
     return read_versioned(_refusal, message.data, VERSION, subject)

@@ -10,7 +10,7 @@ from streams.journal.checkpoint import read_checkpoint
 from streams.journal.envelope import decode_flush
 from streams.lost_tails.marks import Mark, Marks
 from streams.nats.jetstream import JetStream
-from streams.nats.retry import stream_info, until_answered
+from streams.nats.retry import retry_until_answered, stream_info
 
 
 class StreamHistory:
@@ -36,7 +36,7 @@ async def read_history(js: JetStream, names: Names, shard: int) -> StreamHistory
     """Read the whole journal of the shard. Raises `NewerVersion` and `NotOurs`."""
     history, subject, at = StreamHistory(), names.journal_of(shard), 0
     checkpoint = await read_checkpoint(js, names, shard)
-    while page := (await until_answered(partial(js.read, names.journal, subject, at + 1))).messages:
+    while page := (await retry_until_answered(partial(js.read, names.journal, subject, at + 1))).messages:
         for message in page:
             at = message.sequence
             if checkpoint is not None and at > checkpoint.sequence:
@@ -50,7 +50,7 @@ async def read_history(js: JetStream, names: Names, shard: int) -> StreamHistory
                         history.deliveries.add(Mark(position=event.position, stored_at=event.stored_at))
     if checkpoint is not None:
         history.add(checkpoint.known)
-    last = await until_answered(lambda: js.last_message(names.journal, subject))
+    last = await retry_until_answered(lambda: js.last_message(names.journal, subject))
     if last is not None:  # By the leader: a replica may lag.
         history.add(decode_flush(last.data, f"message {last.sequence} of {names.journal}").marks)
     return history
@@ -77,7 +77,7 @@ async def last_same(js: JetStream, stream: str, marks: Iterable[Mark], lost: Mar
     while low < high:
         middle = (low + high) // 2
         mark = known[middle]
-        message = await until_answered(partial(js.message, stream, mark.position))
+        message = await retry_until_answered(partial(js.message, stream, mark.position))
         if message is None:
             del known[middle]
             high -= 1

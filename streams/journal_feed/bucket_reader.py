@@ -15,7 +15,7 @@ from streams.lost_tails.marks import Mark
 from streams.lost_tails.places import BucketPlace, StreamPlace
 from streams.nats.answers import StoredMessage
 from streams.nats.jetstream import ALL_SUBJECTS, JetStream
-from streams.nats.retry import until_answered
+from streams.nats.retry import retry_until_answered
 
 UNKNOWN_REVISION = -1
 
@@ -51,8 +51,10 @@ class BucketReader:
         """
         known = self._place = compared_place(self._js, self._stream, place, self._place)
         while True:
-            await until_answered(known.compare)
-            page = await until_answered(lambda: self._js.read(self._stream, ALL_SUBJECTS, known.position + 1))
+            await retry_until_answered(known.compare)
+            page = await retry_until_answered(
+                lambda: self._js.read(self._stream, ALL_SUBJECTS, known.position + 1)
+            )
             if not known.doubtful:
                 break  # Otherwise these messages may be from another bucket.
         if page.messages:

@@ -14,7 +14,7 @@ from streams.lost_tails.places import StreamPlace
 from streams.nats.answers import StoredMessage
 from streams.nats.errors import StreamRecreated
 from streams.nats.jetstream import ALL_SUBJECTS, JetStream
-from streams.nats.retry import stream_info, until_answered
+from streams.nats.retry import retry_until_answered, stream_info
 
 READ_MESSAGES_MAX = 1024
 READ_BYTES_MAX = 4 << 20
@@ -72,13 +72,15 @@ class JournalReader:
 
     async def read(self, after: int, bytes_max: int = READ_BYTES_MAX) -> list[StoredMessage] | Gap:
         """The messages that follow the position, without a hole; none at the end. Waits for NATS."""
-        page = await until_answered(
+        page = await retry_until_answered(
             lambda: self._js.read(self._stream, ALL_SUBJECTS, after + 1, READ_MESSAGES_MAX, bytes_max)
         )
         found = _unbroken(page.messages, after)
         if found:
             return found
-        following = await until_answered(lambda: self._js.next_message(self._stream, ALL_SUBJECTS, after + 1))
+        following = await retry_until_answered(
+            lambda: self._js.next_message(self._stream, ALL_SUBJECTS, after + 1)
+        )
         if following is None:
             return []
         if following.sequence == after + 1:

@@ -13,7 +13,7 @@ from streams.journal.leadership import info_since, subjects_since
 from streams.journal.snapshots import Snapshot
 from streams.nats.answers import StoredMessage
 from streams.nats.jetstream import JetStream
-from streams.nats.retry import until_answered
+from streams.nats.retry import retry_until_answered
 from streams.versions import read_versioned
 
 READS_AT_ONCE = 32
@@ -55,4 +55,4 @@ async def all_snapshots(js: JetStream, names: Names) -> AsyncIterator[KnownState
 
 
 async def _last(js: JetStream, names: Names, subject: str) -> StoredMessage | None:
-    return await until_answered(lambda: js.last_message(names.actors, subject))
+    return await retry_until_answered(lambda: js.last_message(names.actors, subject))

@@ -20,7 +20,7 @@ from streams.journal.envelope import decode_flush, reencode_flush
 from streams.journal.leadership import subjects_since
 from streams.nats.answers import Refused, Stored, StoredMessage, Unanswered
 from streams.nats.jetstream import JetStream
-from streams.nats.retry import until_answered
+from streams.nats.retry import retry_until_answered
 from streams.versions import read_versioned
 
 VERSION = 1
@@ -83,7 +83,7 @@ async def first_redacted(
 
 async def _copy(js: JetStream, names: Names, created: str, position: int) -> StoredMessage | None:
     subject = names.actor_keys.redacted_flush(position)
-    found = await until_answered(lambda: js.last_message(names.actors, subject))
+    found = await retry_until_answered(lambda: js.last_message(names.actors, subject))
     if found is None:
         return None
     copy = read_versioned(_decoder, found.data, VERSION, subject)

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from streams.lost_tails.marks import Mark
 from streams.nats.jetstream import JetStream
-from streams.nats.retry import until_answered
+from streams.nats.retry import retry_until_answered
 
 MISSING_FOR_S = 2.0
 """Time that a message below the end must be missing before it counts as deleted by hand."""
@@ -54,7 +54,7 @@ async def find_loss(js: JetStream, stream: str, mark: Mark) -> Loss | None:
     loop = asyncio.get_running_loop()
     before, since, began_at = Comparison(False, True), 0.0, loop.time()
     while mark.position:
-        found = await until_answered(lambda: compare_once(js, stream, mark, began_at))
+        found = await retry_until_answered(lambda: compare_once(js, stream, mark, began_at))
         if found.gone != before.gone or before.certain:
             since = loop.time()
         if found.certain:
@@ -102,4 +102,4 @@ def _instant(at: float) -> str:
 
 async def is_there(js: JetStream, stream: str, mark: Mark) -> bool:
     """True if the leader has any message at that position."""
-    return await until_answered(lambda: js.message(stream, mark.position)) is not None
+    return await retry_until_answered(lambda: js.message(stream, mark.position)) is not None

@@ -85,7 +85,7 @@ class NatsWire:
         self._options = options
         self._client = _client(options)
         self._listeners: list[Callable[[bool], None]] = []
-        self._told_of_refusals: list[Callable[[str], None]] = []
+        self._refusal_listeners: list[Callable[[str], None]] = []
         self._refusals: deque[str] = deque(maxlen=REFUSALS_KNOWN_MAX)
         self._subscriptions: list[_Subscribed] = []
         self._successor: asyncio.Task[None] | None = None
@@ -182,7 +182,7 @@ class NatsWire:
         self._listeners.append(listener)
 
     def on_forbidden(self, listener: Callable[[str], None]) -> None:
-        self._told_of_refusals.append(listener)
+        self._refusal_listeners.append(listener)
 
     async def close(self) -> None:
         if self.closed:
@@ -273,7 +273,7 @@ class NatsWire:
         log.log(logging.DEBUG if text in self._refusals else logging.WARNING, "NATS: %s", text)
         if text not in self._refusals:
             self._refusals.append(text)
-        for listener in self._told_of_refusals:
+        for listener in self._refusal_listeners:
             listener(subject)
 
     async def _on_disconnected(self) -> None:

@@ -42,7 +42,7 @@ class Pauses:
         self.next_s = PAUSE_MIN_S
 
 
-class Complaint:
+class ReasonLog:
     """A log line `event` that says why something waits: a warning, once for each reason.
 
     While NATS is away, and shortly after, it is logged at level debug: the lost connection was logged
@@ -66,13 +66,13 @@ class Complaint:
     def _write(self, level: int, why: str, fields: dict[str, Any]) -> None:
         self._log.log(level, self._event, extra=fields | {"why": why})
 
-    def over(self) -> None:
-        """End the complaint: if the same reason comes again, it is logged again."""
+    def clear(self) -> None:
+        """Forget what was logged: if the same reason comes again, it is logged again."""
         self._logged = 0, ""
 
 
-class GatheredComplaint(Complaint):
-    """A complaint that many parts have at the same time: one line for each reason, with their number."""
+class GatheredReasonLog(ReasonLog):
+    """A reason that many parts have at the same time: one line for each, with their number."""
 
     def _write(self, level: int, why: str, fields: dict[str, Any]) -> None:
         if level >= logging.WARNING:
@@ -81,7 +81,7 @@ class GatheredComplaint(Complaint):
             super()._write(level, why, fields)
 
 
-async def until_answered(ask: Callable[[], Awaitable[T]]) -> T:
+async def retry_until_answered(ask: Callable[[], Awaitable[T]]) -> T:
     """Ask until there is an answer, even if NATS is away for long; a caller that needs a limit sets it.
 
     Raises `NotPermitted` if it is final, as for a command.
@@ -98,10 +98,10 @@ async def until_answered(ask: Callable[[], Awaitable[T]]) -> T:
 
 async def stream_info(js: JetStream, stream: str) -> StreamInfo:
     """The state of a stream that must exist; waits while NATS is away. Raises `ApiError` if it does not."""
-    return await until_answered(lambda: js.existing_stream(stream))
+    return await retry_until_answered(lambda: js.existing_stream(stream))
 
 
-async def ask_for_command(ask: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
+async def retry_for_command(ask: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
     """Ask for a command; raises the last `Unavailable` after `COMMAND_PATIENCE_S`, `NotPermitted` at once."""
     pauses, loop = Pauses(), asyncio.get_running_loop()
     deadline = loop.time() + COMMAND_PATIENCE_S

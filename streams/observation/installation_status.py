@@ -9,6 +9,7 @@ from collections.abc import Collection, Sequence
 import msgspec
 
 from actors.errors import Unavailable
+from streams.bounded_gather import gather_bounded
 from streams.fleet.members import Member
 from streams.installation.topology import Installation, Names, streams
 from streams.journal import claim
@@ -18,7 +19,6 @@ from streams.journal.refusal import RecordedLoss, read_recorded_loss
 from streams.nats.errors import NotPermitted
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import stream_info
-from streams.questions import for_each
 from streams.versions import read_versioned
 
 _owner = msgspec.json.Decoder(Owner)
@@ -48,7 +48,7 @@ async def leaderless_streams(js: JetStream, installation: Installation) -> list[
     """
     names = [config["name"] for config in streams(installation)]
     for _ in range(2):
-        answers = await for_each(names, lambda name: _answers(js, name))
+        answers = await gather_bounded(names, lambda name: _answers(js, name))
         names = [name for name, answered in zip(names, answers, strict=True) if not answered]
         if not names:
             return []
@@ -83,7 +83,7 @@ async def owners(js: JetStream, names: Names, shards: int) -> list[Owner | None]
         found = read_versioned(_owner, message.data, claim.VERSION, names.actor_keys.owner(shard))
         return None if found.released is not None else found
 
-    return await for_each(range(shards), owner)
+    return await gather_bounded(range(shards), owner)
 
 
 async def unowned_since(js: JetStream, names: Names, shards: Sequence[int]) -> float | None:
@@ -102,7 +102,7 @@ async def unowned_since(js: JetStream, names: Names, shards: Sequence[int]) -> f
         heartbeat = await js.last_message(names.nodes, names.node(owner.node))
         return heartbeat.stored_at if heartbeat is not None and not heartbeat.data else None
 
-    return min((at for at in await for_each(shards, since) if at is not None), default=None)
+    return min((at for at in await gather_bounded(shards, since) if at is not None), default=None)
 
 
 async def unowned_shards(js: JetStream, names: Names, shards: int, members: Collection[Member]) -> list[int]:
@@ -127,7 +127,7 @@ def is_alive(owner: Owner | None, members: Collection[Member]) -> bool:
 
 async def recorded_losses(js: JetStream, names: Names, shards: int) -> dict[int, RecordedLoss]:
     """The shards that are recorded as refused, with the reason. Raises `NewerVersion` and `NotOurs`."""
-    found = await for_each(range(shards), lambda shard: read_recorded_loss(js, names, shard))
+    found = await gather_bounded(range(shards), lambda shard: read_recorded_loss(js, names, shard))
     return {shard: each for shard, each in enumerate(found) if each is not None}
 
 
@@ -142,7 +142,7 @@ async def recreated(js: JetStream, names: Names, shards: int) -> list[str]:
         checkpoint = await read_checkpoint(js, names, shard)
         return checkpoint.created if checkpoint else {}
 
-    created = await for_each(range(shards), known)
+    created = await gather_bounded(range(shards), known)
     return [name for name in names.streams if any(each.get(name, now[name]) != now[name] for each in created)]
 
 

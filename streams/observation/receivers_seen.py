@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from actors.errors import Unusable
 from actors.machine.state import State
+from streams.bounded_gather import gather_bounded
 from streams.clock import server_time
 from streams.fleet.seen_members import seen_members
 from streams.installation.partitions import shard_of
@@ -25,7 +26,6 @@ from streams.nats.jetstream import JetStream
 from streams.observation.installation_status import (
     unowned_shards,
 )
-from streams.questions import for_each
 from streams.reading.messages import stored_event
 from streams.reading.newest import newest
 from streams.versions import read_versioned
@@ -157,7 +157,7 @@ async def shard_progress(js: JetStream, names: Names, shards: int) -> list[Shard
     async def one(shard: int) -> ShardProgress:
         return await _progress_of(js, names, shard, now, owned=shard not in unowned)
 
-    return await for_each(range(shards), one)
+    return await gather_bounded(range(shards), one)
 
 
 async def _progress_of(js: JetStream, names: Names, shard: int, now: float, *, owned: bool) -> ShardProgress:

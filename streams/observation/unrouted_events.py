@@ -4,12 +4,12 @@ import time
 
 from msgspec import Struct
 
+from streams.bounded_gather import gather_bounded
 from streams.installation.partitions import partition_of
 from streams.installation.topology import Names
 from streams.journal.claim import read_shard_record
 from streams.nats.answers import StoredMessage
 from streams.nats.jetstream import JetStream
-from streams.questions import for_each
 from streams.routing_progress import RoutingProgress
 
 ROUTED_WITHIN_S = 10.0
@@ -48,7 +48,7 @@ async def unrouted_tenants(js: JetStream, names: Names, partitions: int) -> list
         found = [await _count(js, names, partition, each, routing) for each in tenants]
         return [each for each in found if each is not None]
 
-    each = await for_each(range(partitions), search)
+    each = await gather_bounded(range(partitions), search)
     return sorted((tenant for found in each for tenant in found), key=lambda tenant: tenant.oldest_at)
 
 

@@ -24,7 +24,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from actors.beats import next_beat
+from actors.aligned_timers import next_tick
 from streams.nats.answers import Put
 from streams.nats.errors import Disconnected
 from streams.nats.headers import DESCRIPTION, LAST_CONSUMER, PENDING_BYTES, PENDING_MESSAGES, STATUS
@@ -257,7 +257,7 @@ class Puller:
 
     def _check_later(self) -> None:
         self._watch = self._loop.call_at(
-            next_beat(self._loop.time(), IDLE_HEARTBEAT_S), self._check_heartbeat
+            next_tick(self._loop.time(), IDLE_HEARTBEAT_S), self._check_heartbeat
         )
 
     def _on_change(self, connected: bool) -> None:

@@ -18,7 +18,7 @@ from streams.lost_tails.comparison import Loss, find_loss
 from streams.lost_tails.marks import NO_MARK, Mark
 from streams.nats.errors import ApiError
 from streams.nats.jetstream import JetStream
-from streams.nats.retry import GatheredComplaint, Pauses
+from streams.nats.retry import GatheredReasonLog, Pauses
 from streams.nats.wire import Message
 from streams.reading.pull import Puller
 from streams.reading.pull_room import PullRoom
@@ -187,7 +187,7 @@ class Reader:
     async def _new_consumer(self) -> int | Loss:
         """Make a consumer; retries until there is one. Returns the position after which it begins."""
         pauses = Pauses(self._js)
-        complaint = GatheredComplaint(self._js, log, "reader.waiting", consumer=self._consumer_name)
+        reason_log = GatheredReasonLog(self._js, log, "reader.waiting", consumer=self._consumer_name)
         timeout_s = CONSUMER_TIMEOUT_MIN_S
         while True:
             begins = (
@@ -196,7 +196,7 @@ class Reader:
             if not isinstance(begins, str):
                 return begins
             timeout_s = min(2 * timeout_s, CONSUMER_TIMEOUT_MAX_S)
-            complaint.log_once(begins)
+            reason_log.log_once(begins)
             await pauses.wait()
 
     async def _try_a_consumer(self, timeout_s: float) -> int | Loss | str:

@@ -38,7 +38,7 @@ from streams.lost_tails.marks import Marks, SourceOffset
 from streams.nats.errors import RepairError
 from streams.nats.jetstream import JetStream
 from streams.nats.protocol import epoch_of
-from streams.nats.retry import until_answered
+from streams.nats.retry import retry_until_answered
 from streams.repair.damage import NOT_COMPLETE, Damage, LostTail, check_agreed, examine, examine_with_history
 from streams.routing_progress import RoutingProgress
 from streams.storage.purge import ANY_POSITION
@@ -118,7 +118,7 @@ class Repair:
         if (gap := gaps.get(names.events)) is not None:
             after = self.route_again(after, gap)
         # Messages of a new tail may have the positions of erased ones.
-        await until_answered(lambda: drop_redacted(js, names, ANY_POSITION))
+        await retry_until_answered(lambda: drop_redacted(js, names, ANY_POSITION))
         await self.record(facts, after)
         await self._write(recovery, states, after)
         self._hold(await lift(js, names, claimed.shard, claimed.epoch))
@@ -148,11 +148,13 @@ class Repair:
     async def _load_others(self, states: dict[str, State]) -> dict[str, State]:
         """The actors of the shard that its tail does not name."""
         snapshots = Snapshots(self._js, self._names, self.claim)
-        stored = (UNKNOWN_RECEIVERS, *await until_answered(snapshots.receivers))
+        stored = (UNKNOWN_RECEIVERS, *await retry_until_answered(snapshots.receivers))
         away, others = [each for each in stored if each not in states], dict[str, State]()
         for start in range(0, len(away), LOADS_AT_ONCE):
             some = away[start : start + LOADS_AT_ONCE]
-            loaded = await asyncio.gather(*(until_answered(partial(snapshots.load, each)) for each in some))
+            loaded = await asyncio.gather(
+                *(retry_until_answered(partial(snapshots.load, each)) for each in some)
+            )
             others |= {state.receiver: state for state in loaded if state is not None}
         return others
 
@@ -171,7 +173,7 @@ class Repair:
             dict[str, int](),
         )
         for receiver in [each for each, state in states.items() if state.removal]:
-            removal = await until_answered(partial(configurations.last_removal, receiver))
+            removal = await retry_until_answered(partial(configurations.last_removal, receiver))
             restored[receiver] = restored_revision(removal, made_at)
         return _decide(states, lambda state: set_removal(
             state, restored=restored.get(state.receiver, 0), at=self.claim.at
@@ -234,7 +236,7 @@ class Repair:
         snapshots = Snapshots(self._js, self._names, self.claim)
         written = list(states.values())
         self._hold(
-            await until_answered(
+            await retry_until_answered(
                 lambda: snapshots.write(written, [], self._sequence, checkpoint, parked_list)
             )
         )

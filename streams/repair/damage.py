@@ -11,7 +11,7 @@ from streams.lost_tails.marks import NO_MARK, Mark, higher
 from streams.nats.answers import StreamInfo
 from streams.nats.errors import RepairError
 from streams.nats.jetstream import JetStream
-from streams.nats.retry import stream_info, until_answered
+from streams.nats.retry import retry_until_answered, stream_info
 
 NOT_COMPLETE = Mark(position=1 << 62)
 """A mark whose message no stream ever has: while it is recorded, no node runs the shard."""
@@ -71,7 +71,7 @@ async def examine_with_history(js: JetStream, names: Names, shard: int) -> tuple
             gaps.append(LostTail(stream=stream, kept=kept, known=higher(suspect, latest)))
         elif (gap := await _find_gap(js, infos[stream], latest, suspect, marks)) is not None:
             gaps.append(gap)
-    keys = await until_answered(lambda: js.subjects(names.actors, names.actor_keys.snapshots_in(shard)))
+    keys = await retry_until_answered(lambda: js.subjects(names.actors, names.actor_keys.snapshots_in(shard)))
     damage = Damage(
         shard=shard, gaps=tuple(gaps), recreated=recreated,
         receivers=sum(names.actor_keys.shard_and_actor(each) is not None for each in keys),

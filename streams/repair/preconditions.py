@@ -14,7 +14,7 @@ from streams.nats.answers import Forbidden
 from streams.nats.errors import NotPermitted
 from streams.nats.headers import EXPECTED
 from streams.nats.jetstream import JetStream
-from streams.nats.retry import until_answered
+from streams.nats.retry import retry_until_answered
 from streams.repair.damage import NOT_COMPLETE
 from streams.versions import read_versioned
 
@@ -49,7 +49,7 @@ def takes_over_from(dead: frozenset[str]) -> Callable[[Owner | None], bool]:
 
 async def _heartbeat(js: JetStream, names: Names, node: str) -> tuple[int, float]:
     """The revision of a node's key (0 if there is none), and how long its heartbeat is valid."""
-    message = await until_answered(lambda: js.last_message(names.nodes, names.node(node)))
+    message = await retry_until_answered(lambda: js.last_message(names.nodes, names.node(node)))
     if message is None or not message.data:
         return 0, UNKNOWN_TTL_S
     member = read_versioned(_member, message.data, members.VERSION, message.subject)

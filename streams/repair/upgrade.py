@@ -17,7 +17,7 @@ from streams.journal.fence import Overtaken, append
 from streams.nats.answers import StreamInfo
 from streams.nats.errors import SetupError
 from streams.nats.jetstream import JetStream
-from streams.nats.retry import until_answered
+from streams.nats.retry import retry_until_answered
 from streams.routing_progress import RoutingProgress
 
 OLD = "1"
@@ -78,7 +78,7 @@ async def _record_routed(js: JetStream, names: Names, shard: int, routed: int) -
     A shard without any record begins with the first event.
     """
     subject = names.journal_of(shard)
-    last = await until_answered(lambda: js.last_message(names.journal, subject))
+    last = await retry_until_answered(lambda: js.last_message(names.journal, subject))
     if last is None:
         return await _record_in_checkpoint(js, names, shard, routed)
     flush = decode_flush(last.data, f"message {last.sequence} of {names.journal}")
@@ -102,7 +102,7 @@ async def _record_routed(js: JetStream, names: Names, shard: int, routed: int) -
 async def _record_in_checkpoint(js: JetStream, names: Names, shard: int, routed: int) -> bool:
     """Write `routed` into the checkpoint, since the whole journal has aged out."""
     subject = names.actor_keys.checkpoint(shard)
-    message = await until_answered(lambda: js.last_message(names.actors, subject))
+    message = await retry_until_answered(lambda: js.last_message(names.actors, subject))
     if message is None or not message.data:
         return False
     checkpoint = decode_checkpoint(message.data, subject)

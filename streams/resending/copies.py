@@ -15,7 +15,7 @@ from streams.nats.headers import (
     TRACESTATE,
 )
 from streams.nats.jetstream import JetStream
-from streams.nats.retry import ask_for_command
+from streams.nats.retry import retry_for_command
 
 TOO_LARGE_CODES = (MESSAGE_TOO_LARGE, HEADERS_TOO_LARGE)
 """The codes if the stream accepts no event of this size."""
@@ -36,10 +36,12 @@ async def pages_between(
 ) -> AsyncIterator[list[StoredMessage]]:
     """The deliveries of a subject between two positions, in pages; the leader helps if a replica lags."""
     while after < until:
-        page = await ask_for_command(js.read, names.deliveries, subject, after + 1, PAGE_MAX, PAGE_BYTES_MAX)
+        page = await retry_for_command(
+            js.read, names.deliveries, subject, after + 1, PAGE_MAX, PAGE_BYTES_MAX
+        )
         messages = page.messages
         if not messages:
-            message = await ask_for_command(js.next_message, names.deliveries, subject, after + 1)
+            message = await retry_for_command(js.next_message, names.deliveries, subject, after + 1)
             messages = [] if message is None else [message]
         found = [each for each in messages if each.sequence <= until]
         if not found:
@@ -50,4 +52,4 @@ async def pages_between(
 
 async def deliveries_info(js: JetStream, names: Names) -> StreamInfo:
     """The state of the deliveries stream, from its leader."""
-    return await ask_for_command(js.existing_stream, names.deliveries)
+    return await retry_for_command(js.existing_stream, names.deliveries)

@@ -23,8 +23,8 @@ from streams.nats.answers import Answer, Refused, Stored, Unanswered
 from streams.nats.codes import IN_FLIGHT
 from streams.nats.jetstream import JetStream
 from streams.nats.protocol import rfc3339
-from streams.nats.retry import COMMAND_PATIENCE_S, Pauses, ask_for_command
-from streams.resending.sources import Sources
+from streams.nats.retry import COMMAND_PATIENCE_S, Pauses, retry_for_command
+from streams.resending.sources import CheckedSources
 from streams.versions import read_versioned
 
 LOCK_LEASE_S = 5.0
@@ -171,13 +171,13 @@ class PlanLock(Generic[P]):
                 if self.time.boottime() + for_s >= self._ends_at:
                     await self.store()
 
-    def sources(self, stream: str, check: Callable[[], Awaitable[None]] | None = None) -> Sources:
-        """The sources in that stream of what the holder sends again; `check` as in `Sources`."""
+    def sources(self, stream: str, check: Callable[[], Awaitable[None]] | None = None) -> CheckedSources:
+        """The sources in that stream of what the holder sends again; `check` as in `CheckedSources`."""
         more = () if check is None else (check,)
-        return Sources(self._js, stream, self.time, self.lease_s, *more)
+        return CheckedSources(self._js, stream, self.time, self.lease_s, *more)
 
     async def publish(
-        self, subject: str, data: bytes, headers: dict[str, str], sources: Sources, position: int
+        self, subject: str, data: bytes, headers: dict[str, str], sources: CheckedSources, position: int
     ) -> Answer | None:
         """Publish a copy of the message at `position` while the lock is held, until it is stored or refused.
 
@@ -205,7 +205,7 @@ class PlanLock(Generic[P]):
                 return Unanswered(why)
             await pauses.wait()
 
-    async def _may_send(self, sources: Sources, position: int) -> bool:
+    async def _may_send(self, sources: CheckedSources, position: int) -> bool:
         """Hold the lock and know that the source is there, both at this moment; False if it is gone."""
         while True:
             await self.ensure_held()
@@ -216,7 +216,7 @@ class PlanLock(Generic[P]):
 
     async def read(self) -> P | None:
         """The plan in force; its revision is the one that the next `store` replaces."""
-        message = await ask_for_command(self._js.last_message, self._stream, self._subject)
+        message = await retry_for_command(self._js.last_message, self._stream, self._subject)
         self._revision = message.sequence if message else 0
         self.read_at = message.stored_at if message else 0.0
         if message is None:

@@ -32,7 +32,7 @@ from streams.installation.topology import Names
 from streams.nats.answers import Answer, Refused, Stored, StoredMessage, Unanswered
 from streams.nats.headers import EVENT_AGAIN, EVENT_ID, MESSAGE_ID, UNREAD
 from streams.nats.jetstream import JetStream
-from streams.nats.retry import ask_for_command
+from streams.nats.retry import retry_for_command
 from streams.resending.copies import TOO_LARGE_CODES, copied_headers, deliveries_info, pages_between
 from streams.resending.redrive_lock import RedriveLock
 
@@ -133,7 +133,7 @@ class Redrive:
     async def begin(self) -> None:
         """Finish the plan of an interrupted redrive."""
         if self._receivers_end is None:
-            self._receivers_end = await ask_for_command(self._configurations.end)
+            self._receivers_end = await retry_for_command(self._configurations.end)
         plan = self._lock.plan
         planned = await self._letters.letters(plan.letters)
         sent = await self._already_sent(planned, plan.stream_end)
@@ -185,7 +185,7 @@ class Redrive:
 
     async def _is_removed(self, receiver: str) -> bool:
         async with self._room:
-            removal = await ask_for_command(self._configurations.last_removal, receiver)
+            removal = await retry_for_command(self._configurations.last_removal, receiver)
         return removal is not None and removal.revision > (self._receivers_end or 0)
 
     def _leave(self, letter: Letter, why: str) -> None:
@@ -234,7 +234,7 @@ class Redrive:
 
     async def _judge_duplicate(self, letter: Letter, position: int, sent: set[int]) -> None:
         """Find out whose message has the letter's id: an earlier attempt's, or another publisher's."""
-        message = await ask_for_command(self._js.message, self._names.deliveries, position)
+        message = await retry_for_command(self._js.message, self._names.deliveries, position)
         if message is None:
             self._unsure.add(letter.position)
             self._leave(letter, UNSURE)

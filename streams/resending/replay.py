@@ -28,7 +28,7 @@ from streams.installation.topology import Names
 from streams.nats.answers import Answer, Refused, Stored, StoredMessage, Unanswered
 from streams.nats.headers import EVENT_AGAIN, EVENT_ID, MESSAGE_ID
 from streams.nats.jetstream import JetStream
-from streams.nats.retry import ask_for_command
+from streams.nats.retry import retry_for_command
 from streams.reading.messages import stored_event
 from streams.resending.copies import TOO_LARGE_CODES, copied_headers, deliveries_info, pages_between
 from streams.resending.job import Job
@@ -186,7 +186,7 @@ class Replay:
     async def ensure_not_removed(self) -> None:
         """Ask the leader whether the receiver is the one whose events were chosen."""
         asked_at, events = self._lock.time.boottime(), self._lock.plan.events
-        removal = await ask_for_command(self._configurations.removal_before_present, self._receiver)
+        removal = await retry_for_command(self._configurations.removal_before_present, self._receiver)
         if removal is None:
             raise ReceiverRemoved(f"{self._receiver} was removed")
         if events.removal is None:
@@ -247,7 +247,7 @@ class Replay:
 
     async def _is_copy(self, position: int, event: Event) -> bool:
         """True if the message that has the copy's id is our copy; one that is gone was settled and purged."""
-        found = await ask_for_command(self._js.message, self._names.deliveries, position)
+        found = await retry_for_command(self._js.message, self._names.deliveries, position)
         if found is None:
             return True
         named = {EVENT_ID: event.id, EVENT_AGAIN: self._lock.plan.again}
@@ -286,7 +286,7 @@ class Replay:
     async def _count(self, after: int, until: int) -> int:
         """The number of the receiver's messages between two positions, as far as a replica knows."""
         beyond = [
-            await ask_for_command(self._js.read, self._names.deliveries, self._subject, position + 1, 1, 1)
+            await retry_for_command(self._js.read, self._names.deliveries, self._subject, position + 1, 1, 1)
             for position in (after, until)
         ]
         counts = [len(page.messages) + page.pending for page in beyond]

@@ -1,4 +1,4 @@
-"""Knows which messages may be sent again: those that their stream had at most a lease ago.
+"""Checks with the leader that a message exists before a copy of it is sent; an answer holds for a lease.
 
 An event may be erased while a replay or a redrive has it in memory. So a copy leaves only within a lease of
 the question to the leader whether its source is there. The eraser looks for copies once more when more than a
@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable
 
 from streams.clock import Timekeeper
 from streams.nats.jetstream import JetStream
-from streams.nats.retry import ask_for_command
+from streams.nats.retry import retry_for_command
 
 ASKED_AT_ONCE = 16
 
@@ -20,7 +20,7 @@ async def _unchecked() -> None:
     return
 
 
-class Sources:
+class CheckedSources:
     """The messages of one stream that are sent again; what the leader says of them holds for `lease_s`.
 
     `check` is called with each question, and raises if no copy may be sent any more.
@@ -48,12 +48,12 @@ class Sources:
     async def ask(self, *positions: int) -> bool:
         """Ask the leader for these messages; False if the first is gone.
 
-        Raises like `ask_for_command`, and what the check raises.
+        Raises like `retry_for_command`, and what the check raises.
         """
         asked_at = self.now()
         await self._check()
         found = await asyncio.gather(
-            *(ask_for_command(self._js.message, self._stream, each) for each in positions)
+            *(retry_for_command(self._js.message, self._stream, each) for each in positions)
         )
         for position in positions:
             self._until.pop(position, None)

@@ -19,7 +19,7 @@ from streams.installation.partitions import partition_of
 from streams.installation.topology import Names
 from streams.nats.answers import StoredMessage
 from streams.nats.jetstream import JetStream
-from streams.nats.retry import Complaint
+from streams.nats.retry import ReasonLog
 from streams.reading.reader import Reader
 from streams.routing.parked_tenants_reader import PAGE_BYTES_MAX
 from streams.routing.read_requests import ReadRequest
@@ -86,7 +86,7 @@ class AheadReader:
         self._on_broken = on_broken
         self._behind = asyncio.Event()
         self._arrived = asyncio.Event()
-        self._complaint = Complaint(js, log, "routing.waiting")
+        self._reason_log = ReasonLog(js, log, "routing.waiting")
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -164,7 +164,7 @@ class AheadReader:
                     self._names.events, subject, request.above + 1, request.count_max, PAGE_BYTES_MAX
                 )
         except Unavailable as error:
-            self._complaint.log_once(f"events cannot be read ahead: {error}")
+            self._reason_log.log_once(f"events cannot be read ahead: {error}")
             return False
         if not page.messages:
             return False

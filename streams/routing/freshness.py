@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from actors.errors import Unavailable
 from streams.clock import Timekeeper
 from streams.nats.jetstream import JetStream
-from streams.nats.retry import Complaint, Pauses
+from streams.nats.retry import Pauses, ReasonLog
 
 CONFIGURATIONS_AGE_MAX_S = 0.5
 """Allowed age, so that not every event costs a request to the leader; half the time that a change may
@@ -59,13 +59,13 @@ class Freshness:
             await asyncio.wait({self._asking})
 
     async def _ask(self) -> None:
-        pauses, complaint = Pauses(self._js), Complaint(self._js, log, "routing.waiting")
+        pauses, reason_log = Pauses(self._js), ReasonLog(self._js, log, "routing.waiting")
         while True:
             asked_at = self._time.boottime()
             try:
                 await self._catch_up()
             except Unavailable as error:
-                complaint.log_once(f"configurations cannot be read: {error}")
+                reason_log.log_once(f"configurations cannot be read: {error}")
                 await pauses.wait()
             else:
                 self._as_of = asked_at

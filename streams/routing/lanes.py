@@ -15,7 +15,7 @@ from functools import partial
 from typing import Generic, TypeVar
 
 from streams.nats.jetstream import JetStream
-from streams.nats.retry import Complaint, Pauses
+from streams.nats.retry import Pauses, ReasonLog
 from streams.task_callbacks import on_defect, report_defect
 
 SENDERS_MAX = 32
@@ -85,7 +85,7 @@ class Lanes(Generic[T]):
         self._lanes: dict[str, list[T]] = {}
         self._ready = _Turns(weight)
         self._failing: set[str] = set()
-        self._complaint = Complaint(js, log, "routing.waiting")
+        self._reason_log = ReasonLog(js, log, "routing.waiting")
         self._senders = [Pauses(js) for _ in range(SENDERS_MAX)]
         self._pausing: set[asyncio.Task[None]] = set()
         self._is_sending_soon = self._is_waiting_for_slot = self._is_stopped = False
@@ -173,8 +173,8 @@ class Lanes(Generic[T]):
     def _tell(self, lane: str, why: str) -> None:
         """Log why the lane waits, but not for every lane and not every time."""
         if not self._failing:
-            self._complaint.over()
-        self._complaint.log_once(why, receiver=lane)
+            self._reason_log.clear()
+        self._reason_log.log_once(why, receiver=lane)
         self._failing.add(lane)
 
 

@@ -11,7 +11,7 @@ from actors.errors import Unavailable
 from streams.installation.topology import Names
 from streams.nats.answers import StoredMessage
 from streams.nats.jetstream import JetStream
-from streams.nats.retry import Complaint, Pauses
+from streams.nats.retry import Pauses, ReasonLog
 from streams.reading.backlog import next_messages
 from streams.reading.reader import Reader
 from streams.routing.read_requests import ReadRequest
@@ -75,7 +75,7 @@ class ParkedTenantsReader:
         self._woken.set()
 
     async def _run(self) -> None:
-        pauses, complaint = Pauses(self._js), Complaint(self._js, log, "routing.waiting")
+        pauses, reason_log = Pauses(self._js), ReasonLog(self._js, log, "routing.waiting")
         while True:
             await self._woken.wait()
             self._woken.clear()
@@ -83,7 +83,7 @@ class ParkedTenantsReader:
                 try:
                     done = await self._read(request)
                 except Unavailable as error:
-                    complaint.log_once(f"parked events cannot be read: {error}", tenant=request.tenant)
+                    reason_log.log_once(f"parked events cannot be read: {error}", tenant=request.tenant)
                     done = False
                 if done:
                     pauses = Pauses(self._js)

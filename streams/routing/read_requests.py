@@ -15,7 +15,7 @@ class ReadRequest(Struct, frozen=True):
     count_max: int
 
 
-class GaveWay(Struct, frozen=True):
+class Evicted(Struct, frozen=True):
     """The end of an order to give way: `events` of a tenant `up_to` a position became dead letters."""
 
     tenant: str

@@ -156,9 +156,7 @@ class Router:
             on_broken=terms.on_broken,
         )
         self._parked_reader = pages(next_read=self._next_read, take_read=self._take_read)
-        self._giving_way_reader = pages(
-            next_read=self._tenants.next_to_give_way, take_read=self._bury_unrouted
-        )
+        self._eviction_reader = pages(next_read=self._tenants.next_to_evict, take_read=self._bury_unrouted)
         self._burial = UnroutedBurial(js, names, routing, may_bury=terms.may_read)
         self._ahead_reader = AheadReader(
             js,
@@ -179,7 +177,7 @@ class Router:
         self._matching.add_done_callback(on_defect("router", self._on_broken))
         await self._reader.start()
         self._parked_reader.start()
-        self._giving_way_reader.start()
+        self._eviction_reader.start()
         self._ahead_reader.start()
 
     def ack(self, position: int) -> None:
@@ -198,7 +196,7 @@ class Router:
             if timer is not None:
                 timer.cancel()
         await self._parked_reader.stop()
-        await self._giving_way_reader.stop()
+        await self._eviction_reader.stop()
         await self._ahead_reader.stop()
         await self._lanes.stop()
         burying = list(self._burying)
@@ -225,22 +223,22 @@ class Router:
 
     # ---- events
 
-    def _on_message(self, message: Message, told: DeliveryInfo) -> None:
-        if told.position > self._tenants.highest:
+    def _on_message(self, message: Message, info: DeliveryInfo) -> None:
+        if info.position > self._tenants.highest:
             address = self._names.address_of_event(message.subject)
             tenant = address.partition(".")[0]
-            if self._tenants.recognise(tenant, told.position):
+            if self._tenants.recognise(tenant, info.position):
                 self._plan_parking(WAITING_MAX_S)
             elif self._tenants.admits(tenant, may_park=has_valid_name(tenant)):
-                event = published_event(told.position, told.stored_at, address, message.headers, message.data)
+                event = published_event(info.position, info.stored_at, address, message.headers, message.data)
                 self._tenants.add(opened := self._opened(tenant, event))
                 self._charge(opened.size)
                 self._matchable.set()
                 self._plan_parking(WAITING_MAX_S)
             else:
-                self._tenants.drop(tenant, told.position)
+                self._tenants.drop(tenant, info.position)
                 self._parked_reader.wake()
-            self._ahead_reader.arrived(told.pending, bool(self._tenants.parked))
+            self._ahead_reader.arrived(info.pending, bool(self._tenants.parked))
             self._on_progress()
 
     def _opened(self, tenant: str, event: Event) -> _EventInMemory:
@@ -373,13 +371,13 @@ class Router:
         self._matchable.set()
         self._on_progress()
 
-    # ---- giving way
+    # ---- eviction
 
-    def give_way(self, tenant: str, below: int) -> None:
+    def evict_unrouted(self, tenant: str, below: int) -> None:
         """Make the events of a parked tenant ("": of each) that wait below a position dead letters."""
         for name in [tenant] if tenant else list(self._tenants.parked):
-            self._drop(self._tenants.give_way(name, below))
-        self._giving_way_reader.wake()
+            self._drop(self._tenants.evict(name, below))
+        self._eviction_reader.wake()
 
     async def _bury_unrouted(
         self, request: ReadRequest, found: Sequence[StoredMessage], complete: bool
@@ -390,8 +388,8 @@ class Router:
         )
         self._routing.totals.evicted += len(found)
         up_to = request.up_to if complete else found[-1].sequence
-        if (told := self._tenants.buried(request, up_to, len(found))) is not None:
-            log.warning("routing.gave_way", extra=asdict(told))
+        if (evicted := self._tenants.buried(request, up_to, len(found))) is not None:
+            log.warning("routing.evicted", extra=asdict(evicted))
             self._parked_reader.wake()
         self._on_progress()
 

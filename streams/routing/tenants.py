@@ -24,7 +24,7 @@ other tenants continue. The rules:
 6. Events of a tenant that is not parked may be *read ahead*: by its subject, above the highest arrival, in
    order, while it has room. Such an event stops `routed` only from its arrival on, which is recognised by its
    position and not kept again. So a parked tenant's position is never beyond what has arrived.
-7. A parked tenant that *gives way* up to a position drops what is not matched yet (`give_way`). Its events up
+7. A parked tenant that *gives way* up to a position drops what is not matched yet (`evict`). Its events up
    to there are read as usual, but become dead letters, and are never in memory. What was requested of it
    before is not taken. So its position passes them only when their letters are stored.
 
@@ -37,7 +37,7 @@ from collections.abc import Callable, Iterable, Sequence
 from heapq import heapify, heappop, heappush
 from typing import Generic, Protocol, TypeVar
 
-from streams.routing.read_requests import NO_END, GaveWay, ReadRequest
+from streams.routing.read_requests import NO_END, Evicted, ReadRequest
 from streams.routing.tenant_rates import TenantRates
 from streams.routing_progress import RoutingProgress
 
@@ -84,7 +84,7 @@ class TenantInMemory(Generic[T]):
     - `read_singly`: one event at a time is read of it, since memory was short.
     - `may_hold_back`: some of its events may keep `routed` back.
     - `passed_to`: the position of the last event that was left in the stream; only of a parked tenant.
-    - `gives_way_to`: what is not in memory becomes dead letters up to here; `gave_way`: number of those.
+    - `evicted_to`: what is not in memory becomes dead letters up to here; `evicted_count`: number of those.
     - `read_to`: all events of the tenant up to here were in memory; those of a tenant that is not parked, up
       to the highest arrival, too.
     """
@@ -93,8 +93,8 @@ class TenantInMemory(Generic[T]):
         "bytes",
         "copies",
         "events",
-        "gave_way",
-        "gives_way_to",
+        "evicted_count",
+        "evicted_to",
         "may_hold_back",
         "parked",
         "passed_to",
@@ -109,7 +109,7 @@ class TenantInMemory(Generic[T]):
     def __init__(self) -> None:
         self.events: dict[int, T] = {}
         self.unmatched: deque[T] = deque()
-        self.copies = self.bytes = self.gives_way_to = self.gave_way = 0
+        self.copies = self.bytes = self.evicted_to = self.evicted_count = 0
         self.parked = self.queued_to_match = self.may_hold_back = self.waits_for_token = False
         self.read_singly = False
         self.passed_to = self.read_to = self.waived_to = 0
@@ -126,14 +126,14 @@ class TenantInMemory(Generic[T]):
         return len(self.events) * 2 <= EVENTS_MAX and self.bytes * 2 <= BYTES_MAX
 
     @property
-    def gives_way(self) -> bool:
+    def is_evicted(self) -> bool:
         """True if the next events that are read of it become dead letters."""
-        return self.read_to < self.gives_way_to
+        return self.read_to < self.evicted_to
 
     @property
     def wants_to_read(self) -> bool:
         """True if it is parked, more of it is in the stream, and it has room."""
-        return self.parked and self.read_to < self.passed_to and self.has_room and not self.gives_way
+        return self.parked and self.read_to < self.passed_to and self.has_room and not self.is_evicted
 
     @property
     def unrouted_from(self) -> int:
@@ -163,7 +163,7 @@ class Tenants(Generic[T]):
         self.parked: dict[str, TenantInMemory[T]] = {}
         self.is_read_again = False
         self._may_read: dict[str, None] = {}
-        self._giving_way: dict[str, None] = {}
+        self._being_evicted: dict[str, None] = {}
         self._to_match: deque[str] = deque()
         self._rates = rates
         self._without_token: list[tuple[float, str]] = []
@@ -291,7 +291,7 @@ class Tenants(Generic[T]):
         Returns those that are kept: none if the tenant has shed events since, or gives way, or gave way.
         """
         tenant = self.parked.get(request.tenant)
-        if tenant is None or request.above != tenant.read_to or tenant.gives_way:
+        if tenant is None or request.above != tenant.read_to or tenant.is_evicted:
             return ()
         for event in events:
             self._keep(tenant, event)
@@ -301,9 +301,9 @@ class Tenants(Generic[T]):
         self._tidy(request.tenant, tenant)
         return events
 
-    # ---- giving way
+    # ---- eviction
 
-    def give_way(self, name: str, below: int) -> list[T]:
+    def evict(self, name: str, below: int) -> list[T]:
         """Let the events of a parked tenant below a position become dead letters, but for those in flight.
 
         Returns the events that are dropped from memory for that.
@@ -315,35 +315,35 @@ class Tenants(Generic[T]):
         if first > min(below - 1, self.highest):
             return []
         dropped = self._leave_unmatched(name, tenant, 0)
-        tenant.gives_way_to = max(tenant.gives_way_to, min(below - 1, tenant.passed_to))
-        self._giving_way[name] = None
+        tenant.evicted_to = max(tenant.evicted_to, min(below - 1, tenant.passed_to))
+        self._being_evicted[name] = None
         return dropped
 
-    def next_to_give_way(self) -> ReadRequest | None:
+    def next_to_evict(self) -> ReadRequest | None:
         """The next events to become dead letters: the tenants that give way take turns."""
-        while self._giving_way:
-            name = next(iter(self._giving_way))
-            del self._giving_way[name]
+        while self._being_evicted:
+            name = next(iter(self._being_evicted))
+            del self._being_evicted[name]
             tenant = self.parked.get(name)
-            if tenant is not None and tenant.gives_way:
-                self._giving_way[name] = None
-                return ReadRequest(name, tenant.read_to, tenant.gives_way_to, EVENTS_MAX)
+            if tenant is not None and tenant.is_evicted:
+                self._being_evicted[name] = None
+                return ReadRequest(name, tenant.read_to, tenant.evicted_to, EVENTS_MAX)
         return None
 
-    def buried(self, request: ReadRequest, up_to: int, events: int) -> GaveWay | None:
+    def buried(self, request: ReadRequest, up_to: int, events: int) -> Evicted | None:
         """Take note that so many events, which are all up to a position, have their letters.
 
         Returns what became of the order if this was its end.
         """
         tenant = self.parked[request.tenant]
         tenant.read_to = up_to
-        tenant.gave_way += events
-        if tenant.gives_way:
+        tenant.evicted_count += events
+        if tenant.is_evicted:
             return None
-        told, tenant.gave_way = GaveWay(request.tenant, up_to, tenant.gave_way), 0
+        evicted, tenant.evicted_count = Evicted(request.tenant, up_to, tenant.evicted_count), 0
         self._may_read[request.tenant] = None
         self._tidy(request.tenant, tenant)
-        return told
+        return evicted
 
     # ---- reading ahead
 

@@ -13,7 +13,7 @@ from streams.dead_letters.malformed import MALFORMED_RECEIVER, bury_malformed
 from streams.installation.topology import Names
 from streams.nats.answers import StoredMessage
 from streams.nats.jetstream import JetStream
-from streams.nats.retry import Complaint, Pauses
+from streams.nats.retry import Pauses, ReasonLog
 from streams.routing.shared_state import Routing
 
 LETTERS_MAX = 256
@@ -65,14 +65,14 @@ class UnroutedBurial:
             for receiver in self._receivers(tenant, event)
         )
         while some := list(islice(letters, LETTERS_MAX)):
-            pauses, complaint = Pauses(self._js), Complaint(self._js, log, "dead_letter.waiting")
+            pauses, reason_log = Pauses(self._js), ReasonLog(self._js, log, "dead_letter.waiting")
             while some:
                 answers = await asyncio.gather(*map(self._store, some))
                 left = [(each, why) for each, why in zip(some, answers, strict=True) if why]
                 some = [each for each, _ in left]
                 if left:
                     first, why = left[0]
-                    complaint.log_once(why, receiver=first.receiver, position=first.event.position)
+                    reason_log.log_once(why, receiver=first.receiver, position=first.event.position)
                     await pauses.wait()
 
     def _receivers(self, tenant: str, event: Event) -> Sequence[str]:

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 
 from msgspec import Struct
 
+from streams.bounded_gather import gather_bounded
 from streams.installation.topology import Names
 from streams.journal.checkpoint import Checkpoint, read_checkpoint
 from streams.journal.claim import read_shard_record
@@ -17,8 +18,7 @@ from streams.journal.refusal import read_recorded_loss
 from streams.lost_tails.comparison import find_loss
 from streams.nats.answers import StreamInfo
 from streams.nats.jetstream import JetStream
-from streams.nats.retry import stream_info, until_answered
-from streams.questions import for_each
+from streams.nats.retry import retry_until_answered, stream_info
 
 JOURNAL_SHARE = 0.5
 """Part of its room up to which the journal is kept, for those who read it: the ledger, `tail`, operators."""
@@ -72,7 +72,7 @@ async def journal_needed_from(js: JetStream, names: Names, shards: int, journal:
 
     async def needs(shard: int) -> NeededFrom:
         checkpoint = await read_checkpoint(js, names, shard) or Checkpoint()
-        last = await until_answered(lambda: js.last_message(names.journal, names.journal_of(shard)))
+        last = await retry_until_answered(lambda: js.last_message(names.journal, names.journal_of(shard)))
         if last is None or checkpoint.created.get(names.journal) != journal.created:
             return NeededFrom(0, shard)
         return NeededFrom(min(checkpoint.sequence + 1, last.sequence), shard)
@@ -172,7 +172,7 @@ async def _first_needed(js: JetStream, stream: str, subject: str, needed: int, c
     its stream reached then, and the next request may be answered by a deposed leader. So an older end is
     used: older than the time for which a leader may continue without followers.
     """
-    message = await until_answered(lambda: js.next_message(stream, subject, needed))
+    message = await retry_until_answered(lambda: js.next_message(stream, subject, needed))
     return max(needed, certain_end + 1) if message is None else message.sequence
 
 
@@ -180,7 +180,7 @@ async def _dispensable_end(js: JetStream, info: StreamInfo, keep_since: float) -
     """The position below which settled messages are no longer kept."""
     if not info.messages:
         return 0
-    kept = await until_answered(lambda: js.first_since(info.name, ">", keep_since))
+    kept = await retry_until_answered(lambda: js.first_since(info.name, ">", keep_since))
     return max(info.last + 1 if kept is None else kept.sequence, surplus_end(info, _window(info)))
 
 
@@ -252,4 +252,4 @@ def surplus_end(info: StreamInfo, room: float) -> int:
 
 async def lowest_need(shards: int, needs: Callable[[int], Awaitable[NeededFrom]]) -> NeededFrom:
     """Find the lowest need among the shards, asking for some at a time."""
-    return min(await for_each(range(shards), needs), key=lambda each: each.position)
+    return min(await gather_bounded(range(shards), needs), key=lambda each: each.position)

@@ -20,7 +20,7 @@ from streams.journal.leadership import ensure_no_message, is_last, replicated, s
 from streams.journal.snapshots import Snapshot
 from streams.nats.answers import StoredMessage, StreamInfo
 from streams.nats.jetstream import JetStream
-from streams.nats.retry import Complaint, until_answered
+from streams.nats.retry import ReasonLog, retry_until_answered
 from streams.storage.purge import trusted_end_of
 from streams.versions import read_versioned
 
@@ -52,7 +52,7 @@ class SettledPositions:
         self._deliveries = deliveries
         self._settled_to_by_subject: dict[str, int] = {}
         self._records: dict[int, ShardRecords] = {}
-        self._complaint = Complaint(js, log, "settled.unknown")
+        self._reason_log = ReasonLog(js, log, "settled.unknown")
 
     def __len__(self) -> int:
         """The number of subjects that were looked up."""
@@ -101,7 +101,7 @@ class SettledPositions:
         settled = await self.up_to(subject)
         if settled >= up_to:
             return up_to
-        message = await until_answered(lambda: js.next_message(stream, subject, settled + 1))
+        message = await retry_until_answered(lambda: js.next_message(stream, subject, settled + 1))
         if message is not None:
             return min(up_to, message.sequence - 1)
         await ensure_no_message(js, stream, subject, settled, up_to)
@@ -121,7 +121,7 @@ class SettledPositions:
         try:
             state = await self._state(shard, receiver)
         except Unusable as error:
-            self._complaint.log_once(str(error))
+            self._reason_log.log_once(str(error))
             return 0
         # Events from before the receiver existed may wait in the record of unknown receivers.
         if (needed := needed_by_record(records.unknown, lambda each: each == receiver)) is not None:
@@ -139,7 +139,7 @@ class SettledPositions:
             checkpoint = await self._checkpoint(shard)
             record = await self._record(shard) if checkpoint.floor else None
         except Unusable as error:
-            self._complaint.log_once(str(error))
+            self._reason_log.log_once(str(error))
             return ShardRecords(0)
         if record is None or record.as_of > checkpoint.sequence:
             return ShardRecords(0)
@@ -163,7 +163,7 @@ class SettledPositions:
         """
         js, keys = self._js, self._names.actor_keys
         subject = keys.actor(shard, UNKNOWN_RECEIVERS)
-        message = await until_answered(lambda: js.last_message(self._names.actors, subject))
+        message = await retry_until_answered(lambda: js.last_message(self._names.actors, subject))
         if replicated(self._deliveries):
             sequence = message.sequence if message else 0
             if not await is_last(js, keys.proof(shard), subject, sequence):
@@ -175,7 +175,7 @@ class SettledPositions:
         since, stream = asyncio.get_running_loop().time(), self._names.actors
         subject = self._names.actor_keys.actor(shard, receiver)
         while True:
-            message = await until_answered(lambda: self._js.last_message(stream, subject))
+            message = await retry_until_answered(lambda: self._js.last_message(stream, subject))
             if message is not None:
                 return _decoded(message).state if message.data else None
             if not await subjects_since(self._js, stream, subject, since):

@@ -188,11 +188,11 @@ async def _bury(
         DEAD_ATTEMPTS: 0,
         DEAD_PROBLEM: encoded(f"published to {message.subject}: no name contains * or >"),
     })  # fmt: skip
-    told = {"stream": stream, "position": message.sequence, "trace_id": event.trace_id}
+    fields = {"stream": stream, "position": message.sequence, "trace_id": event.trace_id}
     if why is not None:
-        log.warning("stray.waiting", extra=told | {"why": why})
+        log.warning("stray.waiting", extra=fields | {"why": why})
         return False
-    log.warning("stray.buried", extra=told | {"receiver": receiver})
+    log.warning("stray.buried", extra=fields | {"receiver": receiver})
     mark = Mark(position=message.sequence, stored_at=message.stored_at)
     await delete_known(js, stream, mark)
     return True

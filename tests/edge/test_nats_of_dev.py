@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from angarium.cli.invocation import options
-from angarium.development.directory import Occupant, occupied
+from angarium.development.directory import DirectoryOwner, hold_directory
 
 URL = "nats://127.0.0.1:4223"
 
@@ -20,9 +20,9 @@ def test_the_nats_of_a_running_dev_is_the_usual_one(tmp_path: Path, monkeypatch:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("ANGARIUM_NATS", raising=False)
     usual = nats()
-    with occupied(tmp_path / ".angarium") as directory:
+    with hold_directory(tmp_path / ".angarium") as directory:
         assert nats() == usual
-        directory.write_occupant(f"{URL},{URL}4")
+        directory.write_owner(f"{URL},{URL}4")
         assert nats() == (URL, f"{URL}4")
         assert (tmp_path / ".angarium" / "dev.pid").read_text() == f"{os.getpid()}\n"
         assert nats(nats="nats://example.com:4222") == ("nats://example.com:4222",)
@@ -31,7 +31,7 @@ def test_the_nats_of_a_running_dev_is_the_usual_one(tmp_path: Path, monkeypatch:
     assert not (tmp_path / ".angarium" / "dev.pid").exists()
 
 
-@pytest.mark.parametrize("content", [b"", b"{", msgspec.json.encode(Occupant(2**22 + 1, URL))])
+@pytest.mark.parametrize("content", [b"", b"{", msgspec.json.encode(DirectoryOwner(2**22 + 1, URL))])
 def test_the_file_of_a_dead_dev_is_not_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes
 ) -> None:

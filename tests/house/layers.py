@@ -1,110 +1,124 @@
-"""Rules about imports: packages, floors, and the pure core."""
+"""Layers: which file or folder may import which."""
 
-import ast
-from collections.abc import Iterator
-
-from tests.house.floors import FLOORS
-from tests.house.module import OURS, Module, imports
-
-AWAITING = frozenset({
-    "host", "actor", "ping", "alarm", "burials", "flow_control", "live_state", "pending", "posting_bounds",
-    "skip", "forget", "unknown_receivers", "discard", "end_deliveries", "backlog_reading", "residents",
-})  # fmt: skip
-"""The modules of `actors.runtime` that may await. All others are held to be pure."""
-SEAMS = frozenset({"ports", "environment"})
-"""The modules of `actors` that only declare what others await: Protocols, as pure as the rest."""
-PURE_IMPORTS = frozenset({
-    "abc", "base64", "binascii", "bisect", "collections", "datetime", "difflib", "email", "enum",
-    "functools", "hashlib", "heapq", "itertools", "math", "msgspec", "operator", "re", "string", "struct",
-    "typing", "urllib",
-})  # fmt: skip
-AWAITING_IMPORTS = PURE_IMPORTS | {"asyncio", "contextlib", "logging"}
-CLOCKS_AND_IO = frozenset({"open", "print", "input", "now", "utcnow", "today", "formatdate", "localtime"})
-
-
-def arrows_point_down(module: Module) -> Iterator[str]:
-    """actors <- streams <- angarium; delivery and streams do not know each other."""
-    for path in imports(module):
-        if path[0] not in (*OURS, "tests", "a relative import"):
-            continue
-        match module.path:
-            case ("tests", *_):
-                allowed = path[0] != "a relative import"
-            case ("actors", *_):
-                allowed = path[0] == "actors"
-            case ("streams", *_):
-                allowed = path[0] == "streams" or (path[0] == "actors" and path[1:2] != ("runtime",))
-            case ("angarium", "delivery", *_):
-                allowed = path[0] == "actors" or path[:2] in {
-                    ("angarium",), ("angarium", "__version__"), ("angarium", "delivery"),
-                }  # fmt: skip
-            case _:
-                allowed = path[0] in OURS
-        if not allowed:
-            yield f"imports {'.'.join(path)}, which lies above it or beside it"
-
-
-def may_await(path: tuple[str, ...]) -> bool:
-    return path[:2] == ("actors", "runtime") and not AWAITING.isdisjoint(path[2:])
-
-
-def floors_hold(module: Module) -> Iterator[str]:
-    """Within a folder, a part imports from the floors below it; so a part and what is in it are no knot."""
-    for depth in range(1, len(module.path)):
-        folder, part = module.path[:depth], module.path[depth]
-        if part == "__init__" or (floors := FLOORS.get(".".join(folder))) is None:
-            continue
-        floor = floor_of(part, floors)
-        if floor is None:
-            yield f"{part} stands on no floor of {'.'.join(folder)}; give it one in FLOORS"
-            continue
-        for path in imports(module):
-            if path[:depth] == folder and len(path) > depth and path[depth] != part:
-                other = floor_of(path[depth], floors)
-                if other is not None and other >= floor:
-                    yield f"imports {'.'.join(path)}, which does not lie below it"
-
-
-def floor_of(part: str, floors: tuple[str, ...]) -> int | None:
-    return next((number for number, parts in enumerate(floors) if part in parts.split()), None)
-
-
-def files_of_tests_stand_alone(module: Module) -> Iterator[str]:
-    """Tests share code by a third file, which has no tests."""
-    for path in imports(module):
-        if path[0] == "tests" and any(name.startswith("test_") for name in path[1:]):
-            yield f"imports {'.'.join(path)}"
-
-
-def only_streams_knows_nats(module: Module) -> Iterator[str]:
-    if module.path[0] not in ("streams", "tests"):
-        yield from (f"imports {'.'.join(path)}" for path in imports(module) if path[0] == "nats")
-
-
-def operations_do_not_talk(module: Module) -> Iterator[str]:
-    """Values in, values out, and errors below AngariumError: the caller need not be a terminal."""
-    if module.path[:2] == ("angarium", "operations"):
-        for path in imports(module):
-            if path[0] == "click" or path[:2] == ("angarium", "terminal"):
-                yield f"imports {'.'.join(path)}"
-
-
-def the_core_is_pure(module: Module) -> Iterator[str]:
-    """No asyncio, clock, randomness or I/O where things are decided; time and ids come in with the call."""
-    if module.path[0] != "actors":
-        return
-    awaiting = may_await(module.path)
-    allowed = (AWAITING_IMPORTS if awaiting else PURE_IMPORTS) | {"actors"}
-    for path in imports(module):
-        if path[0] not in allowed:
-            yield f"imports {path[0]}"
-        if may_await(path) and not awaiting:
-            yield f"imports {'.'.join(path[:3])}, which awaits"
-    for node in module.nodes:
-        match node:
-            case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)) if name in CLOCKS_AND_IO:
-                if not awaiting or name != "now":  # Code that may await asks its Clock.
-                    yield f"line {node.lineno} calls {name}()"
-            case ast.AsyncFunctionDef(lineno=line) | ast.Await(lineno=line):
-                if not awaiting and module.path[-1] not in SEAMS:
-                    yield f"line {line} awaits"
+LAYERS: dict[str, tuple[str, ...]] = {
+    "actors": (
+        "aligned_timers allowed_values errors",
+        "ids policy",
+        "machine credentials",
+        "memory ports totals status subscriptions tenant_settings",
+        "health_changes",
+        "runtime",
+    ),
+    "streams": (
+        "gathered_log",
+        "nats",
+        "bounded_gather clock routing_progress task_callbacks versions",
+        "installation",
+        "lost_tails",
+        "journal",
+        "reading",
+        "buckets dead_letters",
+        "resending routing fleet",
+        "control_requests erasing observation producer server storage",
+        "journal_feed",
+        "repair",
+    ),
+    "angarium": (
+        "escaping quantities rate_limited_log http_server package_check",
+        "logs monitor_server settings",
+        "connecting terminal",
+        "telemetry",
+        "delivery ledger",
+        "node workers",
+        "operations",
+        "api",
+        "development",
+        "demo bench",
+        "cli",
+        "__main__",
+    ),
+    "actors.machine": (
+        "backoff bucket event outcome",
+        "numbering",
+        "facts",
+        "commands state",
+        "decide evolve repairing",
+        "invariants",
+        "scheduling",
+    ),
+    "actors.runtime": (
+        "alarm environment",
+        "live_state",
+        "burials posting_bounds",
+        "pending",
+        "backlog_reading discard",
+        "actor",
+        "flow_control operator_actions unknown_receivers",
+        "residents",
+        "host",
+    ),
+    "angarium.node": (
+        "announcer descriptors early_start load shard_snapshots totals",
+        "shard",
+        "housekeeping",
+        "node",
+        "control_requests metrics",
+        "monitor",
+        "app",
+    ),
+    "angarium.telemetry": (
+        "otel_variables trace_ids",
+        "spans metrics",
+        "known_traces",
+        "tracer",
+        "export",
+        "opening",
+    ),
+    "angarium.cli": (
+        "invocation",
+        "dead_letters development events installation ledger_records processes receivers",
+        "live",
+        "main",
+    ),
+    "angarium.ledger": (
+        "audit configurations schema",
+        "batch ledger_answers",
+        "fold store",
+        "address queries",
+        "sqlite postgres writer",
+        "open",
+        "follow",
+    ),
+    "angarium.operations": (
+        "failures needed_permissions routing_delays",
+        "missing_streams",
+        "dead_letters live receivers tokens",
+        "ledger_queries replays",
+        "events installation jobs",
+    ),
+    "angarium.operations.receivers": (
+        "control_requests overview",
+        "configurations",
+        "declarations",
+    ),
+    "angarium.api": (
+        "problems",
+        "connections examination request_metrics requests",
+        "admission background cors",
+        "api_state",
+        "openapi queries",
+        "routes",
+        "publish_fast_path",
+        "app",
+        "server",
+    ),
+    "angarium.bench": (
+        "measuring publishing sink",
+        "sink_process",
+        "harness",
+        "over_http resident",
+        "api calls deliver fanout isolation ledger scale",
+    ),
+    "angarium.delivery": ("http_exchange signing", "connections", "http1_transport httpx_transport sender"),
+}
+"""The files and folders of a folder, from the ground up: each knows those in the layers below its own."""

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from actors.beats import next_beat
+from actors.aligned_timers import next_tick
 from actors.errors import Unavailable
 from actors.ids import UNKNOWN_RECEIVERS
 from actors.machine import commands as c
@@ -101,13 +101,13 @@ class DecisionRounds:
 
     __slots__ = (
         "_activate",
-        "_beat_at",
         "_buried_at",
         "_coming",
         "_cursor",
         "_decided_at",
         "_environment",
         "_record",
+        "_tick_at",
         "_undecided",
         "_under_way",
     )  # fmt: skip
@@ -120,7 +120,7 @@ class DecisionRounds:
         self._activate = activate
         self._coming: list[Actor] = []
         self._under_way = False
-        self._decided_at = self._beat_at = float("-inf")
+        self._decided_at = self._tick_at = float("-inf")
         self._buried_at = self._environment.clock.now()
 
     def begin(self) -> None:
@@ -137,7 +137,7 @@ class DecisionRounds:
         """Decide round after round, as long as any event waits."""
         while self._undecided or self._record.state.parked:
             busy = len(self._undecided) > DECIDED_AT_ONCE or self._record.has_unread
-            due_at = self._decided_at + BUSY_ROUND_PAUSE_S if busy else self._beat_at
+            due_at = self._decided_at + BUSY_ROUND_PAUSE_S if busy else self._tick_at
             await asyncio.sleep(max(0.0, due_at - self._environment.clock.now()))
             try:
                 await self._decide()
@@ -148,7 +148,7 @@ class DecisionRounds:
     async def _decide(self) -> None:
         """Turn away the events that have come so far, or give them to receivers that are known after all."""
         self._decided_at = now = self._environment.clock.now()
-        self._beat_at = next_beat(now, ROUND_PAUSE_S, lane=self._environment.epoch, lanes=ROUND_LANES)
+        self._tick_at = next_tick(now, ROUND_PAUSE_S, lane=self._environment.epoch, lanes=ROUND_LANES)
         self._release_resting()
         await self._read_on()
         covered = self._undecided.positions

@@ -12,9 +12,9 @@ from msgspec import Struct
 from actors.errors import AngariumError, Unavailable, Unusable
 from angarium.connecting import Access
 from angarium.operations.failures import operation
+from angarium.operations.jobs.job_slots import JobKey, JobSlots, WaitingJob
 from angarium.operations.jobs.plans import JobKind, StoredPlan, is_over, next_plan, plan_in
-from angarium.operations.jobs.seats import JobKey, Seats, WaitingJob
-from angarium.operations.jobs.work import work_off
+from angarium.operations.jobs.run import run_job
 from angarium.rate_limited_log import RateLimitedLog
 from streams.clock import SystemTime
 from streams.lost_tails.marks import Mark
@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 class _KnownJob(Struct):
     """An unfinished job: the last plan that was seen, when it was seen, and when the job may be taken up.
 
-    `waits_since`: when the job was first seen, or last left its seat.
+    `waits_since`: when the job was first seen, or last left its slot.
     """
 
     stored: StoredPlan
@@ -62,7 +62,7 @@ class Jobs:
         self._ended: dict[JobKey, StoredPlan] = {}
         self._reading = asyncio.Lock()
         self._read_from = float("-inf")
-        self._seats = Seats()
+        self._slots = JobSlots()
         self._working: dict[JobKey, asyncio.Task[None]] = {}
         self.redrives_here = asyncio.Lock()
         self._woken = asyncio.Event()
@@ -172,15 +172,15 @@ class Jobs:
             known.stored, known.seen_at = stored, now
 
     def _take_up(self) -> None:
-        """Give seats to the waiting jobs whose turn it is, and begin them."""
+        """Give slots to the waiting jobs whose turn it is, and begin them."""
         now, waiting = asyncio.get_running_loop().time(), []
         for key, known in self._known.items():
             # One that is held may be taken only if its holder is silent for a lease.
             free = not known.stored.plan.held or now - known.seen_at > plan_lock.LOCK_LEASE_S * LEASES_WAITED
             due = now >= known.not_before and not known.stored.wait_s(SystemTime().wall())
-            if not self._halted and key not in self._seats and free and due:
+            if not self._halted and key not in self._slots and free and due:
                 waiting.append(WaitingJob(key, known.stored.tenant, known.waits_since))
-        for key in self._seats.seat(waiting, now):
+        for key in self._slots.fill(waiting, now):
             self._working[key] = asyncio.create_task(self._work(key, self._known[key]))
 
     async def _work(self, key: JobKey, known: _KnownJob) -> None:
@@ -188,8 +188,8 @@ class Jobs:
         known.not_before = loop.time() + RETRY_AFTER_S
         why = ""
         try:
-            why = await work_off(
-                self._access, *key, lambda: self._halted or self._seats.is_over(key), self.redrives_here
+            why = await run_job(
+                self._access, *key, lambda: self._halted or self._slots.is_over(key), self.redrives_here
             )
         except Busy:
             log.debug("job.taken", extra={"job": known.stored.id})
@@ -197,7 +197,7 @@ class Jobs:
             why = str(error)
         finally:
             known.waits_since = loop.time()
-            self._seats.leave(key, known.waits_since)
+            self._slots.leave(key, known.waits_since)
             del self._working[key]
             self.wake()
         if why in ("", HALTED):

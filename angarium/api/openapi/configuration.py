@@ -119,5 +119,5 @@ def _describe(members: Schema, prefix: str) -> None:
     """
     for name, schema in members.items():
         default = schema.pop("default", None)
-        told = "" if default is None else f" Default: {msgspec.json.encode(default).decode()}."
-        schema["description"] = DESCRIPTIONS[prefix + name] + told
+        default_text = "" if default is None else f" Default: {msgspec.json.encode(default).decode()}."
+        schema["description"] = DESCRIPTIONS[prefix + name] + default_text

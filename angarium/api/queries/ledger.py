@@ -20,7 +20,7 @@ CLOCK_SKEW_MAX_S = 60.0
 T = TypeVar("T")
 
 
-async def consult(api: ApiState, tenant: str, query: Callable[[OpenLedger], Awaitable[T | NotDone]]) -> T:
+async def ask_ledger(api: ApiState, tenant: str, query: Callable[[OpenLedger], Awaitable[T | NotDone]]) -> T:
     """The answer of the ledger. Raises `ProblemRaised`."""
     with api.query_limits.admit(tenant):
         try:
@@ -36,7 +36,7 @@ async def consult(api: ApiState, tenant: str, query: Callable[[OpenLedger], Awai
     return result_of(outcome)
 
 
-def span(since: datetime | None, until: datetime | None) -> tuple[int, int]:
+def period_ms(since: datetime | None, until: datetime | None) -> tuple[int, int]:
     """The period of a query, in milliseconds. Raises `ProblemRaised`."""
     begin = 0 if since is None else milliseconds(since)
     end = END_OF_TIME if until is None else milliseconds(until)
@@ -45,7 +45,7 @@ def span(since: datetime | None, until: datetime | None) -> tuple[int, int]:
     return begin, end
 
 
-def past(name: str, at: datetime) -> int:
+def past_ms(name: str, at: datetime) -> int:
     """A time in the past, in milliseconds. Raises `ProblemRaised`."""
     found = milliseconds(at)
     if found > (time.time() + CLOCK_SKEW_MAX_S) * 1000:

@@ -20,7 +20,7 @@ from angarium.api.openapi.control import (
     PingResult,
 )
 from angarium.api.problems import Fault, invalid, result_of
-from angarium.api.queries.ledger import consult, past
+from angarium.api.queries.ledger import ask_ledger, past_ms
 from angarium.api.queries.times import Moment, moment
 from angarium.operations.ledger_queries.state_at import state_at
 from angarium.operations.receivers.control_requests.forget import Forgotten, forget
@@ -60,8 +60,8 @@ async def get_receiver_state(
                     parameter="health", detail="health is known only for the present; leave out health or at"
                 )
             )
-        instant = past("at", then)
-        return await consult(api, tenant, lambda ledger: state_at(ledger, receiver, instant))
+        instant = past_ms("at", then)
+        return await ask_ledger(api, tenant, lambda ledger: state_at(ledger, receiver, instant))
     with api.control_limits.admit(tenant):
         found = result_of(await state(api.access, receiver))
         found = found | {"remedy": operation_for(found.get("remedy"), receiver)}

@@ -31,7 +31,7 @@ from angarium.api.openapi.records import (
 from angarium.api.problems import Fault, invalid, not_found, problem_of
 from angarium.api.queries.cursors import MinuteCursor, PageSize, TimeCursor, cursor_of, start_of
 from angarium.api.queries.event_searches import search_streams
-from angarium.api.queries.ledger import consult, span
+from angarium.api.queries.ledger import ask_ledger, period_ms
 from angarium.api.queries.times import Moment, moment, seconds
 from angarium.api.routes.control import operation_for
 from angarium.api.routes.publishing import ID_TEXT, is_id
@@ -83,12 +83,12 @@ async def list_attempts(
     """List the attempts to a receiver, newest first."""
     if type is not None and (problem := type_problem(type)):
         raise invalid(Fault(parameter="type", detail=problem))
-    begin, end = span(moment("since", since), moment("until", until))
+    begin, end = period_ms(moment("since", since), moment("until", until))
     wanted = AttemptFilter(
         failed=failed, status=_statuses(status), type=type, since=begin, until=end, limit=limit
     )
     receiver, start = f"{tenant}.{name}", start_of(cursor)
-    found = await consult(api, tenant, lambda ledger: attempts_page(ledger, receiver, wanted, start))
+    found = await ask_ledger(api, tenant, lambda ledger: attempts_page(ledger, receiver, wanted, start))
     items = msgspec.convert(found.attempts, list[AttemptItem])
     return AttemptPage(attempts=items, next_cursor=cursor_of(found.next), ledger=found.ledger)
 
@@ -104,9 +104,9 @@ async def get_history(
     cursor: TimeCursor = None,
 ) -> HistoryPage:
     """Show a receiver's history, oldest first."""
-    begin, end = span(moment("since", since), moment("until", until))
+    begin, end = period_ms(moment("since", since), moment("until", until))
     receiver, start = f"{tenant}.{name}", start_of(cursor)
-    found = await consult(
+    found = await ask_ledger(
         api, tenant, lambda ledger: history_page(ledger, receiver, begin, end, start, limit)
     )
     return HistoryPage(
@@ -122,7 +122,7 @@ async def get_audit(
     """Audit a receiver's rate; without `since`, in the hour before `until`, or in the last hour."""
     within, receiver = _last_hour(since, until), f"{tenant}.{name}"
     with api.audit_limits.admit(tenant):
-        found = await consult(api, tenant, lambda ledger: audit(ledger, receiver, *within, AUDITED_MAX))
+        found = await ask_ledger(api, tenant, lambda ledger: audit(ledger, receiver, *within, AUDITED_MAX))
     return document(found)
 
 
@@ -139,7 +139,7 @@ async def list_minutes(
     """List throughput and latency by minute; without `since`, of the hour up to `until` or now."""
     begin, end = _last_hour(since, until)
     receiver, start = f"{tenant}.{name}", max(begin, cursor or 0)
-    found = await consult(api, tenant, lambda ledger: minutes_page(ledger, receiver, start, end, limit))
+    found = await ask_ledger(api, tenant, lambda ledger: minutes_page(ledger, receiver, start, end, limit))
     following = None if found.next is None else str(found.next)
     return MinutePage(receiver=receiver, minutes=found.minutes, next_cursor=following, ledger=found.ledger)
 
@@ -158,7 +158,7 @@ async def get_event(
     name, _, sequence = (cursor or "").partition(":")
     after = (f"{tenant}.{name}", int(sequence)) if cursor else ("", 0)
     with api.search_limits.admit(tenant):
-        found = await consult(
+        found = await ask_ledger(
             api, tenant, lambda ledger: recorded_journey(ledger, event, tenant, after=after, limit=limit)
         )
         last = found.deliveries[-1]["receiver"] if found.more else None
@@ -215,7 +215,7 @@ async def get_top(
     limit: PageSize = 10,
 ) -> WorstReceivers:
     """List the worst receivers of a tenant."""
-    found = await consult(api, tenant, lambda ledger: find_worst(ledger, within_s, limit, tenant))
+    found = await ask_ledger(api, tenant, lambda ledger: find_worst(ledger, within_s, limit, tenant))
     return WorstReceivers(
         failing=msgspec.convert(found.failing, list[FailingItem]),
         late=msgspec.convert(found.late, list[LateItem]),
@@ -227,7 +227,7 @@ def _last_hour(since: str | None, until: str | None) -> tuple[int, int]:
     """The period of a query, in milliseconds; without `since` an hour, without `until` up to now."""
     end = moment("until", until) or datetime.now(UTC)
     begin = moment("since", since) or datetime.fromtimestamp(max(0.0, seconds(end) - ASKED_TIME_S), UTC)
-    return span(begin, end)
+    return period_ms(begin, end)
 
 
 def _statuses(text: str | None) -> tuple[int, int] | None:

@@ -26,13 +26,13 @@ class _Events(ASGIStreamingResponse):
             iterator=stream.pieces(), status_code=200, media_type=EVENT_STREAM, headers=dict(_HEADERS)
         )
         self._api = api
-        self._stream_told = stream
+        self._tail_stream = stream
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             await super().__call__(scope, receive, send)
         finally:
-            self._api.tails.close(self._stream_told)
+            self._api.tails.close(self._tail_stream)
 
 
 @get("/v1/tenants/{tenant:str}/tail", opt=needs("read"), media_type=EVENT_STREAM, **TAIL_ATTEMPTS)

@@ -29,8 +29,8 @@ def check() -> None:
         raise click.ClickException("the HTTP API is not installed: install the extra api (see README)")
 
 
-class Speaking:
-    """A module of ours as a process that reads and writes lines. Made by `speaking`."""
+class LineProcess:
+    """A module of ours as a process that reads and writes lines. Made by `line_process`."""
 
     def __init__(self, pid: int, orders: asyncio.StreamWriter, answers: asyncio.StreamReader) -> None:
         self.pid = pid
@@ -55,10 +55,10 @@ class Speaking:
 
 
 @asynccontextmanager
-async def speaking(module: str) -> AsyncIterator[Speaking]:
+async def line_process(module: str) -> AsyncIterator[LineProcess]:
     """A module of ours in a process of its own."""
     async with running_module(module) as (pid, orders, answers):
-        yield Speaking(pid, orders, answers)
+        yield LineProcess(pid, orders, answers)
 
 
 @asynccontextmanager

@@ -224,15 +224,15 @@ def whole(as_json: bool) -> None:
 
     from angarium.bench import api, calls, deliver, fanout, isolation, scale
 
-    told: dict[str, Any] = {}
+    results: dict[str, Any] = {}
 
     def run(name: str, measured: Any, plan: Any, headings: Sequence[str], rows: Any) -> None:
         if not as_json:
             output.say(f"\n== {name}")
-        told[name] = _measure(measured, plan, as_json)
+        results[name] = _measure(measured, plan, as_json)
         if not as_json:
             output.say()
-            output.say_table(headings, rows(told[name]))
+            output.say_table(headings, rows(results[name]))
 
     run("deliver", deliver.measured, deliver.DeliverPlan(), FIGURE_HEADINGS, _rows)
     run("deliver --fan 10", deliver.measured, deliver.DeliverPlan(fan=10), FIGURE_HEADINGS, _rows)
@@ -251,8 +251,8 @@ def whole(as_json: bool) -> None:
     run("scale", scale.measured, scale.ScalePlan(), FIGURE_HEADINGS, _scale_rows)
     run("isolation", isolation.measured, isolation.IsolationPlan(), ISOLATION_HEADINGS, _isolation_rows)
     if as_json:
-        output.say_json(to_builtins(told))
-    for name, figures in told.items():
+        output.say_json(to_builtins(results))
+    for name, figures in results.items():
         for each in figures if isinstance(figures, list) else [figures]:
             _check(each, f"delivery of {name}")
 

@@ -74,17 +74,17 @@ def shards_of(which: Sequence[str], count: int) -> tuple[int, ...] | None:
 
 def lines(damage: "Damage") -> list[str]:
     """The loss that would be accepted, in sentences."""
-    told = [
+    sentences = [
         f"shard {damage.shard}: {gap.stream} has lost everything after {_mark_text(gap.kept)}, up to at "
         f"least {_mark_text(gap.known)}; {damage.receivers} receivers"
         for gap in damage.gaps
     ]
-    told += [
+    sentences += [
         f"shard {damage.shard}: {name} was recreated or restored, and is accepted from now on"
         for name in damage.recreated
     ]
-    if told:
-        return told
+    if sentences:
+        return sentences
     if damage.missing and not damage.cut_off:
         return [f"shard {damage.shard}: it is refused because of a message that is purged now"]
     return [f"shard {damage.shard}: a repair was interrupted"]
@@ -119,7 +119,7 @@ def _lost(gap: "LostTail") -> dict[str, Any]:
 
 def summary(done: "Sequence[RepairedShard]") -> list[str]:
     """The result of a repair for people."""
-    told = [
+    sentences = [
         f"shard {each.damage.shard} is repaired; {each.brought_back} receivers were set back" for each in done
     ]
-    return told or ["nothing was repaired"]
+    return sentences or ["nothing was repaired"]

@@ -43,12 +43,12 @@ def attempts(
     from angarium.operations.ledger_queries.attempts import find_attempts
 
     settings = options.settings_of(given)
-    since, until = ledger_queries.span(given)
+    since, until = ledger_queries.period_ms(given)
     wanted = AttemptFilter(
         failed=failed, status=None if status is None else ledger_queries.status(status), type=event_type,
         since=since, until=until, limit=limit,
     )  # fmt: skip
-    listed = ledger_queries.consult(settings, lambda ledger: find_attempts(ledger, receiver, wanted))
+    listed = ledger_queries.ask_ledger(settings, lambda ledger: find_attempts(ledger, receiver, wanted))
     if as_json:
         output.say_json(listed)
         return

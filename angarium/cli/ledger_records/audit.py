@@ -45,8 +45,8 @@ def audit(receiver: str, plot: Path | None, as_json: bool, **given: Any) -> None
     settings = options.settings_of(given)
     if plot is not None:
         audit_plot.check(plot)
-    since, until = ledger_queries.span(given)
-    found = ledger_queries.consult(settings, lambda ledger: query.audit(ledger, receiver, since, until))
+    since, until = ledger_queries.period_ms(given)
+    found = ledger_queries.ask_ledger(settings, lambda ledger: query.audit(ledger, receiver, since, until))
     if plot is not None:
         try:
             audit_plot.draw(plot, found, VERDICTS[found.verdict])

@@ -26,12 +26,12 @@ def history(receiver: str, as_json: bool, **given: Any) -> None:
     from angarium.operations.ledger_queries.history import read_history
 
     settings = options.settings_of(given)
-    since, until = ledger_queries.span(given)
-    told = ledger_queries.consult(settings, lambda ledger: read_history(ledger, receiver, since, until))
+    since, until = ledger_queries.period_ms(given)
+    found = ledger_queries.ask_ledger(settings, lambda ledger: read_history(ledger, receiver, since, until))
     if as_json:
-        output.say_json(told)
+        output.say_json(found)
         return
-    for each in told.entries:
+    for each in found.entries:
         output.say_wrapped(output.visible(each.what), f"{each.at}  ")
-    output.say_wrapped(output.visible(told.now), f"{'now':24}  ")
-    ledger_queries.notes(told.ledger)
+    output.say_wrapped(output.visible(found.now), f"{'now':24}  ")
+    ledger_queries.notes(found.ledger)

@@ -21,21 +21,21 @@ CLOCK_SKEW_MAX_MS = 60_000
 """Time that a node's clock may be ahead of this machine's: a time that it recorded is not an error."""
 
 
-def consult(settings: Settings, operation: Callable[[OpenLedger], Awaitable[T | NotDone]]) -> T:
+def ask_ledger(settings: Settings, operation: Callable[[OpenLedger], Awaitable[T | NotDone]]) -> T:
     """Ask the ledger that the settings name; returns the answer. Raises NotDone."""
     return result_of(run(open_ledger(settings, operation)))
 
 
-def span(given: dict[str, Any]) -> tuple[int, int]:
+def period_ms(given: dict[str, Any]) -> tuple[int, int]:
     """The times of `--since` and `--until`, in milliseconds. Raises BadQuantity and click.UsageError."""
-    since = past("--since", given["since"]) if given["since"] else 0
+    since = past_ms("--since", given["since"]) if given["since"] else 0
     until = instant("--until", given["until"]) if given["until"] else round(time.time() * 1000) + 1
     if until <= since:
         raise click.UsageError("--until is before --since")
     return since, until
 
 
-def past(flag: str, text: str) -> int:
+def past_ms(flag: str, text: str) -> int:
     """A time in the past, in milliseconds. Raises BadQuantity and click.UsageError."""
     found = instant(flag, text)
     if found > time.time() * 1000 + CLOCK_SKEW_MAX_MS:

@@ -44,8 +44,8 @@ def minutes(receiver: str, wide: bool, as_json: bool, **given: Any) -> None:
     from angarium.operations.ledger_queries.minutes import find_minutes
 
     settings = options.settings_of(given)
-    since, until = ledger_queries.span(given)
-    found = ledger_queries.consult(settings, lambda ledger: find_minutes(ledger, receiver, since, until))
+    since, until = ledger_queries.period_ms(given)
+    found = ledger_queries.ask_ledger(settings, lambda ledger: find_minutes(ledger, receiver, since, until))
     if as_json:
         output.say_json(found)
         return

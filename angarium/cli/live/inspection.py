@@ -45,8 +45,8 @@ def recorded_state(settings: Settings, receiver: str, at: str) -> dict[str, Any]
     from angarium.cli.ledger_records import ledger_queries
     from angarium.operations.ledger_queries.state_at import state_at
 
-    instant = ledger_queries.past("--at", at)
-    answer = ledger_queries.consult(settings, lambda ledger: state_at(ledger, receiver, instant))
+    instant = ledger_queries.past_ms("--at", at)
+    answer = ledger_queries.ask_ledger(settings, lambda ledger: state_at(ledger, receiver, instant))
     ledger_queries.notes(answer.pop("ledger"))
     return answer
 

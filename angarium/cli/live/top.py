@@ -136,7 +136,7 @@ def _worst(
     from angarium.operations.ledger_queries.worst_receivers import find_worst
 
     within_s = options.quantity("--within", quantities.age, within)
-    worst = ledger_queries.consult(settings, lambda ledger: find_worst(ledger, within_s, limit, tenant))
+    worst = ledger_queries.ask_ledger(settings, lambda ledger: find_worst(ledger, within_s, limit, tenant))
     if as_json:
         output.say_json(worst)
         return

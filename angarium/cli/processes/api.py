@@ -38,12 +38,12 @@ async def _serve(settings: Settings, host: str | None, port: int | None) -> None
     import asyncio
     from contextlib import suppress
 
-    from angarium.api.server import bound, serve
+    from angarium.api.server import bind_socket, serve
     from angarium.connecting import with_access
 
     end_on_sigterm()
     usual_host, usual_port = address(settings.api)
-    here = bound(usual_host if host is None else host, usual_port if port is None else port)
+    here = bind_socket(usual_host if host is None else host, usual_port if port is None else port)
     with suppress(asyncio.CancelledError):
         await with_access(settings, _check)
         await serve(settings, here, lambda url: output.say(f"serving on {url}"))

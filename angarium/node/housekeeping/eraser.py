@@ -28,7 +28,7 @@ from streams.erasing.erasures import Erasure, Erasures, finished
 from streams.installation.topology import Names
 from streams.journal.leadership import info_since, replicated
 from streams.nats.jetstream import JetStream
-from streams.nats.retry import Complaint
+from streams.nats.retry import ReasonLog
 from streams.resending.plan_lock import LEASES_WAITED, LOCK_LEASE_S
 
 TRY_EVERY_S = 1.0
@@ -90,7 +90,7 @@ class Eraser:
         self._done: dict[tuple[str, str], _DoneErasure] = {}
         self._awaited_s = 0.0
         self._tenants_rest_until: dict[str, float] = {}
-        self._delayed = Complaint(js, log, "erasure.delayed")
+        self._delayed = ReasonLog(js, log, "erasure.delayed")
 
     async def run(self) -> None:
         """Run until it is cancelled."""

@@ -33,7 +33,7 @@ from streams.installation.topology import Names
 from streams.journal_feed.redacted_flushes import drop_redacted
 from streams.nats.answers import StreamInfo
 from streams.nats.jetstream import JetStream
-from streams.nats.retry import Complaint, stream_info
+from streams.nats.retry import ReasonLog, stream_info
 from streams.resending.ended_replays import drop_ended_replays
 from streams.storage.eviction import (
     EvictionOrder,
@@ -78,7 +78,7 @@ DEPOSED_LEADER_MAX_S = 15.0
 log = logging.getLogger(__name__)
 
 
-def _told(stream: StreamInfo, order: EvictionOrder) -> dict[str, object]:
+def _log_fields(stream: StreamInfo, order: EvictionOrder) -> dict[str, object]:
     return {"stream": stream.name, "tenant": order.tenant, "below": order.below}
 
 
@@ -149,8 +149,8 @@ class Maintenance:
         self._sampled_events: SampledStream | None = None
         self._chosen_events = EvictionOrders()
         self._orders_unrouted: list[EvictionOrder] = []
-        self._complaints: dict[str, Complaint] = {}
-        self._letters_full = Complaint(context.js, log, "storage.full", stream=context.names.dead_letters)
+        self._reason_logs: dict[str, ReasonLog] = {}
+        self._letters_full = ReasonLog(context.js, log, "storage.full", stream=context.names.dead_letters)
         self._by_tenant = context.routing.by_tenant
         self._quotas = cycle(self._by_tenant.with_quota)
         self._settled_prefixes = SettledPrefixes(context.js)
@@ -206,17 +206,17 @@ class Maintenance:
 
     async def _try(self, part: str, work: Callable[..., Awaitable[object]], *shard: Shard) -> None:
         """Do one part of a round. If it fails, the others do not: without them the streams would fill up."""
-        complaint = self._complaints.setdefault(
-            part, Complaint(self._context.js, log, "maintenance.failed", part=part)
+        reason_log = self._reason_logs.setdefault(
+            part, ReasonLog(self._context.js, log, "maintenance.failed", part=part)
         )
         try:
             await work(*shard)
         except AngariumError as error:
-            complaint.log_once(str(error))
+            reason_log.log_once(str(error))
         except Exception:  # The next round may succeed.
             log.exception("maintenance.broken")
         else:
-            complaint.over()
+            reason_log.clear()
 
     async def _find_leftovers(self) -> None:
         now = asyncio.get_running_loop().time()
@@ -249,7 +249,7 @@ class Maintenance:
             return
         order = self._chosen.next_order(self._sampled.samples, deliveries, self._sampled.stray_bytes)
         if order is not None:
-            log.warning("storage.full", extra=_told(deliveries, order))
+            log.warning("storage.full", extra=_log_fields(deliveries, order))
             self._orders.append(order)
 
     async def _look_at_events(self) -> None:
@@ -267,13 +267,13 @@ class Maintenance:
         sampled = self._sampled_events
         order = self._chosen_events.next_order(sampled.samples, events, sampled.stray_bytes)
         if order is not None:
-            log.warning("storage.full", extra=_told(events, order))
+            log.warning("storage.full", extra=_log_fields(events, order))
             self._orders_unrouted.append(order)
 
     async def _letters_are_full(self) -> bool:
         letters = await stream_info(self._context.js, self._context.names.dead_letters)
         if not is_full(letters):
-            self._letters_full.over()
+            self._letters_full.clear()
             return False
         self._letters_full.log_once("no dead letter can be stored, so that no event can give way")
         return True
@@ -319,7 +319,7 @@ class Maintenance:
                 self._context.js, self._context.names, deliveries, tenant, quota, self._settled_prefixes
             )
             if order is not None:
-                log.warning("backlog.over_quota", extra=_told(deliveries, order))
+                log.warning("backlog.over_quota", extra=_log_fields(deliveries, order))
                 self._orders.append(order)
 
     async def _evict_unrouted_beyond(self, tenant: str, events: StreamInfo) -> None:
@@ -327,7 +327,7 @@ class Maintenance:
             js, names, partition = self._context.js, self._context.names, partition_of(tenant, self._shards)
             order = await unrouted_beyond_quota(js, names, events, partition, tenant, quota)
             if order is not None:
-                log.warning("backlog.over_quota", extra=_told(events, order))
+                log.warning("backlog.over_quota", extra=_log_fields(events, order))
                 self._orders_unrouted.append(order)
 
     def _tenant_of_delivery(self, subject: str) -> str | None:
@@ -349,7 +349,7 @@ class Maintenance:
         for each in self._orders:
             shard.host.evict(each.tenant, each.below)
         for each in self._orders_unrouted:
-            shard.give_way(each.tenant, each.below)
+            shard.evict_unrouted(each.tenant, each.below)
         await self._find_oldest(shard)
 
     async def _stop_recreated(self) -> None:

@@ -40,7 +40,7 @@ class LargestCounters:
         self._named = Counter[str]()
         self._others = 0
 
-    def told(self, counts: Mapping[str, int], unnamed: int = 0) -> dict[str, int]:
+    def values(self, counts: Mapping[str, int], unnamed: int = 0) -> dict[str, int]:
         """The series as of now; `unnamed` was counted without a name."""
         named = dict.fromkeys(_largest_names(counts, self._count))
         for name, count in counts.items():

@@ -88,7 +88,9 @@ class NodeMetrics(Collector):
         yield single("angarium_tenants_parked", len(lags))
         yield labelled("angarium_tenant_parked", parked)
         routed = context.routing.events_by_tenant
-        yield labelled("angarium_tenant_routed_events_total", self._routed.told(routed.counts, routed.others))
+        yield labelled(
+            "angarium_tenant_routed_events_total", self._routed.values(routed.counts, routed.others)
+        )
 
     def _journal(self) -> Iterator[Metric]:
         appended = self._node.context.totals.journal
@@ -122,11 +124,11 @@ def _held(held: Mapping[tuple[str, str], int], most: int) -> Iterator[Metric]:
         tenants[tenant] += count
     yield labelled("angarium_receivers_held", {phase: phases[phase] for phase in HELD_BACK})
     named = largest(tenants, most)
-    told = {(OTHERS, phase): 0 for phase in HELD_BACK}
+    values = {(OTHERS, phase): 0 for phase in HELD_BACK}
     for (tenant, phase), count in held.items():
         key = tenant if tenant in named else OTHERS, phase
-        told[key] = told.get(key, 0) + count
-    yield labelled("angarium_tenant_receivers_held", told)
+        values[key] = values.get(key, 0) + count
+    yield labelled("angarium_tenant_receivers_held", values)
 
 
 def _routing(routed: RoutingTotals) -> Iterator[Metric]:

@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from angarium.connecting import Access
 from angarium.operations.failures import operation
+from streams.bounded_gather import gather_bounded
 from streams.control_requests.micro_service import refused_shards
 from streams.fleet.members import Member
 from streams.fleet.placement import LiveNode, wanted_owners
@@ -22,7 +23,6 @@ from streams.observation.installation_status import (
     unsettled_events,
 )
 from streams.observation.receivers_seen import shard_count
-from streams.questions import for_each
 
 
 class SeenNode(Struct, frozen=True, kw_only=True):
@@ -105,7 +105,7 @@ async def shards(access: Access) -> list[SeenShard]:
 async def shards_and_refusals(access: Access) -> list[SeenShard]:
     """All shards, in order; each live node is asked which it refuses."""
     members, _ = await seen_members(access.js, access.names)
-    found = await for_each(members, lambda each: refused_shards(access.js, access.names, each.node))
+    found = await gather_bounded(members, lambda each: refused_shards(access.js, access.names, each.node))
     return await _shards(access, {shard: why for each in found for shard, why in each.items()})
 
 
@@ -122,7 +122,7 @@ async def _shards(access: Access, refused: Mapping[int, str]) -> list[SeenShard]
         except NotPermitted:
             return None, None
 
-    behind = await for_each(range(count), waiting)
+    behind = await gather_bounded(range(count), waiting)
     return [
         SeenShard(
             shard=shard, node=owner.node if owner else None,

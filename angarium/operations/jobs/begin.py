@@ -13,7 +13,7 @@ from angarium.operations.replays.resendable import ReplayFilter, find_resendable
 from streams.buckets.stored_configurations import StoredConfigurations
 from streams.clock import SystemTime
 from streams.dead_letters.letters import DeadLetters, LetterFilter
-from streams.nats.retry import ask_for_command
+from streams.nats.retry import retry_for_command
 from streams.resending import plan_lock
 from streams.resending.job import Job
 from streams.resending.redrive_job import RedriveJobLock
@@ -78,7 +78,7 @@ async def begin_redrive(access: Access, tenant: str, wanted: LetterFilter, key: 
             "receivers": wanted.receivers,
             "reasons": tuple(sorted(wanted.reasons)), "since": wanted.since, "until": wanted.until,
             "done_to": 0, "end": await DeadLetters(access.js, access.names).end(),
-            "receivers_end": await ask_for_command(StoredConfigurations(access.js, access.names).end),
+            "receivers_end": await retry_for_command(StoredConfigurations(access.js, access.names).end),
             "seen": 0, "page": (), "sent": 0,
         }  # fmt: skip
     await lock.store(**changes, held=False)

@@ -8,7 +8,7 @@ from actors.ids import check_tenant
 from angarium.connecting import Access
 from angarium.operations.failures import operation
 from angarium.operations.jobs.plans import JobDocument, StoredPlan, is_over, job_document, tenant_of_plan
-from angarium.operations.jobs.waiting import all_plans, running_jobs, why_no_seat
+from angarium.operations.jobs.waiting import all_plans, running_jobs, why_no_slot
 
 
 class JobPlace(Struct, frozen=True, order=True):
@@ -53,6 +53,6 @@ async def list_jobs(
     page = places[:limit]
     following = page[-1] if len(places) > len(page) else None
     running = running_jobs(plans)
-    jobs = [job_document(found[each], why_no_seat(found[each], running)) for each in page]
+    jobs = [job_document(found[each], why_no_slot(found[each], running)) for each in page]
     unreadable = [why for key, why in failures if tenant in (None, tenant_of_plan(access, key))]
     return JobPage(jobs, following, unreadable)

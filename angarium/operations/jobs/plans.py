@@ -12,7 +12,7 @@ from angarium.connecting import Access
 from angarium.operations.failures import OperationError
 from streams.clock import SystemTime
 from streams.nats.answers import StoredMessage
-from streams.nats.retry import ask_for_command
+from streams.nats.retry import retry_for_command
 from streams.resending import ended_replays, plan_lock, redrive_job, replay_lock
 from streams.resending.job import Job
 from streams.resending.plan_lock import LEASES_WAITED
@@ -133,7 +133,7 @@ def plan_key(access: Access, kind: JobKind, owner: str) -> str:
 
 async def plan_of(access: Access, kind: JobKind, owner: str) -> StoredPlan | None:
     """The plan of a receiver's replays, or of a tenant's redrives. Raises Unavailable and Unusable."""
-    message = await ask_for_command(
+    message = await retry_for_command(
         access.js.last_message, access.names.actors, plan_key(access, kind, owner)
     )
     return None if message is None else plan_in(access, message)
@@ -181,12 +181,12 @@ def is_over(stored: StoredPlan) -> bool:
     return not stored.plan.unfinished and SystemTime().wall() - stored.stored_at > ended_replays.SHOWN_FOR_S
 
 
-def job_document(stored: StoredPlan, seat: str = "") -> JobDocument:
-    """The public state of a job; `seat` says why it has none, if it waits for one."""
+def job_document(stored: StoredPlan, slot: str = "") -> JobDocument:
+    """The public state of a job; `slot` says why it has none, if it waits for one."""
     plan, job = stored.plan, stored.job
     assert job is not None, "only jobs have a document"
     state = state_of(stored, job)
-    why = seat or job.why
+    why = slot or job.why
     if stored.command_job is not None and state == "waiting":
         why = CUT_OFF
     if isinstance(plan, ReplayPlan):

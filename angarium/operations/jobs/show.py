@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from angarium.connecting import Access
 from angarium.operations.failures import operation
 from angarium.operations.jobs.plans import JobDocument, StoredPlan, job_document, plan_of_job
-from angarium.operations.jobs.waiting import all_plans, running_jobs, waits_for_seat, why_no_seat
+from angarium.operations.jobs.waiting import all_plans, running_jobs, waits_for_slot, why_no_slot
 
 
 @operation
@@ -15,8 +15,8 @@ async def show(access: Access, job: str, plans: Iterable[StoredPlan] | None = No
     `plans`: those of all unfinished jobs, of a process that knows them anyway.
     """
     stored = await plan_of_job(access, job)
-    if not waits_for_seat(stored):
+    if not waits_for_slot(stored):
         return job_document(stored)
     if plans is None:
         plans, _ = await all_plans(access)
-    return job_document(stored, why_no_seat(stored, running_jobs(plans)))
+    return job_document(stored, why_no_slot(stored, running_jobs(plans)))

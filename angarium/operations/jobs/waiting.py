@@ -1,12 +1,12 @@
-"""Says why a job without a seat is waiting."""
+"""Says why a job without a slot is waiting."""
 
 from collections import Counter
 from collections.abc import Iterable
 
 from actors.errors import Unusable
 from angarium.connecting import Access
+from angarium.operations.jobs.job_slots import SLOT_TURN_S, SLOTS_MAX, TENANT_SLOTS_MAX
 from angarium.operations.jobs.plans import StoredPlan, plan_in, state_of
-from angarium.operations.jobs.seats import SEAT_TURN_S, SEATS_MAX, TENANT_SEATS_MAX
 from streams.clock import SystemTime
 from streams.reading.newest import newest
 from streams.resending.replay import NOT_DUE
@@ -26,12 +26,12 @@ async def all_plans(access: Access) -> tuple[list[StoredPlan], list[tuple[str, s
     return readable, unreadable
 
 
-def waits_for_seat(stored: StoredPlan) -> bool:
-    """True if nothing but a seat is missing, as far as its plan says."""
+def waits_for_slot(stored: StoredPlan) -> bool:
+    """True if nothing but a slot is missing, as far as its plan says."""
     if stored.api_job is None or state_of(stored, stored.api_job) != "waiting":
         return False
-    told = stored.api_job.why and not stored.api_job.why.startswith(NOT_DUE)
-    return not told and not stored.wait_s(SystemTime().wall())
+    other_reason = stored.api_job.why and not stored.api_job.why.startswith(NOT_DUE)
+    return not other_reason and not stored.wait_s(SystemTime().wall())
 
 
 def running_jobs(plans: Iterable[StoredPlan]) -> Counter[str]:
@@ -40,15 +40,15 @@ def running_jobs(plans: Iterable[StoredPlan]) -> Counter[str]:
     return Counter(each.tenant for each in held if each.api_job and state_of(each, each.api_job) == "running")
 
 
-def why_no_seat(stored: StoredPlan, running: Counter[str]) -> str:
-    """Say why it has no seat, and what to do; empty if it does not wait for one."""
-    if not waits_for_seat(stored):
+def why_no_slot(stored: StoredPlan, running: Counter[str]) -> str:
+    """Say why it has no slot, and what to do; empty if it does not wait for one."""
+    if not waits_for_slot(stored):
         return ""
     if not running:
         return "no job runs; a process of the HTTP API takes it up within seconds (start one: angarium api)"
     jobs = "1 job runs" if running.total() == 1 else f"{running.total()} jobs run"
     return (
-        f"waits for a seat: {jobs}, {running[stored.tenant]} of this tenant. A process of the HTTP API "
-        f"has {SEATS_MAX} seats, at most {TENANT_SEATS_MAX} for a tenant, in turns of {SEAT_TURN_S:.0f} s: "
+        f"waits for a slot: {jobs}, {running[stored.tenant]} of this tenant. A process of the HTTP API "
+        f"has {SLOTS_MAX} slots, at most {TENANT_SLOTS_MAX} for a tenant, in turns of {SLOT_TURN_S:.0f} s: "
         "wait for its turn, stop another job of the tenant, or start another process (angarium api)"
     )

@@ -156,14 +156,14 @@ async def _changes(
     while True:
         changes = await ledger.queries.changes(number, since, until, most)
         began = {each.at for each in changes if each.kind == "opened"}
-        told = [
+        entries = [
             each
             for each in _once([*before, *changes])
             # Its first URL is not a change.
             if each.at >= since and (each.kind != "retargeted" or each.at not in began)
         ]
-        if len(told) >= limit or len(changes) < most:
-            return told
+        if len(entries) >= limit or len(changes) < most:
+            return entries
         most *= 4
 
 

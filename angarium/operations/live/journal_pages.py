@@ -18,7 +18,7 @@ from streams.lost_tails.places import BEGINNING, StreamPlace
 from streams.nats.answers import StoredMessage
 from streams.nats.errors import StreamRecreated
 from streams.nats.jetstream import ALL_SUBJECTS, JetStream
-from streams.nats.retry import stream_info, until_answered
+from streams.nats.retry import retry_until_answered, stream_info
 
 JOURNAL_POLL_S = 0.2
 _ID = re.compile(r"([1-9][0-9]{0,17})-([0-9]{1,9})\Z")
@@ -80,7 +80,9 @@ class JournalPages:
             if after.position > info.last + 1:
                 missed = Missed(f"the journal ends before {after}: it is not the one that had it")
         elif since is not None:
-            first = await until_answered(lambda: self._js.first_since(self._stream, ALL_SUBJECTS, since))
+            first = await retry_until_answered(
+                lambda: self._js.first_since(self._stream, ALL_SUBJECTS, since)
+            )
             position = info.last if first is None else first.sequence - 1
         self.place = StreamPlace(created=info.created, mark=Mark(position=position))
         return missed
@@ -126,7 +128,9 @@ class JournalPages:
             return StreamPlace(created=info.created)
         position = info.last
         if since := lost.mark.stored_at:
-            first = await until_answered(lambda: self._js.first_since(self._stream, ALL_SUBJECTS, since))
+            first = await retry_until_answered(
+                lambda: self._js.first_since(self._stream, ALL_SUBJECTS, since)
+            )
             position = info.last if first is None else first.sequence - 1
         return StreamPlace(created=info.created, mark=Mark(position=position))
 

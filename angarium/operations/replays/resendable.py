@@ -13,7 +13,7 @@ from angarium.operations.failures import OperationError
 from angarium.operations.missing_streams import find_missing
 from angarium.operations.receivers.configurations.stored import not_found
 from streams.buckets.stored_configurations import StoredConfigurations
-from streams.nats.retry import ask_for_command
+from streams.nats.retry import retry_for_command
 from streams.observation.receivers_seen import last_snapshot, wait_for_snapshots
 from streams.reading.messages import stored_event
 from streams.resending.copies import deliveries_info, pages_between
@@ -59,16 +59,16 @@ async def find_resendable(access: Access, receiver: str, wanted: ReplayFilter) -
         raise OperationError("refused", missing.text, remedy=f": {missing.remedy}")
     # This comes before the end of the stream: later removals end the replay.
     configurations = StoredConfigurations(access.js, access.names)
-    removal = await ask_for_command(configurations.removal_before_present, receiver)
+    removal = await retry_for_command(configurations.removal_before_present, receiver)
     if removal is None:
         raise not_found(receiver)
     js, stream, subject = access.js, access.names.deliveries, access.names.deliveries_to(receiver)
     info = await deliveries_info(js, access.names)
     end = info.last
-    first = await ask_for_command(js.first_since, stream, subject, wanted.since)
+    first = await retry_for_command(js.first_since, stream, subject, wanted.since)
     begin = end if first is None else first.sequence - 1
     if wanted.until is not None:
-        after = await ask_for_command(js.first_since, stream, subject, wanted.until)
+        after = await retry_for_command(js.first_since, stream, subject, wanted.until)
         end = end if after is None else min(end, after.sequence - 1)
     state = await _settled_state(access, receiver, begin, end)
     until = max(begin, min(end, state.frontier.position))
@@ -78,7 +78,7 @@ async def find_resendable(access: Access, receiver: str, wanted: ReplayFilter) -
     )  # fmt: skip
     # In a stream that begins with its first message nothing is gone.
     oldest = (
-        await ask_for_command(js.message, stream, info.first) if info.messages and info.first > 1 else None
+        await retry_for_command(js.message, stream, info.first) if info.messages and info.first > 1 else None
     )
     stream_begins_at = oldest.stored_at if oldest is not None else None
     gone = stream_begins_at is not None and stream_begins_at > wanted.since
@@ -96,14 +96,14 @@ async def _settled_state(access: Access, receiver: str, begin: int, end: int) ->
     subject, frontier = access.names.deliveries_to(receiver), max(begin, state.frontier.position)
     is_open = any(begin < each.position <= end for each in state.open)
     if is_open or (frontier < end and await _is_any(access, subject, frontier, end)):
-        await ask_for_command(wait_for_snapshots, access.js, access.names, receiver)
+        await retry_for_command(wait_for_snapshots, access.js, access.names, receiver)
         return await _state(access, receiver)
     return state
 
 
 async def _is_any(access: Access, subject: str, after: int, until: int) -> bool:
     """True if the stream has an event of the receiver between two positions."""
-    following = await ask_for_command(access.js.next_message, access.names.deliveries, subject, after + 1)
+    following = await retry_for_command(access.js.next_message, access.names.deliveries, subject, after + 1)
     return following is not None and following.sequence <= until
 
 
@@ -112,7 +112,7 @@ async def _count_not_settled(access: Access, subject: str, settled: EventsToRese
     counted, wanted = 0, replace(settled, waiting=())
     for position in settled.waiting:
         if settled.begin < position <= settled.until:
-            message = await ask_for_command(access.js.message, access.names.deliveries, position)
+            message = await retry_for_command(access.js.message, access.names.deliveries, position)
             counted += message is not None and wanted.takes(stored_event(message))
     if settled.until < end:
         async for page in pages_between(access.js, access.names, subject, settled.until, end):
@@ -124,7 +124,7 @@ async def _count_not_settled(access: Access, subject: str, settled: EventsToRese
 
 async def _state(access: Access, receiver: str) -> State:
     """The receiver's state from its last snapshot; without an event it has none."""
-    found = await ask_for_command(last_snapshot, access.js, access.names, receiver)
+    found = await retry_for_command(last_snapshot, access.js, access.names, receiver)
     if found is None:
         return State(receiver=receiver)
     if found.state is None:

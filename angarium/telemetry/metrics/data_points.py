@@ -42,8 +42,8 @@ class PointTimes:
 
 def data_points(metrics: Iterable[Metric], resource: Resource, times: PointTimes) -> MetricsData:
     """The metrics as one request to a collector has them."""
-    told = [_metric(each, times) for each in metrics if each.samples]
-    scope = ScopeMetrics(InstrumentationScope("angarium", __version__), told, "")
+    converted = [_metric(each, times) for each in metrics if each.samples]
+    scope = ScopeMetrics(InstrumentationScope("angarium", __version__), converted, "")
     return MetricsData([ResourceMetrics(resource, [scope], "")])
 
 

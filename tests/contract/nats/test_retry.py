@@ -9,7 +9,7 @@ from actors.errors import Unavailable
 from streams.nats import jetstream, retry
 from streams.nats.errors import NotPermitted
 from streams.nats.jetstream import JetStream
-from streams.nats.retry import Complaint, Pauses, until_answered
+from streams.nats.retry import Pauses, ReasonLog, retry_until_answered
 from tests.sim.server.client import ClientWire
 from tests.sim.server.sessions import Frame
 from tests.support.waiting import until
@@ -72,30 +72,30 @@ async def test_pauses_grow_without_a_new_connection(away: Away, monkeypatch: pyt
         assert lengths == [0.001, 0.002, 0.004, 0.004]
 
 
-async def test_a_complaint_is_logged_once_for_each_reason_and_again_after_a_recovery(
+async def test_a_wait_is_logged_once_for_each_reason_and_again_after_a_recovery(
     away: Away, caplog: pytest.LogCaptureFixture
 ) -> None:
-    complaint = Complaint(away.js, log, "thing.waiting", shard=3)
+    reason_log = ReasonLog(away.js, log, "thing.waiting", shard=3)
     for why in ("full", "full", "gone"):
-        complaint.log_once(why)
-    complaint.over()
-    complaint.log_once("gone")
+        reason_log.log_once(why)
+    reason_log.clear()
+    reason_log.log_once("gone")
     assert _told(caplog) == [("thing.waiting", why) for why in ("full", "gone", "gone")]
 
 
 async def test_a_failure_while_nats_is_away_is_logged_only_if_it_lasts(
     away: Away, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    complaint = Complaint(away.js, log, "thing.waiting")
+    reason_log = ReasonLog(away.js, log, "thing.waiting")
     away.lose()
-    complaint.log_once("no answer")
+    reason_log.log_once("no answer")
     away.come_back()
-    complaint.log_once("no answer")
+    reason_log.log_once("no answer")
     assert _told(caplog) == []
     monkeypatch.setattr(jetstream, "DISTURBED_FOR_S", 0.0)
     away.lose()
     away.come_back()
-    complaint.log_once("no answer")
+    reason_log.log_once("no answer")
     assert _told(caplog) == [("thing.waiting", "no answer")]
 
 
@@ -107,10 +107,10 @@ async def test_a_final_refusal_ends_the_asking_and_any_other_is_waited_for() -> 
             raise failures.pop(0)
         return "answered"
 
-    assert await until_answered(ask) == "answered"
+    assert await retry_until_answered(ask) == "answered"
     failures.append(NotPermitted("no permission", final=True))
     with pytest.raises(NotPermitted):
-        await until_answered(ask)
+        await retry_until_answered(ask)
 
 
 def _told(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:

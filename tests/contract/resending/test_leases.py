@@ -12,7 +12,7 @@ from streams.nats.jetstream import JetStream
 from streams.nats.retry import COMMAND_PATIENCE_S
 from streams.resending.redrive_lock import RedriveLock
 from streams.resending.replay_lock import ReplayLock
-from streams.resending.sources import Sources
+from streams.resending.sources import CheckedSources
 from tests.contract.resending.settled_events import ONE
 from tests.contract.support.faults import Publish, misbehaving
 from tests.contract.support.servers import Server
@@ -40,7 +40,7 @@ async def test_a_source_is_certain_for_a_lease_from_the_question_on(
 ) -> None:
     """The source may be erased right after the leader looked, even if the answer comes late."""
     clocks, position = Clocks(), await publish(js, names, ONE, b"1")
-    sources = Sources(js, names.deliveries, clocks, LEASE_S)
+    sources = CheckedSources(js, names.deliveries, clocks, LEASE_S)
     monkeypatch.setattr(js, "message", taking(js, clocks, ANSWERED_AFTER_S))
     assert await sources.ask(position)
     clocks.turn(LEASE_S - ANSWERED_AFTER_S - 0.1)

@@ -106,7 +106,7 @@ async def test_events_of_a_tenant_above_its_rate_give_way_before_others_are_refu
     assert waiting[-1] == published[LIMITED][-1]
     assert set(published[LIMITED][len(evicted) + 1 :]) <= set(waiting)
     assert await ids(js, names.dead_letters, names.dead(f"{FREE}.a")) == []
-    told = [each for each in caplog.records if each.message == "routing.gave_way"]
+    told = [each for each in caplog.records if each.message == "routing.evicted"]
     assert sum(vars(each)["events"] for each in told) == len(evicted)
     assert {vars(each)["tenant"] for each in told} == {LIMITED}
     assert all(each.levelno == logging.WARNING for each in told)

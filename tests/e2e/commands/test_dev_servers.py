@@ -86,7 +86,7 @@ async def test_the_end_and_the_return_of_one_of_several_servers_are_logged(
     """The node may be connected to another one, and say nothing."""
     caplog.set_level(logging.INFO, "angarium.development.dev")
     async with EmbeddedServer(tmp_path / "server-2", port=0) as server:
-        keeping = asyncio.create_task(keep(server, is_told=True))
+        keeping = asyncio.create_task(keep(server, logs_restarts=True))
         send(signal.SIGKILL, server.pid_file)
         await until(lambda: "server.back" in caplog.messages)
         keeping.cancel()

@@ -124,7 +124,7 @@ def settings(nats: EmbeddedServer, tmp_path: Path) -> Settings:
 async def api(settings: Settings) -> AsyncIterator[Api]:
     async with open_jetstream(settings) as js:
         await setup(js, Access(js, settings).installation)
-        here = server.bound("127.0.0.1", 0)
+        here = server.bind_socket("127.0.0.1", 0)
         async with server.served(settings, here) as live:
             yield Api(js, settings, server.url(here), live)
 

@@ -19,7 +19,7 @@ from angarium.api.background import jobs
 from angarium.api.openapi import dead_letters
 from angarium.api.problems import HIDDEN
 from angarium.connecting import Access
-from angarium.operations.jobs import plans, seats, work
+from angarium.operations.jobs import job_slots, plans, run
 from angarium.operations.jobs.begin import Begun, begin_redrive, begin_replay
 from angarium.operations.jobs.listing import JobPage, list_jobs
 from angarium.operations.replays.resendable import ReplayFilter
@@ -126,7 +126,7 @@ async def test_a_request_that_comes_twice_begins_one_replay(api: Api) -> None:
 @asynccontextmanager
 async def process(settings: Settings) -> AsyncIterator[tuple[str, jobs.Jobs]]:
     """Another process of the API."""
-    here = server.bound("127.0.0.1", 0)
+    here = server.bind_socket("127.0.0.1", 0)
     async with server.served(settings, here) as state:
         yield server.url(here), state.jobs
 
@@ -162,8 +162,8 @@ async def test_a_job_continues_in_another_process_when_its_own_stops_or_dies(
 async def test_a_process_works_at_a_few_jobs_of_a_tenant_at_a_time(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(seats, "SEATS_MAX", 3)
-    monkeypatch.setattr(work, "COPY_PATIENCE_S", 60.0)  # So that they keep their seats meanwhile.
+    monkeypatch.setattr(job_slots, "SLOTS_MAX", 3)
+    monkeypatch.setattr(run, "COPY_PATIENCE_S", 60.0)  # So that they keep their slots meanwhile.
     slow = SINCE | {"rate": "0.1/second"}
     names = [f"acme.r{number}" for number in range(4)] + ["other.r"]
     for receiver in names:
@@ -180,7 +180,7 @@ async def test_a_process_works_at_a_few_jobs_of_a_tenant_at_a_time(
 
         async def working() -> bool:
             states = [(await client.get(place)).json()["state"] for place in places]
-            assert states[:4].count("running") <= seats.TENANT_SEATS_MAX, states
+            assert states[:4].count("running") <= job_slots.TENANT_SLOTS_MAX, states
             return states.count("running") == 3 and states[4] == "running"
 
         async def why_the_others_wait() -> set[str]:
@@ -189,7 +189,7 @@ async def test_a_process_works_at_a_few_jobs_of_a_tenant_at_a_time(
 
         await until_true(working)
         (why,) = await why_the_others_wait()
-        assert why.startswith("waits for a seat: 3 jobs run, 2 of this tenant")
+        assert why.startswith("waits for a slot: 3 jobs run, 2 of this tenant")
         running = list(api.state.jobs.working)
         stopped = next(place for place in places[:4] if place.split(".")[2] in str(running))
         await client.delete(stopped)

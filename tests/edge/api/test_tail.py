@@ -355,7 +355,7 @@ async def test_a_client_that_does_not_read_is_cut_off_and_slows_down_no_other(
     monkeypatch.setattr(tail_streams, "BUFFER_MAX", 64 << 10)
     monkeypatch.setattr(connections, "STALLED_MAX_S", 4.0)  # Its buffer is full before that.
     token = await api.token("acme", ["read"])
-    here = server.bound("127.0.0.1", 0)
+    here = server.bind_socket("127.0.0.1", 0)
     here.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
     async with AsyncExitStack() as open_ones, server.served(api.to.settings, here) as state:
         await until(lambda: state.valid(token.id) is not None)
@@ -392,7 +392,7 @@ async def test_an_answer_that_is_not_read_ends_the_connection(
 
     monkeypatch.setattr(connections, "STALLED_MAX_S", 0.2)
     monkeypatch.setattr(server, "Connection", Watched)
-    here = server.bound("127.0.0.1", 0)
+    here = server.bind_socket("127.0.0.1", 0)
     here.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
     async with server.served(api.to.settings, here):
         with socket.socket() as deaf:
@@ -436,7 +436,7 @@ async def test_streams_end_while_no_revocation_could_be_noticed(
 
 async def test_a_server_that_stops_ends_its_streams_in_order(api: Api) -> None:
     token = await api.token("acme", ["read"])
-    here = server.bound("127.0.0.1", 0)
+    here = server.bind_socket("127.0.0.1", 0)
     async with (
         plain_client(
             base_url=server.url(here), headers={"authorization": f"Bearer {token.text}"}, timeout=30

@@ -15,7 +15,7 @@ from streams.nats.answers import Forbidden, Put, Stored
 from streams.nats.connection import ConnectOptions, connect
 from streams.nats.errors import ConnectError, NotPermitted
 from streams.nats.jetstream import JetStream
-from streams.nats.retry import ask_for_command
+from streams.nats.retry import retry_for_command
 from streams.server import binary
 from tests.support.processes.commands import PATIENCE_S, Terminal
 from tests.support.processes.roles import address_told_in
@@ -101,7 +101,7 @@ async def test_every_publish_is_told_that_it_is_forbidden(address: str) -> None:
         (answer,) = await js.publish_all([Put("anything", b"")], timeout_s=PATIENCE_S)
         assert isinstance(answer, Forbidden)
     with pytest.raises(NotPermitted, match="subscribe to _INBOX"):
-        await ask_for_command(js.stream_info, "ANGARIUM_EVENTS")
+        await retry_for_command(js.stream_info, "ANGARIUM_EVENTS")
     await js.stop()
     await wire.close()
 

@@ -11,7 +11,7 @@ from streams.installation.topology import Installation
 from streams.nats.answers import Stored
 from streams.nats.connection import ConnectOptions, connect
 from streams.nats.jetstream import JetStream
-from streams.nats.retry import until_answered
+from streams.nats.retry import retry_until_answered
 from streams.server.cluster import EmbeddedCluster
 from tests.support.waiting import until_true
 
@@ -48,7 +48,7 @@ async def test_doctor_names_the_streams_without_a_leader(tmp_path: Path) -> None
         await setup(js, of)
         (holder,) = (each for each in cluster.servers if any(each.directory.rglob(of.names.events)))
         await holder.kill()
-        await until_answered(js.check)
+        await retry_until_answered(js.check)
         await js.stop()
         await wire.close()
         settings = Settings(nats=tuple(each.url for each in cluster.servers if each is not holder), shards=1)

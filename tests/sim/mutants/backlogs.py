@@ -21,10 +21,10 @@ from actors.memory.cursor import Cursor
 from actors.policy import Policy
 from actors.runtime import actor, discard, live_state
 from actors.runtime.actor import Actor
-from actors.runtime.control_requests import forget
 from actors.runtime.discard import DiscardedEvents
 from actors.runtime.host import Host
 from actors.runtime.live_state import LiveState
+from actors.runtime.operator_actions import forget
 from actors.runtime.posting_bounds import PostingBounds
 from streams.dead_letters.bury import DeadLetterWriter
 from streams.nats.answers import StoredMessage

@@ -47,7 +47,7 @@ from streams.journal.journal import Journal
 from streams.journal.snapshots import Snapshots
 from streams.nats.answers import Page, Put, StoredMessage
 from streams.nats.jetstream import JetStream
-from streams.nats.retry import until_answered
+from streams.nats.retry import retry_until_answered
 from streams.reading import backlog
 from tests.sim.mutants.backlogs import BACKLOG_MUTANTS
 from tests.sim.mutants.consumers import CONSUMER_MUTANTS
@@ -136,7 +136,7 @@ async def _tail_as_it_comes(
     tail: list[recovery.RecordedFlush] = []
     at, subject = after, names.journal_of(claimed.shard)
     while at < claimed.sequence:
-        page = await until_answered(lambda: js.read(names.journal, subject, at + 1))  # noqa: B023
+        page = await retry_until_answered(lambda: js.read(names.journal, subject, at + 1))  # noqa: B023
         if not page.messages:
             break
         for message in page.messages:

@@ -1,8 +1,8 @@
 """Rules about what is erased, each taken out by itself."""
 
 from actors.runtime.actor import Actor
-from actors.runtime.control_requests import end_deliveries
 from actors.runtime.host import Host
+from actors.runtime.operator_actions import end_deliveries
 from tests.sim.mutants.mutant import Mutant
 from tests.sim.scenarios import erasing
 

@@ -24,7 +24,7 @@ from streams.routing.unrouted_burial import UnroutedBurial
 from streams.routing_progress import RoutingProgress
 from streams.storage import purge
 from tests.sim.mutants.mutant import Mutant
-from tests.sim.scenarios import flooding, giving_way
+from tests.sim.scenarios import eviction, flooding
 
 _read_past, _purge_read_past = claim.read_shard_record, vars(purge)["read_shard_record"]
 _bury, _shed = UnroutedBurial.bury, Tenants.shed
@@ -131,9 +131,9 @@ def _routed_whatever_is_parked(of: RoutingProgress, tenant: str) -> int:
 
 def _always_taken(of: Tenants[Any], request: ReadRequest, events: Any, *, complete: bool) -> Any:
     tenant = of.parked[request.tenant]
-    end, tenant.gives_way_to = tenant.gives_way_to, 0
+    end, tenant.evicted_to = tenant.evicted_to, 0
     kept = _take_read(of, request, events, complete=complete)
-    tenant.gives_way_to = end
+    tenant.evicted_to = end
     return kept
 
 
@@ -220,37 +220,37 @@ FLOODING_MUTANTS = [
            ((AheadReader, "next_arrival", _as_found),),
            flooding.a_new_tail_is_read_ahead),
     Mutant("no-event-gives-way", "events of a parked tenant give way before the stream is full",
-           ((Router, "give_way", lambda *_: None),),
-           giving_way.events_give_way_to_other_tenants),
+           ((Router, "evict_unrouted", lambda *_: None),),
+           eviction.events_give_way_to_other_tenants),
     Mutant("parked-events-purged", "a tenant's events are purged by subject up to its own position",
            ((RoutingProgress, "routed_of", _routed_whatever_is_parked),),
-           giving_way.events_give_way_to_other_tenants),
+           eviction.events_give_way_to_other_tenants),
     Mutant("gave-way-unburied", "what gives way becomes a dead letter",
            ((UnroutedBurial, "bury", _buried_unstored),),
-           giving_way.events_give_way_to_other_tenants),
+           eviction.events_give_way_to_other_tenants),
     Mutant("gave-way-before-its-letters", "a position passes what gives way when its letters are stored",
            ((UnroutedBurial, "bury", _buried_later),),
-           giving_way.owner_dies_before_the_letters_are_stored),
+           eviction.owner_dies_before_the_letters_are_stored),
     Mutant("page-taken-of-what-gives-way", "what was requested of a tenant before it gives way is not taken",
            ((Tenants, "take_read", _always_taken),),
-           giving_way.page_arrives_late_of_a_tenant_that_gives_way),
+           eviction.page_arrives_late_of_a_tenant_that_gives_way),
     Mutant("page-counted-and-not-taken", "only events that are kept count as memory",
            ((Tenants, "take_read", _told_as_kept),),
-           giving_way.page_arrives_late_of_a_tenant_that_gives_way),
+           eviction.page_arrives_late_of_a_tenant_that_gives_way),
     Mutant("next-event-kept", "a tenant that waits for a token needs no memory",
            ((Tenants, "shed", _next_event_kept),),
-           giving_way.memory_is_short_and_tenants_wait_for_tokens),
+           eviction.memory_is_short_and_tenants_wait_for_tokens),
     Mutant("tokens-not-waived", "nobody waits for the token of a tenant that cannot be parked",
            ((Tenants, "waive_tokens", lambda *_: False),),
-           giving_way.more_tenants_wait_for_tokens_than_can_be_parked),
+           eviction.more_tenants_wait_for_tokens_than_can_be_parked),
     Mutant("rate-of-a-tenant-ignored", "a router takes events of a tenant at its rate at most",
            ((TenantRates, "take", lambda *_: 0.0),),
-           giving_way.events_give_way_to_other_tenants),
+           eviction.events_give_way_to_other_tenants),
     Mutant("burst-after-a-takeover", "a router that begins has one token for each tenant",
            ((tenant_rates, "Bucket", _full),)),
     Mutant("shed-and-not-read", "what is dropped for want of memory is read again",
            ((Tenants, "shed", _shed_and_not_read),),
-           giving_way.memory_is_short_and_tenants_wait_for_tokens),
+           eviction.memory_is_short_and_tenants_wait_for_tokens),
     Mutant("requests-paused-for-ever", "events are requested again when there is memory for them",
            ((router, "Reader", _PausedForEver),)),
 ]  # fmt: skip

@@ -15,7 +15,7 @@ from streams.resending.plan_lock import PlanLock
 from streams.resending.redrive_lock import RedriveLock
 from streams.resending.replay import Replay
 from streams.resending.replay_lock import ReplayLock
-from streams.resending.sources import Sources
+from streams.resending.sources import CheckedSources
 from streams.routing_progress import RoutingProgress
 from streams.storage import purge
 from tests.sim.mutants.mutant import Mutant
@@ -26,7 +26,12 @@ _publish, _store_plan, _read_past = ReplayLock.publish, RedriveLock.store, claim
 
 
 async def _ahead(
-    lock: ReplayLock, subject: str, data: bytes, headers: dict[str, str], sources: Sources, position: int
+    lock: ReplayLock,
+    subject: str,
+    data: bytes,
+    headers: dict[str, str],
+    sources: CheckedSources,
+    position: int,
 ) -> Answer | None:
     await lock.store(done_to=position, remaining=lock.plan.remaining - 1)
     return await _publish(lock, subject, data, headers, sources, position)
@@ -40,7 +45,7 @@ async def _never_renewed(self: PlanLock[Any], for_s: float = 0.0) -> None:
     return
 
 
-def _always(self: Sources, position: int) -> bool:
+def _always(self: CheckedSources, position: int) -> bool:
     return True
 
 
@@ -81,7 +86,7 @@ RESENDING_MUTANTS = [
            ((Replay, "ensure_not_removed", _not_removed),),
            scenarios.receiver_is_put_again_during_a_replay),
     Mutant("sources-unasked", "a copy is sent only within a lease of its source",
-           ((Sources, "certain", _always),),
+           ((CheckedSources, "certain", _always),),
            scenarios.process_sleeps_through_an_erasure),
     Mutant("late-copies-unawaited", "an erasure is done when no copy can be on its way any more",
            ((eraser, "COPIES_UNTIL_LEASE_ENDS_S", -math.inf),),

@@ -21,7 +21,7 @@ from angarium.api.background import jobs as background
 from angarium.api.background.jobs import Jobs
 from angarium.connecting import Access
 from angarium.operations.failures import NotDone
-from angarium.operations.jobs import begin, plans, work
+from angarium.operations.jobs import begin, plans, run
 from angarium.operations.jobs.begin import Begun, begin_redrive, begin_replay
 from angarium.operations.replays import replay
 from angarium.operations.replays.resendable import ReplayFilter
@@ -384,6 +384,6 @@ def _clocks(world: World) -> Iterator[None]:
         return ProcessTime(process)
 
     with ExitStack() as stack:
-        for module in (background, begin, plans, replay, work):
+        for module in (background, begin, plans, replay, run):
             stack.enter_context(patch.object(module, "SystemTime", of_process))
         yield

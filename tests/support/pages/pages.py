@@ -175,7 +175,7 @@ def logged(*levels: str) -> set[str]:
             case (
                 ast.Call(func=ast.Name(id="RateLimitedLog"), args=[_, ast.Constant(value=str(name))])
                 | ast.Call(
-                    func=ast.Name(id="Complaint" | "GatheredComplaint"),
+                    func=ast.Name(id="ReasonLog" | "GatheredReasonLog"),
                     args=[_, _, ast.Constant(value=str(name))],
                 )
             ):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from actors.runtime.control_requests.forget import forget
+from actors.runtime.operator_actions.forget import forget
 from streams.control_requests.micro_service import ANSWERS_AT_ONCE, Identity, MicroService
 from streams.control_requests.requests import (
     TENANT_UNDER_WAY_MAX,

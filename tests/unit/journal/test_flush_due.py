@@ -1,4 +1,4 @@
-"""When waiting facts are flushed: few facts share a beat, many or urgent ones are flushed at once."""
+"""When waiting facts are flushed: few facts share a tick, many or urgent ones are flushed at once."""
 
 import math
 
@@ -6,7 +6,7 @@ import pytest
 
 from streams.journal.journal import (
     FLUSH_AT_FACTS,
-    FLUSH_BEAT_S,
+    FLUSH_TICK_S,
     GATHER_FACTS_S,
     SMALL_FLUSH_FACTS,
     facts_due_at,
@@ -15,8 +15,8 @@ from streams.journal.journal import (
 SINCE = 1000.013
 
 
-def is_beat(at: float) -> bool:
-    return math.isclose(at, round(at / FLUSH_BEAT_S) * FLUSH_BEAT_S, abs_tol=1e-6, rel_tol=0)
+def is_tick(at: float) -> bool:
+    return math.isclose(at, round(at / FLUSH_TICK_S) * FLUSH_TICK_S, abs_tol=1e-6, rel_tol=0)
 
 
 @pytest.mark.parametrize("cut_at", [0.0, SINCE - 0.01])
@@ -26,17 +26,17 @@ def test_many_and_urgent_facts_wait_for_nothing(count: int, cut_at: float, urgen
 
 
 @pytest.mark.parametrize("count", [1, SMALL_FLUSH_FACTS, FLUSH_AT_FACTS - 1])
-def test_the_first_facts_after_a_silence_wait_for_the_next_beat(count: int) -> None:
+def test_the_first_facts_after_a_silence_wait_for_the_next_tick(count: int) -> None:
     due_at = facts_due_at(count, SINCE, SINCE - GATHER_FACTS_S, urgent=False)
-    assert SINCE <= due_at <= SINCE + FLUSH_BEAT_S
-    assert is_beat(due_at)
+    assert SINCE <= due_at <= SINCE + FLUSH_TICK_S
+    assert is_tick(due_at)
 
 
-def test_a_few_facts_wait_for_the_last_beat_in_time() -> None:
+def test_a_few_facts_wait_for_the_last_tick_in_time() -> None:
     due_at = facts_due_at(SMALL_FLUSH_FACTS - 1, SINCE, SINCE - 0.01, urgent=False)
     latest = SINCE + GATHER_FACTS_S
-    assert latest - FLUSH_BEAT_S <= due_at <= latest
-    assert is_beat(due_at)
+    assert latest - FLUSH_TICK_S <= due_at <= latest
+    assert is_tick(due_at)
 
 
 def test_more_facts_wait_for_as_long_as_facts_are_gathered() -> None:

@@ -24,7 +24,7 @@ def test_counters_of_the_largest_count_each_event_once_and_never_fall(
     for each in rounds:
         for name, more in each:
             counts[name] = counts.get(name, 0) + more
-        told = counters.told(counts)
+        told = counters.values(counts)
         assert len(told) <= count + 1
         assert all(value >= before.get(name, 0) for name, value in told.items())
         before |= told

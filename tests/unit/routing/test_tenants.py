@@ -21,7 +21,7 @@ ACTS: tuple[Act, ...] = (
     *((World.publish, tenant) for tenant in TENANTS),
     (World.arrive,), (World.arrive,), (World.match,), (World.read,), (World.wait_too_long,), (World.record,),
     (World.take_over,), (World.shed, 1), (World.shed, 0), (World.waive,), (World.bury,), (World.bury,),
-    *((World.give_way, tenant, up_to) for tenant in TENANTS for up_to in (5, 20, 1000)),
+    *((World.evict, tenant, up_to) for tenant in TENANTS for up_to in (5, 20, 1000)),
     *((World.read_ahead, tenant, behind) for tenant in TENANTS for behind in (0, 2)),
     (World.route, 0), (World.route, 1), (World.route, 2),
 )  # fmt: skip

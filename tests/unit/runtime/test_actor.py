@@ -14,9 +14,9 @@ from actors.memory.mailbox import MAILBOX_MAX
 from actors.policy import Rate, Retry
 from actors.ports import Attempt
 from actors.runtime.actor import Actor
-from actors.runtime.control_requests.forget import forget
-from actors.runtime.control_requests.ping import ping
-from actors.runtime.control_requests.skip import skip
+from actors.runtime.operator_actions.forget import forget
+from actors.runtime.operator_actions.ping import ping
+from actors.runtime.operator_actions.skip import skip
 from tests.unit.worlds.shard import RECEIVER, strict
 from tests.unit.worlds.values import answer, policy
 from tests.unit.worlds.virtual_time import in_virtual_time

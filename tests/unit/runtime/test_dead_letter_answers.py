@@ -8,7 +8,7 @@ from actors.machine.outcome import Answered, Failed
 from actors.memory.last_answers import ANSWERS_MAX, TEXT_MAX, failure_text
 from actors.policy import Policy, Retry
 from actors.ports import Attempt
-from actors.runtime.control_requests.skip import skip
+from actors.runtime.operator_actions.skip import skip
 from streams.journal.envelope import encode_fact
 from tests.unit.worlds.shard import ShardWorld, relaxed, strict
 from tests.unit.worlds.values import policy

@@ -9,10 +9,10 @@ from actors.ids import KEY_BYTES, dedup_key
 from actors.machine import commands as c
 from actors.machine import facts as f
 from actors.machine.numbering import Frontier, advance, is_repeat, with_number
-from actors.runtime.control_requests.forget import forget
-from actors.runtime.control_requests.skip import skip
 from actors.runtime.discard import READ_EVENTS_MAX
 from actors.runtime.host import PASSIVATE_AFTER_S, SWEEP_EVERY_S
+from actors.runtime.operator_actions.forget import forget
+from actors.runtime.operator_actions.skip import skip
 from tests.unit.worlds.shard import RECEIVER, ShardWorld, strict
 from tests.unit.worlds.values import policy
 from tests.unit.worlds.virtual_time import in_virtual_time

@@ -13,8 +13,8 @@ from actors.machine.outcome import Answered
 from actors.machine.state import OPEN_MAX, UNRECORDED_MAX
 from actors.policy import Retry
 from actors.runtime.actor import Actor
-from actors.runtime.control_requests.end_deliveries import EndedDeliveries, end_deliveries
 from actors.runtime.host import Host
+from actors.runtime.operator_actions.end_deliveries import EndedDeliveries, end_deliveries
 from tests.unit.worlds.shard import RECEIVER, ShardWorld, relaxed, strict
 from tests.unit.worlds.values import answer, policy
 from tests.unit.worlds.virtual_time import in_virtual_time
@@ -259,7 +259,7 @@ def test_without_numbers_in_order_a_crash_gives_one_twice(monkeypatch: pytest.Mo
     async def unnumbered(actor: Actor, position: int) -> bool:
         return position <= actor.state.frontier.position
 
-    monkeypatch.setattr("actors.runtime.control_requests.end_deliveries.settle_in_order", unnumbered)
+    monkeypatch.setattr("actors.runtime.operator_actions.end_deliveries.settle_in_order", unnumbered)
     assert found_by_a_crash("two numbers")
 
 

@@ -11,8 +11,8 @@ from actors.machine.state import State
 from actors.policy import Policy, Retry
 from actors.ports import Invalid
 from actors.runtime import host
-from actors.runtime.control_requests.forget import forget
-from actors.runtime.control_requests.skip import skip
+from actors.runtime.operator_actions.forget import forget
+from actors.runtime.operator_actions.skip import skip
 from tests.unit.worlds.shard import RECEIVER, ShardWorld, relaxed, strict
 from tests.unit.worlds.values import NOW, answer, policy
 from tests.unit.worlds.virtual_time import in_virtual_time

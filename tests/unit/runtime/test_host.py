@@ -15,8 +15,8 @@ from actors.machine.state import UNCONFIRMED_MAX, State
 from actors.policy import Rate
 from actors.ports import Attempt
 from actors.runtime.actor import Actor
-from actors.runtime.control_requests.ping import ping
 from actors.runtime.host import PASSIVATE_AFTER_S
+from actors.runtime.operator_actions.ping import ping
 from actors.runtime.residents import WOKEN_IN_TURN_MAX
 from tests.unit.worlds.shard import RECEIVER, ShardWorld, strict
 from tests.unit.worlds.values import answer, policy

@@ -116,16 +116,16 @@ class World:
             self.keep(request.tenant, each)
             assert len(self.in_memory(request.tenant)) <= module.EVENTS_MAX
 
-    def give_way(self, tenant: str, up_to: int) -> None:
+    def evict(self, tenant: str, up_to: int) -> None:
         """Order a tenant to give way, as a node does that looks at the whole stream."""
-        for event in self.tenants.give_way(tenant, up_to + 1):
+        for event in self.tenants.evict(tenant, up_to + 1):
             del self.kept[event.position]
 
     def bury(self) -> None:
         """Ask for events that give way, or take note that those that were asked for have their letters."""
         request, self.burial = self.burial, None
         if request is None:
-            self.burial = self.tenants.next_to_give_way()
+            self.burial = self.tenants.next_to_evict()
             return
         assert request.up_to <= self.tenants.highest, "what has not arrived gives way"
         found = [

@@ -31,8 +31,8 @@ from actors.machine.state import State
 from actors.policy import Policy, Rate, Retry
 from actors.ports import Attempt
 from actors.runtime import actor, live_state
-from actors.runtime.control_requests.forget import forget
-from actors.runtime.control_requests.ping import ping
+from actors.runtime.operator_actions.forget import forget
+from actors.runtime.operator_actions.ping import ping
 from actors.runtime.posting_bounds import PostingBounds
 from tests.unit.worlds.shard import RECEIVER, ShardWorld
 from tests.unit.worlds.values import NO_ANSWER, answer, policy

@@ -7,8 +7,8 @@ from angarium.connecting import Access
 from angarium.operations.jobs import plans
 from angarium.operations.jobs.begin import Begun, begin_redrive, begin_replay
 from angarium.operations.jobs.plans import JobDocument
+from angarium.operations.jobs.run import run_job
 from angarium.operations.jobs.show import show
-from angarium.operations.jobs.work import work_off
 from angarium.operations.replays.resendable import ReplayFilter
 from angarium.settings import Settings
 from streams.dead_letters.bury import DeadLetterWriter
@@ -53,7 +53,7 @@ async def replay_job(
 
 async def go_on(access: Access, kind: plans.JobKind = "replay", of: str = ONE) -> str:
     """Works the job off, as a process of the API does that finds it."""
-    return await work_off(access, kind, of, lambda: False, asyncio.Lock())
+    return await run_job(access, kind, of, lambda: False, asyncio.Lock())
 
 
 async def shown(access: Access, job: str) -> JobDocument:

@@ -10,12 +10,12 @@ import pytest
 
 from actors.machine.facts import Burial
 from angarium.operations.failures import NotDone
-from angarium.operations.jobs import plans, work
+from angarium.operations.jobs import plans, run
 from angarium.operations.jobs.begin import Begun, begin_replay
 from angarium.operations.jobs.plans import JobDocument, plan_of
+from angarium.operations.jobs.run import run_job
 from angarium.operations.jobs.show import show
 from angarium.operations.jobs.stop import stop
-from angarium.operations.jobs.work import work_off
 from angarium.operations.replays import replay as commands
 from angarium.operations.replays.resendable import ReplayFilter
 from streams.clock import SystemTime
@@ -51,7 +51,7 @@ from tests.support.waiting import until_true
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plan_lock, "LOCK_LEASE_S", LEASE_S)
-    monkeypatch.setattr(work, "PAGE_PAUSE_S", 0.0)
+    monkeypatch.setattr(run, "PAGE_PAUSE_S", 0.0)
     monkeypatch.setattr(copies, "PAGE_MAX", 2)
 
 
@@ -183,7 +183,7 @@ async def test_a_job_without_room_in_the_stream_waits_and_says_why(js: JetStream
 async def test_a_slow_replay_is_released_until_its_next_copy_is_due(
     js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(work, "COPY_PATIENCE_S", 0.05)
+    monkeypatch.setattr(run, "COPY_PATIENCE_S", 0.05)
     to = access(js, names)
     job = await replay_job(to, await events(js, names, "a", 3), per_second=2.0)
     assert await go_on(to) == ""
@@ -202,7 +202,7 @@ async def test_a_slow_replay_is_released_until_its_next_copy_is_due(
     # It is not sent too early by another process.
     assert await go_on(to) == ""
     assert await again(js, names, "a") in ([0], [0, 1])
-    monkeypatch.setattr(work, "COPY_PATIENCE_S", 60.0)
+    monkeypatch.setattr(run, "COPY_PATIENCE_S", 60.0)
     assert await go_on(to) == ""
     done = await shown(to, job.id)
     assert (done.state, done.sent, done.why) == ("done", 3, None)
@@ -288,7 +288,7 @@ async def test_a_process_that_stops_hands_its_job_on_at_once(
     monkeypatch.setattr(plan_lock, "LOCK_LEASE_S", 60.0)
     to, halted = access(js, names), asyncio.Event()
     job = await replay_job(to, await events(js, names, "a", 20), per_second=200.0)
-    first = asyncio.create_task(work_off(to, "replay", ONE, halted.is_set, asyncio.Lock()))
+    first = asyncio.create_task(run_job(to, "replay", ONE, halted.is_set, asyncio.Lock()))
     await until_true(lambda: _sent(js, names))
     halted.set()
     assert await first != ""
@@ -418,7 +418,7 @@ async def test_the_redrives_of_two_tenants_go_on_in_turns(js: JetStream, names: 
     for tenant in ("acme", "other"):
         await redrive_job(to, tenant=tenant)
     await asyncio.gather(*(
-        work_off(to, "redrive", tenant, lambda: False, turn) for tenant in ("acme", "other")
+        run_job(to, "redrive", tenant, lambda: False, turn) for tenant in ("acme", "other")
     ))  # fmt: skip
     page = await js.read(names.deliveries, names.deliveries_to("*.*"), 1, 100)
     sent = [

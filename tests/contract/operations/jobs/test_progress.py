@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from angarium.operations.failures import NotDone
-from angarium.operations.jobs import work
+from angarium.operations.jobs import run
 from angarium.operations.jobs.plans import JobDocument, plan_of
+from angarium.operations.jobs.run import run_job
 from angarium.operations.jobs.stop import stop
-from angarium.operations.jobs.work import work_off
 from angarium.operations.replays.replay import abandon, replay
 from streams.clock import SystemTime
 from streams.installation.topology import Names
@@ -49,7 +49,7 @@ LONG_LEASE_S = 1.0
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plan_lock, "LOCK_LEASE_S", LEASE_S)
-    monkeypatch.setattr(work, "PAGE_PAUSE_S", 0.0)
+    monkeypatch.setattr(run, "PAGE_PAUSE_S", 0.0)
 
 
 @pytest.fixture
@@ -117,7 +117,7 @@ async def test_a_job_that_was_halted_within_a_page_tells_exactly_what_was_sent(
     to = access(js, names)
     job = await replay_job(to, await events(js, names, "a", 5))
     looks = iter([False] * 4)  # Two before each copy but the first: one while it waits for its time.
-    assert await work_off(to, "replay", ONE, lambda: next(looks, True), asyncio.Lock()) == HALTED
+    assert await run_job(to, "replay", ONE, lambda: next(looks, True), asyncio.Lock()) == HALTED
     waiting, sent = await shown_job(to, job.id), await again(js, names, "a")
     assert 0 < len(sent) < 5
     assert (waiting.state, waiting.sent, waiting.looked_at) == ("waiting", len(sent), len(sent))
@@ -136,7 +136,7 @@ async def test_an_event_that_is_too_large_is_counted_once_over_many_takeovers_of
     await js.stream_update(info.config | {"max_msg_size": 1})
 
     looks = iter([False] * 4)
-    assert await work_off(to, "replay", ONE, lambda: next(looks, True), asyncio.Lock()) == HALTED
+    assert await run_job(to, "replay", ONE, lambda: next(looks, True), asyncio.Lock()) == HALTED
     assert 0 < (await shown_job(to, job.id)).left_out["too_large"] < 5
     assert await go_on(to) == ""
     done = await shown_job(to, job.id)
@@ -279,7 +279,7 @@ async def test_a_job_that_is_halted_while_it_waits_for_its_turn_is_released_at_o
     command = RedriveLock(js, names, "command", SystemTime(), lease_s=60.0)
     await command.acquire()
     job = await redrive_job(to)
-    working = asyncio.create_task(work_off(to, "redrive", "acme", halted.is_set, asyncio.Lock()))
+    working = asyncio.create_task(run_job(to, "redrive", "acme", halted.is_set, asyncio.Lock()))
 
     await until_true(lambda: is_held(to))
     halted.set()

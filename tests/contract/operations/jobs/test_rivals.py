@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from angarium.operations.jobs import begin, work
+from angarium.operations.jobs import begin, run
 from angarium.operations.jobs.begin import Begun, begin_redrive, begin_replay
 from angarium.operations.jobs.plans import StoredPlan, plan_of
 from angarium.operations.jobs.stop import stop
@@ -41,7 +41,7 @@ from tests.contract.resending.windows import LEASE_S
 @pytest.fixture(autouse=True)
 async def receiver(js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plan_lock, "LOCK_LEASE_S", LEASE_S)
-    monkeypatch.setattr(work, "PAGE_PAUSE_S", 0.0)
+    monkeypatch.setattr(run, "PAGE_PAUSE_S", 0.0)
     await StoredConfigurations(js, names).put(ONE, b'{"url": "https://example.com/"}')
 
 
@@ -91,13 +91,13 @@ async def test_a_process_that_was_overtaken_does_not_stop_the_job_of_its_success
 
     class Overtaken(Replay):
         async def resume(self) -> None:
-            monkeypatch.setattr(work, "Replay", Replay)
+            monkeypatch.setattr(run, "Replay", Replay)
             successor = ReplayLock(js, names, ONE, uuid.uuid4().hex, SystemTime(), lease_s=LEASE_S)
             await successor.acquire()
             await stop(to, job.id)
             await super().resume()
 
-    monkeypatch.setattr(work, "Replay", Overtaken)
+    monkeypatch.setattr(run, "Replay", Overtaken)
     with pytest.raises(Busy):
         await go_on(to)
     stored = await plan_of(to, "replay", ONE)

@@ -23,7 +23,7 @@ async def test_requests_in_flight_end_first_and_slow_clients_are_told(
     monkeypatch.setattr(server, "STOP_TIMEOUT_S", 1)
     async with open_jetstream(settings) as js, AsyncExitStack() as serving:
         await setup(js, Access(js, settings).installation)
-        here = server.bound("127.0.0.1", 0)
+        here = server.bind_socket("127.0.0.1", 0)
         state = await serving.enter_async_context(server.served(settings, here))
         api = Api(js, settings, server.url(here), state)
         token = (await api.token()).text

@@ -42,7 +42,7 @@ T = TypeVar("T")
 P = TypeVar("P", ReplayPlan, RedriveJobPlan)
 
 
-async def work_off(
+async def run_job(
     access: Access, kind: JobKind, owner: str, is_halted: Callable[[], bool], redrives_here: asyncio.Lock
 ) -> str:
     """Take up a job, and continue until it has ended, or `is_halted`, or it cannot continue now: returns why.
@@ -95,7 +95,7 @@ async def _under_lock(
             await _stop(lock, count)
             return ""
         why = await work()
-        # After a turn it waits for a seat, like all that nothing else keeps waiting.
+        # After a turn it waits for a slot, like all that nothing else keeps waiting.
         await _store(lock, why="" if why == HALTED else why, held=False)
         if why.startswith(NOT_DUE):
             return ""  # It is released as it should be.

@@ -6,7 +6,7 @@ import pytest
 
 from actors.machine.bucket import RateLimit
 from streams.routing import tenants as module
-from streams.routing.read_requests import GaveWay, ReadRequest
+from streams.routing.read_requests import Evicted, ReadRequest
 from streams.routing.tenants import Tenants
 from streams.routing_progress import NOTHING_ROUTED
 from tests.unit.worlds.partition import Waiting, World, bound_soon, flooded, limited
@@ -78,18 +78,18 @@ def test_a_tenant_that_can_be_parked_gets_no_event_without_a_token(monkeypatch: 
 
 def test_events_in_flight_are_routed_though_its_tenant_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
     world = limited_world(6, 3, monkeypatch)
-    assert [each.position for each in world.tenants.give_way("acme", 5)] == [2, 3]
-    request = world.tenants.next_to_give_way()
+    assert [each.position for each in world.tenants.evict("acme", 5)] == [2, 3]
+    request = world.tenants.next_to_evict()
     assert request == ReadRequest("acme", 1, 4, 3)
     assert world.tenants.next_read() is None, "the next events become letters"
     assert world.tenants.buried(request, 3, 2) is None
     assert world.tenants.progress.parked_tenants == {"acme": 1}, "the first is not routed yet"
     world.route(0)
     assert world.tenants.progress.parked_tenants == {"acme": 4}
-    request = world.tenants.next_to_give_way()
+    request = world.tenants.next_to_evict()
     assert request == ReadRequest("acme", 3, 4, 3)
-    assert world.tenants.buried(request, 4, 1) == GaveWay("acme", 4, 3)
-    assert world.tenants.next_to_give_way() is None
+    assert world.tenants.buried(request, 4, 1) == Evicted("acme", 4, 3)
+    assert world.tenants.next_to_evict() is None
     world.now = 20.0
     world.match()
     assert world.tenants.next_read() == ReadRequest("acme", 4, 6, 3)
@@ -104,7 +104,7 @@ def test_a_page_that_was_requested_before_its_tenant_gives_way_is_not_taken() ->
     request = world.tenants.next_read()
     assert request == ReadRequest("acme", 2, 5, 2)
     page = [Waiting("acme", 3), Waiting("acme", 4)]
-    assert world.tenants.give_way("acme", 5) == []
+    assert world.tenants.evict("acme", 5) == []
     assert not world.tenants.take_read(request, page, complete=False)
     world.bury()
     world.bury()
@@ -114,14 +114,14 @@ def test_a_page_that_was_requested_before_its_tenant_gives_way_is_not_taken() ->
 def test_no_tenant_gives_way_that_is_not_parked_or_with_events_beyond_the_order() -> None:
     tenants = Tenants[Waiting](NOTHING_ROUTED, limited())
     tenants.add(Waiting("acme", 1))
-    assert (tenants.give_way("acme", 2), tenants.next_to_give_way()) == ([], None)
+    assert (tenants.evict("acme", 2), tenants.next_to_evict()) == ([], None)
     world = flooded()
-    assert (world.tenants.give_way("acme", 1), world.tenants.next_to_give_way()) == ([], None)
+    assert (world.tenants.evict("acme", 1), world.tenants.next_to_evict()) == ([], None)
 
 
 def test_a_tenant_that_gave_way_completely_is_parked_no_more() -> None:
     world = flooded()
-    world.give_way("acme", 1000)
+    world.evict("acme", 1000)
     for _ in range(6):
         world.bury()
     assert (world.tenants.routed, world.tenants.progress.parked_tenants) == (5, {})

@@ -9,7 +9,7 @@ from collections.abc import Container
 from msgspec import Struct
 
 
-class _Said(Struct, frozen=True):
+class _LastMessage(Struct, frozen=True):
     """The last message of a node: its process, the number of the heartbeat, when it came, and the shards."""
 
     run: str
@@ -18,14 +18,14 @@ class _Said(Struct, frozen=True):
     owned: tuple[int, ...]
 
 
-class Heard:
+class LastMessages:
     """The last message of each other live node."""
 
     def __init__(self) -> None:
-        self._last: dict[str, _Said] = {}
+        self._last: dict[str, _LastMessage] = {}
 
     def add(self, node: str, run: str, number: int, at: float, owned: tuple[int, ...]) -> None:
-        self._last[node] = _Said(run, number, at, owned)
+        self._last[node] = _LastMessage(run, number, at, owned)
 
     def drop(self, node: str) -> None:
         """Forget a node that left."""
@@ -33,16 +33,16 @@ class Heard:
 
     def keep(self, live: Container[str]) -> None:
         """Forget the nodes that are not live: what they said is no longer true."""
-        self._last = {node: said for node, said in self._last.items() if node in live}
+        self._last = {node: message for node, message in self._last.items() if node in live}
 
     def came_at(self, node: str, run: str, number: int, now: float) -> float:
         """When the message of this heartbeat came; `now` if it is not the last one, or did not come.
 
         Heartbeats of a version without runs are not known apart from those of an earlier process.
         """
-        said = self._last.get(node)
-        return said.at if said is not None and run and (said.run, said.number) == (run, number) else now
+        last = self._last.get(node)
+        return last.at if last is not None and run and (last.run, last.number) == (run, number) else now
 
     def owned(self) -> frozenset[int]:
         """The shards that other nodes run, as they said last."""
-        return frozenset(shard for said in self._last.values() for shard in said.owned)
+        return frozenset(shard for message in self._last.values() for shard in message.owned)

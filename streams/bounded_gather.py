@@ -4,16 +4,16 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 
-QUESTIONS_AT_ONCE = 32
+ASKED_AT_ONCE = 32
 """Questions that are under way at a time, such as requests about many shards."""
 
 Thing = TypeVar("Thing")
 Answer = TypeVar("Answer")
 
 
-async def for_each(things: Iterable[Thing], ask: Callable[[Thing], Awaitable[Answer]]) -> list[Answer]:
+async def gather_bounded(things: Iterable[Thing], ask: Callable[[Thing], Awaitable[Answer]]) -> list[Answer]:
     """The answers about all these things, in their order. The first error is raised."""
-    turn = asyncio.Semaphore(QUESTIONS_AT_ONCE)
+    turn = asyncio.Semaphore(ASKED_AT_ONCE)
 
     async def ask_in_turn(thing: Thing) -> Answer:
         async with turn:

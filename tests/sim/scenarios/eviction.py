@@ -64,7 +64,7 @@ def page_arrives_late_of_a_tenant_that_gives_way() -> None:
         stage.announce(*[str(number) for number in range(8)])
         stage.wait(4.0)
         shard = stage.checkers.nodes[first.name].owned[0]
-        first.post(lambda: shard.give_way("acme", 1 << 60))
+        first.post(lambda: shard.evict_unrouted("acme", 1 << 60))
         stage.wait(0.1)
         release()
         stage.settle()

@@ -1,4 +1,4 @@
-"""Seats for jobs in one process: a job that waits for its pace gives its seat to another."""
+"""Slots for jobs in one process: a job that waits for its pace gives its slot to another."""
 
 import asyncio
 import uuid
@@ -9,10 +9,10 @@ from msgspec.structs import replace
 from angarium.api.background import jobs
 from angarium.api.background.jobs import Jobs
 from angarium.connecting import Access
-from angarium.operations.jobs import plans, seats, work
+from angarium.operations.jobs import job_slots, plans, run
 from angarium.operations.jobs.plans import JobDocument, plan_of_job
+from angarium.operations.jobs.run import run_job
 from angarium.operations.jobs.show import show
-from angarium.operations.jobs.work import work_off
 from streams.buckets.stored_configurations import StoredConfigurations
 from streams.clock import SystemTime
 from streams.installation.topology import Names
@@ -32,9 +32,9 @@ async def test_a_slow_replay_does_not_keep_others_waiting(
     js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(plan_lock, "LOCK_LEASE_S", LEASE_S)
-    monkeypatch.setattr(work, "COPY_PATIENCE_S", 0.05)
+    monkeypatch.setattr(run, "COPY_PATIENCE_S", 0.05)
     monkeypatch.setattr(jobs, "READ_PLANS_EVERY_S", 0.02)
-    monkeypatch.setattr(seats, "SEATS_MAX", 1)
+    monkeypatch.setattr(job_slots, "SLOTS_MAX", 1)
     await StoredConfigurations(js, names).put(ONE, b'{"url": "https://example.com/"}')
     to, working = access(js, names), Jobs(access(js, names))
     slow = await replay_job(to, await events(js, names, "a", 3), per_second=1 / 3600)
@@ -59,7 +59,7 @@ async def test_a_slow_replay_does_not_keep_others_waiting(
     await working.stop()
 
 
-async def test_a_job_that_another_process_works_off_takes_no_seat(
+async def test_a_job_that_another_process_works_off_takes_no_slot(
     js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(jobs, "READ_PLANS_EVERY_S", 0.02)
@@ -70,7 +70,7 @@ async def test_a_job_that_another_process_works_off_takes_no_seat(
         taken.append(kind)
         return ""
 
-    monkeypatch.setattr(jobs, "work_off", take_up)
+    monkeypatch.setattr(jobs, "run_job", take_up)
     await replay_job(to, await events(js, names, "a", 3))
     holder = ReplayLock(js, names, ONE, uuid.uuid4().hex, SystemTime())
     await holder.acquire()
@@ -83,13 +83,13 @@ async def test_a_job_that_another_process_works_off_takes_no_seat(
     assert set(taken) == {"redrive"}
 
 
-async def test_a_replay_with_a_quick_pace_leaves_its_seat_after_its_turn_and_continues_later(
+async def test_a_replay_with_a_quick_pace_leaves_its_slot_after_its_turn_and_continues_later(
     js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(plan_lock, "LOCK_LEASE_S", LEASE_S)
     monkeypatch.setattr(jobs, "READ_PLANS_EVERY_S", 0.02)
-    monkeypatch.setattr(seats, "SEATS_MAX", 1)
-    monkeypatch.setattr(seats, "SEAT_TURN_S", 0.1)
+    monkeypatch.setattr(job_slots, "SLOTS_MAX", 1)
+    monkeypatch.setattr(job_slots, "SLOT_TURN_S", 0.1)
     await StoredConfigurations(js, names).put(ONE, b'{"url": "https://example.com/"}')
     to, working = access(js, names), Jobs(access(js, names))
     steady = await replay_job(to, await events(js, names, "a", 12), per_second=25)
@@ -112,7 +112,7 @@ async def test_a_replay_with_a_quick_pace_leaves_its_seat_after_its_turn_and_con
     await working.stop()
 
 
-async def test_a_job_that_waits_for_a_seat_says_so(js: JetStream, names: Names) -> None:
+async def test_a_job_that_waits_for_a_slot_says_so(js: JetStream, names: Names) -> None:
     await StoredConfigurations(js, names).put(ONE, b'{"url": "https://example.com/"}')
     to = access(js, names)
     one = await replay_job(to, await events(js, names, "a", 1))
@@ -128,7 +128,7 @@ async def test_a_job_that_waits_for_a_seat_says_so(js: JetStream, names: Names) 
         return found
 
     assert (await told(other.id)).why is None
-    assert "waits for a seat: 1 job runs, 0 of this tenant" in ((await told(one.id)).why or "")
+    assert "waits for a slot: 1 job runs, 0 of this tenant" in ((await told(one.id)).why or "")
     assert lock.plan.api_job is not None
     await lock.store(held=False, api_job=replace(lock.plan.api_job, why="the stream is full"))
     assert (await told(other.id)).why == "the stream is full"
@@ -141,7 +141,7 @@ async def test_a_redrive_that_waits_for_its_turn_in_the_process_is_released_when
     await buried(js, names, 7)
     job = await redrive_job(to)
     await turns.acquire()
-    working = asyncio.create_task(work_off(to, "redrive", "acme", halted.is_set, turns))
+    working = asyncio.create_task(run_job(to, "redrive", "acme", halted.is_set, turns))
 
     async def is_running() -> bool:
         return (await shown(to, job.id)).state == "running"
@@ -165,5 +165,5 @@ async def test_a_redrive_that_loses_its_plan_at_its_turn_frees_the_turn(
     await redrive_job(to)
     monkeypatch.setattr(RedriveJobLock, "ensure_held", overtaken)
     with pytest.raises(Busy):
-        await work_off(to, "redrive", "acme", lambda: False, turns)
+        await run_job(to, "redrive", "acme", lambda: False, turns)
     assert not turns.locked()

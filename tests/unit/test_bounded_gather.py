@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from streams.questions import QUESTIONS_AT_ONCE, for_each
+from streams.bounded_gather import ASKED_AT_ONCE, gather_bounded
 
 
 async def test_answers_come_in_the_order_of_the_things_and_few_questions_are_under_way() -> None:
@@ -19,9 +19,9 @@ async def test_answers_come_in_the_order_of_the_things_and_few_questions_are_und
         under_way -= 1
         return thing * thing
 
-    things = range(QUESTIONS_AT_ONCE * 3)
-    assert await for_each(things, ask) == [thing * thing for thing in things]
-    assert most == QUESTIONS_AT_ONCE
+    things = range(ASKED_AT_ONCE * 3)
+    assert await gather_bounded(things, ask) == [thing * thing for thing in things]
+    assert most == ASKED_AT_ONCE
 
 
 async def test_an_error_of_one_question_is_raised() -> None:
@@ -31,4 +31,4 @@ async def test_an_error_of_one_question_is_raised() -> None:
         return thing
 
     with pytest.raises(ValueError, match="no answer"):
-        await for_each(range(5), ask)
+        await gather_bounded(range(5), ask)
