@@ -117,7 +117,7 @@ async def test_a_shard_whose_journal_has_aged_out_has_it_in_the_checkpoint(
     assert (past.routing, past.floor, past.blank) == (RoutingProgress(routed=position), 3, False)
 
 
-async def test_a_node_that_is_alive_is_in_the_way(
+async def test_an_upgrade_is_refused_while_a_node_is_alive(
     js: JetStream, names: Names, installation: Installation
 ) -> None:
     await js.publish(names.journal_of(1), OLD_FLUSH)

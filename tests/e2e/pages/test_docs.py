@@ -137,7 +137,7 @@ def test_every_line_of_the_log_is_explained() -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=str)
-def test_all_that_a_promise_rests_on_has_its_proof(page: Page) -> None:
+def test_every_mechanism_of_a_promise_names_its_test(page: Page) -> None:
     assert list(page.unproven()) == []
 
 
