@@ -12,7 +12,7 @@ _STEP = re.compile(r"\.([^.\[\]]+)|\[([0-9]+|\.\.\.)\]")
 _MISSING = re.compile(r"Object missing required field `([^`]+)`")
 _UNKNOWN = re.compile(r"Object contains unknown field `([^`]+)`")
 LIKENESS_MIN = 0.6
-SUGGESTED_LENGTH_MAX = 40
+COMPARED_LENGTH_MAX = 40
 """Length of the longest name that is compared with known ones, which takes time."""
 _TIME = "a time with its zone, such as 2026-01-31T12:00:00Z"
 
@@ -33,11 +33,16 @@ def problem(error: msgspec.ValidationError, kind: Any) -> tuple[str, str]:
 
 def unknown_member(name: str, known: Collection[str]) -> str:
     """The sentence about a member that does not exist, with the one that was probably meant."""
+    meant = closest(name, known)
+    return f"unknown member; {f'did you mean {meant}?' if meant else 'check the spelling'}"
+
+
+def closest(name: str, known: Collection[str]) -> str | None:
+    """The known name that was probably meant by this one."""
     from difflib import get_close_matches
 
-    compared = name if len(name) <= SUGGESTED_LENGTH_MAX else ""
-    alike = get_close_matches(compared, sorted(known), 1, LIKENESS_MIN)
-    return f"unknown member; {f'did you mean {alike[0]}?' if alike else 'check the spelling'}"
+    compared = name if len(name) <= COMPARED_LENGTH_MAX else ""
+    return next(iter(get_close_matches(compared, sorted(known), 1, LIKENESS_MIN)), None)
 
 
 def _members(kind: inspect.Type) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ import re
 import secrets
 import socket
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
@@ -20,7 +20,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 import msgspec
 from msgspec import Meta, Struct, field, inspect
 
-from actors.allowed_values import allowed, problem
+from actors.allowed_values import allowed, closest, problem
 from actors.errors import BadInput, InvalidName
 from actors.ids import check_tenant
 from actors.policy import Rate
@@ -54,7 +54,6 @@ _OTHERS_VARIABLE = re.compile(
     r"ANGARIUM_(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_[A-Z]+)?)?|PASSWORD)\Z"
 )
 """Variables that Kubernetes makes for services, and passwords of deploy/nats/permissions.conf."""
-LIKENESS_MIN = 0.6
 _NODE = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 
 
@@ -265,13 +264,10 @@ def unknown_variables(environ: Mapping[str, str] = os.environ) -> list[UnknownVa
     return found
 
 
-def _closest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that was probably meant by this one."""
-    from difflib import get_close_matches
-
-    alike = get_close_matches(name, sorted(known), 1, LIKENESS_MIN)
-    longer = [each for each in sorted(known) if name and each.endswith(f"_{name}")]
-    return next(iter(alike + longer), None)
+def _closest(name: str, known: Collection[str]) -> str | None:
+    """The known name that is most like this one; if none is, one that ends with it."""
+    longer = (each for each in sorted(known) if name and each.endswith(f"_{name}"))
+    return closest(name, known) or next(longer, None)
 
 
 def _instead(suggestion: str | None) -> str:

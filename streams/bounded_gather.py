@@ -1,4 +1,4 @@
-"""Asks the same question about many things, some at a time."""
+"""Asks about many things concurrently, at most 32 at a time."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable

@@ -50,7 +50,7 @@ class FlowControl:
         self._until = 0.0
 
     def message_arrived(self, bound_count: int, holder_count: int) -> None:
-        """Ask for no more for a while if the message that came is one too many."""
+        """Pause requests if this message exceeds the limit."""
         self._count(holder_count)
         if self._handle is None and self._waiting(bound_count, holder_count) >= UNSETTLED_PAUSE_AT:
             loop = asyncio.get_running_loop()
@@ -67,7 +67,7 @@ class FlowControl:
                 self._set_requests_paused(False)
 
     def stop(self) -> None:
-        """Wait for nothing more, and hold nothing."""
+        """Cancel the pause, and hold nothing."""
         self._count(0)
         self._cancel()
 
@@ -76,7 +76,10 @@ class FlowControl:
         self._holder_count = holder_count
 
     def _waiting(self, bound_count: int, holder_count: int) -> int:
-        """The number of messages too many, if all of them wait for the same receivers."""
+        """The number of messages that wait behind another one of their receiver.
+
+        All messages count if the node holds some for more than `HOLDERS_MAX` receivers.
+        """
         return bound_count - holder_count if self._node.receiver_count <= HOLDERS_MAX else bound_count
 
     def _cancel(self) -> None:

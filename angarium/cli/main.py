@@ -93,10 +93,11 @@ class _Commands(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         typed = args[0]
         if typed not in MODULES and not typed.startswith("-") and not context.resilient_parsing:
-            from difflib import get_close_matches
+            from actors.allowed_values import closest
 
-            meant = "".join(f" Did you mean {each!r}?" for each in get_close_matches(typed, MODULES, 1))
-            raise click.UsageError(f"No such command {typed!r}.{meant}", context)
+            meant = closest(typed, MODULES)
+            hint = f" Did you mean {meant!r}?" if meant else ""
+            raise click.UsageError(f"No such command {typed!r}.{hint}", context)
         return super().resolve_command(context, args)
 
     def invoke(self, context: click.Context) -> Any:

@@ -54,7 +54,7 @@ class RecordedDelivery(Struct, frozen=True, kw_only=True):
     """One event and one of its receivers, with its recorded attempts: the first and the last ones.
 
     `ended_at` is None until it has ended; `ending` is also None if it ended within a gap. `count` counts its
-    attempts, `attempts_total` those that are on record. `published_at` is earlier than `stored_at` if the
+    attempts, `attempts_total` those that are recorded. `published_at` is earlier than `stored_at` if the
     event had to wait for its fan-out. `repeats` are the messages that were dropped because of it.
     """
 

@@ -311,7 +311,7 @@ class Writer:
     # ---- gaps, and idle receivers
 
     async def _pass(self, gap: Gap) -> None:
-        """Put a gap on record, after the states as of its end: snapshots cover the purged messages."""
+        """Record a gap, after the states as of its end: snapshots cover the purged messages."""
         log.warning("ledger.gap", extra={"first": gap.first, "last": gap.last})
         batch = self._moving(Mark(position=gap.last))
         states: list[KnownState] = []
@@ -337,7 +337,7 @@ class Writer:
     async def _add_snapshots(
         self, holds: dict[int, HeldShare], gap: Gap, states: Sequence[KnownState]
     ) -> None:
-        """Store snapshots as base states, but for those that are older than what the ledger has.
+        """Store snapshots as base states, except those that are older than what the ledger has.
 
         Such a receiver has no fact in the gap: snapshots have the purged ones, and what is erased is in those
         of its shard.

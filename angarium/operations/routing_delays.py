@@ -134,7 +134,7 @@ async def why_unrouted(access: Access, event: StoredMessage, recent_s: float) ->
     events, before = found
     [delay] = await _all_delays(access.js, access.names, access.settings.tenants, [events])
     if not delay.is_certain:
-        return "it is not on record yet that it is routed; ask again"
+        return "it is not recorded yet that it is routed; ask again"
     match before:
         case 0:
             place = f"it is the next one of {events.tenant}"

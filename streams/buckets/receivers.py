@@ -286,7 +286,7 @@ class Receivers:
 def matching(
     receivers: Receivers, subscriptions: Subscriptions
 ) -> Callable[[str, str, float], tuple[str, ...]]:
-    """Returns what finds the receivers of an event, by its tenant, its type, and when it was stored.
+    """Makes a function that finds the receivers of an event from its tenant, type and storage time.
 
     A receiver gets no event from before it was created, even if it is routed late.
     """

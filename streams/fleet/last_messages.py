@@ -1,4 +1,4 @@
-"""The messages of live nodes that come between our looks at the bucket: any of these may be missing.
+"""Remembers the last heartbeat of each live node; messages may be lost, so only the bucket proves anything.
 
 They show which shards a node runs, and when we first heard of a heartbeat. That it is stored, and that none
 followed it, only a look shows.

@@ -61,7 +61,7 @@ async def check(js: JetStream, installation: Installation) -> list[Mismatch | Mi
 
 
 async def missing_streams(js: JetStream, installation: Installation) -> MissingStreams | None:
-    """The streams that are missing, None if there are all. Raises `Unavailable` and `ApiError`."""
+    """The streams that are missing, None if all exist. Raises `Unavailable` and `ApiError`."""
     found = [_CheckedStream(config, await js.stream_info(config["name"])) for config in streams(installation)]
     return _missing(found, installation)
 

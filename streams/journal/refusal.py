@@ -1,4 +1,4 @@
-"""Refuses a shard whose streams lost messages, on record, until they are there again.
+"""Refuses a shard whose streams lost messages until they are there again, and records that.
 
 A shard whose mark differs (`streams.lost_tails`) is refused, and that is recorded (`<shard>._refused`), until
 the message is there again (the right stream was restored), or an operator accepts the loss

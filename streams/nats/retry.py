@@ -82,7 +82,7 @@ class GatheredReasonLog(ReasonLog):
 
 
 async def retry_until_answered(ask: Callable[[], Awaitable[T]]) -> T:
-    """Ask until there is an answer, even if NATS is away for long; a caller that needs a limit sets it.
+    """Retry until there is an answer; callers that need a time limit set one.
 
     Raises `NotPermitted` if it is final, as for a command.
     """

@@ -36,7 +36,7 @@ class ReadMarks:
         return higher(known, self._seen)
 
     def note(self, mark: Mark) -> None:
-        """Take note of a message that was read in another way, from the stream of the present consumer."""
+        """Note a message that was read in another way, from the stream of the present consumer."""
         self._seen = higher(self._seen, mark)
 
     def doubt(self, known: Mark) -> None:

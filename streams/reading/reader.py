@@ -123,7 +123,7 @@ class Reader:
         return self.consumers if self.compared else None
 
     def note(self, mark: Mark) -> None:
-        """Take note of a message that was read in another way: the present consumer has the same stream."""
+        """Note a message that was read in another way: the present consumer has the same stream."""
         self._marks.note(mark)
 
     async def start(self) -> None:

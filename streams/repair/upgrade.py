@@ -1,8 +1,9 @@
-"""Upgrades an installation of Angarium 0.1 once, while all its nodes are stopped.
+"""Upgrades an installation whose streams have version 1 once, while all its nodes are stopped.
 
-0.1 read through durable consumers, one for each shard and stream, and only the consumers of the events knew
-how far these were routed. The journals record that now, so it is appended there, as another flush of the
-last owner. Then the consumers are deleted, and the streams get the new version. Any step may be repeated.
+Builds before 0.1.0 made such streams. They read through durable consumers, one for each shard and stream,
+and only the consumers of the events knew how far these were routed. The journals record that now, so it is
+appended there, as another flush of the last owner. Then the consumers are deleted, and the streams get the
+new version. Any step may be repeated.
 """
 
 from msgspec import UNSET
@@ -21,11 +22,11 @@ from streams.nats.retry import retry_until_answered
 from streams.routing_progress import RoutingProgress
 
 OLD = "1"
-"""The version that 0.1 stamped on its streams."""
+"""The version that builds before 0.1.0 stamped on their streams."""
 
 
 async def upgrade(js: JetStream, installation: Installation) -> list[str]:
-    """Upgrade an installation of 0.1; returns a line for each change, none if there was nothing to do.
+    """Upgrade streams of version 1; returns a line for each change, none if there was nothing to do.
 
     Raises `SetupError` if a node is alive; `Unavailable` and `ApiError`.
     """
@@ -67,7 +68,8 @@ async def _check_stopped(js: JetStream, names: Names) -> None:
     if live or strange:
         who = ", ".join(each.node for each in live) or strange[0]
         raise SetupError(
-            f"{names.prefix} was made by Angarium 0.1 and has to be upgraded, but nodes are running ({who}): "
+            f"{names.prefix} was made by a build before 0.1.0 and has to be upgraded, but nodes are running "
+            f"({who}): "
             f"stop all of them, and run it again"
         )
 

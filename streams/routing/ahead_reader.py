@@ -100,7 +100,7 @@ class AheadReader:
             await asyncio.wait({task})
 
     def arrived(self, pending: int, floods: bool) -> None:
-        """Take note of an arrival, and how many are to come; `floods`: a tenant's events are dropped."""
+        """Note an arrival, and how many are to come; `floods`: a tenant's events are dropped."""
         self._arrived.set()
         if pending <= BEHIND_MIN:
             self._behind.clear()

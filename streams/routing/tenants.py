@@ -120,14 +120,14 @@ class TenantInMemory(Generic[T]):
 
     @property
     def has_room(self) -> bool:
-        """True if half of its room is free, and it can make use of more."""
+        """True if at least half of its memory is free and no token is missing."""
         if self.waits_for_token:
             return False
         return len(self.events) * 2 <= EVENTS_MAX and self.bytes * 2 <= BYTES_MAX
 
     @property
     def is_evicted(self) -> bool:
-        """True if the next events that are read of it become dead letters."""
+        """True if the next events read become dead letters."""
         return self.read_to < self.evicted_to
 
     @property
@@ -304,7 +304,7 @@ class Tenants(Generic[T]):
     # ---- eviction
 
     def evict(self, name: str, below: int) -> list[T]:
-        """Let the events of a parked tenant below a position become dead letters, but for those in flight.
+        """Let the events of a parked tenant below a position become dead letters, except those in flight.
 
         Returns the events that are dropped from memory for that.
         """
@@ -331,7 +331,7 @@ class Tenants(Generic[T]):
         return None
 
     def buried(self, request: ReadRequest, up_to: int, events: int) -> Evicted | None:
-        """Take note that so many events, which are all up to a position, have their letters.
+        """Note that these events, all up to `up_to`, have their dead letters.
 
         Returns what became of the order if this was its end.
         """
@@ -403,10 +403,10 @@ class Tenants(Generic[T]):
         return None
 
     def shed(self, may_park: Callable[[str], bool], *, kept: int = 1) -> list[T]:
-        """Leave to the stream what tenants above their rate have in memory, but for the next event of each.
+        """Drop the queued events of tenants above their rate, except the next `kept` of each.
 
-        Returns the events that are dropped. `may_park`: as for `admits`, by name. `kept`: 0 if the memory
-        that the next events take is short, too.
+        They stay in the stream. Returns the dropped events. `may_park`: as for `admits`, by name. `kept`: 0
+        if the memory that the next events take is short, too.
         """
         dropped = list[T]()
         for _, name in self._without_token:
@@ -422,7 +422,7 @@ class Tenants(Generic[T]):
         return dropped
 
     def _leave_unmatched(self, name: str, tenant: TenantInMemory[T], kept: int) -> list[T]:
-        """Leave the events of a parked tenant that are not matched to the stream, but for the first ones."""
+        """Leave the events of a parked tenant that are not matched to the stream, except the first ones."""
         unmatched = list(tenant.unmatched)
         dropped = unmatched[kept:]
         if dropped:
@@ -435,9 +435,9 @@ class Tenants(Generic[T]):
         return dropped
 
     def waive_tokens(self, came_before: float, may_park: Callable[[str], bool]) -> bool:
-        """Let tenants that cannot be parked match what has waited for tokens since then: others wait for it.
+        """Let tenants that cannot be parked route events that waited longer than this without a token.
 
-        Returns whether there are any. `may_park`: as for `admits`, by name.
+        Others wait for these. Returns whether there are any. `may_park`: as for `admits`, by name.
         """
         still = list[tuple[float, str]]()
         for token_at, name in self._without_token:
@@ -459,19 +459,19 @@ class Tenants(Generic[T]):
         return self._without_token[0][0] if self._without_token else None
 
     def matched(self, event: T, copies: int) -> None:
-        """Take note of the number of copies of an event, as `next_to_match` returned it."""
+        """Note the number of copies of an event, as `next_to_match` returned it."""
         tenant = self.by_name[event.tenant]
         tenant.copies += copies
         self._queue_to_match(event.tenant, tenant)
 
     def confirmed(self, event: T) -> None:
-        """Take note that a copy of the event is stored."""
+        """Note that a copy of the event is stored."""
         tenant = self.by_name[event.tenant]
         tenant.copies -= 1
         self._queue_to_match(event.tenant, tenant)
 
     def close(self, event: T) -> bool:
-        """Take note that all copies of the event are stored; returns whether its tenant wants to read on."""
+        """Note that all copies of the event are stored; returns whether its tenant wants to read on."""
         tenant = self.by_name[event.tenant]
         del tenant.events[event.position]
         tenant.bytes -= event.size

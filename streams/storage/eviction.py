@@ -55,7 +55,7 @@ class EvictionOrder(Struct, frozen=True):
 
 
 class SampledStream(Struct, frozen=True):
-    """Samples of a stream, and what tells whether it is still the one that they were taken from.
+    """Samples of a stream, and how to check that it is still the same stream.
 
     `stray_bytes`: what belongs to no shard or partition, by estimate, of `stray_tenants`. It leaves by
     itself, as dead letters of its tenants.
@@ -95,7 +95,7 @@ async def judged(names: Names, settled: SettledPositions, parts: Sequence[Stream
 def settled_surplus(samples: Sequence[Sample], bytes_to_free: float) -> dict[str, int]:
     """The subjects whose settled messages make enough room, with the position up to which they are settled.
 
-    Those with most settled bytes come first; all of them if they are too few.
+    Those with the most settled bytes come first; all of them if they are too few.
     """
     held, settled_up_to = defaultdict[str, float](float), dict[str, int]()
     for each in samples:
@@ -114,7 +114,7 @@ def settled_surplus(samples: Sequence[Sample], bytes_to_free: float) -> dict[str
 def eviction_order(
     samples: Sequence[Sample], bytes_to_free: float, without: Collection[str] = ()
 ) -> EvictionOrder | None:
-    """The order to evict the oldest events of the tenant with most waiting; None if enough is settled.
+    """The order to evict the oldest events of the tenant with the most waiting; None if enough is settled.
 
     The tenants `without` do not give way; None also if no other has anything waiting.
     """

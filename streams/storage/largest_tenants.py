@@ -1,4 +1,4 @@
-"""The tenants with most bytes in a stream: those for whom the quota of all others is counted.
+"""Finds the tenants with the most bytes in a stream: the default quota is checked for these only.
 
 Counting takes some 70 requests a tenant, and the number of tenants is not known. A quota is there to keep
 one tenant from filling a stream, and such a tenant is among few samples.

@@ -1,4 +1,4 @@
-"""Quotas of tenants: excess waiting events are evicted, on record; excess dead letters are deleted.
+"""Quotas of tenants: excess waiting events are evicted and recorded; excess dead letters are deleted.
 
 What waits for receivers and what waits to be routed are in two streams, and a quota holds in each: an event
 that is being routed is in both, and counted together it would exceed a quota within which its tenant is.

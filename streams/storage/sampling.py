@@ -1,10 +1,10 @@
 """Samples a stream that may have gaps: each sampled message stands for a known number of messages.
 
-The range of positions is cut in two, then alternately the part with most messages and the one with most
-bytes, until there are enough parts. A part is represented by its first message. If that is large by chance,
-the part seems to have most bytes, and is cut until the message stands for itself alone. nats-server says how
-many messages follow a message, so two looks give the number in a part. Random positions would not do: most
-may be in gaps, and a message after a gap would be found too often.
+The range of positions is cut in two, then alternately the part with the most messages and the one with the
+most bytes, until there are enough parts. A part is represented by its first message. If that is large by
+chance, the part seems to have the most bytes, and is cut until the message stands for itself alone.
+nats-server says how many messages follow a message, so two looks give the number in a part. Random positions
+would not do: most may be in gaps, and a message after a gap would be found too often.
 """
 
 from itertools import cycle

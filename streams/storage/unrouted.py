@@ -1,6 +1,6 @@
 """Chooses what gives way in the stream of events: what waits there to be routed is judged as deliveries are.
 
-What is on record as routed is settled. A router reads only what is not, also after a takeover, so everything
+What is recorded as routed is settled. A router reads only what is not, also after a takeover, so everything
 of a tenant up to the position before its first unrouted event can be purged by the tenant's subject. A parked
 tenant keeps later events of others from being purged by sequence.
 """
@@ -16,7 +16,7 @@ from streams.storage.sampling import sample_stream
 
 
 class RoutedPositions:
-    """The positions up to which tenants' events are routed, on record. Each partition is looked up once."""
+    """The positions up to which tenants' events are recorded as routed. Each partition is looked up once."""
 
     def __init__(self, js: JetStream, names: Names) -> None:
         self._js = js

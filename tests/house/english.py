@@ -22,12 +22,14 @@ VAGUE_TITLE = re.compile(
     r"test_((what|who|whom|whose|where|how)(so|ever)?|behind|"
     r"it|its|neither|nor|not|of|so|that|they|those|one_(that|who))_|"
     r"test_\w*?_?(whatever|however|everybody|of_late|just_now|goes_on|word_of|where_nothing|"
-    r"tells?_of|is_told_(those|to)|says_it_too)(_|\Z)"
+    r"tells?_of|is_told_(those|to)|says_it_too|with_whom|now_and_then|is_had|there_is_to_know|"
+    r"worked_off)(_|\Z)"
 )
 """Titles that begin with nothing, or have a word in them for which there is a plainer one."""
 ARCHAIC = re.compile(
     r"\b(anew|amid|anybody|bears|befell|beside|by turns|for ever|heirs?|hence|lest|nobody|somebody|"
-    r"speaks? of|thereby|whichever|who(?:s?)ever|(?:none|false|empty|raises \S+) where)\b",
+    r"speaks? of|thereby|whichever|who(?:s?)ever|(?:none|false|empty|raises \S+) where|but for|"
+    r"for who (?!in\b)|on record|take note|with most(?! of))\b",
     re.IGNORECASE,
 )
 NAMED = re.compile(r"`([A-Za-z_][\w.]*)`")

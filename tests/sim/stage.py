@@ -269,7 +269,7 @@ class Stage:
         self.run.receivers.calm()
 
     def delivered(self, receiver: str = R) -> set[int]:
-        """The positions that were delivered, on record."""
+        """The positions that are recorded as delivered."""
         return self.checkers.ledger(receiver).delivered.get(receiver, set())
 
     # ---- time

@@ -123,7 +123,7 @@ class Kept(Protocol):
     async def execute(self, statement: str, *values: Any) -> None: ...
 
     async def contents(self) -> dict[str, list[tuple[Any, ...]]]:
-        """Every row of every table, but for base states, which may be made sooner or later."""
+        """Every row of every table, except base states, which may be made sooner or later."""
 
     async def dump(self) -> bytes:
         """All that is stored."""

@@ -1,1 +1,1 @@
-"""Pure tests, in folders named like those that they test."""
+"""Tests without a server, in folders named like those that they test."""

@@ -23,7 +23,7 @@ class Rule(Enum):
     UNCONFIGURED = "the receiver has no configuration that can be used (`without_policy.py`)"
     OPENING = "it has a configuration for the first time, or again after its removal"
     REMOVAL = "its configuration was removed and put again, and the removal is not carried out yet"
-    ADOPTION = "its configuration differs from the one on record"
+    ADOPTION = "its configuration differs from the recorded one"
     COUNTING = "more may wait in the stream than its `backlog_max`"
     IN_FLIGHT = "no further attempt may be in flight"
     REPEAT = "the oldest event without a number is settled, or a repeat"

@@ -1,4 +1,4 @@
-"""Actions of operators on one receiver, each on record before it is answered. Read `end_deliveries` first.
+"""Actions of operators on one receiver, each recorded before it is answered. Read `end_deliveries` first.
 
 `ping` sends one request, `skip` gives up the oldest event, `forget` discards all that wait, and
 `end_deliveries` ends those of an erased event.

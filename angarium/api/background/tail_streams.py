@@ -69,11 +69,6 @@ class TailStream:
         self._news = asyncio.Event()
         self._room = asyncio.Event()
 
-    @property
-    def held_bytes(self) -> int:
-        """Bytes that wait for the client."""
-        return self._held
-
     async def pieces(self) -> AsyncIterator[bytes]:
         """The events as they come; while there are none, a heartbeat comment with the last position."""
         yield b"retry: %d\n%b\n" % (RECONNECT_AFTER_MS, _id(self.after))
@@ -139,16 +134,6 @@ class Tails:
 
     def __iter__(self) -> Iterator[TailStream]:
         return iter(self._streams)
-
-    @property
-    def live_count(self) -> int:
-        """The number of streams that have caught up, and share the one reading."""
-        return len(self._live)
-
-    @property
-    def is_reading(self) -> bool:
-        """True while the journal is read."""
-        return bool(self._tasks)
 
     async def open(self, token_id: str, token: Token, wanted: TailFilter, after: str | None) -> TailStream:
         """A stream from now on, or after the attempt with the id `after`.

@@ -53,12 +53,15 @@ GET_RECEIVER_STATE = _described(
     "The state as its owner knows it; other versions may have more or fewer members", _STATE,
 )  # fmt: skip
 PAUSE_RECEIVER = _described(
-    "Pause a receiver: its events wait", PauseState, "The receiver is paused, on record", {"paused": True}
+    "Pause a receiver: its events wait",
+    PauseState,
+    "The receiver is paused, and this is recorded",
+    {"paused": True},
 )
 RESUME_RECEIVER = _described(
     "End a pause, a disablement, backoff and throttling",
     PauseState,
-    "The receiver continues, on record",
+    "The receiver continues, and this is recorded",
     {"paused": False},
 )
 PING_RECEIVER = _described(
@@ -70,7 +73,7 @@ SKIP_EVENT = _described(
     {"sequence": 17, "event_id": "order-7-created"},
 )  # fmt: skip
 FORGET_EVENTS = _described(
-    "Discard the waiting events of a receiver, and clear its failures", Forgotten, "The result, on record",
+    "Discard the waiting events of a receiver, and clear its failures", Forgotten, "The recorded result",
     {"discarded": 12, "next_sequence": 30},
 )  # fmt: skip
 ROTATE_RECEIVER_SECRET = _described(

@@ -1,16 +1,15 @@
 """Parameters of queries: those that an operation does not have are refused, not ignored."""
 
 from collections.abc import Collection
-from difflib import get_close_matches
 from functools import cache
 from urllib.parse import parse_qsl
 
 from litestar.handlers import BaseRouteHandler
 from litestar.params import QueryParameter
 
+from actors.allowed_values import closest
 from angarium.api.problems import Fault, invalid
 
-LIKENESS_MIN = 0.6
 SHOWN_MAX = 40
 """Characters of an unknown name that are repeated."""
 
@@ -37,8 +36,8 @@ def parameters_of(handler: BaseRouteHandler) -> frozenset[str]:
 
 
 def _unknown(name: str, known: Collection[str]) -> Fault:
-    if alike := get_close_matches(name, sorted(known), 1, LIKENESS_MIN):
-        hint = f"; did you mean {alike[0]}?"
+    if meant := closest(name, known):
+        hint = f"; did you mean {meant}?"
     else:
         hint = f"; the parameters are {', '.join(sorted(known))}" if known else "; this path has none"
     shown = name if len(name) <= SHOWN_MAX else f"{name[:SHOWN_MAX]}…"

@@ -1,4 +1,4 @@
-"""Control: the live state of a receiver, and requests to its owner, answered once they are on record."""
+"""Control: the live state of a receiver, and requests to its owner, answered once they are recorded."""
 
 from collections.abc import Mapping
 from typing import Annotated

@@ -14,7 +14,7 @@ from angarium.operations.events.erase import ErasureStatus, get_erasure, request
 
 PATH = "/v1/tenants/{tenant:str}/events/{event:str}"
 REQUESTS_PER_S = 10.0
-"""Requests of a tenant that a process accepts: each stays on record, and a node searches for its event."""
+"""Requests of a tenant that a process accepts: each leaves a record, and a node searches for its event."""
 
 UNFINISHED_RETRY_S = 10
 """The `Retry-After` for a tenant that has too many unfinished ones: an erasure takes some seconds."""
@@ -24,7 +24,7 @@ UNFINISHED_RETRY_S = 10
 async def erase_event(
     tenant: FromPath[str], event: FromPath[str], api: InjectedApi, access: InjectedAccess
 ) -> ErasureStatus:
-    """Request that an event be erased, on record, in the name of the token."""
+    """Record the token's request that an event be erased."""
     standing = api.erasure_rates.take(tenant, REQUESTS_PER_S, 1, asyncio.get_running_loop().time())
     if not standing.admitted:
         detail = f"a tenant may request {REQUESTS_PER_S:g} erasures a second"

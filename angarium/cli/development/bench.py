@@ -163,8 +163,8 @@ def isolation(seconds: float, as_json: bool, **plan: int) -> None:
 def scale(receivers: int, active: int, seconds: float, as_json: bool, **plan: int) -> None:
     """Measure very many receivers (few of them active), two nodes that are killed, and a long backlog.
 
-    The exit status is 1 if a delivery was lost, came out of order, or was repeated but for a kill at full
-    load.
+    The exit status is 1 if a delivery was lost, came out of order, or was repeated except after a kill at
+    full load.
     """
     from angarium.bench.scale import ScalePlan, measured
 

@@ -30,7 +30,7 @@ INTERRUPTED = "angarium: interrupted; the erasure continues, and the same comman
 def erase(event: str, tenant: str | None, wait: str, yes: bool, as_json: bool, **given: Any) -> None:
     """Erase the body and headers of an event from streams, dead letters, recorded answers and ledgers.
 
-    Deliveries that wait are discarded, on record, with the reason erased. Numbers, ids, times and counters
+    Waiting deliveries are discarded and recorded with the reason erased. Numbers, ids, times and counters
     stay, and so does the record of who asked and when. Nodes do the work: it continues if this command ends.
     Asks for confirmation. An event that no stream has is erased from ledgers.
     """

@@ -1,4 +1,4 @@
-"""The commands for who runs an installation: `setup`, `doctor`, `repair`, and the tokens of the HTTP API.
+"""The commands for operators of an installation: `setup`, `doctor`, `repair`, and the HTTP API's tokens.
 
 Read `setup` first.
 """

@@ -20,8 +20,8 @@ def setup(as_json: bool, **given: Any) -> None:
     """Create the missing streams and buckets, and show what was created and its size.
 
     You can run it any number of times: it only adds, and refuses if something that exists contradicts the
-    settings. The number of shards cannot be changed later. It upgrades an installation of Angarium 0.1, once,
-    while all nodes are stopped.
+    settings. The number of shards cannot be changed later. It upgrades an installation whose streams
+    have version 1 (builds before 0.1.0), once, while all nodes are stopped.
     """
     settings = options.settings_of(given)
     from angarium.operations.installation.setup import install

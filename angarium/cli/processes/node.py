@@ -62,7 +62,7 @@ async def _supervise(settings: Settings) -> None:
 
 
 async def _check(settings: Settings) -> None:
-    """Look at the installation, since a node on a wrong one would wait without end or worse."""
+    """Look at the installation, since a node on a wrong one would wait forever, or do harm."""
     from angarium.connecting import with_access
 
     await with_access(settings, _check_with)

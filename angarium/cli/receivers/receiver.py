@@ -159,7 +159,7 @@ def list_receivers(
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @options.settings_flags(*options.CONNECTION)
 def rm(name: str, yes: bool, **given: Any) -> None:
-    """Remove a receiver. Its waiting events are discarded, on record. Asks for confirmation."""
+    """Remove a receiver. Its waiting events are discarded, and this is recorded. Asks for confirmation."""
     from angarium.operations.receivers.configurations.remove import remove_receiver
 
     done = perform(
@@ -225,10 +225,10 @@ def skip(name: str, as_json: bool, **given: Any) -> None:
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @options.settings_flags(*options.CONNECTION)
 def forget(name: str, yes: bool, **given: Any) -> None:
-    """Discard a receiver's waiting events, on record, and clear its failures. Asks first if events wait.
+    """Discard a receiver's waiting events and clear its failures; both are recorded.
 
-    Its numbers continue after a gap as large as the number of discarded events. It first waits for an attempt
-    that is in flight.
+    Asks first if events wait. Its numbers continue after a gap as large as the number of discarded events. It
+    first waits for an attempt that is in flight.
     """
     from angarium.operations.receivers.control_requests.forget import forget
 

@@ -8,8 +8,8 @@ The owner of shard 0 purges for all shards. Every node makes sure that its shard
 - A receiver whose events are only in the stream would hold the deliveries from its last event on. So the
   position of its oldest waiting event is looked up.
 - If a stream was recreated, the shard ends: its next claim will be refused, with the reason.
-- If the deliveries are full and nothing is left to purge, the tenant that has most waiting gives its oldest
-  events up, and that is recorded. So it is with the events that wait to be routed.
+- If the deliveries are full and nothing is left to purge, the tenant that has the most waiting loses its
+  oldest events, and this is recorded. The same holds for events that wait to be routed.
 - A tenant with a quota gives up its oldest events and dead letters beyond it.
 - Accepted events that belong to no shard become dead letters.
 - The state of a removed receiver is forgotten as soon as none of its events can be left.

@@ -37,7 +37,7 @@ class ErasureStatus(Struct, frozen=True, kw_only=True):
 
 @operation
 async def request_erasure(access: Access, tenant: str, event: str) -> ErasureStatus:
-    """Request that an event be erased, on record, or join an unfinished request."""
+    """Record a request that an event be erased, or join an unfinished request."""
     return _status(await Erasures(access.js, access.names).request(tenant, event, access.by, time.time()))
 
 

@@ -42,8 +42,8 @@ LINES_SHOWN_MAX = 8
 LEADERLESS_REMEDY = "start the nats-servers that have their replicas; nats stream report shows them"
 ROOM_REMEDY = "find out why they are not delivered, or raise max_bytes of the stream"
 UNROUTED_REMEDY = (
-    "find out what holds them; before it is full, events of the tenant with most become dead letters "
-    "(evicted). Raise that tenant's rate, or max_bytes of the stream"
+    "find out what holds them; when it is almost full, the oldest events of the tenant with the most waiting "
+    "bytes become dead letters (evicted). Raise that tenant's rate, or max_bytes of the stream"
 )
 
 

@@ -128,7 +128,7 @@ def _too_much(receiver: str, count: str, until: int) -> OperationError:
 
 
 def _judged(starts: list[int], limits: list[LimitPeriod]) -> tuple[list[Window], list[Bar]]:
-    """The busiest windows and the chart: up to a second's work, done in a thread, and as long a rest."""
+    """The busiest windows and the chart, computed in a thread that rests as long as it works."""
     rest = _Rests()
     windows = [busiest(starts, limits, length_s, pause=rest) for length_s in lengths(limits)]
     return windows, bars(starts, limits, starts[0], starts[-1] + 1, rest) if starts else []

@@ -245,9 +245,9 @@ def _entry(change: RecordedChange, configurations: list[Configured]) -> _Entry:
         case "removed", {"discarded": count}:
             what = f"removed: {_discarded(count, detail)}"
         case "forgot", {"discarded": count}:
-            what = f"told to forget: {_discarded(count, detail)}"
+            what = f"forgotten: {_discarded(count, detail)}"
         case "dead_lettered", {"sequence": sequence, "event_id": event}:
-            what = f"told to skip event {sequence} ({event})"
+            what = f"event {sequence} skipped ({event})"
         case "missing", {"first": first, "last": last}:
             what = f"its events at {first} to {last} are gone from the stream"
         case "rate_set", {"per_second": rate, "burst": burst}:

@@ -122,7 +122,7 @@ async def test_others_have_their_turns_while_much_is_handed_on(
     await follower.stop()
 
 
-async def test_a_key_that_changes_all_the_time_is_read_now_and_then(
+async def test_a_key_that_changes_all_the_time_is_read_at_a_limited_rate(
     js: JetStream, make_stream: MakeStream, prefix: str
 ) -> None:
     """The stream keeps its last values alone, so a reader that waits has less to read."""

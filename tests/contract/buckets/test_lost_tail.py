@@ -145,7 +145,7 @@ async def test_a_request_to_erase_at_a_lost_position_is_carried_out(nats: Powerl
     assert await carry_out() == ["late"]
 
 
-async def test_a_job_accepted_at_a_lost_position_is_worked_off(
+async def test_a_job_accepted_at_a_lost_position_is_run(
     nats: Powerless, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(plan_lock, "LOCK_LEASE_S", 0.3)

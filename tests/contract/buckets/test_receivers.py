@@ -260,7 +260,7 @@ async def test_a_removal_by_other_clients_is_known_from_what_they_left(
     assert message.headers["Angarium-Removed"].split()[0] == str(removal)
 
 
-async def test_a_removal_that_only_the_leader_told_of_is_told_on(js: JetStream, names: Names) -> None:
+async def test_a_removal_known_only_to_the_leader_is_reported(js: JetStream, names: Names) -> None:
     """A node that keeps the last removal hears of it, also where the configuration is the same again."""
     receivers = Receivers(js, names)
     await put(js, names, raw())

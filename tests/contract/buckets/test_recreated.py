@@ -65,7 +65,7 @@ async def test_a_request_to_erase_in_a_new_bucket_is_carried_out(js: JetStream, 
     assert await carry_out() == ["late"]
 
 
-async def test_a_job_that_is_accepted_in_a_new_bucket_is_worked_off(
+async def test_a_job_that_is_accepted_in_a_new_bucket_is_run(
     js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(plan_lock, "LOCK_LEASE_S", LEASE_S)

@@ -49,7 +49,7 @@ async def test_no_old_secret_is_left_behind(js: JetStream, names: Names) -> None
     assert message.data == b""
 
 
-async def test_all_that_there_are_are_listed(js: JetStream, names: Names) -> None:
+async def test_all_configurations_are_listed(js: JetStream, names: Names) -> None:
     configurations = StoredConfigurations(js, names)
     for name in ("c", "a", "b"):
         stored(await configurations.put(f"acme.{name}", raw()))

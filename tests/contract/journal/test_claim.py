@@ -50,7 +50,7 @@ async def append_as(js: JetStream, names: Names, node: str, epoch: int, flush: i
 
 
 class TestTheFirstClaim:
-    async def test_the_first_claim_is_on_record_and_clean(self, js: JetStream, names: Names) -> None:
+    async def test_the_first_claim_is_recorded_and_clean(self, js: JetStream, names: Names) -> None:
         position = await publish(js, names, "acme.billing")
         clocks = Clocks()
         claimed = await own(js, names, "a", clocks=clocks)

@@ -104,7 +104,7 @@ async def test_a_fenced_journal_is_not_reclaimed(js: JetStream, names: Names, ke
 
 
 async def test_a_journal_that_lost_a_flush_is_not_reclaimed(js: JetStream, names: Names, keep: Keep) -> None:
-    """The journal's last flush is ours, but an older one: memory holds facts that are no longer on record."""
+    """The journal's last flush is ours, but an older one: memory holds facts that are no longer recorded."""
     journal, listening = await keep()
     for count in (1, 2):
         add(journal, 1, urgent=True)

@@ -57,7 +57,7 @@ async def holds(ledger: Kept, mark: str) -> bool:
 
 
 def in_files(directory: Path, mark: str) -> bool:
-    """True if a file of the database holds the mark, but for its write-ahead log."""
+    """True if a file of the database holds the mark, except its write-ahead log."""
     files = [each for each in directory.rglob("*") if each.is_file() and "pg_wal" not in each.parts]
     return any(mark.encode() in each.read_bytes() for each in files)
 

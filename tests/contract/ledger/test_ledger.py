@@ -43,7 +43,6 @@ from tests.support.ledgers import (
 )
 
 MS = round(NOW * 1000)
-POSITION = "SELECT DISTINCT position FROM positions WHERE stream = ?"
 
 
 async def tell(pen: Pen) -> None:

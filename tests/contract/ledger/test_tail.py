@@ -106,7 +106,7 @@ async def test_attempts_come_as_they_are_recorded(js: JetStream, names: Names, p
     )  # fmt: skip
 
 
-async def test_only_what_is_wanted_is_told(js: JetStream, names: Names, pen: Pen) -> None:
+async def test_only_matching_attempts_are_shown(js: JetStream, names: Names, pen: Pen) -> None:
     await pen.flush(delivered(1), failed(2), failed(1, receiver="acme.mail"), failed(1, receiver="other.x"))
     one = await first(tail(js, names, RECEIVER, since=0.0), 2)
     assert named(one) == [(RECEIVER, 1, "delivered"), (RECEIVER, 2, "failed")]

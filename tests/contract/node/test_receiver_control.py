@@ -118,7 +118,7 @@ async def test_a_head_that_only_the_stream_has_is_shown_with_its_type(
         assert (answer.members["why"], answer.members["remedy"]) == ("paused", "resume")
 
 
-async def test_a_pause_is_on_record_with_its_author(wire: Wire, js: JetStream, names: Names) -> None:
+async def test_a_pause_is_recorded_with_its_author(wire: Wire, js: JetStream, names: Names) -> None:
     await js.publish(names.receiver(RECEIVER), b'{"url": "https://a.example"}')
     async with joined_node(wire, node_settings(names), SystemTime(), NobodySends()) as node:
         await until(lambda: len(node.owned) == SHARDS)
@@ -138,7 +138,7 @@ async def test_a_pause_is_on_record_with_its_author(wire: Wire, js: JetStream, n
         assert refused.code == "invalid"
 
 
-async def test_a_skip_and_a_forget_are_on_record_with_their_author(
+async def test_a_skip_and_a_forget_are_recorded_with_their_author(
     wire: Wire, js: JetStream, names: Names
 ) -> None:
     await js.publish(names.receiver(RECEIVER), b'{"url": "https://a.example", "paused": true}')

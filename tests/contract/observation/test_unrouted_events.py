@@ -56,7 +56,7 @@ async def publish(js: JetStream, names: Names, *tenants: str) -> None:
 
 
 async def record(js: JetStream, names: Names, routed: int, parked: dict[str, int]) -> None:
-    """Record in each tenant's partition that it is routed so far, but for the parked tenants."""
+    """Record in each tenant's partition that it is routed so far, except for the parked tenants."""
     partitions = defaultdict[int, dict[str, int]](dict)
     for tenant, position in parked.items():
         partitions[partition_of(tenant, SHARDS)][tenant] = position
@@ -154,7 +154,7 @@ async def test_events_that_no_router_has_parked_are_found_when_they_are_late(
     assert await told(js, names, {"acme": SLOW}) == []  # They may be read ahead.
     [event] = (await js.read(names.events, names.event(PARTITION, "acme", ">"), 1, batch=1)).messages
     access = Access(js, node_settings(names))
-    assert await why_unrouted(access, event, 0.0) == "it is not on record yet that it is routed; ask again"
+    assert await why_unrouted(access, event, 0.0) == "it is not recorded yet that it is routed; ask again"
     await js.publish(names.actor_keys.owner(PARTITION), b'{"v":1,"node":"a","at":0.0,"released":0}')
     [finding] = await told(js, names)
     assert finding.text.startswith("2 events of acme wait to be routed")

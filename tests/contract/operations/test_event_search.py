@@ -106,7 +106,7 @@ async def test_an_event_that_waits_nowhere_has_one_reason(
     monkeypatch.setattr(event_search, "ON_ITS_WAY_S", 0.0)
 
     async def recorded() -> bool:
-        """True when it is on record that it is routed, which takes a second."""
+        """True when it is recorded that it is routed, which takes a second."""
         return (await why("unheard")).endswith("Z, and no receiver of acme subscribed to bill.sent")
 
     await until_true(recorded)

@@ -44,7 +44,7 @@ async def test_only_a_receivers_own_events_are_read_and_in_order(js: JetStream, 
     assert await of(js, names).read(RECEIVER, 5, 6, 100) == Batch(events=[], complete=True)
 
 
-async def test_all_events_of_a_shard_are_read_with_whom_they_are_for(js: JetStream, names: Names) -> None:
+async def test_events_of_a_shard_are_read_with_their_receivers(js: JetStream, names: Names) -> None:
     """Events for impossible receiver names are read as well."""
     others = [f"acme.x{number}" for number in range(1000)]
     same = next(each for each in others if shard(each) == shard(RECEIVER))

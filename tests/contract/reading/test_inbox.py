@@ -103,7 +103,7 @@ async def test_only_the_shards_own_receivers_come(js: JetStream, names: Names, o
     assert owner.positions == [2, 4]
 
 
-async def test_nothing_comes_from_up_to_the_floor(js: JetStream, names: Names, owner: Owner) -> None:
+async def test_no_message_up_to_the_floor_is_delivered(js: JetStream, names: Names, owner: Owner) -> None:
     await owner.inbox.stop()
     for _ in range(10):
         await publish(js, names, RECEIVER)

@@ -414,7 +414,7 @@ class TestNoOtherNode:
     async def test_no_other_node_claims_the_shard_meanwhile(
         self, js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """No node has looked yet, so nothing is on record, and a node's claim would fence the repair off."""
+        """No node has looked yet, so nothing is recorded, and a node's claim would fence the repair off."""
         await grown_again(js, names)
         tried: list[str] = []
         recover_ = recovering.recover

@@ -1,4 +1,4 @@
-"""The upgrade of an installation of 0.1: its consumers' positions are recorded; nothing is lost."""
+"""The upgrade of streams of version 1: their consumers' positions are recorded; nothing is lost."""
 
 import msgspec
 import pytest
@@ -33,7 +33,7 @@ def installation(prefix: str) -> Installation:
 
 @pytest.fixture
 async def names(js: JetStream, installation: Installation) -> Names:
-    """An installation as 0.1 created it, with a consumer for each shard and stream."""
+    """An installation as builds before 0.1.0 created it, with a consumer for each shard and stream."""
     await setup(js, installation)
     names = installation.names
     for config in streams(installation):
@@ -52,7 +52,7 @@ async def names(js: JetStream, installation: Installation) -> Names:
 
 
 async def routed_to(js: JetStream, names: Names, shard: int) -> int:
-    """Publish an event of that partition, and ack it as a router of 0.1 did; returns its position."""
+    """Publish an event of that partition, and ack it as routers before 0.1.0 did; returns its position."""
     tenant = next(each for n in range(100) if partition_of(each := f"t{n}", SHARDS) == shard)
     answer = await js.publish(names.publish_event(tenant, "x"), b"{}")
     assert isinstance(answer, Stored)
@@ -117,7 +117,7 @@ async def test_a_shard_whose_journal_has_aged_out_has_it_in_the_checkpoint(
     assert (past.routing, past.floor, past.blank) == (RoutingProgress(routed=position), 3, False)
 
 
-async def test_a_node_that_is_alive_is_in_the_way(
+async def test_an_upgrade_is_refused_while_a_node_is_alive(
     js: JetStream, names: Names, installation: Installation
 ) -> None:
     await js.publish(names.journal_of(1), OLD_FLUSH)

@@ -75,7 +75,7 @@ async def test_a_quota_is_exact_to_the_byte(js: JetStream, names: Names) -> None
         assert order == (EvictionOrder("acme", 101 - kept) if kept < 100 else None)
 
 
-async def test_the_tenant_with_most_bytes_gives_way_even_if_another_has_few_large_events(
+async def test_the_tenant_with_the_most_bytes_gives_way_even_if_another_has_few_large_events(
     js: JetStream, names: Names
 ) -> None:
     chance, chosen = random.Random(1), set[str]()

@@ -208,7 +208,7 @@ class TestBetweenTheSamplesAndThePurge:
         page = await js.read(names.deliveries, names.delivery(SHARD, RECEIVER), 1)
         return [each.sequence for each in page.messages]
 
-    async def test_settled_messages_are_purged_but_for_the_last(self, powerless: Powerless) -> None:
+    async def test_settled_messages_are_purged_except_the_last(self, powerless: Powerless) -> None:
         names, sampled = await self.sampled(powerless.js)
         await purge_settled(powerless.js, names, sampled, 1e9)
         assert await self.left(powerless.js, names) == [EVENTS]

@@ -1,4 +1,4 @@
-"""Events that are routed, on record: what a purge by subject may take, and what counts against a quota."""
+"""Events that are recorded as routed: what a purge by subject may take, and what counts against a quota."""
 
 import pytest
 from msgspec import Struct

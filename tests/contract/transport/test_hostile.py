@@ -254,7 +254,7 @@ async def test_an_endless_answer_takes_bounded_memory(
     [(STATUS_OK, LATE), (STATUS_OK + b"content-length: 100000\r\n\r\n", DELIVERED)],
     ids=["in the headers", "in the body"],
 )
-async def test_a_byte_now_and_then_ends_at_the_deadline(
+async def test_a_trickle_of_bytes_ends_at_the_deadline(
     edge: Edge, before: bytes, expected: tuple[str, Verdict]
 ) -> None:
     edge.first(partial(drips, before))

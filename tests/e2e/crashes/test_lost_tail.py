@@ -37,7 +37,7 @@ def came(fleet: Fleet, ids: list[str]) -> bool:
     return got >= {f"{way}:{each}" for way in "da" for each in ids}
 
 
-async def on_record(fleet: Fleet, count: int) -> bool:
+async def has_recorded(fleet: Fleet, count: int) -> bool:
     """True if the journal has this number of events, and those that were sent directly."""
     marks = []
     for number in (shard(DIRECT), partition_of("u", SHARDS)):
@@ -66,7 +66,7 @@ async def test_a_lost_tail_is_refused_until_it_is_accepted(fleet: Fleet, tmp_pat
     await fleet.server.start()
     await publish_both(fleet, lost := [f"lost{number}" for number in range(20)])
     await fleet.until(lambda: came(fleet, lost), "what will be lost was delivered")
-    await fleet.until_true(lambda: on_record(fleet, 30), "what will be lost is on record")
+    await fleet.until_true(lambda: has_recorded(fleet, 30), "what will be lost is recorded")
     if not lives:
         await node.kill()
 
@@ -82,11 +82,11 @@ async def test_a_lost_tail_is_refused_until_it_is_accepted(fleet: Fleet, tmp_pat
     terminal.environment["ANGARIUM_SHARDS"] = str(SHARDS)
 
     async def refused() -> bool:
-        """Each shard has one loss on record: the one that was found first."""
+        """Each shard has one recorded loss: the one that was found first."""
         concerned = (shard(DIRECT), partition_of("u", SHARDS))
         return all([await read_recorded_loss(fleet.js, names, each) is not None for each in concerned])
 
-    await fleet.until_true(refused, "both losses are on record")
+    await fleet.until_true(refused, "both losses are recorded")
     findings = msgspec.json.decode((await asyncio.to_thread(terminal.run, "doctor", "--json")).stdout)
     assert any("refused: ANGARIUM_" in each["text"] for each in findings), findings
     assert not any(each.event_id.endswith("new39") for each in fleet.sink.arrivals[DIRECT])

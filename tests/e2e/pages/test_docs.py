@@ -38,7 +38,8 @@ def test_the_shown_commands_work(page: Page, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("tool", TOOLS)
-def test_nothing_that_is_shown_was_left_out(tool: str) -> None:
+def test_reports_missing_tools_as_skipped(tool: str) -> None:
+    """Commands without their tool are left out of the other tests silently."""
     if why := missing(tool):
         pytest.skip(why)
 
@@ -136,7 +137,7 @@ def test_every_line_of_the_log_is_explained() -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=str)
-def test_all_that_a_promise_rests_on_has_its_proof(page: Page) -> None:
+def test_every_mechanism_of_a_promise_names_its_test(page: Page) -> None:
     assert list(page.unproven()) == []
 
 

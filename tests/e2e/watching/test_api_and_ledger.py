@@ -16,7 +16,7 @@ NATS = "angarium_nats_connected"
 
 
 async def page(http: httpx.AsyncClient, port: int) -> dict[str, float]:
-    """Each sample of ours by name and labels, but for buckets; nothing until the port is open."""
+    """Each sample of ours by name and labels, except buckets; nothing until the port is open."""
     try:
         answer = await http.get(f"http://127.0.0.1:{port}/metrics")
     except httpx.TransportError:

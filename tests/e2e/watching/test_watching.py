@@ -19,7 +19,7 @@ def cli(fleet: Fleet, tmp_path: Path) -> NatsCli:
     return NatsCli(fleet.server.url, tmp_path / "config")
 
 
-async def test_the_nats_cli_shows_all_there_is_to_know(fleet: Fleet, cli: NatsCli) -> None:
+async def test_the_nats_cli_shows_the_whole_state(fleet: Fleet, cli: NatsCli) -> None:
     """Two events were published with it, too; the second one waits, since the receiver is paused."""
     node = await fleet.start_ready("one")
     await cli("kv", "put", "angarium_receivers", RECEIVER, json.dumps({"url": fleet.sink.url(RECEIVER)}))

@@ -91,7 +91,7 @@ async def test_a_receiver_that_is_not_there_has_no_state(owned: Api) -> None:
             assert problem(answer, 404, "not-found") == "there is no receiver acme.billing"
 
 
-async def test_a_removal_is_on_record_before_the_answer(owned: Api) -> None:
+async def test_a_removal_is_recorded_before_the_answer(owned: Api) -> None:
     await owned.receiver("acme.billing", paused=True)
     async with await everything(owned) as client:
         for number in range(2):

@@ -10,7 +10,7 @@ from tests.edge.api.conftest import Api, problem
 EVENT = "/v1/tenants/acme/events/order-17"
 
 
-async def test_a_request_is_on_record_with_who_made_it(api: Api) -> None:
+async def test_a_request_is_recorded_with_who_made_it(api: Api) -> None:
     async with await api.client("acme", ["manage", "read"]) as client:
         problem(await client.get(f"{EVENT}/erasure"), 404, "not-found")
         asked = await client.delete(EVENT)

@@ -95,7 +95,7 @@ async def test_a_put_that_would_lose_members_needs_a_condition(api: Api) -> None
     assert await api.in_bucket() == {"url": URL, "secrets": [SECRET]}
 
 
-async def test_a_client_that_has_it_already_is_told_so(api: Api) -> None:
+async def test_a_client_with_the_current_revision_gets_304(api: Api) -> None:
     await api.receiver("acme.billing")
     async with await manager(api) as client:
         etag = (await client.get(BILLING)).headers["etag"]

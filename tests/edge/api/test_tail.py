@@ -6,6 +6,7 @@ import socket
 import time
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from datetime import UTC, datetime
 from typing import Any
 
 import httpx
@@ -15,8 +16,12 @@ from actors.machine import facts as f
 from angarium.api import api_state, connections, server
 from angarium.api.background import tail_streams
 from angarium.api.background.paced_work import PacedWork
+from angarium.api.background.tail_streams import Tails, TailStream
 from angarium.operations.live import journal_pages
+from angarium.operations.live.journal_pages import AttemptPosition
+from angarium.operations.live.tail import TailFilter
 from angarium.operations.tokens.revoke import revoke
+from streams.buckets.tokens import Token
 from streams.journal_feed.journal_reader import JournalReader
 from streams.nats.answers import Page
 from streams.nats.jetstream import JetStream
@@ -90,6 +95,11 @@ async def tailing(client: httpx.AsyncClient, after: str = "", **query: Any) -> A
         yield events
 
 
+def have_caught_up(tails: Tails) -> bool:
+    """True if all streams share the one reading."""
+    return all(each.catching_up is None or each.catching_up.done() for each in tails)
+
+
 async def test_attempts_come_as_they_are_recorded(api: Api, pen: Pen) -> None:
     await pen.flush(delivered(1))
     async with await api.client("acme", ["read"]) as client, tailing(client) as events:
@@ -157,7 +167,7 @@ async def test_a_stream_that_catches_up_takes_part_in_the_one_reading_without_a_
             writing = asyncio.create_task(_flush_all(pen, range(101, 201)))
             assert [number for _, number in await again.numbers(200)] == list(range(1, 201))
             await writing
-            await until(lambda: api.state.tails.live_count == 2)
+            await until(lambda: have_caught_up(api.state.tails))
 
 
 async def test_a_stream_that_is_ahead_of_the_one_reading_gets_nothing_twice(
@@ -185,7 +195,7 @@ async def test_a_stream_that_is_ahead_of_the_one_reading_gets_nothing_twice(
         await pen.flush(delivered(2))
         async with tailing(client, place) as ahead:
             assert await ahead.numbers(2) == [("acme.billing", 1), ("acme.billing", 2)]
-            await until(lambda: api.state.tails.live_count == 2)
+            await until(lambda: have_caught_up(api.state.tails))
             may_read.set()
             await pen.flush(delivered(3))
             assert await ahead.numbers(1) == [("acme.billing", 3)]
@@ -294,6 +304,11 @@ async def test_the_journal_is_read_once_for_all_streams_and_not_at_all_without_o
     api: Api, pen: Pen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read, asked = JetStream.read, list[int]()
+    stop, stopped = JournalReader.stop, list[JournalReader]()
+
+    def stop_counted(self: JournalReader) -> None:
+        stopped.append(self)
+        stop(self)
 
     async def counted(self: JetStream, stream: str, subject: str, sequence: int, *which: Any) -> Page:
         page = await read(self, stream, subject, sequence, *which)
@@ -302,14 +317,16 @@ async def test_the_journal_is_read_once_for_all_streams_and_not_at_all_without_o
         return page
 
     monkeypatch.setattr(JetStream, "read", counted)
+    monkeypatch.setattr(JournalReader, "stop", stop_counted)
     async with await api.client("acme", ["read"]) as client, await api.client("*", ["read"]) as operator:
         async with tailing(client) as one, tailing(client) as two, tailing(operator) as three:
             for number in range(1, 21):
                 await pen.flush(delivered(number))
                 for each in (one, two, three):
                     assert await each.numbers(1) == [("acme.billing", number)]
+            assert stopped == []
         assert 10 < len(asked) == len(set(asked))
-        await until(lambda: not api.state.tails.is_reading)
+        await until(lambda: len(stopped) == 1)
         assert len(api.state.tails) == 0
 
 
@@ -368,16 +385,29 @@ async def test_a_client_that_does_not_read_is_cut_off_and_slows_down_no_other(
             plain_client(base_url=server.url(here), headers=headers, timeout=30) as client,
             tailing(client) as events,
         ):
-            await until(lambda: state.tails.live_count == 2)
+            await until(lambda: len(state.tails) == 2)
             both = list(state.tails)
-            most = 0
             for number in range(1, 401):
                 await pen.flush(failed(number, answer="x" * 1000))
                 assert await events.numbers(1) == [("acme.billing", number)]
-                most = max(most, *(each.held_bytes for each in both))
             await until(lambda: len(state.tails) == 1)
             assert sorted(each.ended for each in both) == ["", tail_streams.TOO_SLOW]
-            assert tail_streams.BUFFER_MAX / 2 < most <= tail_streams.BUFFER_MAX
+
+
+async def test_a_stream_ends_when_its_buffer_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tail_streams, "BUFFER_MAX", 4096)
+    stream = TailStream(
+        "id",
+        Token(tenant="acme", scopes=("read",), hash="", created_at=datetime.now(UTC)),
+        TailFilter(about="acme"),
+        AttemptPosition(),
+    )
+    while not stream.ended:
+        stream.give(b"x" * 1000)
+    pieces = [piece async for piece in stream.pieces()]
+    assert pieces[1] == b"x" * 4000
+    assert tail_streams.TOO_SLOW.encode() in pieces[2]
+    assert len(pieces) == 3
 
 
 async def test_an_answer_that_is_not_read_ends_the_connection(

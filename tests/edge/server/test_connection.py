@@ -8,7 +8,6 @@ import socket
 import ssl
 from asyncio.subprocess import Process
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, cast
 from unittest.mock import Mock
@@ -29,7 +28,7 @@ from streams.reading.pull_room import PullRoom
 from streams.server import binary
 from streams.server.embedded import EmbeddedServer
 from tests.support.free_ports import free_port
-from tests.support.waiting import PATIENCE_S, KeptMessages, until, until_true
+from tests.support.waiting import KeptMessages, until, until_true
 
 NEVER_S = 3600.0
 
@@ -304,36 +303,6 @@ async def test_a_connection_closes_while_there_is_no_server(server: EmbeddedServ
     await server.stop()
     await until(lambda: not wire.connected)
     await wire.close()
-
-
-async def loses_cancellation() -> None:
-    """Connects like nats-py when it is cancelled just as it gets a connection: `asyncio.wait_for` of
-    Python 3.11 returns that, and the cancellation is lost."""
-    with suppress(asyncio.CancelledError):
-        await asyncio.sleep(NEVER_S)
-    await asyncio.sleep(NEVER_S)
-
-
-async def test_giving_up_ends_even_if_nats_py_loses_the_cancellation(server: EmbeddedServer) -> None:
-    wire = NatsWire(ConnectOptions(servers=(server.url,)))
-    begun = asyncio.Event()
-
-    async def connect_losing_cancellation() -> None:
-        begun.set()
-        await loses_cancellation()
-
-    wire._connect = connect_losing_cancellation  # type: ignore[method-assign]
-    opening = asyncio.ensure_future(wire.open())
-    await begun.wait()
-    opening.cancel()
-    assert await asyncio.wait({opening}, timeout=PATIENCE_S) == ({opening}, set())
-
-
-async def test_closing_ends_even_if_nats_py_loses_the_cancellation(wire: NatsWire) -> None:
-    wire._successor = asyncio.ensure_future(loses_cancellation())
-    await asyncio.sleep(0)
-    async with asyncio.timeout(PATIENCE_S):
-        await wire.close()
 
 
 class TestNoConnection:

@@ -195,7 +195,7 @@ async def test_a_port_that_is_taken_after_the_look_is_no_failure(
             await (await nats.connect(server.url)).close()
 
 
-async def test_a_port_that_was_asked_for_is_had_or_refused(tmp_path: Path, taken: socket.socket) -> None:
+async def test_a_requested_port_is_used_or_refused(tmp_path: Path, taken: socket.socket) -> None:
     port = taken.getsockname()[1]
     with taken, pytest.raises(ServerError, match=f"port {port} of 127.0.0.1 is in use"):
         await EmbeddedServer(tmp_path, port=port).start()

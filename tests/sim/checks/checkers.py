@@ -300,7 +300,7 @@ class Checkers:
                 case f.Delivered(kind="event", receiver=receiver, events=events):
                     for each in events:
                         if (receiver, each.position) not in self._given:
-                            self.world.fail(f"{receiver}: {each.position} is delivered on record alone")
+                            self.world.fail(f"{receiver}: {each.position} is delivered in the records alone")
 
     def _check_takeover(self, claimant: str, shard: int) -> None:
         """Checks that no other node may still start attempts: both would be in flight at a time."""
@@ -470,7 +470,7 @@ class Checkers:
         return self.fanout.unsettled() or self.strays.unsettled()
 
     def check_end(self) -> None:
-        """All is quiet: every event is settled on record, and every record is true."""
+        """All is quiet: every event is recorded as settled, and every record is true."""
         for name, node in self.nodes.items():
             for shard in node.owned.values():
                 if not (shard.ended.is_set() or shard.suspended) and shard._router._bytes:

@@ -135,7 +135,7 @@ class AfterLostTail:
 
     @property
     def refused(self) -> str:
-        """Why shard 0 is refused, by what is on record; nothing where it is not."""
+        """The recorded reason why shard 0 is refused; empty if it is not."""
         record = self.stage.run.server.streams[self.stage.run.names.actors].store.last_of(
             self.stage.run.names.actor_keys.refusal(0)
         )
@@ -149,6 +149,6 @@ class AfterLostTail:
         )
 
     def expect_refused(self, stream: str) -> None:
-        """The shard is refused for that stream, on record, and has no owner."""
+        """The shard is recorded as refused for that stream, and has no owner."""
         self.stage.expect(f'"{stream}"' in self.refused, f"not refused: {self.refused!r}, {self.errors}")
         self.stage.expect(not self.owned, "a refused shard is owned")

@@ -104,7 +104,7 @@ class DeliveriesKept:
         self._first = 1
 
     def needed(self, state: State) -> int | None:
-        """The lowest position that an actor in this state needs, but for repeats, of those there are."""
+        """The lowest position that an actor in this state needs, except repeats, of those there are."""
         needed = [each.position for each in state.open] + [each.position for each in state.burials]
         if state.parked:
             after = max(state.frontier.position, self._first - 1)

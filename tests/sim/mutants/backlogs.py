@@ -166,7 +166,7 @@ BACKLOG_MUTANTS = [
     Mutant("forgot-going-on", "nothing begins while all is forgotten or removed",
            ((discard, "while_idle", _going_on), (forget, "while_idle", _going_on)),
            discarding.events_are_forgotten_as_the_next_attempt_begins),
-    Mutant("discarded-unparked", "what comes while all is discarded waits on record",
+    Mutant("discarded-unparked", "what comes while all is discarded waits, and that is recorded",
            ((Cursor, "has_seen_beyond", lambda cursor, position: False),),
            discarding.events_are_forgotten_while_others_arrive),
     Mutant("discarded-without-ids", "what is discarded enters the window",

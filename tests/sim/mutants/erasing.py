@@ -19,7 +19,7 @@ ERASE_MUTANTS = [
     Mutant("erased-unnumbered", "what an owner may have posted has its number before it is erased",
            ((end_deliveries, "settle_in_order", _unnumbered),),
            erasing.posted_event_is_erased),
-    Mutant("erased-unconfirmed", "a message is erased only when it is on record that its event is over",
+    Mutant("erased-unconfirmed", "a message is erased only when it is recorded that its event is over",
            ((Host, "confirmed_to", _at_once),),
-           erasing.event_is_erased_before_its_end_is_on_record),
+           erasing.event_is_erased_before_its_end_is_recorded),
 ]  # fmt: skip

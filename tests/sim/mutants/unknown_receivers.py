@@ -22,7 +22,7 @@ def _record_and_bury(live: LiveState, command: c.Command, now: float) -> None:
 
 
 def _park_beyond(record: UnknownReceiversRecord) -> None:
-    """On record as if all that came until now had been decided."""
+    """Recorded as if all that came until now had been decided."""
     if not record.state.parked:
         record.live.record(c.PassOver(record.environment.bindings.received), record.environment.clock.now())
     _park(record)
@@ -41,11 +41,11 @@ UNKNOWN_MUTANTS = [
            unknown_receivers.an_event_waits_behind_a_slow_receiver),
     Mutant("unknown-delivered-later", "a name that is put is opened above all that was turned away",
            ((UnknownReceiversRecord, "opens_above", lambda record, floor: floor),),
-           unknown_receivers.receiver_is_put_before_the_refusal_is_on_record),
+           unknown_receivers.receiver_is_put_before_the_refusal_is_recorded),
     Mutant("unknown-unasked", "nobody is turned away before the leader has spoken",
            ((Receivers, "catch_up", _know_enough),),
            unknown_receivers.a_receiver_is_put_unnoticed),
-    Mutant("unknown-hold-the-floor", "who cannot be decided is left to the stream, on record",
+    Mutant("unknown-hold-the-floor", "who cannot be decided is left to the stream, and recorded",
            ((UnknownReceiversRecord, "park", lambda record: None),),
            unknown_receivers.an_event_is_undecided),
     Mutant("unknown-left-behind", "a name that is put begins where the record says, while one is undecided",

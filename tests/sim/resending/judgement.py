@@ -1,7 +1,7 @@
 """Judges jobs and erasures by what the server stored and what the receivers got.
 
 A job sends each event that it wants once more, and never twice. What an event held is in no stream once its
-erasure is on record as done, and nothing sends it after that. A receiver that was removed while a replay ran
+erasure is recorded as done, and nothing sends it after that. A receiver that was removed while a replay ran
 gets no more of it, even if it is put again.
 """
 
@@ -126,7 +126,7 @@ class ResendingCheckers(Checkers):
         for name, stream in self.streams.items():
             found = [each.sequence for each in stream.store.messages.values() if named in each.data]
             if found:
-                self.world.fail(f"{erasure.event} is erased on record, and {name} has it at {found}")
+                self.world.fail(f"{erasure.event} is recorded as erased, and {name} has it at {found}")
 
     # ---- what is sent
 
@@ -196,14 +196,14 @@ class ResendingCheckers(Checkers):
     def _check_copy(
         self, what: str, receiver: str, mark: str, event: str, *, may_lack: bool = False
     ) -> int:  # fmt: skip
-        """Check that there is one copy, on record as delivered; there may be none of what is erased."""
+        """Check that there is one copy, recorded as delivered; there may be none of what is erased."""
         copies = self._copies.get((receiver, mark, event), [])
         erased = self._is_erased(receiver, event)
         if not copies and not erased and not may_lack:
             self.world.fail(f"{what} has not sent {event} as {mark}")
         for each in copies:
             if not erased and not self.ledger(receiver).is_released(each):
-                self.world.fail(f"{what} has sent {event} as {mark}, and nothing is on record of it")
+                self.world.fail(f"{what} has sent {event} as {mark}, and nothing of it is recorded")
         return len(copies)
 
     def _is_erased(self, receiver: str, event: str) -> bool:

@@ -76,7 +76,7 @@ def _run(seed: int) -> None:
 RESENDING_MUTANTS = [
     Mutant("replay-position-ahead", "the position is recorded after the copies up to it",
            ((ReplayLock, "publish", _ahead),), run=_run),
-    Mutant("redrive-unplanned", "the letters of a page are on record before they are sent",
+    Mutant("redrive-unplanned", "the letters of a page are recorded before they are sent",
            ((RedriveLock, "store", _unplanned),),
            scenarios.redrive_dies_between_two_steps),
     Mutant("lock-unchecked", "a copy is sent only within the lease of the lock",

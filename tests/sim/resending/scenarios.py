@@ -66,7 +66,7 @@ class ResendingStage(Stage):
         self.do(publish)
 
     def erased(self, event: str, tenant: str = "acme") -> bool:
-        """True if its erasure is on record as done."""
+        """True if its erasure is recorded as done."""
         return (tenant, event) in self.run.checkers.erased
 
     def stored(self, event: str, tenant: str = "acme") -> list[int]:

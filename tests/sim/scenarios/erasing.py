@@ -22,7 +22,7 @@ def posted_event_is_erased() -> None:
         stage.settle()
 
 
-def event_is_erased_before_its_end_is_on_record() -> None:
+def event_is_erased_before_its_end_is_recorded() -> None:
     """An owner has posted three events, and dies before it can record that the second is over."""
     with staged() as stage:
         stage.put()

@@ -87,7 +87,7 @@ def node_dies_after_a_burst() -> None:
 
 
 def ping_takes_the_token_of_a_waiting_event() -> None:
-    """A ping takes the only token; by the time it is on record, a token later has come for what waits."""
+    """A ping takes the only token; by the time it is recorded, a token later has come for what waits."""
     with staged() as stage:
         stage.put(rate={"limit": 10, "per": "second", "burst": 1})
         stage.node()

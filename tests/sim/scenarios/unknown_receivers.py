@@ -32,7 +32,7 @@ def refusal_is_lost() -> None:
 
 
 def burial_is_lost() -> None:
-    """An owner turns an event away on record, and dies before it is buried; meanwhile the receiver is put."""
+    """An owner records that it turns an event away, and dies before the burial; then the receiver is put."""
     with staged(BOTH) as stage:
         first = stage.node()
         stage.owner()
@@ -55,7 +55,7 @@ def burial_is_lost() -> None:
         )
 
 
-def receiver_is_put_before_the_refusal_is_on_record() -> None:
+def receiver_is_put_before_the_refusal_is_recorded() -> None:
     """The record is late; the receiver is put, paused, and gets its first event; then the owner dies."""
     with staged(BOTH) as stage:
         first = stage.node()

@@ -1,6 +1,6 @@
 """TCP between a simulated process and the server: in order, each direction independent, until it breaks.
 
-A connection that breaks takes along what is under way, but for a part of it that had got far enough. Both
+A connection that breaks takes along what is under way, except a part of it that had got far enough. Both
 ends find out by themselves and later; until then what they send goes nowhere.
 """
 

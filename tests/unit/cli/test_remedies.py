@@ -46,7 +46,7 @@ def test_no_text_for_clients_names_a_command_or_a_flag() -> None:
 
 
 def test_no_text_of_an_attempt_names_a_command_or_a_flag() -> None:
-    """An attempt's error is on record, and shown over HTTP."""
+    """An attempt's error is recorded, and shown over HTTP."""
     texts = [text for file in sorted((HERE.parent / "delivery").rglob("*.py")) for text in constants(file)]
     assert len(texts) > 100
     assert [text for text in texts if COMMAND_LINE.search(text)] == []

@@ -101,7 +101,7 @@ async def test_a_newer_attempt_cannot_take_the_connection_of_the_one_that_was_ca
     assert late.result() is held
 
 
-async def test_a_connection_is_not_closed_for_who_gets_the_room_of_another() -> None:
+async def test_each_waiting_request_closes_only_one_connection() -> None:
     world = World(ConnectionLimits(connections_max=3))
     busy, other, idle = [
         (await world.ask(name)).result() for name in ("acme.busy", "acme.other", "acme.idle")

@@ -257,7 +257,7 @@ def test_events_that_are_gone_from_the_stream_leave_a_gap() -> None:
     assert only(actor.ends(event(12), answer(200))).events[0].sequence == 3
 
 
-def test_an_attempt_on_record_has_its_number() -> None:
+def test_a_recorded_attempt_has_its_number() -> None:
     actor, bucket = Actor(), Bucket(0.0, NOW, 1)
     fact = only(actor.do(c.StartAttempt(event(5)), bucket=bucket))
     assert (fact.events[0].sequence, actor.state.frontier.sequence, actor.state.bucket) == (1, 1, bucket)
@@ -403,7 +403,7 @@ def test_parking_and_unparking_are_said_once() -> None:
 # ---- removal
 
 
-def test_removal_discards_on_record_and_keeps_the_numbering() -> None:
+def test_removal_records_what_it_discards_and_keeps_the_numbering() -> None:
     actor = Actor(policy(rate=Rate(limit=1, burst=5)))
     for position in (5, 6):
         actor.ends(event(position, source=position), answer(200))
@@ -444,7 +444,7 @@ def test_the_default_policy_judges_what_comes_back_when_the_configuration_is_gon
     assert actor.do(c.Adopt(0, 1)) == []
 
 
-def test_a_ping_on_record_spends_a_token() -> None:
+def test_a_recorded_ping_spends_a_token() -> None:
     actor = Actor(policy(rate=Rate(limit=10)))
     actor.do(c.StartPing(), bucket=Bucket(3.0, NOW, 1))
     assert actor.state.bucket == Bucket(3.0, NOW, 1)

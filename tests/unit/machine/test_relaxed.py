@@ -133,7 +133,7 @@ def test_the_oldest_expires_also_while_another_is_due_first() -> None:
     assert actor.step(NOW + 60, open_in_memory=held) == given_up("expired", event(1))
 
 
-def test_a_slow_attempt_on_record_is_the_next_one_made() -> None:
+def test_a_recorded_slow_attempt_is_the_next_one_made() -> None:
     given = wide(rate=Rate(limit=1, per="hour", burst=1))
     actor = with_open(given, NOW + 60)
     assert actor.step(head=event(2), bucket=Bucket(1.0, NOW, 1)) == c.StartAttempt(event(2))
@@ -375,7 +375,7 @@ async def test_a_crash_with_a_number_unrecorded_gives_it_again() -> None:
 @pytest.mark.parametrize("snapshots", [False, True])
 @in_virtual_time
 async def test_a_repeat_is_released_while_the_event_that_it_repeats_is_open(snapshots: bool) -> None:
-    """The release needs only the number on record: the next owner also treats the event as a repeat."""
+    """The release needs only the recorded number: the next owner also treats the event as a repeat."""
     world = relaxed(retry=Retry(base_s=1.5, cap_s=1.5))
     world.sender.reply = failing(1)
     world.publish(name="a")

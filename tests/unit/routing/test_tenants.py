@@ -37,7 +37,7 @@ def few() -> Iterator[None]:
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(st.sampled_from(ACTS), min_size=60, max_size=120), st.sampled_from((2, 3)))
-def test_nothing_is_lost_and_all_comes_to_rest(script: list[Act], events_max: int) -> None:
+def test_no_event_is_lost_and_every_tenant_is_unparked_in_the_end(script: list[Act], events_max: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "EVENTS_MAX", events_max)
         _run(script)

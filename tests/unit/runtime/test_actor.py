@@ -454,7 +454,7 @@ async def test_pause_and_resume() -> None:
 
 
 @in_virtual_time
-async def test_resume_is_on_record_when_it_returns() -> None:
+async def test_resume_is_recorded_when_it_returns() -> None:
     world = strict()
     world.sender.answers(410)
     world.publish(2)

@@ -263,7 +263,7 @@ def test_without_numbers_in_order_a_crash_gives_one_twice(monkeypatch: pytest.Mo
     assert found_by_a_crash("two numbers")
 
 
-def test_gone_before_its_end_is_on_record_a_crash_gives_a_number_twice(
+def test_gone_before_its_end_is_recorded_a_crash_gives_a_number_twice(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def at_once(host: Host, index: int) -> None:

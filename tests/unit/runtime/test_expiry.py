@@ -162,7 +162,7 @@ async def test_an_event_that_arrives_during_a_count_is_not_counted_twice() -> No
 
 
 @in_virtual_time
-async def test_an_answer_that_cannot_be_had_is_asked_for_again() -> None:
+async def test_an_unavailable_count_is_retried() -> None:
     world = strict(paused=True, backlog_max=1000)
     await parked(world, 200)
     world.put(policy(paused=True, backlog_max=50))

@@ -204,7 +204,7 @@ async def test_after_a_crash_the_bucket_is_as_recorded_if_nothing_was_stored(sna
 
 @pytest.mark.parametrize("snapshots", [False, True])
 @in_virtual_time
-async def test_nothing_is_missed_that_was_another_receivers(snapshots: bool) -> None:
+async def test_events_of_other_receivers_are_not_recorded_as_missing(snapshots: bool) -> None:
     """A takeover knows how far the shard was handed out, not which of the events were this receiver's."""
     world = strict(paused=True)
     world.publish(2)
@@ -434,7 +434,7 @@ async def test_pings_to_blocked_receivers_are_refused() -> None:
 
 
 @in_virtual_time
-async def test_a_ping_that_breaks_is_on_record_as_our_failure(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_ping_that_breaks_is_recorded_as_our_failure(caplog: pytest.LogCaptureFixture) -> None:
     world = strict()
     actor = await world.host.residents.when_loaded(RECEIVER)
 

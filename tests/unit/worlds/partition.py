@@ -122,7 +122,7 @@ class World:
             del self.kept[event.position]
 
     def bury(self) -> None:
-        """Ask for events that give way, or take note that those that were asked for have their letters."""
+        """Ask for events that give way, or note that those that were asked for have their letters."""
         request, self.burial = self.burial, None
         if request is None:
             self.burial = self.tenants.next_to_evict()

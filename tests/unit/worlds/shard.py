@@ -450,7 +450,7 @@ class ShardWorld:
         await asyncio.sleep(seconds)
 
     async def until_settled(self, count: int) -> None:
-        """Wait until `count` events were delivered, on record, and everything is acked."""
+        """Wait until `count` events are recorded as delivered, and everything is acked."""
         folded = self.journal.folded
         await self.until(lambda: RECEIVER in folded and folded[RECEIVER].counters.delivered >= count)
         await self.until(lambda: self.host.bindings.bound_count == 0)

@@ -60,7 +60,7 @@ async def ask_subject(
 
 
 def requested_by(access: Access) -> bytes:
-    """The body of a request that puts on record who asked."""
+    """The body of a request: the record of it says who asked."""
     return msgspec.json.encode({"by": access.by})
 
 

@@ -1,4 +1,4 @@
-"""Discards a receiver's waiting events, on record, and clears its failures."""
+"""Discards a receiver's waiting events and clears its failures; both are recorded."""
 
 from collections.abc import Callable
 

@@ -173,7 +173,7 @@ class FaultInjector:
         return self._chance.choice(there) if there else None
 
     async def erase(self) -> None:
-        """Put a finished erasure on record."""
+        """Record a finished erasure."""
         if (event := await self._history.erase()) is None:
             return
         erasures = Erasures(self._js, self._names)

@@ -62,8 +62,8 @@ async def test_the_history_is_shown_in_words(
         "resumed by ada@desk: nothing holds it back any more",
         "disabled: it answered 410 (Gone)",
         "its shard moved to one, from an owner that had died",
-        f"told to skip event 3 ({skipped.id}), by ada@desk",
-        "told to forget: 2 waiting events discarded, by token k3",
+        f"event 3 skipped ({skipped.id}), by ada@desk",
+        "forgotten: 2 waiting events discarded, by token k3",
     ]
     assert told.now == "disabled: it answered 410 (Gone)"
     for limit in (1, 2, 5):

@@ -29,7 +29,7 @@ ENDLESS = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELEC
 OTHER = "other.billing"
 
 
-async def test_a_tenant_is_told_of_its_own_receivers_alone(
+async def test_a_tenant_sees_only_its_own_receivers(
     js: JetStream, names: Names, pen: Pen, ledger: Kept, settings: Settings
 ) -> None:
     await pen.flush(opens(), failed(7))

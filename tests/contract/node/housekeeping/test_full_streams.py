@@ -1,4 +1,4 @@
-"""Full streams and quotas: receivers that accept nothing lose events, on record; no other receiver does."""
+"""Full streams and quotas: receivers that accept nothing lose events, each recorded; no other does."""
 
 import asyncio
 from itertools import cycle
@@ -41,7 +41,7 @@ async def ids(js: JetStream, stream: str, subject: str) -> list[str]:
     return [each.headers[EVENT_ID] for each in messages]
 
 
-async def test_events_of_a_receiver_that_accepts_nothing_are_evicted_on_record(
+async def test_evictions_from_a_receiver_that_accepts_nothing_are_recorded(
     wire: Wire, js: JetStream, names: Names
 ) -> None:
     sender = Sender()

@@ -63,7 +63,7 @@ async def names(js: JetStream, prefix: str) -> Names:
 # ---- one that is not interrupted
 
 
-async def test_a_job_is_accepted_worked_off_and_shown(js: JetStream, names: Names) -> None:
+async def test_a_job_is_accepted_run_and_shown(js: JetStream, names: Names) -> None:
     to = access(js, names)
     job = await replay_job(to, await events(js, names, "a"), per_second=50.0)
     assert job.id.startswith(f"replay.{ONE}.")

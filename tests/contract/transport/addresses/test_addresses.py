@@ -76,7 +76,7 @@ def test_only_public_and_allowed_addresses_are_connected_to_although_all_listen(
     assert_answered(nothing, PUBLIC)
     assert_refused_by_rule(ten, set(NOT_PUBLIC) - set(in_ten))
     assert_answered(ten, [*PUBLIC, *in_ten])
-    # That each would have been seen: what no guard refuses is reached, but for what TCP does not go to.
+    # That each would have been seen: what no guard refuses is reached, except what TCP does not go to.
     assert_answered(everything, [*PUBLIC, *(address for address in NOT_PUBLIC if is_for_tcp(address))])
     for tried in (nothing, ten, everything):
         assert tried.connections == tried.answered

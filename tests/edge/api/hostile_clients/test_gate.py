@@ -62,7 +62,9 @@ async def test_a_process_without_nats_refuses_all(api: Api, monkeypatch: pytest.
             assert "NATS cannot be reached" in problem(answer, 503, "unavailable")
 
 
-async def test_the_use_of_a_token_is_recorded_now_and_then(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_use_of_a_token_is_recorded_at_a_limited_rate(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
     noted: list[str] = []
     note = api.state.tokens.note_use
 

@@ -95,7 +95,7 @@ async def test_another_tenants_token_finds_nothing_anywhere(api: Api) -> None:
         plain_client(base_url=api.url) as anonymous,
     ):
         for method, path in gated:
-            # What has no tenant in its path is the fleet's, but for the list of the token's own jobs.
+            # What has no tenant in its path is the fleet's, except the list of the token's own jobs.
             answer = await stranger.request(method, path, json={})
             if (method, path) == ("GET", "/v1/jobs"):
                 assert answer.json() == {"jobs": [], "next_cursor": None}

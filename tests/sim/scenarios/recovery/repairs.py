@@ -134,7 +134,7 @@ def posted_events_are_lost() -> None:
         accept(stage, after, numbers)
 
 
-# ---- no node has looked yet, so that nothing is on record
+# ---- no node has looked yet, so that nothing is recorded
 
 
 RECEIVERS = ("acme.r0", "acme.r1", "acme.r2")

@@ -193,7 +193,7 @@ async def _delete(stream: str, sequence: int, js: JetStream) -> None:
 
 
 def the_new_tail_is_read_before_any_node_compares() -> None:
-    """A parked receiver may go on just when the server is back; what is on record then is of the new tail."""
+    """A parked receiver may go on just when the server is back; what is recorded then is of the new tail."""
     with staged(Plan(ttl_s=2.0)) as stage:
         deliveries = stage.run.names.deliveries
         stage.put(paused=True)

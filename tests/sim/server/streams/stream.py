@@ -232,7 +232,7 @@ class Stream:
         return len(dropped)
 
     def purge_subject(self, pattern: str, first: int, keep: int) -> int:
-        """Drop what the pattern covers below `first`, but for the last `keep` of it; returns how many."""
+        """Drop what the pattern covers below `first`, except the last `keep` of it; returns how many."""
         found = [self.store.subjects[subject] for subject in self.store.counts(pattern)]
         sequences = sorted(sequence for each in found for sequence in each if sequence < first)
         dropped = sequences[: len(sequences) - keep]

@@ -76,7 +76,7 @@ async def test_known_receivers_go_before_unknown_ones() -> None:
 
 @pytest.mark.parametrize("fact", [f.TurnedAway, f.Buried])
 @in_virtual_time
-async def test_a_crash_loses_none_and_repeats_none_on_record(fact: type[f.Fact]) -> None:
+async def test_a_crash_loses_none_and_repeats_none_that_is_recorded(fact: type[f.Fact]) -> None:
     """Nothing is done before the fact is confirmed; then any owner of the shard has to bury the events."""
     world = ShardWorld()
     world.journal.hold_at = fact
