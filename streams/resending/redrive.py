@@ -95,8 +95,8 @@ class Redriven(Struct):
     - `left_out`: positions of letters that stay, by reason: `gone` (there is no body), `malformed`,
       `too_large` (the stream accepts no event of this size, or its headers are too large), `unsure` (they
       may have been sent, but the copies would have been purged), `taken` (another publisher used their
-      message id), `removed` (their receiver was removed since the redrive began), `unknown_receiver` (there is
-      no such receiver, so they would become dead letters again at once).
+      message id), `removed` (their receiver was removed since the redrive began), `unknown_receiver`
+      (there is no such receiver, so they would become dead letters again at once).
     - `unknown_receivers`: these receivers.
     - `stopped`: why no more were sent; empty if all were.
     """

@@ -24,8 +24,8 @@ authorization {{ users: [
 ] }}
 """
 REFUSAL = (
-    r"angarium: (refused: |acme\.applied: )?NATS does not permit this user to publish to {subject}: use another user, "
-    r"or permit it as deploy/nats/permissions.conf shows\n"
+    r"angarium: (refused: |acme\.applied: )?NATS does not permit this user to publish to {subject}: "
+    r"use another user, or permit it as deploy/nats/permissions.conf shows\n"
 )
 FLEET = """
 [receivers."acme.applied"]

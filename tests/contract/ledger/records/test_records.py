@@ -199,8 +199,10 @@ async def test_attempts_are_counted_by_minute(
     await pen.flush(delivered(2, NOW + 130, latency_ms=30.0), delivered(3, NOW + 131, latency_ms=10.0))
     dead = f.DeadLettered(receiver=RECEIVER, events=(numbered(4),), at=NOW + 200, reason="expired")
     await pen.flush(dead)
+    for at, ping in ((NOW + 132, delivered), (NOW + 133, failed), (NOW + 300, delivered)):
+        await pen.flush(ping(0, at, events=(), kind="ping", latency_ms=900.0))  # Pings do not count.
     await catch_up(js, names, ledger)
-    found = (await ask(settings, lambda ledger: find_minutes(ledger, RECEIVER, MS, MS + 240_000))).minutes
+    found = (await ask(settings, lambda ledger: find_minutes(ledger, RECEIVER, MS, MS + 360_000))).minutes
     assert [(each.at[11:16], each.attempts, each.delivered, each.failed, each.dead) for each in found] == [
         ("08:00", 2, 1, 1, 0), ("08:02", 2, 2, 0, 0), ("08:03", 0, 0, 0, 1)
     ]  # fmt: skip
