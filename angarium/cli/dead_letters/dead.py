@@ -95,7 +95,7 @@ def list_letters(receiver: str | None, limit: int, wide: bool, as_json: bool, **
             cut=table.CUT_COLUMNS,
         )
     if listed.more:
-        output.note(f"note: these are the newest {limit}; --limit 0 lists all")
+        output.note(f"note: {output.newest(limit)}; --limit 0 lists all")
     if receiver is not None and not rows:
         names.note_if_unknown(settings, receiver)
 

@@ -204,7 +204,7 @@ async def _worst(
         if receiver.ailment == "behind" and now - (waits.oldest_at or now) <= BEHIND_AFTER_S:
             del found[name]
         else:
-            text = f"{name} is {_ailment_text(receiver, now)}, {_waiting_text(waits, now)}"
+            text = f"{name} {_ailment_text(receiver, now)}; {_waiting_text(waits, now)}"
             remedy, command = remedy_for(receiver, waits, recently, now)
             line = warning("receivers", text, remedy, command.format(name))
             lines.append(replace(line, receiver=name, ailment=receiver.ailment))

@@ -165,7 +165,7 @@ async def test_letters_are_listed_by_receiver_reason_and_time(alone: Terminal, j
     table = alone.run("dead", "list", "list", "--limit", "1")
     assert table.stdout.splitlines()[0].startswith("letter\treceiver\tnumber\treason\tat")
     assert table.stdout.splitlines()[1].startswith(f"{third}\tlist.one\t2\tskipped\t")
-    assert "these are the newest 1; --limit 0 lists all" in table.stderr
+    assert "this is the newest one; --limit 0 lists all" in table.stderr
     malformed = await bury(js, "list._events", 1, reason="malformed")
     assert listed("list._events") == [malformed]
 

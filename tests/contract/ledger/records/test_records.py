@@ -393,7 +393,7 @@ async def test_a_ledger_without_a_writer_says_how_far_behind_it_is(
     await ledger.execute("UPDATE positions SET seen_at = 0, stored_at = 1000")
     found = await ask(settings, lambda ledger: find_attempts(ledger, RECEIVER, AttemptFilter()))
     assert found.ledger.behind_s > 1e9
-    assert "behind, at 1970-01-01T00:16:40.000Z; check that angarium ledger runs" in found.ledger.notes[0]
+    assert "behind, at 1970-01-01T00:16:40.000Z: angarium ledger is catching up, or does not run" in found.ledger.notes[0]
     await ledger.execute("UPDATE positions SET stored_at = ?", time.time() - 3)  # Facts come all the time.
     found = await ask(settings, lambda ledger: find_attempts(ledger, RECEIVER, AttemptFilter()))
     assert (found.ledger.behind_s, found.ledger.notes) == (0.0, [])
