@@ -305,16 +305,26 @@ def _answers_pace(state: State, policy: Policy | None, view: View, backlog: int)
 def _failures(state: State, policy: Policy | None) -> str:
     """Describe the receiver's failures: `3 failures in a row, the last: HTTP 503`."""
     count, last = state.consecutive_failures, state.last
-    rejections = state.open[0].rejections if state.open else 0
     if not count and policy is not None and isinstance(last, AttemptFailed) and last.rejected:
-        return (
-            f"rejected {rejections} of {policy.retry.rejected_attempts} times, the last: HTTP {last.status}"
-        )
+        return _rejection(state, policy, last)
     if isinstance(last, AttemptFailed) and last.ours:
         return "this node was overloaded at the last attempt"
     failures = "1 failure" if count == 1 else f"{count} failures in a row"
     error = last.error or f"HTTP {last.status}" if isinstance(last, AttemptFailed) else ""
     return f"{failures}, the last: {error}" if error else failures
+
+
+def _rejection(state: State, policy: Policy, last: AttemptFailed) -> str:
+    """Describe the last rejection: `#3 was rejected 2 of 5 times, the last: HTTP 422`.
+
+    It names the event, since many others may wait behind it.
+    """
+    tried = {each.sequence for each in last.events}
+    for entry in state.open:
+        if entry.sequence in tried:
+            times = f"{entry.rejections} of {policy.retry.rejected_attempts} times"
+            return f"#{entry.sequence} was rejected {times}, the last: HTTP {last.status}"
+    return f"the last attempt was rejected: HTTP {last.status}"
 
 
 def _moment(at: float, now: float) -> str:

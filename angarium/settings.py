@@ -369,7 +369,9 @@ def _contradictions(settings: Settings) -> list[tuple[str, str]]:
         found.append(("nats", "is empty; give a server such as nats://127.0.0.1:4222"))
     elif not all(map(quantities.is_server, settings.nats)):
         # Not shown: it may hold a password.
-        found.append(("nats", "one is not a server address; write each as nats://host:4222"))
+        found.append(
+            ("nats", "this is not a list of server addresses; write nats://host:4222, separated by commas")
+        )
     for name in ("allow_networks", "deny_networks"):
         for network in getattr(settings, name):
             try:

@@ -225,29 +225,29 @@ class RowBatch(Struct):
         ended_at, latency_us = milliseconds(fact.at), round(fact.latency_ms * 1000)
         began_at = round(fact.at * 1000 - fact.latency_ms)
         verdict, error, next_at, answer = schema.DELIVERED, None, None, None
-        minute = self._minute(receiver, began_at)
+        outcome = 1
         match fact:
             case f.Delivered():
-                minute[1] += 1
                 self._recovered(receiver, fact, position, ordinal)
             case f.Throttled(until=until):
-                verdict, next_at = schema.THROTTLED, milliseconds(until)
-                minute[3] += 1
+                outcome, verdict, next_at = 3, schema.THROTTLED, milliseconds(until)
             case f.AttemptFailed():
-                verdict, next_at = _verdict(fact), milliseconds(max(fact.next_at, fact.until))
+                outcome, verdict, next_at = 2, _verdict(fact), milliseconds(max(fact.next_at, fact.until))
                 error = redact(fact.error) if fact.status is None else None
                 answer = fact.answer or None
-                minute[2] += 1
                 _failed(receiver, fact)
         receiver.last_at, receiver.last_status, receiver.last_error = ended_at, fact.status, error
-        minute[0] += 1
-        minute[5] += latency_us
-        minute[6] = max(minute[6], latency_us)
         self._spans(began_at)
         key = (self.block, receiver.id, began_at, position, ordinal)
         shared = (fact.attempt, latency_us, verdict, fact.status, error, next_at)
         if not fact.events:
             self.attempts.append((*key, 0, 0, *shared, None, answer))
+            return  # A ping delivers nothing, so it would only lower the mean lateness.
+        minute = self._minute(receiver, began_at)
+        minute[0] += 1
+        minute[outcome] += 1
+        minute[5] += latency_us
+        minute[6] = max(minute[6], latency_us)
         for event in fact.events:
             self.attempts.append((*key, event.sequence, event.position, *shared, event.type or None, answer))
             if verdict == schema.DELIVERED:

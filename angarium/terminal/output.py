@@ -81,6 +81,11 @@ def note(text: str) -> None:
     click.echo(text, err=True)
 
 
+def newest(limit: int) -> str:
+    """The words that a list is cut after that many rows, and that others are older."""
+    return "this is the newest one" if limit == 1 else f"these are the newest {limit}"
+
+
 def note_left_out(headings: Sequence[str], shown: Collection[str]) -> None:
     """Name the columns of a table that were left out."""
     left_out = [each for each in headings if each not in shown]

@@ -16,8 +16,9 @@ from actors.ids import check_tenant, is_event_id
 from streams.installation.topology import Names
 from streams.lost_tails.marks import Mark
 from streams.lost_tails.places import BucketPlace
-from streams.nats.answers import Refused, Stored, StoredMessage, Unanswered
+from streams.nats.answers import Forbidden, Refused, Stored, StoredMessage, Unanswered
 from streams.nats.codes import WRONG_LAST_SEQUENCE
+from streams.nats.errors import NotPermitted
 from streams.nats.headers import EXPECTED
 from streams.nats.jetstream import JetStream
 from streams.versions import read_versioned
@@ -145,6 +146,8 @@ class Erasures:
                 return True
             case Refused(code=code) if code == WRONG_LAST_SEQUENCE:
                 return False
+            case Forbidden(why):
+                raise NotPermitted(why, final=self._js.for_command)
             case Refused(text=text) | Unanswered(why=text):
                 raise Unavailable(f"the erasure of {erasure.event} cannot be stored: {text}")
 

@@ -7,8 +7,8 @@ JetStream within its duplicate window and by the actor within its own. Beyond bo
 nothing is sent twice (`streams.resending.redrive_lock`):
 
     begin   finish the plan of an interrupted redrive: letters that were sent are deleted, the others stay
-    send    plan a page, without letters whose receiver was removed since the beginning; ask the leader for
-            its letters; send them; delete those that were stored
+    send    plan a page, without letters whose receiver does not exist or was removed since the beginning; ask
+            the leader for its letters; send them; delete those that were stored
     end     release the lock
 
 The letters of a receiver are sent one after the other, in their order.
@@ -26,6 +26,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from actors.errors import Unavailable
+from streams.buckets.follower import is_removal
 from streams.buckets.stored_configurations import StoredConfigurations
 from streams.dead_letters.letters import REQUESTS_MAX, DeadLetters, Letter
 from streams.installation.topology import Names
@@ -39,6 +40,7 @@ from streams.resending.redrive_lock import RedriveLock
 GONE = "gone"
 MALFORMED = "malformed"
 REMOVED = "removed"
+UNKNOWN_RECEIVER = "unknown_receiver"
 ID_TAKEN = "taken"
 TOO_LARGE = "too_large"
 UNSURE = "unsure"
@@ -93,13 +95,16 @@ class Redriven(Struct):
     - `left_out`: positions of letters that stay, by reason: `gone` (there is no body), `malformed`,
       `too_large` (the stream accepts no event of this size, or its headers are too large), `unsure` (they
       may have been sent, but the copies would have been purged), `taken` (another publisher used their
-      message id), `removed` (their receiver was removed since the redrive began).
+      message id), `removed` (their receiver was removed since the redrive began), `unknown_receiver`
+      (there is no such receiver, so they would become dead letters again at once).
+    - `unknown_receivers`: these receivers.
     - `stopped`: why no more were sent; empty if all were.
     """
 
     redriven: int = 0
     finished: list[int] = field(default_factory=list)
     left_out: dict[str, list[int]] = field(default_factory=dict)
+    unknown_receivers: set[str] = field(default_factory=set)
     stopped: str = ""
 
 
@@ -146,7 +151,7 @@ class Redrive:
 
     async def send(self, letters: Sequence[Letter]) -> None:
         """Send a page of at most some hundred letters, unless the redrive was stopped before."""
-        possible = await self._without_removed([each for each in letters if self._is_possible(each)])
+        possible = await self._with_receivers([each for each in letters if self._is_possible(each)])
         if not possible:
             return
         nonce = self._lock.plan.nonce or secrets.token_hex(16)
@@ -174,19 +179,24 @@ class Redrive:
             self._leave(letter, why)
         return why is None
 
-    async def _without_removed(self, letters: Sequence[Letter]) -> tuple[int, ...]:
-        """The positions of those whose receiver was not removed since the beginning."""
+    async def _with_receivers(self, letters: Sequence[Letter]) -> tuple[int, ...]:
+        """The positions of those whose receiver exists, and was not removed since the beginning."""
         asked = dict.fromkeys(each.receiver for each in letters)
-        removed = dict(zip(asked, await asyncio.gather(*map(self._is_removed, asked)), strict=True))
+        whys = dict(zip(asked, await asyncio.gather(*map(self._why_not_to, asked)), strict=True))
         for letter in letters:
-            if removed[letter.receiver]:
-                self._leave(letter, REMOVED)
-        return tuple(each.position for each in letters if not removed[each.receiver])
+            if (why := whys[letter.receiver]) is not None:
+                self._leave(letter, why)
+        self.done.unknown_receivers.update(name for name, why in whys.items() if why == UNKNOWN_RECEIVER)
+        return tuple(each.position for each in letters if whys[each.receiver] is None)
 
-    async def _is_removed(self, receiver: str) -> bool:
+    async def _why_not_to(self, receiver: str) -> str | None:
+        """The reason why nothing is sent to a receiver; None if it gets its letters."""
         async with self._room:
-            removal = await retry_for_command(self._configurations.last_removal, receiver)
-        return removal is not None and removal.revision > (self._receivers_end or 0)
+            newest = await retry_for_command(self._configurations.last, receiver)
+            removal = await retry_for_command(self._configurations.removal_before, receiver, newest)
+        if removal is not None and removal.revision > (self._receivers_end or 0):
+            return REMOVED
+        return UNKNOWN_RECEIVER if newest is None or is_removal(newest) else None
 
     def _leave(self, letter: Letter, why: str) -> None:
         self.done.left_out.setdefault(why, []).append(letter.position)

@@ -61,7 +61,7 @@ LIST_ALERTS: dict[str, Any] = {
             "as_of": "2026-11-22T20:00:00Z",
             "alerts": [{
                 "level": "warning", "subject": "receivers",
-                "text": "acme.billing is offline for 2 h, 1,204 waiting, the oldest for 2 h",
+                "text": "acme.billing has been offline for 2h; 1,204 wait, the oldest for 2h",
                 "remedy": "its state says why", "receiver": "acme.billing",
                 "ailment": "offline",
             }],

@@ -95,7 +95,7 @@ def list_letters(receiver: str | None, limit: int, wide: bool, as_json: bool, **
             cut=table.CUT_COLUMNS,
         )
     if listed.more:
-        output.note(f"note: these are the newest {limit}; --limit 0 lists all")
+        output.note(f"note: {output.newest(limit)}; --limit 0 lists all")
     if receiver is not None and not rows:
         names.note_if_unknown(settings, receiver)
 
@@ -127,7 +127,7 @@ def redrive(
     """Send dead letters to their receivers again, under new numbers, and drop them here.
 
     Each is sent once. If the command is interrupted, run it again and it continues. It stops by itself when
-    the stream of deliveries is full.
+    the stream of deliveries is full. Letters whose receiver does not exist stay.
     """
     from angarium.cli.dead_letters import redrive_report, selection
     from angarium.operations.dead_letters.redrive import redrive
@@ -144,8 +144,8 @@ def redrive(
     else:
         for line in redrive_report.summary(done):
             output.say(line)
-    if not isinstance(wanted, tuple) and which and (done.redriven or not done.left_out):
-        names.note_if_unknown(settings, which[0], sent=bool(done.redriven))
+    if not isinstance(wanted, tuple) and which and not (done.redriven or done.left_out):
+        names.note_if_unknown(settings, which[0])
     if done.stopped:
         raise click.ClickException(f"{done.stopped}; run it again when events are settled")
     if sent.missing:

@@ -1,11 +1,20 @@
 """The result of a redrive, as `angarium dead redrive` reports it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from angarium.cli.dead_letters.selection import counted
 from angarium.logs import instant
-from streams.resending.redrive import GONE, ID_TAKEN, MALFORMED, REMOVED, TOO_LARGE, UNSURE, Redriven
+from streams.resending.redrive import (
+    GONE,
+    ID_TAKEN,
+    MALFORMED,
+    REMOVED,
+    TOO_LARGE,
+    UNKNOWN_RECEIVER,
+    UNSURE,
+    Redriven,
+)
 
 WHY_LEFT = {
     GONE: "cannot be redriven, since only the headers could be kept",
@@ -35,7 +44,21 @@ def summary(done: Redriven) -> Iterator[str]:
         yield f"{counted(len(done.finished))} had been redriven by an interrupted command; now dropped here"
     for why, positions in done.left_out.items():
         named = ", ".join(map(str, positions[:5])) + (", …" if len(positions) > 5 else "")
-        yield f"{counted(len(positions))} ({named}) {WHY_LEFT[why]}"
+        yield f"{counted(len(positions))} ({named}) {_why_left(why, positions, done)}"
+
+
+def _why_left(why: str, positions: Sequence[int], done: Redriven) -> str:
+    """The rest of the sentence that letters stay."""
+    if why != UNKNOWN_RECEIVER:
+        return WHY_LEFT[why]
+    stay = "stays" if len(positions) == 1 else "stay"
+    names = sorted(done.unknown_receivers)
+    if len(names) == 1:
+        return (
+            f"{stay}, since there is no receiver {names[0]}: put it first (angarium receiver put {names[0]})"
+        )
+    named = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
+    return f"{stay}, since there are no receivers {named}: put them first (angarium receiver put)"
 
 
 def waiting(began_at: float, wait_s: float) -> str:

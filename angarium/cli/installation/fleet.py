@@ -73,9 +73,10 @@ def node_rows(nodes: "Sequence[SeenNode]") -> list[tuple[object, ...]]:
 def unowned_text(seen: "SeenNodes") -> str:
     """The sentence that no live node owns some shards, with the remedy."""
     shards = count_text(seen.shards_unowned, "shard")
-    since = f" since {_second(seen.unowned_since)}" if seen.unowned_since else ""
-    remedy = "if this lasts, see angarium doctor" if seen.nodes else "start a node (angarium node)"
-    return f"no live node owns {shards}{since}: {remedy}"
+    have = "has" if seen.shards_unowned == 1 else "have"
+    none = f"had no live node since {_second(seen.unowned_since)}" if seen.unowned_since else "no live node"
+    remedy = "if this lasts, see angarium doctor" if seen.nodes else "start one (angarium node)"
+    return f"{shards} {have} {none}: {remedy}"
 
 
 def shard_rows(shards: "Sequence[SeenShard]") -> list[tuple[object, ...]]:

@@ -47,7 +47,7 @@ def say(made: list[str], rooms: "list[StreamRoom]") -> None:
         rate = f"{capacity.per_second:,.0f}" if capacity.per_second >= 10 else f"{capacity.per_second:.1f}"
         output.say()
         output.say(f"{capacity.stream} takes {capacity.events:,} events of 1 KiB: {rate} a second for a day.")
-        output.say("for more room, give --max-bytes at the first setup")
+        output.say(f"for more room: nats stream edit {capacity.stream} --max-bytes 20GB")
 
 
 def _size(max_bytes: int) -> str:

@@ -38,28 +38,23 @@ def _nodes(_: click.Context, __: click.Parameter, names: tuple[str, ...]) -> tup
     return names
 
 
-def note_unknown(name: str, *, sent: bool = False) -> None:
-    """Say that there is no such receiver, or none of such a tenant: the name may be misspelled.
-
-    `sent`: events were sent there nevertheless.
-    """
+def note_unknown(name: str) -> None:
+    """Say that there is no such receiver, or none of such a tenant: the name may be misspelled."""
     unknown = f"there is no receiver {name}" if "." in name else f"tenant {name} has no receivers"
-    fate = f"its events become dead letters (unknown_receiver), see angarium dead list {name}"
-    output.note(f"note: {unknown}; {fate if sent else 'angarium receiver list shows all that there are'}")
+    output.note(f"note: {unknown}; angarium receiver list shows all that there are")
 
 
-def note_if_unknown(settings: "Settings", name: str, *, sent: bool = False) -> None:
+def note_if_unknown(settings: "Settings", name: str) -> None:
     """Say so if there is no such receiver or tenant, of which nothing was found.
 
-    `sent`: events were sent there nevertheless. A user who may not read the receivers gets no such message:
-    the result is complete.
+    A user who may not read the receivers gets no such message: the result is complete.
     """
     from angarium.connecting import with_access
     from angarium.operations.live.tail import is_known
     from angarium.terminal.run import run
 
     if run(with_access(settings, lambda access: is_known(access, name))) is False:
-        note_unknown(name, sent=sent)
+        note_unknown(name)
 
 
 def receiver(parameter: str) -> Callable[[Command], Command]:

@@ -59,5 +59,5 @@ def attempts(
         wide=wide,
     )
     if listed.more:
-        output.note(f"note: these are the newest {limit}; --limit or --until shows older ones")
+        output.note(f"note: {output.newest(limit)}; --limit or --until shows older ones")
     ledger_queries.notes(listed.ledger, since)

@@ -135,12 +135,12 @@ async def _look_up(
 
 
 def place_text(delivery: "WaitingDelivery") -> str:
-    """An event that waits, in a line: `acme.billing: waiting, place 2 of 3, …: backing off until …`."""
-    place = f", place {delivery.place} of {delivery.waiting}" if delivery.place else ""
+    """An event that waits, in a line: `acme.billing: waits at place 2 of 3, …: backing off until …`."""
+    place = f" at place {delivery.place} of {delivery.waiting}" if delivery.place else ""
     turn = "" if delivery.due_s is None else f", its turn comes in about {age_text(delivery.due_s)}"
     why = f"{delivery.why}{remedy_text(delivery.remedy, delivery.receiver)}"
     again = ", sent again" if delivery.again else ""
-    return f"{delivery.receiver}: waiting{place}{turn}, stored {delivery.stored_at}{again}: {why}"
+    return f"{delivery.receiver}: waits{place}{turn}, stored {delivery.stored_at}{again}: {why}"
 
 
 def repeat_text(delivery: dict[str, Any], repeat: dict[str, Any]) -> str:

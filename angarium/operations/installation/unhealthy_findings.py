@@ -204,7 +204,7 @@ async def _worst(
         if receiver.ailment == "behind" and now - (waits.oldest_at or now) <= BEHIND_AFTER_S:
             del found[name]
         else:
-            text = f"{name} is {_ailment_text(receiver, now)}, {_waiting_text(waits, now)}"
+            text = f"{name} {_ailment_text(receiver, now)}; {_waiting_text(waits, now)}"
             remedy, command = remedy_for(receiver, waits, recently, now)
             line = warning("receivers", text, remedy, command.format(name))
             lines.append(replace(line, receiver=name, ailment=receiver.ailment))
@@ -235,17 +235,20 @@ def _ailment_text(receiver: UnhealthyReceiver, now: float) -> str:
     match receiver.ailment:
         case "disabled":
             gone = state is not None and state.disabled == "gone"
-            return f"disabled for {since} ({'it answered 410' if gone else 'it failed for too long'})"
+            return (
+                f"has been disabled for {since} ({'it answered 410' if gone else 'it failed for too long'})"
+            )
         case "offline" | "failing":
-            return f"{receiver.ailment} for {since}"
+            return f"has been {receiver.ailment} for {since}"
         case "throttled":
             until = state.throttled_until if state else now
-            return f"throttled for {age_text(until - now)} more"
+            return f"is throttled for {age_text(until - now)} more"
         case "behind":
-            return "paused" if receiver.phase == "paused" else "far behind"
+            return "is paused" if receiver.phase == "paused" else "is far behind"
 
 
 def _waiting_text(waits: BacklogCount, now: float) -> str:
     if waits.oldest_at is None:
         return "nothing waits"
-    return f"{waits.count:,} waiting, the oldest for {age_text(now - waits.oldest_at)}"
+    wait = "waits" if waits.count == 1 else "wait"
+    return f"{waits.count:,} {wait}, the oldest for {age_text(now - waits.oldest_at)}"

@@ -71,7 +71,9 @@ class LedgerLag(Struct, frozen=True, kw_only=True):
     @property
     def notes(self) -> list[str]:
         """Sentences for people that belong to every answer, on the command line."""
-        return self.lacking + [f"{late}; check that angarium ledger runs" for late in (self.late,) if late]
+        return self.lacking + [
+            f"{late}: angarium ledger is catching up, or does not run" for late in (self.late,) if late
+        ]
 
 
 class OpenLedger(Struct, frozen=True):

@@ -12,7 +12,7 @@ from angarium.operations.tokens.secret import Secret, new_secret
 from streams.buckets.tokens import ALL_TENANTS, Scope, Token, TokenStore
 from streams.nats import answers
 from streams.nats.codes import STREAM_NOT_FOUND
-from streams.nats.errors import ApiError
+from streams.nats.errors import ApiError, NotPermitted
 
 RATE_MAX = 1_000_000.0
 NOTE_MAX = 200
@@ -82,6 +82,8 @@ async def _stored(access: Access, made: Secret, token: Token) -> CreatedToken:
             return CreatedToken(made.id, made.text, token)
         case answers.Refused(code, text):
             raise ApiError(code, text)
+        case answers.Forbidden(why):
+            raise NotPermitted(why, final=True)
         case answers.Unanswered(why):
             await _need_bucket(access)
             raise OperationError("unanswered", f"NATS did not confirm the token ({why}); create another one")

@@ -6,7 +6,7 @@ from angarium.connecting import Access
 from angarium.operations.failures import OperationError, operation
 from streams.buckets.tokens import TokenStore
 from streams.nats import answers
-from streams.nats.errors import ApiError
+from streams.nats.errors import ApiError, NotPermitted
 
 _ID = re.compile(r"[a-z0-9]{12}\Z")
 
@@ -24,5 +24,7 @@ async def revoke(access: Access, token: str) -> None:
             return
         case answers.Refused(code, text):
             raise ApiError(code, text)
+        case answers.Forbidden(why):
+            raise NotPermitted(why, final=True)
         case answers.Unanswered(why):
             raise OperationError("unanswered", f"NATS did not confirm it ({why}); revoke {token} again")

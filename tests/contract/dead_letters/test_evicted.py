@@ -1,5 +1,6 @@
 """Letters of events that gave way before they were routed: each can be sent again, like all others."""
 
+from streams.buckets.stored_configurations import StoredConfigurations
 from streams.clock import SystemTime
 from streams.dead_letters.evicted import bury_unrouted
 from streams.dead_letters.letters import DeadLetters
@@ -34,6 +35,7 @@ async def test_a_letter_without_a_number_is_sent_to_its_receiver_again(js: JetSt
     assert DEAD_SEQUENCE not in letter.headers
     for source_max, found in ((7, [letter.mark]), (6, [])):
         assert await search.dead_letters(js, names, "acme", "id1", source_max) == found
+    await StoredConfigurations(js, names).put(RECEIVER, b'{"url": "https://x.example/"}')
     lock = RedriveLock(js, names, "run", SystemTime())
     await lock.acquire()
     redrive = Redrive(js, names, lock)

@@ -78,7 +78,7 @@ async def test_an_event_that_waits_has_a_place_and_a_reason(access: Access) -> N
         assert (waits.why, waits.remedy, waits.due_s) == ("paused", "resume", None)
     assert (await search(access, "e2", NAME)).waiting == []
     assert place_text(waits) == (
-        f"acme.billing: waiting, place 3 of 3, stored {waits.stored_at}: paused; to continue, run angarium "
+        f"acme.billing: waits at place 3 of 3, stored {waits.stored_at}: paused; to continue, run angarium "
         "receiver resume acme.billing"
     )
 

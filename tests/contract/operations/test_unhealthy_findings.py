@@ -61,12 +61,12 @@ async def test_each_ailment_is_named_the_worst_first(js: JetStream, names: Names
         "6 of 8 unhealthy, as of 0s ago: 1 disabled, 1 offline, 1 failing, 1 throttled, 2 behind"
     )
     assert [each.text for each in findings[1:]] == [
-        "acme.gone is disabled for 2h (it answered 410), 1 waiting, the oldest for 1h",
-        "acme.offline is offline for 1h, 1 waiting, the oldest for 1m",
-        "acme.failing is failing for 2m, 1 waiting, the oldest for 1m",
-        "acme.throttled is throttled for 59m more, 1 waiting, the oldest for 1m",
-        "acme.behind is far behind, 1 waiting, the oldest for 3h",
-        "acme.paused is paused, 1 waiting, the oldest for 1h",
+        "acme.gone has been disabled for 2h (it answered 410); 1 waits, the oldest for 1h",
+        "acme.offline has been offline for 1h; 1 waits, the oldest for 1m",
+        "acme.failing has been failing for 2m; 1 waits, the oldest for 1m",
+        "acme.throttled is throttled for 59m more; 1 waits, the oldest for 1m",
+        "acme.behind is far behind; 1 waits, the oldest for 3h",
+        "acme.paused is paused; 1 waits, the oldest for 1h",
     ]
     assert [(each.remedy, each.command.removeprefix("angarium ")) for each in findings[1:]] == [
         ("when it works again, resume it", "receiver resume acme.gone"),
@@ -92,7 +92,7 @@ async def test_a_ping_does_not_renew_the_time_since_when_a_receiver_is_disabled(
     )
     await put(js, names, evolve(state, pinged))
     findings = await told(js, names)
-    assert findings[1].text.startswith("acme.gone is disabled for 2h (it answered 410)")
+    assert findings[1].text.startswith("acme.gone has been disabled for 2h (it answered 410)")
 
 
 async def test_healthy_receivers_are_only_counted(js: JetStream, names: Names) -> None:

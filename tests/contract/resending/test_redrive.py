@@ -24,7 +24,7 @@ from streams.reading.messages import stored_event
 from streams.resending.plan_lock import Busy
 from streams.resending.redrive import Redrive, Redriven
 from streams.resending.redrive_lock import RedriveLock, RedrivePlan
-from tests.contract.resending.windows import LEASE_S, install_with_short_window, shorten_window
+from tests.contract.resending.windows import LEASE_S, install_with_receiver, shorten_window
 from tests.contract.support.crashing_jetstream import OVER_DEATHS, WHEREVER_IT_DIES, Died, dying, lives
 from tests.contract.support.faults import Publish, ack_lost, misbehaving, refused, request_lost
 from tests.contract.support.servers import Server
@@ -41,7 +41,7 @@ STORE_FULL = 10077
 
 @pytest.fixture
 async def names(js: JetStream, prefix: str) -> Names:
-    return await install_with_short_window(js, prefix)
+    return await install_with_receiver(js, prefix, OTHER)
 
 
 async def bury(js: JetStream, names: Names, receiver: str, *numbers: int) -> None:

@@ -205,6 +205,7 @@ async def test_the_letters_of_a_receiver_that_was_removed_since_a_redrive_began_
     assert (done.state, done.sent, done.left_out) == ("done", 1, {"removed": 2})
     assert await again(js, names, "dead") == []
     # A redrive that begins after that is for the receiver as it is.
+    await StoredConfigurations(js, names).put(ONE, ELSEWHERE)
     job = await redrive_job(to)
     assert await go_on(to, "redrive", "acme") == ""
     assert (await shown(to, job.id)).sent == 2

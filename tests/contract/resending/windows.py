@@ -25,8 +25,9 @@ async def install_with_short_window(js: JetStream, prefix: str) -> Names:
     return names
 
 
-async def install_with_receiver(js: JetStream, prefix: str) -> Names:
-    """An installation with such a window, and the receiver ONE."""
+async def install_with_receiver(js: JetStream, prefix: str, *others: str) -> Names:
+    """An installation with such a window, the receiver ONE, and others."""
     names = await install_with_short_window(js, prefix)
-    await StoredConfigurations(js, names).put(ONE, b'{"url": "https://example.com/"}')
+    for receiver in (ONE, *others):
+        await StoredConfigurations(js, names).put(receiver, b'{"url": "https://example.com/"}')
     return names

@@ -60,7 +60,7 @@ async def test_an_event_says_what_holds_it_up(fleet: Fleet, terminal: Terminal, 
     assert await asyncio.to_thread(terminal.done, "dead", "redrive", "shop") == "redriven 1 letter\n"
     first, *_, again = await come_to("b1", lambda told: "sent again" in "".join(told[-1:]))
     assert "dead letter (rejected)" in first
-    assert again.startswith("shop.bad: waiting, place 1 of 1, stored ")
+    assert again.startswith("shop.bad: waits at place 1 of 1, stored ")
     assert again.endswith(", sent again: paused; to continue, run angarium receiver resume shop.bad")
 
     await fleet.js.publish(subject, b"{}", {"Angarium-Id": "m1", "Content-Type": "\u00fc"})

@@ -145,6 +145,7 @@ async def test_a_redrive_waits_for_those_of_other_processes(
 ) -> None:
     """One tenant's redrives in another process get no tenant 409."""
     monkeypatch.setattr(redrives, "RedriveLock", partial(RedriveLock, lease_s=0.2))
+    await api.receiver("other.billing")
     await api.bury("other.billing", 1)
     rival = RedriveLock(api.js, api.names, "rival", SystemTime())
     held = asyncio.Event()
@@ -188,6 +189,7 @@ async def test_a_dropped_letter_no_longer_exists(api: Api) -> None:
 
 
 async def test_letters_are_sent_again_once_and_page_by_page(api: Api) -> None:
+    await api.receiver("acme.billing")
     for number in range(1, 6):
         await api.bury("acme.billing", number)
     await api.bury("other.billing", 6)
@@ -208,6 +210,7 @@ async def test_letters_are_sent_again_once_and_page_by_page(api: Api) -> None:
 
 async def test_a_letter_that_cannot_be_sent_again_is_named_and_passed_over(api: Api) -> None:
     """Otherwise a client that follows the cursor would never get past it."""
+    await api.receiver("acme.billing")
     position = await publish(api.js, api.names, "acme.billing", b"{}", {EVENT_ID: "gone"})
     await api.js.purge(api.names.deliveries, position + 1)
     burial = Burial(position=position, reason="evicted", sequence=1, attempts=0, status=None)
@@ -219,6 +222,33 @@ async def test_a_letter_that_cannot_be_sent_again_is_named_and_passed_over(api: 
         second = (await client.post(f"{LETTERS}/redrive", json=on)).json()
     assert (first["redriven"], first["left"], first["next_cursor"]) == (0, {"gone": [1]}, "1")
     assert (second["redriven"], second["left"], second["next_cursor"]) == (1, {}, None)
+
+
+async def test_a_letter_of_an_unknown_receiver_stays(api: Api, tmp_path: Path) -> None:
+    """Its copy would become a new letter at once."""
+    await api.receiver("acme.billing")
+    await api.bury("acme.billing", 1)
+    await api.bury("acme.biling", 2)
+    async with await manager(api) as client:
+        sent = (await client.post(f"{LETTERS}/redrive", json={"numbers": [1, 2]})).json()
+        assert (sent["redriven"], sent["left"]) == (1, {"unknown_receiver": [2]})
+        terminal = Terminal(tmp_path, api.to.settings.nats[0])
+        terminal.environment |= {"ANGARIUM_PREFIX": api.to.settings.prefix, "ANGARIUM_SHARDS": "2"}
+        done = await asyncio.to_thread(terminal.run, "dead", "redrive", "acme")
+        assert (done.returncode, done.stderr, done.stdout) == (
+            0, "", "redriven 0 letters\n1 letter (2) stays, since there is no receiver acme.biling: "
+            "put it first (angarium receiver put acme.biling)\n",
+        )  # fmt: skip
+        assert (await asyncio.to_thread(terminal.run, "dead", "redrive", "2")).returncode == 1
+        await api.bury("acme.mial", 3)
+        done = await asyncio.to_thread(terminal.run, "dead", "redrive", "--all")
+        assert (
+            "2 letters (2, 3) stay, since there are no receivers acme.biling, acme.mial: put" in done.stdout
+        )
+        await api.receiver("acme.biling")
+        sent = (await client.post(f"{LETTERS}/redrive", json={"numbers": [2]})).json()
+        assert (sent["redriven"], sent["left"]) == (1, {})
+    assert await api.sent_again() == ["e1", "e2"]
 
 
 @pytest.mark.parametrize(

@@ -211,6 +211,7 @@ async def test_many_letters_are_a_job_and_few_are_sent_at_once(
 ) -> None:
     monkeypatch.setattr("angarium.api.routes.dead_letters.LETTERS_MAX", 3)
     assert dead_letters.LETTERS_MAX == 1000
+    await api.receiver("acme.billing")
     for number in range(1, 6):
         await api.bury("acme.billing", number)
     await api.bury("other.billing", 6)

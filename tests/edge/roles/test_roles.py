@@ -362,8 +362,8 @@ async def test_the_api_publishes_and_steers_and_owns_nothing(server: Server, tmp
                 ("POST", f"{tenant}/events/order.created", 202), ("POST", f"{kept}/events", 202),
                 ("POST", f"{tenant}/receivers/nobody/events", 404),
                 ("GET", f"{tenant}/dead-letters", 200), ("GET", f"{tenant}/dead-letters/999999", 404),
-                ("DELETE", kept, 200), ("GET", "/v1/nodes", 200), ("GET", "/v1/shards", 200),
-                ("GET", "/v1/tokens", 200), ("GET", "/v1/alerts", 200),
+                ("DELETE", kept, 200), ("GET", "/v1/nodes", 200), ("PUT", f"{tenant}/receivers/nobody", 201),
+                ("GET", "/v1/shards", 200), ("GET", "/v1/tokens", 200), ("GET", "/v1/alerts", 200),
             ):  # fmt: skip
                 answer = await client.request(method, path, json={"url": "https://192.0.2.1/"})
                 assert answer.status_code == status, f"{method} {path}: {answer.text}"

@@ -11,7 +11,7 @@ from actors.machine.event import Event
 from actors.ports import Attempt
 from streams.erasing.erasures import Erasure
 from streams.resending.plan_lock import LOCK_LEASE_S
-from streams.resending.redrive import REMOVED, UNSURE
+from streams.resending.redrive import REMOVED, UNKNOWN_RECEIVER, UNSURE
 from streams.resending.redrive_job import RedriveJobPlan
 from streams.resending.replay_lock import ReplayPlan
 from tests.sim.checks.checkers import Checkers
@@ -185,7 +185,7 @@ class ResendingCheckers(Checkers):
             receiver for receiver, found in self._removals.items()
             if any(revision > known for revision, _ in found)
         }  # fmt: skip
-        may_leave = {UNSURE, REMOVED} if removed else {UNSURE}
+        may_leave = {UNSURE, REMOVED, UNKNOWN_RECEIVER} if removed else {UNSURE}
         if set(plan.api_job.left_out) - may_leave or plan.api_job.left_out.get(UNSURE, 0) > erased:
             self.world.fail(f"{what} leaves {plan.api_job.left_out}")
         for position, receiver, mark, event in letters:

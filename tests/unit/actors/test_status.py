@@ -82,7 +82,10 @@ def test_the_phase_is_the_gravest_that_holds(
 FAILED = AttemptFailed(receiver="a.b", events=(), at=NOW, attempt=1, status=503, error="HTTP 503")
 TIMEOUT = AttemptFailed(receiver="a.b", events=(), at=NOW, attempt=1, error="timeout: no answer in 15 s")
 OURS = AttemptFailed(receiver="a.b", events=(), at=NOW, attempt=1, error="overload: full", ours=True)
-ANSWERED_400 = AttemptFailed(receiver="a.b", events=(), at=NOW, attempt=3, status=400, rejected=True)
+PING_400 = AttemptFailed(receiver="a.b", events=(), at=NOW, attempt=3, status=400, rejected=True)
+THIRD = Numbered(sequence=3, position=9, id="e3", stored_at=NOW - 10)
+ANSWERED_400 = replace(PING_400, events=(THIRD,))
+OTHER = replace(ENTRY, sequence=2, position=8)
 REJECTED = replace(ENTRY, rejections=3, next_at=NOW + 600)
 SLOW = Delivered(receiver="a.b", events=(), at=NOW, attempt=1, status=200, latency_ms=300.0)
 THROTTLED = Throttled(receiver="a.b", events=(), at=NOW, attempt=1, status=429, until=NOW + 42)
@@ -103,7 +106,17 @@ BURIALS = tuple(Burial(position=n, reason="expired") for n in range(BURIALS_MAX)
         ({"last": SLOW}, POLICY, View(in_flight=(1,)), "an attempt is under way"),
         (
             {"open": (REJECTED,), "backoff_until": NOW + 600, "last": ANSWERED_400}, POLICY, View(),
-            "backing off until 2023-11-14T22:23:20Z (in 10m): rejected 3 of 5 times, the last: HTTP 400",
+            "backing off until 2023-11-14T22:23:20Z (in 10m): "
+            "#3 was rejected 3 of 5 times, the last: HTTP 400",
+        ),
+        (
+            {"open": (OTHER, REJECTED), "backoff_until": NOW + 600, "last": ANSWERED_400}, RELAXED, View(),
+            "backing off until 2023-11-14T22:23:20Z (in 10m): "
+            "#3 was rejected 3 of 5 times, the last: HTTP 400",
+        ),
+        (
+            {"open": (REJECTED,), "backoff_until": NOW + 600, "last": PING_400}, POLICY, View(),
+            "backing off until 2023-11-14T22:23:20Z (in 10m): the last attempt was rejected: HTTP 400",
         ),
         ({}, POLICY, View(waiting=(HEAD,)), "the next attempt is due"),
         ({"parked": True}, POLICY, View(), "the next attempt is due"),

@@ -122,12 +122,16 @@ def test_a_hidden_header_is_known_in_any_case() -> None:
 @pytest.mark.parametrize(
     ("given", "stored", "sentence"),
     [
-        ({"secrets": [HIDDEN]}, {}, "nothing is stored for acme.x; leave secrets out to get a new one"),
-        ({"secrets": [HIDDEN]}, {"secrets": "x"}, "nothing is stored for acme.x"),
+        (
+            {"secrets": [HIDDEN]},
+            {},
+            "secret, but none is stored for acme.x: leave secrets out to get a new one",
+        ),
+        ({"secrets": [HIDDEN]}, {"secrets": "x"}, "none is stored for acme.x"),
         (
             {"secrets": [HIDDEN]},
             {"secrets": ["b", "a"]},
-            "1 are given and acme.x has 2; leave secrets out to keep them",
+            "1 is given and acme.x has 2; leave secrets out to keep them",
         ),
         (
             {"headers": {"x-a": HIDDEN}},

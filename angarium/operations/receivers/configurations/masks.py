@@ -69,12 +69,11 @@ def _secrets(name: str, secrets: list[Any], stored: Any) -> list[Any]:
     before = stored if isinstance(stored, list) else []
     masks = secrets.count(HIDDEN)
     if masks != len(before):
-        has = f"{name} has {len(before)}" if before else f"nothing is stored for {name}"
-        remedy = "leave secrets out to keep them" if before else "leave secrets out to get a new one"
-        raise OperationError(
-            "invalid",
-            f"secrets: {HIDDEN} stands for a stored secret; {masks} are given and {has}; {remedy}",
-        )
+        given = "1 is given" if masks == 1 else f"{masks} are given"
+        why = f"; {given} and {name} has {len(before)}; leave secrets out to keep them"
+        if not before:
+            why = f", but none is stored for {name}: leave secrets out to get a new one"
+        raise OperationError("invalid", f"secrets: {HIDDEN} stands for a stored secret{why}")
     rest = iter(before)
     return [next(rest) if each == HIDDEN else each for each in secrets]
 

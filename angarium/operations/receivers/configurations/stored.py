@@ -7,6 +7,7 @@ from actors.policy import members_of
 from angarium.operations.failures import OperationError
 from streams.nats import answers
 from streams.nats.codes import WRONG_LAST_SEQUENCE
+from streams.nats.errors import NotPermitted
 
 
 def readable_members(raw: bytes) -> dict[str, Any]:
@@ -18,7 +19,10 @@ def readable_members(raw: bytes) -> dict[str, Any]:
 
 
 def confirmed(name: str, answer: answers.Answer) -> answers.Stored:
-    """The answer to a conditional write, if it says that it is stored. Raises `OperationError`."""
+    """The answer to a conditional write, if it says that it is stored.
+
+    Raises `OperationError` and NotPermitted.
+    """
     match answer:
         case answers.Stored():
             return answer
@@ -29,6 +33,8 @@ def confirmed(name: str, answer: answers.Answer) -> answers.Stored:
             )
         case answers.Refused(code, text):
             raise OperationError("refused", f"NATS refused it: {text} (JetStream error {code})", str(code))
+        case answers.Forbidden(why):
+            raise NotPermitted(why, final=True)
         case answers.Unanswered(why):
             raise OperationError(
                 "unanswered",
