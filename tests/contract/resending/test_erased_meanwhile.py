@@ -73,6 +73,7 @@ async def test_a_copy_that_was_lost_is_not_sent_again_if_its_event_has_gone(
 
 
 async def test_a_redrive_sends_no_deleted_letter(server: Server, js: JetStream, names: Names) -> None:
+    await StoredConfigurations(js, names).put(ONE, b'{"url": "https://example.com/"}')
     for number in (1, 2):
         position = await publish(js, names, ONE, b"%d" % number, {"Angarium-Id": f"e{number}"})
         burial = Burial(position=position, reason="rejected", sequence=number)

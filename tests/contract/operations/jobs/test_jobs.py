@@ -18,6 +18,7 @@ from angarium.operations.jobs.show import show
 from angarium.operations.jobs.stop import stop
 from angarium.operations.replays import replay as commands
 from angarium.operations.replays.resendable import ReplayFilter
+from streams.buckets.stored_configurations import StoredConfigurations
 from streams.clock import SystemTime
 from streams.dead_letters.bury import DeadLetterWriter
 from streams.installation.topology import Names
@@ -412,6 +413,7 @@ async def test_the_process_of_a_job_may_die_at_any_request_and_another_one_sends
 @pytest.mark.usefixtures("small_pages")
 async def test_the_redrives_of_two_tenants_go_on_in_turns(js: JetStream, names: Names) -> None:
     to, turn = access(js, names), asyncio.Lock()
+    await StoredConfigurations(js, names).put("other.billing", b'{"url": "https://example.com/"}')
     for number in range(6):
         await buried(js, names, number)
         await buried(js, names, number, receiver="other.billing")
