@@ -7,6 +7,7 @@ nothing more is read, and nothing is answered while the client does not read its
 """
 
 import asyncio
+import errno
 import socket
 import struct
 from collections import deque
@@ -50,6 +51,13 @@ Pending = asyncio.Future[Reply]
 """An answer that is not known yet. It never fails: who promises it answers an error as well."""
 
 Answer = Callable[[Received], Reply | Reset | Pending]
+
+
+def why_not_bound(error: OSError) -> str:
+    """The reason why an address cannot be listened on; asyncio's own text repeats the address."""
+    if error.errno == errno.EADDRINUSE:
+        return "the address is in use"
+    return error.strerror or str(error)
 
 
 async def serve(host: str, port: int, answer: Answer, connections_max: int | None = None) -> asyncio.Server:

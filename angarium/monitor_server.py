@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from actors.errors import AngariumError
 from angarium import quantities
-from angarium.http_server import Answer, Pending, Received, Reply, serve
+from angarium.http_server import Answer, Pending, Received, Reply, serve, why_not_bound
 
 TEXT_TYPE = "text/plain; charset=utf-8"
 CONNECTIONS_MAX = 64
@@ -32,7 +32,7 @@ async def listening(address: str, answer: Answer) -> AsyncIterator[None]:
     try:
         server = await serve(host, port, answer, CONNECTIONS_MAX)
     except OSError as error:
-        why = error.strerror or str(error)
+        why = why_not_bound(error)
         raise MonitorFailed(
             f"monitor: cannot listen on {address} ({why}); give another address, or stop what uses it"
         ) from None

@@ -13,6 +13,7 @@ from angarium.api.api_state import ApiState, open_api_state
 from angarium.api.app import application
 from angarium.api.connections import Connection
 from angarium.api.request_metrics import ApiMetrics
+from angarium.http_server import why_not_bound
 from angarium.settings import Settings
 from angarium.telemetry.metrics.serving import serving_metrics
 
@@ -41,7 +42,7 @@ def bind_socket(host: str, port: int) -> socket.socket:
             found.close()
             raise
     except OSError as error:
-        why = f"cannot listen on {host} port {port} ({error.strerror})"
+        why = f"cannot listen on {host} port {port} ({why_not_bound(error)})"
         raise ServeError(f"{why}: choose another --host or --port") from None
     return found
 

@@ -13,7 +13,7 @@ from actors.errors import AngariumError
 from angarium import logs
 from angarium.delivery.signing import SigningSecret
 from angarium.development import verification
-from angarium.http_server import Received, Reply, serve
+from angarium.http_server import Received, Reply, serve, why_not_bound
 from angarium.terminal import output
 
 REMEMBERED_IDS_MAX = 4096
@@ -130,7 +130,7 @@ class Listening:
             if or_another and error.errno == errno.EADDRINUSE:
                 return await self._serve(host, 0, or_another=False)
             raise ListenError(
-                f"cannot listen on {host}:{port} ({error.strerror}); choose another --port"
+                f"cannot listen on {host}:{port} ({why_not_bound(error)}); choose another --port"
             ) from None
 
     def _answer(self, received: Received) -> Reply:

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from angarium.connecting import Access
 
 
+CHECKED = "checked"
+"""A name for subjects that the check of our permissions publishes to; their streams store nothing of it."""
+
+
 @click.command("api", short_help="Serve the HTTP API.")
 @click.option("--host", metavar="ADDRESS", help="Address to listen on [part of ANGARIUM_API=127.0.0.1:8080].")
 @click.option(
@@ -54,4 +58,12 @@ async def _check(access: "Access") -> None:
     from angarium.operations.needed_permissions import check_permissions
 
     await check_setup(access)
-    await check_permissions(access, reads=(access.names.tokens, access.names.receivers))
+    names, receiver = access.names, f"{CHECKED}.{CHECKED}"
+    await check_permissions(
+        access,
+        reads=(names.tokens, names.receivers),
+        writes=(
+            names.publish_event(CHECKED, CHECKED), names.publish_to(receiver), names.receiver(receiver),
+            names.token(CHECKED), names.actor_keys.redrive,
+        ),
+    )  # fmt: skip

@@ -253,11 +253,11 @@ def ping(name: str, as_json: bool, **given: Any) -> None:
     pong = perform(options.settings_of(given), lambda access: ping(access, name))
     if as_json:
         output.say_json(pong.answer)
-    elif pong.status is not None:
+    elif pong.taken:
         output.say(f"{name} answered {pong.status} after {pong.latency_ms:g} ms")
     if not pong.taken:
-        why = output.visible(pong.error or str(pong.status))
-        raise click.ClickException(f"{name} did not accept the ping: {why}")
+        why = output.visible(pong.error or f"HTTP {pong.status}")
+        raise click.ClickException(f"{name} did not accept the ping: {why}, after {pong.latency_ms:g} ms")
 
 
 def may_remove(name: str, *, yes: bool) -> "Callable[[WaitingEvents], bool]":

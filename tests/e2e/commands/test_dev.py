@@ -1,6 +1,7 @@
 """`angarium dev` and the commands that users type next, from the first publish to Ctrl-C."""
 
 import os
+import re
 import signal
 import socket
 from collections.abc import Iterator
@@ -95,6 +96,7 @@ def test_a_ping_that_fails_ends_with_1(terminal: Terminal) -> None:
     terminal.done("receiver", "put", "acme.away", "--url", url, "--unsigned")
     error = terminal.failed("receiver", "ping", "acme.away")
     assert "acme.away did not accept the ping: connect: 127.0.0.1" in error
+    assert re.search(r", after [\d.]+ ms\n\Z", error)
 
 
 def test_requests_for_receivers_that_are_not_there_are_denied(terminal: Terminal) -> None:

@@ -88,4 +88,4 @@ async def test_a_port_in_use_is_one_line(fleet: Fleet, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         said = await asyncio.to_thread(terminal.failed, "node", "--monitor", address, "--log-level", "error")
-    assert said.startswith(f"angarium: monitor: cannot listen on {address} (")
+    assert said.startswith(f"angarium: monitor: cannot listen on {address} (the address is in use); ")

@@ -81,3 +81,10 @@ def test_a_token_that_may_not_be_revoked_is_said_to_be_so(reader: Terminal, addr
     token = writer.json("token", "create", "acme", "--scope", "read")["id"]
     refusal = reader.failed("token", "revoke", token)
     assert re.fullmatch(REFUSAL.format(subject=rf"\$KV\.angarium_tokens\.{token}"), refusal)
+
+
+def test_an_api_that_may_not_write_does_not_start(reader: Terminal) -> None:
+    ended = reader.run("api", "--port", "0")
+    assert ended.returncode == 1
+    refusal = ended.stderr.splitlines(keepends=True)[-1]
+    assert re.fullmatch(REFUSAL.format(subject=r"angarium\.events\.checked\.checked"), refusal)
