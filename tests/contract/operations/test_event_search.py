@@ -329,7 +329,7 @@ async def test_an_owner_that_does_not_answer_leaves_the_place_open(
 
     monkeypatch.setattr(event_search, "state", answer)
     (waits,) = (await search(access, "e1")).waiting
-    assert place_text(waits) == f"acme.billing: waiting, stored {waits.stored_at}: {silent.text}"
+    assert place_text(waits) == f"acme.billing: waits, stored {waits.stored_at}: {silent.text}"
 
 
 BUCKET = {"effective_limit": 30.0, "per": "minute"}

@@ -225,7 +225,7 @@ async def test_a_letter_that_cannot_be_sent_again_is_named_and_passed_over(api: 
 
 
 async def test_a_letter_of_an_unknown_receiver_stays(api: Api, tmp_path: Path) -> None:
-    """Its copy would become a new letter at once."""
+    """A copy of it would become a new letter at once."""
     await api.receiver("acme.billing")
     await api.bury("acme.billing", 1)
     await api.bury("acme.biling", 2)

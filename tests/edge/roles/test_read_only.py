@@ -1,6 +1,6 @@
 """A login that may read everything and write nothing: each command says so, and not that it may have written.
 
-Whoever reads "NATS did not confirm it" looks for a change that cannot be there, or makes it twice.
+A person who reads "NATS did not confirm it" looks for a change that cannot be there, or makes it twice.
 """
 
 import re
