@@ -159,7 +159,8 @@ async def test_only_a_stored_heartbeat_counts_as_the_last_one(
     monkeypatch.setattr("streams.fleet.members.RENEWALS_PER_TTL", 1.0)
     members = Members(js, names, "a", clocks, ttl_s=TTL_S, version="1.2.3")
     await members.start()
-    stored, publish, gates = members.stored, js.publish, list[asyncio.Event]()
+    await until(lambda: members.stored == 2)  # The next regular renewal is a TTL away.
+    publish, gates = js.publish, list[asyncio.Event]()
 
     async def held(*arguments: Any) -> Any:
         gates.append(gate := asyncio.Event())
@@ -168,14 +169,12 @@ async def test_only_a_stored_heartbeat_counts_as_the_last_one(
 
     monkeypatch.setattr(js, "publish", held)
     first, second = (asyncio.ensure_future(members.set_draining(draining)) for draining in (True, False))
-    await until(lambda: len(gates) >= 2)
+    await until(lambda: len(gates) == 2)
     gates[0].set()
     assert await first
-    assert members.stored == stored + 1
+    assert members.stored == 3
     gates[1].set()
     assert await second
-    assert members.stored == stored + 2
+    assert members.stored == 4
     monkeypatch.undo()
-    for gate in gates:
-        gate.set()
     await members.leave()
