@@ -143,9 +143,6 @@ class Settings(Struct, frozen=True, kw_only=True):
     monitor: Annotated[
         str | None, Meta(description="address of /healthz, /readyz and /metrics, such as 127.0.0.1:9464")
     ] = None
-    trace_failures: Annotated[
-        bool, Meta(description="export the spans of failed deliveries even if their traces are not sampled")
-    ] = False
     api_monitor: Annotated[
         str | None,
         Meta(description="address of /metrics of the HTTP API, such as 127.0.0.1:9465"),
@@ -158,6 +155,9 @@ class Settings(Struct, frozen=True, kw_only=True):
         int,
         Meta(ge=0, le=1000, description="receivers and tenants that metrics name, the largest; 0: none"),
     ] = 0
+    trace_failures: Annotated[
+        bool, Meta(description="export the spans of failed deliveries even if their traces are not sampled")
+    ] = False
 
     api: Annotated[str, Meta(description="address of the HTTP API, such as 0.0.0.0:8080")] = "127.0.0.1:8080"
     cors_origins: Annotated[

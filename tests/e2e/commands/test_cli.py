@@ -245,7 +245,7 @@ def test_the_output_of_get_can_be_changed_and_put(terminal: Terminal) -> None:
     error = terminal.failed("receiver", "put", "acme.round", "--url", URL, status=2)
     assert "acme.round would lose headers.x-team: … → none: repeat it" in error
     error = terminal.failed("receiver", "put", "acme.rounder", "--file", "-", status=2, stdin=shown.encode())
-    assert "nothing is stored for acme.rounder; leave secrets out to get a new one" in error
+    assert "none is stored for acme.rounder: leave secrets out to get a new one" in error
 
 
 def test_secrets_and_header_values_are_never_shown(terminal: Terminal) -> None:

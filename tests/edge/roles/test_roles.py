@@ -375,8 +375,8 @@ async def test_the_api_publishes_and_steers_and_owns_nothing(server: Server, tmp
                 return bool((await client.get(f"{tenant}/dead-letters")).json()["letters"])
 
             await until_true(buried)
-            sent = await client.post(f"{tenant}/dead-letters/redrive", json={"all": True, "limit": 1})
-            assert sent.json()["redriven"] == 1, sent.text
+            sent = await client.post(f"{tenant}/dead-letters/redrive", json={"all": True})
+            assert sent.json()["redriven"] >= 1, sent.text
             await worked_off(client, tenant)
         api.terminate()
         assert api.wait(PATIENCE_S) == 0
