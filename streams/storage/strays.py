@@ -60,17 +60,19 @@ async def bury_stray_events(js: JetStream, names: Names, tenants: Collection[str
 
     Returns the position from which on all events are to be kept. Raises `Unavailable` and `ApiError`.
     """
-    filters, kept_from = [names.publish_event("*", "*"), *stray_filters(names, tenants)], 0
+    stray, kept_from = names.publish_event("*", "*"), 0
 
     async def find(limit: int) -> list[StoredMessage]:
         nonlocal kept_from
-        lasts = list[int]()
-        for stray in filters:
-            subjects, listed = await js.subjects_and_info(names.events, stray)
-            if subjects:
-                return await _matching(js, names.events, stray, limit)
-            lasts.append(listed.last)
-        kept_from = min(lasts) + 1
+        subjects, listed = await js.subjects_and_info(names.events, stray)
+        if subjects:
+            return await _matching(js, names.events, stray, limit)
+        for of_tenant in stray_filters(names, tenants):
+            # Its subjects are not listed: a producer may invent any number of types.
+            if (first := await js.next_message(names.events, of_tenant, 1)) is not None:
+                page = await js.read(names.events, of_tenant, first.sequence, limit, PAGE_BYTES)
+                return list(page.messages) or [first]
+        kept_from = listed.last + 1
         return []
 
     async def bury(message: StoredMessage) -> bool:
