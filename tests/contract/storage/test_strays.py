@@ -10,7 +10,7 @@ from angarium.node.app import joined_node
 from angarium.operations.installation import stray_findings
 from streams.clock import SystemTime
 from streams.installation.topology import Names
-from streams.nats.answers import Stored
+from streams.nats.answers import Stored, StreamInfo
 from streams.nats.headers import DEAD_PROBLEM, DEAD_REASON
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import stream_info
@@ -174,6 +174,27 @@ async def test_all_stray_events_of_a_known_tenant_are_buried(js: JetStream, name
     assert (await stream_info(js, names.dead_letters)).messages == 2
     assert (await stream_info(js, names.events)).messages == 2
     assert await count_stray_events(js, names, SHARDS) == 0
+
+
+async def test_the_subjects_of_one_tenants_strays_are_not_listed(
+    js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A producer may invent any number of them."""
+    listed, subjects_and_info = list[str](), js.subjects_and_info
+
+    async def noted(stream: str, subject: str) -> tuple[list[str], StreamInfo]:
+        listed.append(subject)
+        return await subjects_and_info(stream, subject)
+
+    async def never(stream: str, subject: str) -> dict[str, int]:
+        raise AssertionError(f"{subject} is listed")
+
+    monkeypatch.setattr(js, "subjects_and_info", noted)
+    monkeypatch.setattr(js, "subjects", never)
+    await js.publish(names.publish_event("acme", "order.*"), b"{}")
+    await bury_stray_events(js, names, {"acme"})
+    assert set(listed) == {names.publish_event("*", "*")}
+    assert (await stream_info(js, names.events)).messages == 0
 
 
 async def test_accepted_strays_become_dead_letters_while_a_node_runs(
