@@ -35,6 +35,11 @@ def check_tenant(tenant: str) -> str:
     return tenant
 
 
+def is_tenant(name: str) -> bool:
+    """True if a tenant can have that name."""
+    return _TENANT.match(name) is not None
+
+
 def shown_name(name: str) -> str:
     """The name by which a client calls itself, cut and made printable, for the record."""
     return "".join(each if each.isprintable() else "?" for each in name[:_SHOWN_NAME_LENGTH_MAX])

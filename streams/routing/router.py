@@ -16,13 +16,12 @@ erased after another owner has routed it, and no copy may come then.
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from functools import lru_cache, partial
+from functools import partial
 from typing import assert_never
 
 from msgspec.structs import asdict
 
-from actors.errors import InvalidName
-from actors.ids import check_tenant
+from actors.ids import is_tenant
 from actors.machine.event import Event
 from streams.dead_letters.malformed import MALFORMED_RECEIVER, bury_malformed
 from streams.installation.topology import Names
@@ -31,7 +30,6 @@ from streams.nats.answers import Answer, Put, Refused, Stored, StoredMessage, Un
 from streams.nats.jetstream import JetStream
 from streams.nats.protocol import SharedHeaders
 from streams.nats.wire import Message
-from streams.reading.messages import RECEIVER_LOOKED_AT_MAX
 from streams.reading.reader import Reader, ReadingTerms
 from streams.reading.reply_subject import DeliveryInfo
 from streams.routing.ahead_reader import AheadReader
@@ -229,7 +227,7 @@ class Router:
             tenant = address.partition(".")[0]
             if self._tenants.recognise(tenant, info.position):
                 self._plan_parking(WAITING_MAX_S)
-            elif self._tenants.admits(tenant, may_park=has_valid_name(tenant)):
+            elif self._tenants.admits(tenant, may_park=is_tenant(tenant)):
                 event = published_event(info.position, info.stored_at, address, message.headers, message.data)
                 self._tenants.add(opened := self._opened(tenant, event))
                 self._charge(opened.size)
@@ -265,8 +263,8 @@ class Router:
                     await asyncio.sleep(0)
             for kept in (1, 0):
                 if self._bytes > OPEN_BYTES_MAX:
-                    self._drop(self._tenants.shed(has_valid_name, kept=kept))
-            if self._bytes > OPEN_BYTES_MAX and self._tenants.waive_tokens(freshness.now(), has_valid_name):
+                    self._drop(self._tenants.shed(is_tenant, kept=kept))
+            if self._bytes > OPEN_BYTES_MAX and self._tenants.waive_tokens(freshness.now(), is_tenant):
                 self._matchable.set()
             if self._tenants.is_read_again:
                 self._tenants.is_read_again = False
@@ -354,8 +352,8 @@ class Router:
             if (left_s := event.came_at + WAITING_MAX_S - now) > 0:
                 self._plan_parking(left_s)
                 return
-            if not self._tenants.park(event.tenant, may_park=has_valid_name(event.tenant)):
-                if self._tenants.waive_tokens(now - WAITING_MAX_S, has_valid_name):
+            if not self._tenants.park(event.tenant, may_park=is_tenant(event.tenant)):
+                if self._tenants.waive_tokens(now - WAITING_MAX_S, is_tenant):
                     self._matchable.set()
                 self._plan_parking(WAITING_MAX_S / 4)
                 return
@@ -447,13 +445,3 @@ class Router:
         self._matchable.set()
         if not opened.unconfirmed:
             self._close(opened)
-
-
-@lru_cache(maxsize=1 << 10)
-def has_valid_name(tenant: str) -> bool:
-    """True if a tenant can have that name: events are read by the subject of one, and flushes name it."""
-    try:
-        check_tenant(tenant[:RECEIVER_LOOKED_AT_MAX])
-    except InvalidName:
-        return False
-    return True

@@ -18,8 +18,7 @@ import logging
 from collections.abc import Awaitable, Callable, Collection
 from typing import Literal
 
-from actors.errors import InvalidName
-from actors.ids import check_tenant, stable_hash
+from actors.ids import is_tenant, stable_hash
 from actors.machine.event import Event
 from streams.dead_letters.bury import encoded, filed_under, store
 from streams.dead_letters.malformed import MALFORMED_RECEIVER
@@ -90,7 +89,7 @@ async def bury_stray_events(js: JetStream, names: Names, tenants: Collection[str
 
 def stray_filters(names: Names, tenants: Collection[str]) -> list[str]:
     """A filter for the strays of each tenant. A name that no tenant can have might mean events of others."""
-    return [names.publish_event(tenant, ">") for tenant in sorted(tenants) if _is_tenant(tenant)]
+    return [names.publish_event(tenant, ">") for tenant in sorted(tenants) if is_tenant(tenant)]
 
 
 async def _bury_found(
@@ -202,12 +201,4 @@ async def _bury(
 
 def _tenant_of_letter(tenant: str) -> str:
     """The tenant that gets the letter; a hash if the name is not a tenant's."""
-    return tenant if _is_tenant(tenant) else f"_{stable_hash(tenant)}"
-
-
-def _is_tenant(name: str) -> bool:
-    try:
-        check_tenant(name)
-    except InvalidName:
-        return False
-    return True
+    return tenant if is_tenant(tenant) else f"_{stable_hash(tenant)}"

@@ -14,8 +14,7 @@ from litestar.connection import ASGIConnection
 from litestar.handlers import BaseRouteHandler
 from msgspec import Struct
 
-from actors.errors import InvalidName
-from actors.ids import check_tenant
+from actors.ids import is_tenant
 from angarium.api.problems import ProblemRaised, hidden, method_not_allowed, unavailable
 from angarium.api.requests.headers import Headers, header, headers_by_name
 from angarium.api.requests.query_parameters import check_parameters, parameters_of
@@ -132,8 +131,4 @@ def _sees(token: Token, tenant: str | None) -> bool:
     """True if a token may see a path. One without a tenant shows each tenant its own data, or the fleet."""
     if tenant is None:
         return True
-    try:
-        check_tenant(tenant)
-    except InvalidName:
-        return False
-    return token.sees(tenant)
+    return is_tenant(tenant) and token.sees(tenant)
