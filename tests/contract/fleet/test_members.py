@@ -288,7 +288,12 @@ class TestStale:
             await looking.another_look()
             assert not members.is_node_silent("new")
         clocks.turn(0.02)
-        await until(lambda: members.is_node_silent("new"))
+        for _ in range(5):  # On a busy machine a heartbeat of ours may be late, which gives it more time.
+            await looking.another_look()
+            if members.is_node_silent("new"):
+                break
+            clocks.turn(DEAD_S / 4)
+        assert members.is_node_silent("new")
         assert members.live == ("a",)
 
 
