@@ -51,6 +51,7 @@ async def prometheus(tmp_path: Path) -> AsyncIterator[Prometheus]:
         for name in ("acme.good", "acme.bad"):
             put = ("receiver", "put", name, "--url", sink.url(name), "--event", "order.*")
             await asyncio.to_thread(done, *put, "--rate", "100/second")
+        token = (await asyncio.to_thread(done, "token", "create", "acme", "--scope", "publish")).split()[-1]
         commands = {
             "node": ("--monitor", f"127.0.0.1:{node}", "--workers", "2", *ALLOWED),
             "api": ("--api-monitor", f"127.0.0.1:{api}", "--port", "0"),
@@ -60,7 +61,6 @@ async def prometheus(tmp_path: Path) -> AsyncIterator[Prometheus]:
             role: stack.enter_context(roles[role].start(role, *options)) for role, options in commands.items()
         }
         url = (await asyncio.to_thread(line_with, running["api"].stdout, "serving on ")).split()[-1]
-        token = (await asyncio.to_thread(done, "token", "create", "acme", "--scope", "publish")).split()[-1]
         async with plain_client(headers={"authorization": f"Bearer {token}"}) as http:
             for _ in range(EVENTS):
                 events = f"{url}/v1/tenants/acme/events/order.created"
