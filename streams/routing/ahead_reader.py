@@ -28,6 +28,9 @@ from streams.task_callbacks import on_defect
 BEHIND_MIN = 512
 """Events that the consumer has left to hand out, above which others are read ahead; so many pass in 50 ms."""
 
+UNMATCHED_BYTES_MIN = 8 << 20
+"""Bytes of events without receivers, since the router fell behind, above which they count as a flood."""
+
 PAUSE_MIN_S = 0.025
 PAUSE_MAX_S = 0.1
 """Pause before a tenant is read again, at first and at most; it doubles while nothing is found."""
@@ -86,6 +89,7 @@ class AheadReader:
         self._on_broken = on_broken
         self._behind = asyncio.Event()
         self._arrived = asyncio.Event()
+        self._unmatched_bytes = 0
         self._reason_log = ReasonLog(js, log, "routing.waiting")
         self._task: asyncio.Task[None] | None = None
 
@@ -104,8 +108,16 @@ class AheadReader:
         self._arrived.set()
         if pending <= BEHIND_MIN:
             self._behind.clear()
-        elif floods:
+            self._unmatched_bytes = 0
+        elif floods or self._unmatched_bytes >= UNMATCHED_BYTES_MIN:
             self._behind.set()
+
+    def unmatched(self, size: int) -> None:
+        """Note an event that no receiver wants, of so many bytes.
+
+        Such events park no tenant: they leave memory at once. But to read them takes time, if they are large.
+        """
+        self._unmatched_bytes += size
 
     async def next_arrival(self) -> None:
         """Wait until an event arrives after this call."""

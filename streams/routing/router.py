@@ -301,6 +301,7 @@ class Router:
                 await asyncio.sleep(0)
         if not lanes:
             totals.unmatched += 1
+            self._ahead_reader.unmatched(opened.size)
             self._close(opened)
 
     def _close(self, opened: _EventInMemory) -> None:

@@ -19,6 +19,7 @@ from streams.routing.ahead_reader import (
     PAUSE_MAX_S,
     PAUSE_MIN_S,
     READS_PER_S_MAX,
+    UNMATCHED_BYTES_MIN,
     AheadReader,
 )
 from streams.routing.parked_tenants_reader import PAGE_BYTES_MAX
@@ -135,6 +136,26 @@ async def test_nothing_is_read_ahead_without_a_flood_or_a_router_that_is_behind(
         ahead.fall_behind()
         await asyncio.sleep(SOON_S)
         assert ahead.reads_of["beta"]
+
+
+@in_virtual_time
+async def test_large_events_that_no_receiver_wants_are_a_flood_until_the_router_has_caught_up() -> None:
+    async with reading_ahead(MadeUpEvents(), "beta") as ahead:
+        ahead.reader.arrived(BEHIND_MIN, False)
+        ahead.reader.unmatched(UNMATCHED_BYTES_MIN - 1)
+        ahead.reader.arrived(BEHIND_MIN + 1, False)
+        await asyncio.sleep(10 * PAUSE_MAX_S)
+        assert ahead.events.reads == []
+        ahead.reader.unmatched(1)
+        ahead.reader.arrived(BEHIND_MIN + 1, False)
+        await asyncio.sleep(SOON_S)
+        assert ahead.reads_of["beta"]
+        ahead.reader.arrived(BEHIND_MIN, False)
+        ahead.reader.arrived(BEHIND_MIN + 1, False)
+        await asyncio.sleep(PAUSE_MAX_S)
+        before = len(ahead.events.reads)
+        await asyncio.sleep(10 * PAUSE_MAX_S)
+        assert len(ahead.events.reads) == before
 
 
 @in_virtual_time
