@@ -68,6 +68,6 @@ def text(status: int, line: str) -> Reply:
     return Reply(status, (("content-type", TEXT_TYPE),), f"{' '.join(line.split())}\n".encode())
 
 
-def exposition(metrics: bytes) -> Reply:
+def exposition(metrics: bytes, content_type: str = EXPOSITION_TYPE) -> Reply:
     """A page of metrics."""
-    return Reply(200, (("content-type", EXPOSITION_TYPE),), metrics)
+    return Reply(200, (("content-type", content_type),), metrics)

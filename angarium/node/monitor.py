@@ -7,17 +7,20 @@ probe treats as a failure. A loop that is merely late shows in `angarium_loop_la
 import asyncio
 import socket
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from typing import assert_never
 
+from msgspec import Struct
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import Metric
+from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.registry import Collector
 
 from actors.totals import Histogram
 from angarium.http_server import Received, Reply, serve_connected
-from angarium.monitor_server import exposition, listening, page_of, text
+from angarium.monitor_server import EXPOSITION_TYPE, exposition, listening, page_of, text
 from angarium.node.metrics.node_metrics import NodeMetrics
 from angarium.node.node import Node
 from angarium.telemetry.metrics.exporting import MetricsExport, exporting
@@ -30,6 +33,13 @@ SCRAPE_REST_FACTOR = 10
 that asks all the time must not hold up the node."""
 
 
+class _Scrape(Struct, frozen=True):
+    """A page of metrics, and until when it is reused."""
+
+    page: bytes
+    good_until: float
+
+
 class Monitor(Collector):
     """Answers for the node that it watches; until there is one, it answers "alive" and "not ready"."""
 
@@ -39,18 +49,19 @@ class Monitor(Collector):
         self.registry = CollectorRegistry()
         self.registry.register(self)
         ProcessCollector(registry=self.registry)
-        self._scraped = b""
-        self._good_until = 0.0
+        self._scrapes: dict[bool, _Scrape] = {}
 
     def watch(self, node: Node) -> None:
         """Answer for this started node from now on."""
         self._node = node
         self.registry.register(NodeMetrics(node))
-        self._good_until = 0.0
+        self._scrapes.clear()
 
     def answer(self, received: Received) -> Reply:
         """The answer to one request."""
-        pages = {"/healthz": self._health, "/readyz": self._readiness, "/metrics": self._metrics}
+        metrics = partial(self._metrics, "application/openmetrics-text" in received.headers.get("accept", ""))
+        pages: dict[str, Callable[[], Reply]]
+        pages = {"/healthz": self._health, "/readyz": self._readiness, "/metrics": metrics}
         return page_of(received, pages)
 
     def collect(self) -> Iterator[Metric]:
@@ -71,13 +82,17 @@ class Monitor(Collector):
         why = "starting" if self._node is None else unready(self._node)
         return text(503, f"not ready: {why}") if why else text(200, "ready")
 
-    def _metrics(self) -> Reply:
+    def _metrics(self, with_exemplars: bool) -> Reply:
+        """The metrics, in the text format that has exemplars if the client reads it, as Prometheus does."""
         began_at = time.monotonic()
-        if began_at >= self._good_until:
-            self._scraped = generate_latest(self.registry)
+        scrape = self._scrapes.get(with_exemplars)
+        if scrape is None or began_at >= scrape.good_until:
+            generate = openmetrics.generate_latest if with_exemplars else generate_latest
+            page: bytes = generate(self.registry)
             done_at = time.monotonic()
-            self._good_until = done_at + SCRAPE_REST_FACTOR * (done_at - began_at)
-        return exposition(self._scraped)
+            scrape = _Scrape(page, done_at + SCRAPE_REST_FACTOR * (done_at - began_at))
+            self._scrapes[with_exemplars] = scrape
+        return exposition(scrape.page, openmetrics.CONTENT_TYPE_LATEST if with_exemplars else EXPOSITION_TYPE)
 
 
 def unready(node: Node) -> str:

@@ -10,9 +10,11 @@ from collections.abc import Callable, Sequence
 from actors.machine.facts import AttemptFailed, DeadLettered, Delivered, Throttled
 from actors.machine.numbering import Numbered
 from actors.ports import Attempt, Recorded
+from actors.totals import ARRIVAL_BOUNDS_S, ATTEMPT_BOUNDS_S
+from angarium.telemetry.exemplars import Exemplar, Exemplars
 from angarium.telemetry.known_traces import KnownTrace, KnownTraces
 from angarium.telemetry.spans import Span, attempt_span, delivery_span, moment, route_span
-from angarium.telemetry.trace_ids import Sampler, span_id, trace_context, unexported_span_id
+from angarium.telemetry.trace_ids import DELIVERY_ORDINAL, Sampler, span_id, trace_context, unexported_span_id
 from streams.routing.shared_state import RoutedEvent
 
 MOMENTS_MAX = 32
@@ -25,6 +27,8 @@ class Tracer:
     `failures`: if a trace is not sampled, the spans of a delivery are exported all the same, from the first
     attempt on that did not deliver it. `clock` is in seconds since the epoch: no record says when an event
     was routed.
+
+    `exemplars`: of `attempt_s` and of `arrival_s`, as `DeliveryTotals` counts them.
     """
 
     def __init__(
@@ -40,6 +44,7 @@ class Tracer:
         self._failures = failures
         self._clock = clock
         self._known = KnownTraces()
+        self.exemplars = (Exemplars(ATTEMPT_BOUNDS_S), Exemplars(ARRIVAL_BOUNDS_S))
 
     @property
     def dropped(self) -> int:
@@ -92,6 +97,8 @@ class Tracer:
         context, url = note.context, note.url
         if context.sampled or not _at_once(fact):
             self._export(lambda: attempt_span(fact, event, context, url))
+            span = span_id(fact.receiver, event.sequence, fact.attempt, event.id)
+            self.exemplars[0].add(Exemplar(fact.latency_ms / 1000, context.trace, span, fact.at))
         if isinstance(fact, Delivered):
             self._settled(fact, event)
         elif len(note.moments) < MOMENTS_MAX:
@@ -102,6 +109,10 @@ class Tracer:
         if note is not None and (note.context.sampled or not _at_once(fact)):
             context, moments = note.context, tuple(note.moments)
             self._export(lambda: delivery_span(fact, event, context, moments))
+            if isinstance(fact, Delivered):
+                span = span_id(fact.receiver, event.sequence, DELIVERY_ORDINAL, event.id)
+                age_s = max(fact.at - event.accepted_at, 0.0)
+                self.exemplars[1].add(Exemplar(age_s, context.trace, span, fact.at))
 
 
 def _at_once(fact: AttemptFailed | DeadLettered | Delivered | Throttled) -> bool:

@@ -67,7 +67,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "app",
     ),
     "angarium.telemetry": (
-        "otel_variables trace_ids",
+        "otel_variables trace_ids exemplars",
         "spans metrics",
         "known_traces",
         "tracer",

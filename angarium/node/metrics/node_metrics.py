@@ -53,8 +53,10 @@ class NodeMetrics(Collector):
         totals = self._node.context.totals.actors
         yield labelled("angarium_deliveries_total", totals.deliveries)
         yield labelled("angarium_attempts_total", totals.attempts)
-        yield histogram("angarium_attempt_seconds", totals.attempt_s)
-        yield histogram("angarium_arrival_seconds", totals.arrival_s)
+        tracing = self._node.context.tracing
+        attempt_s, arrival_s = (None, None) if tracing is None else tracing.tracer.exemplars
+        yield histogram("angarium_attempt_seconds", totals.attempt_s, attempt_s)
+        yield histogram("angarium_arrival_seconds", totals.arrival_s, arrival_s)
         yield single("angarium_too_many_requests_total", totals.answered_429)
         yield histogram("angarium_throttle_seconds", totals.throttle_s)
         yield labelled("angarium_dead_letters_total", dict.fromkeys(DEAD_REASONS, 0) | totals.dead_letters)

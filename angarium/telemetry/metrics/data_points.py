@@ -7,6 +7,7 @@ The points are made of what a scrape would read, so nothing is counted a second 
 from collections.abc import Iterable, Iterator
 from typing import cast
 
+from opentelemetry.sdk.metrics import Exemplar
 from opentelemetry.sdk.metrics.export import AggregationTemporality as Temporality
 from opentelemetry.sdk.metrics.export import (
     Gauge,
@@ -22,6 +23,7 @@ from opentelemetry.sdk.metrics.export import Metric as SdkMetric
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from prometheus_client.core import Metric
+from prometheus_client.samples import Exemplar as PrometheusExemplar
 from prometheus_client.samples import Sample
 
 from angarium import __version__
@@ -90,5 +92,11 @@ def _distributions(metric: Metric, times: PointTimes) -> Iterator[HistogramDataP
         bounds = [float(each.labels["le"]) for each in buckets[:-1]]
         unknown = cast(float, None)  # The encoder leaves out what is None; the extremes are not counted.
         yield HistogramDataPoint(
-            dict(labels), times.began, times.read, up_to[-1], total, counts, bounds, unknown, unknown
-        )
+            dict(labels), times.began, times.read, up_to[-1], total, counts, bounds, unknown, unknown,
+            [_exemplar(each.exemplar) for each in buckets if each.exemplar is not None],
+        )  # fmt: skip
+
+
+def _exemplar(shown: PrometheusExemplar) -> Exemplar:
+    trace, span = int(shown.labels["trace_id"], 16), int(shown.labels["span_id"], 16)
+    return Exemplar({}, shown.value, int(cast(float, shown.timestamp) * 1e9), span, trace)

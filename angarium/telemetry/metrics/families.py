@@ -1,7 +1,7 @@
 """Metrics as `prometheus_client` writes them, each with the text of the table."""
 
-from collections.abc import Mapping
-from itertools import accumulate
+from collections.abc import Iterable, Mapping
+from itertools import accumulate, repeat
 from typing import TypeVar
 
 from prometheus_client.core import (
@@ -11,8 +11,10 @@ from prometheus_client.core import (
     InfoMetricFamily,
     Metric,
 )
+from prometheus_client.samples import Exemplar as PrometheusExemplar
 
 from actors.totals import Histogram
+from angarium.telemetry.exemplars import Exemplar, Exemplars
 from angarium.telemetry.metrics.described import MetricDescription, MetricKind
 from angarium.telemetry.metrics.table import BY_NAME
 
@@ -40,20 +42,33 @@ def info(name: str, values: Mapping[str, str]) -> Metric:
     return InfoMetricFamily(name.removesuffix("_info"), BY_NAME[name].help, dict(values))
 
 
-def histogram(name: str, counted: Histogram) -> Metric:
+def histogram(name: str, counted: Histogram, exemplars: Exemplars | None = None) -> Metric:
     """A distribution in Prometheus form: each bucket counts all values at or below its bound."""
-    return histograms(name, {NO_LABELS: counted})
+    return histograms(name, {NO_LABELS: counted}, exemplars)
 
 
-def histograms(name: str, counted: Mapping[LabelValues, Histogram]) -> Metric:
+def histograms(
+    name: str, counted: Mapping[LabelValues, Histogram], exemplars: Exemplars | None = None
+) -> Metric:
     """A metric with a distribution for each of these labels."""
+    shown: Iterable[PrometheusExemplar | None] = repeat(None)
+    if exemplars is not None:
+        shown = [None if each is None else _exemplar(each) for each in exemplars.by_bucket]
     described = BY_NAME[name]
     family = HistogramMetricFamily(name, described.help, labels=described.label_names)
     for given, each in counted.items():
         bounds = [*map(str, each.bounds), "+Inf"]
-        buckets = list(zip(bounds, accumulate(each.counts), strict=True))
+        buckets = [
+            (bound, count) if exemplar is None else (bound, count, exemplar)
+            for bound, count, exemplar in zip(bounds, accumulate(each.counts), shown, strict=False)
+        ]
         family.add_metric(_checked(described, given), buckets, each.sum)
     return family
+
+
+def _exemplar(exemplar: Exemplar) -> PrometheusExemplar:
+    labels = {"trace_id": f"{exemplar.trace:032x}", "span_id": f"{exemplar.span:016x}"}
+    return PrometheusExemplar(labels, exemplar.value, exemplar.at)
 
 
 def _empty(described: MetricDescription) -> CounterMetricFamily | GaugeMetricFamily:

@@ -6,6 +6,9 @@ from typing import Any, cast
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.openmetrics.parser import (
+    text_string_to_metric_families as openmetrics_families,
+)
 from prometheus_client.parser import text_string_to_metric_families
 
 from actors.policy import Rate
@@ -89,9 +92,8 @@ def scraped(watched: Node) -> dict[str, float]:
 
 
 def test_spans_are_counted_while_traces_are_exported() -> None:
-    tracing = SimpleNamespace(
-        exporter=SimpleNamespace(exported=5, dropped=3), tracer=SimpleNamespace(dropped=4)
-    )
+    tracer = SimpleNamespace(dropped=4, exemplars=(None, None))
+    tracing = SimpleNamespace(exporter=SimpleNamespace(exported=5, dropped=3), tracer=tracer)
     found = scraped(node({}, tracing=tracing))
     assert (found["angarium_spans_total exported"], found["angarium_spans_total dropped"]) == (5, 7)
     assert "angarium_spans_total dropped" not in scraped(node({}))
@@ -231,6 +233,21 @@ def test_a_node_that_works_is_ready_and_tells_its_metrics_and_those_of_the_proce
     assert reply.status == 200
     assert b'angarium_node_info{node="one",version=' in reply.body
     assert b"angarium_loop_lag_seconds_count 0.0" in reply.body
+
+
+def test_a_client_that_reads_exemplars_gets_the_format_that_has_them() -> None:
+    monitor = Monitor()
+    monitor.watch(node({}))
+    plain = monitor.answer(Received("GET", "/metrics", {"accept": "text/plain"}, b""))
+    asked = {"accept": "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.4"}
+    reply = monitor.answer(Received("GET", "/metrics", asked, b""))
+    assert dict(plain.headers)["content-type"].startswith("text/plain;")
+    assert dict(reply.headers)["content-type"].startswith("application/openmetrics-text;")
+    series = {line.partition(" ")[0] for line in plain.body.decode().splitlines() if line[0] != "#"}
+    families = openmetrics_families(reply.body.decode())  # type: ignore[no-untyped-call]
+    assert {sample.name for family in families for sample in family.samples} == {
+        each.partition("{")[0] for each in series
+    }
 
 
 def test_constant_scrapes_take_at_most_a_tenth_of_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:

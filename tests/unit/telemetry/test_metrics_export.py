@@ -5,6 +5,7 @@ import threading
 from collections.abc import Iterator
 
 import pytest
+from opentelemetry.exporter.otlp.proto.common.metrics_encoder import encode_metrics
 from opentelemetry.sdk.metrics.export import (
     Histogram,
     MetricExporter,
@@ -13,10 +14,17 @@ from opentelemetry.sdk.metrics.export import (
     NumberDataPoint,
 )
 from opentelemetry.sdk.resources import Resource
+from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
+from prometheus_client.openmetrics import exposition as openmetrics
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
+from prometheus_client.registry import Collector
+from prometheus_client.samples import Exemplar as PrometheusExemplar
+from prometheus_client.samples import Timestamp
 
 from actors.totals import Histogram as Counted
 from angarium.settings import SettingsError
+from angarium.telemetry.exemplars import Exemplar, Exemplars
 from angarium.telemetry.metrics.data_points import PointTimes, data_points
 from angarium.telemetry.metrics.exporting import MetricsExport, exporting, open_metrics_export
 from angarium.telemetry.metrics.families import histogram, labelled, single
@@ -51,6 +59,16 @@ class SlowCollector(MetricExporter):
 
     def shutdown(self, timeout_millis: float = 30_000, **kwargs: object) -> None:
         """Close nothing, since nothing is open."""
+
+
+class Shown(Collector):
+    """Shows one metric."""
+
+    def __init__(self, metric: Metric) -> None:
+        self._metric = metric
+
+    def collect(self) -> Iterator[Metric]:
+        yield self._metric
 
 
 class Readings:
@@ -90,6 +108,31 @@ def test_points_have_the_values_of_the_page() -> None:
     assert isinstance(clean, NumberDataPoint)
     assert (len(values), clean.value) == (2, 3.0)
     assert (point.start_time_unix_nano, point.time_unix_nano) == (10_000_000_000, 12_500_000_000)
+
+
+def test_an_exemplar_leads_from_a_bucket_to_its_trace_in_both_formats() -> None:
+    counted, exemplars = Counted((0.1, 1.0)), Exemplars((0.1, 1.0))
+    counted.add(0.5)
+    exemplars.add(Exemplar(0.5, 0xABC, 0xDEF, 12.25))
+    metric = histogram("angarium_attempt_seconds", counted, exemplars)
+    registry = CollectorRegistry()
+    registry.register(Shown(metric))
+    page = openmetrics.generate_latest(registry).decode()  # type: ignore[no-untyped-call]
+    (parsed,) = text_string_to_metric_families(page)  # type: ignore[no-untyped-call]
+    shown = {each.labels["le"]: each.exemplar for each in parsed.samples if "le" in each.labels}
+    ids = {"trace_id": f"{0xABC:032x}", "span_id": f"{0xDEF:016x}"}
+    assert shown == {
+        "0.1": None,
+        "1.0": PrometheusExemplar(ids, 0.5, Timestamp(12, 250_000_000)),
+        "+Inf": None,
+    }
+
+    data = data_points([metric], Resource({}), PointTimes(10.0, 12.5))
+    request = encode_metrics(data)
+    (point,) = request.resource_metrics[0].scope_metrics[0].metrics[0].histogram.data_points
+    (exemplar,) = point.exemplars
+    assert (exemplar.as_double, exemplar.time_unix_nano) == (0.5, 12_250_000_000)
+    assert (exemplar.trace_id.hex(), exemplar.span_id.hex()) == (ids["trace_id"], ids["span_id"])
 
 
 def test_a_slow_collector_gets_the_latest_reading_and_holds_nothing_up(

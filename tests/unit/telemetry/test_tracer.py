@@ -16,6 +16,7 @@ from actors.policy import Policy
 from actors.ports import Attempt
 from angarium.settings import SettingsError
 from angarium.telemetry import known_traces
+from angarium.telemetry.exemplars import Exemplar
 from angarium.telemetry.opening import open_tracing, sampler_of
 from angarium.telemetry.spans import Span
 from angarium.telemetry.trace_ids import Sampler, always, never
@@ -98,6 +99,26 @@ def test_a_delivery_is_one_tree_below_its_producer() -> None:
     ]
     assert not secrets_in(repr(traced.spans))
     assert "whsec_body" not in repr(traced.spans)
+
+
+def test_the_last_exported_span_of_each_bucket_is_an_exemplar() -> None:
+    traced, unsampled = Traced(), Traced(never)
+    for number, latency_ms in ((1, 4.0), (2, 4.0), (3, 70_000.0)):
+        traced.attempt(sequence=number)
+        traced.record(Delivered, sequence=number, at=100.0 + number, attempt=1, latency_ms=latency_ms)
+        unsampled.attempt(sequence=number, event=replace(EVENT, traceparent=""))
+        unsampled.record(
+            Delivered, replace(EVENT, traceparent=""), number, at=100.0, attempt=1, latency_ms=latency_ms
+        )
+    attempt_s, arrival_s = traced.tracer.exemplars
+    (_, _, second, second_settled, third, _) = traced.spans
+    assert [each for each in attempt_s.by_bucket if each is not None] == [
+        Exemplar(0.004, second.trace, second.span, 102.0),
+        Exemplar(70.0, third.trace, third.span, 103.0),
+    ]
+    assert attempt_s.by_bucket[-1] is not None
+    assert Exemplar(2.0, second_settled.trace, second_settled.span, 102.0) in arrival_s.by_bucket
+    assert not any(any(each.by_bucket) for each in unsampled.tracer.exemplars)
 
 
 def test_the_deliveries_of_a_fan_out_are_below_its_routing() -> None:
