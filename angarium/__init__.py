@@ -1,7 +1,9 @@
 """Angarium meets the world: commands, nodes, and the edge to the receivers.
 
 Read `node` first (a member of the fleet), then `delivery` (the HTTP requests) and `operations` (what the
-commands in `cli` do). `settings` has the settings of an installation and of a process.
+commands in `cli` do). `api` serves the operations over HTTP, `ledger` keeps the history, `telemetry` exports
+traces and metrics, `workers` runs several nodes, and `development` has `dev` and `listen`. `settings` has the
+settings of an installation and of a process.
 """
 
 __version__ = "0.1.0"

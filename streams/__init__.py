@@ -1,6 +1,11 @@
 """Angarium remembers: the only place that knows NATS.
 
 Read `installation` first (what Angarium has in NATS), then `journal` (how nothing is lost), `reading` and
-`routing`. `buckets` has the configurations and tokens, `control_requests` answers requests about receivers,
-and `storage` deletes what is no longer needed.
+`routing`. The folders by subject:
+
+- NATS, and what Angarium has in it: `nats`, `installation`.
+- Who owns a shard, and its record: `journal`, `fleet`, `lost_tails`, `repair`.
+- What comes in: `reading`, `routing`, `buckets`.
+- What becomes of events: `dead_letters`, `resending`, `erasing`, `storage`.
+- For the world outside: `control_requests`, `journal_feed`, `observation`, `server`.
 """
