@@ -310,7 +310,7 @@ def test_every_setting_says_what_it_is() -> None:
 
 
 def test_the_commented_file_names_every_setting_with_its_default() -> None:
-    text = (Path(__file__).parents[2] / "deploy" / "angarium.toml").read_text()
+    text = (Path(__file__).parents[3] / "deploy" / "angarium.toml").read_text()
     shown = tomllib.loads("\n".join(re.findall(r"^#(\w+ = .*)$", text, re.MULTILINE)))
     fields = {each.name: each for each in msgspec.structs.fields(Settings)}
     assert shown.keys() == fields.keys()

@@ -1,0 +1,1 @@
+"""Settings, logs and quantities, as `angarium` reads and writes them."""
