@@ -1,1 +1,1 @@
-"""Parts that several rooms of `streams` share: log lines, questions asked together, the progress of routing."""
+"""Parts that rooms of `streams` share: log lines, questions asked at once, the progress of routing."""
