@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from streams.clock import SystemTime
-from streams.fleet.members import Member, Members
+from streams.fleet.members import LOOK_PAUSE_MIN_S, Member, Members
 from streams.fleet.process_runs import ProcessRuns
 from streams.installation.topology import Names
 from streams.journal.claim import Owner
@@ -22,6 +22,15 @@ from tests.contract.support.faults import FaultyJetStream, after, request_lost
 from tests.contract.support.servers import Server
 from tests.contract.support.shards import Clocks
 from tests.support.waiting import until
+
+READS_PER_ROUND_MAX = 4
+"""Reads between two heartbeats of a node that is as slow; one that does not wait makes about twenty."""
+
+
+@pytest.fixture
+def slow_rounds(join: Join, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rounds that take twenty times the shortest pause between two reads."""
+    monkeypatch.setattr("streams.fleet.members.RENEWALS_PER_TTL", TTL_S / (20 * LOOK_PAUSE_MIN_S))
 
 
 class TestShowing:
@@ -98,44 +107,33 @@ class TestShowing:
         await a.leave()
 
     async def test_an_unreadable_bucket_is_not_read_more_often(
-        self,
-        js: JetStream,
-        looking: Looking,
-        names: Names,
-        clocks: Clocks,
-        monkeypatch: pytest.MonkeyPatch,
+        self, js: JetStream, looking: Looking, names: Names, clocks: Clocks, join: Join, slow_rounds: None
     ) -> None:
         """Although a node counts as dead by now if it showed no life; it cannot be known."""
-        monkeypatch.setattr("streams.fleet.members.RENEWALS_PER_TTL", TTL_S / 60)
         await show(js, names, "b")
-        a = Members(looking, names, "a", clocks, ttl_s=TTL_S, version="1.2.3")
-        await a.start()
+        other = await join(js, "c")
+        await join(looking, "a")
         clocks.turn(DEAD_S)
         looking.blind = True
-        await show(js, names, "c")
         await until(lambda: looking.asked_blind > 0)
-        await asyncio.sleep(0.3)
-        assert looking.asked_blind <= 2
+        asked, heartbeat = looking.asked_blind, other.heartbeat
+        await until(lambda: other.heartbeat >= heartbeat + 3)
+        assert looking.asked_blind - asked <= 3 * READS_PER_ROUND_MAX
         looking.blind = False
-        await a.leave()
 
     async def test_others_are_not_looked_at_more_often_while_our_own_heartbeats_are_not_stored(
-        self, looking: Looking, names: Names, clocks: Clocks, monkeypatch: pytest.MonkeyPatch
+        self, js: JetStream, looking: Looking, names: Names, clocks: Clocks, join: Join, slow_rounds: None
     ) -> None:
         """Although a node counts as dead by now if it showed no life: a look proves nothing."""
-        monkeypatch.setattr("streams.fleet.members.RENEWALS_PER_TTL", TTL_S / 60)
-        await show(looking, names, "b")
-        a = Members(looking, names, "a", clocks, ttl_s=TTL_S, version="1.2.3")
-        await a.start()
+        await show(js, names, "b")
+        other = await join(js, "c")
+        await join(looking, "a")
         clocks.turn(DEAD_S)
         looking.faults[names.node("a")] += [request_lost] * 1000
-        looks = looking.looks
-        await show(looking, names, "c")
-        await until(lambda: looking.looks > looks)
-        await asyncio.sleep(0.3)
-        assert looking.looks <= looks + 2
+        looks, heartbeat = looking.looks, other.heartbeat
+        await until(lambda: looking.looks > looks and other.heartbeat >= heartbeat + 3)
+        assert looking.looks - looks <= 3 * READS_PER_ROUND_MAX
         looking.faults[names.node("a")].clear()
-        await a.leave()
 
     @pytest.mark.parametrize("value", [b"hello", b'{"v": 9}', b'{"node": "\xff"}', b'{"x":' + b"[" * 5000])
     async def test_a_message_that_no_node_wrote_stops_no_node(

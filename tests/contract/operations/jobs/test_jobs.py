@@ -457,8 +457,9 @@ async def test_a_lock_that_is_released_while_it_is_waited_for_is_taken_at_once(
 ) -> None:
     first, second = (RedriveLock(js, names, run, SystemTime(), lease_s=12.0) for run in ("one", "two"))
     await first.acquire()
-    waiting = asyncio.create_task(second.acquire())
-    await asyncio.sleep(0.1)
+    waits = asyncio.Event()
+    waiting = asyncio.create_task(second.acquire(lambda *_: waits.set()))
+    await waits.wait()
     assert not waiting.done()
     await first.store(held=False)
     async with asyncio.timeout(6.0):
