@@ -185,6 +185,8 @@ BREACHES = [
         "def test_a_search_is_made_now_and_then(): ...",
     ),
     (titles_name_their_subject, "tests.sim.scenarios.rates", "def behind_one_that_is_slow(): ..."),
+    (titles_name_their_subject, "tests.edge.test_free_ports", "class TestTheLease: ..."),
+    (titles_name_their_subject, "tests.edge.test_free_ports", "class TestPortsThatAreTaken: ..."),
     (words_are_usual, "tests.support.waiting", "x = 1  # Nobody else."),
     (words_are_usual, "tests.support.waiting", "def wait_for_nobody(): ..."),
     (words_are_usual, "streams.producer", "# Whoever purges"),

@@ -26,6 +26,8 @@ VAGUE_TITLE = re.compile(
     r"worked_off)(_|\Z)"
 )
 """Titles that begin with nothing, or have a word in them for which there is a plainer one."""
+VAGUE_CLASS = re.compile(r"Test(?:The|A|An|Another|No|Who|What|Being|Letting|Trouble|\w+That)(?=[A-Z]|\Z)")
+"""Classes of tests that begin with an article or a question, or name no thing of the product."""
 ARCHAIC = re.compile(
     r"\b(anew|amid|anybody|bears|befell|beside|by turns|for ever|heirs?|hence|lest|nobody|somebody|"
     r"speaks? of|thereby|whichever|who(?:s?)ever|(?:none|false|empty|raises \S+) where|but for|"
@@ -168,8 +170,15 @@ def titles_name_their_subject(module: Module) -> Iterator[str]:
     """
     prefix = "test_" if module.path[:3] == ("tests", "sim", "scenarios") else ""
     for node in module.nodes:
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and VAGUE_TITLE.match(prefix + node.name):
-            yield f"line {node.lineno} has {node.name}"
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                vague = VAGUE_TITLE.match(prefix + name)
+            case ast.ClassDef(name=name):
+                vague = VAGUE_CLASS.match(name)
+            case _:
+                continue
+        if vague:
+            yield f"line {node.lineno} has {name}"
 
 
 def words_are_usual(module: Module) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """Membership: which nodes are seen, which count as dead, and what a node does that was away itself.
 
-Time for staleness and leases is turned by hand; the members' own rounds are made short.
+Time for silence and leases is turned by hand; the members' own rounds are made short.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ def slow_rounds(join: Join, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("streams.fleet.members.RENEWALS_PER_TTL", TTL_S / (20 * LOOK_PAUSE_MIN_S))
 
 
-class TestShowing:
+class TestHeartbeats:
     async def test_a_node_shows_itself_again_and_again(
         self, js: JetStream, names: Names, clocks: Clocks, join: Join
     ) -> None:
@@ -158,7 +158,7 @@ class TestShowing:
         await until(lambda: a.live == ("a", "b"))
 
 
-class TestStale:
+class TestSilentNodes:
     async def test_a_node_is_silent_only_after_the_ttl_and_the_margin(
         self, names: Names, clocks: Clocks, looking: Looking, join: Join
     ) -> None:
@@ -172,7 +172,7 @@ class TestStale:
         await until(lambda: members.live == ("a",))
         assert members.is_node_silent("b")
 
-    async def test_a_node_is_not_stale_while_its_heartbeat_changes(
+    async def test_a_node_is_not_silent_while_its_heartbeat_changes(
         self, names: Names, clocks: Clocks, looking: Looking, join: Join
     ) -> None:
         await show(looking, names, "b")
@@ -183,7 +183,7 @@ class TestStale:
             await looking.another_look()
             assert not members.is_node_silent("b")
 
-    async def test_a_node_is_not_stale_before_its_own_longer_ttl(
+    async def test_a_node_is_not_silent_before_its_own_longer_ttl(
         self, names: Names, clocks: Clocks, looking: Looking, join: Join, caplog: pytest.LogCaptureFixture
     ) -> None:
         """A node's lease lasts as long as its own heartbeat says, even if ours is shorter."""
@@ -197,7 +197,7 @@ class TestStale:
         said = [record.message for record in caplog.records]
         assert said.count("members.ttl_differs") == 1
 
-    async def test_the_time_of_staleness_begins_when_the_heartbeat_that_a_look_shows_came(
+    async def test_the_time_of_silence_begins_when_the_heartbeat_that_a_look_shows_came(
         self, names: Names, clocks: Clocks, looking: Looking, join: Join
     ) -> None:
         await show(looking, names, "b", 1, run="first")
@@ -214,7 +214,7 @@ class TestStale:
         clocks.turn(0.01)
         await until(lambda: members.is_node_silent("b"))
 
-    async def test_an_expired_key_makes_no_node_stale(
+    async def test_an_expired_key_makes_no_node_silent(
         self, names: Names, clocks: Clocks, looking: Looking, join: Join
     ) -> None:
         """The servers' clocks, and their restarts, prove nothing."""
@@ -229,7 +229,7 @@ class TestStale:
         assert not members.is_node_silent("b")
         assert members.live == ("a", "b")
 
-    async def test_a_node_is_not_stale_if_a_heartbeat_may_have_come_and_gone_unseen(
+    async def test_a_node_is_not_silent_if_a_heartbeat_may_have_come_and_gone_unseen(
         self, names: Names, clocks: Clocks, looking: Looking, join: Join
     ) -> None:
         """We slept for a TTL or more: a missing key does not show when it was last renewed."""
@@ -244,7 +244,7 @@ class TestStale:
         await looking.another_look()
         assert not members.is_node_silent("b")
 
-    async def test_a_node_is_not_stale_before_it_was_looked_at_again(
+    async def test_a_node_is_not_silent_before_it_was_looked_at_again(
         self, names: Names, clocks: Clocks, looking: Looking, join: Join
     ) -> None:
         """We were blind, so its heartbeat may have advanced."""
@@ -258,7 +258,7 @@ class TestStale:
         await looking.another_look()
         assert not members.is_node_silent("b")
 
-    async def test_the_time_of_staleness_restarts_at_a_reconnect(
+    async def test_the_time_of_silence_restarts_at_a_reconnect(
         self, names: Names, clocks: Clocks, looking: Looking, join: Join
     ) -> None:
         """NATS was away for all nodes: the first one that reconnects must not take everything."""
@@ -295,7 +295,7 @@ class TestStale:
         assert members.live == ("a",)
 
 
-class TestWhoMayBeTakenOver:
+class TestMayClaim:
     async def test_a_free_shard_may_be_claimed(self, js: JetStream, join: Join) -> None:
         members = await join(js, "a")
         assert members.may_claim(None)
@@ -416,7 +416,7 @@ class TestWhoMayBeTakenOver:
         assert members.may_claim(held)
 
 
-class TestTheLease:
+class TestLease:
     async def test_the_lease_lapses_and_everything_is_stopped_before_the_next_renewal(
         self, names: Names, clocks: Clocks, faulty: FaultyJetStream, join: Join
     ) -> None:

@@ -49,7 +49,7 @@ async def append_as(js: JetStream, names: Names, node: str, epoch: int, flush: i
     await js.publish(names.journal_of(SHARD), data)
 
 
-class TestTheFirstClaim:
+class TestFirstClaim:
     async def test_the_first_claim_is_recorded_and_clean(self, js: JetStream, names: Names) -> None:
         position = await publish(js, names, "acme.billing")
         clocks = Clocks()
@@ -96,7 +96,7 @@ class TestTheFirstClaim:
         assert (await own(faulty, names, "a")).position == 1
 
 
-class TestClean:
+class TestCleanClaims:
     """Clean is a claim after which no owner can have posted anything unrecorded."""
 
     async def test_a_claim_after_a_release_is_clean(self, js: JetStream, names: Names) -> None:
@@ -169,7 +169,7 @@ class TestClean:
         assert not (await own(js, names, "a", resumes=first.epoch)).clean
 
 
-class TestTheFloor:
+class TestFloor:
     async def test_the_floor_is_that_of_the_last_flush(self, js: JetStream, names: Names) -> None:
         first = await own(js, names, "a")
         await append_as(js, names, "a", first.epoch, 1, floor=17)
@@ -191,7 +191,7 @@ class TestTheFloor:
         assert second.unclean == Unclean(second.epoch, second.position, second.at)
 
 
-class TestRivals:
+class TestRivalClaims:
     """A second claimer between any two steps."""
 
     async def test_one_of_many_wins(self, js: JetStream, names: Names) -> None:
@@ -300,10 +300,10 @@ class TestRelease:
         assert headers[EXPECTED] == str(claimed.epoch)
 
 
-class TestLettingGo:
-    """A claim that came to nothing, and is given back."""
+class TestGiveUpClaim:
+    """A claim that came to nothing, and is given up."""
 
-    async def test_a_claim_that_is_given_back_lets_another_node_claim_uncleanly(
+    async def test_a_claim_that_is_given_up_lets_another_node_claim_uncleanly(
         self, js: JetStream, names: Names
     ) -> None:
         first = await own(js, names, "a")
@@ -314,7 +314,7 @@ class TestLettingGo:
         assert second.epoch > first.epoch
 
     @pytest.mark.parametrize("by", ["a", "b"])
-    async def test_giving_back_touches_nothing_that_is_released_or_another_nodes(
+    async def test_giving_up_touches_nothing_that_is_released_or_another_nodes(
         self, js: JetStream, names: Names, by: str
     ) -> None:
         owned = await own(js, names, "a")
@@ -324,7 +324,7 @@ class TestLettingGo:
         assert not await give_up_claim(js, names, SHARD, by, may_claim=any_node)
         assert await owner_of(js, names) == before
 
-    async def test_giving_back_touches_nothing_of_a_process_of_the_same_name_that_may_be_asleep(
+    async def test_giving_up_touches_nothing_of_a_process_of_the_same_name_that_may_be_asleep(
         self, js: JetStream, names: Names
     ) -> None:
         await own(js, names, "a")
@@ -340,14 +340,14 @@ class TestLettingGo:
             await give_up_claim(faulty, names, SHARD, "a", may_claim=any_node)
         assert await give_up_claim(faulty, names, SHARD, "a", may_claim=any_node)
 
-    async def test_giving_back_a_shard_that_was_never_claimed_does_nothing(
+    async def test_giving_up_a_shard_that_was_never_claimed_does_nothing(
         self, js: JetStream, names: Names
     ) -> None:
         assert not await give_up_claim(js, names, SHARD, "a", may_claim=any_node)
         assert await js.last_message(names.actors, names.actor_keys.owner(SHARD)) is None
 
 
-class TestAnotherBucket:
+class TestRecreatedBucket:
     async def test_another_bucket_is_distinguished_from_a_rival(self, js: JetStream, names: Names) -> None:
         """The journal carries an epoch that the bucket's revisions have not come to."""
         await append_as(js, names, "z", 1_000_000, 3)

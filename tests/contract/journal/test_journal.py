@@ -29,7 +29,7 @@ from tests.support.waiting import until
 STORE_FULL = 10077
 
 
-class TestGrouping:
+class TestFlushes:
     async def test_facts_that_are_added_together_are_flushed_together(
         self, js: JetStream, names: Names, keep: Keep
     ) -> None:
@@ -108,7 +108,7 @@ class TestGrouping:
         assert journal.sequence >= listening.sequences[1]
 
 
-class TestTheFloor:
+class TestFloor:
     async def test_the_floor_is_asked_for_the_facts_of_the_flush_only(
         self, js: JetStream, names: Names, keep: Keep
     ) -> None:
@@ -205,7 +205,7 @@ class TestLostAnswers:
         assert listening.fences == []
 
 
-class TestTheFence:
+class TestFence:
     async def fenced(self, journal: Journal, listening: Listening) -> None:
         add(journal, 1, urgent=True)
         await until(lambda: bool(listening.fences))
@@ -255,7 +255,7 @@ class TestTheFence:
         assert len(dict.fromkeys(expectations)) == 1
 
 
-class TestAnEmptyJournal:
+class TestEmptyJournal:
     """A journal that aged out while its owner could not append for days."""
 
     async def test_an_empty_journal_begins_again_while_the_owner_is_the_same(
@@ -281,7 +281,7 @@ class TestAnEmptyJournal:
         assert await flushes(js, names) == []
 
 
-class TestBeingTold:
+class TestStalledAndDrained:
     async def test_a_journal_is_stalled_while_an_append_is_unconfirmed(
         self, names: Names, keep: Keep, faulty: FaultyJetStream, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -48,7 +48,7 @@ async def events(js: JetStream, names: Names, count: int) -> None:
         await publish(js, names, RECEIVER)
 
 
-class TestTheWhole:
+class TestRecover:
     async def test_a_new_shard_is_recovered_as_empty(self, js: JetStream, names: Names) -> None:
         recovery = await taken_over(js, names)
         assert (recovery.states, recovery.parked, recovery.floor) == ({}, {}, 0)
@@ -171,7 +171,7 @@ class TestTheWhole:
         assert recovery.states[RECEIVER].counters.duplicates == 300
 
 
-class TestTheTail:
+class TestReadTail:
     async def test_an_answer_of_a_lagging_replica_is_read_again(
         self, js: JetStream, names: Names, shard: Recording, faulty: FaultyJetStream
     ) -> None:
@@ -215,7 +215,7 @@ class TestTheTail:
             await take_over(js, names)
 
 
-class TestBeyondOurClaim:
+class TestRecordsBeyondTheClaim:
     async def test_a_checkpoint_beyond_our_claim_is_another_owners(self, js: JetStream, names: Names) -> None:
         claimed = await own(js, names, "b")
         rival = await own(js, names, "c")
@@ -252,7 +252,7 @@ class TestBeyondOurClaim:
             await recover(js, names, claimed, "b")
 
 
-class TestStreamsThatAreNotWhatTheyWere:
+class TestRecreatedStreams:
     async def checkpoint(self, js: JetStream, names: Names, shard: Recording) -> None:
         created = (await taken_over(js, names)).created
         snapshots = Snapshots(js, names, await own(js, names, "c"))

@@ -73,7 +73,7 @@ async def test_more_than_one_batch_takes(js: JetStream, names: Names) -> None:
     assert await read_checkpoint(js, names, SHARD) == Checkpoint(sequence=7)
 
 
-class TestTheFence:
+class TestFence:
     async def test_no_former_owner_writes_after_another_claim(self, js: JetStream, names: Names) -> None:
         old = Snapshots(js, names, await own(js, names, "a"))
         await old.write([state(delivered=1)], [], 7, Checkpoint(sequence=7))
@@ -172,7 +172,7 @@ class TestLateBatches:
         assert [each.sequence for each in said] == [5, 5, 7, 7, 9]
 
 
-class TestTrouble:
+class TestRefusedBatches:
     @pytest.mark.parametrize("answer", [
         Refused(TOO_MANY_BATCHES, "too many batches"), Refused(CUT_OFF, "incomplete"),
         Refused(10164, "in flight"), Unanswered("lost"),

@@ -154,7 +154,7 @@ async def test_a_stream_that_has_grown_again(js: JetStream, names: Names) -> Non
     assert "the message read at 2 was stored at" in loss.why
 
 
-class TestTheMarksOfAShard:
+class TestShardMarks:
     async def test_the_marks_are_in_every_flush_and_never_fall(self, js: JetStream, names: Names) -> None:
         listening = Listening()
         journal = await begun(js, names, listening)
@@ -178,7 +178,7 @@ class TestTheMarksOfAShard:
         await journal.stop()
 
 
-class TestRouted:
+class TestRoutedMark:
     async def test_the_routed_position_is_in_every_flush_and_never_falls(
         self, js: JetStream, names: Names
     ) -> None:
@@ -224,7 +224,7 @@ class TestRouted:
         assert (claimed.routing.routed, (await last_flush(js, names)).routed) == (3, 3)
 
 
-class TestTheRecord:
+class TestRecordedLoss:
     async def test_the_record_of_a_loss_refuses_the_shard_until_the_message_is_there(
         self, js: JetStream, names: Names
     ) -> None:

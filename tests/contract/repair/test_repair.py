@@ -278,7 +278,7 @@ async def test_a_repair_writes_a_checkpoint_with_the_parked_receivers_and_the_ne
     assert "acme.other" in recovery.parked
 
 
-class TestTheLastThatIsTheSame:
+class TestLastSame:
     async def test_the_last_message_that_is_the_same_is_found_among_all_that_were_known(
         self, js: JetStream, names: Names
     ) -> None:
@@ -408,7 +408,7 @@ async def test_the_last_unclean_claim_stays_as_recorded_until_the_end(
     assert second.unclean == replace(before.unclean, position=1)
 
 
-class TestNoOtherNode:
+class TestRivalNodes:
     """Runs the shard, or disturbs the repair, before it is complete."""
 
     async def test_no_other_node_claims_the_shard_meanwhile(

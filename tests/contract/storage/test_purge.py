@@ -91,7 +91,7 @@ async def first_left(js: JetStream, names: Names) -> int:
     return (await stream_info(js, names.journal)).first
 
 
-class TestTheJournal:
+class TestPurgeJournal:
     async def test_the_journal_keeps_what_follows_each_checkpoint(
         self, js: JetStream, names: Names, shards: list[Shard]
     ) -> None:
@@ -200,7 +200,7 @@ EVER = 4e9
 """An instant that nothing was stored since: nothing is kept for its age."""
 
 
-class TestTheDeliveries:
+class TestPurgeDeliveries:
     """Two receivers of each shard have an event each. Which shard needs what, the checkpoints say."""
 
     @pytest.fixture
@@ -307,7 +307,7 @@ class TestTheDeliveries:
         assert await self.purge(js, names, since=0.0, certain_end=100) == 1 + info.last // 2
 
 
-class TestTheEvents:
+class TestPurgeEvents:
     async def test_the_events_keep_what_is_not_routed(self, js: JetStream, names: Names) -> None:
         tenants = ["a", "b", "c", "d"]
         for tenant in tenants * 2:

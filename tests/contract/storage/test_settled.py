@@ -75,7 +75,7 @@ async def test_a_message_is_settled_only_if_no_record_of_its_shard_needs_it(
     assert {each.settled_to for each in sampled.samples} == {settled_to}
 
 
-class TestRecordsThatDoNotFitEachOther:
+class TestInconsistentRecords:
     """A shard whose records are not of one time, or cannot be read: nothing in it counts as settled."""
 
     @pytest.fixture
@@ -183,7 +183,7 @@ class TestRecordsThatDoNotFitEachOther:
         assert await self.settled(js, names) == {0}
 
 
-class TestBetweenTheSamplesAndThePurge:
+class TestStreamReplacedBeforePurge:
     """A round of maintenance takes seconds: the stream that is purged may be another one."""
 
     @pytest.fixture

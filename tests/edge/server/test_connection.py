@@ -305,8 +305,8 @@ async def test_a_connection_closes_while_there_is_no_server(server: EmbeddedServ
     await wire.close()
 
 
-class TestNoConnection:
-    """Each in one sentence that says what to do."""
+class TestFailedConnections:
+    """Failures to connect, each in one sentence that says what to do."""
 
     async def test_a_port_without_a_listener_is_refused(self) -> None:
         place = f"127.0.0.1:{free_port()}"
@@ -421,7 +421,7 @@ async def guarded(tmp_path: Path) -> AsyncIterator[tuple[str, Path]]:
     await process.wait()
 
 
-class TestAGuardedServer:
+class TestServerWithTlsAndUsers:
     async def test_a_guarded_server_takes_a_user_that_it_knows(self, guarded: tuple[str, Path]) -> None:
         place, ca = guarded
         wire = await connect(ConnectOptions(servers=(f"tls://us:secret@{place}",), tls_ca=str(ca)))
