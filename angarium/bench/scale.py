@@ -281,14 +281,14 @@ class ScaleBench(Bench[ScalePlan]):
             await asyncio.sleep(EVENT_EVERY_S)
         return await self._arrived(len(numbers))
 
-    async def _arrived(self, count: int, look: Callable[[], None] = lambda: None) -> Report:
-        """Wait until `count` deliveries have come, or none for long; `look` is called now and then."""
+    async def _arrived(self, count: int, on_poll: Callable[[], None] = lambda: None) -> Report:
+        """Wait until `count` deliveries have come, or none for long; `on_poll` is called at each poll."""
         moved_at, count_now = time.monotonic(), 0
         while count_now < count and time.monotonic() - moved_at < GIVE_UP_AFTER_S:
             before, count_now = count_now, await self._sink.count()
             if count_now > before:
                 moved_at = time.monotonic()
-            look()
+            on_poll()
             await asyncio.sleep(PROGRESS_POLL_S)
         return await self._sink.report()
 

@@ -1,4 +1,4 @@
-"""The queries of the ledger, each by a look into every block that may have its rows, newest first.
+"""The queries of the ledger: each reads every block that may have its rows, the newest first.
 
 The SQL is the same for SQLite and for PostgreSQL, placeholders are `?` or `?1`, `?2`.
 """

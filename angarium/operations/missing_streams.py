@@ -9,7 +9,7 @@ from streams.installation.requirements import MissingStreams
 from streams.installation.setup import missing_streams
 from streams.nats.errors import ApiError
 
-LOOK_TIMEOUT_S = 2.0
+STREAMS_TIMEOUT_S = 2.0
 """Time to look for the streams; if NATS is away, the failure itself says so."""
 EXPLAINED: frozenset[Kind] = frozenset({"unavailable", "unanswered", "not_found"})
 """Failures that a missing stream may be the reason of."""
@@ -18,7 +18,7 @@ EXPLAINED: frozenset[Kind] = frozenset({"unavailable", "unanswered", "not_found"
 async def find_missing(access: Access) -> MissingStreams | None:
     """The missing streams; None if none is, or if that cannot be found out."""
     try:
-        async with asyncio.timeout(LOOK_TIMEOUT_S):
+        async with asyncio.timeout(STREAMS_TIMEOUT_S):
             return await missing_streams(access.js, access.installation)
     except (TimeoutError, Unavailable, ApiError):
         return None

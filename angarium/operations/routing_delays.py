@@ -31,7 +31,7 @@ from streams.observation.unrouted_events import (
 
 COPY_BYTES = 1 << 10
 """Bytes that a copy may take in the deliveries in addition to its body."""
-LOOK_TIMEOUT_S = 5.0
+REASONS_TIMEOUT_S = 5.0
 TENANTS_NOTED_MAX = 5
 """Tenants with a note of their own in a list of receivers."""
 
@@ -155,7 +155,7 @@ async def unrouted_notes(access: Access, tenant: str | None) -> list[str]:
     """
     js, names = access.js, access.names
     try:
-        async with asyncio.timeout(LOOK_TIMEOUT_S):
+        async with asyncio.timeout(REASONS_TIMEOUT_S):
             if not (shards := await shard_count(js, names)):
                 return []
             # What follows asks again until it is answered.

@@ -166,7 +166,7 @@ async def _requests_after(
 ) -> AsyncIterator[tuple[Mark, Erasure | None]]:
     """The requests after a position, in their order; at the beginning, many are read at a time."""
     if not position:
-        # What is stored after this look, and moves others behind it, is found one by one.
+        # What is stored after this read, and moves others behind it, is found one by one.
         subjects, info = await js.subjects_and_info(names.actors, names.actor_keys.erasures)
         messages: list[StoredMessage | None] = []
         for start in range(0, len(subjects), READ_AT_ONCE):

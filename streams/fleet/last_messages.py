@@ -1,7 +1,7 @@
 """Remembers the last heartbeat of each live node; messages may be lost, so only the bucket proves anything.
 
-They show which shards a node runs, and when we first heard of a heartbeat. That it is stored, and that none
-followed it, only a look shows.
+They show which shards a node runs, and when a heartbeat came. Only the bucket shows that it is stored, and
+that none followed it.
 """
 
 from collections.abc import Container

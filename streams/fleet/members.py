@@ -1,18 +1,18 @@
 """The members of the fleet: which nodes are alive, which should own what, and which may be taken over.
 
-Each node renews its key every third of the TTL, which also renews its lease. Just as often it looks at the
-others; messages in between are only a hint to look sooner, and tell when a heartbeat came that a later look
-shows (`last_messages`). A node that shows no new heartbeat for the TTL plus half a second, *by our clock*,
-counts as dead. An expired key proves nothing: a restart of NATS, or a server's fast clock, can expire the key
-of a live node. That time begins again with each connection, before a shard may be claimed; but a node that
-was dead gets no share until it shows a new heartbeat.
+Each node renews its key every third of the TTL, which also renews its lease. Just as often it reads the
+keys of the others. Messages in between are only a hint to read sooner; they also give the time at which a
+heartbeat came (`last_messages`). A node that shows no new heartbeat for the TTL plus half a second, *by our
+clock*, counts as dead. An expired key proves nothing: a restart of NATS, or a server's fast clock, can expire
+the key of a live node. That time begins again with each connection, before a shard may be claimed; but a node
+that was dead gets no share until it shows a new heartbeat.
 
 A restart of NATS may also bring back the last heartbeat of a node that died long ago. A heartbeat proves life
 only if it is not certainly older than a TTL, by the revisions of our own.
 
-A look is as old as our own last heartbeat in it, and counts only if it shows that heartbeat: a deposed leader
-that still answers does not have it. A claim is a sign of life, too: it names a heartbeat that our last look
-may not have seen (`signs_of_life`, docs/decisions/claims-and-heartbeats.md).
+A read of the keys is as old as our own last heartbeat in it, and counts only if it contains that heartbeat: a
+deposed leader that still answers does not have it. A claim is a sign of life, too: it names a heartbeat that
+our last read may have missed (`signs_of_life`, docs/decisions/claims-and-heartbeats.md).
 """
 
 import asyncio
@@ -48,7 +48,7 @@ VERSION = 1
 RENEWALS_PER_TTL = 3
 """Renewals in one TTL, so that two may fail."""
 RENEWAL_TIMEOUT_S = 2.0
-LOOK_PAUSE_MIN_S = 0.01
+READ_PAUSE_MIN_S = 0.01
 BELIEVED_TTL_MAX_S = 600.0
 """The longest TTL of another node that is believed; settings allow a tenth. Shards wait for it to be over."""
 YEAR_5138 = 1e11
@@ -293,7 +293,7 @@ class Members:
         """The header for the lifetime of a key that is not renewed; the server accepts whole seconds."""
         return {TTL: f"{math.ceil(self._ttl_s)}s"}
 
-    # ---- looking at the others
+    # ---- reading the keys of the others
 
     async def _keep_reading(self) -> None:
         wait_s = self._until_next_read_s()
@@ -303,7 +303,7 @@ class Members:
                     await self._hint.wait()
             self._hint.clear()
             try:
-                # A look says nothing about the time after our own last heartbeat.
+                # A read says nothing about the time after our own last heartbeat.
                 is_due = self._own.last.sent_at < self.signs.next_silent_from() <= self._time.boottime()
                 stored = not is_due or await self._renew()
                 await self._read_heartbeats()
@@ -314,9 +314,9 @@ class Members:
                 wait_s = self._ttl_s / RENEWALS_PER_TTL
 
     def _until_next_read_s(self) -> float:
-        """A third of the TTL, or less if another node would count as dead sooner, or does since the look."""
+        """A third of the TTL, or less if another node would count as dead sooner, or does so by now."""
         due_in = self.signs.next_silent_from() - self._time.boottime()
-        return max(LOOK_PAUSE_MIN_S, min(self._ttl_s / RENEWALS_PER_TTL, due_in))
+        return max(READ_PAUSE_MIN_S, min(self._ttl_s / RENEWALS_PER_TTL, due_in))
 
     async def _read_heartbeats(self) -> None:
         """Read the bucket. Each heartbeat changes the key's revision, so none is missed."""
@@ -328,7 +328,7 @@ class Members:
                 present[node] = self._record_heartbeat(node, message)
             elif KV_OPERATION in message.headers:
                 self.signs.note_departure(node)
-        self.signs.end_look(present, as_of, self._time.boottime())
+        self.signs.end_read(present, as_of, self._time.boottime())
         shown = {node for node, is_new in present.items() if is_new}
         self._update_live([
             LiveNode(each, seen.placement, seen.draining) for each, seen in self.signs.others
@@ -381,12 +381,12 @@ class Members:
 
         A node that was silent is not live again because its time begins again, as it does with a connection:
         that is a reason to wait with claims, and none to hand shards to a node that died long ago.
-        `shown`: the nodes that showed a new heartbeat in this look.
+        `shown`: the nodes with a new heartbeat in this read.
         """
         return (node in self.live or node in shown) and not self.is_node_silent(node)
 
     def _on_heartbeat(self, message: Message) -> None:
-        """Look at once if a node is new, was silent, leaves, or is to be left out from now on."""
+        """Read the keys at once if a node is new, was silent, leaves, or begins to drain."""
         node = self._names.node_of_heartbeat(message.subject)
         if node not in self.live or not message.data:
             self._last_messages.drop(node)
@@ -405,7 +405,7 @@ class Members:
             self._hint.set()
 
     def _is_shown(self, node: str, run: str) -> bool:
-        """True if looks show this process. Of several with one name they show that which was stored last."""
+        """True if the bucket has a heartbeat of this process: the last that stored one under its name."""
         return run == self.run if node == self.node else self.signs.is_last(node, run)
 
     def connection_changed(self, connected: bool) -> None:

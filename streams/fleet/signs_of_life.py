@@ -54,15 +54,15 @@ class SignsOfLife:
         return seen is not None and seen.revision == revision
 
     def is_last(self, node: str, run: str) -> bool:
-        """True if the last look that showed the node showed this process of it, or none has shown it."""
+        """True if the last heartbeat that was read of the node is this process's, or none was read."""
         return self._processes.get((node, run)) is self._nodes.get(node)
 
     def note_heartbeat(self, node: str, run: str, seen: SignOfLife) -> None:
-        """Note a heartbeat that a look has shown."""
+        """Note a heartbeat that was read from the bucket."""
         self._nodes[node] = self._processes[node, run] = seen
 
     def note_process(self, node: str, run: str, seen: SignOfLife) -> None:
-        """Note a heartbeat that no look can show, since another process overwrites it."""
+        """Note a heartbeat that came as a message only, since another process overwrites the key."""
         self._processes[node, run] = seen
 
     def note_claim(self, owner: Owner, now: float) -> SignOfLife:
@@ -82,14 +82,14 @@ class SignsOfLife:
         """Let the time of silence begin again, since heartbeats may have been missed without a connection."""
         self._counted_from = now
 
-    def end_look(self, present: Collection[str], as_of: float, now: float) -> None:
-        """End a look that showed the keys of these nodes, as of an earlier time."""
+    def end_read(self, present: Collection[str], as_of: float, now: float) -> None:
+        """End a read that found the keys of these nodes, as of an earlier time."""
         self._extend_unseen(present, now)
         self._seen_as_of = as_of
         self._forget(present)
 
     def _extend_unseen(self, present: Collection[str], now: float) -> None:
-        """Give nodes more time after a TTL without a look: a heartbeat may have expired unseen."""
+        """Give nodes more time after a TTL without a read: a heartbeat may have come and expired unseen."""
         if now - self._seen_as_of >= self._ttl_s:
             for node, seen in self._nodes.items():
                 if node not in present:
@@ -116,14 +116,14 @@ class SignsOfLife:
         return [(node, seen) for node, seen in self._nodes.items() if node != self._own_node]
 
     def is_node_silent(self, node: str, now: float) -> bool:
-        """True if, at our last look, its heartbeat had not changed for the TTL plus half a second.
+        """True if its heartbeat had not changed for the TTL plus half a second when we last read it.
 
         The longer of the two TTLs counts: nodes should have the same one, but its lease is as long as its
         own.
 
-        The time counts from the first look at it or the last reconnect; if its key is gone, also from the
-        first look after a TTL without one. An unknown node is watched from now on, since it may have come
-        after our last look.
+        The time counts from the first read of it or the last reconnect; if its key is gone, also from the
+        first read after a TTL without one. An unknown node is watched from now on, since it may have come
+        after our last read.
         """
         seen = self._nodes.get(node)
         if seen is None:
@@ -131,7 +131,7 @@ class SignsOfLife:
         return self.is_silent(seen)
 
     def is_silent(self, seen: SignOfLife) -> bool:
-        """True if our last look came late enough to show a later sign of life, and showed none."""
+        """True if our last read was late enough to find a later sign of life, and found none."""
         return self._seen_as_of >= self._silent_from(seen)
 
     def next_silent_from(self) -> float:

@@ -17,7 +17,7 @@ RECENT_SPAN_S = 15.0
 READ_MESSAGES_MAX = 1024
 MESSAGES_MAX = 4096
 BYTES_MAX = 16 << 20
-"""Most of the journal that one look reads: some 60,000 facts, half a second."""
+"""Most of the journal that is read at once: some 60,000 facts, half a second."""
 
 
 class RecentFlush(Struct, frozen=True):
@@ -28,7 +28,7 @@ class RecentFlush(Struct, frozen=True):
 
 
 class RecentFlushes:
-    """The flushes of all shards, or of one, as they come; `now` is the server's time of the last look.
+    """The flushes of all shards, or of one, as they come; `now` is the server's time of the last read.
 
     `since` is the instant from which on everything was read.
     """
@@ -41,7 +41,7 @@ class RecentFlushes:
         self.since = self.now = 0.0
 
     async def read_new(self) -> list[RecentFlush]:
-        """Reads the facts since the last look; at the first look, those of the span.
+        """Reads the facts since the last read; the first time, those of the span.
 
         Raises `Unavailable`, `ApiError` and `NewerVersion`.
         """

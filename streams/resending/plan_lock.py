@@ -28,7 +28,7 @@ from streams.resending.sources import CheckedSources
 from streams.versions import read_versioned
 
 LOCK_LEASE_S = 5.0
-LOOKS_A_LEASE = 20
+READS_A_LEASE = 20
 LEASES_WAITED = 1.1
 """Leases that a new holder waits before the old one's work counts as over: clocks drift, messages are
 late."""
@@ -126,7 +126,7 @@ class PlanLock(Generic[P]):
         loop = asyncio.get_running_loop()
         until = loop.time() + wait_s
         while True:
-            await asyncio.sleep(min(max(0.0, until - loop.time()), self.lease_s / LOOKS_A_LEASE))
+            await asyncio.sleep(min(max(0.0, until - loop.time()), self.lease_s / READS_A_LEASE))
             plan = await self.read()
             if plan is None or not plan.held or loop.time() >= until:
                 return plan

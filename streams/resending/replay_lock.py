@@ -21,7 +21,7 @@ class EventsToResend(Struct, frozen=True, kw_only=True):
 
     Copies of an earlier replay or redrive are excluded, and so are the events at `waiting`, which are not
     settled yet. `removal` is the revision of the receiver's last removal before, 0 if there was none. It is
-    None if an older Angarium chose them: then it is that at the first look.
+    None if an older Angarium chose them: then it is that at the first read.
     """
 
     begin: int

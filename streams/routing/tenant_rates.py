@@ -5,7 +5,7 @@ from collections.abc import Callable
 from actors.machine.bucket import Bucket, RateLimit, next_token_at, refill, take
 
 FORGET_AFTER_MIN = 1024
-"""Events, at least, from one look to the next for tenants that have published nothing for long."""
+"""Number of events after which tenants that have published nothing for long are looked for again."""
 BUCKETS_MAX = 8192
 """Buckets in memory: producers invent names of tenants. Tenants beyond them share one bucket."""
 SHARED = ""

@@ -23,11 +23,11 @@ from streams.storage.settled import SettledPositions
 
 SAMPLES_MAX = 64
 """Messages that are looked at; each may be as large as an event may be."""
-LOOKS_WITHOUT_EFFECT = 45
-"""Looks, two seconds apart, after which an order counts as one without effect: an attempt under way may take
+ROUNDS_WITHOUT_EFFECT = 45
+"""Rounds, two seconds apart, after which an order counts as one without effect: an attempt under way may take
 60 s, and the snapshots that follow it some more."""
-LOOKS_EXCLUDED = 300
-"""Looks after which a tenant whose events could not go is tried again."""
+ROUNDS_EXCLUDED = 300
+"""Rounds after which a tenant whose events could not go is tried again."""
 
 
 class Sample(Struct, frozen=True):
@@ -149,7 +149,7 @@ def _below(waiting: Sequence[Sample], bytes_to_free: float) -> int:
 
 
 class EvictionOrders:
-    """The orders that one node follows, look by look.
+    """The orders that one node follows, round by round.
 
     What the chosen tenant has waiting may be of shards that no node runs. So if nothing is removed for long,
     it is excluded, and the next one gives way; if no other is left, all of them do, and then it begins again
@@ -157,7 +157,7 @@ class EvictionOrders:
     """
 
     def __init__(self) -> None:
-        self._looks = 0
+        self._rounds = 0
         self._removed = -1
         self._without_effect = 0
         self._excluded_at: dict[str, int] = {}
@@ -170,7 +170,7 @@ class EvictionOrders:
 
         `leaving`: bytes that leave without an order.
         """
-        self._looks += 1
+        self._rounds += 1
         removed = deliveries.last - deliveries.messages
         stands_still, self._removed = removed == self._removed, removed
         bytes_to_free = surplus(deliveries) - leaving
@@ -179,10 +179,10 @@ class EvictionOrders:
             return None
         self._without_effect = self._without_effect + 1 if stands_still else 0
         order = self._order(samples, bytes_to_free)
-        if self._without_effect >= LOOKS_WITHOUT_EFFECT:
+        if self._without_effect >= ROUNDS_WITHOUT_EFFECT:
             self._without_effect = 0
             if order.tenant:
-                self._excluded_at[order.tenant] = self._looks
+                self._excluded_at[order.tenant] = self._rounds
             else:
                 self._excluded_at.clear()
                 self._factor *= 2
@@ -191,7 +191,7 @@ class EvictionOrders:
 
     def _order(self, samples: Sequence[Sample], bytes_to_free: float) -> EvictionOrder:
         """The order for those that are not excluded; for all if none is left."""
-        tried_before = self._looks - LOOKS_EXCLUDED
+        tried_before = self._rounds - ROUNDS_EXCLUDED
         self._excluded_at = {who: at for who, at in self._excluded_at.items() if at > tried_before}
         settled = _settled_bytes(samples)
         bytes_to_free = self._factor * (bytes_to_free - settled) + settled

@@ -28,15 +28,15 @@ SURE_SHARE = 0.9
 COUNTED_FROM_SHARE = 0.8
 """Share of its quota above which a tenant's messages are counted."""
 COUNTED_MAX = 4096
-"""Messages of one tenant that count in one look."""
+"""Messages of one tenant that are counted at a time."""
 COUNTED_BYTES_MAX = 4 << 20
 READ_BYTES_MAX = 64 << 20
-"""Bytes that are read in one look to find what counts; the next look begins behind what is settled."""
+"""Bytes that are read at a time to find what counts; the next count begins behind what is settled."""
 PAGE_BYTES = 1 << 20
 PAGE_MESSAGES = 4096
 RECEIVERS_LOOKED_UP_MAX = 256
-"""Receivers whose snapshots are read in one look, without those of the samples: what others have waiting does
-not count."""
+"""Receivers whose snapshots are read for one count, besides those of the samples: what others have waiting
+does not count."""
 
 
 class CountedMessage(Struct, frozen=True):
@@ -47,9 +47,9 @@ class CountedMessage(Struct, frozen=True):
 
 
 class SettledPrefixes:
-    """The positions below which all deliveries of a tenant are settled, as far as earlier looks went.
+    """The positions below which all deliveries of a tenant are settled, as far as earlier counts went.
 
-    Settled deliveries stay for a day, also those that the quota itself evicted. A look that began with the
+    Settled deliveries stay for a day, also those that the quota itself evicted. A count that began with the
     first of them might never come to one that waits. After a new connection all of it is forgotten: the
     server may have lost the end of the stream, and given its positions to new messages.
     """
@@ -134,7 +134,7 @@ async def drop_letters_beyond(
 
 
 async def _excess_end(js: JetStream, names: Names, counting: Counting, quota: int) -> tuple[int, int]:
-    """The position below which the excess is, 0 if there is none; and where the next look begins."""
+    """The position below which the excess is, 0 if there is none; and where the next count begins."""
     stream, subject, start = counting.stream, counting.subject, counting.start
     if stream.bytes <= quota:
         return 0, start
@@ -166,7 +166,7 @@ async def _waiting_bytes(names: Names, parts: list[StreamPart], settled: Settled
 async def _oldest(js: JetStream, counting: Counting, bytes_max: float) -> Counted:
     """The oldest messages that count, up to about so many bytes.
 
-    Only these use up the bytes and `COUNTED_MAX`: what is settled must not keep a look from what waits.
+    Only these use up the bytes and `COUNTED_MAX`: what is settled must not keep a count from what waits.
     """
     counted, position, start, read = list[CountedMessage](), counting.start, counting.start, 0
     settled = counting.settled

@@ -3,8 +3,8 @@
 The range of positions is cut in two, then alternately the part with the most messages and the one with the
 most bytes, until there are enough parts. A part is represented by its first message. If that is large by
 chance, the part seems to have the most bytes, and is cut until the message stands for itself alone.
-nats-server says how many messages follow a message, so two looks give the number in a part. Random positions
-would not do: most may be in gaps, and a message after a gap would be found too often.
+nats-server says how many messages follow a message, so two requests give the number in a part. Random
+positions would not do: most may be in gaps, and a message after a gap would be found too often.
 """
 
 from itertools import cycle

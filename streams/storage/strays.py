@@ -5,7 +5,7 @@ its transform, which adds the number of the shard, does not apply. So the subjec
 shorter than others, which is how strays are found. A stray becomes a dead letter of its tenant, like a
 malformed event.
 
-Strays are looked for before settled messages are purged; events that came after the look are kept. If there
+Strays are looked for before settled messages are purged; events that came after the search are kept. If there
 are more than a round buries, nothing is kept for the others: a producer could fill the stream with them.
 
 No filter distinguishes a stray event of a type with several tokens from other events, unless its tenant is

@@ -56,7 +56,7 @@ from tests.sim.world.world import Deadlock, LimitReached, World
 
 SETUP_S = 60.0
 SETTLE_S = 3600.0
-PLACED_LOOK_EVERY_S = 0.1
+PLACED_CHECK_EVERY_S = 0.1
 
 
 class Telling(Replicas):
@@ -283,21 +283,21 @@ class Run:
         self.workload.calm()
         self.fanout_producer.calm()
 
-    def settle(self, limit_s: float, look_every_s: float) -> None:
+    def settle(self, limit_s: float, check_every_s: float) -> None:
         """Until everything is settled. Raises `RunFailed`, which says what is not."""
-        self._look_until_quiet(limit_s, look_every_s, "never settled", self.checkers.unsettled)
+        self._check_until_quiet(limit_s, check_every_s, "never settled", self.checkers.unsettled)
 
-    def _look_until_quiet(
-        self, limit_s: float, look_every_s: float, otherwise: str, look: Callable[[], str]
+    def _check_until_quiet(
+        self, limit_s: float, check_every_s: float, otherwise: str, check: Callable[[], str]
     ) -> None:
-        """Until `look` says nothing more. Raises `RunFailed`, with what it says."""
+        """Until `check` says nothing more. Raises `RunFailed`, with what it says."""
         world = self.world
-        looked_at, left = 0.0, "not looked yet"
+        checked_at, left = 0.0, "not checked yet"
 
         def is_quiet() -> bool:
-            nonlocal looked_at, left
-            if world.now >= looked_at:
-                looked_at, left = world.now + look_every_s, look()
+            nonlocal checked_at, left
+            if world.now >= checked_at:
+                checked_at, left = world.now + check_every_s, check()
             return not left
 
         try:
@@ -307,8 +307,8 @@ class Run:
 
     def until_placed(self, limit_s: float) -> None:
         """Until each shard is owned by the node that should own it. Raises `RunFailed`."""
-        self._look_until_quiet(
-            limit_s, PLACED_LOOK_EVERY_S, "never shared out",
+        self._check_until_quiet(
+            limit_s, PLACED_CHECK_EVERY_S, "never shared out",
             lambda: misplaced(self.checkers.nodes, self.plan.shards),
         )  # fmt: skip
 
@@ -368,7 +368,7 @@ def _tuned(plan: Plan) -> Iterator[None]:
 
 @contextmanager
 def _tokens_watched(run: Run) -> Iterator[None]:
-    """A look into the product: when an attempt starts with its token, since promise 4 counts there."""
+    """Watches the product: when an attempt starts with its token, since promise 4 counts there."""
     next_step = vars(actor)["next_step"]
 
     def watched(state: State, policy: Policy | None, view: View, now: float) -> Step:
@@ -384,7 +384,7 @@ def _tokens_watched(run: Run) -> Iterator[None]:
 
 @contextmanager
 def _rates_of_tenants_watched(run: Run) -> Iterator[None]:
-    """Another look: when a router takes an event, since the rate of its tenant counts there."""
+    """Watches the product: when a router takes an event, since the rate of its tenant counts there."""
     next_to_match = Tenants.next_to_match
 
     def watched(tenants: Tenants[Any], now: float) -> Any:
@@ -399,7 +399,7 @@ def _rates_of_tenants_watched(run: Run) -> Iterator[None]:
 
 @contextmanager
 def _discards_watched(run: Run) -> Iterator[None]:
-    """The other look: what is found to be discarded, since replicas differ about what was deleted."""
+    """Watches the product: what is found to be discarded, since replicas differ about what was deleted."""
     read, is_repeat = discard.read_discarded, vars(discard)["is_repeat"]
     reading: ContextVar[set[int]] = ContextVar("reading")
 

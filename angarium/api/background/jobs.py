@@ -1,6 +1,6 @@
 """Runs jobs in one process: those that it accepted, and those that other processes left behind.
 
-Every process looks at the plans that have changed since its last look, so that no job depends on the process
+Every process reads the plans that have changed since its last read, so that no job depends on the process
 that accepted it. The plan's lock decides which process runs it.
 """
 
@@ -68,18 +68,18 @@ class Jobs:
         self._woken = asyncio.Event()
         self._halted = False
         self._unread = RateLimitedLog(log, "job.unread")
-        self._looking: asyncio.Task[None] | None = None
+        self._running: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         """Take up the unfinished jobs, and look for new ones from now on."""
-        self._looking = asyncio.create_task(self._run())
+        self._running = asyncio.create_task(self._run())
 
     def wake(self) -> None:
         """Look for jobs now: there is a new one, or room for one."""
         self._woken.set()
 
     def unfinished(self) -> list[StoredPlan]:
-        """The plans of the jobs that are not finished, as this process saw them at its last look."""
+        """The plans of the jobs that are not finished, as this process last read them."""
         return [known.stored for known in self._known.values()]
 
     @property
@@ -91,7 +91,7 @@ class Jobs:
     async def all(self) -> list[StoredPlan]:
         """All plans as they are now, also those of ended jobs that are still shown.
 
-        Requests at the same time share one look, which reads only what has changed.
+        Requests at the same time share one read, of the changes only.
         """
         asked_at = asyncio.get_running_loop().time()
         async with self._reading:
@@ -114,9 +114,9 @@ class Jobs:
     async def stop(self) -> None:
         """Return when this process works on no job."""
         self.halt()
-        tasks = [*self._working.values(), *([self._looking] if self._looking else [])]
-        if self._looking is not None:
-            self._looking.cancel()
+        tasks = [*self._working.values(), *([self._running] if self._running else [])]
+        if self._running is not None:
+            self._running.cancel()
         if not tasks:
             return
         _, late = await asyncio.wait(tasks, timeout=STOP_TIMEOUT_S)
@@ -152,7 +152,7 @@ class Jobs:
                 self._ended = {key: stored for key, stored in self._ended.items() if key[0] != kind}
             while (message := await next_plan(self._access, kind, place.position)) is not None:
                 if place.doubtful:
-                    break  # The next look compares first.
+                    break  # The next read compares first.
                 place.move(Mark(position=message.sequence, stored_at=message.stored_at))
                 try:
                     self._update(plan_in(self._access, message))

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from streams.installation.topology import Names
     from streams.nats.jetstream import JetStream
 
-LOOK_TIMEOUT_S = 1.0
+NAMES_TIMEOUT_S = 1.0
 
 log = logging.getLogger(__name__)
 
@@ -45,13 +45,13 @@ def nodes(context: click.Context, _: click.Parameter, incomplete: str) -> list[s
 def _matching(
     given: dict[str, Any],
     incomplete: str,
-    look: "Callable[[JetStream, Names], Awaitable[Iterable[str]]]",
+    read_names: "Callable[[JetStream, Names], Awaitable[Iterable[str]]]",
 ) -> list[str]:
     import asyncio
 
     logging.disable()  # This process prints nothing but names.
     try:
-        found = asyncio.run(_seen(given, look))
+        found = asyncio.run(_seen(given, read_names))
     except Exception as error:
         log.debug("completion.failed", exc_info=error)
         return []
@@ -59,7 +59,7 @@ def _matching(
 
 
 async def _seen(
-    given: dict[str, Any], look: "Callable[[JetStream, Names], Awaitable[Iterable[str]]]"
+    given: dict[str, Any], read_names: "Callable[[JetStream, Names], Awaitable[Iterable[str]]]"
 ) -> Iterable[str]:
     import asyncio
 
@@ -69,5 +69,5 @@ async def _seen(
     loaded = settings.load(
         {name: given.get(name) for name in ("config", *settings.Settings.__struct_fields__)}
     )
-    async with asyncio.timeout(LOOK_TIMEOUT_S), open_jetstream(loaded, for_command=True) as js:
-        return await look(js, installation(loaded).names)
+    async with asyncio.timeout(NAMES_TIMEOUT_S), open_jetstream(loaded, for_command=True) as js:
+        return await read_names(js, installation(loaded).names)

@@ -189,7 +189,7 @@ class Eraser:
     async def _finished(self, erasure: Erasure, events_end: int | None = None) -> Erasure:
         """The record of an erasure that is done now.
 
-        An end that is too low would keep answers in ledgers, and let the second look miss copies.
+        An end that is too low would keep answers in ledgers, and let the second search miss copies.
         """
         now = asyncio.get_running_loop().time()
         journal = await info_since(self._js, self._names.journal, now)

@@ -83,7 +83,7 @@ def _log_fields(stream: StreamInfo, order: EvictionOrder) -> dict[str, object]:
 
 
 class StreamEnd:
-    """The ends of a stream at each look; `certain_end` is one that every leader knows."""
+    """The ends of a stream, noted each round; `certain_end` is one that every leader knows."""
 
     def __init__(self) -> None:
         self._seen: deque[tuple[float, int]] = deque()
@@ -171,9 +171,9 @@ class Maintenance:
         js, names = self._context.js, self._context.names
         return (
             RoundPart("stop_recreated", self._stop_recreated, every=ROUNDS_PER_RECREATION_CHECK),
-            RoundPart("look_at_deliveries", self._look_at_deliveries),
-            RoundPart("look_at_events", self._look_at_events),
-            RoundPart("look_at_quotas", self._look_at_quotas),
+            RoundPart("choose_evicted_deliveries", self._choose_evicted_deliveries),
+            RoundPart("choose_evicted_events", self._choose_evicted_events),
+            RoundPart("keep_quotas", self._keep_quotas),
             RoundPart("move_checkpoints_on", self._move_checkpoints_on),
             RoundPart("maintain", self._maintain, "shard"),
             RoundPart("bury_stray_deliveries", lambda: bury_stray_deliveries(js, names), "owner of shard 0"),
@@ -232,7 +232,7 @@ class Maintenance:
         """The epoch in which this node works for all, since it owns shard 0; None if it does not."""
         return next((each.claim.epoch for each in self._working() if each.number == 0), None)
 
-    async def _look_at_deliveries(self) -> None:
+    async def _choose_evicted_deliveries(self) -> None:
         """Choose what gives way if the deliveries are full.
 
         If the dead letters have no room, none does: an event is needed until its dead letter is stored.
@@ -252,7 +252,7 @@ class Maintenance:
             log.warning("storage.full", extra=_log_fields(deliveries, order))
             self._orders.append(order)
 
-    async def _look_at_events(self) -> None:
+    async def _choose_evicted_events(self) -> None:
         """Choose what gives way if the events are full, before the producers of all tenants are refused."""
         js, names = self._context.js, self._context.names
         self._sampled_events = None
@@ -278,7 +278,7 @@ class Maintenance:
         self._letters_full.log_once("no dead letter can be stored, so that no event can give way")
         return True
 
-    async def _look_at_quotas(self) -> None:
+    async def _keep_quotas(self) -> None:
         """Look at some tenants with a quota: what they have beyond it is evicted or dropped.
 
         Those with one of their own are looked at in turns; of all others, those that have most.

@@ -7,9 +7,9 @@ from angarium.operations.dead_letters.pages import Progress, no_progress
 from angarium.operations.failures import operation
 from streams.dead_letters.letters import READ_BYTES_MAX, DeadLetters, LetterFilter, ListedLetter
 
-LOOKS_MAX = 32
+PAGES_READ_MAX = 32
 """Pages of the stream that are searched for one page of a list."""
-LOOKED_AT_BYTES_MAX = 16 << 20
+PAGES_BYTES_MAX = 16 << 20
 """Bytes that are read for one page of a list, so a page may be short."""
 
 
@@ -60,13 +60,13 @@ async def newest_before(
     letters = DeadLetters(access.js, access.names)
     end = await letters.end() if before is None else before - 1
     found: list[ListedLetter] = []
-    looked = size = 0
+    pages = size = 0
     async for page in letters.newest(wanted, end):
         found += page.letters
-        looked, size = looked + 1, size + page.size
+        pages, size = pages + 1, size + page.size
         if len(found) > limit:
             return LettersBefore(found[:limit], found[limit - 1].position)
-        if (looked >= LOOKS_MAX or size >= LOOKED_AT_BYTES_MAX) and page.unseen > 0:
+        if (pages >= PAGES_READ_MAX or size >= PAGES_BYTES_MAX) and page.unseen > 0:
             return LettersBefore(found, page.up_to)
     return LettersBefore(found, None)
 
@@ -76,12 +76,12 @@ async def oldest_after(access: Access, wanted: LetterFilter, limit: int, after: 
     """The oldest letters after that position, at most `limit`; fewer if many others are in between."""
     letters = DeadLetters(access.js, access.names)
     found: list[int] = []
-    looked = 0
+    pages = 0
     async for page in letters.pages(wanted, await letters.end(), after, READ_BYTES_MAX):
         found += [each.position for each in page.letters]
-        looked += 1
+        pages += 1
         if len(found) > limit:
             return LetterNumbers(tuple(found[:limit]), found[limit - 1])
-        if looked >= LOOKS_MAX and page.unseen > 0:
+        if pages >= PAGES_READ_MAX and page.unseen > 0:
             return LetterNumbers(tuple(found), page.up_to)
     return LetterNumbers(tuple(found), None)

@@ -20,7 +20,7 @@ from streams.nats.errors import ApiError
 
 TRIES_MAX = 5
 RETRY_PAUSE_S = 0.5
-LOOK_TIMEOUT_S = 1.0
+SUBSCRIBERS_TIMEOUT_S = 1.0
 """Time to find out whether any receiver gets an event."""
 
 
@@ -61,7 +61,7 @@ class Publisher:
         It is known at once or within a second: producers need not be allowed to look.
         """
         with contextlib.suppress(TimeoutError, Unavailable, ApiError):
-            async with asyncio.timeout(LOOK_TIMEOUT_S):
+            async with asyncio.timeout(SUBSCRIBERS_TIMEOUT_S):
                 return await self._why_no_receiver()
         return ""
 

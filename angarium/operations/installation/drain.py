@@ -19,7 +19,7 @@ from streams.fleet.seen_members import seen_members
 from streams.observation.installation_status import owners
 from streams.observation.receivers_seen import shard_count
 
-LOOK_EVERY_S = 0.25
+CHECK_EVERY_S = 0.25
 START_ANOTHER = "; start another one first (angarium node)"
 
 
@@ -81,7 +81,7 @@ async def drain(
         members, _ = await seen_members(access.js, access.names)
         for node in left:
             _check_draining(members, node)
-        await asyncio.sleep(LOOK_EVERY_S)
+        await asyncio.sleep(CHECK_EVERY_S)
 
 
 @operation

@@ -149,7 +149,7 @@ async def _unhealthy(
 
 
 def judge(snapshot: ReceiverSnapshot, state: State, raw: bytes, now: float) -> UnhealthyReceiver | None:
-    """Find the ailment of a receiver, if any. For most receivers one look is enough."""
+    """Find the ailment of a receiver, if any. Most receivers need one comparison."""
     oldest_at = _oldest_at(state)
     if not state.disabled and state.failing_since is None and state.throttled_until <= now and not oldest_at:
         return None

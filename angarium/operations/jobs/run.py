@@ -36,7 +36,7 @@ PAGE_PAUSE_S = 0.25
 COPY_PATIENCE_S = 5.0
 """Time that a replay waits for its next copy; one with a slower pace is released until that is due."""
 HALT_CHECK_EVERY_S = 0.25
-"""Time between two looks whether the process is halted, while it waits for other redrives."""
+"""Time between two checks whether the process is halted, while it waits for other redrives."""
 
 T = TypeVar("T")
 P = TypeVar("P", ReplayPlan, RedriveJobPlan)

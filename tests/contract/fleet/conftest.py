@@ -8,7 +8,7 @@ from streams.fleet.members import Members
 from streams.fleet.process_runs import UNSUPERVISED, ProcessRuns
 from streams.installation.topology import Names
 from streams.nats.jetstream import JetStream
-from tests.contract.fleet.looking import ROUND_S, TTL_S, Join, Looking
+from tests.contract.fleet.bucket_reads import ROUND_S, TTL_S, BucketReads, Join
 from tests.contract.support.servers import Server, opened
 from tests.contract.support.shards import Clocks
 
@@ -37,6 +37,6 @@ async def join(names: Names, clocks: Clocks, monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.fixture
-async def looking(server: Server, names: Names) -> AsyncIterator[Looking]:
-    async with opened(server, Looking) as js:
+async def counted(server: Server, names: Names) -> AsyncIterator[BucketReads]:
+    async with opened(server, BucketReads) as js:
         yield js

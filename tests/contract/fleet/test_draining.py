@@ -13,7 +13,7 @@ from streams.fleet.members import Member, Members
 from streams.fleet.placement import PLACEMENT_VERSION, even_owners
 from streams.installation.topology import Names
 from streams.nats.jetstream import JetStream
-from tests.contract.fleet.looking import DEAD_S, TTL_S, Join, Looking, show
+from tests.contract.fleet.bucket_reads import DEAD_S, TTL_S, BucketReads, Join, show
 from tests.contract.support.faults import FaultyJetStream, request_lost
 from tests.contract.support.shards import Clocks
 from tests.support.waiting import until
@@ -44,7 +44,7 @@ def shares(node: str, *live: str) -> list[int]:
 async def test_a_drain_is_seen_at_once(
     js: JetStream, names: Names, clocks: Clocks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Regular looks are a minute apart here, so this one is extra."""
+    """Regular reads are a minute apart here, so this one is extra."""
     monkeypatch.setattr("streams.fleet.members.RENEWALS_PER_TTL", TTL_S / 60)
     a, b = (Members(js, names, node, clocks, ttl_s=TTL_S, version="1.2.3") for node in "ab")
     await a.start()
@@ -93,11 +93,11 @@ async def test_the_last_node_is_not_drained(js: JetStream, join: Join) -> None:
 
 
 async def test_nodes_that_are_all_drained_share_the_shards(
-    names: Names, clocks: Clocks, looking: Looking, join: Join
+    names: Names, clocks: Clocks, counted: BucketReads, join: Join
 ) -> None:
     """Two were asked at the same moment, or the one that had taken the shards died: they must deliver."""
-    await show(looking, names, "c", placement=PLACEMENT_VERSION)
-    a, b = await join(looking, "a"), await join(looking, "b")
+    await show(counted, names, "c", placement=PLACEMENT_VERSION)
+    a, b = await join(counted, "a"), await join(counted, "b")
     await until(lambda: a.live == b.live == ("a", "b", "c"))
     await asyncio.gather(asked(a, "drain"), asked(b, "drain"))
     await until(lambda: not a.wanted_shards(SHARDS) and not b.wanted_shards(SHARDS))
@@ -107,14 +107,14 @@ async def test_nodes_that_are_all_drained_share_the_shards(
 
 
 async def test_while_an_older_node_lives_its_placement_is_used(
-    names: Names, clocks: Clocks, looking: Looking, join: Join
+    names: Names, clocks: Clocks, counted: BucketReads, join: Join
 ) -> None:
     """A rolling upgrade, or the way back: each shard is wanted by one node, drained nodes included."""
-    a, b = await join(looking, "a"), await join(looking, "b")
+    a, b = await join(counted, "a"), await join(counted, "b")
     await until(lambda: a.live == b.live == ("a", "b"))
     await asked(b, "drain")
     await until(lambda: a.wanted_shards(SHARDS) == list(range(SHARDS)))
-    await show(looking, names, "older")
+    await show(counted, names, "older")
     await until(lambda: a.live == b.live == ("a", "b", "older"))
     owners = rendezvous.wanted_owners(SHARDS, ("a", "b", "older"))
     for each in (a, b):

@@ -12,23 +12,23 @@ from streams.fleet.members import Members
 from streams.fleet.seen_members import seen_members
 from streams.installation.topology import Names
 from streams.nats.jetstream import JetStream
-from tests.contract.fleet.looking import DEAD_S, ROUND_S, TTL_S, Join, Looking, show
+from tests.contract.fleet.bucket_reads import DEAD_S, ROUND_S, TTL_S, BucketReads, Join, show
 from tests.contract.support.shards import Clocks
 from tests.support.waiting import until
 
 
 async def test_a_dead_node_gets_no_share_after_a_reconnect(
-    names: Names, clocks: Clocks, looking: Looking, join: Join
+    names: Names, clocks: Clocks, counted: BucketReads, join: Join
 ) -> None:
-    await show(looking, names, "b")
-    members = await join(looking, "a")
+    await show(counted, names, "b")
+    members = await join(counted, "a")
     clocks.turn(DEAD_S)
     await until(lambda: members.live == ("a",))
     changes: list[tuple[str, ...]] = []
     members.on_change(lambda: changes.append(members.live))
     members.connection_changed(False)
     members.connection_changed(True)
-    await looking.another_look()
+    await counted.another_read()
     assert not members.is_node_silent("b"), "a claim waits, counted from the reconnect"
     assert members.wanted_shards(64) == list(range(64))
     clocks.turn(DEAD_S)
@@ -37,85 +37,85 @@ async def test_a_dead_node_gets_no_share_after_a_reconnect(
 
 
 async def test_a_dead_node_whose_key_is_gone_gets_no_share_after_a_long_sleep(
-    names: Names, clocks: Clocks, looking: Looking, join: Join
+    names: Names, clocks: Clocks, counted: BucketReads, join: Join
 ) -> None:
     """A heartbeat may have come and gone unseen, so a claim waits; but nothing shows that it lives."""
-    await show(looking, names, "b")
-    members = await join(looking, "a")
+    await show(counted, names, "b")
+    members = await join(counted, "a")
     clocks.turn(DEAD_S)
     await until(lambda: members.live == ("a",))
-    looking.blind = True
+    counted.blind = True
     clocks.turn(TTL_S)
-    info = await looking.stream_info(names.nodes)
+    info = await counted.stream_info(names.nodes)
     assert info is not None
-    await looking.purge(names.nodes, info.last + 1)
+    await counted.purge(names.nodes, info.last + 1)
     members.connection_changed(True)
-    looking.blind = False
-    await looking.another_look()
+    counted.blind = False
+    await counted.another_read()
     assert not members.is_node_silent("b")
     assert members.live == ("a",)
 
 
 async def test_a_node_that_went_dead_while_nats_was_away_keeps_its_share_until_it_is_silent(
-    names: Names, clocks: Clocks, looking: Looking, join: Join
+    names: Names, clocks: Clocks, counted: BucketReads, join: Join
 ) -> None:
     """The node owned its share before, and may just be slower to reconnect than this one."""
-    await show(looking, names, "b")
-    members = await join(looking, "a")
+    await show(counted, names, "b")
+    members = await join(counted, "a")
     members.connection_changed(False)
-    looking.blind = True
+    counted.blind = True
     clocks.turn(10 * DEAD_S)
-    looking.blind = False
+    counted.blind = False
     members.connection_changed(True)
-    await looking.another_look()
+    await counted.another_read()
     assert members.live == ("a", "b")
     clocks.turn(DEAD_S)
     await until(lambda: members.live == ("a",))
 
 
 async def test_a_node_that_was_dead_gets_its_share_with_its_next_heartbeat(
-    names: Names, clocks: Clocks, looking: Looking, monkeypatch: pytest.MonkeyPatch
+    names: Names, clocks: Clocks, counted: BucketReads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At once, although the regular looks are a minute apart here."""
-    await show(looking, names, "b")
-    members = Members(looking, names, "a", clocks, ttl_s=TTL_S, version="1.2.3")
+    """At once, although the regular reads are a minute apart here."""
+    await show(counted, names, "b")
+    members = Members(counted, names, "a", clocks, ttl_s=TTL_S, version="1.2.3")
     monkeypatch.setattr("streams.fleet.members.RENEWALS_PER_TTL", TTL_S / ROUND_S)
     await members.start()
     clocks.turn(DEAD_S)
     await until(lambda: members.live == ("a",))
-    looks = looking.looks
+    reads = counted.reads
     monkeypatch.setattr("streams.fleet.members.RENEWALS_PER_TTL", TTL_S / 60)
-    await until(lambda: looking.looks > looks)
-    looks = looking.looks
+    await until(lambda: counted.reads > reads)
+    reads = counted.reads
     members.connection_changed(True)
-    await until(lambda: looking.looks > looks)
-    await show(looking, names, "b", 2)
+    await until(lambda: counted.reads > reads)
+    await show(counted, names, "b", 2)
     await until(lambda: members.live == ("a", "b"))
     await members.leave()
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["it saw it die", "it came after its death"])
 async def test_a_revived_heartbeat_of_a_dead_node_gives_it_no_share(
-    names: Names, clocks: Clocks, looking: Looking, join: Join, known: bool
+    names: Names, clocks: Clocks, counted: BucketReads, join: Join, known: bool
 ) -> None:
     """nats-server shows expired messages for a moment after kill -9: here, with another revision, too."""
-    await join(looking, "c")
-    await show(looking, names, "b")
-    old = await looking.last_message(names.nodes, names.node("b"))
+    await join(counted, "c")
+    await show(counted, names, "b")
+    old = await counted.last_message(names.nodes, names.node("b"))
     assert old is not None
     if not known:
-        await looking.purge(names.nodes, old.sequence + 1)
-    members = await join(looking, "a")
+        await counted.purge(names.nodes, old.sequence + 1)
+    members = await join(counted, "a")
     clocks.turn(DEAD_S)
     await until(lambda: members.live == ("a", "c"))
     clocks.turn(DEAD_S)
     changes: list[tuple[str, ...]] = []
     members.on_change(lambda: changes.append(members.live))
-    looking.revived = (old, replace(old, sequence=old.sequence - 1))
+    counted.revived = (old, replace(old, sequence=old.sequence - 1))
     members.connection_changed(True)
-    await looking.another_look()
-    looking.revived = ()
-    await looking.another_look()
+    await counted.another_read()
+    counted.revived = ()
+    await counted.another_read()
     assert not changes
 
 
@@ -138,10 +138,10 @@ FOREVER = {"v": 1, "node": "ghost", "started_at": 0.0, "version": "x", "heartbea
 
 
 async def test_a_heartbeat_is_not_believed_that_is_to_hold_forever(
-    names: Names, clocks: Clocks, looking: Looking, join: Join
+    names: Names, clocks: Clocks, counted: BucketReads, join: Join
 ) -> None:
-    await looking.publish(names.node("ghost"), msgspec.json.encode(FOREVER))
-    members = await join(looking, "a")
+    await counted.publish(names.node("ghost"), msgspec.json.encode(FOREVER))
+    members = await join(counted, "a")
     assert members.live == ("a", "ghost")
     clocks.turn(DEAD_S)
     await until(lambda: members.live == ("a",))

@@ -11,13 +11,13 @@ import msgspec
 import pytest
 
 from streams.clock import SystemTime
-from streams.fleet.members import LOOK_PAUSE_MIN_S, Member, Members
+from streams.fleet.members import READ_PAUSE_MIN_S, Member, Members
 from streams.fleet.process_runs import ProcessRuns
 from streams.installation.topology import Names
 from streams.journal.claim import Owner
 from streams.nats.answers import Page
 from streams.nats.jetstream import JetStream
-from tests.contract.fleet.looking import DEAD_S, TTL_S, Join, Looking, show
+from tests.contract.fleet.bucket_reads import DEAD_S, TTL_S, BucketReads, Join, show
 from tests.contract.support.faults import FaultyJetStream, after, request_lost
 from tests.contract.support.servers import Server
 from tests.contract.support.shards import Clocks
@@ -30,7 +30,7 @@ READS_PER_ROUND_MAX = 4
 @pytest.fixture
 def slow_rounds(join: Join, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rounds that take twenty times the shortest pause between two reads."""
-    monkeypatch.setattr("streams.fleet.members.RENEWALS_PER_TTL", TTL_S / (20 * LOOK_PAUSE_MIN_S))
+    monkeypatch.setattr("streams.fleet.members.RENEWALS_PER_TTL", TTL_S / (20 * READ_PAUSE_MIN_S))
 
 
 class TestHeartbeats:
@@ -67,7 +67,7 @@ class TestHeartbeats:
     async def test_a_dead_node_is_noticed_as_soon_as_possible(
         self, js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Regular looks are a minute apart here, so this one is extra."""
+        """Regular reads are a minute apart here, so this one is extra."""
         monkeypatch.setattr("streams.fleet.members.RENEWALS_PER_TTL", 1.0 / 60)
         await show(js, names, "b")
         a = Members(js, names, "a", SystemTime(), ttl_s=1.0, version="1.2.3")
@@ -77,63 +77,59 @@ class TestHeartbeats:
         await a.leave()
 
     async def test_a_node_that_becomes_overdue_during_a_look_is_looked_at_again_soon(
-        self,
-        looking: Looking,
-        names: Names,
-        clocks: Clocks,
-        monkeypatch: pytest.MonkeyPatch,
+        self, counted: BucketReads, names: Names, clocks: Clocks, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Regular looks are a minute apart. The time at which this look began is too early to judge."""
+        """Regular reads are a minute apart. The time at which this read began is too early to judge."""
         monkeypatch.setattr("streams.fleet.members.RENEWALS_PER_TTL", TTL_S / 60)
-        await show(looking, names, "b")
-        a = Members(looking, names, "a", clocks, ttl_s=TTL_S, version="1.2.3")
+        await show(counted, names, "b")
+        a = Members(counted, names, "a", clocks, ttl_s=TTL_S, version="1.2.3")
         await a.start()
-        look = looking.last_of
+        last_of = counted.last_of
 
         async def takes_long(stream: str, subjects: Sequence[str]) -> Page:
-            page = await look(stream, subjects)
+            page = await last_of(stream, subjects)
             clocks.turn(DEAD_S - a_moment_before)
             return page
 
         a_moment_before = 0.01
         clocks.turn(a_moment_before)
-        monkeypatch.setattr(looking, "last_of", takes_long)
-        looks = looking.looks
+        monkeypatch.setattr(counted, "last_of", takes_long)
+        reads = counted.reads
         a.connection_changed(False)
-        await show(looking, names, "c")
-        await until(lambda: looking.looks > looks)
-        monkeypatch.setattr(looking, "last_of", look)
+        await show(counted, names, "c")
+        await until(lambda: counted.reads > reads)
+        monkeypatch.setattr(counted, "last_of", last_of)
         await until(lambda: "b" not in a.live)
         await a.leave()
 
     async def test_an_unreadable_bucket_is_not_read_more_often(
-        self, js: JetStream, looking: Looking, names: Names, clocks: Clocks, join: Join, slow_rounds: None
+        self, js: JetStream, counted: BucketReads, names: Names, clocks: Clocks, join: Join, slow_rounds: None
     ) -> None:
         """Although a node counts as dead by now if it showed no life; it cannot be known."""
         await show(js, names, "b")
         other = await join(js, "c")
-        await join(looking, "a")
+        await join(counted, "a")
         clocks.turn(DEAD_S)
-        looking.blind = True
-        await until(lambda: looking.asked_blind > 0)
-        asked, heartbeat = looking.asked_blind, other.heartbeat
+        counted.blind = True
+        await until(lambda: counted.asked_blind > 0)
+        asked, heartbeat = counted.asked_blind, other.heartbeat
         await until(lambda: other.heartbeat >= heartbeat + 3)
-        assert looking.asked_blind - asked <= 3 * READS_PER_ROUND_MAX
-        looking.blind = False
+        assert counted.asked_blind - asked <= 3 * READS_PER_ROUND_MAX
+        counted.blind = False
 
     async def test_others_are_not_looked_at_more_often_while_our_own_heartbeats_are_not_stored(
-        self, js: JetStream, looking: Looking, names: Names, clocks: Clocks, join: Join, slow_rounds: None
+        self, js: JetStream, counted: BucketReads, names: Names, clocks: Clocks, join: Join, slow_rounds: None
     ) -> None:
-        """Although a node counts as dead by now if it showed no life: a look proves nothing."""
+        """Although a node counts as dead by now if it showed no life: a read proves nothing."""
         await show(js, names, "b")
         other = await join(js, "c")
-        await join(looking, "a")
+        await join(counted, "a")
         clocks.turn(DEAD_S)
-        looking.faults[names.node("a")] += [request_lost] * 1000
-        looks, heartbeat = looking.looks, other.heartbeat
-        await until(lambda: looking.looks > looks and other.heartbeat >= heartbeat + 3)
-        assert looking.looks - looks <= 3 * READS_PER_ROUND_MAX
-        looking.faults[names.node("a")].clear()
+        counted.faults[names.node("a")] += [request_lost] * 1000
+        reads, heartbeat = counted.reads, other.heartbeat
+        await until(lambda: counted.reads > reads and other.heartbeat >= heartbeat + 3)
+        assert counted.reads - reads <= 3 * READS_PER_ROUND_MAX
+        counted.faults[names.node("a")].clear()
 
     @pytest.mark.parametrize("value", [b"hello", b'{"v": 9}', b'{"node": "\xff"}', b'{"x":' + b"[" * 5000])
     async def test_a_message_that_no_node_wrote_stops_no_node(
@@ -160,12 +156,12 @@ class TestHeartbeats:
 
 class TestSilentNodes:
     async def test_a_node_is_silent_only_after_the_ttl_and_the_margin(
-        self, names: Names, clocks: Clocks, looking: Looking, join: Join
+        self, names: Names, clocks: Clocks, counted: BucketReads, join: Join
     ) -> None:
-        await show(looking, names, "b")
-        members = await join(looking, "a")
+        await show(counted, names, "b")
+        members = await join(counted, "a")
         clocks.turn(DEAD_S - 0.01)
-        await looking.another_look()
+        await counted.another_read()
         assert not members.is_node_silent("b")
         assert members.live == ("a", "b")
         clocks.turn(0.01)
@@ -173,24 +169,24 @@ class TestSilentNodes:
         assert members.is_node_silent("b")
 
     async def test_a_node_is_not_silent_while_its_heartbeat_changes(
-        self, names: Names, clocks: Clocks, looking: Looking, join: Join
+        self, names: Names, clocks: Clocks, counted: BucketReads, join: Join
     ) -> None:
-        await show(looking, names, "b")
-        members = await join(looking, "a")
+        await show(counted, names, "b")
+        members = await join(counted, "a")
         for heartbeat in range(2, 5):
             clocks.turn(DEAD_S - 0.01)
-            await show(looking, names, "b", heartbeat)
-            await looking.another_look()
+            await show(counted, names, "b", heartbeat)
+            await counted.another_read()
             assert not members.is_node_silent("b")
 
     async def test_a_node_is_not_silent_before_its_own_longer_ttl(
-        self, names: Names, clocks: Clocks, looking: Looking, join: Join, caplog: pytest.LogCaptureFixture
+        self, names: Names, clocks: Clocks, counted: BucketReads, join: Join, caplog: pytest.LogCaptureFixture
     ) -> None:
         """A node's lease lasts as long as its own heartbeat says, even if ours is shorter."""
-        await show(looking, names, "b", ttl_s=3 * TTL_S)
-        members = await join(looking, "a")
+        await show(counted, names, "b", ttl_s=3 * TTL_S)
+        members = await join(counted, "a")
         clocks.turn(DEAD_S + 2 * TTL_S - 0.01)
-        await looking.another_look()
+        await counted.another_read()
         assert not members.is_node_silent("b")
         clocks.turn(0.01)
         await until(lambda: members.is_node_silent("b"))
@@ -198,96 +194,96 @@ class TestSilentNodes:
         assert said.count("members.ttl_differs") == 1
 
     async def test_the_time_of_silence_begins_when_the_heartbeat_that_a_look_shows_came(
-        self, names: Names, clocks: Clocks, looking: Looking, join: Join
+        self, names: Names, clocks: Clocks, counted: BucketReads, join: Join
     ) -> None:
-        await show(looking, names, "b", 1, run="first")
-        members = await join(looking, "a")
-        looking.blind = True
+        await show(counted, names, "b", 1, run="first")
+        members = await join(counted, "a")
+        counted.blind = True
         heard = asyncio.Event()
         members.on_others(heard.set)
-        await show(looking, names, "b", 2, run="first")
+        await show(counted, names, "b", 2, run="first")
         await heard.wait()
         clocks.turn(DEAD_S - 0.01)
-        looking.blind = False
-        await looking.another_look()
+        counted.blind = False
+        await counted.another_read()
         assert not members.is_node_silent("b")
         clocks.turn(0.01)
         await until(lambda: members.is_node_silent("b"))
 
     async def test_an_expired_key_makes_no_node_silent(
-        self, names: Names, clocks: Clocks, looking: Looking, join: Join
+        self, names: Names, clocks: Clocks, counted: BucketReads, join: Join
     ) -> None:
         """The servers' clocks, and their restarts, prove nothing."""
-        await show(looking, names, "b")
-        members = await join(looking, "a")
-        info = await looking.stream_info(names.nodes)
+        await show(counted, names, "b")
+        members = await join(counted, "a")
+        info = await counted.stream_info(names.nodes)
         assert info is not None
-        await looking.purge(names.nodes, info.last + 1)
-        await looking.another_look()
+        await counted.purge(names.nodes, info.last + 1)
+        await counted.another_read()
         clocks.turn(DEAD_S - 0.01)
-        await looking.another_look()
+        await counted.another_read()
         assert not members.is_node_silent("b")
         assert members.live == ("a", "b")
 
     async def test_a_node_is_not_silent_if_a_heartbeat_may_have_come_and_gone_unseen(
-        self, names: Names, clocks: Clocks, looking: Looking, join: Join
+        self, names: Names, clocks: Clocks, counted: BucketReads, join: Join
     ) -> None:
         """We slept for a TTL or more: a missing key does not show when it was last renewed."""
-        await show(looking, names, "b")
-        members = await join(looking, "a")
-        looking.blind = True
+        await show(counted, names, "b")
+        members = await join(counted, "a")
+        counted.blind = True
         clocks.turn(10 * DEAD_S)
-        info = await looking.stream_info(names.nodes)
+        info = await counted.stream_info(names.nodes)
         assert info is not None
-        await looking.purge(names.nodes, info.last + 1)
-        looking.blind = False
-        await looking.another_look()
+        await counted.purge(names.nodes, info.last + 1)
+        counted.blind = False
+        await counted.another_read()
         assert not members.is_node_silent("b")
 
     async def test_a_node_is_not_silent_before_it_was_looked_at_again(
-        self, names: Names, clocks: Clocks, looking: Looking, join: Join
+        self, names: Names, clocks: Clocks, counted: BucketReads, join: Join
     ) -> None:
         """We were blind, so its heartbeat may have advanced."""
-        await show(looking, names, "b")
-        members = await join(looking, "a")
-        looking.blind = True
+        await show(counted, names, "b")
+        members = await join(counted, "a")
+        counted.blind = True
         clocks.turn(10 * DEAD_S)
         assert not members.is_node_silent("b")
-        await show(looking, names, "b", 2)
-        looking.blind = False
-        await looking.another_look()
+        await show(counted, names, "b", 2)
+        counted.blind = False
+        await counted.another_read()
         assert not members.is_node_silent("b")
 
     async def test_the_time_of_silence_restarts_at_a_reconnect(
-        self, names: Names, clocks: Clocks, looking: Looking, join: Join
+        self, names: Names, clocks: Clocks, counted: BucketReads, join: Join
     ) -> None:
         """NATS was away for all nodes: the first one that reconnects must not take everything."""
-        await show(looking, names, "b")
-        members = await join(looking, "a")
+        await show(counted, names, "b")
+        members = await join(counted, "a")
         clocks.turn(DEAD_S - 0.01)
         members.connection_changed(False)
         members.connection_changed(True)
         clocks.turn(DEAD_S - 0.01)
-        await looking.another_look()
+        await counted.another_read()
         assert not members.is_node_silent("b")
         clocks.turn(0.01)
         await until(lambda: members.is_node_silent("b"))
 
     async def test_a_node_never_heard_of_is_given_its_time(
-        self, names: Names, clocks: Clocks, looking: Looking, join: Join
+        self, names: Names, clocks: Clocks, counted: BucketReads, join: Join
     ) -> None:
-        """The new node may have joined and claimed after our last look."""
-        members = await join(looking, "a")
+        """The new node may have joined and claimed after our last read."""
+        members = await join(counted, "a")
         clocks.turn(10 * DEAD_S)
         assert not members.is_node_silent("new")
-        await looking.another_look()
+        await counted.another_read()
         for _ in range(2):
             clocks.turn(DEAD_S / 2 - 0.01)
-            await looking.another_look()
+            await counted.another_read()
             assert not members.is_node_silent("new")
         clocks.turn(0.02)
         for _ in range(5):  # On a busy machine a heartbeat of ours may be late, which gives it more time.
-            await looking.another_look()
+            await counted.another_read()
             if members.is_node_silent("new"):
                 break
             clocks.turn(DEAD_S / 4)
@@ -302,21 +298,21 @@ class TestMayClaim:
         assert members.may_claim(Owner(node="b", at=0.0, released=7))
 
     async def test_a_shard_may_be_claimed_if_its_holder_is_dead(
-        self, names: Names, clocks: Clocks, looking: Looking, join: Join
+        self, names: Names, clocks: Clocks, counted: BucketReads, join: Join
     ) -> None:
-        await show(looking, names, "b")
-        members = await join(looking, "a")
+        await show(counted, names, "b")
+        members = await join(counted, "a")
         held = Owner(node="b", at=clocks.now)
         assert not members.may_claim(held)
         clocks.turn(DEAD_S)
         await until(lambda: members.may_claim(held))
 
     async def test_a_shard_may_not_be_claimed_if_its_claims_heartbeat_was_not_seen_yet(
-        self, names: Names, clocks: Clocks, looking: Looking, join: Join
+        self, names: Names, clocks: Clocks, counted: BucketReads, join: Join
     ) -> None:
-        """The holder was silent, came back and claimed, all after our last look."""
-        await show(looking, names, "b", 1, run="first")
-        members = await join(looking, "a")
+        """The holder was silent, came back and claimed, all after our last read."""
+        await show(counted, names, "b", 1, run="first")
+        members = await join(counted, "a")
         held = Owner(node="b", at=clocks.now, run="first", heartbeat=1)
         clocks.turn(DEAD_S)
         await until(lambda: members.may_claim(held))
@@ -324,24 +320,24 @@ class TestMayClaim:
         assert not members.may_claim(again)
         for _ in range(2):
             clocks.turn(DEAD_S / 2 - 0.01)
-            await looking.another_look()
+            await counted.another_read()
             assert not members.may_claim(again)
         clocks.turn(0.02)
         await until(lambda: members.may_claim(again))
 
     async def test_a_shard_may_not_be_claimed_after_a_look_without_our_own_heartbeat(
-        self, names: Names, clocks: Clocks, looking: Looking, join: Join
+        self, names: Names, clocks: Clocks, counted: BucketReads, join: Join
     ) -> None:
         """The replica that answers may also lack the holder's heartbeat."""
-        await show(looking, names, "b")
-        members = await join(looking, "a")
-        info = await looking.stream_info(names.nodes)
+        await show(counted, names, "b")
+        members = await join(counted, "a")
+        info = await counted.stream_info(names.nodes)
         assert info is not None
-        looking.knows_up_to = info.last
+        counted.knows_up_to = info.last
         clocks.turn(DEAD_S)
         await until(lambda: members.stored > 3)
         assert not members.may_claim(Owner(node="b", at=clocks.now))
-        looking.knows_up_to = None
+        counted.knows_up_to = None
         await until(lambda: members.may_claim(Owner(node="b", at=clocks.now)))
 
     async def test_our_own_shard_may_be_claimed(self, js: JetStream, clocks: Clocks, join: Join) -> None:
@@ -360,56 +356,56 @@ class TestMayClaim:
 
     @pytest.mark.parametrize("ahead_s", [-1.0, 100.0], ids=["before", "by-a-clock-ahead"])
     async def test_a_shard_of_another_process_of_our_name_may_be_claimed_only_later(
-        self, clocks: Clocks, looking: Looking, join: Join, ahead_s: float
+        self, clocks: Clocks, counted: BucketReads, join: Join, ahead_s: float
     ) -> None:
         """The other process may be asleep with a valid lease; its wall clock proves nothing."""
-        members = await join(looking, "a")
+        members = await join(counted, "a")
         held = Owner(node="a", at=clocks.now + ahead_s, run="another")
         assert not members.may_claim(held)
         for _ in range(2):
             clocks.turn(DEAD_S / 2 - 0.01)
-            await looking.another_look()
+            await counted.another_read()
             assert not members.may_claim(held)
         clocks.turn(0.02)
         await until(lambda: members.may_claim(held))
 
     async def test_a_shard_of_a_living_process_of_our_name_may_never_be_claimed(
-        self, names: Names, clocks: Clocks, looking: Looking, join: Join, caplog: pytest.LogCaptureFixture
+        self, names: Names, clocks: Clocks, counted: BucketReads, join: Join, caplog: pytest.LogCaptureFixture
     ) -> None:
-        """Two were started under one name. Our own heartbeats hide its from our looks."""
-        members = await join(looking, "a")
+        """Two were started under one name. Our own heartbeats hide its from our reads."""
+        members = await join(counted, "a")
         held = Owner(node="a", at=clocks.now, run="twin")
         assert not members.may_claim(held)
         for heartbeat in range(4):
             clocks.turn(DEAD_S / 2 - 0.01)
-            await show(looking, names, "a", heartbeat, run="twin")
+            await show(counted, names, "a", heartbeat, run="twin")
             await until(lambda: members.signs.note_claim(held, clocks.since_boot).since == clocks.since_boot)
-            await looking.another_look()
+            await counted.another_read()
             assert not members.may_claim(held)
         (taken,) = [record for record in caplog.records if record.message == "members.name_taken"]
         assert "the other waits until that one ends: give each node a name" in taken.__dict__["remedy"]
 
     async def test_a_shard_of_a_process_that_is_gone_may_be_claimed_though_its_name_lives_on(
-        self, names: Names, clocks: Clocks, looking: Looking, join: Join
+        self, names: Names, clocks: Clocks, counted: BucketReads, join: Join
     ) -> None:
         """The node was started again, and does not want the shard any more: no other node would get it."""
-        await show(looking, names, "b", 1, run="first")
-        members = await join(looking, "a")
+        await show(counted, names, "b", 1, run="first")
+        members = await join(counted, "a")
         held = Owner(node="b", at=clocks.now, run="first")
         assert not members.may_claim(held)
         for heartbeat in range(2):
             clocks.turn(DEAD_S / 2 - 0.01)
-            await show(looking, names, "b", heartbeat, run="second")
-            await looking.another_look()
+            await show(counted, names, "b", heartbeat, run="second")
+            await counted.another_read()
             assert not members.may_claim(held)
         clocks.turn(0.02)
         await until(lambda: members.may_claim(held))
         assert not members.may_claim(Owner(node="b", at=clocks.now, run="second"))
 
     async def test_a_shard_that_a_version_without_runs_claimed_under_our_name_may_be_claimed(
-        self, clocks: Clocks, looking: Looking, join: Join
+        self, clocks: Clocks, counted: BucketReads, join: Join
     ) -> None:
-        members = await join(looking, "a")
+        members = await join(counted, "a")
         held = Owner(node="a", at=clocks.now + 100.0)
         assert not members.may_claim(held)
         clocks.turn(DEAD_S)
@@ -472,14 +468,14 @@ class TestLease:
 
 
 async def test_an_old_process_that_lives_next_to_a_new_one_of_its_name_keeps_its_shards(
-    js: JetStream, names: Names, looking: Looking, clocks: Clocks, join: Join
+    js: JetStream, names: Names, counted: BucketReads, clocks: Clocks, join: Join
 ) -> None:
     await show(js, names, "a", heartbeat=1, ttl_s=TTL_S, run="old")
-    b = await join(looking, "b")
+    b = await join(counted, "b")
     owner = Owner(node="a", at=0.0, run="old", heartbeat=1)
     for number in range(2, 10):
         clocks.turn(1.0)
         await show(js, names, "a", heartbeat=number, ttl_s=TTL_S, run="old")
         await show(js, names, "a", heartbeat=number, ttl_s=TTL_S, run="new")
-        await looking.another_look()
+        await counted.another_read()
     assert not b.may_claim(owner)

@@ -20,7 +20,7 @@ from streams.journal.claim import NotOwned
 from streams.nats.headers import KV_DELETED
 from streams.nats.jetstream import JetStream
 from streams.nats.wire import Wire
-from tests.contract.fleet.looking import show
+from tests.contract.fleet.bucket_reads import show
 from tests.contract.node.senders import NobodySends
 from tests.support.installation import installation, node_settings
 from tests.support.waiting import until

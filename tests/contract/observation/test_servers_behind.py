@@ -15,7 +15,7 @@ from tests.support.installation import installation
 
 @dataclass
 class Replicas:
-    """Answers for all streams: the servers that are behind at the first look, and at those after it."""
+    """Answers for all streams: the servers that are behind at the first check, and at those after it."""
 
     js: JetStream
     looks: list[dict[str, tuple[str, ...]]]

@@ -94,7 +94,7 @@ async def test_the_tenant_with_the_most_bytes_gives_way_even_if_another_has_few_
 async def test_the_backlog_of_receivers_beyond_the_bound_does_not_count(
     js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """To look all of them up would take thousands of requests; what is left counts in a later look."""
+    """To look all of them up would take thousands of requests; what is left counts in a later round."""
     monkeypatch.setattr(quotas, "RECEIVERS_LOOKED_UP_MAX", 2)
     for number in range(10):
         await publish(js, names, f"acme.r{number % 5}", LARGE[:1000])

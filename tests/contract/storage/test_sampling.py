@@ -95,8 +95,8 @@ async def test_the_cuts_depend_on_when_the_stream_was_made(js: JetStream, names:
     for _ in range(300):
         await publish(js, names, "acme.billing")
     info = await stream_info(js, names.deliveries)
-    looks = [
+    cuts = [
         {each.message.sequence for each in await sample_stream(js, replace(info, created=created), PARTS_MAX)}
         for created in (CREATED, CREATED, CREATED.replace("789Z", "788Z"))
     ]
-    assert looks[0] == looks[1] != looks[2]
+    assert cuts[0] == cuts[1] != cuts[2]

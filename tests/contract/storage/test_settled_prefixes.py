@@ -85,7 +85,7 @@ async def test_settled_prefixes_of_another_stream_or_connection_are_forgotten(
 async def test_a_receiver_that_is_not_looked_up_ends_the_settled_prefix(
     js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Messages of such a receiver may wait, so that later looks must see them again."""
+    """Messages of such a receiver may wait, so that later counts must see them again."""
     monkeypatch.setattr(quotas, "RECEIVERS_LOOKED_UP_MAX", 0)
     monkeypatch.setattr(quotas, "judged", one_sample)
     deliveries, prefixes = await stream_info(js, names.deliveries), SettledPrefixes(js)

@@ -12,7 +12,7 @@ from streams.installation.topology import Names
 from streams.nats.connection import ConnectOptions, connect
 from streams.nats.jetstream import JetStream
 from streams.server.embedded import EmbeddedServer
-from tests.contract.fleet.looking import show
+from tests.contract.fleet.bucket_reads import show
 from tests.support.processes.commands import COMMAND, FORKS, PATIENCE_S, Terminal
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"

@@ -14,7 +14,7 @@ import pytest
 
 from streams.fleet.placement import PLACEMENT_VERSION, even_owners
 from streams.fleet.seen_members import seen_members
-from tests.contract.fleet.looking import show
+from tests.contract.fleet.bucket_reads import show
 from tests.support.fleet.fleet import SHARDS, Fleet, names, open_fleet
 from tests.support.fleet.load import publish
 from tests.support.fleet.sink import Hang
@@ -102,7 +102,7 @@ async def test_a_node_is_drained_and_resumed(
 
 
 async def test_all_workers_of_a_machine_are_drained_by_its_name(fleet: Fleet, terminal: Terminal) -> None:
-    """A name that is given twice counts once, and another machine's name only looks alike."""
+    """A name that is given twice counts once, and another machine's name only reads alike."""
     everyone = ("one-1", "one-2", "one-b", "oneself-1")
     for node in everyone:
         await fleet.start(node)

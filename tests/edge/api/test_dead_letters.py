@@ -61,7 +61,7 @@ async def test_letters_are_listed_the_newest_first_and_page_by_page(api: Api) ->
 
 async def test_a_page_ends_where_much_was_read(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     """A short page says by its cursor that it is one."""
-    monkeypatch.setattr(listing, "LOOKED_AT_BYTES_MAX", 1)
+    monkeypatch.setattr(listing, "PAGES_BYTES_MAX", 1)
     monkeypatch.setattr(letters, "SPAN_MIN", 2)
     for number in range(1, 6):
         await api.bury("acme.billing", number)

@@ -143,7 +143,7 @@ STORAGE_MUTANTS = [
            storage.stream_is_full_while_a_refused_event_is_not_buried),
     Mutant("unrouted-purged", "events are kept until they are routed",
            ((purge, "events_needed_from", _no_events_needed),)),
-    Mutant("sent-again-as-built", "what is sent again after a look is rebuilt from what the look found",
+    Mutant("sent-again-as-built", "what is sent again after a read is rebuilt from what was read",
            ((snapshots, "fenced", _AsBuilt()),),
            states.batch_arrives_after_the_next_write_began),
     Mutant("loads-unbounded", "all shards of a node read a bounded number of snapshots at a time",

@@ -32,7 +32,7 @@ from tests.sim.scenarios.recovery import (
 ALL = (
     ownership.answer_to_a_renewal_is_read_late, ownership.journal_ages_out,
     ownership.zombie_has_a_renewed_lease, ownership.replicas_do_not_show_heartbeats,
-    ownership.owner_comes_back_after_the_last_look, ownership.node_sleeps_through_its_first_heartbeat,
+    ownership.owner_comes_back_after_the_last_read, ownership.node_sleeps_through_its_first_heartbeat,
     ownership.claimant_sleeps_between_two_steps, ownership.sleeper_writes_a_late_flush,
     ownership.connection_is_back_long_after_a_node_died, ownership.sleeper_writes_a_late_snapshot,
     ownership.shard_is_handed_over_while_snapshots_are_written, ownership.owner_dies_before_a_burial,

@@ -1,4 +1,4 @@
-"""Messages between looks: each counts for the process and the heartbeat that it came from."""
+"""Messages between reads: each counts for the process and the heartbeat that it came from."""
 
 import pytest
 

@@ -24,84 +24,84 @@ def signs() -> SignsOfLife:
     return signs
 
 
-def look(signs: SignsOfLife, at: float, *present: str) -> None:
-    signs.end_look(present, at, at)
+def read(signs: SignsOfLife, at: float, *present: str) -> None:
+    signs.end_read(present, at, at)
 
 
-def keep_looking(signs: SignsOfLife, since: float, until: float, *present: str) -> None:
-    """Look each second, so that no heartbeat expires unseen."""
+def keep_reading(signs: SignsOfLife, since: float, until: float, *present: str) -> None:
+    """Read each second, so that no heartbeat expires unseen."""
     while since < until:
-        look(signs, since, *present)
+        read(signs, since, *present)
         since += 1.0
-    look(signs, until, *present)
+    read(signs, until, *present)
 
 
 def test_a_node_is_silent_once_a_look_as_of_the_ttl_and_the_margin_shows_no_later_heartbeat(
     signs: SignsOfLife,
 ) -> None:
-    look(signs, DEAD_S - 0.01, "b")
-    assert not signs.is_node_silent("b", DEAD_S * 9), "the time goes on, and no look has come"
-    look(signs, DEAD_S, "b")
+    read(signs, DEAD_S - 0.01, "b")
+    assert not signs.is_node_silent("b", DEAD_S * 9), "the time goes on, and no read has ended"
+    read(signs, DEAD_S, "b")
     assert signs.is_node_silent("b", DEAD_S)
     signs.note_heartbeat("b", "first", SignOfLife(2, DEAD_S, TTL_S, 2))
     assert not signs.is_node_silent("b", DEAD_S)
 
 
 def test_a_look_is_as_old_as_it_says_and_not_as_its_answer(signs: SignsOfLife) -> None:
-    signs.end_look(("b",), DEAD_S - 0.01, DEAD_S * 9)
+    signs.end_read(("b",), DEAD_S - 0.01, DEAD_S * 9)
     assert not signs.is_node_silent("b", DEAD_S * 9)
 
 
 def test_the_longer_ttl_counts(signs: SignsOfLife) -> None:
     signs.note_heartbeat("b", "first", SignOfLife(2, 0.0, TTL_S * 2, 2))
-    look(signs, DEAD_S, "b")
+    read(signs, DEAD_S, "b")
     assert not signs.is_node_silent("b", DEAD_S)
-    look(signs, DEAD_S + TTL_S, "b")
+    read(signs, DEAD_S + TTL_S, "b")
     assert signs.is_node_silent("b", DEAD_S + TTL_S)
 
 
 def test_an_unknown_node_is_watched_from_the_first_question_on(signs: SignsOfLife) -> None:
-    look(signs, 1.0, "b")
+    read(signs, 1.0, "b")
     assert not signs.is_node_silent("new", 1.0)
-    keep_looking(signs, 2.0, 1.0 + DEAD_S - 0.01, "b")
+    keep_reading(signs, 2.0, 1.0 + DEAD_S - 0.01, "b")
     assert not signs.is_node_silent("new", 1.0 + DEAD_S)
-    look(signs, 1.0 + DEAD_S, "b")
+    read(signs, 1.0 + DEAD_S, "b")
     assert signs.is_node_silent("new", 1.0 + DEAD_S)
 
 
 def test_the_time_of_silence_begins_again_with_a_connection(signs: SignsOfLife) -> None:
     signs.connected(3.0)
-    look(signs, DEAD_S, "b")
+    read(signs, DEAD_S, "b")
     assert not signs.is_node_silent("b", DEAD_S)
-    look(signs, 3.0 + DEAD_S, "b")
+    read(signs, 3.0 + DEAD_S, "b")
     assert signs.is_node_silent("b", 3.0 + DEAD_S)
 
 
 def test_a_node_without_a_key_gets_more_time_after_a_ttl_without_a_look(signs: SignsOfLife) -> None:
-    look(signs, 0.0, "b")
-    look(signs, DEAD_S)
+    read(signs, 0.0, "b")
+    read(signs, DEAD_S)
     assert not signs.is_node_silent("b", DEAD_S), "a later heartbeat may have expired unseen"
     for at in (DEAD_S + TTL_S / 2, DEAD_S + TTL_S - 0.1, DEAD_S * 2):
-        look(signs, at)
+        read(signs, at)
     assert signs.is_node_silent("b", DEAD_S * 2)
 
 
 def test_a_claim_is_a_sign_of_life_if_it_names_a_heartbeat_that_was_not_seen(signs: SignsOfLife) -> None:
-    keep_looking(signs, 0.0, 4.0, "b")
+    keep_reading(signs, 0.0, 4.0, "b")
     assert signs.note_claim(owner(heartbeat=1), 4.0).since == 0.0
     claimed = signs.note_claim(owner(heartbeat=2), 4.0)
     assert (claimed.since, claimed.ttl_s, claimed.revision) == (4.0, TTL_S, 0)
-    look(signs, DEAD_S, "b")
+    read(signs, DEAD_S, "b")
     assert not signs.is_silent(signs.note_claim(owner(heartbeat=2), DEAD_S))
     assert signs.is_node_silent("b", DEAD_S)
-    keep_looking(signs, DEAD_S, 4.0 + DEAD_S, "b")
+    keep_reading(signs, DEAD_S, 4.0 + DEAD_S, "b")
     assert signs.is_silent(signs.note_claim(owner(heartbeat=2), 4.0 + DEAD_S))
 
 
 def test_a_process_is_silent_though_another_one_of_its_name_lives(signs: SignsOfLife) -> None:
-    look(signs, 0.0, "b")
+    read(signs, 0.0, "b")
     signs.note_heartbeat("b", "second", SignOfLife(2, 3.0, TTL_S, 1))
-    keep_looking(signs, 1.0, DEAD_S, "b")
+    keep_reading(signs, 1.0, DEAD_S, "b")
     assert signs.is_silent(signs.note_claim(owner(1, "first"), DEAD_S))
     assert not signs.is_silent(signs.note_claim(owner(1, "second"), DEAD_S))
 
@@ -111,7 +111,7 @@ def test_the_next_silence_is_that_of_another_node_or_process_which_no_look_has_s
 ) -> None:
     signs.note_heartbeat("a", "own", SignOfLife(2, -1.0, TTL_S, 1))
     assert signs.next_silent_from() == DEAD_S
-    look(signs, DEAD_S, "a", "b")
+    read(signs, DEAD_S, "a", "b")
     assert signs.next_silent_from() == math.inf
     signs.note_process("a", "twin", SignOfLife(0, 7.0, TTL_S, 1))
     assert signs.next_silent_from() == 7.0 + DEAD_S
@@ -127,12 +127,12 @@ def test_a_heartbeat_is_known_by_its_revision_until_its_node_leaves(signs: Signs
 
 
 def test_a_dead_node_whose_key_is_gone_is_forgotten_in_the_end(signs: SignsOfLife) -> None:
-    look(signs, 0.0, "b")
+    read(signs, 0.0, "b")
     at = 0.0
     while at <= FORGET_DEAD_AFTER_S:
         assert list(signs.others)
         at += TTL_S / 2
-        look(signs, at)
+        read(signs, at)
     assert list(signs.others) == []
     assert signs.note_claim(owner(heartbeat=1), at).since == at, "so its process is watched from now on"
 
@@ -140,6 +140,6 @@ def test_a_dead_node_whose_key_is_gone_is_forgotten_in_the_end(signs: SignsOfLif
 def test_a_dead_node_whose_key_is_still_there_is_not_forgotten(signs: SignsOfLife) -> None:
     """Otherwise its old heartbeat would seem new, and its process would be watched from then on."""
     after = FORGET_DEAD_AFTER_S * 2
-    keep_looking(signs, 0.0, after, "b")
+    keep_reading(signs, 0.0, after, "b")
     assert signs.is_known("b", 1)
     assert signs.note_claim(owner(heartbeat=1), after).since == 0.0

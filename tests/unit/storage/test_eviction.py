@@ -4,8 +4,8 @@ from msgspec.structs import replace
 
 from streams.nats.answers import StreamInfo
 from streams.storage.eviction import (
-    LOOKS_EXCLUDED,
-    LOOKS_WITHOUT_EFFECT,
+    ROUNDS_EXCLUDED,
+    ROUNDS_WITHOUT_EFFECT,
     EvictionOrder,
     EvictionOrders,
     Sample,
@@ -56,10 +56,10 @@ def test_settled_messages_go_only_as_many_as_are_in_the_way() -> None:
     assert settled_surplus(samples, 0) == {}
 
 
-def orders_of(orders: EvictionOrders, samples: list[Sample], looks: int) -> list[EvictionOrder]:
-    """The different orders of so many looks without effect, in turn."""
+def orders_of(orders: EvictionOrders, samples: list[Sample], rounds: int) -> list[EvictionOrder]:
+    """The different orders of so many rounds without effect, in turn."""
     found = list[EvictionOrder]()
-    for _ in range(looks):
+    for _ in range(rounds):
         order = orders.next_order(samples, FULL)
         if order is not None and order not in found[-1:]:
             found.append(order)
@@ -69,17 +69,20 @@ def orders_of(orders: EvictionOrders, samples: list[Sample], looks: int) -> list
 def test_if_an_order_has_no_effect_the_next_tenant_gives_way_and_then_all() -> None:
     samples = [sample(1, "few.a", 20), sample(2, "most.a", 80)]
     orders = EvictionOrders()
-    found = [orders.next_order(samples, FULL) for _ in range(LOOKS_WITHOUT_EFFECT + 1)]
+    found = [orders.next_order(samples, FULL) for _ in range(ROUNDS_WITHOUT_EFFECT + 1)]
     assert {each.tenant for each in found[:-1] if each} == {"most"}
     assert found[-1] == EvictionOrder("few", 2)
-    assert orders_of(orders, samples, LOOKS_WITHOUT_EFFECT) == [EvictionOrder("few", 2), EvictionOrder("", 2)]
-    assert orders_of(orders, samples, LOOKS_WITHOUT_EFFECT)[-1] == EvictionOrder("most", 3)
+    assert orders_of(orders, samples, ROUNDS_WITHOUT_EFFECT) == [
+        EvictionOrder("few", 2),
+        EvictionOrder("", 2),
+    ]
+    assert orders_of(orders, samples, ROUNDS_WITHOUT_EFFECT)[-1] == EvictionOrder("most", 3)
 
 
 def test_the_tenant_whose_events_can_go_gives_way_again_at_once() -> None:
     samples = [sample(1, "few.a", 20), sample(2, "most.a", 80)]
     orders = EvictionOrders()
-    orders_of(orders, samples, LOOKS_WITHOUT_EFFECT + 1)
+    orders_of(orders, samples, ROUNDS_WITHOUT_EFFECT + 1)
     for messages in (90, 80):
         assert orders.next_order(samples, replace(FULL, messages=messages)) == EvictionOrder("few", 2)
 
@@ -87,15 +90,15 @@ def test_the_tenant_whose_events_can_go_gives_way_again_at_once() -> None:
 def test_a_tenant_whose_events_could_not_go_is_tried_again_in_the_end() -> None:
     samples = [sample(1, "few.a", 20), sample(2, "most.a", 80)]
     orders = EvictionOrders()
-    orders_of(orders, samples, LOOKS_WITHOUT_EFFECT + 1)
-    found = [orders.next_order(samples, replace(FULL, messages=-n)) for n in range(LOOKS_EXCLUDED + 1)]
+    orders_of(orders, samples, ROUNDS_WITHOUT_EFFECT + 1)
+    found = [orders.next_order(samples, replace(FULL, messages=-n)) for n in range(ROUNDS_EXCLUDED + 1)]
     assert [each.tenant for each in found if each][-1] == "most"
 
 
 def test_old_events_that_cannot_go_do_not_keep_newer_ones_from_it() -> None:
     """`few` has its oldest events in a shard that is refused: more and more of it are to go."""
     samples = [sample(position, "few.a", 1) for position in range(1, 101)]
-    found = orders_of(EvictionOrders(), samples, 8 * LOOKS_WITHOUT_EFFECT)
+    found = orders_of(EvictionOrders(), samples, 8 * ROUNDS_WITHOUT_EFFECT)
     assert [each.below for each in found if each.tenant == "few"] == [11, 21, 41, 81]
 
 
@@ -104,5 +107,5 @@ def test_a_tenant_that_cannot_give_way_does_not_keep_others_from_it() -> None:
         *(sample(position, "most.a", 1) for position in range(1, 91)),
         *(sample(position, "few.a", 1) for position in range(91, 101)),
     ]
-    found = orders_of(EvictionOrders(), samples, 2 * LOOKS_WITHOUT_EFFECT)
+    found = orders_of(EvictionOrders(), samples, 2 * ROUNDS_WITHOUT_EFFECT)
     assert found == [EvictionOrder("most", 11), EvictionOrder("few", 101)]

@@ -112,7 +112,7 @@ async def overview(
 ) -> Overview:
     """All receivers, or a tenant's, or those in one of these phases, or `only` some, in alphabetical order.
 
-    With a `recently` that is kept, each look reads only the new part of the journal.
+    With a `recently` that is kept, each call reads only the new part of the journal.
     """
     if tenant is not None:
         check_tenant(tenant)

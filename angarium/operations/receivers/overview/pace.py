@@ -78,7 +78,7 @@ class RecentCounts:
         self.since = 0.0
 
     async def read_on(self) -> None:
-        """Read the facts since the last look, and forget those that are too old."""
+        """Read the facts since the last read, and forget those that are too old."""
         for flush in await self._flushes.read_new():
             self._seen.append((flush.stored_at, counted(flush)))
         self.since = max(self._flushes.since, self._flushes.now - RECENT_SPAN_S)

@@ -199,7 +199,7 @@ async def test_a_new_eraser_looks_again_only_for_recent_erasures(js: JetStream, 
 async def test_a_new_eraser_reads_the_records_of_others_many_at_a_time(
     js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The records are read in order; later looks read only new ones."""
+    """The records are read in order; later reads get only new ones."""
     now, erasures = time.time(), Erasures(js, names)
     for number in range(20):
         await erasures.request("acme", f"e{number}", "ops@host", now)

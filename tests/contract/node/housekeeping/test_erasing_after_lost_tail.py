@@ -59,7 +59,7 @@ async def names(nats: Powerless) -> Names:
 
 
 async def erase(nats: Powerless, names: Names) -> None:
-    """A request to erase e1, and one look of the eraser."""
+    """A request to erase e1, and one search of the eraser."""
     await Erasures(nats.js, names).request("acme", "e1", "ops@host", time.time())
     await Eraser(
         nats.js, names, StoredConfigurations(nats.js, names), time.time, SHARDS, lambda: 1

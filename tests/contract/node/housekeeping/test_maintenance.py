@@ -124,7 +124,7 @@ async def test_no_event_gives_way_while_no_dead_letter_can_be_stored(
 async def test_strays_are_looked_for_before_settled_messages_are_purged(
     wire: Wire, js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A purge of events keeps what came after the look of its own round."""
+    """A purge of events keeps what came after the search of its own round."""
     calls, looks = list[tuple[str, int]](), count(1)
 
     def look(stream: str) -> Callable[..., Awaitable[int]]:

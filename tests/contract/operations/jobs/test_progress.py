@@ -116,8 +116,8 @@ async def test_a_job_that_was_halted_within_a_page_tells_exactly_what_was_sent(
 ) -> None:
     to = access(js, names)
     job = await replay_job(to, await events(js, names, "a", 5))
-    looks = iter([False] * 4)  # Two before each copy but the first: one while it waits for its time.
-    assert await run_job(to, "replay", ONE, lambda: next(looks, True), asyncio.Lock()) == HALTED
+    checks = iter([False] * 4)  # Two before each copy but the first: one while it waits for its time.
+    assert await run_job(to, "replay", ONE, lambda: next(checks, True), asyncio.Lock()) == HALTED
     waiting, sent = await shown_job(to, job.id), await again(js, names, "a")
     assert 0 < len(sent) < 5
     assert (waiting.state, waiting.sent, waiting.looked_at) == ("waiting", len(sent), len(sent))
@@ -135,8 +135,8 @@ async def test_an_event_that_is_too_large_is_counted_once_over_many_takeovers_of
     assert info is not None
     await js.stream_update(info.config | {"max_msg_size": 1})
 
-    looks = iter([False] * 4)
-    assert await run_job(to, "replay", ONE, lambda: next(looks, True), asyncio.Lock()) == HALTED
+    checks = iter([False] * 4)
+    assert await run_job(to, "replay", ONE, lambda: next(checks, True), asyncio.Lock()) == HALTED
     assert 0 < (await shown_job(to, job.id)).left_out["too_large"] < 5
     assert await go_on(to) == ""
     done = await shown_job(to, job.id)

@@ -47,7 +47,7 @@ async def receiver(js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch)
 
 @pytest.fixture
 def in_between(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], Any]], None]:
-    """Lets something begin after the first look for another job."""
+    """Lets something begin after the first search for another job."""
 
     def arrange(rival: Callable[[], Any]) -> None:
         async def looked(*of: Any) -> StoredPlan | None:

@@ -249,7 +249,7 @@ def replicas_do_not_show_heartbeats() -> None:
         stage.settle()
 
 
-def owner_comes_back_after_the_last_look() -> None:
+def owner_comes_back_after_the_last_read() -> None:
     """No heartbeat is stored for longer than a lease. Another node is back first and sees the owner silent;
     then the owner is back and claims, before the other one has read whose the shard is."""
     with staged() as stage:
@@ -268,7 +268,7 @@ def owner_comes_back_after_the_last_look() -> None:
                 if stage.world.now >= back_at and (reads or message.subject.endswith(other.name)):
                     deal()
             elif looking_again and message.reply.startswith(f"_INBOX.{other.name}") and not released:
-                pass  # The heartbeat of the owner is a hint to look again; that look gets lost.
+                pass  # The heartbeat of the owner is a hint to read again; that read gets lost.
             elif reading and stage.world.now >= back_at and message.reply.startswith(f"_INBOX.{other.name}"):
                 deal() if released else reads.append(deal)
             else:

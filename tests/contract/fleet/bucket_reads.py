@@ -21,8 +21,8 @@ ROUND_S = 0.02
 Join = Callable[..., Awaitable[Members]]
 
 
-class Looking(FaultyJetStream):
-    """Counts the looks at the bucket, or answers none while `blind`; may know nothing newer.
+class BucketReads(FaultyJetStream):
+    """Counts the reads of the bucket, or answers none while `blind`; may know nothing newer.
 
     `revived`: messages that are shown, too, as by a server that was killed.
     """
@@ -30,7 +30,7 @@ class Looking(FaultyJetStream):
     revived: tuple[StoredMessage, ...] = ()
     blind = False
     knows_up_to: int | None = None
-    looks = 0
+    reads = 0
     asked_blind = 0
 
     async def last_of(self, stream: str, subjects: Sequence[str], timeout_s: float = 5.0) -> Page:
@@ -40,13 +40,13 @@ class Looking(FaultyJetStream):
         page = await super().last_of(stream, subjects, timeout_s)
         if self.knows_up_to is not None:
             page = replace(page, up_to=self.knows_up_to)
-        self.looks += 1
+        self.reads += 1
         return replace(page, messages=[*page.messages, *self.revived])
 
-    async def another_look(self) -> None:
+    async def another_read(self) -> None:
         """Return when one that begins now has ended."""
-        ends = self.looks + 2
-        await until(lambda: self.looks >= ends)
+        ends = self.reads + 2
+        await until(lambda: self.reads >= ends)
 
 
 async def show(
