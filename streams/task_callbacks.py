@@ -1,4 +1,4 @@
-"""Callbacks for long-running tasks: if an exception ends a task, it is logged and the owner is told."""
+"""Callbacks for long-running tasks: if an exception ends a task, it is logged, and the owner is called."""
 
 import asyncio
 import logging

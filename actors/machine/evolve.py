@@ -85,6 +85,7 @@ def evolve(state: State, fact: f.Fact) -> State:
 
 
 def _with_open(state: State, events: tuple[Numbered, ...]) -> State:
+    """The state in which these events are open."""
     frontier, opened = state.frontier, state.open
     for each in events:
         frontier = advance(frontier, each)
@@ -93,6 +94,7 @@ def _with_open(state: State, events: tuple[Numbered, ...]) -> State:
 
 
 def after_delivery(state: State, fact: f.Delivered) -> State:
+    """The state after a delivery."""
     frontier, opened, counters = state.frontier, state.open, state.counters
     for each in fact.events:
         frontier = advance(frontier, each)
@@ -105,6 +107,7 @@ def after_delivery(state: State, fact: f.Delivered) -> State:
 
 
 def after_outcome(state: State, fact: f.AttemptFailed | f.Throttled) -> State:
+    """The state after an attempt that delivered nothing."""
     frontier, opened = state.frontier, state.open
     for each in fact.events:
         frontier = advance(frontier, each)
@@ -132,6 +135,7 @@ def after_outcome(state: State, fact: f.AttemptFailed | f.Throttled) -> State:
 
 
 def _after_dead_letter(state: State, fact: f.DeadLettered) -> State:
+    """The state after events have become dead letters: each is to be buried."""
     frontier, opened, burials = state.frontier, state.open, state.burials
     for each in fact.events:
         frontier = advance(frontier, each)
@@ -146,6 +150,7 @@ def _after_dead_letter(state: State, fact: f.DeadLettered) -> State:
 
 
 def _after_removal(state: State, fact: f.Removed) -> State:
+    """The state after the receiver was removed."""
     frontier = move_frontier(state.frontier, fact.position, fact.next_sequence, fact.source, fact.keys)
     return _count(replace(
         _unimpeded(state), opened=False, removed_at=fact.at, open=(), waiting_since=None, target="",
@@ -163,6 +168,7 @@ def _after_forgetting(state: State, fact: f.Forgot) -> State:
 
 
 def _after_loss(state: State, fact: f.Missing) -> State:
+    """The state after stored events are gone: lost, or erased by an operator."""
     left_open = tuple(each for each in state.open if not fact.first <= each.position <= fact.last)
     frontier = move_frontier(state.frontier, fact.last, fact.next_sequence, fact.source)
     after = replace(state, frontier=frontier, open=left_open, bucket=fact.bucket or state.bucket)

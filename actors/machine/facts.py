@@ -17,10 +17,14 @@ ERASED = "erased"
 
 
 class _Fact(Struct, frozen=True, gc=False, kw_only=True, tag_field="fact", omit_defaults=True):
+    """A fact about a receiver."""
+
     receiver: str
 
 
 class _Outcome(_Fact, frozen=True, kw_only=True, omit_defaults=True):
+    """The outcome of an attempt, for each of its events."""
+
     events: tuple[Numbered, ...]
     at: float
     attempt: int

@@ -346,8 +346,9 @@ class Host:
     def evict(self, tenant: str, below: int) -> None:
         """Make the events of a tenant ("": of all) that wait below that position dead letters.
 
-        The stream has no room for them. Events of unknown names have one record for all tenants, so they go
-        only if all of them give way. A receiver that is not in memory comes in, and follows the next order.
+        The stream has no room for them. Events for unknown receivers have one record for all tenants,
+        so they go only if all tenants are evicted. A receiver that is not in memory is loaded, and follows
+        the next order.
         """
         self._note_retention()
         self.spawn(self._evict(tenant, below, self.retention.below(below)))

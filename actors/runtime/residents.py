@@ -101,7 +101,7 @@ class Residents:
         self.not_loaded.update(parked)
         if UNKNOWN_RECEIVERS in receivers or UNKNOWN_RECEIVERS in parked:
             self.activate_unknown()  # It determines the position above which new receivers are opened.
-        self._host.spawn(self._activate_after_takeover(receivers))
+        self._host.spawn(self._load_after_takeover(receivers))
 
     def stop(self) -> None:
         """End every wait for an actor."""
@@ -198,7 +198,7 @@ class Residents:
 
     # ---- after a takeover
 
-    async def _activate_after_takeover(self, receivers: list[str]) -> None:
+    async def _load_after_takeover(self, receivers: list[str]) -> None:
         """Load all actors that have something to do: those with a known state, then the parked ones."""
         for number, receiver in enumerate(receivers, 1):
             self.activate_any(receiver)

@@ -55,7 +55,7 @@ class DeliverFigures(Struct, frozen=True, kw_only=True):
     included; CPU and memory are the node's, `server_cpu_us_per_delivery` is nats-server's. `parts_us` is the
     CPU per delivery, by purpose (`measuring/sampling.py`). On a shared machine, the CPU says
     more than the rates. `gentle_cpu` and `gentle_server_cpu`, at the gentle rate, are shares of a core; each
-    is None if the system does not tell.
+    is None if the system does not show it.
     """
 
     receivers: int
@@ -100,7 +100,7 @@ class Workload(Struct, frozen=True):
     memory_mb: float | None = None
 
     def parts_us(self, shares: dict[str, float]) -> dict[str, float]:
-        """The CPU per delivery, by part; empty if the system does not tell."""
+        """The CPU per delivery, by part; empty if the system does not show it."""
         return {} if self.cpu_us is None else {part: share * self.cpu_us for part, share in shares.items()}
 
     def share_of_a_core(self, cpu_us: float | None) -> float | None:

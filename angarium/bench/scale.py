@@ -129,7 +129,7 @@ class BacklogRun(Struct, frozen=True, kw_only=True):
 
 
 class SharedLoad(Struct, frozen=True):
-    """Deliveries of nodes that share the shards; `cpu_s` of all together, 0 if the system does not tell."""
+    """Deliveries of nodes that share the shards; `cpu_s` of all of them, 0 if the system does not show it."""
 
     report: Report
     cpu_s: float

@@ -253,7 +253,7 @@ def _impatient(record: ReceiverRecord) -> Iterator[str]:
 
 def _waits(records: Sequence[ReceiverRecord]) -> str:
     pauses = [arrival for record in records for arrival in record.arrivals if arrival.retry_after_s]
-    return f"told {len(pauses)} times"
+    return f"asked to wait {len(pauses)} times"
 
 
 # ---- what the judges share

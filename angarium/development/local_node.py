@@ -104,7 +104,7 @@ class LocalNode:
 
     @property
     def pid(self) -> int | None:
-        """The pid of the node's own process, if the system tells it (Linux); its parent is the watchdog."""
+        """The pid of the node's own process, if the system shows it (Linux); its parent is the watchdog."""
         return None if self._child is None else self._child.program_pid
 
     async def kill(self) -> None:

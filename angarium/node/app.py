@@ -121,7 +121,7 @@ def freeze_existing_objects() -> None:
 
 
 async def _unless(stop: asyncio.Event, work: Coroutine[Any, Any, T]) -> T | None:
-    """The result of the work; None if `stop` came first. A node may wait for NATS for long."""
+    """The result of the work; None if `stop` came first: work may wait for NATS without end."""
     task, stopped = asyncio.ensure_future(work), asyncio.ensure_future(stop.wait())
     try:
         await asyncio.wait((task, stopped), return_when=asyncio.FIRST_COMPLETED)
@@ -191,7 +191,7 @@ async def joined_node(
 ) -> AsyncIterator[Node]:
     """A member of the fleet over given ports; leaving hands its shards over.
 
-    `saturated` tells whether the event loop has no time to spare. `on_complete` is called when all
+    `saturated` returns True if the event loop has no time to spare. `on_complete` is called when all
     configurations are known: before the first shard is claimed, unless the node is alone and there are many
     (`early_start`, which takes `patience_s`).
     """

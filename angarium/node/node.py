@@ -218,7 +218,7 @@ class Node:
                 self._maybe_held.add(shard)
                 taken = await self._unless_refused(shard, take_over(shard, self.context))
                 if self.stopping and isinstance(taken, Shard):
-                    # It would begin to deliver while the others are handed over.
+                    # It would begin to deliver while the other shards are handed over.
                     await taken.stop("this node stops")
                     await release(self.context.js, self.context.names, taken.claim, self.context.node)
                     return

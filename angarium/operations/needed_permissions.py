@@ -1,4 +1,4 @@
-"""Tries what NATS has to permit a process that runs for long, before it starts: later it only retries."""
+"""Checks before a long-running process starts that NATS permits what it needs: later it would only retry."""
 
 from collections.abc import Collection
 

@@ -79,8 +79,8 @@ class WorkerCounts:
         self.latest: Families = {}
         self._start_number = 0
 
-    def saw(self, start_number: int, families: Families) -> None:
-        """Note what its process tells; the number differs for each process."""
+    def take(self, start_number: int, families: Families) -> None:
+        """Take the metrics of its process; `start_number` differs for each process."""
         if start_number != self._start_number:
             join(self.before, counted(self.latest))
             self._start_number = start_number

@@ -71,7 +71,7 @@ class WorkersMonitor:
             counts = self._counts[worker.name]
             if reply is not None and reply.status == 200:
                 up += 1
-                counts.saw(worker.starts, read(reply.body))
+                counts.take(worker.starts, read(reply.body))
                 join(total, counts.latest)
             else:
                 join(total, counted(counts.latest))

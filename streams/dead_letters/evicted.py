@@ -1,7 +1,6 @@
-"""Stores the dead letters of an event that gives way before it is routed: one for each of its receivers.
+"""Stores the dead letters of an event that is evicted before it is routed: one for each of its receivers.
 
-They are what its copies would have become, so a receiver's letters can be sent again whatever the stage at
-which its tenant gave way.
+Its copies would have become the same letters, so they can be redriven like all others.
 """
 
 from collections.abc import Mapping

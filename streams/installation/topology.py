@@ -205,7 +205,7 @@ class Names(Struct, frozen=True):
         return f"{self.prefix}.deliver.{shard}.{receiver}"
 
     def deliveries_to(self, receiver: str) -> str:
-        """The subjects of all deliveries to a receiver, for callers that do not know the number of shards."""
+        """The subjects of all deliveries to a receiver, in any shard."""
         return f"{self.prefix}.deliver.*.{receiver}"
 
     def deliveries_to_all_of(self, tenant: str) -> str:
@@ -226,10 +226,11 @@ class Names(Struct, frozen=True):
         return f"{self.prefix}.events.{partition}.>"
 
     def events_for(self, tenant: str) -> str:
-        """All events of a tenant, for those who do not know its partition."""
+        """The subjects of all events of a tenant, in any partition."""
         return f"{self.prefix}.events.*.{tenant}.>"
 
     def journal_of(self, shard: int) -> str:
+        """The subject of the journal of a shard."""
         return f"{self.prefix}.journal.{shard}"
 
     def dead_of(self, tenant: str) -> str:
@@ -237,6 +238,7 @@ class Names(Struct, frozen=True):
         return self.dead(f"{tenant}.*")
 
     def dead(self, receiver: str) -> str:
+        """The subject of the dead letters of a receiver."""
         return f"{self.prefix}.dead.{receiver}"
 
     def tenant_of_letter(self, letter: str) -> str:
@@ -244,12 +246,15 @@ class Names(Struct, frozen=True):
         return letter.removeprefix(self.dead("")).split(".")[0]
 
     def receiver(self, receiver: str) -> str:
+        """The key of a receiver's configuration."""
         return f"$KV.{self.prefix}_receivers.{receiver}"
 
     def node(self, node: str) -> str:
+        """The key of a node's heartbeats."""
         return f"$KV.{self.prefix}_nodes.{node}"
 
     def token(self, token: str) -> str:
+        """The key of a token of the HTTP API."""
         return f"$KV.{self.prefix}_tokens.{token}"
 
     def token_use(self, token: str) -> str:
@@ -257,6 +262,7 @@ class Names(Struct, frozen=True):
         return f"$KV.{self.prefix}_tokens.{token}.used"
 
     def control(self, verb: str, tenant: str, name: str) -> str:
+        """The subject of requests to the node that runs a receiver."""
         return f"{self.prefix}.ctl.{verb}.{tenant}.{name}"
 
 

@@ -195,7 +195,7 @@ class Journal:
         self._wake.set()
 
     def routing_moved(self) -> None:
-        """Append how far routing has come within a second, if necessary in a flush without facts."""
+        """Append the progress of routing within a second, if necessary in a flush without facts."""
         if self._routing_due_at is None:
             self._routing_due_at = self._loop.time() + FLUSH_ROUTING_AFTER_S
             if not self._waiting:
@@ -209,7 +209,7 @@ class Journal:
     async def drain(self, timeout_s: float) -> bool:
         """Append the facts that were added so far; returns whether they were confirmed in time.
 
-        How far routing has come is appended with them, or without any.
+        The progress of routing is appended, too, even without facts.
         """
         target = self._urgent_index = self.index
         moved = self._routing_due_at is not None

@@ -17,7 +17,7 @@ from streams.nats.jetstream import JetStream
 
 
 class StreamPlace(Struct, frozen=True, kw_only=True):
-    """The last message that was read from a stream; none unless told otherwise.
+    """The last message that was read from a stream; by default none.
 
     `created`: when the stream was created; another value means another stream of the same name.
     """

@@ -1,6 +1,6 @@
 """Reads the events of parked tenants by subject, one page at a time, in turns (`streams.routing.tenants`).
 
-One reader reads what is to be routed, another what gives way.
+One reader reads what is to be routed, another what is evicted.
 """
 
 import asyncio

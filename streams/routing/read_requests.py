@@ -1,4 +1,4 @@
-"""Requests for parts of a tenant's events, by its subject, and the end of an order to give way."""
+"""Requests to read a part of a tenant's events by its subject, and the end of an eviction."""
 
 from msgspec import Struct
 
@@ -16,7 +16,7 @@ class ReadRequest(Struct, frozen=True):
 
 
 class Evicted(Struct, frozen=True):
-    """The end of an order to give way: `events` of a tenant `up_to` a position became dead letters."""
+    """The end of an eviction: `events` of a tenant `up_to` a position became dead letters."""
 
     tenant: str
     up_to: int

@@ -12,7 +12,7 @@ from streams.routing.lanes import CopySlots
 from streams.routing_progress import RoutingProgress
 
 LETTERS_AT_ONCE = 32
-"""Dead letters of events that give way that are under way at a time, in all partitions of a node."""
+"""Dead letters of evicted events under way at a time, in all partitions of a node."""
 
 COUNTED_TENANTS_MAX = 4096
 """Tenants whose events are counted one by one: any producer may invent names."""
@@ -98,7 +98,7 @@ class Routing(Struct, frozen=True):
     - `match`: returns the tenant's receivers that subscribe to a type, and existed when the event was stored.
     - `by_tenant`: weights and rates.
     - `tenants`: returns the tenants whose receivers subscribe to anything, of all partitions.
-    - `letters`: bounds the dead letters of events that give way.
+    - `letters`: bounds the dead letters of evicted events.
     - `on_routed`: called for each event once its copies are stored; returns what is to be called once that
       is recorded, if anything. Both must neither block nor raise.
     """

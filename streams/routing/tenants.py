@@ -24,7 +24,7 @@ other tenants continue. The rules:
 6. Events of a tenant that is not parked may be *read ahead*: by its subject, above the highest arrival, in
    order, while it has room. Such an event stops `routed` only from its arrival on, which is recognised by its
    position and not kept again. So a parked tenant's position is never beyond what has arrived.
-7. A parked tenant that *gives way* up to a position drops what is not matched yet (`evict`). Its events up
+7. A parked tenant that is *evicted* up to a position drops what is not matched yet (`evict`). Its events up
    to there are read as usual, but become dead letters, and are never in memory. What was requested of it
    before is not taken. So its position passes them only when their letters are stored.
 
@@ -288,7 +288,7 @@ class Tenants(Generic[T]):
     def take_read(self, request: ReadRequest, events: Sequence[T], *, complete: bool) -> Sequence[T]:
         """Take messages; `complete`: the stream has no others up to the requested place.
 
-        Returns those that are kept: none if the tenant has shed events since, or gives way, or gave way.
+        Returns those that are kept: none if the tenant has shed events since, or is or was evicted.
         """
         tenant = self.parked.get(request.tenant)
         if tenant is None or request.above != tenant.read_to or tenant.is_evicted:
@@ -320,7 +320,7 @@ class Tenants(Generic[T]):
         return dropped
 
     def next_to_evict(self) -> ReadRequest | None:
-        """The next events to become dead letters: the tenants that give way take turns."""
+        """The next events to become dead letters: the tenants to be evicted take turns."""
         while self._being_evicted:
             name = next(iter(self._being_evicted))
             del self._being_evicted[name]

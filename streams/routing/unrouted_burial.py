@@ -1,4 +1,4 @@
-"""Buries events that give way before they are routed: as dead letters of all that would have got a copy."""
+"""Buries events that are evicted before they are routed: one dead letter for each receiver of each event."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""Free ports for processes that have to be told one.
+"""Draws free ports, for processes that cannot choose one themselves.
 
 The system takes the ports of its own choice, for a connection or when a process asks for port 0, from a range
 of 32768 and more (ip(7), `ip_local_port_range`). A port below that range stays free until it is used,

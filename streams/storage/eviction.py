@@ -116,7 +116,7 @@ def eviction_order(
 ) -> EvictionOrder | None:
     """The order to evict the oldest events of the tenant with the most waiting; None if enough is settled.
 
-    The tenants `without` do not give way; None also if no other has anything waiting.
+    The tenants `without` are not evicted; None also if no other has anything waiting.
     """
     waiting = [each for each in _waiting(samples) if each.tenant not in without]
     bytes_to_free -= _settled_bytes(samples)
@@ -152,7 +152,7 @@ class EvictionOrders:
     """The orders that one node follows, round by round.
 
     What the chosen tenant has waiting may be of shards that no node runs. So if nothing is removed for long,
-    it is excluded, and the next one gives way; if no other is left, all of them do, and then it begins again
+    it is excluded, and the next one is chosen; if no other is left, all of them are, and then it begins again
     with twice as many bytes: some of the oldest events may stay, however often they are to go.
     """
 
@@ -166,7 +166,7 @@ class EvictionOrders:
     def next_order(
         self, samples: Sequence[Sample], deliveries: StreamInfo, leaving: float = 0.0
     ) -> EvictionOrder | None:
-        """The order for the stream as it is now; None if no event has to give way.
+        """The order for the stream as it is now; None if no event has to be evicted.
 
         `leaving`: bytes that leave without an order.
         """

@@ -21,7 +21,7 @@ async def tenants_near_quota(
 ) -> list[str]:
     """The tenants that may have more than a quota of a stream, by samples, the largest first.
 
-    `tenant_of` tells the tenant of a subject; None if no quota counts the message. Raises `Unavailable`.
+    `tenant_of` returns the tenant of a subject, or None if no quota counts the message. Raises `Unavailable`.
     """
     if quota is None or stream.bytes <= quota:
         return []

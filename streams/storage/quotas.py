@@ -108,10 +108,11 @@ async def beyond_quota(
 async def unrouted_beyond_quota(
     js: JetStream, names: Names, events: StreamInfo, partition: int, tenant: str, quota: int
 ) -> EvictionOrder | None:
-    """The order that what a tenant has waiting to be routed beyond its quota gives way; None if it has none.
+    """The order to evict what a tenant has waiting to be routed beyond its quota; None if there is no excess.
 
-    The record of what is routed lags behind, so the oldest of these may be routed: they do not give way, and
-    as many bytes less do. Waits for NATS; raises `NewerVersion`, `NotOurs`, `Unavailable` and `ApiError`.
+    The record of what is routed lags behind, so the oldest of these may be routed already: they are not
+    evicted, and as many bytes less are. Waits for NATS; raises `NewerVersion`, `NotOurs`, `Unavailable` and
+    `ApiError`.
     """
     start = await RoutedPositions(js, names).up_to(partition, tenant) + 1
     counting = Counting(events, names.event(partition, tenant, ">"), start)

@@ -195,7 +195,7 @@ def settled_to(state: State) -> int:
 def needed_by_record(record: State, is_one: Callable[[str], bool]) -> int | None:
     """The lowest position of messages that the record of unknown receivers may still need.
 
-    `is_one` tells whose messages, by the name of a receiver.
+    `is_one` returns True for the receivers whose messages are meant.
     """
     needed = [each.position for each in record.burials if is_one(each.receiver)]
     if record.parked:  # Whose events are undecided is not in the state.

@@ -1,4 +1,4 @@
-"""Chooses what gives way in the stream of events: what waits there to be routed is judged as deliveries are.
+"""Chooses the events to evict before they are routed, in the same way as deliveries.
 
 What is recorded as routed is settled. A router reads only what is not, also after a takeover, so everything
 of a tenant up to the position before its first unrouted event can be purged by the tenant's subject. A parked

@@ -35,12 +35,12 @@ JobCursor = Annotated[
 
 
 def after_name(cursor: str) -> str:
-    """The name that a cursor leads behind; empty for the first page."""
+    """The name after which a page begins; empty for the first page."""
     return cursor.partition(":")[2]
 
 
 def cursor_after(name: str) -> str:
-    """The cursor that leads behind a name."""
+    """The cursor of the page after a name."""
     return f"after:{name}"
 
 

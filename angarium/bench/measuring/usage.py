@@ -1,4 +1,4 @@
-"""CPU and memory that a process has used so far, where the system tells (Linux)."""
+"""CPU and memory that a process has used so far, where the system shows it (Linux)."""
 
 import os
 from pathlib import Path
@@ -25,5 +25,5 @@ def usage(pid: int | None) -> Usage | None:
 
 
 def cpu_us_each(start: Usage | None, end: Usage | None, count: int) -> float | None:
-    """The CPU time of one of them, in microseconds; None if the system does not tell."""
+    """The CPU time of one of them, in microseconds; None if the system does not show it."""
     return None if start is None or end is None else (end.cpu_s - start.cpu_s) / count * 1e6

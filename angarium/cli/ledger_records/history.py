@@ -17,7 +17,7 @@ from angarium.terminal import output
 def history(receiver: str, as_json: bool, **given: Any) -> None:
     """Show what happened to a receiver: paused, changed, resumed, disabled, removed, recovered.
 
-    That it was offline is told once it recovers; while it fails, the last line says since when.
+    An outage is listed once it is over; until then the last line says since when it has lasted.
 
     A configuration is shown with the members that changed and who changed them. NATS keeps the last 8 changes
     of a receiver; if more were made while no ledger ran, the authors of the older ones are not known.

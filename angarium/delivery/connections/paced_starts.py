@@ -1,4 +1,4 @@
-"""Lets heavy work begin a few times in a turn of the event loop, so that other work has its turns in between.
+"""Limits how often heavy work begins in one turn of the event loop, so that other work runs in between.
 
 If thousands of receivers get their first event at once, each has to be loaded and connected, which takes ten
 times as long as to write to a kept connection. Nothing of it is long by itself; but a delivery to another

@@ -233,7 +233,7 @@ class Maintenance:
         return next((each.claim.epoch for each in self._working() if each.number == 0), None)
 
     async def _choose_evicted_deliveries(self) -> None:
-        """Choose what gives way if the deliveries are full.
+        """Choose the events to evict if the deliveries are full.
 
         If the dead letters have no room, none does: an event is needed until its dead letter is stored.
         """
@@ -253,7 +253,7 @@ class Maintenance:
             self._orders.append(order)
 
     async def _choose_evicted_events(self) -> None:
-        """Choose what gives way if the events are full, before the producers of all tenants are refused."""
+        """Choose the events to evict if their stream is full, before the producers of all are refused."""
         js, names = self._context.js, self._context.names
         self._sampled_events = None
         events = await stream_info(js, names.events)
@@ -275,7 +275,7 @@ class Maintenance:
         if not is_full(letters):
             self._letters_full.clear()
             return False
-        self._letters_full.log_once("no dead letter can be stored, so that no event can give way")
+        self._letters_full.log_once("no dead letter can be stored, so that no event can be evicted")
         return True
 
     async def _keep_quotas(self) -> None:
@@ -401,7 +401,7 @@ class Maintenance:
     async def _purge_routed(self) -> None:
         """Purge routed events by subject: an event of a parked tenant keeps later ones of others.
 
-        So are strays, if there are more than were buried: no other tenant has to give way for them.
+        So are strays, if there are more than were buried: no other tenant is evicted for them.
         """
         if self._sampled_events is not None:
             js, names = self._context.js, self._context.names

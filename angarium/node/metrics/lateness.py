@@ -1,7 +1,7 @@
 """Receivers that are behind: an attempt has been due for a minute, and nothing is being attempted.
 
-A receiver that is held back, or out of tokens, is not behind, however many events wait for it: this tells of
-Angarium, not of receivers.
+A receiver that is held back, or out of tokens, is not behind, however many events wait for it: this measures
+Angarium, not receivers.
 """
 
 from actors.machine.bucket import next_token_at

@@ -202,7 +202,7 @@ async def search_event(
 
 
 def _wanted(event: str, recorded: Collection[str | None] | None) -> Callable[[Event], bool]:
-    """Tells the wanted messages of an event; `recorded`: the marks of those that the ledger has."""
+    """Makes a test for the wanted messages of an event; `recorded`: the marks of those in the ledger."""
     if recorded is None:
         return lambda it: it.id == event
     return lambda it: it.id == event and bool(it.again) and it.again not in recorded

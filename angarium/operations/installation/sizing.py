@@ -58,7 +58,7 @@ def capacity(rooms: list[StreamRoom]) -> Capacity | None:
 
 
 async def holder(js: JetStream, installation: Installation, info: StreamInfo) -> str:
-    """Says which shard, receiver or tenant needs the stream, from which position on, and since when."""
+    """A sentence: which shard, receiver or tenant needs the stream, from which position, and since when."""
     names, shards = installation.names, installation.shards
     try:
         if info.name == names.deliveries:

@@ -38,7 +38,7 @@ def labelled(name: str, values: Mapping[LabelValues, float]) -> Metric:
 
 
 def info(name: str, values: Mapping[str, str]) -> Metric:
-    """A metric that tells by its labels."""
+    """A metric whose labels hold the information."""
     return InfoMetricFamily(name.removesuffix("_info"), BY_NAME[name].help, dict(values))
 
 

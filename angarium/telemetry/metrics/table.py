@@ -1,7 +1,8 @@
 """The table of all metrics of Angarium. Its order is that of the reference page.
 
-A metric that is not here cannot be told: `families` looks each one up. Names and units follow the conventions
-of Prometheus and of OpenTelemetry. No label holds a secret, a URL, or anything that a receiver answered.
+A metric that is not here cannot be exported: `families` looks each one up. Names and units follow the
+conventions of Prometheus and of OpenTelemetry. No label holds a secret, a URL, or anything that a receiver
+answered.
 """
 
 from angarium.telemetry.metrics.described import MetricDescription, MetricKind, MetricLabel

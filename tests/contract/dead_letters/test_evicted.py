@@ -1,4 +1,4 @@
-"""Letters of events that gave way before they were routed: each can be sent again, like all others."""
+"""Letters of events that were evicted before they were routed: each can be sent again, like all others."""
 
 from streams.buckets.stored_configurations import StoredConfigurations
 from streams.clock import SystemTime

@@ -85,7 +85,7 @@ async def test_events_that_follow_one_of_a_parked_tenant_are_purged_by_subject(
 
 
 async def test_a_stray_is_no_sample(js: JetStream, names: Names, recorded: Recorded) -> None:
-    """A stray is in no partition, and no router gives it up; others must not give way for it."""
+    """A stray is in no partition, and no router gives it up; others must not be evicted for it."""
     assert isinstance(await js.publish(names.publish_event(TENANT, "order.*"), b"x" * 1000), Stored)
     sampled = await samples_of_events(js, names, await stream_info(js, names.events))
     assert sampled.stray_tenants == {TENANT}
@@ -103,7 +103,7 @@ async def test_routed_events_do_not_count_against_a_quota(
     each = info.bytes // EVENTS
 
     async def below(kept: int) -> int:
-        """The position below which events give way if the quota has room for that many."""
+        """The position below which events are evicted if the quota has room for that many."""
         order = await unrouted_beyond_quota(js, names, info, PARTITION, TENANT, kept * each + each // 2)
         return order.below if order else 0
 

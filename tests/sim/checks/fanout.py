@@ -3,7 +3,7 @@
 A copy *counts* if its source is above that of every copy of its receiver that was stored before; actors drop
 the others. So the stream alone tells what a receiver is given of an event: the ledger holds actors to it.
 
-An event that gives way before it is routed has a letter for each of them in place of a copy.
+An event that is evicted before it is routed has a letter for each of them in place of a copy.
 
 A change of subscriptions holds for events that are published more than a second after it; which of the two
 holds for events from before, and for those that come within that second, is the product's to say.

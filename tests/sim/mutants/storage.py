@@ -131,7 +131,7 @@ STORAGE_MUTANTS = [
            ((Retention, "update", _note_but_burials),)),
     Mutant("needed-by-memory", "what is not settled by the confirmed journal is needed",
            ((Host, "needed", _needed_live),)),
-    Mutant("evicted-by-the-purge", "what gives way to others is recorded before it is purged",
+    Mutant("evicted-by-the-purge", "what is evicted is recorded before it is purged",
            ((purge, "deliveries_needed_from", _held_up_to_eviction),)),
     Mutant("none-evicted", "producers are refused only while nothing can be freed",
            ((maintenance, "surplus", _never_full),),

@@ -1,4 +1,4 @@
-"""Tenants above their rate: they give way when the events are full, and cost others no memory."""
+"""Tenants above their rate: they are evicted when the events are full, and cost others no memory."""
 
 import asyncio
 from collections.abc import Callable
@@ -35,7 +35,7 @@ def events_give_way_to_other_tenants() -> None:
 
 
 def owner_dies_before_the_letters_are_stored() -> None:
-    """Events give way, and no letter arrives; none of them is recorded as routed when their router dies."""
+    """Events are evicted, and no letter arrives; none of them is recorded as routed when the router dies."""
     with staged(Plan(receivers=(R, OTHER), **FULL | {"events_room": 1 << 10, "rate": 0.5})) as stage:
         first = _limited(stage)
         letters, lost = stage.run.names.dead(R), list[str]()

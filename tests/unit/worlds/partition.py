@@ -117,17 +117,17 @@ class World:
             assert len(self.in_memory(request.tenant)) <= module.EVENTS_MAX
 
     def evict(self, tenant: str, up_to: int) -> None:
-        """Order a tenant to give way, as a node does that looks at the whole stream."""
+        """Evict a tenant, as a node does that looks at the whole stream."""
         for event in self.tenants.evict(tenant, up_to + 1):
             del self.kept[event.position]
 
     def bury(self) -> None:
-        """Ask for events that give way, or note that those that were asked for have their letters."""
+        """Ask for events to evict, or note that those that were asked for have their letters."""
         request, self.burial = self.burial, None
         if request is None:
             self.burial = self.tenants.next_to_evict()
             return
-        assert request.up_to <= self.tenants.highest, "what has not arrived gives way"
+        assert request.up_to <= self.tenants.highest, "what has not arrived is evicted"
         found = [
             each for each in range(request.above + 1, request.up_to + 1) if self.of(each, request.tenant)
         ]
