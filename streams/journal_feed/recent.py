@@ -1,6 +1,6 @@
 """Reads the last seconds of the journal, for measures of what happens now.
 
-Each look continues at the end of the last one. If the journal grows faster than it can be read, only its end
+Each read continues at the end of the last one. If the journal grows faster than it can be read, only its end
 is read and measured.
 """
 

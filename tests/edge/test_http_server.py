@@ -54,7 +54,7 @@ async def test_a_thousand_requests_at_once_are_answered_in_order_and_in_turns() 
     assert len(set(answered_in)) == MANY
 
 
-async def test_only_some_of_the_requests_that_come_at_once_are_parsed_before_they_are_answered(
+async def test_few_of_many_requests_at_once_are_parsed_before_they_are_answered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Thousands of them, on hundreds of connections, would take seconds of the loop, and memory."""

@@ -216,7 +216,7 @@ def test_an_unexpected_error_is_one_line_without_quotations(
     assert err.count("\n") == 1
 
 
-def test_doctor_says_that_there_is_no_server(capsys: pytest.CaptureFixture[str]) -> None:
+def test_doctor_names_a_missing_server(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(["doctor"]) == main.EXIT_FAILED
     out, err = capsys.readouterr()
     assert "problem" in out

@@ -87,7 +87,9 @@ async def test_an_invalid_one_is_reported_and_the_last_valid_one_stays(
     await until(lambda: receivers.problems(RECEIVER) == ())
 
 
-async def test_a_node_that_starts_later_finds_the_last_valid_one_too(js: JetStream, names: Names) -> None:
+async def test_a_node_that_starts_later_finds_the_last_valid_configuration(
+    js: JetStream, names: Names
+) -> None:
     await put(js, names, raw())
     for _ in range(3):
         await put(js, names, b"not json")
@@ -100,7 +102,7 @@ async def test_a_node_that_starts_later_finds_the_last_valid_one_too(js: JetStre
     await receivers.stop()
 
 
-async def test_many_who_catch_up_at_once_share_a_question_that_is_put_after_each_of_them(
+async def test_concurrent_catch_ups_share_one_later_request(
     js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     receivers, asked = Receivers(js, names), 0
@@ -133,7 +135,7 @@ async def test_a_configuration_that_is_too_large_is_refused_by_the_server(
     assert isinstance(too_large, Refused)
 
 
-async def test_an_older_bucket_takes_an_invalid_configuration_and_the_last_valid_one_stays_in_force(
+async def test_an_invalid_configuration_in_an_older_bucket_replaces_no_valid_one(
     js: JetStream, names: Names, receivers: Receivers
 ) -> None:
     await js.stream_update((await stream_info(js, names.receivers)).config | {"max_msg_size": -1})

@@ -132,7 +132,7 @@ async def test_the_newest_letters_are_found_without_reading_all(
     assert [letter.position for letter in page.letters] == list(range(600, 344, -1))
 
 
-async def test_few_letters_among_very_many_places_are_found_in_few_looks(
+async def test_few_letters_in_a_long_range_are_found_with_few_requests(
     js: JetStream, names: Names, dead: DeadLetters
 ) -> None:
     """Others' letters and gaps are in between; the search widens its span, and reads nothing twice."""

@@ -65,7 +65,7 @@ async def test_a_restart_ends_a_drain(js: JetStream, names: Names, join: Join) -
     await until(lambda: a.wanted_shards(SHARDS) == shares("a", "a", "b"))
 
 
-async def test_a_drain_that_no_heartbeat_has_told_yet_is_not_granted(
+async def test_a_drain_is_granted_only_once_a_heartbeat_says_so(
     faulty: FaultyJetStream, names: Names, join: Join
 ) -> None:
     """The next heartbeat tells it, so the operator who asks again is granted it."""

@@ -56,7 +56,7 @@ async def test_a_dead_node_whose_key_is_gone_gets_no_share_after_a_long_sleep(
     assert members.live == ("a",)
 
 
-async def test_a_node_that_went_dead_while_nats_was_away_keeps_its_share_until_it_is_silent(
+async def test_a_node_that_died_while_nats_was_away_keeps_its_share_until_silent(
     names: Names, clocks: Clocks, counted: BucketReads, join: Join
 ) -> None:
     """The node owned its share before, and may just be slower to reconnect than this one."""

@@ -76,7 +76,7 @@ class TestHeartbeats:
         await until(lambda: a.live == ("a",))
         await a.leave()
 
-    async def test_a_node_that_becomes_overdue_during_a_look_is_looked_at_again_soon(
+    async def test_a_node_that_is_overdue_during_a_read_is_read_again_soon(
         self, counted: BucketReads, names: Names, clocks: Clocks, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Regular reads are a minute apart. The time at which this read began is too early to judge."""
@@ -193,7 +193,7 @@ class TestSilentNodes:
         said = [record.message for record in caplog.records]
         assert said.count("members.ttl_differs") == 1
 
-    async def test_the_time_of_silence_begins_when_the_heartbeat_that_a_look_shows_came(
+    async def test_silence_begins_when_the_last_heartbeat_came(
         self, names: Names, clocks: Clocks, counted: BucketReads, join: Join
     ) -> None:
         await show(counted, names, "b", 1, run="first")
@@ -269,7 +269,7 @@ class TestSilentNodes:
         clocks.turn(0.01)
         await until(lambda: members.is_node_silent("b"))
 
-    async def test_a_node_never_heard_of_is_given_its_time(
+    async def test_an_unknown_node_gets_a_whole_ttl(
         self, names: Names, clocks: Clocks, counted: BucketReads, join: Join
     ) -> None:
         """The new node may have joined and claimed after our last read."""
@@ -325,7 +325,7 @@ class TestMayClaim:
         clocks.turn(0.02)
         await until(lambda: members.may_claim(again))
 
-    async def test_a_shard_may_not_be_claimed_after_a_look_without_our_own_heartbeat(
+    async def test_no_shard_is_claimed_after_a_read_without_our_own_heartbeat(
         self, names: Names, clocks: Clocks, counted: BucketReads, join: Join
     ) -> None:
         """The replica that answers may also lack the holder's heartbeat."""

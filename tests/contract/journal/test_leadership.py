@@ -62,7 +62,9 @@ async def test_nothing_up_to_a_position_is_proved_by_one_answer(js: JetStream, n
         await ensure_no_message(js, stream, ours, 3, 5)
 
 
-async def test_nothing_of_many_subjects_is_proved_in_the_same_way(js: JetStream, names: Names) -> None:
+async def test_the_absence_of_messages_is_proved_for_many_subjects_as_for_one(
+    js: JetStream, names: Names
+) -> None:
     for receiver in (RECEIVER, RECEIVER, OTHER):
         await publish(js, names, receiver)
     assert shard(RECEIVER) != shard(OTHER)
@@ -79,7 +81,7 @@ async def test_nothing_of_many_subjects_is_proved_in_the_same_way(js: JetStream,
         await ensure_no_message(js, stream, all_ours, 2, 4)
 
 
-async def test_absence_is_proved_in_parts_if_there_are_more_subjects_than_the_server_answers_for(
+async def test_absence_is_proved_in_parts_for_more_subjects_than_the_server_answers(
     js: JetStream, names: Names
 ) -> None:
     receivers = [each for each in (f"acme.x{number}" for number in range(4_600)) if shard(each) == 0][:1_100]
@@ -159,7 +161,7 @@ async def test_a_deposed_leaders_silence_is_no_answer(js: JetStream, names: Name
         await ensure_no_message(deposed, names.deliveries, subject_of(names, RECEIVER), 1, 2)
 
 
-async def test_a_leader_that_has_the_message_after_all_is_heard(
+async def test_a_message_that_only_the_new_leader_has_is_found(
     js: JetStream, names: Names, deposed: Deposed
 ) -> None:
     """The first answer was that of a leader that was deposed; the next leader has one, up to the place."""

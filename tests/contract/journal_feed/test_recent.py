@@ -14,7 +14,7 @@ def pen(js: JetStream, names: Names) -> Pen:
     return Pen(js, names)
 
 
-async def test_each_look_reads_on(js: JetStream, names: Names, pen: Pen) -> None:
+async def test_each_read_reads_on(js: JetStream, names: Names, pen: Pen) -> None:
     flushes = RecentFlushes(js, names)
     assert await flushes.read_new() == []
     await pen.flush(delivered(1))

@@ -299,7 +299,7 @@ async def test_base_states_of_a_batch_are_stored_together(
     ]
 
 
-async def test_a_clock_that_was_set_back_does_not_silence_that_nothing_is_new(
+async def test_a_clock_that_was_set_back_does_not_hide_that_the_ledger_is_behind(
     js: JetStream, names: Names, pen: Pen, ledger: Kept
 ) -> None:
     """A time in the future would hide that the ledger is behind."""

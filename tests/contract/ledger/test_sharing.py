@@ -104,7 +104,7 @@ async def test_the_shares_are_parted_among_those_who_live(
     assert await one.hold() | await two.hold() == set(range(SHARE_COUNT))
 
 
-async def test_a_share_that_another_took_meanwhile_is_left_to_it(
+async def test_a_share_that_another_process_took_stays_there(
     js: JetStream, names: Names, in_database: InDatabase, stores: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two processes may see the same free share; the second is too late."""
@@ -175,7 +175,7 @@ async def test_a_writer_that_lost_a_share_but_not_its_connection_is_refused(
     assert await sequences(in_database) == {1: len(RECEIVERS)}
 
 
-async def test_a_share_that_comes_back_is_read_from_where_it_is(
+async def test_a_returned_share_is_read_from_its_stored_place(
     js: JetStream,
     names: Names,
     pen: Pen,

@@ -55,7 +55,7 @@ async def test_the_server_answers_503_if_there_is_no_consumer(raw: RawPull) -> N
     assert (await raw.status())[0] == "503"
 
 
-async def test_the_server_tells_in_heartbeats_how_far_it_came(
+async def test_the_server_says_in_heartbeats_how_far_it_got(
     js: JetStream, stream: str, make_consumer: MakeConsumer, raw: RawPull
 ) -> None:
     await make_consumer()
@@ -172,7 +172,7 @@ async def test_the_server_creates_the_same_consumer_once(
     assert refused.value.code == 10148
 
 
-async def test_the_server_tells_when_the_consumer_is_deleted(
+async def test_the_server_reports_when_the_consumer_is_deleted(
     js: JetStream, stream: str, make_consumer: MakeConsumer, raw: RawPull
 ) -> None:
     await make_consumer()

@@ -66,7 +66,7 @@ async def joined(server: Server, names: Names) -> AsyncIterator[Node]:
     await wire.close()
 
 
-async def test_a_claim_that_waited_for_its_turn_is_not_made_under_a_lease_that_is_not_in_force(
+async def test_no_claim_is_made_after_a_wait_without_a_lease_in_force(
     server: Server, js: JetStream, names: Names, joined: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     members = joined.context.members
@@ -92,7 +92,7 @@ async def test_a_claim_that_waited_for_its_turn_is_not_made_under_a_lease_that_i
         await seen.leave()
 
 
-async def test_a_resumption_that_waited_is_not_made_under_a_lease_that_is_not_in_force(
+async def test_no_resumption_is_made_after_a_wait_without_a_lease_in_force(
     js: JetStream, names: Names, joined: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     members, gate, suspend = joined.context.members, asyncio.Event(), Shard.suspend

@@ -362,7 +362,7 @@ async def test_a_defect_while_owned_and_wanted_are_compared_ends_nothing(
     assert "node.broken" in caplog.text
 
 
-async def test_shards_are_logged_once_the_node_has_all_and_those_that_end_together_in_one_line(
+async def test_shards_are_logged_once_all_are_there_and_ended_ones_in_one_line(
     wire: Wire, js: JetStream, prefix: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A suspended node loses all its shards at once, for one reason."""

@@ -157,7 +157,7 @@ async def test_a_malformed_event_is_a_dead_letter_found_by_its_id_unless_that_wa
         ),
     ],
 )
-async def test_an_event_that_waits_no_longer_was_discarded_only_if_its_end_would_be_recorded(
+async def test_an_event_that_is_gone_was_discarded_only_if_its_end_would_be_recorded(
     access: Access, monkeypatch: pytest.MonkeyPatch, why_unrecorded: str, what: str
 ) -> None:
     monkeypatch.setattr(event_search, "RECEIVERS_MAX", 0)
@@ -169,7 +169,7 @@ async def test_an_event_that_waits_no_longer_was_discarded_only_if_its_end_would
     assert found.why_none.endswith(f"Z, and no longer waits: {what}")
 
 
-def test_the_end_of_an_event_may_be_unrecorded_while_the_ledger_is_behind_or_in_a_gap() -> None:
+def test_an_event_may_have_an_unrecorded_end_while_the_ledger_lags_or_has_a_gap() -> None:
     gap = ("2026-11-24T10:00:00Z", "2026-11-24T12:00:00Z")
     before, after = (instant(f"2026-11-24T{hour}:30:00Z", 0.0) for hour in ("11", "12"))
     lag = LedgerLag(as_of="2026-11-24T13:00:00Z", behind_s=0.0, gaps=[gap])

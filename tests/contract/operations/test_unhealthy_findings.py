@@ -151,7 +151,7 @@ async def test_a_user_without_permission_is_told_so(
     )
 
 
-def test_a_snapshot_of_a_healthy_receiver_costs_a_look() -> None:
+def test_a_snapshot_of_a_healthy_receiver_costs_one_comparison() -> None:
     state = State(receiver="acme.well", opened=True, frontier=Frontier(position=7))
     standing, raw = ReceiverSnapshot("acme.well", 0, state), b'{"url":"https://x.example/"}'
     assert unhealthy_findings.judge(standing, state, b"never parsed", NOW) is None

@@ -223,7 +223,7 @@ async def test_a_message_larger_than_a_limit_is_requested_alone(script: Script) 
     assert script.gaps == []
 
 
-async def test_while_the_next_message_did_not_fit_nothing_is_asked_until_all_requests_have_ended(
+async def test_no_request_follows_a_message_that_did_not_fit_until_all_have_ended(
     script: Script,
 ) -> None:
     """A message larger than either of two requests would otherwise end one after the other forever."""

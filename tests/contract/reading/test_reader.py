@@ -60,9 +60,7 @@ async def test_no_consumer_is_made_if_the_lease_expires_while_the_stream_is_comp
     await leased.stop()
 
 
-async def test_a_reader_that_requests_nothing_requests_nothing_of_a_new_consumer(
-    js: JetStream, names: Names
-) -> None:
+async def test_a_paused_reader_stays_paused_with_a_new_consumer(js: JetStream, names: Names) -> None:
     read = list[int]()
     paused = new_reader(js, names, lambda _, told: read.append(told.position))
     paused.set_requests_paused(True)

@@ -252,7 +252,7 @@ def test_sources_rise_above_those_of_an_earlier_loss_that_lay_beyond() -> None:
     assert source_offsets_after(marks, gap) == (SourceOffset(above=4, offset=6_000_000_009),)
 
 
-async def test_a_repair_writes_a_checkpoint_with_the_parked_receivers_and_the_needed_position(
+async def test_a_repair_writes_a_checkpoint_with_parked_receivers_and_needed_position(
     js: JetStream, names: Names
 ) -> None:
     """The journal up to the repair is not read again: the checkpoint has to say it."""
@@ -279,7 +279,7 @@ async def test_a_repair_writes_a_checkpoint_with_the_parked_receivers_and_the_ne
 
 
 class TestLastSame:
-    async def test_the_last_message_that_is_the_same_is_found_among_all_that_were_known(
+    async def test_the_last_unchanged_message_is_found_among_all_marks(
         self, js: JetStream, names: Names
     ) -> None:
         for _ in range(9):
@@ -296,9 +296,7 @@ class TestLastSame:
         await js.purge(names.deliveries, 7)
         assert await last_same(js, names.deliveries, marks, lost) == (Mark(position=6), True)
 
-    async def test_a_deleted_message_is_not_the_last_that_is_the_same(
-        self, js: JetStream, names: Names
-    ) -> None:
+    async def test_a_deleted_message_is_not_the_last_unchanged_one(self, js: JetStream, names: Names) -> None:
         """A deleted message leaves an empty position in either stream."""
         for _ in range(9):
             await publish(js, names, RECEIVER)
@@ -313,7 +311,7 @@ class TestLastSame:
         assert await last_same(js, names.deliveries, marks, lost) == (marks[0], True)
         assert await last_same(js, names.deliveries, marks[:6], lost) == (marks[0], False)
 
-    async def test_a_message_of_the_new_tail_is_not_the_last_that_is_the_same(
+    async def test_a_message_of_the_new_tail_is_not_the_last_unchanged_one(
         self, js: JetStream, names: Names
     ) -> None:
         """A node had read and settled some of it before it knew that the old one was lost."""
@@ -326,7 +324,7 @@ class TestLastSame:
             known = [*before[:7], *late]
             assert await last_same(js, names.deliveries, known, lost) == (now[2], True)
 
-    async def test_the_last_message_that_is_the_same_is_not_looked_for_beyond_an_accepted_loss(
+    async def test_the_last_unchanged_message_is_not_looked_for_beyond_an_accepted_loss(
         self, js: JetStream, names: Names
     ) -> None:
         """Positions were used twice: the first message at one proves nothing about the second."""
@@ -347,7 +345,7 @@ class TestLastSame:
         same, _ = await last_same(js, names.deliveries, history.deliveries, Mark(position=12))
         assert same.position == 11
 
-    async def test_the_last_message_that_is_the_same_is_asked_of_the_whole_journal(
+    async def test_the_last_unchanged_message_is_looked_for_in_the_whole_journal(
         self, js: JetStream, names: Names
     ) -> None:
         shard = Recording(js, names, await own(js, names, "a"))
@@ -430,7 +428,7 @@ class TestRivalNodes:
         assert (tried, count) == (["b"], 1)
 
 
-async def test_numbers_go_on_above_all_that_were_read_where_the_journal_lost_its_tail_too(
+async def test_numbers_continue_above_all_read_events_if_the_journal_lost_its_tail(
     js: JetStream, names: Names
 ) -> None:
     """The node that found the loss had read further than the journal, and may have numbered each event."""

@@ -77,7 +77,7 @@ async def test_a_copy_in_doubt_is_not_repeated_after_the_deadline(
         assert len(faulty.published[names.publish_to(ONE)]) == 1
 
 
-async def test_the_lock_of_a_command_ends_at_the_first_refusal_and_that_of_a_server_asks_again(
+async def test_a_refusal_ends_the_lock_of_a_command_and_a_server_asks_again(
     server: Server, names: Names
 ) -> None:
     """A person waits for a command; a server waits until an operator grants the permission."""

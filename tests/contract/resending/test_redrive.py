@@ -207,7 +207,7 @@ async def test_an_id_that_can_be_guessed_costs_no_letter(js: JetStream, remember
 
 
 @pytest.mark.parametrize("taker", ["evil.own", ONE])
-async def test_an_id_that_was_taken_all_the_same_is_not_believed(
+async def test_a_message_id_that_another_publisher_took_does_not_count_as_sent(
     js: JetStream, remembering: Names, taker: str
 ) -> None:
     """Neither this command nor a successor that finishes its work believes it."""

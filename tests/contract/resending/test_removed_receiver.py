@@ -169,9 +169,7 @@ async def test_a_receiver_that_the_nats_cli_has_replaced_ends_the_replay(js: Jet
     assert ((await shown(to, job.id)).state, await again(js, names, "t")) == ("failed", [])
 
 
-async def test_a_replay_that_an_older_version_began_is_for_the_receiver_of_its_first_look(
-    js: JetStream, names: Names
-) -> None:
+async def test_a_replay_begun_by_an_older_version_keeps_its_receiver(js: JetStream, names: Names) -> None:
     await events(js, names, "t")
     await replace_receiver(StoredConfigurations(js, names))
     lock = ReplayLock(js, names, ONE, "run", SystemTime(), lease_s=LEASE_S)

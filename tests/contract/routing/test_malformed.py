@@ -82,7 +82,7 @@ async def test_a_delivery_to_the_place_of_malformed_events_takes_none_of_their_i
     assert [letter.data for letter in await letters(js, names)] == [b"to nobody", b"malformed"]
 
 
-async def test_a_tenant_that_none_can_be_has_its_dead_letters_too(
+async def test_events_of_an_impossible_tenant_become_dead_letters(
     js: JetStream, names: Names, open_owner: OpenOwner
 ) -> None:
     tenant = next(f"1st{n}" for n in range(100) if partition_of(f"1st{n}", SHARDS) == PARTITION)

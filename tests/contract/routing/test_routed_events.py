@@ -11,7 +11,7 @@ from tests.support.waiting import until
 A, B = "acme.a", "acme.b"
 
 
-async def test_an_event_is_told_as_routed_once_all_its_copies_are_stored(
+async def test_an_event_is_reported_as_routed_once_all_its_copies_are_stored(
     js: JetStream, names: Names, open_owner: OpenOwner
 ) -> None:
     for receiver in (A, B):
@@ -32,7 +32,7 @@ async def test_an_event_is_told_as_routed_once_all_its_copies_are_stored(
     assert [copies for *_, copies in told.values()] == [0]
 
 
-async def test_an_event_whose_owner_died_before_its_record_is_told_as_routed_once(
+async def test_an_event_whose_owner_died_before_its_record_is_reported_once(
     js: JetStream, names: Names, open_owner: OpenOwner
 ) -> None:
     await subscribe(js, names, A)

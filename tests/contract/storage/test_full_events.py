@@ -81,7 +81,7 @@ async def ids(js: JetStream, stream: str, subject: str) -> list[str]:
     return [each.headers[EVENT_ID] for each in (await js.read(stream, subject, 1, batch=EVENTS)).messages]
 
 
-async def test_events_of_a_tenant_above_its_rate_give_way_before_others_are_refused_for_long(
+async def test_events_above_a_rate_are_evicted_before_others_are_refused_for_long(
     wire: Wire, js: JetStream, names: Names, caplog: pytest.LogCaptureFixture
 ) -> None:
     sender = Sender()
@@ -112,7 +112,7 @@ async def test_events_of_a_tenant_above_its_rate_give_way_before_others_are_refu
     assert all(each.levelno == logging.WARNING for each in told)
 
 
-async def test_unrouted_events_of_a_tenant_beyond_its_quota_give_way(
+async def test_unrouted_events_of_a_tenant_beyond_its_quota_are_evicted(
     wire: Wire, js: JetStream, names: Names
 ) -> None:
     """The stream is half full. The events of another tenant above its rate stay."""

@@ -32,7 +32,7 @@ async def deliveries_of_others(js: JetStream, names: Names) -> StreamInfo:
 
 
 @pytest.mark.usefixtures("_counting")
-async def test_no_event_gives_way_and_no_letter_is_dropped_within_the_quota(
+async def test_no_event_is_evicted_and_no_letter_is_dropped_within_the_quota(
     js: JetStream, names: Names
 ) -> None:
     """One message in a hundred is large, the first one among them."""
@@ -75,7 +75,7 @@ async def test_a_quota_is_exact_to_the_byte(js: JetStream, names: Names) -> None
         assert order == (EvictionOrder("acme", 101 - kept) if kept < 100 else None)
 
 
-async def test_the_tenant_with_the_most_bytes_gives_way_even_if_another_has_few_large_events(
+async def test_the_largest_tenant_is_evicted_even_if_another_has_few_large_events(
     js: JetStream, names: Names
 ) -> None:
     chance, chosen = random.Random(1), set[str]()

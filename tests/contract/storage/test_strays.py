@@ -126,7 +126,7 @@ async def test_a_flood_of_strays_costs_other_tenants_no_event(
     }
 
 
-async def test_events_that_come_after_the_look_for_strays_are_kept(js: JetStream, names: Names) -> None:
+async def test_events_that_come_after_the_search_for_strays_are_kept(js: JetStream, names: Names) -> None:
     for type_ in ("*", "order.created"):
         await js.publish(names.publish_event("acme", type_), b"{}")
     assert await bury_stray_events(js, names) == 3

@@ -116,7 +116,7 @@ async def test_an_answer_that_is_sent_twice_is_never_another_receivers(
 
 
 @pytest.mark.parametrize("early", [FORGED, b"H", b"\r\n"])
-async def test_bytes_that_wait_unread_in_a_kept_connection_end_it_and_the_request_goes_over_a_fresh_one(
+async def test_a_kept_connection_with_unread_bytes_is_replaced(
     post: Post, receiver: Receiver, early: bytes
 ) -> None:
     kept: list[Peer] = []

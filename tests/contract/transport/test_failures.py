@@ -119,7 +119,7 @@ async def test_a_receiver_that_reads_nothing_ends_at_the_deadline(post: Post, re
     assert failed(await post(body=b"x" * (8 << 20), timeout_s=SOON_S)).kind is FailureKind.TIMEOUT
 
 
-async def test_a_defect_of_ours_in_reading_an_answer_is_raised_and_is_no_failure_of_the_receiver(
+async def test_a_defect_of_ours_in_reading_an_answer_is_no_failure_of_the_receiver(
     post: Post, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
@@ -201,7 +201,7 @@ async def test_a_kept_connection_that_died_is_replaced_once_and_the_lease_asked_
     assert (receiver.connections, lease.asked) == (2, 3)
 
 
-async def test_a_kept_connection_is_replaced_as_well_where_the_name_had_to_be_asked_for_again(
+async def test_a_dead_connection_is_replaced_even_if_the_name_must_be_resolved_again(
     make_transport: MakeTransport, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def dies(peer: Peer) -> None:

@@ -108,7 +108,7 @@ async def test_a_wide_receiver_delays_another_of_its_tenant_by_one_answer(till: 
     assert "acme.narrow" in till.came[CONNECTIONS:]
 
 
-async def test_slow_receivers_of_one_tenant_delay_slow_ones_of_others_by_one_answer_for_each(
+async def test_slow_receivers_delay_slow_ones_of_other_tenants_by_one_answer_each(
     till: Till, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(http1_transport, "SLOW_EXCHANGE_S", 0.0)

@@ -122,7 +122,7 @@ async def test_a_waiter_that_gives_up_leaves_its_turn_to_the_next(
     assert receiver.connections == 1
 
 
-async def test_an_idle_connection_makes_room_for_another_receiver_of_the_host_the_oldest_first(
+async def test_the_oldest_idle_connection_makes_room_for_a_receiver_of_the_host(
     make_transport: MakeTransport, receiver: Receiver
 ) -> None:
     transport = make_transport(limits=ConnectionLimits(per_host_max=3))

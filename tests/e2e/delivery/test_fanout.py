@@ -126,7 +126,7 @@ async def test_a_handover_repeats_nothing(fleet: Fleet, rng: random.Random) -> N
     load.check()
 
 
-async def test_a_node_tells_what_it_has_routed(fleet: Fleet) -> None:
+async def test_the_metrics_count_routed_events(fleet: Fleet) -> None:
     await fleet.configure(["t.all"], events=[">"])
     await fleet.configure(["t.some"], events=["order.*"])
     await fleet.configure(["u.some"], events=["order.*"])

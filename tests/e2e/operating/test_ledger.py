@@ -82,7 +82,7 @@ async def test_a_ledger_that_is_killed_has_each_fact_once(
     assert asking.json("event", event)["deliveries"][0]["state"] == "delivered"
 
 
-async def test_a_look_back_says_what_inspect_said(fleet: Fleet, tmp_path: Path) -> None:
+async def test_a_past_state_is_what_inspect_showed(fleet: Fleet, tmp_path: Path) -> None:
     """A failing, a paused and a healthy receiver are each compared at moments without attempts."""
     await fleet.start_ready()
     path = tmp_path / "ledger.db"

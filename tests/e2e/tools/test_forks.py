@@ -51,7 +51,7 @@ def test_a_command_that_does_not_end_is_killed(tmp_path: Path) -> None:
     assert FORKS.run(["--version"], b"", tmp_path, environment, PATIENCE_S).returncode == 0
 
 
-def test_a_command_that_a_shell_starts_says_and_reads_the_same_and_is_killed_if_it_does_not_end(
+def test_a_command_started_by_a_shell_reads_and_prints_alike_and_can_be_killed(
     tmp_path: Path,
 ) -> None:
     client = tmp_path / "angarium"
@@ -70,7 +70,7 @@ def test_a_command_that_a_shell_starts_says_and_reads_the_same_and_is_killed_if_
     assert typed("angarium listen --port 0").returncode == 256 - signal.SIGKILL
 
 
-def test_a_process_that_ended_before_the_first_look_has_its_status() -> None:
+def test_a_process_that_ended_before_the_first_check_has_its_status() -> None:
     ours, keepers = socket.socketpair()
     with keepers:
         keepers.sendall(b"1\n-9\n")

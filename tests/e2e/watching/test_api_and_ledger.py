@@ -68,7 +68,7 @@ async def test_the_api_counts_its_requests(fleet: Fleet, http: httpx.AsyncClient
     collector.stop()
 
 
-async def test_the_ledger_tells_how_far_it_is_behind(
+async def test_the_ledger_reports_how_far_it_is_behind(
     fleet: Fleet, http: httpx.AsyncClient, tmp_path: Path
 ) -> None:
     port, terminal = free_port(), Terminal(tmp_path, fleet.server.url)

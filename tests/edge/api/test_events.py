@@ -176,7 +176,7 @@ async def test_if_the_streams_cannot_be_searched_a_member_says_so(
     assert "NATS is away" in problem(await reader.get(f"{EVENTS}/e9"), 503, "unavailable")
 
 
-async def test_a_search_has_a_time_limit_and_tells_what_it_found_until_then(
+async def test_a_search_that_runs_out_of_time_returns_what_it_found(
     api: Api, reader: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def slow(*_: object) -> NotDone:

@@ -94,7 +94,7 @@ async def test_a_replay_is_a_job_that_ends(api: Api) -> None:
     assert await api.sent_again() == ["e1", "e3"]
 
 
-async def test_a_dry_run_tells_what_would_be_sent_and_sends_nothing(api: Api) -> None:
+async def test_a_dry_run_lists_what_would_be_sent_and_sends_nothing(api: Api) -> None:
     await events(api, 4)
     async with await manager(api) as client:
         shown = await client.post(f"{BILLING}/replay", json=SINCE | {"dry_run": True})
@@ -280,7 +280,7 @@ async def listed(client: httpx.AsyncClient, limit: int) -> list[str]:
         cursor = {"cursor": page["next_cursor"]}
 
 
-async def test_lists_at_the_same_time_share_one_look_at_what_has_changed(
+async def test_lists_at_the_same_time_share_one_read_of_the_changes(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No list reads the plans of all tenants."""

@@ -250,7 +250,7 @@ async def _is(client: httpx.AsyncClient, status: int) -> bool:
     return (await client.post(EVENTS, json={})).status_code == status
 
 
-async def test_a_token_has_a_rate_and_is_told_of_it(api: Api) -> None:
+async def test_the_answer_names_the_rate_of_the_token(api: Api) -> None:
     token = await api.token(rate=2.0)
     async with api.client_with(token.text) as client:
         answers = [await client.post(EVENTS, json={}) for _ in range(3)]

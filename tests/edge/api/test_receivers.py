@@ -268,7 +268,7 @@ async def test_another_tenants_token_finds_no_receiver(api: Api) -> None:
     assert await api.in_bucket() == {"url": "https://example.com/"}
 
 
-async def test_the_list_and_the_state_tell_how_receivers_do(api: Api) -> None:
+async def test_the_list_and_the_state_show_the_health(api: Api) -> None:
     await api.receiver("acme.billing")
     async with await manager(api) as client:
         [item] = (await client.get(LIST, params={"health": "true"})).json()["receivers"]

@@ -232,7 +232,7 @@ async def test_minutes_come_in_pages_and_of_the_last_hour_unless_said_otherwise(
         problem(await reader.get(f"{AT}/{path}"), 422, "invalid")
 
 
-async def test_a_look_back_at_the_state(
+async def test_the_state_at_a_past_time(
     api: Api, pen: Pen, ledger: InFile, reader: httpx.AsyncClient
 ) -> None:
     ago_s, now = 3600.0, time.time()

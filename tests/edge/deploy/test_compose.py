@@ -37,7 +37,7 @@ def test_the_file_is_as_the_compose_specification_says() -> None:
 
 
 @pytest.mark.parametrize("name", ANGARIUM)
-def test_a_service_starts_a_command_that_there_is_with_settings_that_there_are(name: str) -> None:
+def test_a_service_starts_an_existing_command_with_existing_settings(name: str) -> None:
     service = SERVICES[name]
     check_command(service.get("command", ["node"]))
     settings = settings_of(service["environment"])

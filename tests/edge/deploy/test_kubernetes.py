@@ -72,7 +72,7 @@ def test_each_resource_is_as_the_schemas_of_kubernetes_say(base: list[Resource],
 
 
 @needs_kustomize
-def test_each_pod_is_confined_and_starts_a_command_that_there_is(base: list[Resource]) -> None:
+def test_each_pod_is_confined_and_starts_an_existing_command(base: list[Resource]) -> None:
     found = dict[str, list[str]]()
     for resource, pod in workloads(base):
         [container] = pod["containers"]

@@ -38,7 +38,7 @@ def test_promtool_finds_no_fault_in_the_rules(command: tuple[str, ...]) -> None:
 
 
 def expected(test: dict[str, Any]) -> list[list[dict[str, Any]]]:
-    """The alerts that each look of a test expects, by their labels."""
+    """The alerts that a test expects at each of its times, by their labels."""
     series = [look["exp_samples"] for look in test.get("promql_expr_test", ())]
     rendered = [
         [{"labels": f'alertname="{look["alertname"]}"'} for _ in look["exp_alerts"]]
@@ -47,7 +47,7 @@ def expected(test: dict[str, Any]) -> list[list[dict[str, Any]]]:
     return series + rendered
 
 
-def test_each_alert_fires_in_a_test_and_each_test_has_a_look_without_alerts() -> None:
+def test_each_alert_fires_in_a_test_and_each_test_has_a_time_without_alerts() -> None:
     looks = {test["name"]: expected(test) for test in TESTS}
     labels = [each["labels"] for found in looks.values() for look in found for each in look]
     assert {name for each in labels for name in NAME.findall(each)} == ALERT_QUERIES.keys()
@@ -73,7 +73,7 @@ def test_alerts_have_names_of_their_own() -> None:
 
 
 @pytest.mark.parametrize("name", QUERIES)
-def test_a_query_names_metrics_and_labels_that_there_are(name: str) -> None:
+def test_a_query_names_metrics_and_labels_that_exist(name: str) -> None:
     assert list(unknown(QUERIES[name])) == []
     assert list(selectors(QUERIES[name]))
 

@@ -29,7 +29,7 @@ def test_each_action_is_pinned_by_its_commit() -> None:
     assert all(re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", each) for each in used)
 
 
-def test_the_version_in_the_workflow_is_read_from_where_it_is() -> None:
+def test_the_workflow_finds_the_version() -> None:
     [script] = re.findall(r'version="\$\((sed .*)\)"', WORKFLOW.read_text())
     read = subprocess.run(script, shell=True, cwd=ROOT, capture_output=True, text=True)
     assert read.stdout == f"{__version__}\n"

@@ -33,7 +33,7 @@ def unit(path: Path) -> dict[str, list[str]]:
 
 
 @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)
-def test_a_unit_starts_a_command_that_there_is_with_options_that_it_has(path: Path) -> None:
+def test_a_unit_starts_an_existing_command_with_existing_options(path: Path) -> None:
     (program, command, *options), *_ = [each.split() for each in unit(path)["ExecStart"]]
     assert program == PROGRAM
     check_command([command, *options])

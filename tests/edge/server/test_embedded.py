@@ -183,7 +183,7 @@ async def test_the_usual_port_is_taken_if_it_is_free(
         assert server.url == f"nats://127.0.0.1:{usual}"
 
 
-async def test_a_port_that_is_taken_after_the_look_is_no_failure(
+async def test_a_port_that_is_taken_after_the_check_is_no_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, taken: socket.socket
 ) -> None:
     look = embedded.port_is_free

@@ -70,7 +70,7 @@ async def test_split_input_is_parsed_like_whole_input() -> None:
 
 
 @pytest.mark.parametrize("line", [b"MSG a\r\n", b"MSG a x 5\r\n", b"HMSG a 1 5\r\n", b"MSG a 1 five\r\n"])
-async def test_a_line_that_is_none_breaks_the_connection_and_not_its_reader(line: bytes) -> None:
+async def test_an_invalid_line_breaks_the_connection_and_not_its_reader(line: bytes) -> None:
     with pytest.raises(nats.errors.ProtocolError):
         await read(line)
 

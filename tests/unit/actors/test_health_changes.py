@@ -76,7 +76,7 @@ async def test_offline_is_logged_when_it_is_due_and_not_at_the_next_attempt() ->
 
 
 @in_virtual_time
-async def test_a_receiver_that_is_mended_in_time_is_no_news() -> None:
+async def test_a_receiver_that_is_mended_in_time_is_not_announced() -> None:
     world = resting()
     await world.pass_time(30)
     world.sender.answers()
@@ -87,7 +87,7 @@ async def test_a_receiver_that_is_mended_in_time_is_no_news() -> None:
 
 @pytest.mark.parametrize("snapshots", [False, True])
 @in_virtual_time
-async def test_a_new_owner_tells_what_was_not_due_before_it(snapshots: bool) -> None:
+async def test_a_new_owner_announces_what_was_not_due_before_it(snapshots: bool) -> None:
     world = resting()
     await world.pass_time(30)
     world.crash(snapshots=snapshots)
@@ -104,7 +104,7 @@ async def test_a_new_owner_tells_what_was_not_due_before_it(snapshots: bool) -> 
 
 
 @in_virtual_time
-async def test_a_paused_receiver_is_not_offline_and_its_time_begins_again_when_it_continues() -> None:
+async def test_a_paused_receiver_is_not_offline_and_its_time_restarts_with_it() -> None:
     world = resting()
     await world.pass_time(30)
     world.put(policy(offline=SOON, retry=SELDOM, paused=True))
@@ -133,7 +133,7 @@ async def test_a_shorter_time_applies_at_once_and_a_longer_one_too() -> None:
 
 
 @in_virtual_time
-async def test_a_receiver_that_was_removed_is_no_news() -> None:
+async def test_a_receiver_that_was_removed_is_not_announced() -> None:
     world = resting()
     await world.pass_time(30)
     world.put(None)
@@ -163,7 +163,7 @@ def test_many_changes_that_are_due_at_once_are_reported_in_turns() -> None:
 
 @pytest.mark.parametrize("snapshots", [False, True])
 @in_virtual_time
-async def test_a_takeover_tells_nothing_again(snapshots: bool) -> None:
+async def test_a_takeover_announces_nothing_again(snapshots: bool) -> None:
     world = failing()
     await world.pass_time(100)
     for _ in range(3):
@@ -181,7 +181,7 @@ async def test_a_takeover_tells_nothing_again(snapshots: bool) -> None:
 
 
 @in_virtual_time
-async def test_a_shorter_failure_is_no_news() -> None:
+async def test_a_shorter_failure_is_not_announced() -> None:
     world = failing()
     await world.pass_time(30)
     world.sender.answers()
@@ -247,7 +247,7 @@ async def test_a_receiver_without_a_valid_configuration_is_reported_when_events_
 
 
 @in_virtual_time
-async def test_a_success_is_no_news() -> None:
+async def test_a_success_is_not_announced() -> None:
     world = strict()
     world.publish(300)
     await world.until_settled(300)
@@ -259,7 +259,7 @@ async def test_a_success_is_no_news() -> None:
     assert world.health_changes == list[HealthChange]()
 
 
-def test_a_receiver_whose_events_wait_already_is_no_news() -> None:
+def test_a_receiver_whose_events_wait_already_is_not_announced() -> None:
     parked = State(receiver=RECEIVER, parked=True)
     fact = f.Parked(receiver=RECEIVER, at=NOW, waiting_since=NOW)
     assert health_change(parked, fact, parked, None, invalid=True, was_offline=False) is None

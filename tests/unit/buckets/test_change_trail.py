@@ -42,7 +42,7 @@ members = st.dictionaries(
 
 
 @given(st.lists(st.one_of(st.none(), members), min_size=1, max_size=TRAIL_CHANGES_MAX + 3))
-def test_a_trail_tells_what_was_there(configurations: list[dict[str, Any] | None]) -> None:
+def test_a_trail_shows_what_was_stored(configurations: list[dict[str, Any] | None]) -> None:
     raws = [None if each is None else msgspec.json.encode(each) for each in configurations]
     stored = put_one_after_the_other(raws)
     told = [*recorded_before(stored[-1]), recorded(stored[-1])]

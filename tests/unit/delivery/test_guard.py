@@ -136,7 +136,7 @@ def test_a_name_without_an_address_is_unresolved_in_one_line() -> None:
         "2606:4700::1",
     ],
 )
-def test_a_denied_network_is_closed_even_if_it_is_public_or_allowed_and_over_every_route(
+def test_a_denied_network_is_closed_over_every_route_even_if_allowed(
     address: str,
 ) -> None:
     everything = [ip_network("0.0.0.0/0"), ip_network("::/0")]

@@ -23,7 +23,7 @@ def renewed(clock: Clock) -> Lease:
     return lease
 
 
-def test_there_is_none_before_the_first_acknowledgement() -> None:
+def test_no_lease_is_valid_before_the_first_acknowledgement() -> None:
     lease = Lease(TTL_S, Clock())
     assert not lease.valid()
     assert not lease.over

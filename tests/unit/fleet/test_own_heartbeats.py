@@ -18,7 +18,7 @@ def test_a_burst_of_heartbeats_dates_others_as_far_back_as_a_ttl() -> None:
     assert own.is_older(revision - 1, math.inf)
 
 
-def test_a_heartbeat_between_two_that_are_close_together_is_forgotten_and_the_last_one_is_not() -> None:
+def test_a_heartbeat_between_two_close_ones_is_forgotten_unlike_the_last() -> None:
     own = OwnHeartbeats()
     for revision, at in enumerate((0.0, APART_MIN_S / 4, APART_MIN_S / 2), 1):
         own.add(StoredHeartbeat(revision, at, at))

@@ -97,6 +97,6 @@ def test_more_nodes_than_shards_leave_some_without() -> None:
     assert sorted(Counter(even_owners(2, "abc")).values()) == [1, 1]
 
 
-def test_a_look_costs_no_computation_if_the_nodes_are_the_same() -> None:
+def test_a_read_costs_no_computation_if_the_nodes_are_the_same() -> None:
     live = known("one", "two")
     assert wanted_owners(256, live) is wanted_owners(256, known("one", "two"))

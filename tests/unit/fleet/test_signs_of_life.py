@@ -36,7 +36,7 @@ def keep_reading(signs: SignsOfLife, since: float, until: float, *present: str) 
     read(signs, until, *present)
 
 
-def test_a_node_is_silent_once_a_look_as_of_the_ttl_and_the_margin_shows_no_later_heartbeat(
+def test_a_node_is_silent_if_a_read_after_ttl_and_margin_finds_no_later_heartbeat(
     signs: SignsOfLife,
 ) -> None:
     read(signs, DEAD_S - 0.01, "b")
@@ -47,7 +47,7 @@ def test_a_node_is_silent_once_a_look_as_of_the_ttl_and_the_margin_shows_no_late
     assert not signs.is_node_silent("b", DEAD_S)
 
 
-def test_a_look_is_as_old_as_it_says_and_not_as_its_answer(signs: SignsOfLife) -> None:
+def test_a_read_is_as_old_as_it_says_and_not_as_its_answer(signs: SignsOfLife) -> None:
     signs.end_read(("b",), DEAD_S - 0.01, DEAD_S * 9)
     assert not signs.is_node_silent("b", DEAD_S * 9)
 
@@ -77,7 +77,7 @@ def test_the_time_of_silence_begins_again_with_a_connection(signs: SignsOfLife) 
     assert signs.is_node_silent("b", 3.0 + DEAD_S)
 
 
-def test_a_node_without_a_key_gets_more_time_after_a_ttl_without_a_look(signs: SignsOfLife) -> None:
+def test_a_node_without_a_key_gets_more_time_after_a_ttl_without_a_read(signs: SignsOfLife) -> None:
     read(signs, 0.0, "b")
     read(signs, DEAD_S)
     assert not signs.is_node_silent("b", DEAD_S), "a later heartbeat may have expired unseen"
@@ -106,7 +106,7 @@ def test_a_process_is_silent_though_another_one_of_its_name_lives(signs: SignsOf
     assert not signs.is_silent(signs.note_claim(owner(1, "second"), DEAD_S))
 
 
-def test_the_next_silence_is_that_of_another_node_or_process_which_no_look_has_shown_yet(
+def test_the_next_silence_is_of_another_node_or_process_not_judged_yet(
     signs: SignsOfLife,
 ) -> None:
     signs.note_heartbeat("a", "own", SignOfLife(2, -1.0, TTL_S, 1))

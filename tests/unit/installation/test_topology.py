@@ -38,7 +38,7 @@ def test_the_names_of_the_contract() -> None:
 
 
 @pytest.mark.parametrize("names", [Names(), Names("other")])
-def test_a_subject_tells_the_names_that_made_it(names: Names) -> None:
+def test_a_subject_contains_the_names_that_made_it(names: Names) -> None:
     keys = names.actor_keys
     delivery, event = names.delivery(54, "acme.billing"), names.event(3, "acme", "order.created")
     assert names.shard_and_receiver(delivery) == (54, "acme.billing")

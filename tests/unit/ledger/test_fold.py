@@ -23,14 +23,14 @@ def settled(*facts: f.Fact, until: float) -> int:
 
 
 @pytest.mark.parametrize("first", [(), (ACCEPTED,)])
-def test_a_fact_is_folded_from_the_time_that_it_tells(first: tuple[f.Fact, ...]) -> None:
+def test_a_fact_is_folded_from_its_own_time(first: tuple[f.Fact, ...]) -> None:
     """A first fact without a time is folded with the next one."""
     facts = (*first, delivered(1, NOW + 10))
     assert settled(*facts, until=NOW + 9.9) == 0
     assert settled(*facts, until=NOW + 10) == 1
 
 
-def test_a_clock_that_is_ahead_does_not_delay_what_does_not_tell_its_time() -> None:
+def test_a_clock_that_is_ahead_does_not_delay_facts_without_a_time() -> None:
     rows = [(1, milliseconds(NOW), msgspec.json.encode([opens()]).decode())]
     rows.append((2, milliseconds(FLUSHED), msgspec.json.encode([ACCEPTED, delivered(1, NOW + 90)]).decode()))
     assert fold(RECEIVER, None, rows, milliseconds(FLUSHED)).state.open

@@ -422,7 +422,7 @@ def test_removal_records_what_it_discards_and_keeps_the_numbering() -> None:
     assert actor.step(read_to=40, seen_to=44) == s.ReadBacklog(40)
 
 
-def test_a_receiver_put_again_keeps_its_numbers_and_its_window_and_gets_no_old_events() -> None:
+def test_a_receiver_put_again_keeps_numbers_and_window_and_gets_no_old_events() -> None:
     actor = Actor(policy(dedup_window=16, rate=Rate(limit=1, burst=5)))
     actor.ends(event(5), answer(200))
     actor.do(c.RemoveReceiver(40, 0), bucket=Bucket(0.5, NOW, 1))

@@ -91,7 +91,7 @@ def test_open_events_that_were_lost_do_not_count_as_delivered_and_may_come_again
     (5, Removal(7, 101.0), 0),
     (0, Removal(7, 101.0), 0),
 ])  # fmt: skip
-def test_removals_are_counted_by_the_bucket_that_there_is(
+def test_removals_are_counted_by_the_existing_bucket(
     recorded: int, told: Removal | None, expected: int
 ) -> None:
     """The backup was made at 100, so the new bucket contains every removal from before that."""

@@ -193,7 +193,7 @@ def test_dead_letters_wait_for_those_before_them() -> None:
     assert actor.step(NOW + 60, head=late, burying=True) == given_up("expired", late)
 
 
-def test_a_burial_is_owed_once_the_dead_letter_is_confirmed_also_without_a_configuration() -> None:
+def test_a_confirmed_dead_letter_is_buried_also_without_a_configuration() -> None:
     actor = Actor()
     actor.do(c.GiveUpEvents((with_number(EVENT, 1),), "expired"))
     (burial,) = actor.state.burials
@@ -229,7 +229,7 @@ def test_nothing_is_read_while_the_receiver_is_held_back() -> None:
 # ---- configuration
 
 
-def test_a_configuration_is_taken_up_before_anything_starts_but_never_during_an_attempt() -> None:
+def test_a_configuration_is_adopted_before_anything_starts_never_in_an_attempt() -> None:
     actor = Actor()
     assert actor.step(head=EVENT, policy_adopted=False) == c.Adopt(0, 1)
     assert actor.step(head=EVENT, policy_adopted=False, in_flight=(5,)) == s.Rest(Rule.ADOPTION)

@@ -138,7 +138,7 @@ def test_publish_answers(data: bytes, answer: Stored | Refused) -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"+ACK", b"{}", b"[]", b'{"seq":7}', b'{"stream":"S","seq":"7"}'])
-def test_an_answer_that_is_none(data: bytes) -> None:
+def test_an_invalid_answer(data: bytes) -> None:
     assert isinstance(publish_answer(Message("inbox", data)), Unanswered)
 
 
@@ -223,7 +223,7 @@ class TestReplySubjects:
             '{"current": true, "active": 3000000000}, {"current": true, "active": 2000000000}]}', 2.0),
     ],
 )  # fmt: skip
-def test_when_a_majority_was_heard_of(replicas: int, cluster: str | None, heard_s: float) -> None:
+def test_when_a_majority_has_answered(replicas: int, cluster: str | None, heard_s: float) -> None:
     text = f'{{"config": {{"name": "S", "num_replicas": {replicas}}}, "cluster": {cluster or "null"}}}'
     assert stream_info(msgspec.json.decode(text, type=StreamReply)).heard_s == heard_s
 

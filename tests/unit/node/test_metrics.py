@@ -226,7 +226,7 @@ def test_the_answers_before_there_is_a_node(method: str, path: str, status: int,
     assert (reply.status, reply.body) == (status, text)
 
 
-def test_a_node_that_works_is_ready_and_tells_its_metrics_and_those_of_the_process() -> None:
+def test_a_node_that_works_is_ready_and_has_its_metrics_and_those_of_the_process() -> None:
     monitor = Monitor()
     monitor.watch(node({}))
     reply = monitor.answer(Received("GET", "/metrics", {}, b""))

@@ -57,7 +57,7 @@ def test_a_second_doubt_does_not_take_for_passed_on_what_nothing_was_compared_wi
     assert marks.to_compare(mark(9), 0) == (mark(3), mark(9))
 
 
-def test_the_message_after_which_a_consumer_begins_is_compared_and_with_its_time_if_that_is_known() -> None:
+def test_the_message_before_a_consumer_is_compared_and_its_time_if_known() -> None:
     assert ReadMarks().to_compare(NO_MARK, 4) == (NO_MARK, Mark(position=4))
     assert trusted(4).to_compare(NO_MARK, 4) == (NO_MARK, mark(4))
     assert trusted().to_compare(mark(4), 4) == (NO_MARK, mark(4))

@@ -139,7 +139,7 @@ async def test_nothing_is_read_ahead_without_a_flood_or_a_router_that_is_behind(
 
 
 @in_virtual_time
-async def test_large_events_that_no_receiver_wants_are_a_flood_until_the_router_has_caught_up() -> None:
+async def test_large_unwanted_events_are_a_flood_until_the_router_has_caught_up() -> None:
     async with reading_ahead(MadeUpEvents(), "beta") as ahead:
         ahead.reader.arrived(BEHIND_MIN, False)
         ahead.reader.unmatched(UNMATCHED_BYTES_MIN - 1)
@@ -182,7 +182,7 @@ async def test_tenants_of_other_partitions_are_not_read_ahead() -> None:
 
 @pytest.mark.parametrize("before", [(), ("beta",)])
 @in_virtual_time
-async def test_a_tenant_that_comes_while_others_are_read_is_read_when_they_are_listed_again(
+async def test_a_tenant_that_comes_during_a_read_is_read_at_the_next_listing(
     before: tuple[str, ...],
 ) -> None:
     async with reading_ahead(MadeUpEvents(), *before) as ahead:

@@ -34,7 +34,7 @@ def limited_world(count: int, events_max: int, monkeypatch: pytest.MonkeyPatch) 
     return world
 
 
-def test_a_tenant_above_its_rate_has_nothing_in_memory_if_the_next_events_take_too_much(
+def test_a_tenant_above_its_rate_has_nothing_in_memory_if_events_are_too_large(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     world = limited_world(4, 8, monkeypatch)
@@ -51,7 +51,7 @@ def test_a_tenant_above_its_rate_has_nothing_in_memory_if_the_next_events_take_t
     assert world.tenants.next_read() == ReadRequest("acme", 1, 4, 1)
 
 
-def test_tokens_are_waived_for_a_tenant_that_cannot_be_parked_and_for_what_it_has_in_memory_alone(
+def test_tokens_are_waived_only_for_what_an_unparkable_tenant_has_in_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     world = limited_world(3, 8, monkeypatch)
@@ -76,7 +76,7 @@ def test_a_tenant_that_can_be_parked_gets_no_event_without_a_token(monkeypatch: 
     assert not world.tenants.waive_tokens(1.0, lambda _: True)
 
 
-def test_events_in_flight_are_routed_though_its_tenant_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_events_in_flight_are_routed_though_their_tenant_is_evicted(monkeypatch: pytest.MonkeyPatch) -> None:
     world = limited_world(6, 3, monkeypatch)
     assert [each.position for each in world.tenants.evict("acme", 5)] == [2, 3]
     request = world.tenants.next_to_evict()
@@ -95,7 +95,7 @@ def test_events_in_flight_are_routed_though_its_tenant_gives_way(monkeypatch: py
     assert world.tenants.next_read() == ReadRequest("acme", 4, 6, 3)
 
 
-def test_a_page_that_was_requested_before_its_tenant_gives_way_is_not_taken() -> None:
+def test_a_page_that_was_requested_before_its_tenant_is_evicted_is_not_taken() -> None:
     world = flooded()
     world.match()
     world.match()
@@ -111,7 +111,7 @@ def test_a_page_that_was_requested_before_its_tenant_gives_way_is_not_taken() ->
     assert not world.tenants.take_read(request, page, complete=False), "they have their letters"
 
 
-def test_no_tenant_gives_way_that_is_not_parked_or_with_events_beyond_the_order() -> None:
+def test_only_parked_tenants_are_evicted_and_only_up_to_the_order() -> None:
     tenants = Tenants[Waiting](NOTHING_ROUTED, limited())
     tenants.add(Waiting("acme", 1))
     assert (tenants.evict("acme", 2), tenants.next_to_evict()) == ([], None)
@@ -119,7 +119,7 @@ def test_no_tenant_gives_way_that_is_not_parked_or_with_events_beyond_the_order(
     assert (world.tenants.evict("acme", 1), world.tenants.next_to_evict()) == ([], None)
 
 
-def test_a_tenant_that_gave_way_completely_is_parked_no_more() -> None:
+def test_a_tenant_that_was_evicted_completely_is_parked_no_more() -> None:
     world = flooded()
     world.evict("acme", 1000)
     for _ in range(6):

@@ -80,7 +80,7 @@ async def test_a_page_that_ends_before_the_last_that_was_requested_is_not_comple
 
 
 @in_virtual_time
-async def test_a_page_is_complete_where_the_stream_has_nothing_up_to_the_last_that_was_requested() -> None:
+async def test_a_page_is_complete_if_the_stream_has_nothing_up_to_its_requested_end() -> None:
     async with reading(MadeUpEvents("acme", "umbra", "umbra"), 3, above=1) as read:
         await asyncio.sleep(1)
         assert read.taken == [([], True)]

@@ -39,7 +39,7 @@ def test_a_new_owner_grants_no_burst() -> None:
     assert [bool(rates.take("acme", 7.0)) for _ in range(3)] == [False, True, True]
 
 
-def test_tenants_without_a_rate_take_no_memory_and_those_that_are_quiet_are_forgotten() -> None:
+def test_tenants_without_a_rate_take_no_memory_and_quiet_ones_are_forgotten() -> None:
     limits = {f"t{number}": RateLimit(1.0, 1) for number in range(2 * module.FORGET_AFTER_MIN)}
     rates = TenantRates(limits.get)
     assert rates.take("free", 0.0) == 0.0

@@ -94,7 +94,7 @@ def test_a_tenant_above_its_rate_waits_for_a_token_and_holds_no_other_up() -> No
     assert world.tenants.next_to_match(10.6) == Waiting("acme", 2)
 
 
-def test_tenants_above_their_rate_shed_all_but_their_next_event_and_get_the_rest_again(
+def test_tenants_above_their_rate_keep_one_event_and_get_the_rest_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(module, "EVENTS_MAX", 8)

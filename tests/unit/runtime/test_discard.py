@@ -173,7 +173,7 @@ async def test_an_old_removal_is_no_bound_where_the_leader_says_that_it_is_gone(
 
 
 @in_virtual_time
-async def test_events_after_the_discarded_ones_are_left_in_the_stream_once_that_is_recorded() -> None:
+async def test_events_after_discarded_ones_stay_in_the_stream_once_that_is_recorded() -> None:
     world = strict(paused=True)
     world.publish(3)
     await parked(world)

@@ -262,7 +262,7 @@ async def test_a_limited_number_of_receivers_comes_into_memory_to_give_its_event
 
 
 @in_virtual_time
-async def test_a_receiver_that_lost_its_configuration_gives_way_with_its_numbers() -> None:
+async def test_a_receiver_that_lost_its_configuration_is_evicted_with_its_numbers() -> None:
     world = strict(paused=True)
     world.publish(30)
     await world.until(lambda: world.host.bindings.bound_count == 0)

@@ -22,7 +22,7 @@ def sample(position: int, receiver: str, size: float, *, settled_to: int = 0) ->
     return Sample(position, receiver.partition(".")[0], f"p.deliver.0.{receiver}", size, settled_to)
 
 
-def test_nothing_gives_way_if_enough_is_settled() -> None:
+def test_nothing_is_evicted_if_enough_is_settled() -> None:
     samples = [
         sample(1, "quiet.a", 10),
         sample(2, "busy.a", 30, settled_to=9),
@@ -32,7 +32,7 @@ def test_nothing_gives_way_if_enough_is_settled() -> None:
     assert eviction_order(samples, 36) == EvictionOrder("quiet", 2)
 
 
-def test_the_tenant_that_has_most_bytes_gives_way_with_its_oldest_events() -> None:
+def test_the_oldest_events_of_the_tenant_with_the_most_bytes_are_evicted() -> None:
     """Another tenant has older events, and a third one has more events."""
     samples = [
         sample(1, "old.a", 10),
@@ -66,7 +66,7 @@ def orders_of(orders: EvictionOrders, samples: list[Sample], rounds: int) -> lis
     return found
 
 
-def test_if_an_order_has_no_effect_the_next_tenant_gives_way_and_then_all() -> None:
+def test_if_an_order_has_no_effect_the_next_tenant_is_evicted_and_then_all() -> None:
     samples = [sample(1, "few.a", 20), sample(2, "most.a", 80)]
     orders = EvictionOrders()
     found = [orders.next_order(samples, FULL) for _ in range(ROUNDS_WITHOUT_EFFECT + 1)]
@@ -79,7 +79,7 @@ def test_if_an_order_has_no_effect_the_next_tenant_gives_way_and_then_all() -> N
     assert orders_of(orders, samples, ROUNDS_WITHOUT_EFFECT)[-1] == EvictionOrder("most", 3)
 
 
-def test_the_tenant_whose_events_can_go_gives_way_again_at_once() -> None:
+def test_the_tenant_whose_events_can_go_is_chosen_again_at_once() -> None:
     samples = [sample(1, "few.a", 20), sample(2, "most.a", 80)]
     orders = EvictionOrders()
     orders_of(orders, samples, ROUNDS_WITHOUT_EFFECT + 1)
@@ -102,7 +102,7 @@ def test_old_events_that_cannot_go_do_not_keep_newer_ones_from_it() -> None:
     assert [each.below for each in found if each.tenant == "few"] == [11, 21, 41, 81]
 
 
-def test_a_tenant_that_cannot_give_way_does_not_keep_others_from_it() -> None:
+def test_a_tenant_that_cannot_be_evicted_does_not_protect_others() -> None:
     samples = [
         *(sample(position, "most.a", 1) for position in range(1, 91)),
         *(sample(position, "few.a", 1) for position in range(91, 101)),

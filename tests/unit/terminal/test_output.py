@@ -57,7 +57,7 @@ def test_control_characters_from_a_receiver_are_escaped_in_the_first_line() -> N
     assert "\x1b" not in "".join(lines(STATE | {"why": "the last: \x1b[2J"}))
 
 
-def test_a_node_of_an_older_version_has_only_a_phase_to_tell() -> None:
+def test_a_node_of_an_older_version_has_only_a_phase() -> None:
     older = {name: value for name, value in STATE.items() if name not in ("why", "head")}
     assert lines(older)[0] == "acme.billing: 2 waiting, backing off"
 

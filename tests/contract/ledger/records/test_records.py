@@ -139,7 +139,7 @@ async def test_an_event_is_followed_over_all_receivers(
     assert (await refused(settings, lambda ledger: journey(ledger, "e7", "other"))).kind == "not_found"
 
 
-async def test_a_message_with_the_same_id_is_told_as_dropped(
+async def test_a_message_with_a_known_id_is_listed_as_dropped(
     js: JetStream, names: Names, pen: Pen, ledger: Kept, settings: Settings
 ) -> None:
     await pen.flush(opens(), delivered(7, NOW))
@@ -291,7 +291,7 @@ async def test_no_question_reads_a_whole_table_of_a_database(
         ], plan
 
 
-async def test_a_look_back_folds_to_what_inspect_said(
+async def test_a_past_state_equals_what_inspect_showed(
     js: JetStream, names: Names, pen: Pen, ledger: Kept, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The state is checked after each fact, with base states before and after it."""
@@ -331,7 +331,7 @@ async def test_a_look_back_folds_to_what_inspect_said(
     assert told["next_sequence"] == 1
 
 
-async def test_before_a_receiver_was_there_a_look_back_says_so(
+async def test_a_state_before_the_receiver_existed_is_unknown(
     js: JetStream, names: Names, pen: Pen, ledger: Kept, settings: Settings
 ) -> None:
     await pen.flush(opens())
@@ -340,7 +340,7 @@ async def test_before_a_receiver_was_there_a_look_back_says_so(
     assert (failure.kind, failure.text[:37]) == ("not_found", "there was no receiver acme.billing at")
 
 
-async def test_before_what_is_known_a_look_back_says_from_when_on(
+async def test_a_state_before_the_ledger_begins_names_its_beginning(
     js: JetStream, names: Names, pen: Pen, ledger: Kept, settings: Settings
 ) -> None:
     await pen.flush(opens())

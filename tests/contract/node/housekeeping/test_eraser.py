@@ -144,7 +144,7 @@ async def copy(js: JetStream, names: Names, event: str, source: int) -> int:
     )
 
 
-async def test_a_copy_that_comes_when_the_erasure_is_done_is_found_by_a_second_look(
+async def test_a_copy_that_comes_after_the_erasure_is_found_by_a_second_search(
     js: JetStream, names: Names
 ) -> None:
     """A router that was suspended had given it to its connection before."""
@@ -440,7 +440,7 @@ async def test_a_tenant_whose_owners_do_not_answer_delays_others_by_one_deadline
     await hangs.unsubscribe()
 
 
-async def test_owners_that_have_answered_are_not_asked_again_for_those_that_have_not(
+async def test_owners_that_have_answered_are_not_asked_again(
     js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise a tenant with more receivers than can be asked within a deadline would never be done."""

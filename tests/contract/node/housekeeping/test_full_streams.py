@@ -95,7 +95,9 @@ async def test_the_backlog_of_a_tenant_costs_another_no_event(
     assert settled == {marked - 1}, "the message of the mark tells whether the stream lost its tail"
 
 
-async def test_events_of_a_tenant_beyond_its_quota_give_way(wire: Wire, js: JetStream, names: Names) -> None:
+async def test_events_of_a_tenant_beyond_its_quota_are_evicted(
+    wire: Wire, js: JetStream, names: Names
+) -> None:
     quiet = "umbra.paused"
     await js.publish(names.receiver(quiet), msgspec.json.encode(CONFIGURATIONS[PAUSED]))
     settings = replace(node_settings(names), tenants={"acme": TenantSettings(backlog_max_bytes=40_000)})

@@ -94,7 +94,7 @@ async def test_dead_letters_are_dropped_by_the_owner_of_shard_0_alone(
         await until(lambda: "drop_letters_beyond" in calls)
 
 
-async def test_no_event_gives_way_while_no_dead_letter_can_be_stored(
+async def test_no_event_is_evicted_while_no_dead_letter_can_be_stored(
     wire: Wire, js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """An event is needed until its dead letter is stored, so no room would be made."""

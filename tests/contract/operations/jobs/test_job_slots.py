@@ -83,7 +83,7 @@ async def test_a_job_that_another_process_works_off_takes_no_slot(
     assert set(taken) == {"redrive"}
 
 
-async def test_a_replay_with_a_quick_pace_leaves_its_slot_after_its_turn_and_continues_later(
+async def test_a_quick_replay_leaves_its_slot_after_its_turn_and_continues_later(
     js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(plan_lock, "LOCK_LEASE_S", LEASE_S)
@@ -134,7 +134,7 @@ async def test_a_job_that_waits_for_a_slot_says_so(js: JetStream, names: Names) 
     assert (await told(other.id)).why == "the stream is full"
 
 
-async def test_a_redrive_that_waits_for_its_turn_in_the_process_is_released_when_it_is_halted(
+async def test_a_redrive_that_waits_for_its_turn_is_released_when_it_is_halted(
     js: JetStream, names: Names
 ) -> None:
     to, halted, turns = access(js, names), asyncio.Event(), asyncio.Lock()

@@ -231,7 +231,7 @@ async def test_events_that_are_too_large_or_gone_are_counted(js: JetStream, name
 
 
 @WHEREVER_IT_DIES
-async def test_the_process_of_a_job_may_die_at_any_request_and_another_one_sends_each_event_once_and_in_order(
+async def test_a_process_may_die_at_any_request_of_a_replay_and_each_event_is_sent_once(
     server: Server, js: JetStream, names: Names, every: int, heard: bool
 ) -> None:
     """Each run is killed one request later, until a run finishes."""
@@ -391,7 +391,7 @@ async def test_all_letters_of_a_tenant_are_sent_and_none_of_another(js: JetStrea
 
 @pytest.mark.usefixtures("small_pages")
 @WHEREVER_IT_DIES
-async def test_the_process_of_a_job_may_die_at_any_request_and_another_one_sends_each_letter_once(
+async def test_a_process_may_die_at_any_request_of_a_redrive_and_each_letter_is_sent_once(
     server: Server, js: JetStream, names: Names, every: int, heard: bool
 ) -> None:
     to = access(js, names)

@@ -93,7 +93,7 @@ async def test_the_process_of_a_job_may_die_at_any_request_and_the_sent_events_a
     assert life.step > 20
 
 
-async def test_a_running_job_tells_within_its_page_what_was_sent_and_a_stopped_one_exactly(
+async def test_a_running_job_counts_within_its_page_and_a_stopped_one_exactly(
     js: JetStream, names: Names
 ) -> None:
     to = access(js, names)
@@ -111,9 +111,7 @@ async def test_a_running_job_tells_within_its_page_what_was_sent_and_a_stopped_o
     assert sent < 100
 
 
-async def test_a_job_that_was_halted_within_a_page_tells_exactly_what_was_sent(
-    js: JetStream, names: Names
-) -> None:
+async def test_a_job_halted_within_a_page_counts_exactly(js: JetStream, names: Names) -> None:
     to = access(js, names)
     job = await replay_job(to, await events(js, names, "a", 5))
     checks = iter([False] * 4)  # Two before each copy but the first: one while it waits for its time.
@@ -143,7 +141,7 @@ async def test_an_event_that_is_too_large_is_counted_once_over_many_takeovers_of
     assert (done.state, done.sent, done.left_out) == ("done", 0, {"too_large": 5})
 
 
-async def test_a_command_that_is_given_up_tells_what_was_sent(
+async def test_an_abandoned_command_counts_what_it_sent(
     server: Server, js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def soon_over(*which: Any, **by: Any) -> ReplayLock:
@@ -165,7 +163,7 @@ async def test_a_command_that_is_given_up_tells_what_was_sent(
     assert isinstance(await abandon(to, ONE), NotDone)
 
 
-async def test_the_letters_of_a_page_that_are_gone_are_told_of_a_redrive_that_is_stopped(
+async def test_a_stopped_redrive_counts_the_letters_that_are_gone(
     server: Server, js: JetStream, names: Names
 ) -> None:
     """The process dies at each request; another one learns that the job is to stop."""

@@ -61,7 +61,7 @@ def in_between(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], Any]],
     return arrange
 
 
-async def test_a_replay_does_not_replace_one_that_began_after_the_look(
+async def test_a_replay_does_not_replace_one_that_began_meanwhile(
     js: JetStream, names: Names, in_between: Callable[[Callable[[], Any]], None]
 ) -> None:
     to, wanted = access(js, names), await events(js, names, "a", 2)
@@ -72,7 +72,7 @@ async def test_a_replay_does_not_replace_one_that_began_after_the_look(
     assert (await replay_job(to, wanted, "first")).id == begun.job.id
 
 
-async def test_a_redrive_does_not_replace_one_that_began_after_the_look(
+async def test_a_redrive_does_not_replace_one_that_began_meanwhile(
     js: JetStream, names: Names, in_between: Callable[[Callable[[], Any]], None]
 ) -> None:
     to = access(js, names)

@@ -34,7 +34,7 @@ async def test_the_id_of_a_token_alone_opens_nothing(api: Api) -> None:
 
 
 @pytest.mark.parametrize("tenant", ["acme.eu", "*", ">", "%3E", "_acme", "a%20b", "%C3%A4", "x" * 65])
-async def test_no_name_that_is_none_leads_to_a_tenant(api: Api, tenant: str) -> None:
+async def test_an_invalid_name_leads_to_no_tenant(api: Api, tenant: str) -> None:
     """A token for all tenants would publish for acme by the name of another one: `acme.eu` and `x`."""
     async with await api.client("*", ["publish", "read", "manage"]) as client:
         for method, path in (("POST", "events/x"), ("GET", "receivers"), ("PUT", "receivers/billing")):

@@ -231,7 +231,7 @@ async def test_a_header_without_an_end_is_not_kept(api: Api) -> None:
 
 
 @pytest.mark.parametrize("path", [b"/\xff\xfe", b"/v1/tenants/\xc3\xa4/events/x", b"*", b"http://"])
-async def test_a_path_that_is_none_is_no_defect(api: Api, path: bytes) -> None:
+async def test_an_invalid_path_is_refused_without_a_defect(api: Api, path: bytes) -> None:
     answer = await said(api, b"GET " + path + b" HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
     assert answer.startswith((b"HTTP/1.1 400 ", b"HTTP/1.1 404 ")), answer
 

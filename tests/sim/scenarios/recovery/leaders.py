@@ -7,7 +7,7 @@ from tests.sim.world.process import Process
 RECEIVERS = tuple(f"acme.r{number}" for number in range(16))
 
 
-def deposed_leader_tells_a_position() -> None:
+def deposed_leader_returns_a_position() -> None:
     """An owner passes over a repeat, posts the next event and dies before that is recorded; the window is
     smaller when another takes over, and the leader that tells it the end knows of neither event."""
     with staged(Plan(clustered=True)) as stage:
@@ -27,7 +27,7 @@ def deposed_leader_tells_a_position() -> None:
         stage.settle()
 
 
-def deposed_leader_tells_snapshots() -> None:
+def deposed_leader_returns_snapshots() -> None:
     """A new owner reads its actors, and some answers come from a leader that knows older states of them."""
     with staged(Plan(receivers=RECEIVERS, clustered=True, snapshot_every_s=1.0)) as stage:
         for receiver in RECEIVERS:
@@ -49,7 +49,7 @@ def deposed_leader_tells_snapshots() -> None:
         stage.settle()
 
 
-def deposed_leader_tells_the_end() -> None:
+def deposed_leader_returns_the_end() -> None:
     """One node after another takes over a shard in order, though some answers know of an earlier end."""
     with staged(Plan(clustered=True)) as stage:
         stage.put()
@@ -67,7 +67,7 @@ def deposed_leader_tells_the_end() -> None:
         stage.settle()
 
 
-def deposed_leader_tells_a_backlog() -> None:
+def deposed_leader_returns_a_backlog() -> None:
     """A parked receiver's events are read; no replica and no leader that answers knows of the last ones."""
     with staged(Plan(clustered=True)) as stage:
         stage.put(paused=True)

@@ -191,7 +191,7 @@ async def test_a_receiver_that_was_put_again_unnoticed_gets_no_old_event(parked:
 
 
 @in_virtual_time
-async def test_a_removal_is_noticed_when_an_event_comes_long_after_and_that_one_is_delivered() -> None:
+async def test_a_removal_is_noticed_at_a_much_later_event_which_is_delivered() -> None:
     world = strict()
     world.publish(3)
     await world.until_settled(3)
@@ -260,7 +260,7 @@ async def test_a_second_removal_while_the_first_one_is_obeyed_is_obeyed_too() ->
 
 @in_virtual_time
 @pytest.mark.parametrize("known", [False, True])
-async def test_a_removal_before_anything_was_heard_of_the_receiver_is_obeyed(known: bool) -> None:
+async def test_a_removal_before_anything_was_known_of_the_receiver_is_obeyed(known: bool) -> None:
     """The receiver is put, gets an event, is removed and put again before the node notices any of it."""
     world = ShardWorld()
     if known:

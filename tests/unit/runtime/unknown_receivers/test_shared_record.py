@@ -176,9 +176,7 @@ async def test_an_event_that_was_turned_away_is_not_delivered_when_the_name_is_p
 
 
 @in_virtual_time
-async def test_an_event_that_was_turned_away_is_not_delivered_if_the_configuration_was_invalid_at_first() -> (
-    None
-):
+async def test_an_event_turned_away_stays_so_if_the_configuration_was_invalid_at_first() -> None:
     world = ShardWorld()
     for _ in range(20):
         world.publish(receiver=UNKNOWN)

@@ -204,7 +204,7 @@ async def test_undecided_events_are_given_up_if_the_stream_is_full() -> None:
 
 
 @in_virtual_time
-async def test_a_tenant_that_gives_way_costs_a_new_receiver_of_another_no_event() -> None:
+async def test_a_tenant_that_is_evicted_costs_a_new_receiver_of_another_no_event() -> None:
     """The leader of the configurations does not answer: this node has not heard of the receiver yet."""
     world = ShardWorld()
     world.policies.unavailable = True
@@ -335,7 +335,7 @@ async def test_an_event_that_its_receiver_has_read_is_not_counted_again() -> Non
 
 
 @in_virtual_time
-async def test_no_more_known_receivers_come_into_memory_than_it_can_tell_at_once() -> None:
+async def test_few_known_receivers_come_into_memory_at_a_time() -> None:
     """After a takeover the record finds the events of all known receivers, which they already have."""
     world = ShardWorld()
     world.policies.unavailable = True
