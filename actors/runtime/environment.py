@@ -8,7 +8,7 @@ from msgspec import Struct, field
 from actors.health_changes import FailingReceivers, HealthChange
 from actors.machine.bucket import Unclean
 from actors.machine.state import State
-from actors.memory.unacked import Bindings, NodeHolders
+from actors.memory.unacked import NodeHolders, ShardUnacked
 from actors.ports import Backlog, Clock, DeadLetterWriter, Policies, Recorder, Sender, Snapshots
 from actors.totals import DeliveryTotals
 
@@ -64,7 +64,7 @@ class ActorEnvironment(Protocol):
 
     clock: Clock
     recorder: Recorder
-    bindings: Bindings
+    shard_unacked: ShardUnacked
     sender: Sender
     backlog: Backlog
     dead_letters: DeadLetterWriter
@@ -97,7 +97,7 @@ class ActorEnvironment(Protocol):
         """True if a first byte may leave now."""
         ...
 
-    def may_have_posted(self, state: State, first_bound: int) -> bool:
+    def may_have_posted(self, state: State, first_unacked: int) -> bool:
         """True if an owner that vanished may have posted an unrecorded request to this receiver."""
         ...
 

@@ -17,7 +17,7 @@ from actors.ids import UNKNOWN_RECEIVERS
 from actors.machine.event import Event
 from actors.machine.state import UNCONFIRMED_MAX, State, is_left_over
 from actors.memory.retention import Needed, Retention
-from actors.memory.unacked import Bindings
+from actors.memory.unacked import ShardUnacked
 from actors.policy import Policy
 from actors.ports import Recorded
 from actors.runtime.environment import HostPorts, ShardClaim
@@ -60,7 +60,7 @@ class Host:
         self.on_health_change = ports.on_health_change
         self.failing = FailingReceivers(claim.at, ports.policies.policy, ports.on_health_change)
         self.flow_control = FlowControl(ports.set_requests_paused, ports.saturated, ports.node_holders)
-        self.bindings = Bindings(claim.floor)
+        self.shard_unacked = ShardUnacked(claim.floor)
         self.retention = Retention()
         self.residents = Residents(self)
         self.actors = self.residents.actors
@@ -130,7 +130,7 @@ class Host:
         self.in_flight -= 1
         if self.draining:
             self._attempt_ended.set()
-        self.flow_control.attempt_ended(self.bindings.bound_count, self.bindings.holder_count)
+        self.flow_control.attempt_ended(self.shard_unacked.unacked_count, self.shard_unacked.holder_count)
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Run a task that ends with the shard. If it raises, that is a defect, and logged as such."""
@@ -155,8 +155,8 @@ class Host:
             (actor or self.residents.activate(receiver)).arrive(event)
         else:
             self.residents.activate_unknown().note(receiver, event)
-        self.flow_control.message_arrived(self.bindings.bound_count, self.bindings.holder_count)
-        if self.bindings.bound_count > self.unacked_max // 2:
+        self.flow_control.message_arrived(self.shard_unacked.unacked_count, self.shard_unacked.holder_count)
+        if self.shard_unacked.unacked_count > self.unacked_max // 2:
             self.residents.park_largest()
 
     def knows(self, receiver: str) -> bool:
@@ -227,12 +227,12 @@ class Host:
             return False
         return not self.draining
 
-    def may_have_posted(self, state: State, first_bound: int) -> bool:
+    def may_have_posted(self, state: State, first_unacked: int) -> bool:
         """True if an owner that vanished may have posted an unrecorded request to this receiver."""
         if self.unclean is None:
             return False
-        waits = bool(state.open) or state.parked or self.bindings.received < self.unclean.position
-        return waits or 0 < first_bound <= self.unclean.position
+        waits = bool(state.open) or state.parked or self.shard_unacked.received < self.unclean.position
+        return waits or 0 < first_unacked <= self.unclean.position
 
     async def confirmed_to(self, index: int) -> None:
         """Return once the journal holds the fact with that index; cancelled if the shard stops before."""
@@ -245,7 +245,7 @@ class Host:
 
     def floor_for_flush(self, index: int) -> int:
         """The floor at this cut, after the facts up to `index`; remembered until the flush is confirmed."""
-        self._cut_index, self._cut_floor = index, self.bindings.floor(index)
+        self._cut_index, self._cut_floor = index, self.shard_unacked.floor(index)
         return self._cut_floor
 
     def confirm(self, entries: Sequence[Recorded]) -> None:
@@ -293,9 +293,9 @@ class Host:
         one, from which every other consumer begins.
         """
         index = self.recorder.confirmed_index
-        self.bindings.forget(index)
+        self.shard_unacked.forget(index)
         if self._cut_index <= index:
-            self.ack(self.bindings.floor(index))
+            self.ack(self.shard_unacked.floor(index))
 
     # ---- snapshots and memory
 
@@ -378,7 +378,7 @@ class Host:
         while not self.stopped:
             await asyncio.sleep(next_tick(loop.time(), SWEEP_EVERY_S, lane=self.epoch) - loop.time())
             now = self.clock.now()
-            await self.residents.park(dict.fromkeys(self.bindings.overdue(now - UNACKED_MAX_S)))
+            await self.residents.park(dict.fromkeys(self.shard_unacked.overdue(now - UNACKED_MAX_S)))
             self.acknowledge()
             self.failing.report_due(now)
             if self._wake_all_later and self.may_start():

@@ -47,7 +47,7 @@ class Resident(Protocol):
     """An actor, or the record of unknown receivers.
 
     - `loaded`: its state is known.
-    - `bound_count`: number of messages that are held for it.
+    - `unacked_count`: number of messages that are held for it.
     - `active_at`: when it last had something to do.
     """
 
@@ -57,7 +57,7 @@ class Resident(Protocol):
     active_at: float
 
     @property
-    def bound_count(self) -> int: ...
+    def unacked_count(self) -> int: ...
     @property
     def state(self) -> State: ...
 
@@ -248,8 +248,8 @@ class Residents:
 
     def park_largest(self) -> None:
         """Park the receiver that holds the most messages."""
-        largest = max(self.all(), key=lambda each: each.bound_count if each.loaded else 0)
-        if largest.loaded and largest.bound_count:
+        largest = max(self.all(), key=lambda each: each.unacked_count if each.loaded else 0)
+        if largest.loaded and largest.unacked_count:
             largest.park()
             largest.wake()
 

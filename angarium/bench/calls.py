@@ -108,7 +108,7 @@ class CallsBench(Bench[CallsPlan]):
     async def _settled(self, node: Node) -> None:
         totals, (shard,) = node.context.totals, node.owned.values()
         until = time.monotonic() + GIVE_UP_AFTER_S
-        while totals.actors.deliveries["delivered"] < self._due or shard.host.bindings.bound_count:
+        while totals.actors.deliveries["delivered"] < self._due or shard.host.shard_unacked.unacked_count:
             if time.monotonic() > until:
                 raise click.ClickException(f"not every event was delivered: {totals.actors.deliveries}")
             await asyncio.sleep(PROGRESS_POLL_S)

@@ -18,7 +18,7 @@ from actors.machine.facts import Burial
 from actors.machine.scheduling.view import Cutoff
 from actors.machine.state import BURIALS_MAX, State
 from actors.memory.cursor import Cursor
-from actors.memory.unacked import Unacked
+from actors.memory.unacked import ReceiverUnacked
 from actors.ports import Snapshots
 from actors.runtime.actor import ASK_AGAIN_S, Actor
 from actors.runtime.environment import ActorEnvironment
@@ -71,7 +71,7 @@ class DecidedRecord(Protocol):
 
     environment: UnknownReceiverEnvironment
     live: LiveState
-    unacked: Unacked
+    unacked: ReceiverUnacked
     cursor: Cursor
     undecided: UndecidedEvents
     cutoff: Cutoff | None
@@ -209,7 +209,7 @@ class DecisionRounds:
         if not self._record.state.burials:
             self._buried_at = now  # Nothing had to be buried until now.
         stuck = now - self._buried_at > DISCARD_AFTER_S
-        far = self._environment.bindings.received - self._environment.unacked_max // 2
+        far = self._environment.shard_unacked.received - self._environment.unacked_max // 2
         behind = [each for each in covered if each < far] if stuck else []
         new = [
             Burial(position=event.position, reason=self._reason(event), receiver=event.receiver)
@@ -233,7 +233,7 @@ class DecisionRounds:
 
     def _next(self, covered: list[int], *, discard: bool) -> Iterable[UndecidedEvent]:
         """The events that may be turned away now."""
-        lowest_held = self._environment.bindings.lowest_but(UNKNOWN_RECEIVERS)
+        lowest_held = self._environment.shard_unacked.lowest_of_others(UNKNOWN_RECEIVERS)
         burials = () if discard else self._record.state.burials
         return self._undecided.next(
             covered,
@@ -252,7 +252,7 @@ class DecisionRounds:
             return
         read_to = self._cursor.read_to
         clear_to = min(read_to, (self._undecided.lowest or read_to + 1) - 1)
-        held = self._environment.bindings.lowest_but(UNKNOWN_RECEIVERS)
+        held = self._environment.shard_unacked.lowest_of_others(UNKNOWN_RECEIVERS)
         if not (self._undecided or self._record.has_unread) and held > clear_to:
             self._record.live.record(c.UnparkReceiver(), self._environment.clock.now())
         elif (clear_to := int(min(clear_to, held - 1))) >= self._record.turned_away_to + PASSED_POSITIONS_MIN:

@@ -26,7 +26,7 @@ from actors.machine.state import OPEN_MAX, Open, State
 from actors.memory import tokens
 from actors.memory.cursor import Cursor
 from actors.memory.tokens import Tokens
-from actors.memory.unacked import Bindings
+from actors.memory.unacked import ShardUnacked
 from actors.policy import Policy
 from actors.runtime import actor, live_state
 from actors.runtime.host import Host
@@ -67,16 +67,16 @@ from tests.sim.scenarios.recovery import ownership
 
 # ---- acks and the floor
 
-_floor = Bindings.floor
+_floor = ShardUnacked.floor
 _FAR = 1 << 60
 
 
 def _ack_at_once(host: Host) -> None:
-    host.ack(host.bindings.received)
+    host.ack(host.shard_unacked.received)
 
 
-def _floor_of_memory(bindings: Bindings, index: int) -> int:
-    return _floor(bindings, _FAR)
+def _floor_of_memory(shard_unacked: ShardUnacked, index: int) -> int:
+    return _floor(shard_unacked, _FAR)
 
 
 _queue_or_leave = Pending.queue_or_leave
@@ -342,7 +342,7 @@ ALL = [
     Mutant("ack-before-confirmed", "a message is acked when its fact is confirmed",
            ((Host, "acknowledge", _ack_at_once),)),
     Mutant("floor-of-memory", "the floor goes as far as the facts of its flush release",
-           ((Bindings, "floor", _floor_of_memory),)),
+           ((ShardUnacked, "floor", _floor_of_memory),)),
     Mutant("left-before-parked", "what parking drops is released by the confirmed Parked",
            ((Cursor, "parked_index", property(lambda cursor: 0, lambda cursor, index: None)),)),
     Mutant("repeat-at-once", "a repeat is released when nothing unsettled lies before it",

@@ -1,7 +1,7 @@
 """Rules about receivers that are unknown, or known too little, each taken out by itself."""
 
 from actors.machine import commands as c
-from actors.memory.unacked import Bindings
+from actors.memory.unacked import ShardUnacked
 from actors.runtime.host import Host
 from actors.runtime.live_state import LiveState
 from actors.runtime.pending import Pending
@@ -24,7 +24,9 @@ def _record_and_bury(live: LiveState, command: c.Command, now: float) -> None:
 def _park_beyond(record: UnknownReceiversRecord) -> None:
     """Recorded as if all that came until now had been decided."""
     if not record.state.parked:
-        record.live.record(c.PassOver(record.environment.bindings.received), record.environment.clock.now())
+        record.live.record(
+            c.PassOver(record.environment.shard_unacked.received), record.environment.clock.now()
+        )
     _park(record)
 
 
@@ -37,7 +39,7 @@ UNKNOWN_MUTANTS = [
            ((LiveState, "record", _record_and_bury),),
            unknown_receivers.refusal_is_lost),
     Mutant("unknown-first", "nobody is turned away above what is held for an actor",
-           ((Bindings, "lowest_but", lambda bindings, receiver: float("inf")),),
+           ((ShardUnacked, "lowest_of_others", lambda shard_unacked, receiver: float("inf")),),
            unknown_receivers.an_event_waits_behind_a_slow_receiver),
     Mutant("unknown-delivered-later", "a name that is put is opened above all that was turned away",
            ((UnknownReceiversRecord, "opens_above", lambda record, floor: floor),),

@@ -19,7 +19,7 @@ from tests.unit.worlds.virtual_time import in_virtual_time
 
 
 async def parked(world: ShardWorld) -> None:
-    await world.until(lambda: world.state.parked and not world.host.bindings.bound_count)
+    await world.until(lambda: world.state.parked and not world.host.shard_unacked.unacked_count)
 
 
 def as_numbered(world: ShardWorld, size: int) -> Frontier:

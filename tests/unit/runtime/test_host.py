@@ -271,7 +271,7 @@ async def test_above_half_of_the_inbox_the_largest_holder_is_parked() -> None:
     world.publish(9)
     await world.until(lambda: world.state.parked, within_s=0.1)
     assert not world.host.actors["acme.small"].state.parked
-    assert world.host.bindings.bound_count <= 10
+    assert world.host.shard_unacked.unacked_count <= 10
 
 
 @in_virtual_time

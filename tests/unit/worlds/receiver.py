@@ -276,7 +276,7 @@ class ReceiverWorld:
     def is_quiet(self) -> bool:
         journal, state = self.world.journal, self.state
         assert not self.broken
-        if self.world.host.bindings.bound_count or journal.confirmed_index < journal.index:
+        if self.world.host.shard_unacked.unacked_count or journal.confirmed_index < journal.index:
             return False
         return not (state.open or state.unfinished) and state == journal.folded.get(RECEIVER)
 

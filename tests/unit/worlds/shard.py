@@ -453,7 +453,7 @@ class ShardWorld:
         """Wait until `count` events are recorded as delivered, and everything is acked."""
         folded = self.journal.folded
         await self.until(lambda: RECEIVER in folded and folded[RECEIVER].counters.delivered >= count)
-        await self.until(lambda: self.host.bindings.bound_count == 0)
+        await self.until(lambda: self.host.shard_unacked.unacked_count == 0)
 
 
 def strict(**members: Any) -> ShardWorld:
