@@ -67,7 +67,7 @@ class Node:
     async def start(self) -> None:
         """Become a member and begin to claim."""
         context = self.context
-        context.receivers.on_change(self._configuration_changed)
+        context.configurations.on_change(self._configuration_changed)
         context.members.on_change(self._reconcile_now.set)
         context.members.on_change(self._readiness_changed.set)
         context.members.on_lapse(self._reconcile_now.set)
@@ -81,7 +81,7 @@ class Node:
         maintenance = Maintenance(context, self.shards, self.owned)
         self._spawn(maintenance.run())
         eraser = Eraser(
-            context.js, context.names, context.receivers.stored, context.time.wall,
+            context.js, context.names, context.configurations.stored, context.time.wall,
             self.shards, maintenance.epoch_of_shard_0,
         )  # fmt: skip
         self._spawn(eraser.run())
@@ -121,7 +121,7 @@ class Node:
 
     async def until_ready(self) -> None:
         """Return once every configuration is known and every wanted shard owned, which is logged by then."""
-        await self.context.receivers.until_complete()
+        await self.context.configurations.until_complete()
         while not self.ready:
             self._readiness_changed.clear()
             await self._readiness_changed.wait()
@@ -399,5 +399,5 @@ class Node:
     def _configuration_changed(self, receiver: str) -> None:
         host = self.host_of(receiver)
         if host is not None:
-            policy: Policy | None = self.context.receivers.policy(receiver)
+            policy: Policy | None = self.context.configurations.policy(receiver)
             host.configuration_changed(receiver, policy)

@@ -22,7 +22,7 @@ from angarium.node.shard_snapshots import ShardSnapshots
 from angarium.node.totals import NodeTotals
 from angarium.rate_limited_log import RateLimitedLog
 from angarium.telemetry.opening import Tracing
-from streams.buckets.receivers import Receivers
+from streams.buckets.known_configurations import KnownConfigurations
 from streams.clock import Timekeeper
 from streams.dead_letters.bury import DeadLetterWriter
 from streams.fleet.lease import Lease
@@ -56,7 +56,7 @@ class NodeContext(Struct, frozen=True):
     node: str
     time: Timekeeper
     members: Members
-    receivers: Receivers
+    configurations: KnownConfigurations
     sender: Sender
     readers: asyncio.Semaphore
     pull_room: PullRoom
@@ -114,7 +114,7 @@ class Shard:
         self._handing_over = asyncio.Lock()
         self._handed_over = False
         self.host = self._new_host(stored)
-        self.snapshots = ShardSnapshots(self, stored, recovery, js, context.receivers)
+        self.snapshots = ShardSnapshots(self, stored, recovery, js, context.configurations)
         self._marks = claimed.marks
         self._inbox = self._new_inbox()
         self._router = self._new_router()
@@ -133,7 +133,7 @@ class Shard:
             dead_letters=DeadLetterWriter(
                 context.js, context.names, context.burials_at_once, lambda: self._lease.valid()
             ),
-            snapshots=snapshots, policies=context.receivers, totals=context.totals.actors,
+            snapshots=snapshots, policies=context.configurations, totals=context.totals.actors,
             within_lease=self._lease.valid, ack=self._ack, set_requests_paused=self._set_requests_paused,
             saturated=context.saturated, refuse=self.refuse, on_health_change=context.announcer,
             node_holders=context.holders,

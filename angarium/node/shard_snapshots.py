@@ -8,7 +8,7 @@ from actors.errors import Unavailable, Unusable
 from actors.machine.state import State
 from actors.memory.retention import Needed
 from actors.runtime.host import Host
-from streams.buckets.receivers import Receivers
+from streams.buckets.known_configurations import KnownConfigurations
 from streams.journal.checkpoint import Checkpoint
 from streams.journal.claim import Claim
 from streams.journal.journal import Journal
@@ -53,7 +53,12 @@ class ShardSnapshots:
     """
 
     def __init__(
-        self, owner: SnapshotOwner, stored: Snapshots, recovery: Recovery, js: JetStream, receivers: Receivers
+        self,
+        owner: SnapshotOwner,
+        stored: Snapshots,
+        recovery: Recovery,
+        js: JetStream,
+        configurations: KnownConfigurations,
     ) -> None:
         self.current_at = owner.claim.at
         self._owner = owner
@@ -61,7 +66,7 @@ class ShardSnapshots:
         self._created = recovery.created
         self._parked = recovery.parked_list
         self._js = js
-        self._receivers = receivers
+        self._configurations = configurations
         self._written = 0, Needed(0)
         self._writing = asyncio.Lock()
         self._leftovers: dict[str, State] = {}
@@ -93,7 +98,7 @@ class ShardSnapshots:
         """
         host = self._owner.host
         for receiver in await self._stored.receivers():
-            if receiver not in host.actors and not self._receivers.known(receiver):
+            if receiver not in host.actors and not self._configurations.known(receiver):
                 try:
                     state = await self._stored.load(receiver)
                 except Unusable as error:

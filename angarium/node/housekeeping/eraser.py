@@ -22,7 +22,7 @@ from actors.errors import AngariumError
 from angarium.node.housekeeping.erasure_steps import AnsweredOwners, ErasureProgress, ErasureSteps
 from angarium.node.housekeeping.erasure_turns import ErasureTurns
 from angarium.node.housekeeping.maintenance import DEPOSED_LEADER_MAX_S
-from streams.buckets.receivers import CLOCK_SKEW_MAX_S
+from streams.buckets.known_configurations import CLOCK_SKEW_MAX_S
 from streams.buckets.stored_configurations import StoredConfigurations
 from streams.erasing.erasures import Erasure, Erasures, finished
 from streams.installation.topology import Names

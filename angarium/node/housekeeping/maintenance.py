@@ -362,7 +362,7 @@ class Maintenance:
                 await owned_shard.stop(f"{name} was recreated")
                 recreated.add(name)
         if names.receivers in recreated:
-            await self._context.receivers.read_again()
+            await self._context.configurations.read_again()
 
     async def _find_oldest(self, owned_shard: Shard) -> None:
         js, names, host = self._context.js, self._context.names, owned_shard.host

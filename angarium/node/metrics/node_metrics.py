@@ -63,7 +63,7 @@ class NodeMetrics(Collector):
 
     def _memory(self) -> Iterator[Metric]:
         context, shards = self._node.context, self._node.owned.values()
-        seen, most = ReceiversInMemory(context.receivers.known), context.metrics_names
+        seen, most = ReceiversInMemory(context.configurations.known), context.metrics_names
         for shard in shards:
             seen.add(shard.host)
         yield single("angarium_actors", seen.actors)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from streams.buckets.receivers import CLOCK_SKEW_MAX_S, Receivers
+from streams.buckets.known_configurations import CLOCK_SKEW_MAX_S, KnownConfigurations
 from streams.buckets.stored_configurations import StoredConfigurations
 from streams.installation.topology import Names
 from streams.nats.answers import Stored
@@ -24,7 +24,7 @@ async def test_the_time_since_which_a_receiver_exists_is_known(
     js: JetStream, names: Names, following: bool
 ) -> None:
     """The receiver exists since its first put, or its first put after a removal; edits do not change that."""
-    node, tool = Receivers(js, names), StoredConfigurations(js, names)
+    node, tool = KnownConfigurations(js, names), StoredConfigurations(js, names)
     if following:
         await node.start()
     await tool.put(RECEIVER, RAW)
@@ -47,7 +47,7 @@ async def test_the_time_since_which_a_receiver_exists_is_known(
 async def test_a_receiver_of_other_clients_exists_since_its_removal_or_always(
     js: JetStream, names: Names
 ) -> None:
-    node = Receivers(js, names)
+    node = KnownConfigurations(js, names)
     await put_elsewhere(js, names, RAW)
     await node.confirm(RECEIVER)
     assert node.existing_at(0.0, (RECEIVER,)) == (RECEIVER,)

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from actors.machine.numbering import Frontier, Numbered, advance, is_repeat
 from actors.tenant_settings import SettingsByTenant
-from streams.buckets.receivers import Receivers, matching, subscriptions_of
+from streams.buckets.known_configurations import KnownConfigurations, receiver_finder, subscriptions_of
 from streams.buckets.stored_configurations import StoredConfigurations
 from streams.installation.partitions import partition_of
 from streams.installation.topology import Names
@@ -72,12 +72,12 @@ class Owner:
         self.broken: list[str] = []
         self.losses: list[Loss] = []
         self.routed: list[RoutedEvent] = []
-        self.receivers = Receivers(js, names)
+        self.configurations = KnownConfigurations(js, names)
         self._names = names
         self._follows = follows
-        subscriptions = subscriptions_of(self.receivers)
-        match = matching(self.receivers, subscriptions)
-        freshness = Freshness(js, self.receivers.catch_up, self.clocks)
+        subscriptions = subscriptions_of(self.configurations)
+        match = receiver_finder(self.configurations, subscriptions)
+        freshness = Freshness(js, self.configurations.catch_up, self.clocks)
         self._routing = Routing(
             match, freshness, CopySlots(100), asyncio.Semaphore(1), self.totals, by_tenant,
             tenants=lambda: subscriptions.tenants, partitions=SHARDS,
@@ -108,12 +108,12 @@ class Owner:
 
     async def start(self) -> None:
         if self._follows:
-            await self.receivers.start()
+            await self.configurations.start()
         await self.router.start()
 
     async def stop(self) -> None:
         await self.router.stop()
-        await self.receivers.stop()
+        await self.configurations.stop()
 
     async def own_again(self) -> None:
         """Another ownership, which remembers nothing of the one before."""

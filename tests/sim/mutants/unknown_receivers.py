@@ -6,7 +6,7 @@ from actors.runtime.host import Host
 from actors.runtime.live_state import LiveState
 from actors.runtime.pending import Pending
 from actors.runtime.unknown_receivers.record import BURIED_AT_ONCE, UnknownReceiversRecord
-from streams.buckets.receivers import Receivers
+from streams.buckets.known_configurations import KnownConfigurations
 from tests.sim.mutants.mutant import Mutant
 from tests.sim.scenarios import unknown_receivers
 from tests.sim.scenarios.recovery import early_starts
@@ -30,7 +30,7 @@ def _park_beyond(record: UnknownReceiversRecord) -> None:
     _park(record)
 
 
-async def _know_enough(receivers: Receivers) -> None:
+async def _know_enough(configurations: KnownConfigurations) -> None:
     """Relies on the configurations that were heard by now."""
 
 
@@ -45,7 +45,7 @@ UNKNOWN_MUTANTS = [
            ((UnknownReceiversRecord, "opens_above", lambda record, floor: floor),),
            unknown_receivers.receiver_is_put_before_the_refusal_is_recorded),
     Mutant("unknown-unasked", "nobody is turned away before the leader has spoken",
-           ((Receivers, "catch_up", _know_enough),),
+           ((KnownConfigurations, "catch_up", _know_enough),),
            unknown_receivers.a_receiver_is_put_unnoticed),
     Mutant("unknown-hold-the-floor", "who cannot be decided is left to the stream, and recorded",
            ((UnknownReceiversRecord, "park", lambda record: None),),

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from streams.buckets.receivers import CLOCK_SKEW_MAX_S
+from streams.buckets.known_configurations import CLOCK_SKEW_MAX_S
 from streams.buckets.stored_configurations import StoredConfigurations
 from streams.installation.topology import Names
 from streams.nats.answers import Stored

@@ -11,7 +11,7 @@ from actors.machine.facts import Burial
 from actors.machine.numbering import Numbered
 from angarium.node.housekeeping import eraser as eraser_module
 from angarium.node.housekeeping.eraser import Eraser
-from streams.buckets.receivers import CLOCK_SKEW_MAX_S
+from streams.buckets.known_configurations import CLOCK_SKEW_MAX_S
 from streams.buckets.stored_configurations import StoredConfigurations
 from streams.dead_letters.bury import DeadLetterWriter
 from streams.erasing import search
