@@ -35,7 +35,7 @@ async def names(js: JetStream, prefix: str) -> Names:
     return names
 
 
-def positions_that_give_way(below: int) -> range:
+def evicted_positions(below: int) -> range:
     return range(SETTLED + 1, below)
 
 
@@ -50,7 +50,7 @@ async def test_settled_messages_do_not_use_up_what_a_look_counts(
     deliveries = await stream_info(js, names.deliveries)
     order = await beyond_quota(js, names, deliveries, TENANT, QUOTA, SettledPrefixes(js))
     assert order is not None
-    assert 30 <= len(positions_that_give_way(order.below)) <= 51
+    assert 30 <= len(evicted_positions(order.below)) <= 51
 
 
 async def test_a_look_begins_behind_what_earlier_looks_found_settled(
@@ -64,7 +64,7 @@ async def test_a_look_begins_behind_what_earlier_looks_found_settled(
     orders = [await beyond_quota(js, names, deliveries, TENANT, QUOTA, prefixes) for _ in range(7)]
     assert orders[:5] == [None] * 5
     assert orders[6] is not None
-    assert 0 < len(positions_that_give_way(orders[6].below)) <= 25
+    assert 0 < len(evicted_positions(orders[6].below)) <= 25
     assert prefixes.end(deliveries, TENANT) == SETTLED + 1
 
 

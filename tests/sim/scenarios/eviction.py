@@ -21,7 +21,7 @@ SHORT: dict[str, Any] = {
 """No event fits into the memory of a router, and two of three tenants have a rate."""
 
 
-def events_give_way_to_other_tenants() -> None:
+def events_of_the_largest_backlog_are_evicted() -> None:
     """A tenant above its rate has filled the events; its router dies while room is made for others."""
     with staged(Plan(receivers=(R, OTHER), **FULL)) as stage:
         first = _limited(stage)
@@ -56,7 +56,7 @@ def owner_dies_before_the_letters_are_stored() -> None:
         stage.settle()
 
 
-def page_arrives_late_of_a_tenant_that_gives_way() -> None:
+def page_arrives_late_of_an_evicted_tenant() -> None:
     """A page of a tenant was requested to be routed; before it arrives, its events are to become letters."""
     with staged(Plan(receivers=(R, OTHER), rate=1.0, tenant_events=2)) as stage:
         first = _limited(stage)
