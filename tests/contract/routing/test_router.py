@@ -351,7 +351,7 @@ async def test_a_recreated_stream_is_not_routed(
 async def test_while_memory_is_full_no_more_is_asked_for(
     js: JetStream, names: Names, open_owner: OpenOwner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(router_room, "OPEN_BYTES_MAX", 8 << 10)
+    monkeypatch.setattr(router_room, "EVENT_BYTES_MAX", 8 << 10)
     monkeypatch.setattr(router_room, "PULL_BATCH", 4)
     await subscribe(js, names, A)
     owner, gate = await open_owner(), asyncio.Event()
