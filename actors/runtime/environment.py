@@ -35,7 +35,7 @@ class HostPorts(Struct, frozen=True, kw_only=True):
 
     - `within_lease`: asked before every first byte.
     - `ack`: takes the position up to which all messages are released.
-    - `set_requests_paused`: stops the requests for messages, or sends them again.
+    - `set_pulling_paused`: stops the requests for messages, or sends them again.
     - `saturated`: asked before more messages are requested.
     - `node_holders`: the receivers that hold messages, in all shards of the node.
     - `refuse`: takes the reason why this node cannot run the shard.
@@ -52,7 +52,7 @@ class HostPorts(Struct, frozen=True, kw_only=True):
     totals: DeliveryTotals
     within_lease: Callable[[], bool]
     ack: Callable[[int], None]
-    set_requests_paused: Callable[[bool], None]
+    set_pulling_paused: Callable[[bool], None]
     saturated: Callable[[], bool]
     refuse: Callable[[str], None]
     on_health_change: Callable[[HealthChange], None]

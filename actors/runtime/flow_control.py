@@ -32,17 +32,17 @@ HOLDERS_MAX = 2500
 class FlowControl:
     """Flow control of one shard.
 
-    `set_requests_paused` stops or restarts the requests for messages; `saturated` asks whether the node is.
+    `set_pulling_paused` stops or restarts the requests for messages; `saturated` asks whether the node is.
 
     Its methods take how many messages the shard holds, and for how many receivers.
     """
 
-    __slots__ = ("_handle", "_holder_count", "_node", "_saturated", "_set_requests_paused", "_until")
+    __slots__ = ("_handle", "_holder_count", "_node", "_saturated", "_set_pulling_paused", "_until")
 
     def __init__(
-        self, set_requests_paused: Callable[[bool], None], saturated: Callable[[], bool], node: NodeHolders
+        self, set_pulling_paused: Callable[[bool], None], saturated: Callable[[], bool], node: NodeHolders
     ) -> None:
-        self._set_requests_paused = set_requests_paused
+        self._set_pulling_paused = set_pulling_paused
         self._node = node
         self._holder_count = 0
         self._saturated = saturated
@@ -55,7 +55,7 @@ class FlowControl:
         if self._handle is None and self._waiting(unacked_count, holder_count) >= UNSETTLED_PAUSE_AT:
             loop = asyncio.get_running_loop()
             self._until = loop.time() + SATURATED_ASK_PAUSE_S
-            self._set_requests_paused(True)
+            self._set_pulling_paused(True)
             self._wait(loop)
 
     def attempt_ended(self, unacked_count: int, holder_count: int) -> None:
@@ -64,7 +64,7 @@ class FlowControl:
             self._count(holder_count)
             if self._waiting(unacked_count, holder_count) * 2 <= UNSETTLED_PAUSE_AT:
                 self._cancel()
-                self._set_requests_paused(False)
+                self._set_pulling_paused(False)
 
     def stop(self) -> None:
         """Cancel the pause, and hold nothing."""
@@ -97,4 +97,4 @@ class FlowControl:
             self._wait(loop)
         else:
             self._handle = None
-            self._set_requests_paused(False)
+            self._set_pulling_paused(False)

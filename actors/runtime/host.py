@@ -59,7 +59,7 @@ class Host:
         self.refuse = ports.refuse
         self.on_health_change = ports.on_health_change
         self.failing = FailingReceivers(claim.at, ports.policies.policy, ports.on_health_change)
-        self.flow_control = FlowControl(ports.set_requests_paused, ports.saturated, ports.node_holders)
+        self.flow_control = FlowControl(ports.set_pulling_paused, ports.saturated, ports.node_holders)
         self.shard_unacked = ShardUnacked(claim.floor)
         self.retention = Retention()
         self.residents = Residents(self)
@@ -376,7 +376,7 @@ class Host:
         """
         loop = asyncio.get_running_loop()
         while not self.stopped:
-            await asyncio.sleep(next_tick(loop.time(), SWEEP_EVERY_S, lane=self.epoch) - loop.time())
+            await asyncio.sleep(next_tick(loop.time(), SWEEP_EVERY_S, offset=self.epoch) - loop.time())
             now = self.clock.now()
             await self.residents.park(dict.fromkeys(self.shard_unacked.overdue(now - UNACKED_MAX_S)))
             self.acknowledge()

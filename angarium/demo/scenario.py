@@ -38,15 +38,15 @@ PROGRESS_POLL_S = 0.02
 
 
 class Scenario:
-    """One run. `tell` gets what happens, as sentences; `node` is the state of the node in a word."""
+    """One run. `show` gets what happens, as sentences; `node` is the state of the node in a word."""
 
     def __init__(
-        self, directory: Path, receivers: Sequence[DemoReceiver], tell: Callable[[float, str], None]
+        self, directory: Path, receivers: Sequence[DemoReceiver], show: Callable[[float, str], None]
     ) -> None:
         self.receivers = receivers
         self.node = "not started"
         self._directory = directory
-        self._tell = tell
+        self._show = show
         self._started_at = time.monotonic()
         self._half = asyncio.Event()
         self._url = ""
@@ -82,7 +82,7 @@ class Scenario:
             self._node_is("stopped", "the node has stopped cleanly")
 
     def _say(self, what: str) -> None:
-        self._tell(self.elapsed_s, what)
+        self._show(self.elapsed_s, what)
 
     def _node_is(self, state: str, what: str) -> None:
         self.node = state

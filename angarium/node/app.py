@@ -205,11 +205,11 @@ async def joined_node(
     freshness = Freshness(js, configurations.catch_up, time)
     copies = CopySlots(COPIES_AT_ONCE)
     readers = asyncio.Semaphore(READERS_MAX)
-    by_tenant = SettingsByTenant(settings.tenants)
+    tenant_settings = SettingsByTenant(settings.tenants)
     subscriptions = subscriptions_of(configurations)
     routing = Routing(
         receiver_finder(configurations, subscriptions), freshness, copies, readers, RoutingTotals(),
-        by_tenant, tenants=lambda: subscriptions.tenants, partitions=settings.shards,
+        tenant_settings, subscribed_tenants=lambda: subscriptions.tenants, partitions=settings.shards,
         on_routed=None if tracing is None else tracing.tracer.routed,
     )  # fmt: skip
     context = NodeContext(

@@ -134,7 +134,7 @@ class Shard:
                 context.js, context.names, context.burials_at_once, lambda: self._lease.valid()
             ),
             snapshots=snapshots, policies=context.configurations, totals=context.totals.actors,
-            within_lease=self._lease.valid, ack=self._ack, set_requests_paused=self._set_requests_paused,
+            within_lease=self._lease.valid, ack=self._ack, set_pulling_paused=self._set_pulling_paused,
             saturated=context.saturated, refuse=self.refuse, on_health_change=context.announcer,
             node_holders=context.holders,
         )  # fmt: skip
@@ -190,8 +190,8 @@ class Shard:
     def _ack(self, position: int) -> None:
         self._inbox.ack(position)
 
-    def _set_requests_paused(self, paused: bool) -> None:
-        self._inbox.set_requests_paused(paused)
+    def _set_pulling_paused(self, paused: bool) -> None:
+        self._inbox.set_pulling_paused(paused)
 
     def evict_unrouted(self, tenant: str, below: int) -> None:
         """Make the events of a tenant ("": of all) that wait to be routed below a position dead letters."""

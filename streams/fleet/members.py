@@ -394,7 +394,7 @@ class Members:
             return
         member = self._member(node, message.data)
         if not self._is_shown(node, member.run):
-            seen = SignOfLife(0, self._time.boottime(), member.ttl_s, member.heartbeat)
+            seen = SignOfLife(None, self._time.boottime(), member.ttl_s, member.heartbeat)
             self.signs.note_process(node, member.run, seen)
         if node == self.node:
             return

@@ -102,7 +102,7 @@ class Reader:
         self._created = terms.created
         self._batch = batch
         self._furthest_before = 0
-        self._requests_paused = False
+        self._pulling_paused = False
         self._gapped = asyncio.Event()
         self._puller: Puller | None = None
         self._reading: asyncio.Task[None] | None = None
@@ -147,11 +147,11 @@ class Reader:
         if self._puller is not None:
             self._puller.ack(position)
 
-    def set_requests_paused(self, paused: bool) -> None:
+    def set_pulling_paused(self, paused: bool) -> None:
         """Stop sending requests, or send them again. Messages already requested still come."""
-        self._requests_paused = paused
+        self._pulling_paused = paused
         if self._puller is not None:
-            self._puller.set_requests_paused(paused)
+            self._puller.set_pulling_paused(paused)
 
     async def _read(self) -> None:
         """Read with one consumer after the other; pause after one that got no further than earlier ones."""
@@ -174,7 +174,7 @@ class Reader:
                 on_message=self._pass_on,
                 on_gap=self._on_gap,
             )
-            self._puller.set_requests_paused(self._requests_paused)
+            self._puller.set_pulling_paused(self._pulling_paused)
             await self._puller.start()
             await self._gapped.wait()
             await self._puller.stop()

@@ -139,7 +139,7 @@ class Lanes(Generic[T]):
         if self._is_stopped:
             return
         if why:
-            self._tell(lane, why)
+            self._log_waiting(lane, why)
             pausing = asyncio.ensure_future(self._pause(lane, sender))
             self._pausing.add(pausing)
             pausing.add_done_callback(self._pausing.discard)
@@ -170,7 +170,7 @@ class Lanes(Generic[T]):
             del self._lanes[lane]
         self._arrived(item)
 
-    def _tell(self, lane: str, why: str) -> None:
+    def _log_waiting(self, lane: str, why: str) -> None:
         """Log why the lane waits, but not for every lane and not every time."""
         if not self._failing:
             self._reason_log.clear()

@@ -119,7 +119,9 @@ class Router:
         self._routing = routing
         self._within_lease, self._recorded = terms.may_read, recorded
         self._unrecorded = UnrecordedRoutings()
-        self._tenants: Tenants[_EventInMemory] = Tenants(recorded(), TenantRates(routing.by_tenant.limit))
+        self._tenants: Tenants[_EventInMemory] = Tenants(
+            recorded(), TenantRates(routing.tenant_settings.limit)
+        )
         self._matchable = asyncio.Event()
         self._parking_timer: asyncio.TimerHandle | None = None
         self._token_timer: asyncio.TimerHandle | None = None
@@ -128,7 +130,12 @@ class Router:
         self._on_progress = on_progress
         self._known_marks = known_marks
         self._lanes = Lanes(
-            js, self._begin_copy, self._confirmed, terms.on_broken, routing.copies, routing.by_tenant.weight
+            js,
+            self._begin_copy,
+            self._confirmed,
+            terms.on_broken,
+            routing.copies,
+            routing.tenant_settings.weight,
         )
         self._burying: set[asyncio.Task[str]] = set()
         self._matching: asyncio.Task[None] | None = None
@@ -162,7 +169,7 @@ class Router:
             partition,
             reader=self._reader,
             at_once=routing.readers,
-            tenants=routing.tenants,
+            tenants=routing.subscribed_tenants,
             partitions=routing.partitions,
             next_ahead=self._next_ahead,
             take_ahead=self._take_ahead,
@@ -281,12 +288,12 @@ class Router:
             self._token_timer = asyncio.get_running_loop().call_later(delay_s, self._matchable.set)
 
     async def _distribute(self, waiting: _EventInMemory) -> None:
-        event, totals, by_tenant = waiting.event, self._routing.totals, self._routing.events_by_tenant
+        event, totals, routed = waiting.event, self._routing.totals, self._routing.routed_by_tenant
         totals.events += 1
-        if waiting.tenant in by_tenant.counts:
-            by_tenant.counts[waiting.tenant] += 1
+        if waiting.tenant in routed.counts:
+            routed.counts[waiting.tenant] += 1
         else:
-            by_tenant.add_new(waiting.tenant)
+            routed.add_new(waiting.tenant)
         if event.malformed:
             totals.malformed += 1
             lanes: tuple[str, ...] = (f"{waiting.tenant}.{MALFORMED_RECEIVER}",)
@@ -336,7 +343,7 @@ class Router:
         """Charge memory of events, or give it back; while it is too much, ask for no more events."""
         before, self._bytes = self._bytes, self._bytes + size
         if (before > EVENT_BYTES_MAX) != (self._bytes > EVENT_BYTES_MAX):
-            self._reader.set_requests_paused(self._bytes > EVENT_BYTES_MAX)
+            self._reader.set_pulling_paused(self._bytes > EVENT_BYTES_MAX)
             self._parked_reader.wake()
 
     # ---- parked tenants

@@ -96,8 +96,8 @@ class Routing(Struct, frozen=True):
     """State that a node's routers share.
 
     - `match`: returns the tenant's receivers that subscribe to a type, and existed when the event was stored.
-    - `by_tenant`: weights and rates.
-    - `tenants`: returns the tenants whose receivers subscribe to anything, of all partitions.
+    - `tenant_settings`: weights and rates.
+    - `subscribed_tenants`: returns the tenants whose receivers subscribe to anything, of all partitions.
     - `letters`: bounds the dead letters of events that give way.
     - `on_routed`: called for each event once its copies are stored; returns what is to be called once that
       is recorded, if anything. Both must neither block nor raise.
@@ -108,9 +108,9 @@ class Routing(Struct, frozen=True):
     copies: CopySlots
     readers: asyncio.Semaphore
     totals: RoutingTotals
-    by_tenant: SettingsByTenant = SettingsByTenant()
-    tenants: Callable[[], Sequence[str]] = tuple
+    tenant_settings: SettingsByTenant = SettingsByTenant()
+    subscribed_tenants: Callable[[], Sequence[str]] = tuple
     partitions: int = 1
-    events_by_tenant: EventsByTenant = field(default_factory=EventsByTenant)
+    routed_by_tenant: EventsByTenant = field(default_factory=EventsByTenant)
     letters: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(LETTERS_AT_ONCE))
     on_routed: Callable[[RoutedEvent], Callable[[], None] | None] | None = None

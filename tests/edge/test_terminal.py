@@ -46,8 +46,8 @@ from angarium.terminal import output
 from angarium.terminal.progress import progress
 output.say(click.style("ok", fg="green"))
 output.say_table(("a", "b"), [(1, 2)])
-with progress("reading") as tell:
-    tell(1, 2)
+with progress("reading") as on_progress:
+    on_progress(1, 2)
 """
 TOP = """
 from angarium.cli.live.top import show

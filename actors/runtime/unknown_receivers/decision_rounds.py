@@ -39,7 +39,7 @@ ROUND_PAUSE_S = 1.0
 """Pause between two rounds, so that a flood costs few flushes; after the first round it is 0.5 to 1.5 times
 as long. The first round after a silence comes without delay.
 """
-ROUND_LANES = 64
+ROUND_OFFSETS = 64
 """Points in time within that pause, so that 64 shards have their rounds at different times.
 
 A flood reaches all shards at once, and they share the question to the leader. If all their facts and burials
@@ -148,7 +148,7 @@ class DecisionRounds:
     async def _decide(self) -> None:
         """Turn away the events that have come so far, or give them to receivers that are known after all."""
         self._decided_at = now = self._environment.clock.now()
-        self._tick_at = next_tick(now, ROUND_PAUSE_S, lane=self._environment.epoch, lanes=ROUND_LANES)
+        self._tick_at = next_tick(now, ROUND_PAUSE_S, offset=self._environment.epoch, offsets=ROUND_OFFSETS)
         self._release_resting()
         await self._read_on()
         covered = self._undecided.positions

@@ -63,7 +63,7 @@ async def line_process(module: str) -> AsyncIterator[LineProcess]:
 
 @asynccontextmanager
 async def serving_api(directory: Path, settings: Mapping[str, Setting]) -> AsyncIterator[tuple[int, int]]:
-    """`angarium api` with these settings: its port, and its pid (0 if the system does not tell)."""
+    """`angarium api` with these settings: its port, and its pid (0 if the system does not on_step)."""
     log, config = directory / "api.log", directory / "api.toml"
     config.write_text("".join(f"{name} = {json.dumps(value)}\n" for name, value in settings.items()))
     command = [*package_check.python(), "-m", "angarium", "api", "--port", "0", "--config", str(config)]

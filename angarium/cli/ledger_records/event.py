@@ -102,7 +102,7 @@ async def _look_up(
     """Look up an event in the ledger, and in the streams, what holds its receivers, and its dead letters."""
     from actors.errors import AngariumError
     from angarium.connecting import Access, with_access
-    from angarium.operations.dead_letters.of_event import letters_of
+    from angarium.operations.dead_letters.find_for_event import letters_of
     from angarium.operations.events.search import search_event
     from angarium.operations.failures import NotDone, not_done
     from angarium.operations.ledger_queries.journey import recorded_journey

@@ -89,7 +89,7 @@ class NodeMetrics(Collector):
         parked[OTHERS] = len(lags) - len(parked) + 1
         yield single("angarium_tenants_parked", len(lags))
         yield labelled("angarium_tenant_parked", parked)
-        routed = context.routing.events_by_tenant
+        routed = context.routing.routed_by_tenant
         yield labelled(
             "angarium_tenant_routed_events_total", self._routed.values(routed.counts, routed.others)
         )

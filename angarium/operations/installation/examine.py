@@ -117,11 +117,13 @@ async def examine_running(
         *[await room(js, installation, name, storage_needed_by) for name in streams],
         await _letters(js, installation),
         *await _if_permitted("nodes", _fleet(js, installation)),
-        *await _if_permitted("tenants", unrouted_findings.examine(js, installation, tenants)),
+        *await _if_permitted("tenants", unrouted_findings.unrouted_findings(js, installation, tenants)),
     ]
     if storage_needed_by:
-        findings += await _if_permitted("events", stray_findings.examine(js, installation))
-    return findings + await _if_permitted("receivers", unhealthy_findings.examine(js, installation))
+        findings += await _if_permitted("events", stray_findings.stray_findings(js, installation))
+    return findings + await _if_permitted(
+        "receivers", unhealthy_findings.unhealthy_findings(js, installation)
+    )
 
 
 async def _if_permitted(subject: str, check: Awaitable[list[Finding]]) -> list[Finding]:

@@ -8,7 +8,7 @@ from streams.storage.strays import count_stray_events
 REMEDY = "find out what publishes to subjects with a token * or >: such events reach no receiver"
 
 
-async def examine(js: JetStream, installation: Installation) -> list[Finding]:
+async def stray_findings(js: JetStream, installation: Installation) -> list[Finding]:
     """The line that counts them; none if there are none. Raises `Unavailable` and `ApiError`."""
     count = await count_stray_events(js, installation.names, installation.shards)
     if not count:

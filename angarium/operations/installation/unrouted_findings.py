@@ -14,7 +14,7 @@ TENANTS_SHOWN_MAX = 10
 FLOOD_REMEDY = "they are routed in turns with other tenants'; find out what publishes them"
 
 
-async def examine(
+async def unrouted_findings(
     js: JetStream, installation: Installation, tenants: Mapping[str, TenantSettings]
 ) -> list[Finding]:
     """Examine the tenants; there is no line if nothing waits. Raises `Unavailable` and `ApiError`."""

@@ -47,7 +47,7 @@ def late(monkeypatch: pytest.MonkeyPatch) -> None:
 async def told(
     js: JetStream, names: Names, tenants: Mapping[str, TenantSettings] | None = None
 ) -> list[Finding]:
-    return await unrouted_findings.examine(js, installation(names.prefix), tenants or {})
+    return await unrouted_findings.unrouted_findings(js, installation(names.prefix), tenants or {})
 
 
 async def publish(js: JetStream, names: Names, *tenants: str) -> None:

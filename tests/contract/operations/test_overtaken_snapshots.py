@@ -124,7 +124,7 @@ async def test_an_event_for_a_paused_receiver_does_not_make_the_list_old(
     assert (found.notes, found.age_s) == ([], 0.0)
     (row,) = found.rows
     assert (row.phase, row.waiting) == ("paused", len(held))
-    findings = await unhealthy_findings.examine(access.js, installation(access.names.prefix))
+    findings = await unhealthy_findings.unhealthy_findings(access.js, installation(access.names.prefix))
     assert findings[0].text.endswith("(as of 0s ago)")
 
 

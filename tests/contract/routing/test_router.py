@@ -70,7 +70,7 @@ async def test_each_subscriber_gets_a_copy_and_no_other_receiver(
     assert await stored(js, names, C) == [b"3"]
     assert await stored(js, names, "else.a") == []
     assert (owner.totals.events, owner.totals.copies, owner.totals.unmatched) == (3, 5, 0)
-    assert owner.events_by_tenant.counts == {A.partition(".")[0]: 3}
+    assert owner.routed_by_tenant.counts == {A.partition(".")[0]: 3}
 
 
 async def test_a_copy_has_its_source_and_no_message_id(

@@ -30,7 +30,7 @@ async def owner(open_owner: OpenOwner, monkeypatch: pytest.MonkeyPatch) -> Async
     """A router with room for ten large events, which asks for a few at a time; its clock goes on."""
     monkeypatch.setattr(router, "PULL_BATCH", 8)
     monkeypatch.setattr(router, "EVENT_BYTES_MAX", 10 * len(LARGE))
-    owner = await open_owner(by_tenant=SettingsByTenant(dict.fromkeys(LIMITED, SLOW)))
+    owner = await open_owner(tenant_settings=SettingsByTenant(dict.fromkeys(LIMITED, SLOW)))
 
     async def turn() -> None:
         while True:

@@ -61,13 +61,13 @@ class Owner:
         *,
         follows: bool = True,
         within_lease: bool = True,
-        by_tenant: SettingsByTenant = NO_SETTINGS,
+        tenant_settings: SettingsByTenant = NO_SETTINGS,
     ) -> None:
         self.record = record or Record()
         self.js = js
         self.clocks = Clocks()
         self.totals = RoutingTotals()
-        self.events_by_tenant = EventsByTenant()
+        self.routed_by_tenant = EventsByTenant()
         self.within_lease = within_lease
         self.broken: list[str] = []
         self.losses: list[Loss] = []
@@ -79,9 +79,9 @@ class Owner:
         match = receiver_finder(self.configurations, subscriptions)
         freshness = Freshness(js, self.configurations.catch_up, self.clocks)
         self._routing = Routing(
-            match, freshness, CopySlots(100), asyncio.Semaphore(1), self.totals, by_tenant,
-            tenants=lambda: subscriptions.tenants, partitions=SHARDS,
-            events_by_tenant=self.events_by_tenant, on_routed=self._on_routed,
+            match, freshness, CopySlots(100), asyncio.Semaphore(1), self.totals, tenant_settings,
+            subscribed_tenants=lambda: subscriptions.tenants, partitions=SHARDS,
+            routed_by_tenant=self.routed_by_tenant, on_routed=self._on_routed,
         )  # fmt: skip
         self.router = self._new_router()
 

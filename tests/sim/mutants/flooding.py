@@ -159,9 +159,9 @@ def _shed_and_not_read(of: Tenants[Any], may_park: Callable[[str], bool], *, kep
 
 
 class _PausedForEver(Reader):
-    def set_requests_paused(self, paused: bool) -> None:
+    def set_pulling_paused(self, paused: bool) -> None:
         if paused:
-            super().set_requests_paused(paused)
+            super().set_pulling_paused(paused)
 
 
 FLOODING_MUTANTS = [
