@@ -76,7 +76,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     ),
     "angarium.cli": (
         "invocation",
-        "dead_letters development events installation ledger_records processes receivers",
+        "dead_letters development events installation ledger_queries processes receivers",
         "live",
         "main",
     ),

@@ -48,7 +48,7 @@ def instant(flag: str, text: str) -> int:
     return round(options.quantity(flag, quantities.instant, text, time.time()) * 1000)
 
 
-def status(text: str) -> tuple[int, int]:
+def status_range(text: str) -> tuple[int, int]:
     """`503`, or `5xx` for all of a class. Raises click.UsageError."""
     if len(text) == 3 and text[0] in "12345":
         if text[1:].lower() == "xx":
@@ -58,7 +58,7 @@ def status(text: str) -> tuple[int, int]:
     raise click.UsageError(f"--status {text}: write a status, such as 503, or a class, such as 5xx")
 
 
-def notes(standing: LedgerLag, since: int | None = None) -> None:
+def show_notes(standing: LedgerLag, since: int | None = None) -> None:
     """Say how far behind the ledger is, and which parts of a period it lacks, in addition to the answer.
 
     `since`: the beginning of the period, in milliseconds, if one was asked about.

@@ -43,7 +43,8 @@ def event(event_id: str, tenant: str | None, as_json: bool, **given: Any) -> Non
     if not event_id:
         raise click.UsageError("the id of the event is empty")
     from angarium.cli.invocation.perform import CommandFailed, result_of
-    from angarium.cli.ledger_records import attempt_table, ledger_queries
+    from angarium.cli.ledger_queries import attempt_table
+    from angarium.cli.ledger_queries.ask_ledger import show_notes
     from angarium.operations.failures import NotDone
 
     recorded, search, held, letters = run(_look_up(options.settings_of(given), event_id, tenant))
@@ -93,7 +94,7 @@ def event(event_id: str, tenant: str | None, as_json: bool, **given: Any) -> Non
         output.say_wrapped(output.visible(erased_text(event_id, each)), indent=CONTINUED_INDENT)
     for note in unknown:
         output.note(f"note: {note}")
-    ledger_queries.notes(found.ledger)
+    show_notes(found.ledger)
 
 
 async def _look_up(
