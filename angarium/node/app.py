@@ -58,8 +58,8 @@ from streams.reading.backlog import READERS_MAX
 from streams.reading.pull_room import PullRoom
 from streams.routing.freshness import Freshness
 from streams.routing.lanes import CopySlots
+from streams.routing.node_routing import Routing, RoutingTotals
 from streams.routing.router import COPIES_AT_ONCE
-from streams.routing.shared_state import Routing, RoutingTotals
 from streams.task_callbacks import reporting
 
 log = logging.getLogger(__name__)

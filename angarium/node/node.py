@@ -182,7 +182,7 @@ class Node:
         if lease_valid:
             self._begin_claims()
             for shard in sorted(self._maybe_held - wanted - self.owned.keys()):
-                self.begin(self._give_up_claim, shard)
+                self.begin(self.give_up_shard, shard)
 
     def _begin_claims(self, without: Set[int] = frozenset()) -> None:
         """Claim the shards that this node should own."""
@@ -225,7 +225,7 @@ class Node:
                     return
                 await self._start(shard, taken)
                 if self._was_refused_lately(shard):
-                    await self._give_up_claim(shard)
+                    await self.give_up_shard(shard)
 
     async def _resume(self, shard: int, owned_shard: Shard) -> None:
         """Claim a suspended shard again and continue from memory; if that fails, drop it.
@@ -247,7 +247,7 @@ class Node:
             if claimed is None:
                 if self._was_refused_lately(shard):
                     # The memory is kept in case the right stream returns; a repair may have the shard.
-                    await self._give_up_claim(shard)
+                    await self.give_up_shard(shard)
                 return
             if isinstance(claimed, Claim) and await self._tried(shard, owned_shard.resume(lease, claimed)):
                 context.totals.ownership.resumed += 1
@@ -312,7 +312,7 @@ class Node:
             self._refuse(shard, owned_shard.why)
             if owned_shard.loss is not None:
                 await self._tried(shard, self._record_refusal(shard, owned_shard, owned_shard.loss))
-            await self._give_up_claim(shard)
+            await self.give_up_shard(shard)
         else:
             # After a suspension that may be every shard of the node: one line, with their number.
             gathered_log = self.context.js.gathered_log
@@ -382,7 +382,7 @@ class Node:
         else:
             log.warning("shard.ended", extra={"shard": shard, "why": owned_shard.why})
 
-    async def _give_up_claim(self, shard: int) -> None:
+    async def give_up_shard(self, shard: int) -> None:
         """Release a shard after our claim or ownership ended in any way, so that other nodes can claim it."""
         context = self.context
         done = await self._tried(

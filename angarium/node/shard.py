@@ -40,8 +40,8 @@ from streams.reading.backlog import Backlog
 from streams.reading.inbox import Inbox
 from streams.reading.pull_room import PullRoom
 from streams.reading.reader import ReadingTerms
+from streams.routing.node_routing import Routing
 from streams.routing.router import Router
-from streams.routing.shared_state import Routing
 from streams.routing_progress import RoutingProgress
 from streams.task_callbacks import on_defect
 

@@ -35,9 +35,10 @@ from streams.reading.reply_subject import DeliveryInfo
 from streams.routing.ahead_reader import AheadReader
 from streams.routing.fanout import copy_headers, event_in, published_event
 from streams.routing.lanes import Lanes
+from streams.routing.node_routing import Routing
 from streams.routing.parked_tenants_reader import ParkedTenantsReader
 from streams.routing.read_requests import ReadRequest
-from streams.routing.shared_state import RoutedEvent, Routing, UnrecordedRoutings
+from streams.routing.routed_events import RoutedEvent, UnrecordedRoutings
 from streams.routing.tenant_rates import TenantRates
 from streams.routing.tenants import Tenants
 from streams.routing.unrouted_burial import UnroutedBurial
@@ -119,9 +120,8 @@ class Router:
         self._routing = routing
         self._within_lease, self._recorded = terms.may_read, recorded
         self._unrecorded = UnrecordedRoutings()
-        self._tenants: Tenants[_EventInMemory] = Tenants(
-            recorded(), TenantRates(routing.tenant_settings.limit)
-        )
+        settings = routing.tenant_settings
+        self._tenants: Tenants[_EventInMemory] = Tenants(recorded(), TenantRates(settings.limit))
         self._matchable = asyncio.Event()
         self._parking_timer: asyncio.TimerHandle | None = None
         self._token_timer: asyncio.TimerHandle | None = None
@@ -130,12 +130,7 @@ class Router:
         self._on_progress = on_progress
         self._known_marks = known_marks
         self._lanes = Lanes(
-            js,
-            self._begin_copy,
-            self._confirmed,
-            terms.on_broken,
-            routing.copies,
-            routing.tenant_settings.weight,
+            js, self._begin_copy, self._confirmed, terms.on_broken, routing.copies, settings.weight
         )
         self._burying: set[asyncio.Task[str]] = set()
         self._matching: asyncio.Task[None] | None = None

@@ -17,7 +17,7 @@ from angarium.node.metrics.receivers_in_memory import FILLS, HELD_BACK, Receiver
 from angarium.node.node import Node
 from angarium.telemetry.metrics.families import histogram, info, labelled, single
 from streams.dead_letters.letters import REASONS
-from streams.routing.shared_state import RoutingTotals
+from streams.routing.node_routing import RoutingTotals
 
 
 class NodeMetrics(Collector):

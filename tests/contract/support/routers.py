@@ -22,8 +22,9 @@ from streams.reading.pull_room import PullRoom
 from streams.reading.reader import ReadingTerms
 from streams.routing.freshness import Freshness
 from streams.routing.lanes import CopySlots
+from streams.routing.node_routing import EventsByTenant, Routing, RoutingTotals
+from streams.routing.routed_events import RoutedEvent
 from streams.routing.router import Router
-from streams.routing.shared_state import EventsByTenant, RoutedEvent, Routing, RoutingTotals
 from streams.routing_progress import NOTHING_ROUTED, RoutingProgress
 from tests.contract.support.faults import FaultyJetStream, misbehaving
 from tests.contract.support.servers import Server

@@ -22,7 +22,7 @@ from angarium.node.shard import Shard
 from angarium.node.totals import NodeTotals
 from angarium.telemetry.metrics.families import histogram
 from streams.dead_letters.letters import REASONS
-from streams.routing.shared_state import EventsByTenant, RoutingTotals
+from streams.routing.node_routing import EventsByTenant, RoutingTotals
 from streams.routing_progress import RoutingProgress
 from tests.unit.worlds.shard import ShardWorld, strict
 from tests.unit.worlds.values import NOW, policy
@@ -45,7 +45,7 @@ def node(owned: dict[int, Any] | None = None, **members: Any) -> Node:
             lease=lease, draining=members.get("draining", False),
             wanted_shards=lambda shards: list(range(shards)),
         ),
-        receivers=SimpleNamespace(complete=members.get("complete", True), known=lambda _: True),
+        configurations=SimpleNamespace(complete=members.get("complete", True), known=lambda _: True),
         routing=SimpleNamespace(
             totals=RoutingTotals(events=7, copies=9),
             routed_by_tenant=members.get("routed_by_tenant", EventsByTenant()),

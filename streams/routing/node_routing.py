@@ -1,7 +1,6 @@
-"""State that all routers of a node share."""
+"""State that all routers of a node share: configurations, slots, counters."""
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Sequence
 
 from msgspec import Struct, field
@@ -9,17 +8,13 @@ from msgspec import Struct, field
 from actors.tenant_settings import SettingsByTenant
 from streams.routing.freshness import Freshness
 from streams.routing.lanes import CopySlots
-from streams.routing_progress import RoutingProgress
+from streams.routing.routed_events import RoutedEvent
 
 LETTERS_AT_ONCE = 32
 """Dead letters of events that give way that are under way at a time, in all partitions of a node."""
 
 COUNTED_TENANTS_MAX = 4096
 """Tenants whose events are counted one by one: any producer may invent names."""
-
-
-UNRECORDED_MAX = 4096
-"""Routed events of a partition that are kept until that is recorded, some 500 bytes each."""
 
 
 class RoutingTotals(Struct):
@@ -47,49 +42,6 @@ class EventsByTenant:
             self.counts[tenant] = 1
         else:
             self.others += 1
-
-
-class RoutedEvent(Struct, frozen=True, gc=False, kw_only=True):
-    """An event whose copies are all stored.
-
-    - `source`: the position that its copies name.
-    - `type`: empty if the event is malformed, since it may be anything then.
-    - `copies`: the number of receivers that it was copied to.
-    """
-
-    tenant: str
-    id: str
-    source: int
-    stored_at: float
-    type: str
-    traceparent: str
-    malformed: bool
-    copies: int
-
-
-class UnrecordedRoutings:
-    """Routed events that the journal does not hold as routed yet, each with a call to be made once it does.
-
-    If an owner dies before that, the next one routes the event again.
-    """
-
-    def __init__(self) -> None:
-        self._waiting: deque[tuple[str, int, Callable[[], None]]] = deque()
-
-    def add(self, tenant: str, position: int, when_recorded: Callable[[], None]) -> None:
-        """Add an event. If too many wait, the oldest call is made now: after a crash it may be made again."""
-        self._waiting.append((tenant, position, when_recorded))
-        if len(self._waiting) > UNRECORDED_MAX:
-            self._waiting.popleft()[2]()
-
-    def recorded(self, progress: RoutingProgress) -> None:
-        """Make the calls of the events that this recorded progress covers."""
-        for _ in range(len(self._waiting)):
-            tenant, position, when_recorded = waiting = self._waiting.popleft()
-            if progress.covers(tenant, position):
-                when_recorded()
-            else:
-                self._waiting.append(waiting)
 
 
 class Routing(Struct, frozen=True):
