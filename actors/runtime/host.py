@@ -18,6 +18,7 @@ from actors.machine.event import Event
 from actors.machine.state import UNCONFIRMED_MAX, State, is_left_over
 from actors.memory.retention import Needed, Retention
 from actors.memory.unacked import ShardUnacked
+from actors.memory.unsaved_states import UnsavedStates
 from actors.policy import Policy
 from actors.ports import Recorded
 from actors.runtime.environment import HostPorts, ShardClaim
@@ -36,7 +37,7 @@ class Host:
     """The actors of one shard, under one claim.
 
     - `unacked_max`: messages that the server hands out at most before the first of them is acked.
-    - `changed`: confirmed states that no snapshot holds; `writing`: those that are being written.
+    - `unsaved`: confirmed states that no snapshot holds.
     - `parked`: receivers that have to come back after a takeover.
     - `actors`: those that are in memory, the same as the residents'.
     """
@@ -64,8 +65,7 @@ class Host:
         self.retention = Retention()
         self.residents = Residents(self)
         self.actors = self.residents.actors
-        self.changed: dict[str, State] = {}
-        self.writing: dict[str, State] = {}
+        self.unsaved = UnsavedStates()
         self.parked: dict[str, float | None] = {}
         self.stopped = self.draining = self._wake_all_later = False
         self.in_flight = 0
@@ -85,7 +85,7 @@ class Host:
         `parked` says when each wakes, if that is known. All of them are loaded gradually, so that
         others are not kept waiting; a receiver that gets an event or is asked for comes at once.
         """
-        self.changed.update(states)
+        self.unsaved.changed.update(states)
         self._noted.update(states)
         self.parked.update(parked)
         self.parked.update((each.receiver, None) for each in states.values() if each.unfinished)
@@ -163,7 +163,7 @@ class Host:
         """True if the receiver has a state, a configuration, or a removal of one."""
         if (
             self.policies.has_record(receiver)
-            or self.unsaved_state(receiver) is not None
+            or self.unsaved.get(receiver) is not None
             or receiver in self.parked
         ):
             return True
@@ -254,6 +254,7 @@ class Host:
         before = index - len(entries)
         touched: dict[str, Resident] = {}
         full: set[str] = set()
+        changed = self.unsaved.changed
         for entry in entries:
             fact, state = entry.fact, entry.state
             receiver = fact.receiver
@@ -263,7 +264,7 @@ class Host:
                     full.add(receiver)
                 actor.live.confirm(fact, state)
                 touched[receiver] = actor
-            self.changed[receiver] = self._noted[receiver] = state
+            changed[receiver] = self._noted[receiver] = state
         if self._cut_index <= index:
             self._confirmed_floor = self._cut_floor
         for receiver, actor in touched.items():
@@ -299,15 +300,6 @@ class Host:
 
     # ---- snapshots and memory
 
-    def changed_for_snapshot(self) -> dict[str, State]:
-        """The confirmed states that no snapshot holds; `snapshots_written` or `snapshots_failed` follows."""
-        self.changed, self.writing = {}, self.changed
-        return self.writing
-
-    def unsaved_state(self, receiver: str) -> State | None:
-        """The receiver's confirmed state, if no snapshot holds it yet."""
-        return self.changed.get(receiver) or self.writing.get(receiver)
-
     def note_state(self, state: State) -> None:
         """Record a state that was loaded."""
         self._noted[state.receiver] = state
@@ -318,14 +310,10 @@ class Host:
         return [receiver for receiver, state in states.items() if is_left_over(state, floor, now)]
 
     def snapshots_written(self) -> None:
-        """Forget the states that were given, since the snapshots hold them."""
+        """Forget the unsaved states that were taken, since the snapshots hold them."""
+        written = self.unsaved.written()
         if self.residents.unknown is not None:
-            self.residents.unknown.remembered.update(self.writing)
-        self.writing = {}
-
-    def snapshots_failed(self) -> None:
-        """Take the states back, since the snapshots may not hold them."""
-        self.changed, self.writing = self.writing | self.changed, {}
+            self.residents.unknown.remembered.update(written)
 
     def needed(self) -> Needed:
         """The lowest stream position that this shard still needs.

@@ -13,6 +13,7 @@ from typing import Protocol
 from actors.errors import Unavailable, Unusable
 from actors.ids import UNKNOWN_RECEIVERS
 from actors.machine.state import State
+from actors.memory.unsaved_states import UnsavedStates
 from actors.policy import Policy
 from actors.runtime.actor import ASK_AGAIN_S, Actor
 from actors.runtime.live_state import LiveState
@@ -28,11 +29,12 @@ WOKEN_IN_TURN_MAX = 16
 
 
 class ResidentPorts(UnknownReceiverEnvironment, Protocol):
-    """The environment of the residents, in addition to that of each of them."""
+    """The environment of the residents, in addition to that of each of them.
 
-    def unsaved_state(self, receiver: str) -> State | None:
-        """The receiver's confirmed state, if no snapshot holds it yet."""
-        ...
+    - `unsaved`: the confirmed states that no snapshot holds.
+    """
+
+    unsaved: UnsavedStates
 
     def note_state(self, state: State) -> None:
         """Record a state that was loaded."""
@@ -159,7 +161,7 @@ class Residents:
         return self._new_unknown() if receiver == UNKNOWN_RECEIVERS else self._new_actor(receiver)
 
     def _restore_or_load(self, resident: Resident) -> None:
-        if (state := self._host.unsaved_state(resident.receiver)) is not None:
+        if (state := self._host.unsaved.get(resident.receiver)) is not None:
             self._restore(resident, state)
         else:
             self._host.spawn(self._load(resident))
@@ -256,7 +258,7 @@ class Residents:
     async def passivate(self, before: float) -> None:
         """Remove resting actors that had nothing to do since then and whose states are in snapshots."""
         for number, (receiver, actor) in enumerate(list(self.actors.items()), 1):
-            if actor.active_at < before and actor.resting and self._host.unsaved_state(receiver) is None:
+            if actor.active_at < before and actor.resting and self._host.unsaved.get(receiver) is None:
                 actor.close()
                 del self.actors[receiver]
             if number % CHECKED_IN_TURN_MAX == 0:

@@ -110,7 +110,7 @@ class ShardSnapshots:
     def _absent_leftovers(self) -> dict[str, State]:
         """The leftovers whose actors are not in memory."""
         host = self._owner.host
-        awake = host.actors.keys() | host.changed.keys() | host.writing.keys()
+        awake = host.actors.keys() | host.unsaved.receivers
         return {receiver: state for receiver, state in self._leftovers.items() if receiver not in awake}
 
     async def _write(self) -> None:
@@ -120,7 +120,7 @@ class ShardSnapshots:
         if (journal.sequence, needed) == self._written:
             self.current_at = began_at
             return
-        states = host.changed_for_snapshot()
+        states = host.unsaved.take()
         forget = set(host.forgettable(states | self._absent_leftovers()))
         kept = [state for receiver, state in states.items() if receiver not in forget]
         parked.update(states.values())
@@ -152,6 +152,6 @@ class ShardSnapshots:
             self._written = checkpoint.sequence, needed
             self.current_at = began_at
             return
-        host.snapshots_failed()
+        host.unsaved.failed()
         if is_written is False and stored is self._stored and not owner.suspended:
             owner.ownership_lost("another node owns the shard's snapshots")

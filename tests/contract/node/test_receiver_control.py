@@ -30,7 +30,7 @@ async def ask(handler: ReceiverControl, verb: str, receiver: str) -> Granted | D
 def remembered(node: Node, asked: list[str]) -> int:
     """Counts the receivers that the node holds anything about, of those that it was asked about."""
     hosts = [shard.host for shard in node.owned.values()]
-    actors = sum(len(host.actors) + len(host.changed) + len(host.writing) for host in hosts)
+    actors = sum(len(host.actors) + len(host.unsaved.receivers) for host in hosts)
     return actors + sum(map(node.context.configurations.has_record, asked))
 
 

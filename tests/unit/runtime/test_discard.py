@@ -125,7 +125,7 @@ async def test_an_actor_that_stands_still_stays_in_memory() -> None:
     actor = world.actor
     asked = asyncio.ensure_future(forget(actor))
     await world.pass_time(PASSIVATE_AFTER_S + 2 * SWEEP_EVERY_S)
-    world.host.changed_for_snapshot()
+    world.host.unsaved.take()
     world.host.snapshots_written()
     await asked
     assert world.actor is actor

@@ -307,7 +307,7 @@ async def test_an_idle_actor_leaves_memory_and_comes_back_with_its_numbers() -> 
     await world.until_settled(2)
     await world.pass_time(2 * PASSIVATE_AFTER_S)
     assert RECEIVER in world.host.actors
-    world.snapshots.held = world.host.changed_for_snapshot()
+    world.snapshots.held = world.host.unsaved.take()
     await world.pass_time(1)
     assert RECEIVER in world.host.actors
     world.host.snapshots_written()
@@ -323,11 +323,11 @@ async def test_a_snapshot_that_was_not_written_is_taken_again() -> None:
     world = strict()
     world.publish()
     await world.until_settled(1)
-    taken = world.host.changed_for_snapshot()
+    taken = world.host.unsaved.take()
     world.publish()
     await world.until_settled(2)
-    world.host.snapshots_failed()
-    again = world.host.changed_for_snapshot()
+    world.host.unsaved.failed()
+    again = world.host.unsaved.take()
     assert (taken[RECEIVER].frontier.sequence, again[RECEIVER].frontier.sequence) == (1, 2)
 
 
@@ -336,7 +336,7 @@ async def test_a_waiting_actor_stays_in_memory() -> None:
     world = strict(paused=True)
     world.publish()
     await world.until(lambda: world.acked == [1])
-    world.host.changed_for_snapshot()
+    world.host.unsaved.take()
     world.host.snapshots_written()
     await world.pass_time(3 * PASSIVATE_AFTER_S)
     assert RECEIVER in world.host.actors
@@ -458,7 +458,7 @@ async def test_an_actor_that_pings_stays_in_memory() -> None:
     world.sender.latency_s = 3 * PASSIVATE_AFTER_S
     pinging = asyncio.get_running_loop().create_task(ping(actor))
     await world.until(lambda: bool(world.sender.made))
-    world.host.changed_for_snapshot()
+    world.host.unsaved.take()
     world.host.snapshots_written()
     await world.pass_time(2 * PASSIVATE_AFTER_S)
     assert world.host.actors[RECEIVER] is actor

@@ -23,7 +23,7 @@ async def test_thousands_of_names_cost_no_actor_no_snapshot_and_a_question_a_tur
     flood(world, 2000)
     await all_buried(world, 2000)
     assert not world.host.actors
-    assert set(world.host.changed_for_snapshot()) == {UNKNOWN_RECEIVERS}
+    assert set(world.host.unsaved.take()) == {UNKNOWN_RECEIVERS}
     assert world.snapshots.loads == 1
     assert world.policies.asked < 100
     assert len(world.journal.of(f.TurnedAway)) < 100

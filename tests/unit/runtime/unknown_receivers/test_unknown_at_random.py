@@ -101,7 +101,7 @@ class Story:
         self.world.host.residents.activate(self.chance.choice(LATE + NEVER))
 
     def write_snapshots(self) -> None:
-        self.world.snapshots.held.update(self.world.host.changed_for_snapshot())
+        self.world.snapshots.held.update(self.world.host.unsaved.take())
         self.world.host.snapshots_written()
 
     def reset(self) -> None:
