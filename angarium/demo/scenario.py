@@ -16,7 +16,7 @@ import msgspec
 
 from actors.errors import Unavailable
 from angarium.connecting import installation, open_jetstream
-from angarium.demo import payloads
+from angarium.demo import sample_payloads
 from angarium.demo.receivers import TENANT, DemoReceiver
 from angarium.demo.records import PublishedEvent
 from angarium.development.local_node import LocalNode
@@ -115,7 +115,7 @@ class Scenario:
 
     async def _publish(self, client: Producer) -> None:
         """Publish to all who subscribe, evenly over `PUBLISHED_OVER_S`."""
-        samples = cycle(payloads.load())
+        samples = cycle(sample_payloads.load())
         started_at = time.monotonic()
         self._say(f"{EVENT_COUNT} events are being published to {TENANT}, by nats-py")
         for number in range(1, EVENT_COUNT + 1):
