@@ -423,13 +423,6 @@ class Actor:
             now = self.environment.clock.now()
             self._alarm.set(now + ASK_AGAIN_S, now)
 
-    async def resume(self, by: str = "") -> None:
-        """End disablement, backoff and throttling for `by`; return once that is recorded."""
-        self.live.record(c.ResumeReceiver(by), self.environment.clock.now())
-        index = self.environment.recorder.index
-        self.wake()
-        await self.environment.confirmed_to(index)
-
     # ---- leaving memory
 
     @property

@@ -22,6 +22,7 @@ from actors.runtime.host import Host
 from actors.runtime.operator_actions.end_deliveries import end_deliveries
 from actors.runtime.operator_actions.forget import forget
 from actors.runtime.operator_actions.ping import ping
+from actors.runtime.operator_actions.resume import resume
 from actors.runtime.operator_actions.skip import skip
 from actors.status import Head, inspect, known_head, read_head
 from angarium.node.node import Node
@@ -157,7 +158,7 @@ class ReceiverControl:
             case Policy():
                 actor.configure(answer)
                 if not paused:
-                    await actor.resume(by)
+                    await resume(actor, by)
                 return Granted({"paused": paused})
             case _:
                 assert_never(answer)

@@ -16,6 +16,7 @@ from actors.ports import Attempt
 from actors.runtime.actor import Actor
 from actors.runtime.operator_actions.forget import forget
 from actors.runtime.operator_actions.ping import ping
+from actors.runtime.operator_actions.resume import resume
 from actors.runtime.operator_actions.skip import skip
 from tests.unit.worlds.shard import RECEIVER, strict
 from tests.unit.worlds.values import answer, policy
@@ -465,7 +466,7 @@ async def test_resume_is_recorded_when_it_returns() -> None:
     await world.until(lambda: bool(world.journal.of(f.Disabled)))
     await world.pass_time(600)
     assert len(world.sender.made) == 1
-    await world.actor.resume()
+    await resume(world.actor)
     assert len(world.journal.of(f.Resumed)) == 1
     await world.until_settled(2)
     assert world.sender.numbers == [1, 1, 2]

@@ -17,6 +17,7 @@ from actors.ports import Attempt
 from actors.runtime.actor import Actor
 from actors.runtime.host import PASSIVATE_AFTER_S
 from actors.runtime.operator_actions.ping import ping
+from actors.runtime.operator_actions.resume import resume
 from actors.runtime.residents import WOKEN_IN_TURN_MAX
 from tests.unit.worlds.shard import RECEIVER, ShardWorld, strict
 from tests.unit.worlds.values import answer, policy
@@ -470,7 +471,7 @@ async def test_a_wait_for_a_fact_ends_when_the_shard_stops() -> None:
     world = strict()
     actor = await world.host.residents.when_loaded(RECEIVER)
     world.journal.held = True
-    waiting = asyncio.get_running_loop().create_task(actor.resume())
+    waiting = asyncio.get_running_loop().create_task(resume(actor))
     await world.pass_time(0.1)
     world.host.stop()
     with pytest.raises(asyncio.CancelledError):
