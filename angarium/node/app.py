@@ -60,7 +60,7 @@ from streams.routing.freshness import Freshness
 from streams.routing.lanes import CopySlots
 from streams.routing.node_routing import Routing, RoutingTotals
 from streams.routing.router import COPIES_AT_ONCE
-from streams.task_callbacks import reporting
+from streams.tasks import reporting
 
 log = logging.getLogger(__name__)
 

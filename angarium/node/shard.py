@@ -43,7 +43,7 @@ from streams.reading.reader import ReadingTerms
 from streams.routing.node_routing import Routing
 from streams.routing.router import Router
 from streams.routing_progress import RoutingProgress
-from streams.task_callbacks import on_defect
+from streams.tasks import on_defect
 
 log = logging.getLogger(__name__)
 

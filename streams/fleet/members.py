@@ -41,7 +41,7 @@ from streams.nats.headers import KV_DELETED, KV_OPERATION, TTL
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import Pauses, ReasonLog, retry_until_answered
 from streams.nats.wire import Message, Subscription
-from streams.task_callbacks import reporting
+from streams.tasks import reporting
 from streams.versions import UNREADABLE
 
 VERSION = 1

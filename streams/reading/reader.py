@@ -24,7 +24,7 @@ from streams.reading.pull import Puller
 from streams.reading.pull_room import PullRoom
 from streams.reading.read_marks import ReadMarks
 from streams.reading.reply_subject import DeliveryInfo
-from streams.task_callbacks import on_defect
+from streams.tasks import cancel_and_wait, on_defect
 
 log = logging.getLogger(__name__)
 
@@ -135,9 +135,7 @@ class Reader:
         """Pass on nothing more, and delete the consumer. A second call does nothing."""
         reading, self._reading = self._reading, None
         self._doubt()
-        if reading is not None:
-            reading.cancel()
-            await asyncio.wait({reading})
+        await cancel_and_wait(reading)
         if self._puller is not None:
             await self._puller.stop()
         self._delete()

@@ -16,7 +16,7 @@ from typing import Generic, TypeVar
 
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import Pauses, ReasonLog
-from streams.task_callbacks import on_defect, report_defect
+from streams.tasks import on_defect, report_defect
 
 SENDERS_MAX = 32
 """Lanes served at a time: enough to keep the server busy, and few enough to leave room for others. With 64, a

@@ -43,7 +43,7 @@ from streams.routing.tenant_rates import TenantRates
 from streams.routing.tenants import Tenants
 from streams.routing.unrouted_burial import UnroutedBurial
 from streams.routing_progress import RoutingProgress
-from streams.task_callbacks import on_defect
+from streams.tasks import cancel_and_wait, on_defect
 
 EVENT_BYTES_MAX = 4 << 20
 """Memory of the events of one partition above which no more are requested."""
@@ -189,9 +189,7 @@ class Router:
     async def stop(self) -> None:
         """Route nothing more. The next owner routes unconfirmed events again."""
         matching, self._matching = self._matching, None
-        if matching is not None:
-            matching.cancel()
-            await asyncio.wait({matching})
+        await cancel_and_wait(matching)
         for timer in (self._parking_timer, self._token_timer):
             if timer is not None:
                 timer.cancel()

@@ -12,7 +12,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "streams": (
         "gathered_log",
         "nats",
-        "bounded_gather clock routing_progress task_callbacks versions",
+        "bounded_gather clock routing_progress tasks versions",
         "installation",
         "lost_tails",
         "journal",
