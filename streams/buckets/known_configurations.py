@@ -15,6 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from actors.errors import InvalidPolicy, Unavailable
+from actors.machine.bucket import CLOCK_SKEW_S
 from actors.policy import Policy, Rate, parse
 from actors.ports import Absent, Invalid, Removal
 from actors.subscriptions import Subscriptions
@@ -27,10 +28,6 @@ from streams.nats.jetstream import JetStream
 from streams.reading.messages import RECEIVER_LOOKED_AT_MAX, receiver_problem
 
 log = logging.getLogger(__name__)
-
-CLOCK_SKEW_MAX_S = 300.0
-"""Largest difference between the clocks of two stream leaders, or step back of one. Beyond it, a new receiver
-misses events that were published after it was put."""
 
 
 class _KnownConfiguration(Struct, gc=False):
@@ -160,9 +157,10 @@ class KnownConfigurations:
     def existing_at(self, at: float, receivers: tuple[str, ...]) -> tuple[str, ...]:
         """Leave out those of the receivers that were created after that time.
 
-        Each stream has the time of its own leader, so a receiver counts as a little older than it is.
+        Each stream has the time of its own leader, so a receiver counts as a little older than it is. If two
+        clocks differ by more, a new receiver misses events that were published after it was put.
         """
-        until = at + CLOCK_SKEW_MAX_S
+        until = at + CLOCK_SKEW_S
         if until >= self._newest_created_at:
             return receivers
         return tuple(each for each in receivers if self._created_at(each) <= until)
