@@ -35,22 +35,22 @@ class SettingsByTenant(Struct, frozen=True):
 
     by_name: Mapping[str, TenantSettings] = field(default_factory=dict)
 
-    def of(self, tenant: str) -> TenantSettings:
+    def for_tenant(self, tenant: str) -> TenantSettings:
         """The settings of a tenant."""
-        return self.by_name.get(tenant) or self.of_all_others
+        return self.by_name.get(tenant) or self.for_all_others
 
     @property
-    def of_all_others(self) -> TenantSettings:
+    def for_all_others(self) -> TenantSettings:
         """The settings of the tenants that have none of their own."""
         return self.by_name.get(ALL_OTHERS) or USUAL
 
     def weight(self, tenant: str) -> int:
         """The number of copies in a turn of the tenant."""
-        return self.of(tenant).weight
+        return self.for_tenant(tenant).weight
 
     def limit(self, tenant: str) -> RateLimit | None:
         """The limit of the tenant's events in the router; None if it has none."""
-        rate = self.of(tenant).rate
+        rate = self.for_tenant(tenant).rate
         return None if rate is None else RateLimit(rate.per_second, rate.burst_max)
 
     @property

@@ -42,15 +42,15 @@ class GatheredLog:
         gathered = self._gathered.get(key)
         if gathered is None:
             gathered = self._gathered[key] = _Gathered(level, fields | {"why": why})
-            asyncio.get_running_loop().call_later(GATHERED_FOR_S, self._tell, key)
+            asyncio.get_running_loop().call_later(GATHERED_FOR_S, self._log_line, key)
         gathered.count += 1
 
     def flush(self) -> None:
         """Log what was gathered so far."""
         for key in list(self._gathered):
-            self._tell(key)
+            self._log_line(key)
 
-    def _tell(self, key: tuple[logging.Logger, str, str]) -> None:
+    def _log_line(self, key: tuple[logging.Logger, str, str]) -> None:
         gathered = self._gathered.pop(key, None)
         if gathered is None:
             return  # It was flushed.

@@ -10,7 +10,8 @@ posted.
 from msgspec import Struct
 
 CLOCK_SKEW_S = 300.0
-"""Largest tolerated difference between two owners' clocks: the time between them counts only beyond it."""
+"""Largest tolerated difference between two clocks, and step back of one. Time between two owners counts only
+beyond it."""
 SLOW_TOKEN_S = 10.0
 """If a token takes longer than this to come, its attempt is recorded before it is made."""
 GRANT_MAX_S = 5.0

@@ -1,7 +1,7 @@
 """The messages that are handed out and not released, and how far the floor has come.
 
-Every message that the consumer hands out is bound until a fact releases it: the fact that settles it, or the
-`Parked` under which it is dropped from memory. A release carries `fact_index`, the index of the last fact
+Every message that the consumer hands out is unacked until a fact releases it: the fact that settles it, or
+the `Parked` under which it is dropped from memory. A release carries `fact_index`, the index of the last fact
 that it depends on. The floor is the end of the unbroken run of released messages. A takeover begins to read
 there, and everything up to the floor of the confirmed facts is acked.
 """
@@ -13,7 +13,7 @@ from heapq import heapify, heappop, heappush
 from msgspec import Struct
 
 
-class Binding(Struct, gc=False, eq=False):
+class UnackedMessage(Struct, gc=False, eq=False):
     """One message that was handed out; `released_by` is the index of the fact that releases it."""
 
     position: int
@@ -21,7 +21,7 @@ class Binding(Struct, gc=False, eq=False):
     since: float
     released_by: int | None = None
 
-    def __lt__(self, other: "Binding") -> bool:
+    def __lt__(self, other: "UnackedMessage") -> bool:
         return self.since < other.since
 
 
@@ -34,44 +34,44 @@ class NodeHolders:
         self.receiver_count = 0
 
 
-class Bindings:
-    """All bindings of one shard.
+class ShardUnacked:
+    """The unacked messages of one shard.
 
     - `received`: the highest position that was handed out.
-    - `bound_count`: number of messages that are held; `holder_count`: number of receivers that hold any.
-    - `spare_max`: how many useless bindings may be kept behind one that is held.
+    - `unacked_count`: number of messages that are held; `holder_count`: number of receivers that hold any.
+    - `spare_max`: how many released messages may be kept behind one that is held.
     """
 
     spare_max = 1024
 
     def __init__(self, floor: int) -> None:
         self.received = floor
-        self.bound_count = 0
+        self.unacked_count = 0
         self.holder_count = 0
         self._floor = floor
-        # Tuples that begin with the position, compared in C. A position that was bound again occurs twice.
-        self._by_position: list[tuple[int, Binding]] = []
-        self._by_age: deque[Binding] = deque()
+        # Tuples that begin with the position, compared in C. A position that comes again occurs twice.
+        self._by_position: list[tuple[int, UnackedMessage]] = []
+        self._by_age: deque[UnackedMessage] = deque()
 
-    def bind(self, position: int, receiver: str, now: float) -> Binding:
-        """Hold a message that came. The caller makes sure that a position is bound once at a time."""
-        binding = Binding(position, receiver, now)
-        heappush(self._by_position, (position, binding))
-        self._by_age.append(binding)
-        self.bound_count += 1
+    def add(self, position: int, receiver: str, now: float) -> UnackedMessage:
+        """Hold a message that came. The caller makes sure that a position is held once at a time."""
+        message = UnackedMessage(position, receiver, now)
+        heappush(self._by_position, (position, message))
+        self._by_age.append(message)
+        self.unacked_count += 1
         if position > self.received:
             self.received = position
-        return binding
+        return message
 
-    def release(self, binding: Binding, fact_index: int) -> None:
+    def release(self, message: UnackedMessage, fact_index: int) -> None:
         """Release the message: the floor may pass it once that fact is confirmed.
 
-        With 0 the message is about to be bound again.
+        With 0 the message is about to be held again.
         """
-        binding.released_by = fact_index
-        self.bound_count -= 1
+        message.released_by = fact_index
+        self.unacked_count -= 1
 
-    def lowest_but(self, receiver: str) -> float:
+    def lowest_of_others(self, receiver: str) -> float:
         """The lowest position that is held for any other receiver; infinite if none is."""
         held = (
             each.position for each in self._by_age if each.released_by is None and each.receiver != receiver
@@ -91,7 +91,7 @@ class Bindings:
 
         Those released by later facts are kept, so nothing is done while there are too few of the others.
         """
-        enough = self.spare_max + 2 * self.bound_count
+        enough = self.spare_max + 2 * self.unacked_count
         if len(self._by_position) > enough:
             self._by_position = [
                 each
@@ -107,49 +107,49 @@ class Bindings:
         ages = self._by_age
         while ages and ages[0].released_by is not None:
             ages.popleft()
-        for binding in ages:
-            if binding.since >= before:
+        for message in ages:
+            if message.since >= before:
                 return
-            if binding.released_by is None:
-                yield binding.receiver
+            if message.released_by is None:
+                yield message.receiver
 
 
-class Unacked:
+class ReceiverUnacked:
     """The messages of one receiver that are handed out and not released, by position."""
 
-    __slots__ = ("_bindings", "bound", "receiver")
+    __slots__ = ("_shard", "messages", "receiver")
 
-    def __init__(self, receiver: str, bindings: Bindings) -> None:
+    def __init__(self, receiver: str, shard_unacked: ShardUnacked) -> None:
         self.receiver = receiver
-        self.bound: dict[int, Binding] = {}
-        self._bindings = bindings
+        self.messages: dict[int, UnackedMessage] = {}
+        self._shard = shard_unacked
 
     @property
     def first(self) -> int:
         """The lowest position; 0 if there is none."""
-        return min(self.bound, default=0)
+        return min(self.messages, default=0)
 
-    def bind(self, position: int, now: float) -> bool:
-        """Hold a message that came; returns False if it is bound already."""
-        if position in self.bound:
+    def add(self, position: int, now: float) -> bool:
+        """Hold a message that came; returns False if it is held already."""
+        if position in self.messages:
             return False
-        if not self.bound:
-            self._bindings.holder_count += 1
-        self.bound[position] = self._bindings.bind(position, self.receiver, now)
+        if not self.messages:
+            self._shard.holder_count += 1
+        self.messages[position] = self._shard.add(position, self.receiver, now)
         return True
 
     def release(self, position: int, fact_index: int) -> None:
-        """Release the message, if it is bound: the floor may pass it once that fact is confirmed."""
-        binding = self.bound.pop(position, None)
-        if binding is not None:
-            self._bindings.release(binding, fact_index)
-            if not self.bound:
-                self._bindings.holder_count -= 1
+        """Release the message, if it is held: the floor may pass it once that fact is confirmed."""
+        message = self.messages.pop(position, None)
+        if message is not None:
+            self._shard.release(message, fact_index)
+            if not self.messages:
+                self._shard.holder_count -= 1
 
     def release_all(self, fact_index: int) -> None:
         """Release all messages: the floor may pass them once that fact is confirmed."""
-        bound, self.bound = self.bound, {}
-        if bound:
-            self._bindings.holder_count -= 1
-        for binding in bound.values():
-            self._bindings.release(binding, fact_index)
+        messages, self.messages = self.messages, {}
+        if messages:
+            self._shard.holder_count -= 1
+        for message in messages.values():
+            self._shard.release(message, fact_index)

@@ -102,9 +102,9 @@ class Actor:
         return self.live.policy
 
     @property
-    def bound_count(self) -> int:
+    def unacked_count(self) -> int:
         """Number of messages that are held for the receiver."""
-        return len(self.pending.unacked.bound)
+        return len(self.pending.unacked.messages)
 
     # ---- loading
 
@@ -129,7 +129,7 @@ class Actor:
     def arrive(self, event: Event) -> None:
         """Take a message of this receiver that the consumer handed out."""
         pending, now = self.pending, self.environment.clock.now()
-        if not pending.unacked.bind(event.position, now):
+        if not pending.unacked.add(event.position, now):
             return
         self.active_at = now
         if self.loaded:
@@ -142,7 +142,7 @@ class Actor:
     def note_in_stream(self, position: int, source: int) -> None:
         """Take an event in the stream: it came when the receiver was unknown, or is known already."""
         pending, now = self.pending, self.environment.clock.now()
-        if not pending.unacked.bind(position, now):
+        if not pending.unacked.add(position, now):
             return
         self.active_at = now
         if self.loaded:
@@ -153,7 +153,7 @@ class Actor:
     @property
     def is_blank(self) -> bool:
         """True if no fact of the receiver is known, and nothing is held for it."""
-        return not self.pending.unacked.bound and self.live.state == State(receiver=self.receiver)
+        return not self.pending.unacked.messages and self.live.state == State(receiver=self.receiver)
 
     # ---- steps
 
@@ -182,7 +182,7 @@ class Actor:
             cursor=pending.cursor,
             cutoff=self.cutoff,
             overflowed_at=self.overflowed_at,
-            has_bound=bool(pending.unacked.bound),
+            has_unacked=bool(pending.unacked.messages),
             barrier_unconfirmed=live.barrier_index > environment.recorder.confirmed_index,
             burying=self.burials.under_way,
             granted=tokens.granted,
@@ -193,7 +193,7 @@ class Actor:
             removal_revision=self.removal_revision,
             bucket=tokens.bucket,
             set_aside=tokens.set_aside,
-            bounds=pending.bounds,
+            bounds=pending.posting,
         )
 
     def _advance(self, now: float) -> s.Post | None:
@@ -423,13 +423,6 @@ class Actor:
             now = self.environment.clock.now()
             self._alarm.set(now + ASK_AGAIN_S, now)
 
-    async def resume(self, by: str = "") -> None:
-        """End disablement, backoff and throttling for `by`; return once that is recorded."""
-        self.live.record(c.ResumeReceiver(by), self.environment.clock.now())
-        index = self.environment.recorder.index
-        self.wake()
-        await self.environment.confirmed_to(index)
-
     # ---- leaving memory
 
     @property
@@ -439,7 +432,9 @@ class Actor:
         return (
             self.loaded
             and live.state is live.confirmed
-            and not (pending.mailbox or pending.open_in_memory or pending.unacked.bound or pending.in_flight)
+            and not (
+                pending.mailbox or pending.open_in_memory or pending.unacked.messages or pending.in_flight
+            )
             and not (self.pinging or pending.cursor.reading or self.confirming or self.burials.under_way)
             and not (self.hold_count or live.state.burials or live.state.parked)
             and not self._alarm.is_set

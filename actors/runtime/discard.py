@@ -76,7 +76,7 @@ async def remove(actor: StoppableActor) -> None:
     async with while_idle(actor):
         known = actor.environment.policies.removal(actor.receiver)
         removal = known if known is not None and known.revision > actor.state.removal else None
-        position = await removed_to(actor, removal.at) if removal else actor.pending.bounds.posted_to_max
+        position = await removed_to(actor, removal.at) if removal else actor.pending.posting.posted_to_max
         passed = await discarded_up_to(actor, position)
         revision = removal.revision if removal else 0
         actor.pending.discard(
@@ -104,11 +104,11 @@ async def removed_to(actor: StoppableActor, removed_at: float) -> int:
 
     Events that an owner that vanished may have posted belong to the removed receiver in any case.
     """
-    posted_to_max = actor.pending.bounds.posted_to_max
+    posted_to_max = actor.pending.posting.posted_to_max
     first = await actor.environment.backlog.first_since(actor.receiver, removed_at)
     if first is None:
         return posted_to_max
-    return max(actor.state.frontier.position, actor.pending.bounds.posted_to, min(posted_to_max, first - 1))
+    return max(actor.state.frontier.position, actor.pending.posting.posted_to, min(posted_to_max, first - 1))
 
 
 async def discarded_up_to(actor: StoppableActor, up_to: int) -> DiscardedEvents:
@@ -120,7 +120,7 @@ async def discarded_up_to(actor: StoppableActor, up_to: int) -> DiscardedEvents:
             raise asyncio.CancelledError
         if actor.state.frontier is frontier:
             # Events that are gone from the stream cannot be read, but may have been posted.
-            return replace(found, left_out=max(0, actor.pending.bounds.unrecorded - found.count))
+            return replace(found, left_out=max(0, actor.pending.posting.unrecorded - found.count))
 
 
 async def read_discarded(actor: StoppableActor, frontier: Frontier, up_to: int) -> DiscardedEvents:

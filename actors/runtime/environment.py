@@ -8,7 +8,7 @@ from msgspec import Struct, field
 from actors.health_changes import FailingReceivers, HealthChange
 from actors.machine.bucket import Unclean
 from actors.machine.state import State
-from actors.memory.unacked import Bindings, NodeHolders
+from actors.memory.unacked import NodeHolders, ShardUnacked
 from actors.ports import Backlog, Clock, DeadLetterWriter, Policies, Recorder, Sender, Snapshots
 from actors.totals import DeliveryTotals
 
@@ -35,7 +35,7 @@ class HostPorts(Struct, frozen=True, kw_only=True):
 
     - `within_lease`: asked before every first byte.
     - `ack`: takes the position up to which all messages are released.
-    - `set_requests_paused`: stops the requests for messages, or sends them again.
+    - `set_pulling_paused`: stops the requests for messages, or sends them again.
     - `saturated`: asked before more messages are requested.
     - `node_holders`: the receivers that hold messages, in all shards of the node.
     - `refuse`: takes the reason why this node cannot run the shard.
@@ -52,7 +52,7 @@ class HostPorts(Struct, frozen=True, kw_only=True):
     totals: DeliveryTotals
     within_lease: Callable[[], bool]
     ack: Callable[[int], None]
-    set_requests_paused: Callable[[bool], None]
+    set_pulling_paused: Callable[[bool], None]
     saturated: Callable[[], bool]
     refuse: Callable[[str], None]
     on_health_change: Callable[[HealthChange], None]
@@ -64,7 +64,7 @@ class ActorEnvironment(Protocol):
 
     clock: Clock
     recorder: Recorder
-    bindings: Bindings
+    shard_unacked: ShardUnacked
     sender: Sender
     backlog: Backlog
     dead_letters: DeadLetterWriter
@@ -97,7 +97,7 @@ class ActorEnvironment(Protocol):
         """True if a first byte may leave now."""
         ...
 
-    def may_have_posted(self, state: State, first_bound: int) -> bool:
+    def may_have_posted(self, state: State, first_unacked: int) -> bool:
         """True if an owner that vanished may have posted an unrecorded request to this receiver."""
         ...
 

@@ -32,39 +32,39 @@ HOLDERS_MAX = 2500
 class FlowControl:
     """Flow control of one shard.
 
-    `set_requests_paused` stops or restarts the requests for messages; `saturated` asks whether the node is.
+    `set_pulling_paused` stops or restarts the requests for messages; `saturated` asks whether the node is.
 
     Its methods take how many messages the shard holds, and for how many receivers.
     """
 
-    __slots__ = ("_handle", "_holder_count", "_node", "_saturated", "_set_requests_paused", "_until")
+    __slots__ = ("_handle", "_holder_count", "_node", "_saturated", "_set_pulling_paused", "_until")
 
     def __init__(
-        self, set_requests_paused: Callable[[bool], None], saturated: Callable[[], bool], node: NodeHolders
+        self, set_pulling_paused: Callable[[bool], None], saturated: Callable[[], bool], node: NodeHolders
     ) -> None:
-        self._set_requests_paused = set_requests_paused
+        self._set_pulling_paused = set_pulling_paused
         self._node = node
         self._holder_count = 0
         self._saturated = saturated
         self._handle: asyncio.TimerHandle | None = None
         self._until = 0.0
 
-    def message_arrived(self, bound_count: int, holder_count: int) -> None:
+    def message_arrived(self, unacked_count: int, holder_count: int) -> None:
         """Pause requests if this message exceeds the limit."""
         self._count(holder_count)
-        if self._handle is None and self._waiting(bound_count, holder_count) >= UNSETTLED_PAUSE_AT:
+        if self._handle is None and self._waiting(unacked_count, holder_count) >= UNSETTLED_PAUSE_AT:
             loop = asyncio.get_running_loop()
             self._until = loop.time() + SATURATED_ASK_PAUSE_S
-            self._set_requests_paused(True)
+            self._set_pulling_paused(True)
             self._wait(loop)
 
-    def attempt_ended(self, bound_count: int, holder_count: int) -> None:
+    def attempt_ended(self, unacked_count: int, holder_count: int) -> None:
         """Ask for more if enough was done."""
         if self._handle is not None:
             self._count(holder_count)
-            if self._waiting(bound_count, holder_count) * 2 <= UNSETTLED_PAUSE_AT:
+            if self._waiting(unacked_count, holder_count) * 2 <= UNSETTLED_PAUSE_AT:
                 self._cancel()
-                self._set_requests_paused(False)
+                self._set_pulling_paused(False)
 
     def stop(self) -> None:
         """Cancel the pause, and hold nothing."""
@@ -75,12 +75,12 @@ class FlowControl:
         self._node.receiver_count += holder_count - self._holder_count
         self._holder_count = holder_count
 
-    def _waiting(self, bound_count: int, holder_count: int) -> int:
+    def _waiting(self, unacked_count: int, holder_count: int) -> int:
         """The number of messages that wait behind another one of their receiver.
 
         All messages count if the node holds some for more than `HOLDERS_MAX` receivers.
         """
-        return bound_count - holder_count if self._node.receiver_count <= HOLDERS_MAX else bound_count
+        return unacked_count - holder_count if self._node.receiver_count <= HOLDERS_MAX else unacked_count
 
     def _cancel(self) -> None:
         if self._handle is not None:
@@ -97,4 +97,4 @@ class FlowControl:
             self._wait(loop)
         else:
             self._handle = None
-            self._set_requests_paused(False)
+            self._set_pulling_paused(False)

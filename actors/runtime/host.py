@@ -17,7 +17,8 @@ from actors.ids import UNKNOWN_RECEIVERS
 from actors.machine.event import Event
 from actors.machine.state import UNCONFIRMED_MAX, State, is_left_over
 from actors.memory.retention import Needed, Retention
-from actors.memory.unacked import Bindings
+from actors.memory.unacked import ShardUnacked
+from actors.memory.unsaved_states import UnsavedStates
 from actors.policy import Policy
 from actors.ports import Recorded
 from actors.runtime.environment import HostPorts, ShardClaim
@@ -36,7 +37,7 @@ class Host:
     """The actors of one shard, under one claim.
 
     - `unacked_max`: messages that the server hands out at most before the first of them is acked.
-    - `changed`: confirmed states that no snapshot holds; `writing`: those that are being written.
+    - `unsaved`: confirmed states that no snapshot holds.
     - `parked`: receivers that have to come back after a takeover.
     - `actors`: those that are in memory, the same as the residents'.
     """
@@ -59,13 +60,12 @@ class Host:
         self.refuse = ports.refuse
         self.on_health_change = ports.on_health_change
         self.failing = FailingReceivers(claim.at, ports.policies.policy, ports.on_health_change)
-        self.flow_control = FlowControl(ports.set_requests_paused, ports.saturated, ports.node_holders)
-        self.bindings = Bindings(claim.floor)
+        self.flow_control = FlowControl(ports.set_pulling_paused, ports.saturated, ports.node_holders)
+        self.shard_unacked = ShardUnacked(claim.floor)
         self.retention = Retention()
         self.residents = Residents(self)
         self.actors = self.residents.actors
-        self.changed: dict[str, State] = {}
-        self.writing: dict[str, State] = {}
+        self.unsaved = UnsavedStates()
         self.parked: dict[str, float | None] = {}
         self.stopped = self.draining = self._wake_all_later = False
         self.in_flight = 0
@@ -85,7 +85,7 @@ class Host:
         `parked` says when each wakes, if that is known. All of them are loaded gradually, so that
         others are not kept waiting; a receiver that gets an event or is asked for comes at once.
         """
-        self.changed.update(states)
+        self.unsaved.changed.update(states)
         self._noted.update(states)
         self.parked.update(parked)
         self.parked.update((each.receiver, None) for each in states.values() if each.unfinished)
@@ -130,7 +130,7 @@ class Host:
         self.in_flight -= 1
         if self.draining:
             self._attempt_ended.set()
-        self.flow_control.attempt_ended(self.bindings.bound_count, self.bindings.holder_count)
+        self.flow_control.attempt_ended(self.shard_unacked.unacked_count, self.shard_unacked.holder_count)
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Run a task that ends with the shard. If it raises, that is a defect, and logged as such."""
@@ -155,15 +155,15 @@ class Host:
             (actor or self.residents.activate(receiver)).arrive(event)
         else:
             self.residents.activate_unknown().note(receiver, event)
-        self.flow_control.message_arrived(self.bindings.bound_count, self.bindings.holder_count)
-        if self.bindings.bound_count > self.unacked_max // 2:
+        self.flow_control.message_arrived(self.shard_unacked.unacked_count, self.shard_unacked.holder_count)
+        if self.shard_unacked.unacked_count > self.unacked_max // 2:
             self.residents.park_largest()
 
     def knows(self, receiver: str) -> bool:
         """True if the receiver has a state, a configuration, or a removal of one."""
         if (
             self.policies.has_record(receiver)
-            or self.unsaved_state(receiver) is not None
+            or self.unsaved.get(receiver) is not None
             or receiver in self.parked
         ):
             return True
@@ -227,12 +227,12 @@ class Host:
             return False
         return not self.draining
 
-    def may_have_posted(self, state: State, first_bound: int) -> bool:
+    def may_have_posted(self, state: State, first_unacked: int) -> bool:
         """True if an owner that vanished may have posted an unrecorded request to this receiver."""
         if self.unclean is None:
             return False
-        waits = bool(state.open) or state.parked or self.bindings.received < self.unclean.position
-        return waits or 0 < first_bound <= self.unclean.position
+        waits = bool(state.open) or state.parked or self.shard_unacked.received < self.unclean.position
+        return waits or 0 < first_unacked <= self.unclean.position
 
     async def confirmed_to(self, index: int) -> None:
         """Return once the journal holds the fact with that index; cancelled if the shard stops before."""
@@ -245,7 +245,7 @@ class Host:
 
     def floor_for_flush(self, index: int) -> int:
         """The floor at this cut, after the facts up to `index`; remembered until the flush is confirmed."""
-        self._cut_index, self._cut_floor = index, self.bindings.floor(index)
+        self._cut_index, self._cut_floor = index, self.shard_unacked.floor(index)
         return self._cut_floor
 
     def confirm(self, entries: Sequence[Recorded]) -> None:
@@ -254,6 +254,7 @@ class Host:
         before = index - len(entries)
         touched: dict[str, Resident] = {}
         full: set[str] = set()
+        changed = self.unsaved.changed
         for entry in entries:
             fact, state = entry.fact, entry.state
             receiver = fact.receiver
@@ -263,7 +264,7 @@ class Host:
                     full.add(receiver)
                 actor.live.confirm(fact, state)
                 touched[receiver] = actor
-            self.changed[receiver] = self._noted[receiver] = state
+            changed[receiver] = self._noted[receiver] = state
         if self._cut_index <= index:
             self._confirmed_floor = self._cut_floor
         for receiver, actor in touched.items():
@@ -293,20 +294,11 @@ class Host:
         one, from which every other consumer begins.
         """
         index = self.recorder.confirmed_index
-        self.bindings.forget(index)
+        self.shard_unacked.forget(index)
         if self._cut_index <= index:
-            self.ack(self.bindings.floor(index))
+            self.ack(self.shard_unacked.floor(index))
 
     # ---- snapshots and memory
-
-    def changed_for_snapshot(self) -> dict[str, State]:
-        """The confirmed states that no snapshot holds; `snapshots_written` or `snapshots_failed` follows."""
-        self.changed, self.writing = {}, self.changed
-        return self.writing
-
-    def unsaved_state(self, receiver: str) -> State | None:
-        """The receiver's confirmed state, if no snapshot holds it yet."""
-        return self.changed.get(receiver) or self.writing.get(receiver)
 
     def note_state(self, state: State) -> None:
         """Record a state that was loaded."""
@@ -318,14 +310,10 @@ class Host:
         return [receiver for receiver, state in states.items() if is_left_over(state, floor, now)]
 
     def snapshots_written(self) -> None:
-        """Forget the states that were given, since the snapshots hold them."""
+        """Forget the unsaved states that were taken, since the snapshots hold them."""
+        written = self.unsaved.written()
         if self.residents.unknown is not None:
-            self.residents.unknown.remembered.update(self.writing)
-        self.writing = {}
-
-    def snapshots_failed(self) -> None:
-        """Take the states back, since the snapshots may not hold them."""
-        self.changed, self.writing = self.writing | self.changed, {}
+            self.residents.unknown.remembered.update(written)
 
     def needed(self) -> Needed:
         """The lowest stream position that this shard still needs.
@@ -377,9 +365,9 @@ class Host:
         """
         loop = asyncio.get_running_loop()
         while not self.stopped:
-            await asyncio.sleep(next_tick(loop.time(), SWEEP_EVERY_S, lane=self.epoch) - loop.time())
+            await asyncio.sleep(next_tick(loop.time(), SWEEP_EVERY_S, offset=self.epoch) - loop.time())
             now = self.clock.now()
-            await self.residents.park(dict.fromkeys(self.bindings.overdue(now - UNACKED_MAX_S)))
+            await self.residents.park(dict.fromkeys(self.shard_unacked.overdue(now - UNACKED_MAX_S)))
             self.acknowledge()
             self.failing.report_due(now)
             if self._wake_all_later and self.may_start():

@@ -10,7 +10,7 @@ from actors.machine.event import Event
 from actors.machine.state import State, is_settled, open_entry
 from actors.memory.cursor import Cursor, LastStored
 from actors.memory.mailbox import Mailbox
-from actors.memory.unacked import Unacked
+from actors.memory.unacked import ReceiverUnacked
 from actors.ports import Batch
 from actors.runtime.live_state import LiveState
 from actors.runtime.posting_bounds import PostingBounds
@@ -23,11 +23,11 @@ class Pending:
     - `open_in_memory`: open events in memory, by position.
     - `in_flight`: events that are being sent, by position.
     - `cursor`: how far the stream is read, and what is left in it.
-    - `unacked`: messages that are bound.
-    - `bounds`: how far the events may have been posted.
+    - `unacked`: messages that are handed out and not released.
+    - `posting`: how far the events may have been posted.
     """
 
-    __slots__ = ("bounds", "cursor", "in_flight", "live", "mailbox", "open_in_memory", "unacked")
+    __slots__ = ("cursor", "in_flight", "live", "mailbox", "open_in_memory", "posting", "unacked")
 
     def __init__(self, live: LiveState) -> None:
         self.live = live
@@ -35,17 +35,17 @@ class Pending:
         self.open_in_memory: dict[int, Event] = {}
         self.in_flight: dict[int, Event] = {}
         self.cursor = Cursor()
-        self.unacked = Unacked(live.receiver, live.environment.bindings)
-        self.bounds = PostingBounds(live.environment, live, self.cursor, self.unacked)
+        self.unacked = ReceiverUnacked(live.receiver, live.environment.shard_unacked)
+        self.posting = PostingBounds(live.environment, live, self.cursor, self.unacked)
 
     def restore(self, state: State) -> None:
         """Take the events that came before the state was known, and leave the others in the stream."""
-        frontier, cursor, bound = state.frontier.position, self.cursor, self.unacked.bound
-        seen = self.live.environment.bindings.received if state.parked else 0
+        frontier, cursor, unacked = state.frontier.position, self.cursor, self.unacked.messages
+        seen = self.live.environment.shard_unacked.received if state.parked else 0
         cursor.restore(frontier, seen, counted=not state.parked)
         early = self.mailbox.clear()
-        unread = min(bound.keys() - {each.position for each in early}, default=None)
-        late = [] if unread is None else sorted(position for position in bound if position >= unread)
+        unread = min(unacked.keys() - {each.position for each in early}, default=None)
+        late = [] if unread is None else sorted(position for position in unacked if position >= unread)
         for event in early:
             if unread is None or event.position < unread:
                 self.queue_or_leave(event)
@@ -67,7 +67,7 @@ class Pending:
         elif not state.opened and self.behind_unknown:
             self._leave(position, event.source)
         elif position <= cursor.read_to:
-            # It waits in memory, and stays bound; or it was a duplicate, and all before it is numbered on
+            # It waits in memory, and stays unacked; or it was a duplicate, and all before it is numbered on
             # record: see docs/decisions/repeats-while-events-are-open.md.
             if not self.has(position):
                 self.settle(position)
@@ -144,8 +144,8 @@ class Pending:
         live, position = self.live, command.position
         now = live.environment.clock.now()
         live.record(command, now)
-        for bound in [each for each in self.unacked.bound if each <= position]:
-            self.settle(bound)
+        for unsettled in [each for each in self.unacked.messages if each <= position]:
+            self.settle(unsettled)
         self.mailbox.drop_to(position)
         self.open_in_memory.clear()
         self.cursor.discard(position)
@@ -169,7 +169,7 @@ class Pending:
             cursor.parked_index = environment.recorder.index
         events = (*mailbox.events, *self.open_in_memory.values(), *self.in_flight.values())
         sources = {each.position: each.source for each in events}
-        for position in self.unacked.bound:
+        for position in self.unacked.messages:
             cursor.note_stored(position, sources.get(position, 0))
         self.unacked.release_all(cursor.parked_index)
         frontier, dropped = live.state.frontier.position, mailbox.clear()
@@ -188,7 +188,7 @@ class Pending:
             self.mailbox.append(event)
         if found.gone and not self.mailbox:
             first, last = found.gone
-            missing = c.MissEvents(first, last, posted=self.bounds.unrecorded, source=last_stored.source)
+            missing = c.MissEvents(first, last, posted=self.posting.unrecorded, source=last_stored.source)
             self.live.record(missing, self.live.environment.clock.now())
             self.cursor.pass_missing(last)
 

@@ -2,7 +2,7 @@
 
 from actors.machine.state import UNCONFIRMED_MAX, UNRECORDED_MAX
 from actors.memory.cursor import Cursor
-from actors.memory.unacked import Unacked
+from actors.memory.unacked import ReceiverUnacked
 from actors.runtime.environment import ActorEnvironment
 from actors.runtime.live_state import LiveState
 
@@ -13,7 +13,7 @@ class PostingBounds:
     __slots__ = ("_cursor", "_environment", "_live", "_unacked")
 
     def __init__(
-        self, environment: ActorEnvironment, live: LiveState, cursor: Cursor, unacked: Unacked
+        self, environment: ActorEnvironment, live: LiveState, cursor: Cursor, unacked: ReceiverUnacked
     ) -> None:
         self._environment = environment
         self._live = live
@@ -39,7 +39,9 @@ class PostingBounds:
     def posted_to_max(self) -> int:
         """The position beyond which no owner can have posted an event."""
         environment, cursor = self._environment, self._cursor
-        return max(environment.claim_position, environment.bindings.received, cursor.read_to, cursor.seen_to)
+        return max(
+            environment.claim_position, environment.shard_unacked.received, cursor.read_to, cursor.seen_to
+        )
 
     @property
     def posted_to(self) -> int:

@@ -13,6 +13,7 @@ from typing import Protocol
 from actors.errors import Unavailable, Unusable
 from actors.ids import UNKNOWN_RECEIVERS
 from actors.machine.state import State
+from actors.memory.unsaved_states import UnsavedStates
 from actors.policy import Policy
 from actors.runtime.actor import ASK_AGAIN_S, Actor
 from actors.runtime.live_state import LiveState
@@ -28,11 +29,12 @@ WOKEN_IN_TURN_MAX = 16
 
 
 class ResidentPorts(UnknownReceiverEnvironment, Protocol):
-    """The environment of the residents, in addition to that of each of them."""
+    """The environment of the residents, in addition to that of each of them.
 
-    def unsaved_state(self, receiver: str) -> State | None:
-        """The receiver's confirmed state, if no snapshot holds it yet."""
-        ...
+    - `unsaved`: the confirmed states that no snapshot holds.
+    """
+
+    unsaved: UnsavedStates
 
     def note_state(self, state: State) -> None:
         """Record a state that was loaded."""
@@ -47,7 +49,7 @@ class Resident(Protocol):
     """An actor, or the record of unknown receivers.
 
     - `loaded`: its state is known.
-    - `bound_count`: number of messages that are held for it.
+    - `unacked_count`: number of messages that are held for it.
     - `active_at`: when it last had something to do.
     """
 
@@ -57,7 +59,7 @@ class Resident(Protocol):
     active_at: float
 
     @property
-    def bound_count(self) -> int: ...
+    def unacked_count(self) -> int: ...
     @property
     def state(self) -> State: ...
 
@@ -159,7 +161,7 @@ class Residents:
         return self._new_unknown() if receiver == UNKNOWN_RECEIVERS else self._new_actor(receiver)
 
     def _restore_or_load(self, resident: Resident) -> None:
-        if (state := self._host.unsaved_state(resident.receiver)) is not None:
+        if (state := self._host.unsaved.get(resident.receiver)) is not None:
             self._restore(resident, state)
         else:
             self._host.spawn(self._load(resident))
@@ -248,15 +250,15 @@ class Residents:
 
     def park_largest(self) -> None:
         """Park the receiver that holds the most messages."""
-        largest = max(self.all(), key=lambda each: each.bound_count if each.loaded else 0)
-        if largest.loaded and largest.bound_count:
+        largest = max(self.all(), key=lambda each: each.unacked_count if each.loaded else 0)
+        if largest.loaded and largest.unacked_count:
             largest.park()
             largest.wake()
 
     async def passivate(self, before: float) -> None:
         """Remove resting actors that had nothing to do since then and whose states are in snapshots."""
         for number, (receiver, actor) in enumerate(list(self.actors.items()), 1):
-            if actor.active_at < before and actor.resting and self._host.unsaved_state(receiver) is None:
+            if actor.active_at < before and actor.resting and self._host.unsaved.get(receiver) is None:
                 actor.close()
                 del self.actors[receiver]
             if number % CHECKED_IN_TURN_MAX == 0:

@@ -23,7 +23,7 @@ from angarium.api.requests.request_limits import RequestLimits
 from angarium.connecting import Access, open_jetstream
 from angarium.rate_limited_log import RateLimitedLog
 from angarium.settings import Settings
-from streams.buckets.receivers import Receivers, subscriptions_of
+from streams.buckets.known_configurations import KnownConfigurations, subscriptions_of
 from streams.buckets.tokens import Token, TokenStore
 from streams.erasing.erasures import Erasures
 from streams.nats.codes import STREAM_NOT_FOUND
@@ -72,8 +72,8 @@ class ApiState:
         self.tails = Tails(access, self.valid)
         self.redrive_turns = PacedWork(REDRIVE_PAUSE_S)
         self.jobs = Jobs(access)
-        self._receivers = Receivers(access.js, access.names, logs=False)
-        self._subscriptions: Subscriptions = subscriptions_of(self._receivers)
+        self._configurations = KnownConfigurations(access.js, access.names, logs=False)
+        self._subscriptions: Subscriptions = subscriptions_of(self._configurations)
 
     async def start(self) -> None:
         """Return when all tokens and configurations are known. Raises `ApiError`."""
@@ -82,12 +82,12 @@ class ApiState:
             if await self.access.js.stream_info(stream) is None:
                 raise ApiError(STREAM_NOT_FOUND, f"there is no {stream}: run angarium setup")
         await self.tokens.start()
-        await self._receivers.start()
+        await self._configurations.start()
         self.jobs.start()
 
     async def stop(self) -> None:
         await self.jobs.stop()
-        await self._receivers.stop()
+        await self._configurations.stop()
         await self.tokens.stop()
 
     def close(self) -> None:
@@ -114,11 +114,11 @@ class ApiState:
 
         Raises `Unavailable`.
         """
-        if self._receivers.known(receiver):
+        if self._configurations.known(receiver):
             return True
         async with asyncio.timeout(LEADER_TIMEOUT_S):
-            await self._receivers.confirm(receiver)
-        return self._receivers.known(receiver)
+            await self._configurations.confirm(receiver)
+        return self._configurations.known(receiver)
 
     async def matched(self, tenant: str, event_type: str) -> int | None:
         """The number of receivers that subscribe; None if none is known and the leader cannot be asked."""
@@ -126,7 +126,7 @@ class ApiState:
         if not found:
             try:
                 async with asyncio.timeout(LEADER_TIMEOUT_S):
-                    await self._receivers.catch_up()
+                    await self._configurations.catch_up()
             except (TimeoutError, Unavailable):
                 return None
             found = len(self._subscriptions.match(tenant, event_type))

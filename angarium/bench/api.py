@@ -111,16 +111,16 @@ class _Sum:
 
 
 class ApiBench:
-    """One run over one server, one API and one bare route. `tell` is called with each step."""
+    """One run over one server, one API and one bare route. `on_step` is called with each step."""
 
     def __init__(
-        self, plan: ApiPlan, harness: Harness, client: LineProcess, token: str, tell: Callable[[str], None]
+        self, plan: ApiPlan, harness: Harness, client: LineProcess, token: str, on_step: Callable[[str], None]
     ) -> None:
         self._plan = plan
         self._harness = harness
         self._client = client
         self._token = token
-        self._tell = tell
+        self._on_step = on_step
         self._names = Names()
 
     async def run(self, api: tuple[int, int], bare: tuple[int, int]) -> ApiFigures:
@@ -133,7 +133,7 @@ class ApiBench:
         batch = json.dumps(items, separators=(",", ":")).encode()
         path = f"/v1/tenants/{FULL_TENANT}/events"
         for number in range(plan.rounds):
-            self._tell(f"round {number + 1} of {plan.rounds}: the bare route, single publishes, batches")
+            self._on_step(f"round {number + 1} of {plan.rounds}: the bare route, single publishes, batches")
             await self._load(alone, bare, "/bare", event, plan.connections, 1)
             await self._load(single, api, f"{path}/{FULL_EVENT_TYPE}", event, plan.connections, 1)
             await self._load(batched, api, path, batch, plan.batch_connections, plan.batch)
@@ -172,7 +172,7 @@ class ApiBench:
         try:
             await node.start()
             await node.until_ready()
-            self._tell(f"publish and deliver {plan.rate} a second for {plan.timed_s:g} s")
+            self._on_step(f"publish and deliver {plan.rate} a second for {plan.timed_s:g} s")
             outcome = await self._client.carry_out(
                 Order(
                     port=port,
@@ -199,7 +199,7 @@ class ApiBench:
         )
 
 
-async def measured(plan: ApiPlan, tell: Callable[[str], None]) -> ApiFigures:
+async def measured(plan: ApiPlan, on_step: Callable[[str], None]) -> ApiFigures:
     """Run the bench. Raises click.ClickException if the API is not installed."""
     check()
     async with harness(plan.shards) as on, line_process("angarium.bench.over_http.client") as client:
@@ -209,7 +209,7 @@ async def measured(plan: ApiPlan, tell: Callable[[str], None]) -> ApiFigures:
             line_process("angarium.bench.over_http.bare") as bare,
         ):
             port = int(await bare.line())
-            return await ApiBench(plan, on, client, token, tell).run(api, (port, bare.pid))
+            return await ApiBench(plan, on, client, token, on_step).run(api, (port, bare.pid))
 
 
 async def _configure(harness: Harness) -> str:

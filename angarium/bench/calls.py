@@ -65,8 +65,8 @@ class CallsFigures(Struct, frozen=True, kw_only=True):
 class CallsBench(Bench[CallsPlan]):
     """The rounds of all ways over one node."""
 
-    def __init__(self, plan: CallsPlan, harness: Harness, tell: Callable[[str], None]) -> None:
-        super().__init__(plan, harness, tell)
+    def __init__(self, plan: CallsPlan, harness: Harness, on_step: Callable[[str], None]) -> None:
+        super().__init__(plan, harness, on_step)
         self._settings = Settings(
             nats=(harness.url,), shards=harness.shards, allow_http=True, allow_networks=LOOPBACK, node="bench"
         )
@@ -82,7 +82,7 @@ class CallsBench(Bench[CallsPlan]):
 
     async def _count(self, node: Node, way: Way) -> CallsFigures:
         plan, profile = self._plan, Profile()
-        self._tell(f"count calls of {plan.rounds * plan.deliveries} deliveries, {way}")
+        self._on_step(f"count calls of {plan.rounds * plan.deliveries} deliveries, {way}")
         await self._round(node, way)  # Receivers are loaded, and connections are opened.
         await self._sink.forget()
         for _ in range(plan.rounds):
@@ -108,7 +108,7 @@ class CallsBench(Bench[CallsPlan]):
     async def _settled(self, node: Node) -> None:
         totals, (shard,) = node.context.totals, node.owned.values()
         until = time.monotonic() + GIVE_UP_AFTER_S
-        while totals.actors.deliveries["delivered"] < self._due or shard.host.bindings.bound_count:
+        while totals.actors.deliveries["delivered"] < self._due or shard.host.shard_unacked.unacked_count:
             if time.monotonic() > until:
                 raise click.ClickException(f"not every event was delivered: {totals.actors.deliveries}")
             await asyncio.sleep(PROGRESS_POLL_S)
@@ -164,7 +164,7 @@ def while_loop_is_blocked(work: Coroutine[Any, Any, None]) -> None:
         raise errors[0]
 
 
-async def measured(plan: CallsPlan, tell: Callable[[str], None]) -> list[CallsFigures]:
+async def measured(plan: CallsPlan, on_step: Callable[[str], None]) -> list[CallsFigures]:
     """Run the bench."""
     async with harness(1) as on:
-        return await CallsBench(plan, on, tell).run()
+        return await CallsBench(plan, on, on_step).run()

@@ -114,27 +114,27 @@ class Workload(Struct, frozen=True):
 
 
 class DeliverBench(Bench[DeliverPlan]):
-    """One run over one server and one sink. `tell` is called with each step."""
+    """One run over one server and one sink. `on_step` is called with each step."""
 
-    def __init__(self, plan: DeliverPlan, harness: Harness, tell: Callable[[str], None]) -> None:
-        super().__init__(plan, harness, tell)
+    def __init__(self, plan: DeliverPlan, harness: Harness, on_step: Callable[[str], None]) -> None:
+        super().__init__(plan, harness, on_step)
         self._published = 0
 
     async def run(self) -> DeliverFigures:
         """Measure everything. Raises click.ClickException if events were not accepted."""
-        plan, tell, url = self._plan, self._tell, self._sink.url
+        plan, on_step, url = self._plan, self._on_step, self._sink.url
         await self._configure()
-        tell(f"publish events for {plan.deliveries} deliveries to {plan.receivers} receivers")
+        on_step(f"publish events for {plan.deliveries} deliveries to {plan.receivers} receivers")
         await self._publish(self._whole(plan.deliveries))
         # The bare loops run right before and after the node: a shared machine behaves differently a minute
         # later.
-        tell("POST in bare loops")
+        on_step("POST in bare loops")
         sample = body(plan.size)
         http1 = await loops.http1_loop(url, sample, plan.receivers, plan.timed_s)
         aiohttp = await loops.aiohttp_loop(url, sample, plan.receivers, plan.timed_s)
-        tell("deliver the published events")
+        on_step("deliver the published events")
         full, samples = await self._full_load()
-        tell("POST in a bare loop once more")
+        on_step("POST in a bare loop once more")
         aiohttp = aiohttp.mean(await loops.aiohttp_loop(url, sample, plan.receivers, plan.timed_s))
         appends = await self._appends()
         live, steady, gentle = await self._while_publishing()
@@ -178,7 +178,7 @@ class DeliverBench(Bench[DeliverPlan]):
         try:
             await node.start()
             await node.until_ready()
-            self._tell(f"publish for {fast} more deliveries and deliver at the same time")
+            self._on_step(f"publish for {fast} more deliveries and deliver at the same time")
             live = await self._meanwhile(node, fast, self._publish(fast))
             steady = await self._steadily(node, plan.rate)
             return live, steady, await self._steadily(node, plan.gentle_rate)
@@ -188,7 +188,7 @@ class DeliverBench(Bench[DeliverPlan]):
     async def _steadily(self, node: LocalNode, rate: int) -> Workload:
         """Publish at that rate, and see how the events are delivered."""
         count = self._whole(int(rate * self._plan.timed_s))
-        self._tell(f"publish and deliver {rate} a second for {self._plan.timed_s:g} s")
+        self._on_step(f"publish and deliver {rate} a second for {self._plan.timed_s:g} s")
         return await self._meanwhile(node, count, self._publish_steadily(count, rate))
 
     async def _configure(self) -> None:
@@ -276,8 +276,8 @@ class DeliverBench(Bench[DeliverPlan]):
         return info.last - self._harness.shards if info else 0
 
 
-async def measured(plan: DeliverPlan, tell: Callable[[str], None]) -> DeliverFigures:
+async def measured(plan: DeliverPlan, on_step: Callable[[str], None]) -> DeliverFigures:
     """Run the bench."""
     loops.check()
     async with harness(plan.shards) as on:
-        return await DeliverBench(plan, on, tell).run()
+        return await DeliverBench(plan, on, on_step).run()

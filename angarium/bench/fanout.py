@@ -112,33 +112,33 @@ class WrongCopies(Struct, frozen=True, kw_only=True):
 
 
 class FanoutBench(Bench[FanoutPlan]):
-    """One run over one server and one sink. `tell` is called with each step."""
+    """One run over one server and one sink. `on_step` is called with each step."""
 
-    def __init__(self, plan: FanoutPlan, harness: Harness, tell: Callable[[str], None]) -> None:
-        super().__init__(plan, harness, tell)
+    def __init__(self, plan: FanoutPlan, harness: Harness, on_step: Callable[[str], None]) -> None:
+        super().__init__(plan, harness, on_step)
         self._neighbours = _neighbours(WIDE, NEIGHBOUR_TENANTS, self._shards)
 
     async def run(self) -> FanoutFigures:
         """Measure. Raises click.ClickException if something was not accepted, or came to a halt."""
-        plan, tell = self._plan, self._tell
-        tell(f"configure {2 * plan.receivers + plan.wide} receivers")
+        plan, on_step = self._plan, self._on_step
+        on_step(f"configure {2 * plan.receivers + plan.wide} receivers")
         await self._configure()
         node = self._harness.node()
         try:
             await node.start()
             await node.until_ready()
-            tell(f"route {plan.events} events to {plan.receivers} paused receivers")
+            on_step(f"route {plan.events} events to {plan.receivers} paused receivers")
             still = await self._route(node, STILL)
-            tell("the same, to active receivers")
+            on_step("the same, to active receivers")
             live = await self._route(node, LIVE)
-            tell(
+            on_step(
                 f"publish for {NEIGHBOUR_TENANTS} tenants, alone and with an event for {plan.wide} receivers"
             )
             alone, meanwhile, wide_s = await self._meanwhile(node)
         finally:
             await node.stop()
         found = [await self._judge(tenant) for tenant in (STILL, LIVE)]
-        tell("publish the same copies without a node")
+        on_step("publish the same copies without a node")
         return FanoutFigures(
             receivers=plan.receivers, copies=plan.events * plan.receivers, wide=plan.wide,
             copies_per_s=still.rate, copies_per_s_delivered=live.rate,
@@ -314,7 +314,7 @@ def _neighbours(tenant: str, count: int, partitions: int) -> list[str]:
     return list(itertools.islice(others, count))
 
 
-async def measured(plan: FanoutPlan, tell: Callable[[str], None]) -> FanoutFigures:
+async def measured(plan: FanoutPlan, on_step: Callable[[str], None]) -> FanoutFigures:
     """Run the bench."""
     async with harness(plan.shards) as on:
-        return await FanoutBench(plan, on, tell).run()
+        return await FanoutBench(plan, on, on_step).run()

@@ -49,16 +49,16 @@ P = TypeVar("P")
 
 
 class Bench(Generic[P]):
-    """A bench on its harness, by a plan; `tell` is called with each step."""
+    """A bench on its harness, by a plan; `on_step` is called with each step."""
 
-    def __init__(self, plan: P, harness: Harness, tell: Callable[[str], None] = lambda _: None) -> None:
+    def __init__(self, plan: P, harness: Harness, on_step: Callable[[str], None] = lambda _: None) -> None:
         self._plan = plan
         self._harness = harness
         self._js = harness.js
         self._sink = harness.sink
         self._shards = harness.shards
         self._names = Names()
-        self._tell = tell
+        self._on_step = on_step
 
 
 @asynccontextmanager

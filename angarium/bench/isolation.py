@@ -235,11 +235,11 @@ def _tenants(near: bool, partitions: int) -> list[str]:
     return list(itertools.islice(chosen, TENANT_COUNT))
 
 
-async def measured(plan: IsolationPlan, tell: Callable[[str], None]) -> list[Row]:
+async def measured(plan: IsolationPlan, on_step: Callable[[str], None]) -> list[Row]:
     """Run the bench, each time on a harness of its own."""
     rows = []
     for trouble in troubles(plan, Names(), plan.shards):
-        tell(f"with {trouble.name}")
+        on_step(f"with {trouble.name}")
         async with harness(plan.shards) as on:
             rows.append(await IsolationBench(plan, trouble, on).run())
     return rows

@@ -149,7 +149,7 @@ class _Journal:
         self.last = stored(await self._js.publish(self._names.journal_of(shard), data))
 
 
-async def measured(plan: LedgerPlan, tell: Callable[[str], None] = lambda _: None) -> LedgerFigures:
+async def measured(plan: LedgerPlan, on_step: Callable[[str], None] = lambda _: None) -> LedgerFigures:
     """Measure by the plan."""
     figures = LedgerFigures()
     async with _installation() as (js, names, directory):
@@ -157,14 +157,14 @@ async def measured(plan: LedgerPlan, tell: Callable[[str], None] = lambda _: Non
         journal = _Journal(plan, js, names)
         async with open_for_writing(location, KEPT_FOR_S) as store:
             await _catch_up(
-                plan, journal, Writer(js, names, store, keep_s=KEPT_FOR_S), figures, js, names, tell
+                plan, journal, Writer(js, names, store, keep_s=KEPT_FOR_S), figures, js, names, on_step
             )
-            tell(f"live, {FACTS_A_SECOND} facts a second")
+            on_step(f"live, {FACTS_A_SECOND} facts a second")
             await _live(plan, journal, Writer(js, names, store, keep_s=KEPT_FOR_S), location, figures, names)
         if (path := directory / "ledger.db").exists():
             size = sum(each.stat().st_size for each in directory.glob(f"{path.name}*"))
             figures.bytes_per_fact = size / journal.facts
-        tell("queries")
+        on_step("queries")
         async with open_for_queries(location) as queries:
             figures.queries_ms = await _query_times_ms(queries, journal.at)
     return figures
@@ -183,7 +183,7 @@ async def _installation() -> AsyncIterator[tuple[JetStream, Names, Path]]:
 
 async def _catch_up(
     plan: LedgerPlan, journal: _Journal, writer: Writer, figures: LedgerFigures, js: JetStream, names: Names,
-    tell: Callable[[str], None],
+    on_step: Callable[[str], None],
 ) -> None:  # fmt: skip
     took_s = cpu_s = 0.0
     while journal.facts < plan.attempts:
@@ -196,7 +196,7 @@ async def _catch_up(
             cpu_s += after.cpu_s - before.cpu_s
             figures.cpu_us_per_fact, figures.memory_mb = cpu_s / journal.facts * 1e6, after.memory_mb
         await js.purge(names.journal, journal.last)
-        tell(f"{journal.facts:,} facts, {journal.facts / took_s:,.0f} a second")
+        on_step(f"{journal.facts:,} facts, {journal.facts / took_s:,.0f} a second")
     figures.facts, figures.facts_per_s = journal.facts, journal.facts / took_s
 
 

@@ -96,7 +96,7 @@ async def bytes_each(count: int) -> float:
     reached = HostPorts(
         clock=around, recorder=around, sender=around, backlog=around, dead_letters=around, snapshots=around,
         policies=around, totals=DeliveryTotals(), within_lease=lambda: True, ack=lambda _: None,
-        set_requests_paused=lambda _: None, saturated=lambda: False, refuse=lambda _: None,
+        set_pulling_paused=lambda _: None, saturated=lambda: False, refuse=lambda _: None,
         on_health_change=lambda _: None,
     )  # fmt: skip
     host = Host(ShardClaim(epoch=1, at=0.0, position=0, floor=0, needed=0), reached, unacked_max=20_000)

@@ -136,15 +136,15 @@ class SharedLoad(Struct, frozen=True):
 
 
 class ScaleBench(Bench[ScalePlan]):
-    """One run. `tell` is called with each step."""
+    """One run. `on_step` is called with each step."""
 
     async def crowd(self) -> ManyReceivers:
         """Measure a node with many receivers. Raises click.ClickException if events were not accepted."""
-        plan, on, tell = self._plan, self._harness, self._tell
-        tell(f"configure {plan.receivers} receivers")
+        plan, on, on_step = self._plan, self._harness, self._on_step
+        on_step(f"configure {plan.receivers} receivers")
         await self._configure(range(plan.receivers))
         active = range(0, plan.receivers, max(1, plan.receivers // plan.active))[: plan.active]
-        tell(f"start a node, and send each of {len(active)} receivers an event")
+        on_step(f"start a node, and send each of {len(active)} receivers an event")
         node = on.node()
         try:
             await node.start()
@@ -152,17 +152,17 @@ class ScaleBench(Bench[ScalePlan]):
             await self._publish_to(active)
         finally:
             await node.stop()
-        tell("start it again")
+        on_step("start it again")
         started_at = time.monotonic()
         node = on.node()
         try:
             await node.start()
             await node.until_ready()
             ready_s = time.monotonic() - started_at
-            tell("send an event to each receiver not in memory, then to each in memory")
+            on_step("send an event to each receiver not in memory, then to each in memory")
             fresh = await self._publish_to(active)
             resident = await self._publish_to(active)
-            tell(f"watch it idle for {plan.timed_s:g} s")
+            on_step(f"watch it idle for {plan.timed_s:g} s")
             idle, memory_mb = await self._idle(lambda: usage(node.pid))
         finally:
             await node.stop()
@@ -170,8 +170,8 @@ class ScaleBench(Bench[ScalePlan]):
 
     async def after_a_kill(self) -> AfterKill:
         """Kill a node with parked actors and start it again. Raises as `crowd`."""
-        plan, on, tell = self._plan, self._harness, self._tell
-        tell(f"park {plan.parked} actors")
+        plan, on, on_step = self._plan, self._harness, self._on_step
+        on_step(f"park {plan.parked} actors")
         await self._configure(range(plan.parked), rate={"limit": 1, "per": "hour", "burst": 1})
         await self._configure(range(plan.parked, plan.parked + PROBED_RECEIVERS))
         node = on.node()
@@ -181,7 +181,7 @@ class ScaleBench(Bench[ScalePlan]):
             await self._publish_to(range(plan.parked))
             await self._publish(range(plan.parked))
             await self._until_quiet()
-            tell("kill the node, and start it again")
+            on_step("kill the node, and start it again")
             await self._sink.forget()
             await node.kill()
             killed_at, killed = time.time(), time.monotonic()
@@ -203,7 +203,7 @@ class ScaleBench(Bench[ScalePlan]):
     async def at_full_load(self) -> Report:
         """Kill a node that catches up with many receivers, and start it again. Raises as `crowd`."""
         plan, node = self._plan, self._harness.node()
-        self._tell(f"kill a node at full load, half-way through {plan.loaded} events, and start it again")
+        self._on_step(f"kill a node at full load, half-way through {plan.loaded} events, and start it again")
         await self._configure(range(LOADED_RECEIVERS))
         await self._publish([number % LOADED_RECEIVERS for number in range(plan.loaded)])
         try:
@@ -220,7 +220,7 @@ class ScaleBench(Bench[ScalePlan]):
     async def drain(self, **policy: object) -> BacklogRun:
         """Let a receiver recover for which many events wait. Raises as `crowd`."""
         plan, on = self._plan, self._harness
-        self._tell(f"publish {plan.behind} events to a paused receiver")
+        self._on_step(f"publish {plan.behind} events to a paused receiver")
         await self._configure([0], paused=True, **policy)
         await self._publish([0] * plan.behind)
         node = on.node()
@@ -228,7 +228,7 @@ class ScaleBench(Bench[ScalePlan]):
             await node.start()
             await node.until_ready()
             await self._until_quiet()
-            self._tell("resume it")
+            self._on_step("resume it")
             before, seen = usage(node.pid), list[float]()
             await self._sink.forget()
             await self._configure([0], **policy)
@@ -241,7 +241,7 @@ class ScaleBench(Bench[ScalePlan]):
         """Measure nodes that share the shards, and so the work for many receivers. Raises as `crowd`."""
         plan, on = self._plan, self._harness
         nodes = [on.node(name=f"node-{number}") for number in range(count)]
-        self._tell(f"share {plan.behind} events out among {count} nodes")
+        self._on_step(f"share {plan.behind} events out among {count} nodes")
         await self._configure(range(LOADED_RECEIVERS))
         try:
             for node in nodes:
@@ -332,23 +332,23 @@ async def _actor_bytes(count: int) -> float:
     return float(output)
 
 
-async def measured(plan: ScalePlan, tell: Callable[[str], None]) -> ScaleFigures:
+async def measured(plan: ScalePlan, on_step: Callable[[str], None]) -> ScaleFigures:
     """Run the bench."""
     async with harness(plan.shards) as on:
-        crowd = await ScaleBench(plan, on, tell).crowd()
+        crowd = await ScaleBench(plan, on, on_step).crowd()
     async with harness(plan.shards) as on:
-        after = await ScaleBench(plan, on, tell).after_a_kill()
+        after = await ScaleBench(plan, on, on_step).after_a_kill()
     async with harness(plan.shards) as on:
-        loaded = await ScaleBench(plan, on, tell).at_full_load()
+        loaded = await ScaleBench(plan, on, on_step).at_full_load()
     async with harness(plan.shards) as on:
-        drain = await ScaleBench(plan, on, tell).drain()
+        drain = await ScaleBench(plan, on, on_step).drain()
     async with harness(plan.shards) as on:
-        relaxed = await ScaleBench(plan, on, tell).drain(order="relaxed", concurrency=IN_FLIGHT_MAX)
+        relaxed = await ScaleBench(plan, on, on_step).drain(order="relaxed", concurrency=IN_FLIGHT_MAX)
     shared: dict[int, SharedLoad] = {}
     for count in NODES:
         async with harness(plan.shards) as on:
-            shared[count] = await ScaleBench(plan, on, tell).shared(count)
-    tell(f"bring {plan.receivers} actors into memory")
+            shared[count] = await ScaleBench(plan, on, on_step).shared(count)
+    on_step(f"bring {plan.receivers} actors into memory")
     reports = (
         crowd.fresh, crowd.resident, after.report, loaded, drain.report, relaxed.report,
         *(each.report for each in shared.values()),

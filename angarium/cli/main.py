@@ -32,7 +32,7 @@ FOLDERS = {
     "development": "bench demo dev listen",
     "events": "erase job publish replay",
     "installation": "doctor fleet repair setup token",
-    "ledger_records": "attempts audit event history minutes",
+    "ledger_queries": "attempts audit event history minutes",
     "live": "inspect tail top",
     "processes": "api ledger node",
     "receivers": "apply export receiver",

@@ -35,7 +35,7 @@ async def perform(*, quiet: bool) -> tuple[list[Judgement], Path]:
     keep_directory = False
     try:
         display = DemoDisplay([DemoReceiver(role, check) for role in CAST], quiet=quiet)
-        scenario = Scenario(directory, display.receivers, display.tell)
+        scenario = Scenario(directory, display.receivers, display.show)
         with display.shown(scenario):
             await scenario.play()
         display.end()
@@ -58,7 +58,7 @@ class DemoDisplay:
         self._quiet = quiet
         self._happenings: list[str] = []
 
-    def tell(self, elapsed_s: float, what: str) -> None:
+    def show(self, elapsed_s: float, what: str) -> None:
         """Show what happened."""
         line = table.happening(elapsed_s, what)
         self._happenings.append(line)

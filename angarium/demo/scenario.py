@@ -16,7 +16,7 @@ import msgspec
 
 from actors.errors import Unavailable
 from angarium.connecting import installation, open_jetstream
-from angarium.demo import payloads
+from angarium.demo import sample_payloads
 from angarium.demo.receivers import TENANT, DemoReceiver
 from angarium.demo.records import PublishedEvent
 from angarium.development.local_node import LocalNode
@@ -38,15 +38,15 @@ PROGRESS_POLL_S = 0.02
 
 
 class Scenario:
-    """One run. `tell` gets what happens, as sentences; `node` is the state of the node in a word."""
+    """One run. `show` gets what happens, as sentences; `node` is the state of the node in a word."""
 
     def __init__(
-        self, directory: Path, receivers: Sequence[DemoReceiver], tell: Callable[[float, str], None]
+        self, directory: Path, receivers: Sequence[DemoReceiver], show: Callable[[float, str], None]
     ) -> None:
         self.receivers = receivers
         self.node = "not started"
         self._directory = directory
-        self._tell = tell
+        self._show = show
         self._started_at = time.monotonic()
         self._half = asyncio.Event()
         self._url = ""
@@ -82,7 +82,7 @@ class Scenario:
             self._node_is("stopped", "the node has stopped cleanly")
 
     def _say(self, what: str) -> None:
-        self._tell(self.elapsed_s, what)
+        self._show(self.elapsed_s, what)
 
     def _node_is(self, state: str, what: str) -> None:
         self.node = state
@@ -115,7 +115,7 @@ class Scenario:
 
     async def _publish(self, client: Producer) -> None:
         """Publish to all who subscribe, evenly over `PUBLISHED_OVER_S`."""
-        samples = cycle(payloads.load())
+        samples = cycle(sample_payloads.load())
         started_at = time.monotonic()
         self._say(f"{EVENT_COUNT} events are being published to {TENANT}, by nats-py")
         for number in range(1, EVENT_COUNT + 1):

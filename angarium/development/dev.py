@@ -77,22 +77,22 @@ class Ready(Struct, frozen=True):
 
 
 Step = Starting | Serving | Claiming | Ready
-Tell = Callable[[Step], None]
+OnStep = Callable[[Step], None]
 
 
 async def develop(
-    settings: Settings, directory: Path | None, port: int | None, api_port: int | None, tell: Tell
+    settings: Settings, directory: Path | None, port: int | None, api_port: int | None, on_step: OnStep
 ) -> None:
     """Run until Ctrl-C. `directory` holds the stores of our servers; None: the settings name other servers.
 
-    There are as many of ours as the settings ask for replicas. `tell` is called when a step begins. Raises
+    There are as many of ours as the settings ask for replicas. `on_step` is called when a step begins. Raises
     `DirectoryInUse`, `DevError`, and the errors of server and setup.
     """
     async with AsyncExitStack() as stack:
         servers, kept, api = tuple[EmbeddedServer, ...](), None, None
         if directory is not None:
             kept = stack.enter_context(hold_directory(directory))
-            servers = await _start_servers(stack, settings, kept, port, tell)
+            servers = await _start_servers(stack, settings, kept, port, on_step)
             settings = replace(settings, nats=tuple(each.url for each in servers), **WITHOUT_ANOTHER_SERVER)
         settings = replace(
             settings, workers=1, allow_http=True, allow_networks=(*settings.allow_networks, *LOOPBACK)
@@ -102,12 +102,12 @@ async def develop(
             await retry_for_command(setup, js, installation(settings))
             if kept is not None:
                 api = await http_api.prepared(Access(js, settings), kept, api_port)
-        tell(Claiming(settings.shards, settings.ttl_s + LEASE_MARGIN_S + CLAIMING_USUAL_S))
-        await _run_all(settings, servers, None if kept is None else kept.path, api, tell)
+        on_step(Claiming(settings.shards, settings.ttl_s + LEASE_MARGIN_S + CLAIMING_USUAL_S))
+        await _run_all(settings, servers, None if kept is None else kept.path, api, on_step)
 
 
 async def _start_servers(
-    stack: AsyncExitStack, settings: Settings, kept: DevDirectory, port: int | None, tell: Tell
+    stack: AsyncExitStack, settings: Settings, kept: DevDirectory, port: int | None, on_step: OnStep
 ) -> tuple[EmbeddedServer, ...]:
     """Run one nats-server or three in the directory, on the ports of the last time if those are free."""
     needed = settings.max_body + HEADER_ROOM
@@ -115,7 +115,7 @@ async def _start_servers(
     count = settings.replicas
     _check_store(kept.path, count)
     wanted = kept.wanted_ports(port, count)
-    tell(Starting(kept.path, count))
+    on_step(Starting(kept.path, count))
     if count == 1:
         server = EmbeddedServer(kept.path, port=port, usual_port=wanted[0], max_payload=max_payload)
         servers: tuple[EmbeddedServer, ...] = (await stack.enter_async_context(server),)
@@ -124,7 +124,7 @@ async def _start_servers(
         servers = (await stack.enter_async_context(cluster)).servers
     kept.serves([(each.port, each.url) for each in servers])
     for each, wanted_port in zip(servers, wanted, strict=True):
-        tell(Serving(each.url, each.port, wanted_port, each.pid_file))
+        on_step(Serving(each.url, each.port, wanted_port, each.pid_file))
     return servers
 
 
@@ -150,7 +150,7 @@ async def _run_all(
     servers: tuple[EmbeddedServer, ...],
     directory: Path | None,
     api: HttpApi | None,
-    tell: Tell,
+    on_step: OnStep,
 ) -> None:
     """Run the node, and keep our servers running until it has ended."""
     awaited = {"node"} | ({"api"} if api is not None else set())
@@ -158,7 +158,7 @@ async def _run_all(
     def ready(which: str) -> None:
         awaited.discard(which)
         if not awaited:
-            tell(Ready(settings.nats, settings.shards, directory, api))
+            on_step(Ready(settings.nats, settings.shards, directory, api))
 
     node = asyncio.create_task(run_node(settings, ready=lambda: ready("node")))
     tasks = [node, *(asyncio.create_task(keep(each, logs_restarts=len(servers) > 1)) for each in servers)]

@@ -131,10 +131,10 @@ class GapRow(Struct, frozen=True):
 class RowBatch(Struct):
     """The rows of one transaction, all of one block.
 
-    `holds`: the shares that it moves on, each with its place before; `after`: their places after it.
+    `shares`: the shares that it moves on, each with its place before; `after`: their places after it.
     """
 
-    holds: dict[int, HeldShare]
+    shares: dict[int, HeldShare]
     after: dict[int, StreamPlace]
     block: int = 0
     first: int = 0

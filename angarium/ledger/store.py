@@ -76,7 +76,7 @@ class Store(Protocol):
         Raises `LedgerError` if a stored place is not the one before it, or the share is no longer held:
         then another process writes it."""
 
-    async def note_end_reached(self, stream: str, holds: Mapping[int, HeldShare], seen_at: int) -> None:
+    async def note_end_reached(self, stream: str, shares: Mapping[int, HeldShare], seen_at: int) -> None:
         """Note that at `seen_at` the stream had nothing after these places. Raises as `write` does."""
 
     async def block_for(self, at: int) -> int:

@@ -46,7 +46,7 @@ from streams.nats.errors import NotOurs, StreamRecreated
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import retry_until_answered
 
-HOLD_EVERY_S = 2.0
+RENEW_EVERY_S = 2.0
 """Interval between renewals of the lease; it lapses after five of them."""
 GATHER_FLUSHES_S = 0.5
 """Time to wait for more after a small read: a transaction for many flushes costs little more."""
@@ -105,9 +105,9 @@ class Writer:
         self._totals = totals or LedgerTotals()
         self._wall = wall
         self._clock = clock
-        self._holds: dict[int, HeldShare] = {}
+        self._shares: dict[int, HeldShare] = {}
         self._epochs: dict[int, int] = {}
-        self._held_at = -math.inf
+        self._renewed_at = -math.inf
         self._known: dict[str, ReceiverRow] = {}
         self._seen_at = 0.0
         self._configured_at = 0.0
@@ -121,7 +121,7 @@ class Writer:
         """Follow until cancelled. Raises LedgerError, NewerVersion and NotOurs, each with a remedy."""
         async with self._reading() as (journal, bucket):
             while True:
-                if not await self.turn(journal, bucket):
+                if not await self.step(journal, bucket):
                     await asyncio.sleep(GATHER_FLUSHES_S)
 
     async def catch_up(self) -> None:
@@ -129,8 +129,8 @@ class Writer:
         async with self._reading() as (journal, bucket):
             await self.renew()
             before = None
-            while before != self._holds:
-                before = dict(self._holds)
+            while before != self._shares:
+                before = dict(self._shares)
                 await self.store_next(journal)
             await self._read_configurations(bucket)
             await self._erase()
@@ -153,26 +153,26 @@ class Writer:
     @property
     def shares(self) -> set[int]:
         """The shares that it holds."""
-        return set(self._holds)
+        return set(self._shares)
 
     @property
     def dropping(self) -> bool:
         """True while it drops a block."""
         return self._dropping is not None
 
-    async def turn(self, journal: JournalReader, bucket: BucketReader) -> bool:
+    async def step(self, journal: JournalReader, bucket: BucketReader) -> bool:
         """Store the next facts of this writer's shares; returns whether there may be much more."""
-        if self._clock() - self._held_at >= HOLD_EVERY_S:
+        if self._clock() - self._renewed_at >= RENEW_EVERY_S:
             await self.renew()
         try:
             more = await self.store_next(journal)
-            if 0 in self._holds:  # Work that must be done only once is done by its holder.
+            if 0 in self._shares:  # Work that must be done only once is done by its holder.
                 await self._read_configurations(bucket)
                 await self.prune()
                 await self._erase()
         except LeaseLost as lost:
             log.info("ledger.lease_lost", extra={"why": str(lost)})
-            self._held_at = -math.inf
+            self._renewed_at = -math.inf
             self._known.clear()
             return True
         return more
@@ -180,16 +180,16 @@ class Writer:
     async def renew(self) -> None:
         """Renew the lease. If the shares have changed, forget the known receivers."""
         asked_at = self._clock()
-        holds = await self._store.renew_shares(self._names.journal)
-        if {share: hold.epoch for share, hold in holds.items()} != self._epochs:
-            self._epochs = {share: hold.epoch for share, hold in holds.items()}
-            position = min((hold.place.position for hold in holds.values()), default=0)
+        shares = await self._store.renew_shares(self._names.journal)
+        if {share: held.epoch for share, held in shares.items()} != self._epochs:
+            self._epochs = {share: held.epoch for share, held in shares.items()}
+            position = min((held.place.position for held in shares.values()), default=0)
             where = {"position": position, "ledger": self._store.shown}
             log.info("ledger.follows", extra=where | self._shares_for_log())
-        elif holds == self._holds:
-            self._held_at = asked_at
+        elif shares == self._shares:
+            self._renewed_at = asked_at
             return
-        self._holds, self._held_at = holds, asked_at
+        self._shares, self._renewed_at = shares, asked_at
         self._known.clear()
 
     def _shares_for_log(self) -> dict[str, str]:
@@ -200,14 +200,14 @@ class Writer:
 
     async def store_next(self, journal: JournalReader) -> bool:
         """Store the next facts of the shares; returns whether there may be much more."""
-        self._totals.shares = len(self._holds)
-        if not self._holds:
+        self._totals.shares = len(self._shares)
+        if not self._shares:
             self._totals.complete_at = None
             return False
         asked_at = self._wall()
         try:
             await self._check(journal)
-            before = min(hold.place.position for hold in self._holds.values())
+            before = min(held.place.position for held in self._shares.values())
             found = await journal.read(before)
         except StreamRecreated as error:
             raise LedgerError(
@@ -229,14 +229,14 @@ class Writer:
 
     async def _check(self, journal: JournalReader) -> None:
         """Compare the stream with the messages read from it, if it may be another one."""
-        farthest = max((hold.place for hold in self._holds.values()), key=lambda place: place.position)
+        farthest = max((held.place for held in self._shares.values()), key=lambda place: place.position)
         checked = await journal.check(farthest)
-        for share, hold in self._holds.items():
-            if hold.place.created not in ("", checked.created):
+        for share, held in self._shares.items():
+            if held.place.created not in ("", checked.created):
                 raise StreamRecreated(
                     f"{self._names.journal} was recreated: this one was created {checked.created}"
                 )
-            self._holds[share] = replace(hold, place=replace(hold.place, created=checked.created))
+            self._shares[share] = replace(held, place=replace(held.place, created=checked.created))
 
     # ---- reading
 
@@ -263,14 +263,14 @@ class Writer:
 
     def _moving(self, mark: Mark) -> RowBatch:
         """A batch that moves all shares before a message to it."""
-        holds = {share: hold for share, hold in self._holds.items() if hold.place.position < mark.position}
-        after = {share: StreamPlace(created=hold.place.created, mark=mark) for share, hold in holds.items()}
-        return RowBatch(holds, after)
+        shares = {share: held for share, held in self._shares.items() if held.place.position < mark.position}
+        after = {share: StreamPlace(created=held.place.created, mark=mark) for share, held in shares.items()}
+        return RowBatch(shares, after)
 
     async def _write(self, batch: RowBatch) -> None:
         await self._store.write(self._names.journal, batch)
-        for share, hold in batch.holds.items():
-            self._holds[share] = replace(hold, place=batch.after[share])
+        for share, held in batch.shares.items():
+            self._shares[share] = replace(held, place=batch.after[share])
 
     async def _decoded(self, messages: list[StoredMessage]) -> tuple[list[ReadFlush], StoredMessage]:
         """The flushes of our shares that are not stored yet, up to the first that cannot be read.
@@ -279,8 +279,8 @@ class Writer:
         reads: list[ReadFlush] = []
         for index, message in enumerate(messages):
             shard = self._names.shard_of_flush(message.subject)
-            hold = self._holds.get(shard % self._store.shares)
-            if hold is None or message.sequence <= hold.place.position:
+            held = self._shares.get(shard % self._store.shares)
+            if held is None or message.sequence <= held.place.position:
                 continue
             where = f"message {message.sequence} of {self._names.journal}"
             try:
@@ -316,26 +316,26 @@ class Writer:
         batch = self._moving(Mark(position=gap.last))
         states: list[KnownState] = []
         async for known in all_snapshots(self._js, self._names):
-            if known.shard % self._store.shares not in batch.holds:
+            if known.shard % self._store.shares not in batch.shares:
                 continue
             states.append(known)
             if len(states) >= BASES_AT_ONCE:
-                await self._add_snapshots(batch.holds, gap, states)
+                await self._add_snapshots(batch.shares, gap, states)
                 states.clear()
-        await self._add_snapshots(batch.holds, gap, states)
+        await self._add_snapshots(batch.shares, gap, states)
         batch.gaps = [
             GapRow(
-                share, hold.place.position + 1, gap.last, milliseconds(hold.place.mark.stored_at),
+                share, held.place.position + 1, gap.last, milliseconds(held.place.mark.stored_at),
                 milliseconds(gap.until_at),
             )
-            for share, hold in batch.holds.items()
+            for share, held in batch.shares.items()
         ]  # fmt: skip
         await self._write(batch)
         self._totals.gaps += 1
         self._known.clear()
 
     async def _add_snapshots(
-        self, holds: dict[int, HeldShare], gap: Gap, states: Sequence[KnownState]
+        self, shares: dict[int, HeldShare], gap: Gap, states: Sequence[KnownState]
     ) -> None:
         """Store snapshots as base states, except those that are older than what the ledger has.
 
@@ -353,14 +353,14 @@ class Writer:
             text = msgspec.json.encode(known.state).decode()
             position = max(known.as_of, gap.last)
             bases.append(BaseRow(receiver.id, position, milliseconds(at), "snapshot", text))
-        places = {share: hold.place for share, hold in holds.items()}
-        batch = RowBatch(holds, places, touched={each.id: each for each in receivers.values()}, bases=bases)
+        places = {share: held.place for share, held in shares.items()}
+        batch = RowBatch(shares, places, touched={each.id: each for each in receivers.values()}, bases=bases)
         await self._store.write(self._names.journal, batch)
 
     async def _rest(self) -> None:
         now = self._wall()
         if abs(now - self._seen_at) >= NOTE_NOTHING_NEW_EVERY_S:
-            await self._store.note_end_reached(self._names.journal, self._holds, milliseconds(now))
+            await self._store.note_end_reached(self._names.journal, self._shares, milliseconds(now))
             self._seen_at = now
 
     async def _read_configurations(self, bucket: BucketReader) -> None:

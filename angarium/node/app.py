@@ -41,7 +41,7 @@ from angarium.settings import Settings
 from angarium.telemetry.metrics.exporting import open_metrics_export
 from angarium.telemetry.opening import Tracing, open_tracing
 from angarium.terminal.run import ending_signals
-from streams.buckets.receivers import Receivers, matching, subscriptions_of
+from streams.buckets.known_configurations import KnownConfigurations, receiver_finder, subscriptions_of
 from streams.clock import SystemTime, Timekeeper
 from streams.control_requests.micro_service import Identity, MicroService
 from streams.control_requests.node_requests import NodeControl
@@ -58,9 +58,9 @@ from streams.reading.backlog import READERS_MAX
 from streams.reading.pull_room import PullRoom
 from streams.routing.freshness import Freshness
 from streams.routing.lanes import CopySlots
+from streams.routing.node_routing import Routing, RoutingTotals
 from streams.routing.router import COPIES_AT_ONCE
-from streams.routing.shared_state import Routing, RoutingTotals
-from streams.task_callbacks import reporting
+from streams.tasks import reporting
 
 log = logging.getLogger(__name__)
 
@@ -198,22 +198,22 @@ async def joined_node(
     js = JetStream(wire)
     await js.start()
     names = Names(settings.prefix)
-    receivers = Receivers(js, names, settings.rate)
+    configurations = KnownConfigurations(js, names, settings.rate)
     members = Members(
         js, names, settings.node, time, ttl_s=settings.ttl_s, version=angarium.__version__, runs=runs
     )
-    freshness = Freshness(js, receivers.catch_up, time)
+    freshness = Freshness(js, configurations.catch_up, time)
     copies = CopySlots(COPIES_AT_ONCE)
     readers = asyncio.Semaphore(READERS_MAX)
-    by_tenant = SettingsByTenant(settings.tenants)
-    subscriptions = subscriptions_of(receivers)
+    tenant_settings = SettingsByTenant(settings.tenants)
+    subscriptions = subscriptions_of(configurations)
     routing = Routing(
-        matching(receivers, subscriptions), freshness, copies, readers, RoutingTotals(), by_tenant,
-        tenants=lambda: subscriptions.tenants, partitions=settings.shards,
+        receiver_finder(configurations, subscriptions), freshness, copies, readers, RoutingTotals(),
+        tenant_settings, subscribed_tenants=lambda: subscriptions.tenants, partitions=settings.shards,
         on_routed=None if tracing is None else tracing.tracer.routed,
     )  # fmt: skip
     context = NodeContext(
-        js=js, names=names, node=settings.node, time=time, members=members, receivers=receivers,
+        js=js, names=names, node=settings.node, time=time, members=members, configurations=configurations,
         sender=sender, readers=readers, pull_room=PullRoom(), loads=LoadSlots(begin=PacedStarts().begin),
         burials_at_once=asyncio.Semaphore(1), routing=routing,
         totals=NodeTotals(), announcer=Announcer(), saturated=saturated, holders=NodeHolders(),
@@ -227,7 +227,7 @@ async def joined_node(
     service = MicroService(
         wire, identity, control.subject, control.totals, lambda: _statistics(node), inboxes
     )
-    reading_configurations = asyncio.ensure_future(read_configurations(receivers, on_complete))
+    reading_configurations = asyncio.ensure_future(read_configurations(configurations, on_complete))
     reading_configurations.add_done_callback(reporting("the configurations could not be read"))
     try:
         await until_complete_or_alone(reading_configurations, js, names, settings.node, patience_s=patience_s)
@@ -242,7 +242,7 @@ async def joined_node(
         await freshness.stop()
         reading_configurations.cancel()
         await asyncio.wait((reading_configurations,))
-        await receivers.stop()
+        await configurations.stop()
         await js.stop()
 
 

@@ -22,10 +22,11 @@ from actors.runtime.host import Host
 from actors.runtime.operator_actions.end_deliveries import end_deliveries
 from actors.runtime.operator_actions.forget import forget
 from actors.runtime.operator_actions.ping import ping
+from actors.runtime.operator_actions.resume import resume
 from actors.runtime.operator_actions.skip import skip
 from actors.status import Head, inspect, known_head, read_head
 from angarium.node.node import Node
-from streams.buckets.receivers import Receivers
+from streams.buckets.known_configurations import KnownConfigurations
 from streams.control_requests.requests import ControlRequest, Denied, Granted
 
 LOAD_TIMEOUT_S = 5.0
@@ -52,7 +53,7 @@ class ReceiverControl:
 
     def __init__(self, node: Node) -> None:
         self._node = node
-        self._receivers: Receivers = node.context.receivers
+        self._configurations: KnownConfigurations = node.context.configurations
 
     def owns(self, receiver: str) -> bool:
         """True if this node owns the receiver's shard now."""
@@ -93,13 +94,13 @@ class ReceiverControl:
         Such a name leaves nothing in memory. A receiver that was put a moment ago is known to the leader;
         requests at the same time share one question to it.
         """
-        if not self._receivers.known(receiver):
-            await self._receivers.catch_up()
+        if not self._configurations.known(receiver):
+            await self._configurations.catch_up()
         return host.knows(receiver)
 
     async def _handle(self, request: ControlRequest, host: Host, actor: Actor) -> Granted | Denied:
         verb = request.verb
-        removed = actor.policy is None and not self._receivers.known(actor.receiver)
+        removed = actor.policy is None and not self._configurations.known(actor.receiver)
         looks = verb in ("inspect", "status")
         if removed and not (looks and actor.state.opened):
             return _unknown(actor.receiver)
@@ -132,7 +133,7 @@ class ReceiverControl:
             actor.state, actor.policy, actor.view(), host.clock.now(), shard=self._node.shard_of(receiver),
             node=self._node.context.node, queued=len(actor.pending.mailbox),
             backlog=waiting + len(actor.state.open), head=head,
-            last_answer=actor.last_answer, problems=list(self._receivers.problems(receiver)),
+            last_answer=actor.last_answer, problems=list(self._configurations.problems(receiver)),
             answer_shown=answer_shown,
         ))  # fmt: skip
 
@@ -145,8 +146,9 @@ class ReceiverControl:
 
     async def _pause(self, actor: Actor, by: str, *, paused: bool) -> Granted | Denied:
         """Edit the configuration and apply it at once; a resume also ends all else that held it back."""
-        receivers, receiver = self._receivers, actor.receiver
-        answer = await receivers.stored.set_paused(receiver, paused, by) or await receivers.confirm(receiver)
+        configurations, receiver = self._configurations, actor.receiver
+        problem = await configurations.stored.set_paused(receiver, paused, by)
+        answer = problem or await configurations.confirm(receiver)
         match answer:
             case Absent():
                 return _unknown(receiver)
@@ -156,7 +158,7 @@ class ReceiverControl:
             case Policy():
                 actor.configure(answer)
                 if not paused:
-                    await actor.resume(by)
+                    await resume(actor, by)
                 return Granted({"paused": paused})
             case _:
                 assert_never(answer)

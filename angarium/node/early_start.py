@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable
 
 from actors.errors import Unavailable
-from streams.buckets.receivers import Receivers
+from streams.buckets.known_configurations import KnownConfigurations
 from streams.installation.topology import Names
 from streams.nats.errors import ApiError
 from streams.nats.jetstream import JetStream
@@ -16,9 +16,11 @@ CONFIGURATIONS_PATIENCE_S = 2.0
 log = logging.getLogger(__name__)
 
 
-async def read_configurations(receivers: Receivers, on_complete: Callable[[], None] | None) -> None:
+async def read_configurations(
+    configurations: KnownConfigurations, on_complete: Callable[[], None] | None
+) -> None:
     """Read all configurations that exist now, then call `on_complete`."""
-    await receivers.start()
+    await configurations.start()
     if on_complete is not None:
         on_complete()
 

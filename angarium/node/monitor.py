@@ -107,7 +107,7 @@ def unready(node: Node) -> str:
         return "the lease has expired: NATS has stored no heartbeat of this node for too long"
     if members.draining:
         return _draining(len(wanted), len(owned))
-    if not node.context.receivers.complete:
+    if not node.context.configurations.complete:
         return (
             "configurations are being read; "
             "only direct sends to receivers that are known by now are delivered"

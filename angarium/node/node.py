@@ -67,21 +67,21 @@ class Node:
     async def start(self) -> None:
         """Become a member and begin to claim."""
         context = self.context
-        context.receivers.on_change(self._configuration_changed)
+        context.configurations.on_change(self._configuration_changed)
         context.members.on_change(self._reconcile_now.set)
         context.members.on_change(self._readiness_changed.set)
         context.members.on_lapse(self._reconcile_now.set)
         context.members.on_lease(self._reconcile_now.set)
         context.members.on_change(self._heard.set)
-        context.members.on_others(self._hear)
-        context.members.owned = self._delivered_for
+        context.members.on_others(self._on_other_heartbeat)
+        context.members.owned = self._delivering_shards
         self._joining = True
         await context.members.start()
         self._spawn(self._reconcile())
         maintenance = Maintenance(context, self.shards, self.owned)
         self._spawn(maintenance.run())
         eraser = Eraser(
-            context.js, context.names, context.receivers.stored, context.time.wall,
+            context.js, context.names, context.configurations.stored, context.time.wall,
             self.shards, maintenance.epoch_of_shard_0,
         )  # fmt: skip
         self._spawn(eraser.run())
@@ -121,7 +121,7 @@ class Node:
 
     async def until_ready(self) -> None:
         """Return once every configuration is known and every wanted shard owned, which is logged by then."""
-        await self.context.receivers.until_complete()
+        await self.context.configurations.until_complete()
         while not self.ready:
             self._readiness_changed.clear()
             await self._readiness_changed.wait()
@@ -182,12 +182,12 @@ class Node:
         if lease_valid:
             self._begin_claims()
             for shard in sorted(self._maybe_held - wanted - self.owned.keys()):
-                self.begin(self.release, shard)
+                self.begin(self.give_up_shard, shard)
 
-    def _begin_claims(self, but: Set[int] = frozenset()) -> None:
+    def _begin_claims(self, without: Set[int] = frozenset()) -> None:
         """Claim the shards that this node should own."""
         wanted = set(self.context.members.wanted_shards(self.shards))
-        for shard in sorted(wanted - self.owned.keys() - but):
+        for shard in sorted(wanted - self.owned.keys() - without):
             if not self._was_refused_lately(shard):
                 self.begin(self.claim, shard)
 
@@ -213,10 +213,11 @@ class Node:
             task.add_done_callback(lambda _: self._under_way.pop(shard))
 
     async def claim(self, shard: int) -> None:
+        """Claim the shard, recover it and start it, unless another node owns it."""
         async with self._claiming:
             if not self._stopping:
                 self._maybe_held.add(shard)
-                taken = await self._unless_refused(shard, take_over(shard, self.context))
+                taken = await self._tried(shard, take_over(shard, self.context))
                 if self.stopping and isinstance(taken, Shard):
                     # It would begin to deliver while the other shards are handed over.
                     await taken.stop("this node stops")
@@ -224,7 +225,7 @@ class Node:
                     return
                 await self._start(shard, taken)
                 if self._was_refused_lately(shard):
-                    await self.release(shard)
+                    await self.give_up_shard(shard)
 
     async def _resume(self, shard: int, owned_shard: Shard) -> None:
         """Claim a suspended shard again and continue from memory; if that fails, drop it.
@@ -238,7 +239,7 @@ class Node:
             lease = context.members.lease
             if not lease.valid():
                 return  # The heartbeat that a claim would name is one of the lease before.
-            claimed = await self._unless_refused(shard, claim(
+            claimed = await self._tried(shard, claim(
                 context.js, context.names, shard, context.node, context.time,
                 may_claim=context.members.may_claim, run=context.members.run,
                 heartbeat=context.members.stored, resumes=owned_shard.claim.epoch,
@@ -246,21 +247,20 @@ class Node:
             if claimed is None:
                 if self._was_refused_lately(shard):
                     # The memory is kept in case the right stream returns; a repair may have the shard.
-                    await self.release(shard)
+                    await self.give_up_shard(shard)
                 return
-            if isinstance(claimed, Claim) and await self._unless_refused(
-                shard, owned_shard.resume(lease, claimed)
-            ):
+            if isinstance(claimed, Claim) and await self._tried(shard, owned_shard.resume(lease, claimed)):
                 context.totals.ownership.resumed += 1
                 self._moves["resumed"] += 1
                 log.debug("shard.resumed", extra={"shard": shard, "epoch": claimed.epoch})
             else:
                 await self._drop(shard, owned_shard)
 
-    async def _unless_refused(
-        self, shard: int, work: Coroutine[Any, Any, T | NotOwned]
-    ) -> T | NotOwned | None:
-        """Claim and recover a shard; None if it has to be tried again."""
+    async def _tried(self, shard: int, work: Coroutine[Any, Any, T | NotOwned]) -> T | NotOwned | None:
+        """The result of work on a shard; None if it has to be tried again.
+
+        An unusable stream refuses the shard.
+        """
         try:
             return await work
         except (Unavailable, ApiError) as error:
@@ -311,8 +311,8 @@ class Node:
         if owned_shard.refused:
             self._refuse(shard, owned_shard.why)
             if owned_shard.loss is not None:
-                await self._unless_refused(shard, self._record_refusal(shard, owned_shard, owned_shard.loss))
-            await self.release(shard)
+                await self._tried(shard, self._record_refusal(shard, owned_shard, owned_shard.loss))
+            await self.give_up_shard(shard)
         else:
             # After a suspension that may be every shard of the node: one line, with their number.
             gathered_log = self.context.js.gathered_log
@@ -331,7 +331,9 @@ class Node:
             if not self._may_hand_over(shard, owned_shard):
                 return
             waited_s = asyncio.get_running_loop().time() - asked_at
-            releasing = self._spawn(self._release(shard, owned_shard, self.context.drain_s - waited_s))
+            releasing = self._spawn(
+                self._drain_and_release(shard, owned_shard, self.context.drain_s - waited_s)
+            )
             if not self._wants(shard):
                 with suppress(TimeoutError):
                     async with asyncio.timeout(turn_s):
@@ -357,10 +359,10 @@ class Node:
             self._heard.clear()
             await self._heard.wait()
 
-    def _delivered_for(self) -> list[int]:
+    def _delivering_shards(self) -> list[int]:
         return [shard for shard, owned_shard in self.owned.items() if owned_shard.delivers]
 
-    def _hear(self) -> None:
+    def _on_other_heartbeat(self) -> None:
         """Claim what is free, by a heartbeat of another node: it may have released a shard, or taken one.
 
         Each round tries the others, too, since that heartbeat may be out of date.
@@ -369,7 +371,7 @@ class Node:
         if not self.ready and self.context.members.lease.valid():
             self._begin_claims(self.context.members.owned_elsewhere())
 
-    async def _release(self, shard: int, owned_shard: Shard, drain_s: float) -> None:
+    async def _drain_and_release(self, shard: int, owned_shard: Shard, drain_s: float) -> None:
         handed_over = await owned_shard.hand_over(drain_s)
         if self.owned.pop(shard, None) is None:
             return  # Another waiter has recorded it.
@@ -380,10 +382,10 @@ class Node:
         else:
             log.warning("shard.ended", extra={"shard": shard, "why": owned_shard.why})
 
-    async def release(self, shard: int) -> None:
+    async def give_up_shard(self, shard: int) -> None:
         """Release a shard after our claim or ownership ended in any way, so that other nodes can claim it."""
         context = self.context
-        done = await self._unless_refused(
+        done = await self._tried(
             shard,
             give_up_claim(
                 context.js, context.names, shard, context.node, may_claim=context.members.may_claim
@@ -397,5 +399,5 @@ class Node:
     def _configuration_changed(self, receiver: str) -> None:
         host = self.host_of(receiver)
         if host is not None:
-            policy: Policy | None = self.context.receivers.policy(receiver)
+            policy: Policy | None = self.context.configurations.policy(receiver)
             host.configuration_changed(receiver, policy)

@@ -22,7 +22,7 @@ from angarium.node.shard_snapshots import ShardSnapshots
 from angarium.node.totals import NodeTotals
 from angarium.rate_limited_log import RateLimitedLog
 from angarium.telemetry.opening import Tracing
-from streams.buckets.receivers import Receivers
+from streams.buckets.known_configurations import KnownConfigurations
 from streams.clock import Timekeeper
 from streams.dead_letters.bury import DeadLetterWriter
 from streams.fleet.lease import Lease
@@ -40,10 +40,10 @@ from streams.reading.backlog import Backlog
 from streams.reading.inbox import Inbox
 from streams.reading.pull_room import PullRoom
 from streams.reading.reader import ReadingTerms
+from streams.routing.node_routing import Routing
 from streams.routing.router import Router
-from streams.routing.shared_state import Routing
 from streams.routing_progress import RoutingProgress
-from streams.task_callbacks import on_defect
+from streams.tasks import on_defect
 
 log = logging.getLogger(__name__)
 
@@ -56,7 +56,7 @@ class NodeContext(Struct, frozen=True):
     node: str
     time: Timekeeper
     members: Members
-    receivers: Receivers
+    configurations: KnownConfigurations
     sender: Sender
     readers: asyncio.Semaphore
     pull_room: PullRoom
@@ -114,7 +114,7 @@ class Shard:
         self._handing_over = asyncio.Lock()
         self._handed_over = False
         self.host = self._new_host(stored)
-        self.snapshots = ShardSnapshots(self, stored, recovery, js, context.receivers)
+        self.snapshots = ShardSnapshots(self, stored, recovery, js, context.configurations)
         self._marks = claimed.marks
         self._inbox = self._new_inbox()
         self._router = self._new_router()
@@ -133,8 +133,8 @@ class Shard:
             dead_letters=DeadLetterWriter(
                 context.js, context.names, context.burials_at_once, lambda: self._lease.valid()
             ),
-            snapshots=snapshots, policies=context.receivers, totals=context.totals.actors,
-            within_lease=self._lease.valid, ack=self._ack, set_requests_paused=self._set_requests_paused,
+            snapshots=snapshots, policies=context.configurations, totals=context.totals.actors,
+            within_lease=self._lease.valid, ack=self._ack, set_pulling_paused=self._set_pulling_paused,
             saturated=context.saturated, refuse=self.refuse, on_health_change=context.announcer,
             node_holders=context.holders,
         )  # fmt: skip
@@ -190,8 +190,8 @@ class Shard:
     def _ack(self, position: int) -> None:
         self._inbox.ack(position)
 
-    def _set_requests_paused(self, paused: bool) -> None:
-        self._inbox.set_requests_paused(paused)
+    def _set_pulling_paused(self, paused: bool) -> None:
+        self._inbox.set_pulling_paused(paused)
 
     def evict_unrouted(self, tenant: str, below: int) -> None:
         """Make the events of a tenant ("": of all) that wait to be routed below a position dead letters."""

@@ -8,7 +8,7 @@ from actors.errors import Unavailable, Unusable
 from actors.machine.state import State
 from actors.memory.retention import Needed
 from actors.runtime.host import Host
-from streams.buckets.receivers import Receivers
+from streams.buckets.known_configurations import KnownConfigurations
 from streams.journal.checkpoint import Checkpoint
 from streams.journal.claim import Claim
 from streams.journal.journal import Journal
@@ -53,7 +53,12 @@ class ShardSnapshots:
     """
 
     def __init__(
-        self, owner: SnapshotOwner, stored: Snapshots, recovery: Recovery, js: JetStream, receivers: Receivers
+        self,
+        owner: SnapshotOwner,
+        stored: Snapshots,
+        recovery: Recovery,
+        js: JetStream,
+        configurations: KnownConfigurations,
     ) -> None:
         self.current_at = owner.claim.at
         self._owner = owner
@@ -61,7 +66,7 @@ class ShardSnapshots:
         self._created = recovery.created
         self._parked = recovery.parked_list
         self._js = js
-        self._receivers = receivers
+        self._configurations = configurations
         self._written = 0, Needed(0)
         self._writing = asyncio.Lock()
         self._leftovers: dict[str, State] = {}
@@ -93,7 +98,7 @@ class ShardSnapshots:
         """
         host = self._owner.host
         for receiver in await self._stored.receivers():
-            if receiver not in host.actors and not self._receivers.known(receiver):
+            if receiver not in host.actors and not self._configurations.known(receiver):
                 try:
                     state = await self._stored.load(receiver)
                 except Unusable as error:
@@ -105,7 +110,7 @@ class ShardSnapshots:
     def _absent_leftovers(self) -> dict[str, State]:
         """The leftovers whose actors are not in memory."""
         host = self._owner.host
-        awake = host.actors.keys() | host.changed.keys() | host.writing.keys()
+        awake = host.actors.keys() | host.unsaved.receivers
         return {receiver: state for receiver, state in self._leftovers.items() if receiver not in awake}
 
     async def _write(self) -> None:
@@ -115,7 +120,7 @@ class ShardSnapshots:
         if (journal.sequence, needed) == self._written:
             self.current_at = began_at
             return
-        states = host.changed_for_snapshot()
+        states = host.unsaved.take()
         forget = set(host.forgettable(states | self._absent_leftovers()))
         kept = [state for receiver, state in states.items() if receiver not in forget]
         parked.update(states.values())
@@ -147,6 +152,6 @@ class ShardSnapshots:
             self._written = checkpoint.sequence, needed
             self.current_at = began_at
             return
-        host.snapshots_failed()
+        host.unsaved.failed()
         if is_written is False and stored is self._stored and not owner.suspended:
             owner.ownership_lost("another node owns the shard's snapshots")

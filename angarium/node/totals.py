@@ -18,7 +18,7 @@ class OwnershipTotals(Struct):
 class NodeTotals(Struct, frozen=True):
     """Counters that the shards of a node share.
 
-    Its routers count in `streams.routing.shared_state.RoutingTotals`.
+    Its routers count in `streams.routing.node_routing.RoutingTotals`.
     """
 
     actors: DeliveryTotals = field(default_factory=DeliveryTotals)

@@ -106,7 +106,7 @@ async def _all_delays(
         elif room is not None and room < each.oldest_size + COPY_BYTES:
             remedy = "find out why they are not delivered, or raise max_bytes of the stream"
             delays.append(RoutingDelay(events=each, why=f"{names.deliveries} is full", remedy=remedy))
-        elif (rate := SettingsByTenant(tenants).of(each.tenant).rate) is not None:
+        elif (rate := SettingsByTenant(tenants).for_tenant(each.tenant).rate) is not None:
             table = each.tenant if each.tenant in tenants else f'"{ALL_OTHERS}"'
             why = f"the rate of {each.tenant} is {rate.limit:g}/{rate.per}"
             remedy = f"this is meant; if it is not, raise rate in [tenants.{table}] on all nodes"

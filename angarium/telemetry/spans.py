@@ -13,7 +13,7 @@ from msgspec import Struct
 from actors.machine.facts import AttemptFailed, DeadLettered, Delivered, OutcomeFact, Throttled
 from actors.machine.numbering import Numbered
 from angarium.telemetry.trace_ids import DELIVERY_ORDINAL, TraceContext, route_span_id, span_id
-from streams.routing.shared_state import RoutedEvent
+from streams.routing.routed_events import RoutedEvent
 
 Value = str | int
 

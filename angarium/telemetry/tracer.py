@@ -15,7 +15,7 @@ from angarium.telemetry.exemplars import Exemplar, Exemplars
 from angarium.telemetry.known_traces import KnownTrace, KnownTraces
 from angarium.telemetry.spans import Span, attempt_span, delivery_span, moment, route_span
 from angarium.telemetry.trace_ids import DELIVERY_ORDINAL, Sampler, span_id, trace_context, unexported_span_id
-from streams.routing.shared_state import RoutedEvent
+from streams.routing.routed_events import RoutedEvent
 
 MOMENTS_MAX = 32
 """Moments of one delivery; later ones are left out."""

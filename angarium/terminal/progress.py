@@ -15,13 +15,13 @@ def _lines(what: str) -> Callable[[int, int], None]:
     """A function that says from time to time how much is done."""
     due_at = time.monotonic() + LINE_EVERY_S
 
-    def tell(done: int, total: int) -> None:
+    def show(done: int, total: int) -> None:
         nonlocal due_at
         if time.monotonic() >= due_at:
             due_at = time.monotonic() + LINE_EVERY_S
             output.note(f"{what}: {done} of {total}")
 
-    return tell
+    return show
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from streams.nats.headers import KV_OPERATION, MARKER_REASON
 from streams.nats.jetstream import ALL_SUBJECTS, JetStream
 from streams.nats.retry import Pauses
 from streams.nats.wire import Message, Subscription
-from streams.task_callbacks import reporting
+from streams.tasks import cancel_and_wait, reporting
 
 log = logging.getLogger(__name__)
 
@@ -100,9 +100,7 @@ class Follower:
             return
         self._js.remove_listener(self._on_change)
         await subscription.unsubscribe()
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait({self._task})
+        await cancel_and_wait(self._task)
 
     async def start_over(self) -> None:
         """Pass on everything in the stream, which is another stream of the same name now."""

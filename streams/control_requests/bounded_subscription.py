@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Sequence
 
 from streams.nats.wire import Message, Subscription, Wire
+from streams.tasks import cancel_and_wait
 
 RECEIVED_BYTES_MAX = 4 << 20
 """Bytes of bodies and headers that are read within `RECEIVED_BYTES_PERIOD_S`. Most requests have none."""
@@ -40,9 +41,7 @@ class BoundedSubscription:
 
     async def stop(self) -> None:
         """End the subscription."""
-        if self._pause is not None:
-            self._pause.cancel()
-            await asyncio.wait({self._pause})
+        await cancel_and_wait(self._pause)
         await self._unsubscribe()
 
     async def _unsubscribe(self) -> None:

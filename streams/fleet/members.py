@@ -41,7 +41,7 @@ from streams.nats.headers import KV_DELETED, KV_OPERATION, TTL
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import Pauses, ReasonLog, retry_until_answered
 from streams.nats.wire import Message, Subscription
-from streams.task_callbacks import reporting
+from streams.tasks import reporting
 from streams.versions import UNREADABLE
 
 VERSION = 1
@@ -394,7 +394,7 @@ class Members:
             return
         member = self._member(node, message.data)
         if not self._is_shown(node, member.run):
-            seen = SignOfLife(0, self._time.boottime(), member.ttl_s, member.heartbeat)
+            seen = SignOfLife(None, self._time.boottime(), member.ttl_s, member.heartbeat)
             self.signs.note_process(node, member.run, seen)
         if node == self.node:
             return

@@ -17,13 +17,14 @@ FORGET_DEAD_AFTER_S = 3600.0
 
 
 class SignOfLife(Struct, frozen=True):
-    """The last sign of life of a process: a heartbeat, or a claim (revision 0).
+    """The last sign of life of a process: a heartbeat or a claim, or the moment from which it is watched.
 
+    - `revision`: that of the heartbeat in the bucket; None if nothing was read from there.
     - `since`: when it first reached us.
     - `ttl_s`, `placement` and `draining`: what the heartbeat says; `number`: that of the heartbeat.
     """
 
-    revision: int
+    revision: int | None
     since: float
     ttl_s: float = 0.0
     number: int = 0
@@ -71,7 +72,7 @@ class SignsOfLife:
         seen = self._processes.get(process)
         if seen is None or seen.number < owner.heartbeat:
             ttl_s = seen.ttl_s if seen else 0.0
-            seen = self._processes[process] = SignOfLife(0, now, ttl_s, owner.heartbeat)
+            seen = self._processes[process] = SignOfLife(None, now, ttl_s, owner.heartbeat)
         return seen
 
     def note_departure(self, node: str) -> None:
@@ -127,7 +128,7 @@ class SignsOfLife:
         """
         seen = self._nodes.get(node)
         if seen is None:
-            seen = self._nodes[node] = SignOfLife(0, now)
+            seen = self._nodes[node] = SignOfLife(None, now)
         return self.is_silent(seen)
 
     def is_silent(self, seen: SignOfLife) -> bool:

@@ -33,6 +33,7 @@ from streams.journal.fence import Appended, append
 from streams.lost_tails.marks import Marks
 from streams.nats.jetstream import JetStream
 from streams.routing_progress import RoutingProgress
+from streams.tasks import cancel_and_wait
 
 GATHER_FACTS_S = 0.2
 FLUSH_TICK_S = 0.05
@@ -228,9 +229,7 @@ class Journal:
     async def suspend(self) -> None:
         """Append nothing more under this claim: the lease is over. A flush under way stays undecided."""
         task, self._task = self._task, None
-        if task is not None:
-            task.cancel()
-            await asyncio.wait({task})
+        await cancel_and_wait(task)
 
     def reclaim(self, claim: Claim) -> bool:
         """Continue under a new claim of this process, after `suspend`.

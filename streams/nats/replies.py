@@ -257,7 +257,7 @@ class Replies:
         if subject == f"{self._prefix}*".lower():
             self._deaf = Forbidden(_forbidden("subscribe", f"{self._prefix}*"))
             self._end_everything(self._deaf)
-            self._tell_forbidden(self._deaf)
+            self._report_forbidden(self._deaf)
             return
         tokens = [token for token, each in self._requests.items() if each.put.subject.lower() == subject]
         in_groups = [
@@ -273,9 +273,9 @@ class Replies:
             self._end_each(tokens, refusal)
             for group, place in in_groups:
                 group.answer(place, refusal)
-            self._tell_forbidden(refusal)
+            self._report_forbidden(refusal)
 
-    def _tell_forbidden(self, answer: Forbidden) -> None:
+    def _report_forbidden(self, answer: Forbidden) -> None:
         if self.on_forbidden is not None:
             self.on_forbidden(answer)
 

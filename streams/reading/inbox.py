@@ -60,7 +60,7 @@ class Inbox:
         self.start = self._reader.start
         self.stop = self._reader.stop
         self.ack = self._reader.ack
-        self.set_requests_paused = self._reader.set_requests_paused
+        self.set_pulling_paused = self._reader.set_pulling_paused
 
     @property
     def received(self) -> int:

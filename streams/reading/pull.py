@@ -94,7 +94,7 @@ class Puller:
         self._idle = asyncio.Event()
         self._wanted = asyncio.Event()
         self._will_ask = False
-        self._requests_paused = False
+        self._pulling_paused = False
         self._retry_s = 0.0
         self._heard = False
         self._silent = 0
@@ -125,9 +125,9 @@ class Puller:
         self._js.remove_listener(self._on_change)
         await subscription.unsubscribe()
 
-    def set_requests_paused(self, paused: bool) -> None:
+    def set_pulling_paused(self, paused: bool) -> None:
         """Stop sending requests, or send them again. Messages already requested still come."""
-        self._requests_paused = paused
+        self._pulling_paused = paused
         self._want()
 
     def ack(self, position: int) -> None:
@@ -158,7 +158,7 @@ class Puller:
         if self._next_did_not_fit and self._asked > 0:
             return
         half = self._asked * 2 <= self._batch or self._bytes_left * 2 <= self._limit
-        if half and not self._requests_paused:
+        if half and not self._pulling_paused:
             self._will_ask = True
             self._wanted.set()
 

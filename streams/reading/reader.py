@@ -24,7 +24,7 @@ from streams.reading.pull import Puller
 from streams.reading.pull_room import PullRoom
 from streams.reading.read_marks import ReadMarks
 from streams.reading.reply_subject import DeliveryInfo
-from streams.task_callbacks import on_defect
+from streams.tasks import cancel_and_wait, on_defect
 
 log = logging.getLogger(__name__)
 
@@ -102,7 +102,7 @@ class Reader:
         self._created = terms.created
         self._batch = batch
         self._furthest_before = 0
-        self._requests_paused = False
+        self._pulling_paused = False
         self._gapped = asyncio.Event()
         self._puller: Puller | None = None
         self._reading: asyncio.Task[None] | None = None
@@ -135,9 +135,7 @@ class Reader:
         """Pass on nothing more, and delete the consumer. A second call does nothing."""
         reading, self._reading = self._reading, None
         self._doubt()
-        if reading is not None:
-            reading.cancel()
-            await asyncio.wait({reading})
+        await cancel_and_wait(reading)
         if self._puller is not None:
             await self._puller.stop()
         self._delete()
@@ -147,11 +145,11 @@ class Reader:
         if self._puller is not None:
             self._puller.ack(position)
 
-    def set_requests_paused(self, paused: bool) -> None:
+    def set_pulling_paused(self, paused: bool) -> None:
         """Stop sending requests, or send them again. Messages already requested still come."""
-        self._requests_paused = paused
+        self._pulling_paused = paused
         if self._puller is not None:
-            self._puller.set_requests_paused(paused)
+            self._puller.set_pulling_paused(paused)
 
     async def _read(self) -> None:
         """Read with one consumer after the other; pause after one that got no further than earlier ones."""
@@ -174,7 +172,7 @@ class Reader:
                 on_message=self._pass_on,
                 on_gap=self._on_gap,
             )
-            self._puller.set_requests_paused(self._requests_paused)
+            self._puller.set_pulling_paused(self._pulling_paused)
             await self._puller.start()
             await self._gapped.wait()
             await self._puller.stop()

@@ -39,7 +39,14 @@ from streams.nats.errors import RepairError
 from streams.nats.jetstream import JetStream
 from streams.nats.protocol import epoch_of
 from streams.nats.retry import retry_until_answered
-from streams.repair.damage import NOT_COMPLETE, Damage, LostTail, check_agreed, examine, examine_with_history
+from streams.repair.damage import (
+    NOT_COMPLETE,
+    Damage,
+    LostTail,
+    check_agreed,
+    find_damage,
+    find_damage_with_history,
+)
 from streams.routing_progress import RoutingProgress
 from streams.storage.purge import ANY_POSITION
 
@@ -59,7 +66,7 @@ async def accept_loss(
     `RepairError` if another node owns the shard, or more was lost than was agreed to; `StreamRecreated` if
     journal and snapshots contradict each other; `NewerVersion` and `NotOurs`.
     """
-    check_agreed(agreed, await examine(js, names, shard))
+    check_agreed(agreed, await find_damage(js, names, shard))
     claimed = await claim(js, names, shard, node, time, may_claim=may_claim, accepts_loss=True)
     if isinstance(claimed, NotOwned):
         raise RepairError(
@@ -99,7 +106,7 @@ class Repair:
             self._hold(await refuse(
                 js, names, claimed.shard, claimed.epoch, Loss(names.deliveries, NOT_COMPLETE, why), refusal
             ))  # fmt: skip
-        damage, history = await examine_with_history(js, names, claimed.shard)
+        damage, history = await find_damage_with_history(js, names, claimed.shard)
         check_agreed(agreed, damage)
         recovery = await recover(js, names, claimed, self._node, accepts_loss=True)
         if isinstance(recovery, NotOwned):

@@ -46,12 +46,12 @@ class Damage(Struct, frozen=True, kw_only=True):
         return not (self.gaps or self.recreated or self.cut_off or self.missing)
 
 
-async def examine(js: JetStream, names: Names, shard: int) -> Damage:
+async def find_damage(js: JetStream, names: Names, shard: int) -> Damage:
     """Find the losses that a repair would accept. Raises `NewerVersion` and `NotOurs`."""
-    return (await examine_with_history(js, names, shard))[0]
+    return (await find_damage_with_history(js, names, shard))[0]
 
 
-async def examine_with_history(js: JetStream, names: Names, shard: int) -> tuple[Damage, StreamHistory]:
+async def find_damage_with_history(js: JetStream, names: Names, shard: int) -> tuple[Damage, StreamHistory]:
     """The damage, and what the journal says of the streams."""
     history, recorded = await read_history(js, names, shard), await read_recorded_loss(js, names, shard)
     checkpoint = await read_checkpoint(js, names, shard) or Checkpoint()

@@ -128,17 +128,17 @@ class Replay:
             wait_s = min(plan.due_at - self._lock.time.wall(), self._pace_s)
             self._next_at = asyncio.get_running_loop().time() + wait_s
 
-    async def send_rest(self, tell: Callable[[int, int], None]) -> None:
-        """Send the remaining messages; `tell` gets the number of messages dealt with, and their total.
+    async def send_rest(self, on_progress: Callable[[int, int], None]) -> None:
+        """Send the remaining messages; `on_progress` gets the number of messages dealt with, and their total.
 
         The plan is stored as finished when the lock is released.
         """
         plan = self._lock.plan
         until, remaining = plan.events.until, plan.remaining
-        tell(0, plan.remaining)
+        on_progress(0, plan.remaining)
         async for page in pages_between(self._js, self._names, self._subject, plan.done_to, until):
             await self.ensure_not_removed()
-            await self._send(page, remaining, lambda now: tell(plan.remaining - now, plan.remaining))
+            await self._send(page, remaining, lambda now: on_progress(plan.remaining - now, plan.remaining))
             if self.done.stopped:
                 return
             remaining -= len(page)
@@ -197,8 +197,10 @@ class Replay:
             )
         self._receiver_asked_at = asked_at
 
-    async def _send(self, page: list[StoredMessage], remaining: int, tell: Callable[[int], None]) -> None:
-        """Send the wanted messages of a page; `remaining` counts from it on, and `tell` gets the rest."""
+    async def _send(
+        self, page: list[StoredMessage], remaining: int, on_progress: Callable[[int], None]
+    ) -> None:
+        """Send the wanted messages of a page; `remaining` counts from it on; `on_progress` gets the rest."""
         wanted = [each for each in map(stored_event, page) if self._lock.plan.events.takes(each)]
         places = {each.sequence: place for place, each in enumerate(page)}
         if wanted:
@@ -230,9 +232,9 @@ class Replay:
                         f"a copy was sent and not confirmed ({why}); resume it, and it continues"
                     )
             self._record_progress(event.position, remaining - place - 1)
-            tell(remaining - place - 1)
+            on_progress(remaining - place - 1)
         self._record_progress(page[-1].sequence, remaining - len(page))
-        tell(remaining - len(page))
+        on_progress(remaining - len(page))
 
     @property
     def _ahead(self) -> int:

@@ -23,7 +23,7 @@ from streams.nats.retry import ReasonLog
 from streams.reading.reader import Reader
 from streams.routing.parked_tenants_reader import PAGE_BYTES_MAX
 from streams.routing.read_requests import ReadRequest
-from streams.task_callbacks import on_defect
+from streams.tasks import cancel_and_wait, on_defect
 
 BEHIND_MIN = 512
 """Events that the consumer has left to hand out, above which others are read ahead; so many pass in 50 ms."""
@@ -99,9 +99,7 @@ class AheadReader:
 
     async def stop(self) -> None:
         task, self._task = self._task, None
-        if task is not None:
-            task.cancel()
-            await asyncio.wait({task})
+        await cancel_and_wait(task)
 
     def arrived(self, pending: int, floods: bool) -> None:
         """Note an arrival, and how many are to come; `floods`: a tenant's events are dropped."""

@@ -13,6 +13,7 @@ from actors.errors import Unavailable
 from streams.clock import Timekeeper
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import Pauses, ReasonLog
+from streams.tasks import cancel_and_wait
 
 CONFIGURATIONS_AGE_MAX_S = 0.5
 """Allowed age, so that not every event costs a request to the leader; half the time that a change may
@@ -54,9 +55,7 @@ class Freshness:
 
     async def stop(self) -> None:
         """Cancel the request under way."""
-        if self._asking is not None:
-            self._asking.cancel()
-            await asyncio.wait({self._asking})
+        await cancel_and_wait(self._asking)
 
     async def _ask(self) -> None:
         pauses, reason_log = Pauses(self._js), ReasonLog(self._js, log, "routing.waiting")

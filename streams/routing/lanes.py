@@ -16,7 +16,7 @@ from typing import Generic, TypeVar
 
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import Pauses, ReasonLog
-from streams.task_callbacks import on_defect, report_defect
+from streams.tasks import on_defect, report_defect
 
 SENDERS_MAX = 32
 """Lanes served at a time: enough to keep the server busy, and few enough to leave room for others. With 64, a
@@ -139,7 +139,7 @@ class Lanes(Generic[T]):
         if self._is_stopped:
             return
         if why:
-            self._tell(lane, why)
+            self._log_waiting(lane, why)
             pausing = asyncio.ensure_future(self._pause(lane, sender))
             self._pausing.add(pausing)
             pausing.add_done_callback(self._pausing.discard)
@@ -170,7 +170,7 @@ class Lanes(Generic[T]):
             del self._lanes[lane]
         self._arrived(item)
 
-    def _tell(self, lane: str, why: str) -> None:
+    def _log_waiting(self, lane: str, why: str) -> None:
         """Log why the lane waits, but not for every lane and not every time."""
         if not self._failing:
             self._reason_log.clear()

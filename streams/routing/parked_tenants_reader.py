@@ -15,7 +15,7 @@ from streams.nats.retry import Pauses, ReasonLog
 from streams.reading.backlog import next_messages
 from streams.reading.reader import Reader
 from streams.routing.read_requests import ReadRequest
-from streams.task_callbacks import on_defect
+from streams.tasks import cancel_and_wait, on_defect
 
 PAGE_BYTES_MAX = 256 << 10
 """Bytes of one page: as much as a tenant may have in memory."""
@@ -66,9 +66,7 @@ class ParkedTenantsReader:
 
     async def stop(self) -> None:
         task, self._task = self._task, None
-        if task is not None:
-            task.cancel()
-            await asyncio.wait({task})
+        await cancel_and_wait(task)
 
     def wake(self) -> None:
         """Look again for something to read."""

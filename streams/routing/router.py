@@ -35,17 +35,18 @@ from streams.reading.reply_subject import DeliveryInfo
 from streams.routing.ahead_reader import AheadReader
 from streams.routing.fanout import copy_headers, event_in, published_event
 from streams.routing.lanes import Lanes
+from streams.routing.node_routing import Routing
 from streams.routing.parked_tenants_reader import ParkedTenantsReader
 from streams.routing.read_requests import ReadRequest
-from streams.routing.shared_state import RoutedEvent, Routing, UnrecordedRoutings
+from streams.routing.routed_events import RoutedEvent, UnrecordedRoutings
 from streams.routing.tenant_rates import TenantRates
 from streams.routing.tenants import Tenants
 from streams.routing.unrouted_burial import UnroutedBurial
 from streams.routing_progress import RoutingProgress
-from streams.task_callbacks import on_defect
+from streams.tasks import cancel_and_wait, on_defect
 
-OPEN_BYTES_MAX = 4 << 20
-"""Memory of the open events of one partition above which no more are requested."""
+EVENT_BYTES_MAX = 4 << 20
+"""Memory of the events of one partition above which no more are requested."""
 
 COPY_BYTES = 96
 """Approximate bytes of a copy in addition to its event."""
@@ -119,7 +120,8 @@ class Router:
         self._routing = routing
         self._within_lease, self._recorded = terms.may_read, recorded
         self._unrecorded = UnrecordedRoutings()
-        self._tenants: Tenants[_EventInMemory] = Tenants(recorded(), TenantRates(routing.by_tenant.limit))
+        settings = routing.tenant_settings
+        self._tenants: Tenants[_EventInMemory] = Tenants(recorded(), TenantRates(settings.limit))
         self._matchable = asyncio.Event()
         self._parking_timer: asyncio.TimerHandle | None = None
         self._token_timer: asyncio.TimerHandle | None = None
@@ -128,7 +130,7 @@ class Router:
         self._on_progress = on_progress
         self._known_marks = known_marks
         self._lanes = Lanes(
-            js, self._begin_copy, self._confirmed, terms.on_broken, routing.copies, routing.by_tenant.weight
+            js, self._begin_copy, self._confirmed, terms.on_broken, routing.copies, settings.weight
         )
         self._burying: set[asyncio.Task[str]] = set()
         self._matching: asyncio.Task[None] | None = None
@@ -162,7 +164,7 @@ class Router:
             partition,
             reader=self._reader,
             at_once=routing.readers,
-            tenants=routing.tenants,
+            tenants=routing.subscribed_tenants,
             partitions=routing.partitions,
             next_ahead=self._next_ahead,
             take_ahead=self._take_ahead,
@@ -187,9 +189,7 @@ class Router:
     async def stop(self) -> None:
         """Route nothing more. The next owner routes unconfirmed events again."""
         matching, self._matching = self._matching, None
-        if matching is not None:
-            matching.cancel()
-            await asyncio.wait({matching})
+        await cancel_and_wait(matching)
         for timer in (self._parking_timer, self._token_timer):
             if timer is not None:
                 timer.cancel()
@@ -229,8 +229,8 @@ class Router:
                 self._plan_parking(WAITING_MAX_S)
             elif self._tenants.admits(tenant, may_park=is_tenant(tenant)):
                 event = published_event(info.position, info.stored_at, address, message.headers, message.data)
-                self._tenants.add(opened := self._opened(tenant, event))
-                self._charge(opened.size)
+                self._tenants.add(waiting := self._in_memory(tenant, event))
+                self._charge(waiting.size)
                 self._matchable.set()
                 self._plan_parking(WAITING_MAX_S)
             else:
@@ -239,13 +239,13 @@ class Router:
             self._ahead_reader.arrived(info.pending, bool(self._tenants.parked))
             self._on_progress()
 
-    def _opened(self, tenant: str, event: Event) -> _EventInMemory:
+    def _in_memory(self, tenant: str, event: Event) -> _EventInMemory:
         """The event, which comes into memory now."""
         source = self._known_marks.source(event.position)
         return _EventInMemory(tenant, event, source, self._routing.freshness.now())
 
     def _read_event(self, tenant: str, message: StoredMessage) -> _EventInMemory:
-        return self._opened(tenant, event_in(self._names, message))
+        return self._in_memory(tenant, event_in(self._names, message))
 
     async def _match(self) -> None:
         """Match the events that have come, in the order of each tenant, with fresh configurations."""
@@ -254,17 +254,17 @@ class Router:
             await self._matchable.wait()
             self._matchable.clear()
             freshness = self._routing.freshness
-            while (opened := self._tenants.next_to_match(freshness.now())) is not None:
-                await freshness.cover(opened.came_at)
-                await self._distribute(opened)
-                in_a_row += 1 + opened.copies
-                if in_a_row >= IN_A_ROW_MAX or opened.tenant in self._tenants.parked:
+            while (waiting := self._tenants.next_to_match(freshness.now())) is not None:
+                await freshness.cover(waiting.came_at)
+                await self._distribute(waiting)
+                in_a_row += 1 + waiting.copies
+                if in_a_row >= IN_A_ROW_MAX or waiting.tenant in self._tenants.parked:
                     in_a_row = 0
                     await asyncio.sleep(0)
             for kept in (1, 0):
-                if self._bytes > OPEN_BYTES_MAX:
+                if self._bytes > EVENT_BYTES_MAX:
                     self._drop(self._tenants.shed(is_tenant, kept=kept))
-            if self._bytes > OPEN_BYTES_MAX and self._tenants.waive_tokens(freshness.now(), is_tenant):
+            if self._bytes > EVENT_BYTES_MAX and self._tenants.waive_tokens(freshness.now(), is_tenant):
                 self._matchable.set()
             if self._tenants.is_read_again:
                 self._tenants.is_read_again = False
@@ -280,51 +280,51 @@ class Router:
             delay_s = token_at - self._routing.freshness.now()
             self._token_timer = asyncio.get_running_loop().call_later(delay_s, self._matchable.set)
 
-    async def _distribute(self, opened: _EventInMemory) -> None:
-        event, totals, by_tenant = opened.event, self._routing.totals, self._routing.events_by_tenant
+    async def _distribute(self, waiting: _EventInMemory) -> None:
+        event, totals, routed = waiting.event, self._routing.totals, self._routing.routed_by_tenant
         totals.events += 1
-        if opened.tenant in by_tenant.counts:
-            by_tenant.counts[opened.tenant] += 1
+        if waiting.tenant in routed.counts:
+            routed.counts[waiting.tenant] += 1
         else:
-            by_tenant.add_new(opened.tenant)
+            routed.add_new(waiting.tenant)
         if event.malformed:
             totals.malformed += 1
-            lanes: tuple[str, ...] = (f"{opened.tenant}.{MALFORMED_RECEIVER}",)
+            lanes: tuple[str, ...] = (f"{waiting.tenant}.{MALFORMED_RECEIVER}",)
         else:
-            lanes = self._routing.match(opened.tenant, event.type, event.stored_at)
-        opened.copies = opened.unconfirmed = len(lanes)
+            lanes = self._routing.match(waiting.tenant, event.type, event.stored_at)
+        waiting.copies = waiting.unconfirmed = len(lanes)
         self._charge(len(lanes) * COPY_BYTES)
-        self._tenants.matched(opened, len(lanes))
+        self._tenants.matched(waiting, len(lanes))
         for number, lane in enumerate(lanes, 1):
-            self._lanes.add(lane, opened)
+            self._lanes.add(lane, waiting)
             if number % MATCHED_IN_A_ROW == 0:
                 await asyncio.sleep(0)
         if not lanes:
             totals.unmatched += 1
-            self._ahead_reader.unmatched(opened.size)
-            self._close(opened)
+            self._ahead_reader.unmatched(waiting.size)
+            self._end_routing(waiting)
 
-    def _close(self, opened: _EventInMemory) -> None:
+    def _end_routing(self, waiting: _EventInMemory) -> None:
         if self._routing.on_routed is not None:
-            when_recorded = self._routing.on_routed(self._routed(opened))
+            when_recorded = self._routing.on_routed(self._routed(waiting))
             if when_recorded is not None:
-                self._unrecorded.add(opened.tenant, opened.position, when_recorded)
-        if self._tenants.close(opened):
+                self._unrecorded.add(waiting.tenant, waiting.position, when_recorded)
+        if self._tenants.end_event(waiting):
             self._parked_reader.wake()
-        self._charge(-opened.size - opened.copies * COPY_BYTES)
+        self._charge(-waiting.size - waiting.copies * COPY_BYTES)
         self._on_progress()
 
-    def _routed(self, opened: _EventInMemory) -> RoutedEvent:
-        event = opened.event
+    def _routed(self, waiting: _EventInMemory) -> RoutedEvent:
+        event = waiting.event
         return RoutedEvent(
-            tenant=opened.tenant,
+            tenant=waiting.tenant,
             id=event.id,
             source=self._known_marks.source(event.position),
             stored_at=event.stored_at,
             type="" if event.malformed else event.type,
             traceparent=event.traceparent,
             malformed=bool(event.malformed),
-            copies=0 if event.malformed else opened.copies,
+            copies=0 if event.malformed else waiting.copies,
         )
 
     def _drop(self, events: Sequence[_EventInMemory]) -> None:
@@ -333,10 +333,10 @@ class Router:
             self._charge(-sum(event.size for event in events))
 
     def _charge(self, size: int) -> None:
-        """Charge memory of open events, or give it back; while it is too much, ask for no more events."""
+        """Charge memory of events, or give it back; while it is too much, ask for no more events."""
         before, self._bytes = self._bytes, self._bytes + size
-        if (before > OPEN_BYTES_MAX) != (self._bytes > OPEN_BYTES_MAX):
-            self._reader.set_requests_paused(self._bytes > OPEN_BYTES_MAX)
+        if (before > EVENT_BYTES_MAX) != (self._bytes > EVENT_BYTES_MAX):
+            self._reader.set_pulling_paused(self._bytes > EVENT_BYTES_MAX)
             self._parked_reader.wake()
 
     # ---- parked tenants
@@ -361,7 +361,7 @@ class Router:
             self._on_progress()
 
     def _next_read(self) -> ReadRequest | None:
-        return None if self._bytes > OPEN_BYTES_MAX else self._tenants.next_read()
+        return None if self._bytes > EVENT_BYTES_MAX else self._tenants.next_read()
 
     async def _take_read(self, request: ReadRequest, found: Sequence[StoredMessage], complete: bool) -> None:
         events = [self._read_event(request.tenant, each) for each in found]
@@ -383,7 +383,7 @@ class Router:
     ) -> None:
         events = [(each, self._read_event(request.tenant, each)) for each in found]
         await self._burial.bury(
-            request.tenant, [(message, opened.event, opened.headers) for message, opened in events]
+            request.tenant, [(message, waiting.event, waiting.headers) for message, waiting in events]
         )
         self._routing.totals.evicted += len(found)
         up_to = request.up_to if complete else found[-1].sequence
@@ -395,7 +395,7 @@ class Router:
     # ---- reading ahead
 
     def _next_ahead(self, tenant: str) -> ReadRequest | None:
-        return None if self._bytes > OPEN_BYTES_MAX else self._tenants.next_ahead(tenant)
+        return None if self._bytes > EVENT_BYTES_MAX else self._tenants.next_ahead(tenant)
 
     def _take_ahead(self, request: ReadRequest, found: Sequence[StoredMessage]) -> None:
         # Their copies have higher sources than anything that arrives: their loss must be noticed, too.
@@ -408,19 +408,19 @@ class Router:
 
     # ---- copies
 
-    def _begin_copy(self, receiver: str, opened: _EventInMemory, ended: Callable[[str], None]) -> None:
+    def _begin_copy(self, receiver: str, waiting: _EventInMemory, ended: Callable[[str], None]) -> None:
         """Publish a copy; calls `ended` with an empty text when it is confirmed, or why it is not."""
         if not self._within_lease():
             ended(LEASE_OVER)
-        elif opened.event.malformed:
-            self._bury(receiver, opened, ended)
+        elif waiting.event.malformed:
+            self._bury(receiver, waiting, ended)
         else:
-            put = Put(self._names.publish_to(receiver), opened.event.body, opened.headers)
+            put = Put(self._names.publish_to(receiver), waiting.event.body, waiting.headers)
             self._js.begin_publish(put, partial(self._answered, ended))
 
-    def _bury(self, receiver: str, opened: _EventInMemory, ended: Callable[[str], None]) -> None:
+    def _bury(self, receiver: str, waiting: _EventInMemory, ended: Callable[[str], None]) -> None:
         """Store a malformed event as a dead letter."""
-        burying = asyncio.ensure_future(bury_malformed(self._js, self._names, receiver, opened.event))
+        burying = asyncio.ensure_future(bury_malformed(self._js, self._names, receiver, waiting.event))
         self._burying.add(burying)
         burying.add_done_callback(self._burying.discard)
         burying.add_done_callback(on_defect("router", self._on_broken))
@@ -440,9 +440,9 @@ class Router:
             case _:
                 assert_never(answer)
 
-    def _confirmed(self, opened: _EventInMemory) -> None:
-        opened.unconfirmed -= 1
-        self._tenants.confirmed(opened)
+    def _confirmed(self, waiting: _EventInMemory) -> None:
+        waiting.unconfirmed -= 1
+        self._tenants.confirmed(waiting)
         self._matchable.set()
-        if not opened.unconfirmed:
-            self._close(opened)
+        if not waiting.unconfirmed:
+            self._end_routing(waiting)

@@ -470,7 +470,7 @@ class Tenants(Generic[T]):
         tenant.copies -= 1
         self._queue_to_match(event.tenant, tenant)
 
-    def close(self, event: T) -> bool:
+    def end_event(self, event: T) -> bool:
         """Note that all copies of the event are stored; returns whether its tenant wants to read on."""
         tenant = self.by_name[event.tenant]
         del tenant.events[event.position]

@@ -14,7 +14,7 @@ from streams.installation.topology import Names
 from streams.nats.answers import StoredMessage
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import Pauses, ReasonLog
-from streams.routing.shared_state import Routing
+from streams.routing.node_routing import Routing
 
 LETTERS_MAX = 256
 """Letters that are in memory at a time, besides the page of their events."""

@@ -46,8 +46,8 @@ from angarium.terminal import output
 from angarium.terminal.progress import progress
 output.say(click.style("ok", fg="green"))
 output.say_table(("a", "b"), [(1, 2)])
-with progress("reading") as tell:
-    tell(1, 2)
+with progress("reading") as on_progress:
+    on_progress(1, 2)
 """
 TOP = """
 from angarium.cli.live.top import show
@@ -83,7 +83,7 @@ token = ListedToken(
 say([token], wide=False)
 """
 MINUTES = """
-from angarium.cli.ledger_records.minutes import cells, say
+from angarium.cli.ledger_queries.minutes import cells, say
 from angarium.operations.ledger_queries.minutes import Minute
 minute = Minute(
     at="2026-01-31T12:00:00.000Z", attempts=123456, delivered=123456, failed=123456, throttled=123456,

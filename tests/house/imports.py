@@ -7,8 +7,8 @@ from tests.house.layers import LAYERS
 from tests.house.module import OURS, Module, imports
 
 AWAITING = frozenset({
-    "host", "actor", "ping", "alarm", "burials", "flow_control", "live_state", "pending", "posting_bounds",
-    "skip", "forget", "unknown_receivers", "discard", "end_deliveries", "backlog_reading", "residents",
+    "host", "actor", "alarm", "burials", "flow_control", "live_state", "pending", "posting_bounds",
+    "operator_actions", "unknown_receivers", "discard", "backlog_reading", "residents",
 })  # fmt: skip
 """The modules of `actors.runtime` that may await. All others are held to be pure."""
 SEAMS = frozenset({"ports", "environment"})

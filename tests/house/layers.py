@@ -12,7 +12,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "streams": (
         "gathered_log",
         "nats",
-        "bounded_gather clock routing_progress task_callbacks versions",
+        "bounded_gather clock routing_progress tasks versions",
         "installation",
         "lost_tails",
         "journal",
@@ -76,7 +76,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     ),
     "angarium.cli": (
         "invocation",
-        "dead_letters development events installation ledger_records processes receivers",
+        "dead_letters development events installation ledger_queries processes receivers",
         "live",
         "main",
     ),

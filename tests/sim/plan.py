@@ -22,7 +22,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     `tenants_parked`: how many of a partition; `waiting_s`: how long an event may keep `routed` back.
     `pull_batch`: how many events a router requests at a time; `behind`: how many are left to be handed out
     when it reads ahead of a flood; `requests_late_s`: how late such a request may arrive. `replay_keep_s`:
-    how long what is settled is kept. `events_room`: as `room`, of the events. `open_bytes`: memory of a
+    how long what is settled is kept. `events_room`: as `room`, of the events. `event_bytes`: memory of a
     router. `rate`: how many events a second of the tenant acme are routed; 0: without a limit; `limited`:
     other tenants that have it, too; `weight`: of acme. `quota`: bytes that each tenant may have waiting for
     its receivers, and to be routed; 0: without a limit. `patience_s`: how long shards wait for all
@@ -55,7 +55,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     requests_late_s: float = 0.0
     replay_keep_s: float = 0.0
     events_room: int = 0
-    open_bytes: int = router.OPEN_BYTES_MAX
+    event_bytes: int = router.EVENT_BYTES_MAX
     rate: float = 0.0
     limited: tuple[str, ...] = ()
     weight: int = 1
@@ -104,7 +104,7 @@ def drawn(world: World) -> Plan:
         behind=floods.choice((0, 4, ahead_reader.BEHIND_MIN)),
         requests_late_s=floods.choice((0.0, 0.05, 0.5)),
         events_room=floods.choice((0, 0, 2 << 10, 8 << 10)),
-        open_bytes=floods.choice((1 << 10, router.OPEN_BYTES_MAX)),
+        event_bytes=floods.choice((1 << 10, router.EVENT_BYTES_MAX)),
         rate=floods.choice((0.0, 0.0, 2.0, 20.0)),
         weight=uneven.choice((1, 1, 3, 100)),
         quota=world.random("quota").choice((0, 0, 0, 1 << 10, 4 << 10)),

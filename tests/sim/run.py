@@ -358,7 +358,7 @@ def _tuned(plan: Plan) -> Iterator[None]:
             (tenants, "PARKED_MAX", plan.tenants_parked),
             (router, "WAITING_MAX_S", plan.waiting_s),
             (router, "PULL_BATCH", plan.pull_batch),
-            (router, "OPEN_BYTES_MAX", plan.open_bytes),
+            (router, "EVENT_BYTES_MAX", plan.event_bytes),
             (pull_room, "REQUEST_BYTES_MAX", plan.request_bytes),
             (ahead_reader, "BEHIND_MIN", plan.behind),
         ):

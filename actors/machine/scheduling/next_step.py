@@ -121,7 +121,7 @@ def _step_for(state: State, policy: Policy, view: View, now: float, entry: Open 
         # A receiver that is held back also drops what it has read; one that only lacks a token needs it soon.
         # In relaxed order a waiting event holds no other back.
         only_this_event_waits = policy.order == "relaxed" and ready_at == (entry.next_at if entry else 0.0)
-        drops = not only_this_event_waits and (view.has_bound or event is not None)
+        drops = not only_this_event_waits and (view.has_unacked or event is not None)
         held = hold(state, policy, now)
         return _wait(now, min(ready_at, ends_at), held.rule if held else Rule.RETRYING, drops=drops)
     if event is None:
@@ -133,7 +133,7 @@ def _step_for(state: State, policy: Policy, view: View, now: float, entry: Open 
         filled = refill(view.bucket, state.limit, now, view.bucket.epoch, view.set_aside)
         if take(filled) is None:
             return _wait(
-                now, min(next_token_at(filled, state.limit), ends_at), Rule.TOKEN, drops=view.has_bound
+                now, min(next_token_at(filled, state.limit), ends_at), Rule.TOKEN, drops=view.has_unacked
             )
         if state.limit.slow:
             return c.StartAttempt(event)

@@ -92,7 +92,7 @@ class View(Struct, frozen=True, gc=False, kw_only=True):
     - `cursor`: how far the stream is read.
     - `cutoff`: the order to give up everything up to a position, if there is one.
     - `overflowed_at`: when events were last given up for `overflow`.
-    - `has_bound`: the receiver holds messages that the consumer handed out.
+    - `has_unacked`: the receiver holds messages that the consumer handed out.
     - `barrier_unconfirmed`: a fact that must be confirmed before anything starts is not confirmed yet.
     - `burying`: dead letters are being stored.
     - `granted`: position of the event whose attempt is recorded and not made yet; 0 if there is none.
@@ -112,7 +112,7 @@ class View(Struct, frozen=True, gc=False, kw_only=True):
     cursor: CursorView = UnreadCursor()
     cutoff: Cutoff | None = None
     overflowed_at: float = 0.0
-    has_bound: bool = False
+    has_unacked: bool = False
     barrier_unconfirmed: bool = False
     burying: bool = False
     granted: int = 0

@@ -66,7 +66,7 @@ def _step_while_invalid(state: State, view: View, now: float) -> s.Step:
     expires_at = stored_at + AGE_MAX_S
     if now >= expires_at:
         return _give_up_oldest(state, view, "expired")
-    if view.has_bound or head:
+    if view.has_unacked or head:
         return s.Park(Rule.UNCONFIGURED)
     return s.WaitUntil(expires_at, Rule.UNCONFIGURED)
 

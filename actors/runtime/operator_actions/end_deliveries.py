@@ -101,7 +101,7 @@ async def settle_in_order(actor: Actor, position: int) -> bool:
     room = OPEN_MAX - len(live.state.open)
     ahead = _fresh(frontier, found)
     if len(ahead) > room:
-        if position <= pending.bounds.posted_to and len(ahead) <= UNRECORDED_MAX:
+        if position <= pending.posting.posted_to and len(ahead) <= UNRECORDED_MAX:
             raise ControlDenied(
                 "unavailable",
                 f"{actor.receiver}: an owner that vanished may have sent it, and too many events are open",

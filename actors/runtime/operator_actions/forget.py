@@ -11,7 +11,7 @@ async def forget(actor: Actor, by: str = "") -> int:
     Raises Unavailable.
     """
     async with while_idle(actor):
-        position = actor.pending.bounds.posted_to_max
+        position = actor.pending.posting.posted_to_max
         passed = await discarded_up_to(actor, position)
         discarded = passed.count + len(actor.state.open)
         actor.pending.discard(

@@ -18,7 +18,7 @@ from actors.machine.facts import Burial
 from actors.machine.scheduling.view import Cutoff
 from actors.machine.state import BURIALS_MAX, State
 from actors.memory.cursor import Cursor
-from actors.memory.unacked import Unacked
+from actors.memory.unacked import ReceiverUnacked
 from actors.ports import Snapshots
 from actors.runtime.actor import ASK_AGAIN_S, Actor
 from actors.runtime.environment import ActorEnvironment
@@ -39,7 +39,7 @@ ROUND_PAUSE_S = 1.0
 """Pause between two rounds, so that a flood costs few flushes; after the first round it is 0.5 to 1.5 times
 as long. The first round after a silence comes without delay.
 """
-ROUND_LANES = 64
+ROUND_OFFSETS = 64
 """Points in time within that pause, so that 64 shards have their rounds at different times.
 
 A flood reaches all shards at once, and they share the question to the leader. If all their facts and burials
@@ -71,7 +71,7 @@ class DecidedRecord(Protocol):
 
     environment: UnknownReceiverEnvironment
     live: LiveState
-    unacked: Unacked
+    unacked: ReceiverUnacked
     cursor: Cursor
     undecided: UndecidedEvents
     cutoff: Cutoff | None
@@ -148,7 +148,7 @@ class DecisionRounds:
     async def _decide(self) -> None:
         """Turn away the events that have come so far, or give them to receivers that are known after all."""
         self._decided_at = now = self._environment.clock.now()
-        self._tick_at = next_tick(now, ROUND_PAUSE_S, lane=self._environment.epoch, lanes=ROUND_LANES)
+        self._tick_at = next_tick(now, ROUND_PAUSE_S, offset=self._environment.epoch, offsets=ROUND_OFFSETS)
         self._release_resting()
         await self._read_on()
         covered = self._undecided.positions
@@ -209,7 +209,7 @@ class DecisionRounds:
         if not self._record.state.burials:
             self._buried_at = now  # Nothing had to be buried until now.
         stuck = now - self._buried_at > DISCARD_AFTER_S
-        far = self._environment.bindings.received - self._environment.unacked_max // 2
+        far = self._environment.shard_unacked.received - self._environment.unacked_max // 2
         behind = [each for each in covered if each < far] if stuck else []
         new = [
             Burial(position=event.position, reason=self._reason(event), receiver=event.receiver)
@@ -233,7 +233,7 @@ class DecisionRounds:
 
     def _next(self, covered: list[int], *, discard: bool) -> Iterable[UndecidedEvent]:
         """The events that may be turned away now."""
-        lowest_held = self._environment.bindings.lowest_but(UNKNOWN_RECEIVERS)
+        lowest_held = self._environment.shard_unacked.lowest_of_others(UNKNOWN_RECEIVERS)
         burials = () if discard else self._record.state.burials
         return self._undecided.next(
             covered,
@@ -252,7 +252,7 @@ class DecisionRounds:
             return
         read_to = self._cursor.read_to
         clear_to = min(read_to, (self._undecided.lowest or read_to + 1) - 1)
-        held = self._environment.bindings.lowest_but(UNKNOWN_RECEIVERS)
+        held = self._environment.shard_unacked.lowest_of_others(UNKNOWN_RECEIVERS)
         if not (self._undecided or self._record.has_unread) and held > clear_to:
             self._record.live.record(c.UnparkReceiver(), self._environment.clock.now())
         elif (clear_to := int(min(clear_to, held - 1))) >= self._record.turned_away_to + PASSED_POSITIONS_MIN:

@@ -32,7 +32,7 @@ from actors.machine.facts import Burial
 from actors.machine.scheduling.view import Cutoff
 from actors.machine.state import State
 from actors.memory.cursor import Cursor
-from actors.memory.unacked import Unacked
+from actors.memory.unacked import ReceiverUnacked
 from actors.policy import Policy
 from actors.runtime.actor import ASK_AGAIN_S, Actor
 from actors.runtime.burials import Burials
@@ -62,7 +62,7 @@ class UnknownReceiversRecord:
         self.environment = environment
         self._activate = activate
         self.live = LiveState(UNKNOWN_RECEIVERS, environment)
-        self.unacked = Unacked(UNKNOWN_RECEIVERS, environment.bindings)
+        self.unacked = ReceiverUnacked(UNKNOWN_RECEIVERS, environment.shard_unacked)
         self.cursor = Cursor()
         self.burials = Burials()
         self.cutoff: Cutoff | None = None
@@ -79,9 +79,9 @@ class UnknownReceiversRecord:
         return self.live.state
 
     @property
-    def bound_count(self) -> int:
+    def unacked_count(self) -> int:
         """Number of messages that are held for unknown receivers."""
-        return len(self.unacked.bound)
+        return len(self.unacked.messages)
 
     @property
     def turned_away_to(self) -> int:
@@ -128,7 +128,7 @@ class UnknownReceiversRecord:
         # Their next events must not overtake.
         self.give_to_known(*filter(self.environment.knows, self.undecided.receivers))
         if self.state.parked or not self.undecided.has_room(0):
-            self.cursor.restore(self.turned_away_to, self.environment.bindings.received)
+            self.cursor.restore(self.turned_away_to, self.environment.shard_unacked.received)
             self.undecided.clear()
             self.park()
         else:
@@ -167,7 +167,7 @@ class UnknownReceiversRecord:
         """Note a message for a name that is still unknown, or that has an earlier message here."""
         environment, position = self.environment, event.position
         now = self.active_at = environment.clock.now()
-        if not self.unacked.bind(position, now):
+        if not self.unacked.add(position, now):
             return
         if self.loaded and position <= self.turned_away_to:
             self.unacked.release(position, environment.recorder.index)

@@ -1,4 +1,4 @@
 """Queries: their times and pages, and how the ledger is asked.
 
-Read `ledger` first.
+Read `ask_ledger` first.
 """

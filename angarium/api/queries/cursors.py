@@ -4,7 +4,7 @@ from typing import Annotated
 
 from litestar.params import QueryParameter
 
-from angarium.operations.jobs.listing import JobPlace
+from angarium.operations.jobs.listing import JobPageStart
 from angarium.operations.ledger_queries.page_start import PageStart
 
 PAGE_MAX = 200
@@ -44,15 +44,15 @@ def cursor_after(name: str) -> str:
     return f"after:{name}"
 
 
-def job_place_of(cursor: str | None) -> JobPlace | None:
+def job_page_start_of(cursor: str | None) -> JobPageStart | None:
     """The place that a cursor names in the list of jobs."""
     if cursor is None:
         return None
     began_us, _, job = cursor.partition("-")
-    return JobPlace(int(began_us), job)
+    return JobPageStart(int(began_us), job)
 
 
-def cursor_of_job(place: JobPlace | None) -> str | None:
+def cursor_of_job(place: JobPageStart | None) -> str | None:
     """The cursor that names a place in the list of jobs."""
     return None if place is None else f"{place.began_us}-{place.id}"
 

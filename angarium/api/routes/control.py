@@ -20,7 +20,7 @@ from angarium.api.openapi.control import (
     PingResult,
 )
 from angarium.api.problems import Fault, invalid, result_of
-from angarium.api.queries.ledger import ask_ledger, past_ms
+from angarium.api.queries.ask_ledger import ask_ledger, past_ms
 from angarium.api.queries.times import Moment, moment
 from angarium.operations.ledger_queries.state_at import state_at
 from angarium.operations.receivers.control_requests.forget import Forgotten, forget

@@ -18,7 +18,7 @@ from angarium.api.openapi.jobs import (
     ReplayRequest,
 )
 from angarium.api.problems import Fault, ProblemRaised, hidden, invalid, result_of
-from angarium.api.queries.cursors import JobCursor, PageSize, cursor_of_job, job_place_of
+from angarium.api.queries.cursors import JobCursor, PageSize, cursor_of_job, job_page_start_of
 from angarium.api.queries.times import seconds
 from angarium.api.requests.bodies import decoded, json_body
 from angarium.api.requests.headers import headers_by_name
@@ -72,7 +72,7 @@ async def list_jobs(
     with api.control_limits.admit(tenant):
         plans = result_of(await api.jobs.all())
         whose = None if tenant == ALL_TENANTS else tenant
-        found = result_of(await listing.list_jobs(api.access, whose, limit, job_place_of(cursor), plans))
+        found = result_of(await listing.list_jobs(api.access, whose, limit, job_page_start_of(cursor), plans))
     return JobPage(jobs=found.jobs, next_cursor=cursor_of_job(found.next))
 
 

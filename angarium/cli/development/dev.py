@@ -67,10 +67,10 @@ def dev(directory: Path, servers: str | None, port: int | None, api_port: int | 
     if not server:
         given["replicas"] = int(servers or servers_in(directory) or 1)
     settings = options.settings_of(given, log_level="info", **kept)
-    run_long(develop(settings, None if server else directory, port, api_port, _tell))
+    run_long(develop(settings, None if server else directory, port, api_port, _show_step))
 
 
-def _tell(step: "Step") -> None:
+def _show_step(step: "Step") -> None:
     """Show the steps and what they wait for, on stderr, until the line that says that it is ready."""
     from angarium.development import dev
 
@@ -86,16 +86,16 @@ def _tell(step: "Step") -> None:
         case dev.Claiming(shards, after_crash_s):
             output.note(f"claiming {shards} shards; after a crash that takes about {after_crash_s:.0f} s")
         case dev.Ready():
-            _tell_ready(step)
+            _show_ready(step)
 
 
-def _tell_ready(ready: "Ready") -> None:
+def _show_ready(ready: "Ready") -> None:
     """Show what runs, what is allowed here that is not elsewhere, and what to type next."""
     where = "" if ready.directory is None else f" (store: {ready.directory})"
     nats = ",".join(ready.urls)
     output.say(f"ready: NATS on {nats}{where}, a node with {ready.shards} shards")
     if ready.api is not None:
-        _tell_api(ready.api)
+        _show_api(ready.api)
     output.say("allowed here, not elsewhere: receivers on http:// and on loopback addresses")
     export = [] if nats == USUAL_NATS else [f"  export ANGARIUM_NATS={nats}"]
     for line in (
@@ -111,7 +111,7 @@ def _tell_ready(ready: "Ready") -> None:
         output.say(line)
 
 
-def _tell_api(api: "HttpApi") -> None:
+def _show_api(api: "HttpApi") -> None:
     """Show where the HTTP API is, and a token for everything."""
     if api.port != api.wanted:
         output.note(f"port {api.wanted} is taken: HTTP uses {api.port}, and keeps it for this directory")

@@ -42,12 +42,12 @@ def inspect(receiver: str, at: str | None, as_json: bool, **given: Any) -> None:
 
 def recorded_state(settings: Settings, receiver: str, at: str) -> dict[str, Any]:
     """The state at a moment, as far as it follows from facts."""
-    from angarium.cli.ledger_records import ledger_queries
+    from angarium.cli.ledger_queries.ask_ledger import ask_ledger, past_ms, show_notes
     from angarium.operations.ledger_queries.state_at import state_at
 
-    instant = ledger_queries.past_ms("--at", at)
-    answer = ledger_queries.ask_ledger(settings, lambda ledger: state_at(ledger, receiver, instant))
-    ledger_queries.notes(answer.pop("ledger"))
+    instant = past_ms("--at", at)
+    answer = ask_ledger(settings, lambda ledger: state_at(ledger, receiver, instant))
+    show_notes(answer.pop("ledger"))
     return answer
 
 

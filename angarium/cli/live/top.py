@@ -132,11 +132,12 @@ def _worst(
     settings: Settings, tenant: str | None, within: str, limit: int, *, wide: bool, as_json: bool
 ) -> None:
     from angarium import quantities
-    from angarium.cli.ledger_records import attempt_table, ledger_queries
+    from angarium.cli.ledger_queries import attempt_table
+    from angarium.cli.ledger_queries.ask_ledger import ask_ledger, show_notes
     from angarium.operations.ledger_queries.worst_receivers import find_worst
 
     within_s = options.quantity("--within", quantities.age, within)
-    worst = ledger_queries.ask_ledger(settings, lambda ledger: find_worst(ledger, within_s, limit, tenant))
+    worst = ask_ledger(settings, lambda ledger: find_worst(ledger, within_s, limit, tenant))
     if as_json:
         output.say_json(worst)
         return
@@ -149,4 +150,4 @@ def _worst(
     output.say_table(LATE_HEADINGS, map(attempt_table.late_cells, worst.late), cut=cut[1:], wide=wide)
     if tenant is not None and not worst.failing and not worst.late:
         output.note(f"note: no receiver of tenant {tenant} failed or was late; check how its name is spelled")
-    ledger_queries.notes(worst.ledger)
+    show_notes(worst.ledger)

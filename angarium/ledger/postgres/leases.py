@@ -76,13 +76,13 @@ class Leases:
             rows = await session.rows(_HELD, stream, self.holder)
         for each in lapsed:
             await session.rows(ENDED_CONNECTIONS, application(each))
-        holds = {
+        shares = {
             share: HeldShare(
                 StreamPlace(created=created, mark=Mark(position=position, stored_at=stored_at)), epoch
             )
             for share, created, position, stored_at, epoch, _ in rows
         }
-        return holds, max((row[5] for row in rows), default=0)
+        return shares, max((row[5] for row in rows), default=0)
 
     async def end(self) -> None:
         """Release the shares at once."""

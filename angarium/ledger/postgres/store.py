@@ -103,10 +103,10 @@ class PostgresStore:
         return SHARE_COUNT
 
     async def renew_shares(self, stream: str) -> dict[int, HeldShare]:
-        holds, block = await self._leases.renew(stream)
+        shares, block = await self._leases.renew(stream)
         if not self._block and block:
             await self._go_on_with(block)
-        return holds
+        return shares
 
     async def _go_on_with(self, block: int) -> None:
         """Fill up a block that another process, or this one in an earlier life, has begun."""
@@ -161,7 +161,7 @@ class PostgresStore:
     async def write(self, stream: str, batch: RowBatch) -> None:
         session = self._session
         async with session.transaction():
-            await self._move(stream, batch.holds, batch.after)
+            await self._move(stream, batch.shares, batch.after)
             await session.copy("attempts", _clean(sorted(batch.attempts, key=_KEY), _TEXT_OF_ATTEMPT))
             await session.copy("deliveries", _clean(batch.begun.values(), _TEXT_OF_DELIVERY))
             ended = await session.each(statements.ENDED, map(_ended_row, batch.ended.values()))
@@ -185,9 +185,9 @@ class PostgresStore:
             await session.each(statements.TOUCHED, map(_touched_row, batch.touched.values()))
         self._block_facts += batch.count
 
-    async def note_end_reached(self, stream: str, holds: Mapping[int, HeldShare], seen_at: int) -> None:
+    async def note_end_reached(self, stream: str, shares: Mapping[int, HeldShare], seen_at: int) -> None:
         async with self._session.transaction():
-            await self._move(stream, holds, {share: hold.place for share, hold in holds.items()}, seen_at)
+            await self._move(stream, shares, {share: held.place for share, held in shares.items()}, seen_at)
 
     async def add_bases(self, bases: Sequence[BaseRow]) -> None:
         rows = [(len(each.state), each.at, each.receiver, each.position) for each in bases]
@@ -240,15 +240,15 @@ class PostgresStore:
         return ""
 
     async def _move(
-        self, stream: str, holds: Mapping[int, HeldShare], after: Mapping[int, StreamPlace], seen_at: int = 0
+        self, stream: str, shares: Mapping[int, HeldShare], after: Mapping[int, StreamPlace], seen_at: int = 0
     ) -> None:
         """Move the places of shares. Raises LeaseLost if one of them is not what this process knows."""
         rows = [
             (
-                share, hold.epoch, hold.place.position, hold.place.created, after[share].created,
+                share, held.epoch, held.place.position, held.place.created, after[share].created,
                 after[share].position, after[share].mark.stored_at,
             )
-            for share, hold in holds.items()
+            for share, held in shares.items()
         ]  # fmt: skip
         columns = map(list, zip(*rows, strict=True))
         moved = await self._session.execute(

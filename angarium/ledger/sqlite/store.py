@@ -207,7 +207,7 @@ class SqliteStore:
     async def write(self, stream: str, batch: RowBatch) -> None:
         fresh = [each for each in batch.touched.values() if each.fresh]
         async with self._transaction():
-            await self._move(stream, batch.holds[0].place, batch.after[0])
+            await self._move(stream, batch.shares[0].place, batch.after[0])
             await self._many(
                 "INSERT INTO receivers (id, name, shard) VALUES (?,?,?)",
                 [(each.id, each.name, each.shard) for each in fresh],
@@ -237,9 +237,9 @@ class SqliteStore:
         for each in fresh:
             each.fresh = False
 
-    async def note_end_reached(self, stream: str, holds: Mapping[int, HeldShare], seen_at: int) -> None:
+    async def note_end_reached(self, stream: str, shares: Mapping[int, HeldShare], seen_at: int) -> None:
         async with self._transaction():
-            await self._move(stream, holds[0].place, holds[0].place, seen_at)
+            await self._move(stream, shares[0].place, shares[0].place, seen_at)
 
     async def add_bases(self, bases: Sequence[BaseRow]) -> None:
         async with self._transaction():

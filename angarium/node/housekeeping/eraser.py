@@ -19,10 +19,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from actors.errors import AngariumError
+from actors.machine.bucket import CLOCK_SKEW_S
 from angarium.node.housekeeping.erasure_steps import AnsweredOwners, ErasureProgress, ErasureSteps
 from angarium.node.housekeeping.erasure_turns import ErasureTurns
 from angarium.node.housekeeping.maintenance import DEPOSED_LEADER_MAX_S
-from streams.buckets.receivers import CLOCK_SKEW_MAX_S
 from streams.buckets.stored_configurations import StoredConfigurations
 from streams.erasing.erasures import Erasure, Erasures, finished
 from streams.installation.topology import Names
@@ -149,7 +149,7 @@ class Eraser:
         now, wall, due = asyncio.get_running_loop().time(), self._wall(), []
         for key, done in list(self._done.items()):
             age = wall - (done.erasure.done_at or 0.0)
-            long_ago = now - done.seen_at > LATE_COPY_MAX_S or age > LATE_COPY_MAX_S + CLOCK_SKEW_MAX_S
+            long_ago = now - done.seen_at > LATE_COPY_MAX_S or age > LATE_COPY_MAX_S + CLOCK_SKEW_S
             if age > LOOKED_AGAIN_WITHIN_S:
                 del self._done[key]
             elif long_ago and not done.looked_again:

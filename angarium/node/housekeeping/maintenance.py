@@ -151,8 +151,8 @@ class Maintenance:
         self._orders_unrouted: list[EvictionOrder] = []
         self._reason_logs: dict[str, ReasonLog] = {}
         self._letters_full = ReasonLog(context.js, log, "storage.full", stream=context.names.dead_letters)
-        self._by_tenant = context.routing.by_tenant
-        self._quotas = cycle(self._by_tenant.with_quota)
+        self._tenant_settings = context.routing.tenant_settings
+        self._quotas = cycle(self._tenant_settings.with_quota)
         self._settled_prefixes = SettledPrefixes(context.js)
         self._leftovers_at = 0.0
 
@@ -284,7 +284,7 @@ class Maintenance:
         Those with one of their own are looked at in turns; of all others, those that have most.
         """
         js, names = self._context.js, self._context.names
-        with_quota, others = self._by_tenant.with_quota, self._by_tenant.of_all_others
+        with_quota, others = self._tenant_settings.with_quota, self._tenant_settings.for_all_others
         named = list(islice(self._quotas, min(QUOTAS_A_ROUND, len(with_quota))))
         if self.epoch_of_shard_0() is not None:
             letters, quota = await stream_info(js, names.dead_letters), others.dead_letters_max_bytes
@@ -304,17 +304,17 @@ class Maintenance:
     ) -> list[str]:
         """The named tenants, and the largest of those that have no settings of their own."""
         near = await tenants_near_quota(self._context.js, stream, tenant_of, quota)
-        unnamed = [each for each in near if each not in self._by_tenant.by_name]
+        unnamed = [each for each in near if each not in self._tenant_settings.by_name]
         return named + unnamed[:QUOTAS_A_ROUND]
 
     async def _drop_letters_beyond(self, tenant: str, letters: StreamInfo) -> None:
-        if (quota := self._by_tenant.of(tenant).dead_letters_max_bytes) is not None:
+        if (quota := self._tenant_settings.for_tenant(tenant).dead_letters_max_bytes) is not None:
             dropped = await drop_letters_beyond(self._context.js, self._context.names, letters, tenant, quota)
             if dropped:
                 log.warning("dead_letters.over_quota", extra={"tenant": tenant, "dropped": dropped})
 
     async def _evict_deliveries_beyond(self, tenant: str, deliveries: StreamInfo) -> None:
-        if (quota := self._by_tenant.of(tenant).backlog_max_bytes) is not None:
+        if (quota := self._tenant_settings.for_tenant(tenant).backlog_max_bytes) is not None:
             order = await beyond_quota(
                 self._context.js, self._context.names, deliveries, tenant, quota, self._settled_prefixes
             )
@@ -323,7 +323,7 @@ class Maintenance:
                 self._orders.append(order)
 
     async def _evict_unrouted_beyond(self, tenant: str, events: StreamInfo) -> None:
-        if (quota := self._by_tenant.of(tenant).backlog_max_bytes) is not None:
+        if (quota := self._tenant_settings.for_tenant(tenant).backlog_max_bytes) is not None:
             js, names, partition = self._context.js, self._context.names, partition_of(tenant, self._shards)
             order = await unrouted_beyond_quota(js, names, events, partition, tenant, quota)
             if order is not None:
@@ -362,7 +362,7 @@ class Maintenance:
                 await owned_shard.stop(f"{name} was recreated")
                 recreated.add(name)
         if names.receivers in recreated:
-            await self._context.receivers.read_again()
+            await self._context.configurations.read_again()
 
     async def _find_oldest(self, owned_shard: Shard) -> None:
         js, names, host = self._context.js, self._context.names, owned_shard.host

@@ -17,7 +17,7 @@ from angarium.node.metrics.receivers_in_memory import FILLS, HELD_BACK, Receiver
 from angarium.node.node import Node
 from angarium.telemetry.metrics.families import histogram, info, labelled, single
 from streams.dead_letters.letters import REASONS
-from streams.routing.shared_state import RoutingTotals
+from streams.routing.node_routing import RoutingTotals
 
 
 class NodeMetrics(Collector):
@@ -63,7 +63,7 @@ class NodeMetrics(Collector):
 
     def _memory(self) -> Iterator[Metric]:
         context, shards = self._node.context, self._node.owned.values()
-        seen, most = ReceiversInMemory(context.receivers.known), context.metrics_names
+        seen, most = ReceiversInMemory(context.configurations.known), context.metrics_names
         for shard in shards:
             seen.add(shard.host)
         yield single("angarium_actors", seen.actors)
@@ -89,7 +89,7 @@ class NodeMetrics(Collector):
         parked[OTHERS] = len(lags) - len(parked) + 1
         yield single("angarium_tenants_parked", len(lags))
         yield labelled("angarium_tenant_parked", parked)
-        routed = context.routing.events_by_tenant
+        routed = context.routing.routed_by_tenant
         yield labelled(
             "angarium_tenant_routed_events_total", self._routed.values(routed.counts, routed.others)
         )

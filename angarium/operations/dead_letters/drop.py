@@ -30,8 +30,8 @@ async def drop(
     """Drop the letters, at most `limit`, if `agreed` returns True for their number."""
     found: list[Mark] = []
     letters = DeadLetters(access.js, access.names)
-    with progress("reading") as tell:
-        async for page in pages(letters, wanted, tell):
+    with progress("reading") as on_progress:
+        async for page in pages(letters, wanted, on_progress):
             found += [letter.mark for letter in page]
             if limit is not None and len(found) >= limit:
                 break
@@ -40,6 +40,6 @@ async def drop(
     if not found or not agreed(len(found)):
         return Dropped(0, absent)
     gone = itertools.count(1)
-    with progress("dropping") as tell:
-        count = await letters.drop(found, lambda _: tell(next(gone), len(found)))
+    with progress("dropping") as on_progress:
+        count = await letters.drop(found, lambda _: on_progress(next(gone), len(found)))
     return Dropped(count, absent)

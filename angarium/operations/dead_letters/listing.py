@@ -27,12 +27,12 @@ async def newest(
     """The newest letters, at most `limit` (0: all)."""
     found: list[ListedLetter] = []
     letters = DeadLetters(access.js, access.names)
-    with progress("reading") as tell:
+    with progress("reading") as on_progress:
         seen = 0
         async for page in letters.newest(wanted, await letters.end()):
             found += page.letters
             seen += page.seen
-            tell(seen, seen + page.unseen)
+            on_progress(seen, seen + page.unseen)
             if 0 < limit < len(found):
                 return Newest(found[:limit], more=True)
     return Newest(found, more=False)

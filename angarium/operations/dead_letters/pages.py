@@ -16,22 +16,24 @@ PAGE_LETTERS = 256
 
 Wanted = LetterFilter | tuple[int, ...]
 """A selection, or the letters themselves, by their positions."""
-Tell = Callable[[int, int], None]
+ReportProgress = Callable[[int, int], None]
 """Called with how much is done, and of how much in total."""
-Progress = Callable[[str], AbstractContextManager[Tell]]
+Progress = Callable[[str], AbstractContextManager[ReportProgress]]
 """Shows the progress of a task, such as `reading`, for as long as it takes."""
 
 
 @contextmanager
-def no_progress(what: str) -> Iterator[Tell]:
+def no_progress(what: str) -> Iterator[ReportProgress]:
     """Progress that is not shown."""
     yield lambda *_: None
 
 
-async def pages(letters: DeadLetters, wanted: Wanted, tell: Tell) -> AsyncIterator[list[Letter]]:
-    """The existing letters among those wanted; `tell` gets how many were looked at, and of how many."""
+async def pages(
+    letters: DeadLetters, wanted: Wanted, on_progress: ReportProgress
+) -> AsyncIterator[list[Letter]]:
+    """The existing letters among those wanted; `on_progress` gets how many were read, of how many."""
     if isinstance(wanted, LetterFilter):
-        async for found in reporting(letters.pages(wanted, await letters.end()), tell):
+        async for found in reporting(letters.pages(wanted, await letters.end()), on_progress):
             yield found
         return
     page: list[Letter] = []
@@ -42,16 +44,18 @@ async def pages(letters: DeadLetters, wanted: Wanted, tell: Tell) -> AsyncIterat
         if full or seen == len(wanted):
             yield page
             page = []
-            tell(seen, len(wanted))
+            on_progress(seen, len(wanted))
 
 
-async def reporting(found: AsyncIterator[LetterPage], tell: Tell) -> AsyncIterator[list[Letter]]:
-    """The letters of each page; `tell` gets how many were looked at, and of how many."""
+async def reporting(
+    found: AsyncIterator[LetterPage], on_progress: ReportProgress
+) -> AsyncIterator[list[Letter]]:
+    """The letters of each page; `on_progress` gets how many were read, of how many."""
     seen = 0
     async for page in found:
         yield page.letters
         seen += page.seen
-        tell(seen, seen + page.unseen)
+        on_progress(seen, seen + page.unseen)
 
 
 def missing(wanted: Wanted, seen: Collection[int]) -> list[int]:

@@ -44,8 +44,8 @@ async def redrive(
     work = Redrive(access.js, access.names, lock, unsure_too=unsure_too)
     await work.begin()
     seen.update(work.done.finished)
-    with progress("redriving") as tell:
-        async for page in pages(DeadLetters(access.js, access.names), wanted, tell):
+    with progress("redriving") as on_progress:
+        async for page in pages(DeadLetters(access.js, access.names), wanted, on_progress):
             seen.update(letter.position for letter in page)
             while page and work.done.redriven != limit and not work.done.stopped:
                 room = PAGE_LETTERS if limit is None else limit - work.done.redriven

@@ -7,14 +7,11 @@ from actors.errors import Unavailable, Unusable
 from actors.tenant_settings import TenantSettings
 from angarium import package_check, quantities
 from angarium.connecting import installation, open_jetstream
-from angarium.operations.installation import (
-    sizing,
-    stray_findings,
-    unhealthy_findings,
-    unrouted_findings,
-)
+from angarium.operations.installation import sizing
 from angarium.operations.installation.finding import Finding, ok, problem, warning
 from angarium.operations.installation.fleet import live_nodes
+from angarium.operations.installation.routing_findings import stray_findings, unrouted_findings
+from angarium.operations.installation.unhealthy_findings import unhealthy_findings
 from angarium.settings import Settings, UnknownVariable, unknown_variables
 from streams.clock import server_time
 from streams.fleet.members import Member
@@ -117,11 +114,11 @@ async def examine_running(
         *[await room(js, installation, name, storage_needed_by) for name in streams],
         await _letters(js, installation),
         *await _if_permitted("nodes", _fleet(js, installation)),
-        *await _if_permitted("tenants", unrouted_findings.examine(js, installation, tenants)),
+        *await _if_permitted("tenants", unrouted_findings(js, installation, tenants)),
     ]
     if storage_needed_by:
-        findings += await _if_permitted("events", stray_findings.examine(js, installation))
-    return findings + await _if_permitted("receivers", unhealthy_findings.examine(js, installation))
+        findings += await _if_permitted("events", stray_findings(js, installation))
+    return findings + await _if_permitted("receivers", unhealthy_findings(js, installation))
 
 
 async def _if_permitted(subject: str, check: Awaitable[list[Finding]]) -> list[Finding]:

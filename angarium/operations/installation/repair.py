@@ -11,7 +11,7 @@ from streams.clock import SystemTime
 from streams.nats.errors import RepairError
 from streams.observation.installation_status import recorded_losses, recreated
 from streams.repair.acceptance import accept_loss
-from streams.repair.damage import Damage, examine
+from streams.repair.damage import Damage, find_damage
 from streams.repair.preconditions import check_rights, dead_holders, takes_over_from
 
 
@@ -51,7 +51,7 @@ async def _accept(
             if others
             else tuple(await recorded_losses(js, names, access.installation.shards))
         )
-    damages = [await examine(js, names, shard) for shard in shards]
+    damages = [await find_damage(js, names, shard) for shard in shards]
     damages = [damage for damage in damages if not damage.nothing]
     if not damages or not agreed(damages):
         return done

@@ -84,7 +84,7 @@ class UnhealthyReceiver(Struct, frozen=True):
     policy: Policy | None = None
 
 
-async def examine(js: JetStream, installation: Installation) -> list[Finding]:
+async def unhealthy_findings(js: JetStream, installation: Installation) -> list[Finding]:
     """Examine the receivers. Raises `Unavailable` and `ApiError`."""
     configurations = await StoredConfigurations(js, installation.names).all()
     findings = await _invalid(configurations)

@@ -11,7 +11,7 @@ from angarium.operations.jobs.plans import JobDocument, StoredPlan, is_over, job
 from angarium.operations.jobs.waiting import all_plans, running_jobs, why_no_slot
 
 
-class JobPlace(Struct, frozen=True, order=True):
+class JobPageStart(Struct, frozen=True, order=True):
     """The place of a job in the list: when it began, in microseconds since the epoch, and its id."""
 
     began_us: int
@@ -25,7 +25,7 @@ class JobPage(Struct, frozen=True):
     """
 
     jobs: list[JobDocument]
-    next: JobPlace | None
+    next: JobPageStart | None
     unreadable: list[str]
 
 
@@ -34,7 +34,7 @@ async def list_jobs(
     access: Access,
     tenant: str | None,
     limit: int | None = None,
-    after: JobPlace | None = None,
+    after: JobPageStart | None = None,
     followed: Collection[StoredPlan] | None = None,
 ) -> JobPage:
     """The jobs of a tenant, or of all, the newest first: those after a place. Fails as invalid.
@@ -45,7 +45,7 @@ async def list_jobs(
         check_tenant(tenant)
     plans, failures = await all_plans(access) if followed is None else (followed, [])
     found = {
-        JobPlace(round(stored.job.began_at * 1e6), stored.id): stored
+        JobPageStart(round(stored.job.began_at * 1e6), stored.id): stored
         for stored in plans
         if tenant in (None, stored.tenant) and stored.job is not None and not is_over(stored)
     }

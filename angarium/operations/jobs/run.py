@@ -30,6 +30,7 @@ from streams.resending.redrive_job import RedriveJobLock, RedriveJobPlan
 from streams.resending.redrive_lock import RedriveLock
 from streams.resending.replay import HALTED, NOT_DUE, ReceiverRemoved, Replay
 from streams.resending.replay_lock import ReplayLock, ReplayPlan
+from streams.tasks import cancel_and_wait
 
 PAGE_PAUSE_S = 0.25
 """Time between two pages of letters, in which another redrive gets its turn."""
@@ -184,8 +185,7 @@ async def _turn(
     try:
         yield await _while_renewed(lock, _unless_halted(acquiring, is_halted))
     finally:
-        acquiring.cancel()
-        await asyncio.wait({acquiring})
+        await cancel_and_wait(acquiring)
         if not acquiring.cancelled():
             redrives_here.release()
 
@@ -292,6 +292,4 @@ async def _running_task(work: Awaitable[T]) -> AsyncIterator[asyncio.Future[T]]:
     try:
         yield task
     finally:
-        if not task.done():
-            task.cancel()
-            await asyncio.wait({task})
+        await cancel_and_wait(task)

@@ -24,6 +24,8 @@ LEDGER_CODE = "no_ledger"
 BEHIND_AFTER_S = 15.0
 """Age from which on a note says that the ledger is behind; its writer confirms every five seconds that it
 has everything."""
+CLOCK_AHEAD_MAX_S = 60.0
+"""Time that the clock of a client or a node may be ahead of ours: what it says is not in the future."""
 NOTHING_RECORDED = "nothing was recorded about it, or only before the period that the ledger keeps"
 
 

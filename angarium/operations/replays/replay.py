@@ -78,8 +78,8 @@ async def replay(
         await work.begin(found.events, again, nonce, command_job=job)
     began(work.done)
     try:
-        with progress("replaying") as tell:
-            await work.send_rest(tell)
+        with progress("replaying") as on_progress:
+            await work.send_rest(on_progress)
     except ReceiverRemoved as error:
         raise await _ended(work, str(error)) from None
     done, finished = work.done, not work.done.stopped

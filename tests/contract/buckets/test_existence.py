@@ -2,7 +2,8 @@
 
 import pytest
 
-from streams.buckets.receivers import CLOCK_SKEW_MAX_S, Receivers
+from actors.machine.bucket import CLOCK_SKEW_S
+from streams.buckets.known_configurations import KnownConfigurations
 from streams.buckets.stored_configurations import StoredConfigurations
 from streams.installation.topology import Names
 from streams.nats.answers import Stored
@@ -24,7 +25,7 @@ async def test_the_time_since_which_a_receiver_exists_is_known(
     js: JetStream, names: Names, following: bool
 ) -> None:
     """The receiver exists since its first put, or its first put after a removal; edits do not change that."""
-    node, tool = Receivers(js, names), StoredConfigurations(js, names)
+    node, tool = KnownConfigurations(js, names), StoredConfigurations(js, names)
     if following:
         await node.start()
     await tool.put(RECEIVER, RAW)
@@ -38,7 +39,7 @@ async def test_the_time_since_which_a_receiver_exists_is_known(
     if not following:
         await node.start()
     await until(lambda: node.applied >= last.sequence)
-    earliest, both = message.stored_at - CLOCK_SKEW_MAX_S, (RECEIVER, "acme.unheard")
+    earliest, both = message.stored_at - CLOCK_SKEW_S, (RECEIVER, "acme.unheard")
     assert node.existing_at(earliest - 0.01, both) == ("acme.unheard",)
     assert node.existing_at(earliest + 0.01, both) == both
     await node.stop()
@@ -47,7 +48,7 @@ async def test_the_time_since_which_a_receiver_exists_is_known(
 async def test_a_receiver_of_other_clients_exists_since_its_removal_or_always(
     js: JetStream, names: Names
 ) -> None:
-    node = Receivers(js, names)
+    node = KnownConfigurations(js, names)
     await put_elsewhere(js, names, RAW)
     await node.confirm(RECEIVER)
     assert node.existing_at(0.0, (RECEIVER,)) == (RECEIVER,)
@@ -57,5 +58,5 @@ async def test_a_receiver_of_other_clients_exists_since_its_removal_or_always(
     await node.confirm(RECEIVER)
     removal = node.removal(RECEIVER)
     assert removal is not None
-    assert node.existing_at(removal.at - CLOCK_SKEW_MAX_S - 0.01, (RECEIVER,)) == ()
-    assert node.existing_at(removal.at - CLOCK_SKEW_MAX_S + 0.01, (RECEIVER,)) == (RECEIVER,)
+    assert node.existing_at(removal.at - CLOCK_SKEW_S - 0.01, (RECEIVER,)) == ()
+    assert node.existing_at(removal.at - CLOCK_SKEW_S + 0.01, (RECEIVER,)) == (RECEIVER,)

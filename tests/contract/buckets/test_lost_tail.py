@@ -14,7 +14,7 @@ from angarium.api.background import jobs
 from angarium.api.background.jobs import Jobs
 from angarium.connecting import Access
 from angarium.settings import Settings
-from streams.buckets.receivers import Receivers
+from streams.buckets.known_configurations import KnownConfigurations
 from streams.buckets.shown_members import without_secrets
 from streams.buckets.stored_configurations import StoredConfigurations
 from streams.buckets.tokens import Token, TokenStore
@@ -84,45 +84,45 @@ async def test_a_connection_that_was_lost_alone_changes_no_token(nats: Powerless
 
 
 async def test_a_configuration_at_a_lost_revision_is_in_force(nats: Powerless, names: Names) -> None:
-    receivers = Receivers(nats.js, names)
-    await receivers.stored.put("acme.a", b'{"url":"https://a.example/"}')
+    configurations = KnownConfigurations(nats.js, names)
+    await configurations.stored.put("acme.a", b'{"url":"https://a.example/"}')
     kept = nats.end_of(names.receivers)
-    await receivers.stored.put("acme.b", b'{"url":"https://b.example/"}')
-    await receivers.stored.put("acme.c", b'{"url":"https://c.example/"}')
-    await receivers.start()
-    policy = receivers.policy("acme.a")
+    await configurations.stored.put("acme.b", b'{"url":"https://b.example/"}')
+    await configurations.stored.put("acme.c", b'{"url":"https://c.example/"}')
+    await configurations.start()
+    policy = configurations.policy("acme.a")
     notified: list[str] = []
-    receivers.on_change(notified.append)
+    configurations.on_change(notified.append)
     nats.lose_tail(names.receivers, kept)
-    await receivers.catch_up()
-    assert receivers.policy("acme.a") is policy
-    assert not receivers.known("acme.b")
-    assert receivers.policy("acme.c") is None
+    await configurations.catch_up()
+    assert configurations.policy("acme.a") is policy
+    assert not configurations.known("acme.b")
+    assert configurations.policy("acme.c") is None
     assert sorted(notified) == ["acme.b", "acme.c"]
     nats.lose_tail(names.receivers, kept)
-    await receivers.stored.put("acme.a", CHANGED)
-    await receivers.catch_up()
-    changed = receivers.policy("acme.a")
+    await configurations.stored.put("acme.a", CHANGED)
+    await configurations.catch_up()
+    changed = configurations.policy("acme.a")
     assert changed is not None
     assert changed.url == "https://changed.example/"
-    await receivers.stop()
+    await configurations.stop()
 
 
 async def test_a_pause_at_a_lost_revision_is_seen_by_who_asks_the_leader(
     nats: Powerless, names: Names
 ) -> None:
-    receivers = Receivers(nats.js, names)
-    await receivers.stored.put("acme.z", b'{"url":"https://z.example/"}')
+    configurations = KnownConfigurations(nats.js, names)
+    await configurations.stored.put("acme.z", b'{"url":"https://z.example/"}')
     kept = nats.end_of(names.receivers)
-    await receivers.stored.put("acme.a", b'{"url":"https://a.example/"}')
-    await receivers.catch_up()
-    assert receivers.policy("acme.a") is not None
+    await configurations.stored.put("acme.a", b'{"url":"https://a.example/"}')
+    await configurations.catch_up()
+    assert configurations.policy("acme.a") is not None
     nats.lose_tail(names.receivers, kept)
-    await receivers.stored.put("acme.a", b'{"url":"https://a.example/","paused":true}')
+    await configurations.stored.put("acme.a", b'{"url":"https://a.example/","paused":true}')
     assert nats.end_of(names.receivers) == kept + 1
-    paused = await receivers.confirm("acme.a")
+    paused = await configurations.confirm("acme.a")
     assert getattr(paused, "paused", None) is True
-    assert receivers.policy("acme.a") is paused
+    assert configurations.policy("acme.a") is paused
 
 
 async def test_a_request_to_erase_at_a_lost_position_is_carried_out(nats: Powerless, names: Names) -> None:

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from streams.buckets.receivers import Receivers
+from streams.buckets.known_configurations import KnownConfigurations
 from streams.installation.topology import Names
 from streams.nats.jetstream import JetStream
 from tests.support.waiting import until
@@ -16,7 +16,7 @@ async def test_the_api_says_nothing_of_configurations_that_nodes_report(
     js: JetStream, names: Names, caplog: pytest.LogCaptureFixture
 ) -> None:
     """`angarium dev` runs both in one process."""
-    node, api = Receivers(js, names), Receivers(js, names, logs=False)
+    node, api = KnownConfigurations(js, names), KnownConfigurations(js, names, logs=False)
     await node.start()
     await api.start()
     for raw in (b'{"url": "ftp://x"}', b'{"url": "https://example.com/", "unheard_of": 1}'):

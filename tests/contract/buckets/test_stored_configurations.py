@@ -8,7 +8,7 @@ import pytest
 from actors.errors import InvalidName, InvalidPolicy
 from actors.policy import Policy
 from actors.ports import Absent, Invalid
-from streams.buckets.receivers import Receivers
+from streams.buckets.known_configurations import KnownConfigurations
 from streams.buckets.stored_configurations import Configuration, StoredConfigurations
 from streams.installation.topology import Names
 from streams.nats.answers import Refused, Stored
@@ -72,7 +72,7 @@ async def test_two_who_edit_at_once_lose_nothing(js: JetStream, names: Names) ->
                 return
 
     await asyncio.gather(configurations.set_paused(RECEIVER, True), edit("timeout_s"), edit("concurrency"))
-    policy = await Receivers(js, names).confirm(RECEIVER)
+    policy = await KnownConfigurations(js, names).confirm(RECEIVER)
     assert isinstance(policy, Policy)
     assert (policy.paused, policy.timeout_s, policy.concurrency) == (True, 5, 5)
 

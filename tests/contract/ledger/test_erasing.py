@@ -325,13 +325,13 @@ async def test_an_erasure_waits_for_a_drop_that_waits_for_a_reader(
         await reader.execute("BEGIN")
         await reader.rows("SELECT sequence FROM attempts")
         for _ in range(20):
-            await following.turn(journal, bucket)
+            await following.step(journal, bucket)
             assert following.dropping
         assert (await store.read_place(ERASURES)).position == 0
         await reader.execute("COMMIT")
 
         async def is_erased() -> bool:
-            await following.turn(journal, bucket)
+            await following.step(journal, bucket)
             return (await store.read_place(ERASURES)).position > 0
 
         await until_true(is_erased)

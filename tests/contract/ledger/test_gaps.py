@@ -129,7 +129,7 @@ async def test_a_delivery_whose_row_was_dropped_while_it_was_known_gets_another(
         await pen.flush(delivered(1, NOW + 4, attempt=3))
         journal = JournalReader(js, names)
         while (await ledger.rows("SELECT max(attempt) FROM attempts"))[0][0] < 3:
-            await following.turn(journal, BucketReader(js, names))
+            await following.step(journal, BucketReader(js, names))
         journal.stop()
     rows = await ledger.rows("SELECT sequence, ending, attempts FROM deliveries ORDER BY sequence")
     assert rows == [(1, schema.SETTLED, 3), (2, schema.SETTLED, 1)]

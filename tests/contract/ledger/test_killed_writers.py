@@ -21,7 +21,7 @@ from tests.support.processes.forks import SHORTENED, Forked
 from tests.support.waiting import until_true
 
 RECEIVERS = [f"acme.r{number}" for number in range(12)]
-SOON = {"HOLD_EVERY_S": 0.1, "GATHER_FLUSHES_S": 0.02}
+SOON = {"RENEW_EVERY_S": 0.1, "GATHER_FLUSHES_S": 0.02}
 BLOCKED = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND application_name LIKE ?"
 ROWS = {
     "attempts": "SELECT r.name, sequence, attempt FROM attempts a JOIN receivers r ON r.id = a.receiver",

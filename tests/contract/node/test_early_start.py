@@ -186,7 +186,7 @@ async def test_a_configuration_that_was_replaced_long_ago_is_not_used(
         reads.release()
         await node.until_ready()
         await until(lambda: recorder.receivers == [UNREAD])
-        assert host.actors[READ].live.policy is node.context.receivers.policy(READ)
+        assert host.actors[READ].live.policy is node.context.configurations.policy(READ)
 
 
 @pytest.mark.parametrize("version", [1, 99])

@@ -34,7 +34,7 @@ async def test_configurations_are_never_searched_for_garbage_and_actors_are(
         wire, node_settings(names), SystemTime(), NobodySends(), on_complete=freeze_existing_objects
     ) as node:
         await node.until_ready()
-        policy = node.context.receivers.policy(RECEIVER)
+        policy = node.context.configurations.policy(RECEIVER)
         host = node.host_of(RECEIVER)
         assert isinstance(policy, Policy)
         assert host is not None

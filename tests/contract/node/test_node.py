@@ -97,7 +97,7 @@ async def test_a_bucket_that_is_recreated_under_a_node_stops_its_shards(
         assert all(f"{names.receivers} was recreated" in node.refused[shard] for shard in others)
 
         def url() -> str:
-            policy = node.context.receivers.policy(RECEIVER)
+            policy = node.context.configurations.policy(RECEIVER)
             return policy.url if policy else ""
 
         await until(lambda: url() == "https://b.example")

@@ -30,8 +30,8 @@ async def ask(handler: ReceiverControl, verb: str, receiver: str) -> Granted | D
 def remembered(node: Node, asked: list[str]) -> int:
     """Counts the receivers that the node holds anything about, of those that it was asked about."""
     hosts = [shard.host for shard in node.owned.values()]
-    actors = sum(len(host.actors) + len(host.changed) + len(host.writing) for host in hosts)
-    return actors + sum(map(node.context.receivers.has_record, asked))
+    actors = sum(len(host.actors) + len(host.unsaved.receivers) for host in hosts)
+    return actors + sum(map(node.context.configurations.has_record, asked))
 
 
 async def test_requests_about_unknown_names_leave_no_trace(wire: Wire, js: JetStream, names: Names) -> None:

@@ -10,7 +10,7 @@ from actors.policy import Rate
 from actors.tenant_settings import TenantSettings
 from angarium.connecting import Access
 from angarium.operations import routing_delays
-from angarium.operations.installation import sizing, unrouted_findings
+from angarium.operations.installation import routing_findings, sizing
 from angarium.operations.installation.examine import UNROUTED_REMEDY, room
 from angarium.operations.installation.finding import Finding
 from angarium.operations.routing_delays import unrouted_notes, why_unrouted
@@ -47,7 +47,7 @@ def late(monkeypatch: pytest.MonkeyPatch) -> None:
 async def told(
     js: JetStream, names: Names, tenants: Mapping[str, TenantSettings] | None = None
 ) -> list[Finding]:
-    return await unrouted_findings.examine(js, installation(names.prefix), tenants or {})
+    return await routing_findings.unrouted_findings(js, installation(names.prefix), tenants or {})
 
 
 async def publish(js: JetStream, names: Names, *tenants: str) -> None:
@@ -110,7 +110,7 @@ async def test_a_parked_tenant_is_named_with_what_waits(js: JetStream, names: Na
     assert finding.text.startswith(
         f"acme floods partition {PARTITION}: 2 events wait to be routed, the oldest for "
     )
-    assert finding.remedy == unrouted_findings.FLOOD_REMEDY
+    assert finding.remedy == routing_findings.FLOOD_REMEDY
     await record(js, names, 4, {"acme": 4})
     [finding] = await told(js, names)
     assert ": 1 event waits to be routed, for " in finding.text
@@ -168,11 +168,11 @@ async def test_a_tenant_that_has_caught_up_is_not_named(js: JetStream, names: Na
 
 
 async def test_only_so_many_are_named_those_that_wait_the_longest(js: JetStream, names: Names) -> None:
-    tenants = [f"t{number}" for number in range(unrouted_findings.TENANTS_SHOWN_MAX + 2)]
+    tenants = [f"t{number}" for number in range(routing_findings.TENANTS_SHOWN_MAX + 2)]
     await publish(js, names, *tenants)
     await record(js, names, len(tenants), {tenant: at for at, tenant in enumerate(tenants, 1)})
     findings = await told(js, names)
-    assert [each.text.split()[0] for each in findings[:-1]] == tenants[: unrouted_findings.TENANTS_SHOWN_MAX]
+    assert [each.text.split()[0] for each in findings[:-1]] == tenants[: routing_findings.TENANTS_SHOWN_MAX]
     assert findings[-1].text == "events of 2 more tenants wait to be routed"
 
 

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from actors.policy import Rate
 from actors.tenant_settings import TenantSettings
-from angarium.cli.ledger_records.event import erased_text, place_text
+from angarium.cli.ledger_queries.event import erased_text, place_text
 from angarium.connecting import Access
 from angarium.node.app import open_node
 from angarium.operations.events import search as event_search

@@ -11,7 +11,7 @@ from actors.machine.numbering import Frontier, Numbered
 from actors.machine.state import State
 from angarium.cli.receivers.table import TOP_COLUMNS, cells
 from angarium.connecting import Access
-from angarium.operations.installation import unhealthy_findings
+from angarium.operations.installation.unhealthy_findings import unhealthy_findings
 from angarium.operations.receivers.configurations.put import NewConfiguration, put_configuration
 from angarium.operations.receivers.overview import listing
 from angarium.operations.receivers.overview.listing import Overview, overview
@@ -124,7 +124,7 @@ async def test_an_event_for_a_paused_receiver_does_not_make_the_list_old(
     assert (found.notes, found.age_s) == ([], 0.0)
     (row,) = found.rows
     assert (row.phase, row.waiting) == ("paused", len(held))
-    findings = await unhealthy_findings.examine(access.js, installation(access.names.prefix))
+    findings = await unhealthy_findings(access.js, installation(access.names.prefix))
     assert findings[0].text.endswith("(as of 0s ago)")
 
 

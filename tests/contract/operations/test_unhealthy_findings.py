@@ -41,7 +41,7 @@ def server(nats_url: str) -> Server:
 
 
 async def told(js: JetStream, names: Names) -> list[Finding]:
-    return await unhealthy_findings.examine(js, installation(names.prefix))
+    return await unhealthy_findings.unhealthy_findings(js, installation(names.prefix))
 
 
 async def test_each_ailment_is_named_the_worst_first(js: JetStream, names: Names) -> None:

@@ -124,7 +124,7 @@ async def test_the_messages_that_are_left_unread_in_a_pause_are_counted(
     later = Owner(js, names)
 
     def pause(_: Event) -> bool:
-        later.inbox.set_requests_paused(True)
+        later.inbox.set_pulling_paused(True)
         return False
 
     later.refuse = pause
@@ -132,7 +132,7 @@ async def test_the_messages_that_are_left_unread_in_a_pause_are_counted(
     await later.has(PULL_BATCH)
     assert later.inbox.unread == 2 * PULL_BATCH
     later.refuse = lambda _: False
-    later.inbox.set_requests_paused(False)
+    later.inbox.set_pulling_paused(False)
     await later.has(3 * PULL_BATCH)
     assert later.inbox.unread == 0
     await later.inbox.stop()
@@ -288,9 +288,9 @@ async def test_a_consumer_that_vanished_unnoticed_is_replaced(
     await publish(js, names, RECEIVER)
     await owner.has(1)
     owner.floor = 1
-    owner.inbox.set_requests_paused(True)
+    owner.inbox.set_pulling_paused(True)
     await js.consumer_deleted(names.deliveries, f"shard-{SHARD}-1")
-    owner.inbox.set_requests_paused(False)
+    owner.inbox.set_pulling_paused(False)
     await publish(js, names, RECEIVER)
     await until(lambda: owner.positions[-1:] == [2])
     assert owner.inbox.consumers >= 2

@@ -417,23 +417,23 @@ async def test_heartbeats_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_while_it_is_held_it_takes_what_comes_and_asks_for_nothing(script: Script) -> None:
-    script.puller.set_requests_paused(True)
+    script.puller.set_pulling_paused(True)
     script.hand_out(1, 2, 3, 4, 5, 6)
     script.hear(Status="408", Nats_Pending_Messages="4")
     assert script.numbers() == [1, 2, 3, 4, 5, 6]
     await asyncio.sleep(0)
     assert len(script.wire.sent) == 1
-    script.puller.set_requests_paused(False)
+    script.puller.set_pulling_paused(False)
     assert (await script.request(2))["batch"] == 10
 
 
 async def test_a_puller_held_from_the_start_requests_messages_when_it_is_released() -> None:
     script = Script()
-    script.puller.set_requests_paused(True)
+    script.puller.set_pulling_paused(True)
     await script.puller.start()
     await asyncio.sleep(0)
     assert script.wire.sent == []
-    script.puller.set_requests_paused(False)
+    script.puller.set_pulling_paused(False)
     await script.request(1)
     await script.puller.stop()
 
@@ -441,7 +441,7 @@ async def test_a_puller_held_from_the_start_requests_messages_when_it_is_release
 async def test_silence_is_no_wonder_while_it_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pull, "IDLE_HEARTBEAT_S", 0.005)
     held, going = Script(), Script()
-    held.puller.set_requests_paused(True)
+    held.puller.set_pulling_paused(True)
     for script in (held, going):
         await script.puller.start()
     await until(lambda: bool(going.gaps))

@@ -63,14 +63,14 @@ async def test_no_consumer_is_made_if_the_lease_expires_while_the_stream_is_comp
 async def test_a_paused_reader_stays_paused_with_a_new_consumer(js: JetStream, names: Names) -> None:
     read = list[int]()
     paused = new_reader(js, names, lambda _, told: read.append(told.position))
-    paused.set_requests_paused(True)
+    paused.set_pulling_paused(True)
     await publish(js, names, RECEIVER)
     await paused.start()
     await until(lambda: paused.consumers == 1)
     for _ in range(20):
         [consumer] = await js.consumers(names.deliveries)
         assert consumer.delivered == 0
-    paused.set_requests_paused(False)
+    paused.set_pulling_paused(False)
     await until(lambda: read == [1])
     await paused.stop()
 

@@ -33,7 +33,7 @@ from streams.nats.jetstream import JetStream
 from streams.nats.retry import stream_info
 from streams.repair import acceptance
 from streams.repair.acceptance import accept_loss, source_offsets_after
-from streams.repair.damage import Damage, LostTail, examine
+from streams.repair.damage import Damage, LostTail, find_damage
 from streams.repair.preconditions import dead_holders, takes_over_from
 from tests.contract.journal.recording import Recording, delivered, recreate
 from tests.contract.support.shards import (
@@ -52,7 +52,7 @@ from tests.support.waiting import until
 
 
 async def repaired(js: JetStream, names: Names) -> tuple[Damage, int]:
-    return await accepted(js, names, await examine(js, names, SHARD))
+    return await accepted(js, names, await find_damage(js, names, SHARD))
 
 
 async def accepted(js: JetStream, names: Names, agreed: Damage) -> tuple[Damage, int]:
@@ -81,7 +81,7 @@ async def test_brings_actors_back_and_ends_the_refusal(js: JetStream, names: Nam
     await grown_again(js, names)
     with pytest.raises(StreamRecreated, match="the message read at 10 was stored at"):
         await own(js, names, "b")
-    damage = await examine(js, names, SHARD)
+    damage = await find_damage(js, names, SHARD)
     [gap] = damage.gaps
     assert (gap.stream, gap.kept.position, gap.known.position) == (names.deliveries, 0, 10)
     found, count = await repaired(js, names)
@@ -120,9 +120,9 @@ async def test_a_repair_accepts_recreated_streams(js: JetStream, names: Names) -
         [], [], claimed.sequence, Checkpoint(sequence=claimed.sequence, created=created)
     )
     await release(js, names, claimed, "a")
-    assert (await examine(js, names, SHARD)).recreated == names.streams
+    assert (await find_damage(js, names, SHARD)).recreated == names.streams
     await repaired(js, names)
-    assert (await examine(js, names, SHARD)).nothing
+    assert (await find_damage(js, names, SHARD)).nothing
     checkpoint = await read_checkpoint(js, names, SHARD)
     assert checkpoint is not None
     assert set(checkpoint.created) == set(names.streams)
@@ -153,7 +153,7 @@ async def test_a_repair_reads_recreated_streams_from_their_beginning(
         await publish(js, names, RECEIVER)
     with pytest.raises(StreamRecreated, match="was recreated"):
         await own(js, names, "b")
-    damage = await examine(js, names, SHARD)
+    damage = await find_damage(js, names, SHARD)
     assert [(gap.stream, gap.kept.position) for gap in damage.gaps] == [
         (names.deliveries, 0), (names.events, 0),
     ]  # fmt: skip
@@ -184,7 +184,7 @@ async def test_a_repair_drops_copies_of_erased_flushes(js: JetStream, names: Nam
 async def test_accepts_no_more_than_was_agreed_to(js: JetStream, names: Names) -> None:
     """The damage grew while the operator was asked: another stream, or more of this one."""
     await grown_again(js, names)
-    damage = await examine(js, names, SHARD)
+    damage = await find_damage(js, names, SHARD)
     [gap] = damage.gaps
     before = await js.last_message(names.journal, names.journal_of(SHARD))
     further = replace(gap, known=Mark(position=9))
@@ -450,7 +450,7 @@ async def test_the_place_of_the_message_that_was_lost_is_empty(js: JetStream, na
     with pytest.raises(StreamRecreated):
         await own(js, names, "b")
     await js.delete(names.deliveries, 10)
-    [gap] = (await examine(js, names, SHARD)).gaps
+    [gap] = (await find_damage(js, names, SHARD)).gaps
     assert (gap.kept.position, gap.known.position) == (0, 10)
     _, count = await repaired(js, names)
     assert count == 1
@@ -469,7 +469,7 @@ async def test_a_node_has_read_of_the_new_tail_already(js: JetStream, names: Nam
     await shard.record(Delivered(receiver="acme.other", events=(event,), at=2.5, attempt=1, status=200))
     await shard.stop()
     await release(js, names, claimed, "b")
-    [gap] = (await examine(js, names, SHARD)).gaps
+    [gap] = (await find_damage(js, names, SHARD)).gaps
     assert (gap.kept.position, gap.known.position) == (0, 12)
 
 

@@ -285,7 +285,7 @@ async def test_events_that_are_purged_meanwhile_are_reported(
 
     purging: list[asyncio.Task[None]] = []
 
-    def tell(done: int, _: int) -> None:
+    def on_progress(done: int, _: int) -> None:
         told.append(done)
         if done == 2:
             purging.append(asyncio.ensure_future(purge()))
@@ -298,7 +298,7 @@ async def test_events_that_are_purged_meanwhile_are_reported(
         return await read(self, *which)  # type: ignore[arg-type]
 
     monkeypatch.setattr(JetStream, "read", read_behind_it)
-    await work.send_rest(tell)
+    await work.send_rest(on_progress)
     assert work.done == Replayed(sent=4, purged=True)
     assert bodies(await sent_again(js, names)) == [0, 1, 3, 4]
 

@@ -94,7 +94,7 @@ async def test_a_flood_is_read_on_only_while_the_events_of_all_tenants_leave_mem
     js: JetStream, names: Names, open_owner: OpenOwner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An event of another tenant fills the memory; when it is routed, the flood is read on at once."""
-    monkeypatch.setattr(router, "OPEN_BYTES_MAX", len(LARGE))
+    monkeypatch.setattr(router, "EVENT_BYTES_MAX", len(LARGE))
     await subscribe(js, names, A)
     await subscribe(js, names, f"{NEIGHBOUR}.b")
     owner = await open_owner()

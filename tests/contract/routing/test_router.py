@@ -70,7 +70,7 @@ async def test_each_subscriber_gets_a_copy_and_no_other_receiver(
     assert await stored(js, names, C) == [b"3"]
     assert await stored(js, names, "else.a") == []
     assert (owner.totals.events, owner.totals.copies, owner.totals.unmatched) == (3, 5, 0)
-    assert owner.events_by_tenant.counts == {A.partition(".")[0]: 3}
+    assert owner.routed_by_tenant.counts == {A.partition(".")[0]: 3}
 
 
 async def test_a_copy_has_its_source_and_no_message_id(
@@ -351,7 +351,7 @@ async def test_a_recreated_stream_is_not_routed(
 async def test_while_memory_is_full_no_more_is_asked_for(
     js: JetStream, names: Names, open_owner: OpenOwner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(router_room, "OPEN_BYTES_MAX", 8 << 10)
+    monkeypatch.setattr(router_room, "EVENT_BYTES_MAX", 8 << 10)
     monkeypatch.setattr(router_room, "PULL_BATCH", 4)
     await subscribe(js, names, A)
     owner, gate = await open_owner(), asyncio.Event()

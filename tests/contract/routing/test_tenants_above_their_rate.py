@@ -29,8 +29,8 @@ SLOW = TenantSettings(rate=Rate(limit=1, per="hour"))
 async def owner(open_owner: OpenOwner, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Owner]:
     """A router with room for ten large events, which asks for a few at a time; its clock goes on."""
     monkeypatch.setattr(router, "PULL_BATCH", 8)
-    monkeypatch.setattr(router, "OPEN_BYTES_MAX", 10 * len(LARGE))
-    owner = await open_owner(by_tenant=SettingsByTenant(dict.fromkeys(LIMITED, SLOW)))
+    monkeypatch.setattr(router, "EVENT_BYTES_MAX", 10 * len(LARGE))
+    owner = await open_owner(tenant_settings=SettingsByTenant(dict.fromkeys(LIMITED, SLOW)))
 
     async def turn() -> None:
         while True:
@@ -72,7 +72,7 @@ async def test_the_next_events_of_tenants_that_wait_for_tokens_do_not_fill_it_ei
     js: JetStream, names: Names, owner: Owner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All requests for events end before a tenant without a rate publishes."""
-    monkeypatch.setattr(router, "OPEN_BYTES_MAX", 2 * len(LARGE))
+    monkeypatch.setattr(router, "EVENT_BYTES_MAX", 2 * len(LARGE))
     await flood(js, names)
     await until(lambda: set(owner.router.progress.parked_tenants) == set(LIMITED))
     await others_are_routed(js, names)

@@ -8,7 +8,7 @@ from typing import Any
 from streams.nats.answers import Answer, Page, Put, StoredMessage
 from streams.nats.jetstream import JetStream
 from streams.nats.wire import Message
-from streams.task_callbacks import reporting
+from streams.tasks import reporting
 
 Call = Callable[[], Awaitable[Any]]
 """Carries out a call of which `JetStreamProxy.around` is told."""

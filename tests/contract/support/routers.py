@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from actors.machine.numbering import Frontier, Numbered, advance, is_repeat
 from actors.tenant_settings import SettingsByTenant
-from streams.buckets.receivers import Receivers, matching, subscriptions_of
+from streams.buckets.known_configurations import KnownConfigurations, receiver_finder, subscriptions_of
 from streams.buckets.stored_configurations import StoredConfigurations
 from streams.installation.partitions import partition_of
 from streams.installation.topology import Names
@@ -22,8 +22,9 @@ from streams.reading.pull_room import PullRoom
 from streams.reading.reader import ReadingTerms
 from streams.routing.freshness import Freshness
 from streams.routing.lanes import CopySlots
+from streams.routing.node_routing import EventsByTenant, Routing, RoutingTotals
+from streams.routing.routed_events import RoutedEvent
 from streams.routing.router import Router
-from streams.routing.shared_state import EventsByTenant, RoutedEvent, Routing, RoutingTotals
 from streams.routing_progress import NOTHING_ROUTED, RoutingProgress
 from tests.contract.support.faults import FaultyJetStream, misbehaving
 from tests.contract.support.servers import Server
@@ -61,27 +62,27 @@ class Owner:
         *,
         follows: bool = True,
         within_lease: bool = True,
-        by_tenant: SettingsByTenant = NO_SETTINGS,
+        tenant_settings: SettingsByTenant = NO_SETTINGS,
     ) -> None:
         self.record = record or Record()
         self.js = js
         self.clocks = Clocks()
         self.totals = RoutingTotals()
-        self.events_by_tenant = EventsByTenant()
+        self.routed_by_tenant = EventsByTenant()
         self.within_lease = within_lease
         self.broken: list[str] = []
         self.losses: list[Loss] = []
         self.routed: list[RoutedEvent] = []
-        self.receivers = Receivers(js, names)
+        self.configurations = KnownConfigurations(js, names)
         self._names = names
         self._follows = follows
-        subscriptions = subscriptions_of(self.receivers)
-        match = matching(self.receivers, subscriptions)
-        freshness = Freshness(js, self.receivers.catch_up, self.clocks)
+        subscriptions = subscriptions_of(self.configurations)
+        match = receiver_finder(self.configurations, subscriptions)
+        freshness = Freshness(js, self.configurations.catch_up, self.clocks)
         self._routing = Routing(
-            match, freshness, CopySlots(100), asyncio.Semaphore(1), self.totals, by_tenant,
-            tenants=lambda: subscriptions.tenants, partitions=SHARDS,
-            events_by_tenant=self.events_by_tenant, on_routed=self._on_routed,
+            match, freshness, CopySlots(100), asyncio.Semaphore(1), self.totals, tenant_settings,
+            subscribed_tenants=lambda: subscriptions.tenants, partitions=SHARDS,
+            routed_by_tenant=self.routed_by_tenant, on_routed=self._on_routed,
         )  # fmt: skip
         self.router = self._new_router()
 
@@ -108,12 +109,12 @@ class Owner:
 
     async def start(self) -> None:
         if self._follows:
-            await self.receivers.start()
+            await self.configurations.start()
         await self.router.start()
 
     async def stop(self) -> None:
         await self.router.stop()
-        await self.receivers.stop()
+        await self.configurations.stop()
 
     async def own_again(self) -> None:
         """Another ownership, which remembers nothing of the one before."""

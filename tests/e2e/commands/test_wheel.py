@@ -19,6 +19,6 @@ def test_the_wheel_holds_the_three_packages_with_their_types_and_nothing_else(bu
     names = ZipFile(built).namelist()
     assert {name.split("/")[0] for name in names} == {*FLOORS, built.name.split("-py3")[0] + ".dist-info"}
     assert {f"{floor}/py.typed" for floor in FLOORS} <= set(names)
-    assert {"angarium/data/payloads.jsonl", "angarium/data/README.md"} <= set(names)
+    assert {"angarium/demo/payloads/payloads.jsonl", "angarium/demo/payloads/README.md"} <= set(names)
     kinds = {Path(name).suffix for name in names if ".dist-info" not in name}
     assert kinds == {".py", ".typed", ".jsonl", ".md"}

@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 import standardwebhooks
 
-from angarium.demo import payloads
+from angarium.demo import sample_payloads
 from streams.nats.answers import Answer, Stored, Unanswered
 from tests.support.fleet.fleet import Fleet, names
 from tests.support.fleet.sink import Request
@@ -56,7 +56,7 @@ class Published:
         self.faults: list[str] = []
         self.arrived: set[str] = set()
         self._fleet = fleet
-        self._samples = payloads.load()
+        self._samples = sample_payloads.load()
         self._events = events
         self._permits = asyncio.Semaphore(AT_ONCE)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from streams.buckets.receivers import Receivers
+from streams.buckets.known_configurations import KnownConfigurations
 from streams.control_requests.micro_service import Identity, MicroService
 from streams.control_requests.requests import ControlRequest, ControlServer, Denied, Granted
 from streams.installation.topology import Names
@@ -76,11 +76,11 @@ async def service(js: JetStream, control: ControlServer) -> AsyncIterator[MicroS
 
 
 @pytest.fixture
-async def receivers(js: JetStream, names: Names) -> AsyncIterator[Receivers]:
-    receivers = Receivers(js, names)
-    await receivers.start()
-    yield receivers
-    await receivers.stop()
+async def configurations(js: JetStream, names: Names) -> AsyncIterator[KnownConfigurations]:
+    configurations = KnownConfigurations(js, names)
+    await configurations.start()
+    yield configurations
+    await configurations.stop()
 
 
 async def test_nats_req_inspects_a_receiver(cli: NatsCli, control: ControlServer) -> None:
@@ -100,21 +100,23 @@ async def test_nats_micro_lists_the_nodes(cli: NatsCli, service: MicroService) -
     assert (stats["id"], endpoint["num_requests"], endpoint["data"]) == ("node-1", 1, {"shards": 4})
 
 
-async def test_nats_kv_puts_shows_and_removes_a_configuration(cli: NatsCli, receivers: Receivers) -> None:
+async def test_nats_kv_puts_shows_and_removes_a_configuration(
+    cli: NatsCli, configurations: KnownConfigurations
+) -> None:
     configuration = '{"url": "https://example.com/hook", "timeout_s": 3}'
     await cli("kv", "put", "angarium_receivers", "acme.billing", configuration)
-    await until(lambda: receivers.known("acme.billing"))
-    policy = receivers.policy("acme.billing")
+    await until(lambda: configurations.known("acme.billing"))
+    policy = configurations.policy("acme.billing")
     assert policy is not None
     assert policy.timeout_s == 3
-    await receivers.stored.put("acme.other", b'{"url": "https://example.com/other"}')
+    await configurations.stored.put("acme.other", b'{"url": "https://example.com/other"}')
     keys = (await cli("kv", "ls", "angarium_receivers")).split()
-    assert sorted(keys) == await receivers.stored.keys() == ["acme.billing", "acme.other"]
+    assert sorted(keys) == await configurations.stored.keys() == ["acme.billing", "acme.other"]
     shown = await cli("kv", "get", "angarium_receivers", "acme.other", "--raw")
     assert json.loads(shown) == {"url": "https://example.com/other"}
     await cli("kv", "del", "angarium_receivers", "acme.billing", "-f")
-    await until(lambda: not receivers.known("acme.billing"))
-    await receivers.stored.delete("acme.other")
+    await until(lambda: not configurations.known("acme.billing"))
+    await configurations.stored.delete("acme.other")
     assert "acme" not in await cli("kv", "ls", "angarium_receivers")
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from actors.errors import Unavailable
 from angarium.api.problems import HIDDEN
-from streams.buckets.receivers import Receivers
+from streams.buckets.known_configurations import KnownConfigurations
 from streams.nats.answers import Answer, Forbidden, Refused, Unanswered
 from streams.nats.headers import (
     CONTENT_TYPE,
@@ -85,10 +85,10 @@ async def test_the_leader_is_asked_before_something_is_said_not_to_be_there(
         raise Unavailable("the leader is away")
 
     async with await api.client() as client:
-        monkeypatch.setattr(Receivers, "catch_up", unheard)
+        monkeypatch.setattr(KnownConfigurations, "catch_up", unheard)
         answer = await client.post(EVENTS, json={})
         assert (answer.status_code, "matched" in answer.json()) == (202, False)
-        monkeypatch.setattr(Receivers, "confirm", unheard)
+        monkeypatch.setattr(KnownConfigurations, "confirm", unheard)
         assert "did not say" in problem(await client.post(BILLING, json={}), 503, "unavailable")
 
 

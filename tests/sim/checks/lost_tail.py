@@ -10,7 +10,7 @@ from streams.journal.envelope import Flush, decode_flush
 from streams.nats.errors import RepairError
 from streams.nats.jetstream import JetStream
 from streams.repair.acceptance import accept_loss
-from streams.repair.damage import examine
+from streams.repair.damage import find_damage
 from streams.repair.preconditions import dead_holders, takes_over_from
 from tests.sim.run import ProcessTime, Telling
 from tests.sim.server.streams.store import Stored
@@ -88,7 +88,7 @@ class AfterLostTail:
             wire = await stage.run.network.connect(process)
             js = JetStream(wire)
             await js.start()
-            agreed = await examine(js, names, 0)
+            agreed = await find_damage(js, names, 0)
             publish = wire.publish
 
             async def counted(*args: Any, **more: Any) -> None:

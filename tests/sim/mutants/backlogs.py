@@ -96,7 +96,7 @@ async def _going_on(actor: Actor) -> AsyncIterator[None]:
 
 async def _removed_to_first(actor: Actor, removed_at: float) -> int:
     first = await actor.environment.backlog.first_since(actor.receiver, removed_at)
-    posted_to_max = actor.pending.bounds.posted_to_max
+    posted_to_max = actor.pending.posting.posted_to_max
     return (
         posted_to_max if first is None else max(actor.state.frontier.position, min(posted_to_max, first - 1))
     )
@@ -105,8 +105,8 @@ async def _removed_to_first(actor: Actor, removed_at: float) -> int:
 _may_have_posted = Host.may_have_posted
 
 
-def _posted_unparked(host: Host, state: State, first_bound: int) -> bool:
-    return _may_have_posted(host, replace(state, parked=False), first_bound)
+def _posted_unparked(host: Host, state: State, first_unacked: int) -> bool:
+    return _may_have_posted(host, replace(state, parked=False), first_unacked)
 
 
 def _decide_without(kind: type, member: str) -> Any:

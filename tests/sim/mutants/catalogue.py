@@ -25,8 +25,9 @@ from actors.machine.scheduling.view import View
 from actors.machine.state import OPEN_MAX, Open, State
 from actors.memory import tokens
 from actors.memory.cursor import Cursor
+from actors.memory.retention import Needed
 from actors.memory.tokens import Tokens
-from actors.memory.unacked import Bindings
+from actors.memory.unacked import ShardUnacked
 from actors.policy import Policy
 from actors.runtime import actor, live_state
 from actors.runtime.host import Host
@@ -67,16 +68,16 @@ from tests.sim.scenarios.recovery import ownership
 
 # ---- acks and the floor
 
-_floor = Bindings.floor
+_floor = ShardUnacked.floor
 _FAR = 1 << 60
 
 
 def _ack_at_once(host: Host) -> None:
-    host.ack(host.bindings.received)
+    host.ack(host.shard_unacked.received)
 
 
-def _floor_of_memory(bindings: Bindings, index: int) -> int:
-    return _floor(bindings, _FAR)
+def _floor_of_memory(shard_unacked: ShardUnacked, index: int) -> int:
+    return _floor(shard_unacked, _FAR)
 
 
 _queue_or_leave = Pending.queue_or_leave
@@ -178,15 +179,14 @@ def _renewed(lease: Lease, sent_at: float) -> bool:
 
 # ---- snapshots
 
-_changed_for_snapshot = Host.changed_for_snapshot
+_needed = Host.needed
 
 
-def _take_live(host: Host) -> dict[str, State]:
-    taken = _changed_for_snapshot(host)
-    for name in taken:
-        if name in host.actors:
-            taken[name] = host.actors[name].state
-    return taken
+def _needed_before_live_states_are_written(host: Host) -> Needed:
+    """The snapshots are taken right after this."""
+    changed = host.unsaved.changed
+    changed.update((name, host.actors[name].state) for name in changed.keys() & host.actors.keys())
+    return _needed(host)
 
 
 def _owner_without_heartbeat(**known: Any) -> Owner:
@@ -342,7 +342,7 @@ ALL = [
     Mutant("ack-before-confirmed", "a message is acked when its fact is confirmed",
            ((Host, "acknowledge", _ack_at_once),)),
     Mutant("floor-of-memory", "the floor goes as far as the facts of its flush release",
-           ((Bindings, "floor", _floor_of_memory),)),
+           ((ShardUnacked, "floor", _floor_of_memory),)),
     Mutant("left-before-parked", "what parking drops is released by the confirmed Parked",
            ((Cursor, "parked_index", property(lambda cursor: 0, lambda cursor, index: None)),)),
     Mutant("repeat-at-once", "a repeat is released when nothing unsettled lies before it",
@@ -380,7 +380,7 @@ ALL = [
            ((Members, "is_live", lambda members, node, shown: not members.is_node_silent(node)),),
            ownership.connection_is_back_long_after_a_node_died),
     Mutant("live-snapshots", "a snapshot holds confirmed facts only",
-           ((Host, "changed_for_snapshot", _take_live),)),
+           ((Host, "needed", _needed_before_live_states_are_written),)),
     Mutant("unfenced-snapshots", "snapshots are fenced by _owner", ((snapshots, "fenced", _unfenced),),
            ownership.sleeper_writes_a_late_snapshot),
     Mutant("two-writes", "one write of snapshots at a time", ((asyncio, "Lock", _Unlocked),),

@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from streams.buckets.receivers import Receivers
+from streams.buckets.known_configurations import KnownConfigurations
 from streams.installation import topology
 from streams.journal import claim
 from streams.journal.claim import ShardRecord
@@ -107,6 +107,6 @@ CONSUMER_MUTANTS = [
            ((Puller, "ack", _ack_once), (Puller, "repeat_ack", _sent_once)),
            reading.last_ack_is_lost),
     Mutant("copies-from-before", "an event stored before the receiver was last put anew gets no copy",
-           ((Receivers, "existing_at", lambda receivers, at, subscribers: subscribers),),
+           ((KnownConfigurations, "existing_at", lambda receivers, at, subscribers: subscribers),),
            routing.event_is_older_than_its_receiver),
 ]  # fmt: skip

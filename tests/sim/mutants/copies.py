@@ -18,8 +18,8 @@ from streams.reading.reader import ReadingTerms
 from streams.routing import router
 from streams.routing.freshness import Freshness
 from streams.routing.lanes import Lanes
+from streams.routing.node_routing import Routing
 from streams.routing.router import Router
-from streams.routing.shared_state import Routing
 from streams.routing.tenants import Tenants
 from streams.routing_progress import RoutingProgress
 from tests.sim.mutants.mutant import Mutant

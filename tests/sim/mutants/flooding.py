@@ -159,9 +159,9 @@ def _shed_and_not_read(of: Tenants[Any], may_park: Callable[[str], bool], *, kep
 
 
 class _PausedForEver(Reader):
-    def set_requests_paused(self, paused: bool) -> None:
+    def set_pulling_paused(self, paused: bool) -> None:
         if paused:
-            super().set_requests_paused(paused)
+            super().set_pulling_paused(paused)
 
 
 FLOODING_MUTANTS = [
@@ -219,19 +219,19 @@ FLOODING_MUTANTS = [
     Mutant("read-ahead-unproven", "what is read ahead is taken when the consumer has proved that it is there",
            ((AheadReader, "next_arrival", _as_found),),
            flooding.a_new_tail_is_read_ahead),
-    Mutant("no-event-gives-way", "events of a parked tenant are evicted before the stream is full",
+    Mutant("no-event-evicted", "events of a parked tenant are evicted before the stream is full",
            ((Router, "evict_unrouted", lambda *_: None),),
            eviction.events_of_the_largest_backlog_are_evicted),
     Mutant("parked-events-purged", "a tenant's events are purged by subject up to its own position",
            ((RoutingProgress, "routed_of", _routed_whatever_is_parked),),
            eviction.events_of_the_largest_backlog_are_evicted),
-    Mutant("gave-way-unburied", "what is evicted becomes a dead letter",
+    Mutant("evicted-unburied", "what is evicted becomes a dead letter",
            ((UnroutedBurial, "bury", _buried_unstored),),
            eviction.events_of_the_largest_backlog_are_evicted),
-    Mutant("gave-way-before-its-letters", "a position passes what is evicted when its letters are stored",
+    Mutant("evicted-before-its-letters", "a position passes what is evicted when its letters are stored",
            ((UnroutedBurial, "bury", _buried_later),),
            eviction.owner_dies_before_the_letters_are_stored),
-    Mutant("page-taken-of-what-gives-way", "what was requested of a tenant before it is evicted is not taken",
+    Mutant("page-taken-of-evicted", "what was requested of a tenant before it is evicted is not taken",
            ((Tenants, "take_read", _always_taken),),
            eviction.page_arrives_late_of_an_evicted_tenant),
     Mutant("page-counted-and-not-taken", "only events that are kept count as memory",

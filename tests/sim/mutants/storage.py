@@ -52,7 +52,7 @@ def _note_but_burials(needs: Retention, state: State) -> None:
 def _needed_live(host: Host) -> Needed:
     for actor in host.actors.values():
         host.retention.update(actor.state)
-    return host.retention.lowest(host.bindings.received)
+    return host.retention.lowest(host.shard_unacked.received)
 
 
 async def _held_up_to_eviction(

@@ -161,7 +161,7 @@ TAIL_MUTANTS = (
            ((claim, "check_record", _believe),),
            repairs.nodes_come_while_it_is_repaired),
     Mutant("refused-and-held", "a shard that is refused is released, also where its memory is kept",
-           ((Node, "release", _kept),),
+           ((Node, "give_up_shard", _kept),),
            repairs.the_owner_wakes_during_a_repair),
     Mutant("deleted-as-the-same", "a message that was deleted proves nothing",
            ((damage, "is_there", _is_gone_for_good),),

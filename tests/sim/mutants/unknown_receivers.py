@@ -1,12 +1,12 @@
 """Rules about receivers that are unknown, or known too little, each taken out by itself."""
 
 from actors.machine import commands as c
-from actors.memory.unacked import Bindings
+from actors.memory.unacked import ShardUnacked
 from actors.runtime.host import Host
 from actors.runtime.live_state import LiveState
 from actors.runtime.pending import Pending
 from actors.runtime.unknown_receivers.record import BURIED_AT_ONCE, UnknownReceiversRecord
-from streams.buckets.receivers import Receivers
+from streams.buckets.known_configurations import KnownConfigurations
 from tests.sim.mutants.mutant import Mutant
 from tests.sim.scenarios import unknown_receivers
 from tests.sim.scenarios.recovery import early_starts
@@ -24,11 +24,13 @@ def _record_and_bury(live: LiveState, command: c.Command, now: float) -> None:
 def _park_beyond(record: UnknownReceiversRecord) -> None:
     """Recorded as if all that came until now had been decided."""
     if not record.state.parked:
-        record.live.record(c.PassOver(record.environment.bindings.received), record.environment.clock.now())
+        record.live.record(
+            c.PassOver(record.environment.shard_unacked.received), record.environment.clock.now()
+        )
     _park(record)
 
 
-async def _know_enough(receivers: Receivers) -> None:
+async def _know_enough(configurations: KnownConfigurations) -> None:
     """Relies on the configurations that were heard by now."""
 
 
@@ -37,13 +39,13 @@ UNKNOWN_MUTANTS = [
            ((LiveState, "record", _record_and_bury),),
            unknown_receivers.refusal_is_lost),
     Mutant("unknown-first", "nobody is turned away above what is held for an actor",
-           ((Bindings, "lowest_but", lambda bindings, receiver: float("inf")),),
+           ((ShardUnacked, "lowest_of_others", lambda shard_unacked, receiver: float("inf")),),
            unknown_receivers.an_event_waits_behind_a_slow_receiver),
     Mutant("unknown-delivered-later", "a name that is put is opened above all that was turned away",
            ((UnknownReceiversRecord, "opens_above", lambda record, floor: floor),),
            unknown_receivers.receiver_is_put_before_the_refusal_is_recorded),
     Mutant("unknown-unasked", "nobody is turned away before the leader has spoken",
-           ((Receivers, "catch_up", _know_enough),),
+           ((KnownConfigurations, "catch_up", _know_enough),),
            unknown_receivers.a_receiver_is_put_unnoticed),
     Mutant("unknown-hold-the-floor", "who cannot be decided is left to the stream, and recorded",
            ((UnknownReceiversRecord, "park", lambda record: None),),

@@ -16,7 +16,7 @@ QUICK = "quick.r0"
 EVENTS = 40
 FULL: dict[str, Any] = {"rate": 1.0, "events_room": 2 << 10, "maintenance_every_s": 0.3}
 SHORT: dict[str, Any] = {
-    "rate": 0.1, "limited": ("umbra",), "open_bytes": 1, "pull_batch": 2, "waiting_s": 1.0,
+    "rate": 0.1, "limited": ("umbra",), "event_bytes": 1, "pull_batch": 2, "waiting_s": 1.0,
 }  # fmt: skip
 """No event fits into the memory of a router, and two of three tenants have a rate."""
 

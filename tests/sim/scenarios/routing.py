@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from streams.buckets.receivers import CLOCK_SKEW_MAX_S
+from actors.machine.bucket import CLOCK_SKEW_S
 from streams.buckets.stored_configurations import StoredConfigurations
 from streams.installation.topology import Names
 from streams.nats.answers import Stored
@@ -93,10 +93,10 @@ def event_is_older_than_its_receiver() -> None:
     with staged() as stage:
         stage.do(_put)
         stage.announce("one")
-        stage.wait(2 * CLOCK_SKEW_MAX_S)
+        stage.wait(2 * CLOCK_SKEW_S)
         stage.do(_remove)
         stage.do(_put)
-        stage.wait(2 * CLOCK_SKEW_MAX_S)
+        stage.wait(2 * CLOCK_SKEW_S)
         stage.do(_put)
         stage.node()
         stage.settle()

@@ -10,6 +10,7 @@ from actors.machine.outcome import Answered, Failed
 from actors.machine.state import State
 from actors.policy import Offline, Retry
 from actors.ports import Invalid
+from actors.runtime.operator_actions.resume import resume
 from tests.unit.worlds.shard import RECEIVER, ShardWorld, strict
 from tests.unit.worlds.values import NO_ANSWER, NOW, answer, policy
 from tests.unit.worlds.virtual_time import in_virtual_time
@@ -98,7 +99,7 @@ async def test_a_new_owner_announces_what_was_not_due_before_it(snapshots: bool)
     world.crash(snapshots=snapshots)
     await world.pass_time(100)
     assert reported(world) == ["offline"]
-    await world.actor.resume()
+    await resume(world.actor)
     await world.pass_time(1)
     assert reported(world) == ["offline", "recovered"]
 
@@ -204,7 +205,7 @@ async def test_disabling_and_resuming_are_logged_once(outcome: Answered | Failed
     assert reported(world) == ["disabled"]
     assert world.health_changes[0].why == why
     world.sender.answers()
-    await world.actor.resume()
+    await resume(world.actor)
     await world.until_settled(1)
     await world.pass_time(1)
     assert reported(world) == ["disabled", "recovered"]

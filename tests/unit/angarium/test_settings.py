@@ -243,15 +243,15 @@ dead_letters_max_bytes = "1GiB"
 
 
 def test_tenants_have_tables_in_the_file() -> None:
-    by_tenant = SettingsByTenant(load({"config": _file(TENANTS)}, {}).tenants)
+    tenant_settings = SettingsByTenant(load({"config": _file(TENANTS)}, {}).tenants)
     acme = TenantSettings(weight=4, rate=Rate(limit=500), backlog_max_bytes=2 << 30)
-    assert by_tenant.of("acme") == acme
-    assert by_tenant.limit("other") == RateLimit(10 / 60, 5)
-    assert (by_tenant.weight("acme"), by_tenant.weight("other")) == (4, 1)
-    assert by_tenant.with_quota == ["acme"]
-    assert by_tenant.of_all_others.dead_letters_max_bytes == 1 << 30
-    assert by_tenant.of("acme").dead_letters_max_bytes is None
-    assert by_tenant.of("other").dead_letters_max_bytes == 1 << 30
+    assert tenant_settings.for_tenant("acme") == acme
+    assert tenant_settings.limit("other") == RateLimit(10 / 60, 5)
+    assert (tenant_settings.weight("acme"), tenant_settings.weight("other")) == (4, 1)
+    assert tenant_settings.with_quota == ["acme"]
+    assert tenant_settings.for_all_others.dead_letters_max_bytes == 1 << 30
+    assert tenant_settings.for_tenant("acme").dead_letters_max_bytes is None
+    assert tenant_settings.for_tenant("other").dead_letters_max_bytes == 1 << 30
     assert SettingsByTenant().limit("acme") is None
 
 

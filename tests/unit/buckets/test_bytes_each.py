@@ -6,7 +6,7 @@ from unittest.mock import Mock
 
 import msgspec
 
-from streams.buckets.receivers import Receivers, subscriptions_of
+from streams.buckets.known_configurations import KnownConfigurations, subscriptions_of
 from streams.installation.topology import Names
 from streams.nats.answers import StoredMessage
 from streams.nats.headers import SINCE, SINCE_ITSELF
@@ -31,13 +31,14 @@ def configuration(names: Names, number: int) -> StoredMessage:
 
 def test_a_configured_receiver_takes_few_bytes_with_its_subscription() -> None:
     names = Names()
-    receivers = Receivers(Mock(spec=JetStream), names)
-    subscriptions = subscriptions_of(receivers)
-    receivers._follow(configuration(names, COUNT))  # What is created once, such as caches, does not count.
+    configurations = KnownConfigurations(Mock(spec=JetStream), names)
+    subscriptions = subscriptions_of(configurations)
+    # What is created once, such as caches, does not count.
+    configurations._follow(configuration(names, COUNT))
     tracemalloc.start(1)
     try:
         for number in range(COUNT):
-            receivers._follow(configuration(names, number))
+            configurations._follow(configuration(names, number))
         taken, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

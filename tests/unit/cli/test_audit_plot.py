@@ -8,8 +8,8 @@ import click
 import pytest
 from PIL import Image
 
-from angarium.cli.ledger_records import audit_plot
-from angarium.cli.ledger_records.audit_plot import (
+from angarium.cli.ledger_queries import audit_plot
+from angarium.cli.ledger_queries.audit_plot import (
     BAR,
     BOTTOM,
     HEIGHT,

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from angarium import quantities
 from angarium.cli.events.erase import summary
 from angarium.cli.events.job import cells as job_cells
-from angarium.cli.ledger_records.event import headline
+from angarium.cli.ledger_queries.event import headline
 from angarium.cli.receivers.table import cells
 from angarium.operations.events.erase import ErasureStatus
 from angarium.operations.jobs.plans import JobDocument

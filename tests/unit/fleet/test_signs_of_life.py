@@ -90,7 +90,7 @@ def test_a_claim_is_a_sign_of_life_if_it_names_a_heartbeat_that_was_not_seen(sig
     keep_reading(signs, 0.0, 4.0, "b")
     assert signs.note_claim(owner(heartbeat=1), 4.0).since == 0.0
     claimed = signs.note_claim(owner(heartbeat=2), 4.0)
-    assert (claimed.since, claimed.ttl_s, claimed.revision) == (4.0, TTL_S, 0)
+    assert (claimed.since, claimed.ttl_s, claimed.revision) == (4.0, TTL_S, None)
     read(signs, DEAD_S, "b")
     assert not signs.is_silent(signs.note_claim(owner(heartbeat=2), DEAD_S))
     assert signs.is_node_silent("b", DEAD_S)
@@ -113,7 +113,7 @@ def test_the_next_silence_is_of_another_node_or_process_not_judged_yet(
     assert signs.next_silent_from() == DEAD_S
     read(signs, DEAD_S, "a", "b")
     assert signs.next_silent_from() == math.inf
-    signs.note_process("a", "twin", SignOfLife(0, 7.0, TTL_S, 1))
+    signs.note_process("a", "twin", SignOfLife(None, 7.0, TTL_S, 1))
     assert signs.next_silent_from() == 7.0 + DEAD_S
     assert [node for node, _ in signs.others] == ["b"]
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from actors.machine.bucket import Bucket, refill, take
 from actors.machine.bucket import RateLimit as InForce
-from angarium.cli.ledger_records.audit import lines
+from angarium.cli.ledger_queries.audit import lines
 from angarium.ledger.audit import (
     BARS_MAX,
     CLOCK_TOLERANCE_MS,

@@ -298,7 +298,7 @@ async def test_parking_with_events_open_and_in_flight_loses_and_repeats_nothing(
     world.publish(200)
     await world.pass_time(3)
     assert world.state.parked
-    assert (world.host.bindings.bound_count, len(world.actor.pending.in_flight)) == (0, 4)
+    assert (world.host.shard_unacked.unacked_count, len(world.actor.pending.in_flight)) == (0, 4)
     world.sender.latency_s = 0.05
     await world.until_settled(200)
     assert sorted(world.sender.positions) == list(range(1, 201))
@@ -380,7 +380,7 @@ async def test_a_repeat_is_released_while_the_event_that_it_repeats_is_open(snap
     world.sender.reply = failing(1)
     world.publish(name="a")
     world.publish(2, name="b")
-    await world.until(lambda: world.host.bindings.bound_count == 1)
+    await world.until(lambda: world.host.shard_unacked.unacked_count == 1)
     await world.until(lambda: world.journal.confirmed_index == world.journal.index)
     assert [each.position for each in world.state.open] == [1]
     world.crash(snapshots=snapshots)

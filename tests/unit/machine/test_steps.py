@@ -95,7 +95,7 @@ def test_without_a_token_it_waits_for_one() -> None:
 
 def test_a_token_that_is_long_in_coming_parks_who_holds_messages() -> None:
     actor, empty = Actor(policy(rate=Rate(limit=0.2, burst=1))), Bucket(0.0, NOW, 1)
-    assert actor.step(head=EVENT, bucket=empty, has_bound=True) == s.Park(Rule.TOKEN)
+    assert actor.step(head=EVENT, bucket=empty, has_unacked=True) == s.Park(Rule.TOKEN)
     assert isinstance(actor.step(head=EVENT, bucket=empty), s.WaitUntil)
 
 
@@ -115,14 +115,14 @@ def test_an_event_expires_while_it_waits_for_a_token() -> None:
 # ---- held back
 
 
-@pytest.mark.parametrize("has_bound", [True, False])
-def test_a_receiver_that_is_held_back_for_long_drops_its_events_from_memory(has_bound: bool) -> None:
+@pytest.mark.parametrize("has_unacked", [True, False])
+def test_a_receiver_that_is_held_back_for_long_drops_its_events_from_memory(has_unacked: bool) -> None:
     for wait_s, step in (
         (PARK_AFTER_S, s.WaitUntil(NOW + PARK_AFTER_S, Rule.THROTTLED)),
         (PARK_AFTER_S + 0.1, s.Park(Rule.THROTTLED)),
     ):
         actor = changed(Actor(), throttled_until=NOW + wait_s)
-        assert actor.step(head=EVENT, has_bound=has_bound) == step
+        assert actor.step(head=EVENT, has_unacked=has_unacked) == step
 
 
 @pytest.mark.parametrize("held", [{"disabled": "gone"}, {"disabled": "failing"}, {"paused": True}])

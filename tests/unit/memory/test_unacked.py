@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from actors.memory.unacked import Binding, Bindings, Unacked
+from actors.memory.unacked import ReceiverUnacked, ShardUnacked, UnackedMessage
 
 
 class Shard(RuleBasedStateMachine):
@@ -17,13 +17,13 @@ class Shard(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.index = self.cut_at = self.confirmed_index = 0
-        self.handed_out: list[tuple[Binding, int]] = []
+        self.handed_out: list[tuple[UnackedMessage, int]] = []
         self.highest_floor = 0
 
     @initialize(floor=st.integers(0, 3))
     def begin(self, floor: int) -> None:
-        self.bindings = Bindings(floor)
-        self.bindings.spare_max = 2
+        self.shard_unacked = ShardUnacked(floor)
+        self.shard_unacked.spare_max = 2
         self.begun_at = self.received = self.highest_floor = floor
 
     def floor(self, index: int) -> int:
@@ -36,38 +36,40 @@ class Shard(RuleBasedStateMachine):
         return max(self.highest_floor, min(held, default=self.received + 1) - 1)
 
     @property
-    def bound(self) -> list[Binding]:
+    def unacked(self) -> list[UnackedMessage]:
         return [each for each, _ in self.handed_out if each.released_by is None]
 
-    def bind(self, position: int) -> None:
-        binding = self.bindings.bind(position, "a.b", float(len(self.handed_out)))
-        self.handed_out.append((binding, self.highest_floor))
+    def hand_out(self, position: int) -> None:
+        message = self.shard_unacked.add(position, "a.b", float(len(self.handed_out)))
+        self.handed_out.append((message, self.highest_floor))
         self.received = max(self.received, position)
 
     @rule(gap=st.integers(1, 3))
     def a_message_comes(self, gap: int) -> None:
-        self.bind(self.received + gap)
+        self.hand_out(self.received + gap)
 
     @rule(back=st.integers(0, 9))
     def a_message_comes_again(self, back: int) -> None:
         position = self.received - back
-        if position > self.begun_at and all(each.position != position for each in self.bound):
-            self.bind(position)
+        if position > self.begun_at and all(each.position != position for each in self.unacked):
+            self.hand_out(position)
 
     @rule(facts=st.integers(1, 3))
     def facts_are_decided(self, facts: int) -> None:
         self.index += facts
 
-    @precondition(lambda self: self.bound)
+    @precondition(lambda self: self.unacked)
     @rule(data=st.data())
     def a_message_is_released(self, data: st.DataObject) -> None:
         """By the fact that was decided last, or by an older one, as when its receiver is parked already."""
-        self.bindings.release(data.draw(st.sampled_from(self.bound)), data.draw(st.integers(0, self.index)))
+        self.shard_unacked.release(
+            data.draw(st.sampled_from(self.unacked)), data.draw(st.integers(0, self.index))
+        )
 
     @rule(data=st.data())
     def a_flush_is_cut(self, data: st.DataObject) -> None:
         self.cut_at = data.draw(st.integers(self.cut_at, self.index))
-        floor = self.bindings.floor(self.cut_at)
+        floor = self.shard_unacked.floor(self.cut_at)
         assert floor == self.floor(self.cut_at)
         first_time = [
             each.position for each, floor_then in self.handed_out
@@ -79,20 +81,20 @@ class Shard(RuleBasedStateMachine):
     @rule(data=st.data())
     def a_flush_is_confirmed(self, data: st.DataObject) -> None:
         self.confirmed_index = data.draw(st.integers(self.confirmed_index, self.cut_at))
-        self.bindings.forget(self.confirmed_index)
-        assert self.bindings.floor(self.confirmed_index) == self.floor(self.confirmed_index)
+        self.shard_unacked.forget(self.confirmed_index)
+        assert self.shard_unacked.floor(self.confirmed_index) == self.floor(self.confirmed_index)
         self.highest_floor = self.floor(self.confirmed_index)
 
     @rule(before=st.integers(0, 9))
     def it_is_asked_who_is_overdue(self, before: int) -> None:
-        overdue = list(self.bindings.overdue(float(before)))
-        assert len(overdue) == sum(each.since < before for each in self.bound)
+        overdue = list(self.shard_unacked.overdue(float(before)))
+        assert len(overdue) == sum(each.since < before for each in self.unacked)
 
     @invariant()
-    def what_is_bound_is_counted(self) -> None:
-        if hasattr(self, "bindings"):
-            assert self.bindings.bound_count == len(self.bound)
-            assert self.bindings.received == self.received
+    def what_is_unacked_is_counted(self) -> None:
+        if hasattr(self, "shard_unacked"):
+            assert self.shard_unacked.unacked_count == len(self.unacked)
+            assert self.shard_unacked.received == self.received
 
 
 Shard.TestCase.settings = settings(max_examples=30, stateful_step_count=25)
@@ -100,83 +102,83 @@ test_the_floor = Shard.TestCase
 
 
 def test_the_floor_waits_for_the_lowest_message() -> None:
-    bindings = Bindings(10)
-    first, second = (bindings.bind(position, "a.b", 0.0) for position in (11, 14))
-    bindings.release(second, 1)
-    assert bindings.floor(1) == 10
-    bindings.release(first, 2)
-    assert bindings.floor(1) == 10
-    assert bindings.floor(2) == 14
+    shard_unacked = ShardUnacked(10)
+    first, second = (shard_unacked.add(position, "a.b", 0.0) for position in (11, 14))
+    shard_unacked.release(second, 1)
+    assert shard_unacked.floor(1) == 10
+    shard_unacked.release(first, 2)
+    assert shard_unacked.floor(1) == 10
+    assert shard_unacked.floor(2) == 14
 
 
 def test_a_message_handed_out_again_does_not_let_the_floor_fall() -> None:
-    bindings = Bindings(0)
-    bindings.release(bindings.bind(1, "a.b", 0.0), 1)
-    bindings.release(bindings.bind(2, "a.b", 0.0), 1)
-    assert bindings.floor(1) == 2
-    again = bindings.bind(1, "a.b", 1.0)
-    assert bindings.floor(1) == 2
-    bindings.bind(3, "a.b", 1.0)
-    bindings.release(again, 2)
-    assert bindings.floor(2) == 2
+    shard_unacked = ShardUnacked(0)
+    shard_unacked.release(shard_unacked.add(1, "a.b", 0.0), 1)
+    shard_unacked.release(shard_unacked.add(2, "a.b", 0.0), 1)
+    assert shard_unacked.floor(1) == 2
+    again = shard_unacked.add(1, "a.b", 1.0)
+    assert shard_unacked.floor(1) == 2
+    shard_unacked.add(3, "a.b", 1.0)
+    shard_unacked.release(again, 2)
+    assert shard_unacked.floor(2) == 2
 
 
 def test_a_message_may_be_bound_again_while_the_old_binding_is_still_kept() -> None:
-    bindings = Bindings(0)
-    bindings.release(bindings.bind(1, "_unknown", 0.0), 0)
-    again = bindings.bind(1, "acme.billing", 0.0)
-    assert bindings.floor(5) == 0
-    bindings.release(again, 5)
-    assert bindings.floor(5) == 1
+    shard_unacked = ShardUnacked(0)
+    shard_unacked.release(shard_unacked.add(1, "_unknown", 0.0), 0)
+    again = shard_unacked.add(1, "acme.billing", 0.0)
+    assert shard_unacked.floor(5) == 0
+    shard_unacked.release(again, 5)
+    assert shard_unacked.floor(5) == 1
 
 
 def test_a_stream_without_messages_has_the_floor_that_it_began_with() -> None:
-    assert Bindings(7).floor(0) == 7
+    assert ShardUnacked(7).floor(0) == 7
 
 
 def test_overdue_receivers_are_listed_oldest_first_while_they_hold_a_message() -> None:
-    bindings = Bindings(0)
-    held = [bindings.bind(n, f"a.{n}", float(n)) for n in range(1, 5)]
-    assert list(bindings.overdue(4.0)) == ["a.1", "a.2", "a.3"]
-    bindings.release(held[1], 0)
-    assert list(bindings.overdue(4.0)) == ["a.1", "a.3"]
-    bindings.release(held[0], 0)
-    assert list(bindings.overdue(9.0)) == ["a.3", "a.4"]
+    shard_unacked = ShardUnacked(0)
+    held = [shard_unacked.add(n, f"a.{n}", float(n)) for n in range(1, 5)]
+    assert list(shard_unacked.overdue(4.0)) == ["a.1", "a.2", "a.3"]
+    shard_unacked.release(held[1], 0)
+    assert list(shard_unacked.overdue(4.0)) == ["a.1", "a.3"]
+    shard_unacked.release(held[0], 0)
+    assert list(shard_unacked.overdue(9.0)) == ["a.3", "a.4"]
 
 
 def test_receivers_that_hold_a_message_are_counted_once_each() -> None:
-    bindings = Bindings(0)
-    first, second = Unacked("a.1", bindings), Unacked("a.2", bindings)
-    assert [first.bind(1, 0.0), first.bind(2, 0.0), first.bind(2, 0.0), second.bind(3, 0.0)].count(True) == 3
-    assert (bindings.bound_count, bindings.holder_count) == (3, 2)
+    shard_unacked = ShardUnacked(0)
+    first, second = ReceiverUnacked("a.1", shard_unacked), ReceiverUnacked("a.2", shard_unacked)
+    assert [first.add(1, 0.0), first.add(2, 0.0), first.add(2, 0.0), second.add(3, 0.0)].count(True) == 3
+    assert (shard_unacked.unacked_count, shard_unacked.holder_count) == (3, 2)
     first.release(1, 0)
-    assert bindings.holder_count == 2
+    assert shard_unacked.holder_count == 2
     first.release(2, 0)
     first.release(2, 0)
     first.release_all(0)
-    assert bindings.holder_count == 1
+    assert shard_unacked.holder_count == 1
     second.release_all(0)
-    assert (bindings.bound_count, bindings.holder_count) == (0, 0)
+    assert (shard_unacked.unacked_count, shard_unacked.holder_count) == (0, 0)
 
 
 def test_released_messages_take_no_memory_until_the_next_flush() -> None:
     """A flood for a parked receiver brings about no fact, and so no flush."""
-    bindings = Bindings(0)
+    shard_unacked = ShardUnacked(0)
     for position in range(1, 1001):
-        bindings.release(bindings.bind(position, "acme.billing", 0.0), 3)
-    assert bindings.floor(3) == 1000
-    assert list(bindings.overdue(1.0)) == []
-    assert [len(bindings._by_position), len(bindings._by_age)] == [0, 0]
+        shard_unacked.release(shard_unacked.add(position, "acme.billing", 0.0), 3)
+    assert shard_unacked.floor(3) == 1000
+    assert list(shard_unacked.overdue(1.0)) == []
+    assert [len(shard_unacked._by_position), len(shard_unacked._by_age)] == [0, 0]
 
 
 def test_one_message_that_is_held_for_long_keeps_nothing_of_the_others() -> None:
-    bindings = Bindings(0)
-    held = bindings.bind(1, "_unknown", 0.0)
+    shard_unacked = ShardUnacked(0)
+    held = shard_unacked.add(1, "_unknown", 0.0)
     for position in range(2, 20_002):
-        bindings.release(bindings.bind(position, "acme.billing", 0.0), position)
-        bindings.forget(position)
-    assert max(len(bindings._by_position), len(bindings._by_age)) <= Bindings.spare_max + 4
-    assert list(bindings.overdue(1.0)) == ["_unknown"]
-    assert bindings.floor(20_001) == 0
-    bindings.release(held, 20_002)
-    assert bindings.floor(20_002) == 20_001
+        shard_unacked.release(shard_unacked.add(position, "acme.billing", 0.0), position)
+        shard_unacked.forget(position)
+    assert max(len(shard_unacked._by_position), len(shard_unacked._by_age)) <= ShardUnacked.spare_max + 4
+    assert list(shard_unacked.overdue(1.0)) == ["_unknown"]
+    assert shard_unacked.floor(20_001) == 0
+    shard_unacked.release(held, 20_002)
+    assert shard_unacked.floor(20_002) == 20_001

@@ -25,7 +25,9 @@ class OwnedShard(SimpleNamespace):
 
 
 def maintained(*shards: OwnedShard) -> Maintenance:
-    context = SimpleNamespace(js=None, names=Names(), routing=SimpleNamespace(by_tenant=SettingsByTenant()))
+    context = SimpleNamespace(
+        js=None, names=Names(), routing=SimpleNamespace(tenant_settings=SettingsByTenant())
+    )
     return Maintenance(cast(Any, context), 4, {each.number: cast(Shard, each) for each in shards})
 
 

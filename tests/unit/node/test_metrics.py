@@ -22,7 +22,7 @@ from angarium.node.shard import Shard
 from angarium.node.totals import NodeTotals
 from angarium.telemetry.metrics.families import histogram
 from streams.dead_letters.letters import REASONS
-from streams.routing.shared_state import EventsByTenant, RoutingTotals
+from streams.routing.node_routing import EventsByTenant, RoutingTotals
 from streams.routing_progress import RoutingProgress
 from tests.unit.worlds.shard import ShardWorld, strict
 from tests.unit.worlds.values import NOW, policy
@@ -45,10 +45,10 @@ def node(owned: dict[int, Any] | None = None, **members: Any) -> Node:
             lease=lease, draining=members.get("draining", False),
             wanted_shards=lambda shards: list(range(shards)),
         ),
-        receivers=SimpleNamespace(complete=members.get("complete", True), known=lambda _: True),
+        configurations=SimpleNamespace(complete=members.get("complete", True), known=lambda _: True),
         routing=SimpleNamespace(
             totals=RoutingTotals(events=7, copies=9),
-            events_by_tenant=members.get("events_by_tenant", EventsByTenant()),
+            routed_by_tenant=members.get("routed_by_tenant", EventsByTenant()),
         ),
         totals=members.get("totals", NodeTotals()), tracing=members.get("tracing"),
         metrics_names=members.get("metrics_names", 0),
@@ -164,9 +164,9 @@ async def test_metrics_name_the_largest_and_sum_up_the_others() -> None:
     counted = EventsByTenant()
     counted.counts = {"acme": 7, "other": 2, "calm": 1}
     parked = {"acme": 8, "other": 2, "calm": 7}
-    watched = node({0: shard(world, parked=parked)}, metrics_names=1, events_by_tenant=counted)
+    watched = node({0: shard(world, parked=parked)}, metrics_names=1, routed_by_tenant=counted)
     found = scraped(watched)
-    none = scraped(node({0: shard(world, parked=parked)}, events_by_tenant=counted))
+    none = scraped(node({0: shard(world, parked=parked)}, routed_by_tenant=counted))
     world.host.stop()
 
     def told(name: str, labels: str = "") -> dict[str, float]:

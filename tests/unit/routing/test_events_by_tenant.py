@@ -1,6 +1,6 @@
 """Events counted by tenant: producers that invent tenants cost a limited memory."""
 
-from streams.routing.shared_state import COUNTED_TENANTS_MAX, EventsByTenant
+from streams.routing.node_routing import COUNTED_TENANTS_MAX, EventsByTenant
 
 
 def test_tenants_beyond_the_first_have_no_counts_of_their_own() -> None:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from streams.routing import shared_state
-from streams.routing.shared_state import UnrecordedRoutings
+from streams.routing import routed_events
+from streams.routing.routed_events import UnrecordedRoutings
 from streams.routing_progress import RoutingProgress
 
 
@@ -32,7 +32,7 @@ def test_a_routed_event_waits_only_until_the_journal_covers_it() -> None:
 
 
 def test_waiting_events_take_a_limited_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shared_state, "UNRECORDED_MAX", 2)
+    monkeypatch.setattr(routed_events, "UNRECORDED_MAX", 2)
     told = Told()
     for position in (1, 2, 3):
         told.add("acme", position)

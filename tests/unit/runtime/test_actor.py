@@ -16,6 +16,7 @@ from actors.ports import Attempt
 from actors.runtime.actor import Actor
 from actors.runtime.operator_actions.forget import forget
 from actors.runtime.operator_actions.ping import ping
+from actors.runtime.operator_actions.resume import resume
 from actors.runtime.operator_actions.skip import skip
 from tests.unit.worlds.shard import RECEIVER, strict
 from tests.unit.worlds.values import answer, policy
@@ -94,7 +95,7 @@ async def test_a_message_that_is_handed_out_again_is_recognised() -> None:
     await world.until_settled(3)
     assert world.sender.numbers == [1, 2, 3]
     world.hand_out_again()
-    assert world.host.bindings.bound_count == 0
+    assert world.host.shard_unacked.unacked_count == 0
 
 
 @in_virtual_time
@@ -106,7 +107,7 @@ async def test_a_repeat_that_was_dropped_and_comes_again_is_released() -> None:
     world.publish(name="same")
     assert world.state.counters.duplicates == 1
     world.host.arrive(RECEIVER, world.stream.messages[1][1])
-    assert world.host.bindings.bound_count == 0
+    assert world.host.shard_unacked.unacked_count == 0
     assert not world.state.parked
 
 
@@ -297,7 +298,7 @@ async def test_events_beyond_the_mailbox_are_read_from_the_stream() -> None:
     world.publish(600)
     await world.until(lambda: world.actor.loaded)
     assert len(world.actor.pending.mailbox) <= MAILBOX_MAX
-    assert world.host.bindings.bound_count <= MAILBOX_MAX
+    assert world.host.shard_unacked.unacked_count <= MAILBOX_MAX
     await world.until_settled(600)
     assert world.sender.numbers == list(range(1, 601))
     assert world.sender.positions == list(range(1, 601))
@@ -316,7 +317,7 @@ async def test_arrivals_while_parked_only_raise_what_is_to_be_read() -> None:
         world.publish(10)
         await world.pass_time(0.05)
         assert len(world.actor.pending.mailbox) <= MAILBOX_MAX
-        assert world.host.bindings.bound_count <= MAILBOX_MAX
+        assert world.host.shard_unacked.unacked_count <= MAILBOX_MAX
     await world.until_settled(400)
     assert world.sender.positions == list(range(1, 401))
 
@@ -343,7 +344,11 @@ async def test_a_throttled_receiver_costs_no_memory_and_comes_back_in_time() -> 
     assert (sorted(world.acked), len(world.actor.pending.mailbox)) == ([1, 2, 3, 4, 5], 0)
     world.publish(5)
     await world.pass_time(500)
-    assert (len(world.sender.made), len(world.actor.pending.mailbox), world.host.bindings.bound_count) == (
+    assert (
+        len(world.sender.made),
+        len(world.actor.pending.mailbox),
+        world.host.shard_unacked.unacked_count,
+    ) == (
         1,
         0,
         0,
@@ -376,7 +381,7 @@ async def test_an_event_that_was_read_ahead_stays_bound_when_it_is_handed_out() 
     world.sender.latency_s = 0.25
     world.hand_out()
     await world.until(lambda: bool(world.journal.of(f.Unparked)))
-    assert (world.state.counters.delivered, world.host.bindings.bound_count) == (count, 1)
+    assert (world.state.counters.delivered, world.host.shard_unacked.unacked_count) == (count, 1)
     world.crash()
     await world.until_settled(count + 1)
 
@@ -461,7 +466,7 @@ async def test_resume_is_recorded_when_it_returns() -> None:
     await world.until(lambda: bool(world.journal.of(f.Disabled)))
     await world.pass_time(600)
     assert len(world.sender.made) == 1
-    await world.actor.resume()
+    await resume(world.actor)
     assert len(world.journal.of(f.Resumed)) == 1
     await world.until_settled(2)
     assert world.sender.numbers == [1, 1, 2]

@@ -106,7 +106,7 @@ async def test_a_snapshot_that_was_read_too_slowly_is_not_used() -> None:
     world.publish()
     await world.until(lambda: world.state.frontier.position == 1 and not world.state.parked)
     await world.pass_time(1.0)
-    world.host.changed_for_snapshot()
+    world.host.unsaved.take()
     world.host.snapshots_written()
     await world.until(lambda: RECEIVER not in world.host.actors, within_s=2 * PASSIVATE_AFTER_S)
     going_on.set()

@@ -19,7 +19,7 @@ from tests.unit.worlds.virtual_time import in_virtual_time
 
 
 async def parked(world: ShardWorld) -> None:
-    await world.until(lambda: world.state.parked and not world.host.bindings.bound_count)
+    await world.until(lambda: world.state.parked and not world.host.shard_unacked.unacked_count)
 
 
 def as_numbered(world: ShardWorld, size: int) -> Frontier:
@@ -125,7 +125,7 @@ async def test_an_actor_that_stands_still_stays_in_memory() -> None:
     actor = world.actor
     asked = asyncio.ensure_future(forget(actor))
     await world.pass_time(PASSIVATE_AFTER_S + 2 * SWEEP_EVERY_S)
-    world.host.changed_for_snapshot()
+    world.host.unsaved.take()
     world.host.snapshots_written()
     await asked
     assert world.actor is actor

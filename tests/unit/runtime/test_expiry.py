@@ -193,7 +193,7 @@ async def test_everything_up_to_a_line_goes(order: str) -> None:
     world = ShardWorld(policy(order=order))
     world.sender.reply = lambda _: answer(429, retry_after="3600")
     world.publish(300)
-    await world.until(lambda: bool(world.state.open) and world.host.bindings.bound_count == 0)
+    await world.until(lambda: bool(world.state.open) and world.host.shard_unacked.unacked_count == 0)
     world.actor.give_up_to(200, "evicted")
     await world.until(lambda: len(world.dead_letters.buried) == 200)
     await world.pass_time(60)
@@ -265,7 +265,7 @@ async def test_a_limited_number_of_receivers_comes_into_memory_to_give_its_event
 async def test_a_receiver_that_lost_its_configuration_is_evicted_with_its_numbers() -> None:
     world = strict(paused=True)
     world.publish(30)
-    await world.until(lambda: world.host.bindings.bound_count == 0)
+    await world.until(lambda: world.host.shard_unacked.unacked_count == 0)
     world.policies.leader[RECEIVER] = Invalid(problems=("url: missing",))
     del world.policies.known[RECEIVER]
     world.host.configuration_changed(RECEIVER, None)
@@ -464,7 +464,7 @@ async def test_the_gap_contains_all_that_a_vanished_owner_may_have_posted() -> N
 async def test_a_receiver_that_continues_during_a_skip_gives_no_number_twice() -> None:
     world = strict(paused=True)
     world.publish(3)
-    await world.until(lambda: world.state.parked and not world.host.bindings.bound_count)
+    await world.until(lambda: world.state.parked and not world.host.shard_unacked.unacked_count)
     world.sender.latency_s = 1.0
     world.put(policy())
     assert world.actor.pending.cursor.reading

@@ -42,9 +42,9 @@ async def test_messages_are_requested_when_half_of_what_waited_is_done() -> None
     world.saturated = True
     world.sender.latency_s = SATURATED_ASK_PAUSE_S / UNSETTLED_PAUSE_AT
     world.publish(UNSETTLED_PAUSE_AT + 1)
-    await world.until(lambda: world.host.bindings.bound_count * 2 == UNSETTLED_PAUSE_AT + 4)
+    await world.until(lambda: world.host.shard_unacked.unacked_count * 2 == UNSETTLED_PAUSE_AT + 4)
     assert world.held == [True]
-    await world.until(lambda: world.host.bindings.bound_count * 2 < UNSETTLED_PAUSE_AT + 2)
+    await world.until(lambda: world.host.shard_unacked.unacked_count * 2 < UNSETTLED_PAUSE_AT + 2)
     assert world.held == [True, False]
     world.publish(UNSETTLED_PAUSE_AT)
     assert world.held == [True, False, True]
@@ -68,7 +68,7 @@ async def test_receivers_of_a_slow_node_wait_longer_but_not_forever() -> None:
     assert world.held == [True, False]
     world.publish(MAILBOX_MAX)
     await world.pass_time(0.1)
-    assert (world.state.parked, world.host.bindings.bound_count) == (True, 0)
+    assert (world.state.parked, world.host.shard_unacked.unacked_count) == (True, 0)
 
 
 @in_virtual_time
@@ -88,7 +88,7 @@ async def test_many_that_hang_keep_no_other_waiting_even_on_a_slow_node(
     world.saturated = True
     world.sender.latency_s = 10.0
     publish_to_each(world, range(2 * UNSETTLED_PAUSE_AT))
-    assert (world.held, world.host.bindings.bound_count) == ([], 2 * UNSETTLED_PAUSE_AT)
+    assert (world.held, world.host.shard_unacked.unacked_count) == ([], 2 * UNSETTLED_PAUSE_AT)
 
 
 @in_virtual_time

@@ -17,6 +17,7 @@ from actors.ports import Attempt
 from actors.runtime.actor import Actor
 from actors.runtime.host import PASSIVATE_AFTER_S
 from actors.runtime.operator_actions.ping import ping
+from actors.runtime.operator_actions.resume import resume
 from actors.runtime.residents import WOKEN_IN_TURN_MAX
 from tests.unit.worlds.shard import RECEIVER, ShardWorld, strict
 from tests.unit.worlds.values import answer, policy
@@ -271,7 +272,7 @@ async def test_above_half_of_the_inbox_the_largest_holder_is_parked() -> None:
     world.publish(9)
     await world.until(lambda: world.state.parked, within_s=0.1)
     assert not world.host.actors["acme.small"].state.parked
-    assert world.host.bindings.bound_count <= 10
+    assert world.host.shard_unacked.unacked_count <= 10
 
 
 @in_virtual_time
@@ -307,7 +308,7 @@ async def test_an_idle_actor_leaves_memory_and_comes_back_with_its_numbers() -> 
     await world.until_settled(2)
     await world.pass_time(2 * PASSIVATE_AFTER_S)
     assert RECEIVER in world.host.actors
-    world.snapshots.held = world.host.changed_for_snapshot()
+    world.snapshots.held = world.host.unsaved.take()
     await world.pass_time(1)
     assert RECEIVER in world.host.actors
     world.host.snapshots_written()
@@ -323,11 +324,11 @@ async def test_a_snapshot_that_was_not_written_is_taken_again() -> None:
     world = strict()
     world.publish()
     await world.until_settled(1)
-    taken = world.host.changed_for_snapshot()
+    taken = world.host.unsaved.take()
     world.publish()
     await world.until_settled(2)
-    world.host.snapshots_failed()
-    again = world.host.changed_for_snapshot()
+    world.host.unsaved.failed()
+    again = world.host.unsaved.take()
     assert (taken[RECEIVER].frontier.sequence, again[RECEIVER].frontier.sequence) == (1, 2)
 
 
@@ -336,7 +337,7 @@ async def test_a_waiting_actor_stays_in_memory() -> None:
     world = strict(paused=True)
     world.publish()
     await world.until(lambda: world.acked == [1])
-    world.host.changed_for_snapshot()
+    world.host.unsaved.take()
     world.host.snapshots_written()
     await world.pass_time(3 * PASSIVATE_AFTER_S)
     assert RECEIVER in world.host.actors
@@ -458,7 +459,7 @@ async def test_an_actor_that_pings_stays_in_memory() -> None:
     world.sender.latency_s = 3 * PASSIVATE_AFTER_S
     pinging = asyncio.get_running_loop().create_task(ping(actor))
     await world.until(lambda: bool(world.sender.made))
-    world.host.changed_for_snapshot()
+    world.host.unsaved.take()
     world.host.snapshots_written()
     await world.pass_time(2 * PASSIVATE_AFTER_S)
     assert world.host.actors[RECEIVER] is actor
@@ -470,7 +471,7 @@ async def test_a_wait_for_a_fact_ends_when_the_shard_stops() -> None:
     world = strict()
     actor = await world.host.residents.when_loaded(RECEIVER)
     world.journal.held = True
-    waiting = asyncio.get_running_loop().create_task(actor.resume())
+    waiting = asyncio.get_running_loop().create_task(resume(actor))
     await world.pass_time(0.1)
     world.host.stop()
     with pytest.raises(asyncio.CancelledError):

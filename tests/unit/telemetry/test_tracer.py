@@ -22,7 +22,7 @@ from angarium.telemetry.spans import Span
 from angarium.telemetry.trace_ids import Sampler, always, never
 from angarium.telemetry.tracer import Tracer
 from streams.journal.journal import JournalEntry
-from streams.routing.shared_state import RoutedEvent
+from streams.routing.routed_events import RoutedEvent
 from tests.support.secrecy import CREDENTIAL, SECRET, secrets_in
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"

@@ -8,7 +8,7 @@ import pytest
 from angarium import logs
 from angarium.cli import main
 from angarium.cli.dead_letters import table
-from angarium.cli.ledger_records.attempt_table import failing_cells
+from angarium.cli.ledger_queries.attempt_table import failing_cells
 from angarium.cli.live.inspection import lines
 from angarium.cli.receivers import receiver
 from angarium.operations.receivers.configurations.get import ShownConfiguration, shown

@@ -10,12 +10,12 @@ from angarium.terminal.progress import progress
 def test_in_a_pipe_a_line_comes_from_time_to_time(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with progress("redriving") as tell:
-        tell(1, 2)
+    with progress("redriving") as on_progress:
+        on_progress(1, 2)
     assert capsys.readouterr() == ("", "")
     monkeypatch.setattr(progress_lines, "LINE_EVERY_S", 0.0)
-    with progress("redriving") as tell:
-        tell(1, 2)
+    with progress("redriving") as on_progress:
+        on_progress(1, 2)
     assert capsys.readouterr() == ("", "redriving: 1 of 2\n")
 
 
@@ -24,8 +24,8 @@ def test_a_terminal_shows_done_and_total(
 ) -> None:
     monkeypatch.setattr(output, "stderr_can_redraw", lambda: True)
     monkeypatch.setenv("FORCE_COLOR", "1")
-    with progress("redriving") as tell:
-        tell(17, 42)
+    with progress("redriving") as on_progress:
+        on_progress(17, 42)
     shown = capsys.readouterr()
     assert shown.out == ""
     assert "redriving" in shown.err
@@ -49,6 +49,6 @@ def test_progress_is_drawn_if_a_terminal_reads_it(
 ) -> None:
     """Only standard error decides: standard output may be a terminal all the same."""
     monkeypatch.setattr(output, "on_terminal", lambda: True)
-    with progress("redriving") as tell:
-        tell(1, 2)
+    with progress("redriving") as on_progress:
+        on_progress(1, 2)
     assert capsys.readouterr() == ("", "")

@@ -76,7 +76,7 @@ class World:
         if self.matched:
             event = self.matched.pop(sorted(self.matched)[chosen % len(self.matched)])
             self.tenants.confirmed(event)
-            self.tenants.close(event)
+            self.tenants.end_event(event)
             self.done.add(event.position)
             del self.kept[event.position]
 

@@ -33,6 +33,7 @@ from actors.ports import Attempt
 from actors.runtime import actor, live_state
 from actors.runtime.operator_actions.forget import forget
 from actors.runtime.operator_actions.ping import ping
+from actors.runtime.operator_actions.resume import resume
 from actors.runtime.posting_bounds import PostingBounds
 from tests.unit.worlds.shard import RECEIVER, ShardWorld
 from tests.unit.worlds.values import NO_ANSWER, answer, policy
@@ -159,7 +160,7 @@ class ReceiverWorld:
             case draw if draw < 0.60:
                 world.put(None)
             case draw if draw < 0.64:
-                self.ask(world.actor.resume() if world.actor.loaded else None)
+                self.ask(resume(world.actor) if world.actor.loaded else None)
             case draw if draw < 0.66:
                 self.ask(ping(world.actor) if world.actor.loaded else None)
             case draw if draw < 0.68:
@@ -269,14 +270,14 @@ class ReceiverWorld:
         world.put(POLICIES[0])
         world.hand_out()
         actor = await world.host.residents.when_loaded(RECEIVER)
-        await actor.resume()
+        await resume(actor)
         await world.until(self.is_quiet, within_s=4000)
         self.check_end()
 
     def is_quiet(self) -> bool:
         journal, state = self.world.journal, self.state
         assert not self.broken
-        if self.world.host.bindings.bound_count or journal.confirmed_index < journal.index:
+        if self.world.host.shard_unacked.unacked_count or journal.confirmed_index < journal.index:
             return False
         return not (state.open or state.unfinished) and state == journal.folded.get(RECEIVER)
 

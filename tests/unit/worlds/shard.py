@@ -348,7 +348,7 @@ class ShardWorld:
             clock=self.clock, recorder=self.journal, sender=self.sender, backlog=self.stream,
             dead_letters=self.dead_letters, snapshots=self.snapshots, policies=self.policies,
             totals=self.totals, within_lease=lambda: self.within_lease, ack=self._acked,
-            set_requests_paused=self.held.append, saturated=lambda: self.saturated,
+            set_pulling_paused=self.held.append, saturated=lambda: self.saturated,
             refuse=self.refused.append, on_health_change=self.health_changes.append,
             node_holders=self.node_holders,
         )  # fmt: skip
@@ -453,7 +453,7 @@ class ShardWorld:
         """Wait until `count` events are recorded as delivered, and everything is acked."""
         folded = self.journal.folded
         await self.until(lambda: RECEIVER in folded and folded[RECEIVER].counters.delivered >= count)
-        await self.until(lambda: self.host.bindings.bound_count == 0)
+        await self.until(lambda: self.host.shard_unacked.unacked_count == 0)
 
 
 def strict(**members: Any) -> ShardWorld:

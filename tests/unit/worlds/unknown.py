@@ -40,7 +40,7 @@ async def hold_burials(world: ShardWorld) -> Callable[[], None]:
 
 async def all_buried(world: ShardWorld, count: int) -> None:
     await world.until(lambda: len(world.dead_letters.buried) >= count)
-    await world.until(lambda: world.host.bindings.bound_count == 0)
+    await world.until(lambda: world.host.shard_unacked.unacked_count == 0)
     assert (
         len({each.position for each in world.dead_letters.buried}) == len(world.dead_letters.buried) == count
     )

@@ -4,7 +4,7 @@ from contextlib import AsyncExitStack
 from random import Random
 
 from angarium.ledger.store import LedgerAway, Store
-from angarium.ledger.writer import HOLD_EVERY_S, Writer
+from angarium.ledger.writer import RENEW_EVERY_S, Writer
 from streams.erasing.erasures import Erasures, finished
 from streams.installation.topology import Names
 from streams.journal_feed.bucket_reader import BucketReader
@@ -50,8 +50,8 @@ class Process:
 
     async def turn(self, renew: bool) -> None:
         if renew:
-            self._now += HOLD_EVERY_S
-        await self.writer.turn(self._journal, self._bucket)
+            self._now += RENEW_EVERY_S
+        await self.writer.step(self._journal, self._bucket)
 
     async def stop(self) -> None:
         async with self._stack:

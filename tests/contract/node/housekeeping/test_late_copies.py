@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from actors.machine.bucket import CLOCK_SKEW_S
 from actors.machine.facts import Burial
 from actors.machine.numbering import Numbered
 from angarium.node.housekeeping import eraser as eraser_module
 from angarium.node.housekeeping.eraser import Eraser
-from streams.buckets.receivers import CLOCK_SKEW_MAX_S
 from streams.buckets.stored_configurations import StoredConfigurations
 from streams.dead_letters.bury import DeadLetterWriter
 from streams.erasing import search
@@ -28,7 +28,7 @@ from tests.support.waiting import until_true
 
 LATE_S = 1.0
 SECRET = {"Angarium-Id": "e1"}
-LONG_AFTER_S = eraser_module.LATE_COPY_MAX_S + CLOCK_SKEW_MAX_S + 60.0
+LONG_AFTER_S = eraser_module.LATE_COPY_MAX_S + CLOCK_SKEW_S + 60.0
 ENDED = {"ok": True, "messages": 1, "waiting": 0}
 NAMELESS = "acme._late"
 """No receiver can have this name, so the eraser itself deletes what was sent to it."""
@@ -219,7 +219,7 @@ async def test_a_node_whose_clock_is_ahead_looks_again_no_earlier(
     source = await installation.erase()
     await installation.rejected(1, **{"Angarium-Source": str(source)})
     await installation.checkpoint()
-    installation.ahead_s = eraser_module.LATE_COPY_MAX_S + CLOCK_SKEW_MAX_S / 2
+    installation.ahead_s = eraser_module.LATE_COPY_MAX_S + CLOCK_SKEW_S / 2
     ahead = installation.new_eraser()
     async with owner_answers(installation.js, installation.names, RECEIVER, ENDED):
         await ahead.erase_due()

@@ -6,7 +6,7 @@ from streams.nats.jetstream import JetStream
 from streams.nats.retry import stream_info
 from streams.nats.wire import Message
 from streams.reading import pull
-from streams.repair.damage import examine
+from streams.repair.damage import find_damage
 from streams.storage.purge import purge_deliveries, purge_events
 from tests.sim.checks.lost_tail import AfterLostTail
 from tests.sim.plan import Plan
@@ -184,7 +184,7 @@ async def _purge_place(stream: str, js: JetStream) -> None:
 
 
 async def _find_missing(stage: Stage, js: JetStream) -> None:
-    damage = await examine(js, stage.run.names, 0)
+    damage = await find_damage(js, stage.run.names, 0)
     stage.expect(damage.missing and not damage.nothing, f"nothing to repair: {damage}")
 
 

@@ -17,7 +17,7 @@ async def test_an_unknown_receiver_gets_dead_letters_without_numbers() -> None:
     world = ShardWorld()
     world.publish(200)
     await world.until(lambda: len(world.dead_letters.buried) == 200)
-    await world.until(lambda: world.host.bindings.bound_count == 0)
+    await world.until(lambda: world.host.shard_unacked.unacked_count == 0)
     assert {(each.reason, each.sequence) for each in world.dead_letters.buried} == {
         ("unknown_receiver", None)
     }
@@ -58,7 +58,11 @@ async def test_events_of_a_receiver_that_never_had_a_valid_configuration_wait() 
     world.policies.leader[RECEIVER] = Invalid(problems=("url: missing",))
     world.publish(100)
     await world.pass_time(600)
-    assert (world.sender.made, world.dead_letters.buried, world.host.bindings.bound_count) == ([], [], 0)
+    assert (world.sender.made, world.dead_letters.buried, world.host.shard_unacked.unacked_count) == (
+        [],
+        [],
+        0,
+    )
     assert world.policies.asked == 2
     world.put(policy())
     await world.until_settled(100)
@@ -70,7 +74,7 @@ async def test_without_a_valid_configuration_they_wait_for_as_long_as_any_may() 
     world = ShardWorld()
     world.policies.leader[RECEIVER] = Invalid(problems=("url: missing",))
     world.publish(100)
-    await world.until(lambda: RECEIVER in world.host.parked and world.host.bindings.bound_count == 0)
+    await world.until(lambda: RECEIVER in world.host.parked and world.host.shard_unacked.unacked_count == 0)
     world.clock.ahead_s = AGE_MAX_S - 10
     world.crash()
     await world.pass_time(5)
@@ -117,7 +121,7 @@ async def test_removal_discards_what_waits_and_a_receiver_put_again_never_gets_i
     world.publish(2)
     await world.until_settled(3)
     assert world.sender.numbers == [1, 2, 101, 102]
-    assert world.host.bindings.bound_count == 0
+    assert world.host.shard_unacked.unacked_count == 0
 
 
 @in_virtual_time
@@ -226,9 +230,9 @@ async def test_a_receiver_that_is_put_does_not_read_events_that_were_turned_away
     world = ShardWorld()
     world.publish(50)
     await world.until(lambda: len(world.dead_letters.buried) == 50)
-    await world.until(lambda: world.host.bindings.bound_count == 0)
+    await world.until(lambda: world.host.shard_unacked.unacked_count == 0)
     world.publish(receiver="acme.other")
-    await world.until(lambda: world.host.bindings.bound_count == 0)
+    await world.until(lambda: world.host.shard_unacked.unacked_count == 0)
     world.journal.folded.clear()
     world.crash()
     world.put(policy(paused=True))

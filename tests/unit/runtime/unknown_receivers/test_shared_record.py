@@ -23,7 +23,7 @@ async def test_thousands_of_names_cost_no_actor_no_snapshot_and_a_question_a_tur
     flood(world, 2000)
     await all_buried(world, 2000)
     assert not world.host.actors
-    assert set(world.host.changed_for_snapshot()) == {UNKNOWN_RECEIVERS}
+    assert set(world.host.unsaved.take()) == {UNKNOWN_RECEIVERS}
     assert world.snapshots.loads == 1
     assert world.policies.asked < 100
     assert len(world.journal.of(f.TurnedAway)) < 100
@@ -56,7 +56,7 @@ async def test_events_that_wait_for_a_burial_are_bounded_in_number_and_character
     world.dead_letters.bury = bury  # type: ignore[method-assign]
     for number in range(300):
         world.publish(receiver=f"acme.{'y' * 500}{number}")
-    await world.until(lambda: world.host.bindings.bound_count == 0)
+    await world.until(lambda: world.host.shard_unacked.unacked_count == 0)
     assert max(number for number, _ in sizes) <= 128
     assert max(length for _, length in sizes) <= decision_rounds.NAMES_LENGTH_MAX
 
@@ -184,7 +184,7 @@ async def test_an_event_turned_away_stays_so_if_the_configuration_was_invalid_at
     world.policies.leader[UNKNOWN] = Invalid(problems=("url: missing",))
     for _ in range(5):
         world.publish(receiver=UNKNOWN)
-    await world.until(lambda: UNKNOWN in world.host.parked and world.host.bindings.bound_count == 0)
+    await world.until(lambda: UNKNOWN in world.host.parked and world.host.shard_unacked.unacked_count == 0)
     world.crash()
     world.put(policy(), UNKNOWN)
     await world.until(lambda: len(world.sender.made) == 5)
@@ -227,7 +227,7 @@ async def test_memory_is_bounded_also_before_the_record_is_read() -> None:
     flood(world, 3000)
     await world.host.residents.activate_unknown().ready
     assert len(record_of(world).undecided) <= WAITING_MAX
-    assert world.host.bindings.bound_count == 0
+    assert world.host.shard_unacked.unacked_count == 0
     world.policies.unavailable = False
     await all_buried(world, 3000)
 
@@ -274,7 +274,7 @@ async def test_an_event_that_comes_again_before_the_record_is_read_is_recognised
     await world.pass_time(1)
     world.journal.floor = 0
     world.crash(snapshots=True)
-    await world.until(lambda: world.host.bindings.bound_count == 0)
+    await world.until(lambda: world.host.shard_unacked.unacked_count == 0)
     await world.pass_time(5)
     assert [each.position for each in world.dead_letters.buried] == [1, 2]
     assert len(world.journal.of(f.TurnedAway)) == 1

@@ -7,7 +7,7 @@ import pytest
 from actors.machine import facts as f
 from actors.machine.facts import Burial
 from actors.runtime.unknown_receivers import decision_rounds
-from actors.runtime.unknown_receivers.decision_rounds import DISCARD_AFTER_S, ROUND_LANES, ROUND_PAUSE_S
+from actors.runtime.unknown_receivers.decision_rounds import DISCARD_AFTER_S, ROUND_OFFSETS, ROUND_PAUSE_S
 from tests.unit.worlds.shard import ShardWorld, strict
 from tests.unit.worlds.unknown import UNKNOWN, all_buried, flood, hold_burials
 from tests.unit.worlds.values import policy
@@ -153,7 +153,7 @@ async def test_shards_that_a_flood_reaches_at_once_turn_away_one_after_the_other
     """If all did so at once, their facts and burials would delay events for known receivers."""
     rounds = {epoch: await _rounds_of(epoch, monkeypatch) for epoch in (1, 17, 40, 64)}
     for epoch, at in rounds.items():
-        phases = [(each - epoch / ROUND_LANES) % ROUND_PAUSE_S for each in at]
+        phases = [(each - epoch / ROUND_OFFSETS) % ROUND_PAUSE_S for each in at]
         assert len(at) >= 4
         assert max(phases) < 0.01
 

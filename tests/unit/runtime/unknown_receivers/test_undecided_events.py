@@ -54,7 +54,7 @@ async def test_many_undecided_events_hold_no_receiver_up() -> None:
         flood(world, 100)
         world.publish()
         await world.pass_time(0.1)
-        assert world.host.bindings.bound_count <= WAITING_MAX + 1
+        assert world.host.shard_unacked.unacked_count <= WAITING_MAX + 1
     await world.pass_time(2.5)
     assert world.journal.floor == len(world.stream.messages)
     assert len(world.sender.made) == 30
@@ -166,7 +166,7 @@ async def test_events_beyond_its_room_are_counted() -> None:
     world = strict()
     world.policies.unavailable = True
     world.publish(300, receiver=UNKNOWN)
-    await world.until(lambda: world.host.bindings.bound_count == 0)
+    await world.until(lambda: world.host.shard_unacked.unacked_count == 0)
     world.crash(snapshots=True)
     await world.host.residents.activate_unknown().ready
     world.put(policy(paused=True, backlog_max=50), UNKNOWN)
@@ -228,7 +228,7 @@ async def test_positions_without_undecided_events_are_passed_over(
     await world.until(lambda: world.journal.floor == 1)
     world.publish(200)
     flood(world, 1)
-    await world.until(lambda: world.host.bindings.bound_count == 0)
+    await world.until(lambda: world.host.shard_unacked.unacked_count == 0)
     assert world.host.needed() == Needed(1, UNKNOWN_RECEIVERS)
     world.host.evict("", 2)
     await all_buried(world, 1)
@@ -249,7 +249,7 @@ async def test_an_unread_event_is_not_passed_over(monkeypatch: pytest.MonkeyPatc
     await world.until(lambda: world.journal.floor == 1)
     world.publish(200)
     flood(world, 1)
-    await world.until(lambda: world.host.bindings.bound_count == 0)
+    await world.until(lambda: world.host.shard_unacked.unacked_count == 0)
     world.host.evict("", 2)
     await world.until(lambda: world.journal.of(f.Buried) != [])
     world.crash()
@@ -311,7 +311,7 @@ async def test_an_event_found_for_a_known_receiver_was_counted_when_it_came() ->
     flood(world, WAITING_MAX + 1)
     world.publish(300)
     flood(world, 10)
-    await world.until(lambda: world.host.bindings.bound_count == 0)
+    await world.until(lambda: world.host.shard_unacked.unacked_count == 0)
     world.policies.unavailable = False
     await all_buried(world, WAITING_MAX + 11)
     await world.pass_time(3)

@@ -101,7 +101,7 @@ class Story:
         self.world.host.residents.activate(self.chance.choice(LATE + NEVER))
 
     def write_snapshots(self) -> None:
-        self.world.snapshots.held.update(self.world.host.changed_for_snapshot())
+        self.world.snapshots.held.update(self.world.host.unsaved.take())
         self.world.host.snapshots_written()
 
     def reset(self) -> None:
@@ -129,15 +129,17 @@ class Story:
 
     def check_held(self) -> None:
         """Checks that nothing is held for long, even if much cannot be decided."""
-        bindings, now = self.world.host.bindings, self.world.clock.now()
+        shard_unacked, now = self.world.host.shard_unacked, self.world.clock.now()
         held = [
-            each for each in bindings._by_age if each.released_by is None and each.since < now - HELD_MAX_S
+            each
+            for each in shard_unacked._by_age
+            if each.released_by is None and each.since < now - HELD_MAX_S
         ]
         assert not held, [(each.receiver, each.position) for each in held]
 
     def is_quiet(self) -> bool:
-        journal, bindings = self.world.journal, self.world.host.bindings
-        if bindings.bound_count or journal.confirmed_index < journal.index:
+        journal, shard_unacked = self.world.journal, self.world.host.shard_unacked
+        if shard_unacked.unacked_count or journal.confirmed_index < journal.index:
             return False
         return not any(each.unfinished for each in journal.folded.values())
 

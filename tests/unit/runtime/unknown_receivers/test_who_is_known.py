@@ -37,7 +37,7 @@ async def test_a_receiver_that_the_journals_tail_names_is_known() -> None:
 async def test_a_receiver_whose_snapshot_is_being_written_is_known() -> None:
     world = await delivered()
     world.crash()
-    world.host.changed_for_snapshot()
+    world.host.unsaved.take()
     assert RECEIVER not in world.host.actors
     assert world.host.knows(RECEIVER)
 
@@ -62,7 +62,7 @@ async def test_a_receiver_whose_snapshot_was_written_after_the_listing_is_known(
     world.publish()
     await world.until_settled(1)
     wipe(world)
-    world.snapshots.held.update(world.host.changed_for_snapshot())
+    world.snapshots.held.update(world.host.unsaved.take())
     world.host.snapshots_written()
     await world.pass_time(70)
     assert not world.host.actors

@@ -10,15 +10,17 @@ from angarium import quantities
 from angarium.cli.invocation import options
 from angarium.cli.invocation.perform import result_of
 from angarium.operations.failures import NotDone
-from angarium.operations.ledger_queries.ledger_access import LedgerLag, OpenLedger, open_ledger
+from angarium.operations.ledger_queries.ledger_access import (
+    CLOCK_AHEAD_MAX_S,
+    LedgerLag,
+    OpenLedger,
+    open_ledger,
+)
 from angarium.settings import Settings
 from angarium.terminal import output
 from angarium.terminal.run import run
 
 T = TypeVar("T")
-
-CLOCK_SKEW_MAX_MS = 60_000
-"""Time that a node's clock may be ahead of this machine's: a time that it recorded is not an error."""
 
 
 def ask_ledger(settings: Settings, operation: Callable[[OpenLedger], Awaitable[T | NotDone]]) -> T:
@@ -38,7 +40,7 @@ def period_ms(given: dict[str, Any]) -> tuple[int, int]:
 def past_ms(flag: str, text: str) -> int:
     """A time in the past, in milliseconds. Raises BadQuantity and click.UsageError."""
     found = instant(flag, text)
-    if found > time.time() * 1000 + CLOCK_SKEW_MAX_MS:
+    if found > (time.time() + CLOCK_AHEAD_MAX_S) * 1000:
         raise click.UsageError(f"{flag} is in the future: {text}")
     return found
 
@@ -48,7 +50,7 @@ def instant(flag: str, text: str) -> int:
     return round(options.quantity(flag, quantities.instant, text, time.time()) * 1000)
 
 
-def status(text: str) -> tuple[int, int]:
+def status_range(text: str) -> tuple[int, int]:
     """`503`, or `5xx` for all of a class. Raises click.UsageError."""
     if len(text) == 3 and text[0] in "12345":
         if text[1:].lower() == "xx":
@@ -58,7 +60,7 @@ def status(text: str) -> tuple[int, int]:
     raise click.UsageError(f"--status {text}: write a status, such as 503, or a class, such as 5xx")
 
 
-def notes(standing: LedgerLag, since: int | None = None) -> None:
+def show_notes(standing: LedgerLag, since: int | None = None) -> None:
     """Say how far behind the ledger is, and which parts of a period it lacks, in addition to the answer.
 
     `since`: the beginning of the period, in milliseconds, if one was asked about.

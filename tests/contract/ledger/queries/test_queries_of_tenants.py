@@ -21,7 +21,7 @@ from angarium.operations.ledger_queries.worst_receivers import find_worst
 from angarium.settings import Settings
 from streams.installation.topology import Names
 from streams.nats.jetstream import JetStream
-from tests.contract.ledger.queries import ask
+from tests.contract.ledger.queries.ask import ask
 from tests.support.ledgers import NOW, RECEIVER, Kept, Pen, catch_up, delivered, failed, numbered, opens
 
 MS = round(NOW * 1000)

@@ -11,12 +11,15 @@ from angarium.api.problems import Fault, invalid, result_of, unavailable
 from angarium.api.queries.times import milliseconds
 from angarium.ledger.schema import END_OF_TIME
 from angarium.operations.failures import NotDone
-from angarium.operations.ledger_queries.ledger_access import LEDGER_CODE, OpenLedger, open_ledger
+from angarium.operations.ledger_queries.ledger_access import (
+    CLOCK_AHEAD_MAX_S,
+    LEDGER_CODE,
+    OpenLedger,
+    open_ledger,
+)
 
 QUERY_TIMEOUT_S = 10.0
 """Time limit of a query, so that others do not have to wait."""
-CLOCK_SKEW_MAX_S = 60.0
-"""Time that a client's clock may be ahead of this machine's."""
 T = TypeVar("T")
 
 
@@ -48,6 +51,6 @@ def period_ms(since: datetime | None, until: datetime | None) -> tuple[int, int]
 def past_ms(name: str, at: datetime) -> int:
     """A time in the past, in milliseconds. Raises `ProblemRaised`."""
     found = milliseconds(at)
-    if found > (time.time() + CLOCK_SKEW_MAX_S) * 1000:
+    if found > (time.time() + CLOCK_AHEAD_MAX_S) * 1000:
         raise invalid(Fault(parameter=name, detail=f"{name} is in the future"))
     return found

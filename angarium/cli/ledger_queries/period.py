@@ -9,7 +9,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def period(default: str | None = None) -> Callable[[Command], Command]:
-    """Gives a command `--since`, with this default, and `--until`; `ledger_queries.period_ms` reads them."""
+    """Gives a command `--since`, with this default, and `--until`; `ask_ledger.period_ms` reads them."""
 
     def decorate(command: Command) -> Command:
         until = click.option("--until", metavar="TIME", help="Only before this time.")

@@ -15,6 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from actors.errors import InvalidPolicy, Unavailable
+from actors.machine.bucket import CLOCK_SKEW_S
 from actors.policy import Policy, Rate, parse
 from actors.ports import Absent, Invalid, Removal
 from actors.subscriptions import Subscriptions
@@ -28,12 +29,8 @@ from streams.reading.messages import RECEIVER_LOOKED_AT_MAX, receiver_problem
 
 log = logging.getLogger(__name__)
 
-CLOCK_SKEW_MAX_S = 300.0
-"""Largest difference between the clocks of two stream leaders, or step back of one. Beyond it, a new receiver
-misses events that were published after it was put."""
 
-
-class _KnownReceiver(Struct, gc=False):
+class _KnownConfiguration(Struct, gc=False):
     """The current knowledge about one receiver.
 
     - `revision`: the newest one seen, of `stored_at`; `exists`: whether it is a configuration or a removal.
@@ -51,7 +48,7 @@ class _KnownReceiver(Struct, gc=False):
     created_at: float = 0.0
 
 
-class Receivers:
+class KnownConfigurations:
     """The configurations that are known, of all receivers; implements `actors.ports.Policies`.
 
     - `stored`: the same configurations in their bucket.
@@ -68,7 +65,7 @@ class Receivers:
         self._names = names
         self._default_rate = default_rate
         self._log_level = logging.WARNING if logs else logging.DEBUG
-        self._known: dict[str, _KnownReceiver] = {}
+        self._known: dict[str, _KnownConfiguration] = {}
         self._removals: dict[str, Removal] = {}
         self._newest_created_at = 0.0
         self._listeners: list[Callable[[str], None]] = []
@@ -160,9 +157,10 @@ class Receivers:
     def existing_at(self, at: float, receivers: tuple[str, ...]) -> tuple[str, ...]:
         """Leave out those of the receivers that were created after that time.
 
-        Each stream has the time of its own leader, so a receiver counts as a little older than it is.
+        Each stream has the time of its own leader, so a receiver counts as a little older than it is. If two
+        clocks differ by more, a new receiver misses events that were published after it was put.
         """
-        until = at + CLOCK_SKEW_MAX_S
+        until = at + CLOCK_SKEW_S
         if until >= self._newest_created_at:
             return receivers
         return tuple(each for each in receivers if self._created_at(each) <= until)
@@ -220,7 +218,7 @@ class Receivers:
     def _learn(self, receiver: str, message: StoredMessage, *, noted: bool = False) -> None:
         """Take a revision unless a newer one is known; `noted`: it mentions a removal that was not known."""
         changed = self._learn_removal(receiver, removal_in(message)) or noted
-        known = self._known.setdefault(receiver, _KnownReceiver())
+        known = self._known.setdefault(receiver, _KnownConfiguration())
         revision = message.sequence
         if revision <= known.policy_revision or revision == known.revision:
             if changed:
@@ -283,8 +281,8 @@ class Receivers:
             listener(receiver)
 
 
-def matching(
-    receivers: Receivers, subscriptions: Subscriptions
+def receiver_finder(
+    configurations: KnownConfigurations, subscriptions: Subscriptions
 ) -> Callable[[str, str, float], tuple[str, ...]]:
     """Makes a function that finds the receivers of an event from its tenant, type and storage time.
 
@@ -292,18 +290,18 @@ def matching(
     """
 
     def match(tenant: str, event_type: str, stored_at: float) -> tuple[str, ...]:
-        return receivers.existing_at(stored_at, subscriptions.match(tenant, event_type))
+        return configurations.existing_at(stored_at, subscriptions.match(tenant, event_type))
 
     return match
 
 
-def subscriptions_of(receivers: Receivers) -> Subscriptions:
-    """The subscriptions, kept up to date from now on; call this before `receivers` are started."""
+def subscriptions_of(configurations: KnownConfigurations) -> Subscriptions:
+    """The subscriptions, kept up to date from now on; call this before `configurations` are started."""
     subscriptions = Subscriptions()
 
     def keep(receiver: str) -> None:
-        policy = receivers.policy(receiver)
+        policy = configurations.policy(receiver)
         subscriptions.put(receiver, policy.events if policy else ())
 
-    receivers.on_change(keep)
+    configurations.on_change(keep)
     return subscriptions

@@ -7,7 +7,7 @@ import click
 
 from angarium import quantities
 from angarium.cli.invocation import names, options
-from angarium.cli.ledger_records.period import period
+from angarium.cli.ledger_queries.period import period
 from angarium.terminal import output
 
 if TYPE_CHECKING:
@@ -40,17 +40,17 @@ def minutes(receiver: str, wide: bool, as_json: bool, **given: Any) -> None:
     Latency is the mean of the attempts, and the longest; lateness the mean time from accepting an event to
     delivering it, and the longest. Minutes in which nothing happened are left out.
     """
-    from angarium.cli.ledger_records import ledger_queries
+    from angarium.cli.ledger_queries.ask_ledger import ask_ledger, period_ms, show_notes
     from angarium.operations.ledger_queries.minutes import find_minutes
 
     settings = options.settings_of(given)
-    since, until = ledger_queries.period_ms(given)
-    found = ledger_queries.ask_ledger(settings, lambda ledger: find_minutes(ledger, receiver, since, until))
+    since, until = period_ms(given)
+    found = ask_ledger(settings, lambda ledger: find_minutes(ledger, receiver, since, until))
     if as_json:
         output.say_json(found)
         return
     say([cells(each) for each in found.minutes], wide=wide)
-    ledger_queries.notes(found.ledger, since)
+    show_notes(found.ledger, since)
 
 
 def say(rows: list[dict[str, Any]], *, wide: bool) -> None:

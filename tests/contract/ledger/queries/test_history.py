@@ -16,7 +16,7 @@ from angarium.settings import Settings
 from streams.buckets.stored_configurations import StoredConfigurations
 from streams.installation.topology import Names
 from streams.nats.jetstream import JetStream
-from tests.contract.ledger.queries import ask
+from tests.contract.ledger.queries.ask import ask
 from tests.support.ledgers import NOW, RECEIVER, Kept, Pen, catch_up, delivered, failed, numbered, opens
 
 CONFIGURATION = b'{"url": "https://example.com/", "rate": {"limit": 5, "burst": 2}}'

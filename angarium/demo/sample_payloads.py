@@ -1,4 +1,4 @@
-"""Real webhook payloads to publish, for the demo and the tests; where they come from: `data/README.md`."""
+"""Real webhook payloads, for the demo and the tests; `payloads/README.md` says where they come from."""
 
 from importlib import resources
 
@@ -20,6 +20,6 @@ class _Line(Struct):
 
 def load() -> list[Payload]:
     """All sample payloads, always in the same order."""
-    lines = resources.files("angarium").joinpath("data", "payloads.jsonl").read_bytes().splitlines()
+    lines = resources.files("angarium.demo").joinpath("payloads", "payloads.jsonl").read_bytes().splitlines()
     parsed = (msgspec.json.decode(line, type=_Line) for line in lines)
     return [Payload(line.type, bytes(line.data)) for line in parsed]

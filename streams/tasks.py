@@ -1,4 +1,4 @@
-"""Callbacks for long-running tasks: if an exception ends a task, it is logged, and the owner is called."""
+"""Long-running tasks: how their end is awaited, and what is said and done if an exception ends them."""
 
 import asyncio
 import logging
@@ -6,6 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 log = logging.getLogger(__name__)
+
+
+async def cancel_and_wait(task: asyncio.Task[Any] | None) -> None:
+    """Cancel the task, and return when it has ended."""
+    if task is not None:
+        task.cancel()
+        await asyncio.wait({task})
 
 
 def on_defect(part: str, on_broken: Callable[[str], None]) -> Callable[[asyncio.Task[Any]], None]:

@@ -9,7 +9,7 @@ from litestar.params import FromPath, PathParameter, QueryParameter
 
 from angarium.api.admission.gate import needs
 from angarium.api.api_state import InjectedApi
-from angarium.api.openapi.records import (
+from angarium.api.openapi.ledger_queries import (
     GET_AUDIT,
     GET_EVENT,
     GET_HISTORY,
@@ -29,9 +29,9 @@ from angarium.api.openapi.records import (
     WorstReceivers,
 )
 from angarium.api.problems import Fault, invalid, not_found, problem_of
+from angarium.api.queries.ask_ledger import ask_ledger, period_ms
 from angarium.api.queries.cursors import MinuteCursor, PageSize, TimeCursor, cursor_of, start_of
 from angarium.api.queries.event_searches import search_streams
-from angarium.api.queries.ledger import ask_ledger, period_ms
 from angarium.api.queries.times import Moment, moment, seconds
 from angarium.api.routes.control import operation_for
 from angarium.api.routes.publishing import ID_TEXT, is_id

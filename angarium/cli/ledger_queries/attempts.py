@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from angarium.cli.invocation import names, options
-from angarium.cli.ledger_records.period import period
+from angarium.cli.ledger_queries.period import period
 from angarium.terminal import output
 
 LIST_MAX = 50
@@ -38,17 +38,18 @@ def attempts(
     **given: Any,
 ) -> None:
     """List the attempts to a receiver, newest first, each with its result and how long it took."""
-    from angarium.cli.ledger_records import attempt_table, ledger_queries
+    from angarium.cli.ledger_queries import attempt_table
+    from angarium.cli.ledger_queries.ask_ledger import ask_ledger, period_ms, show_notes, status_range
     from angarium.ledger.ledger_answers import AttemptFilter
     from angarium.operations.ledger_queries.attempts import find_attempts
 
     settings = options.settings_of(given)
-    since, until = ledger_queries.period_ms(given)
+    since, until = period_ms(given)
     wanted = AttemptFilter(
-        failed=failed, status=None if status is None else ledger_queries.status(status), type=event_type,
+        failed=failed, status=None if status is None else status_range(status), type=event_type,
         since=since, until=until, limit=limit,
     )  # fmt: skip
-    listed = ledger_queries.ask_ledger(settings, lambda ledger: find_attempts(ledger, receiver, wanted))
+    listed = ask_ledger(settings, lambda ledger: find_attempts(ledger, receiver, wanted))
     if as_json:
         output.say_json(listed)
         return
@@ -60,4 +61,4 @@ def attempts(
     )
     if listed.more:
         output.note(f"note: {output.newest(limit)}; --limit or --until shows older ones")
-    ledger_queries.notes(listed.ledger, since)
+    show_notes(listed.ledger, since)

@@ -43,7 +43,8 @@ def event(event_id: str, tenant: str | None, as_json: bool, **given: Any) -> Non
     if not event_id:
         raise click.UsageError("the id of the event is empty")
     from angarium.cli.invocation.perform import CommandFailed, result_of
-    from angarium.cli.ledger_records import attempt_table, ledger_queries
+    from angarium.cli.ledger_queries import attempt_table
+    from angarium.cli.ledger_queries.ask_ledger import show_notes
     from angarium.operations.failures import NotDone
 
     recorded, search, held, letters = run(_look_up(options.settings_of(given), event_id, tenant))
@@ -93,7 +94,7 @@ def event(event_id: str, tenant: str | None, as_json: bool, **given: Any) -> Non
         output.say_wrapped(output.visible(erased_text(event_id, each)), indent=CONTINUED_INDENT)
     for note in unknown:
         output.note(f"note: {note}")
-    ledger_queries.notes(found.ledger)
+    show_notes(found.ledger)
 
 
 async def _look_up(
@@ -102,7 +103,7 @@ async def _look_up(
     """Look up an event in the ledger, and in the streams, what holds its receivers, and its dead letters."""
     from actors.errors import AngariumError
     from angarium.connecting import Access, with_access
-    from angarium.operations.dead_letters.of_event import letters_of
+    from angarium.operations.dead_letters.find_for_event import letters_of
     from angarium.operations.events.search import search_event
     from angarium.operations.failures import NotDone, not_done
     from angarium.operations.ledger_queries.journey import recorded_journey

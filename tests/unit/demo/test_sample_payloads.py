@@ -4,11 +4,11 @@ import json
 import statistics
 from importlib import resources
 
-from angarium.demo import payloads
+from angarium.demo import sample_payloads
 
 
 def test_payloads_are_a_spread_of_real_events() -> None:
-    loaded = payloads.load()
+    loaded = sample_payloads.load()
     sizes = [len(payload.body) for payload in loaded]
     assert 60 <= len(loaded) <= 80
     assert len({payload.type for payload in loaded}) > 50
@@ -19,10 +19,10 @@ def test_payloads_are_a_spread_of_real_events() -> None:
 
 
 def test_some_bodies_are_not_ascii() -> None:
-    assert any(not payload.body.isascii() for payload in payloads.load())
+    assert any(not payload.body.isascii() for payload in sample_payloads.load())
 
 
 def test_the_file_is_small_and_names_its_source() -> None:
-    data = resources.files("angarium") / "data"
-    assert len((data / "payloads.jsonl").read_bytes()) <= 300_000
-    assert "@octokit/webhooks-examples` 7.6.1" in (data / "README.md").read_text()
+    payloads = resources.files("angarium.demo") / "payloads"
+    assert len((payloads / "payloads.jsonl").read_bytes()) <= 300_000
+    assert "@octokit/webhooks-examples` 7.6.1" in (payloads / "README.md").read_text()

@@ -20,7 +20,7 @@ from actors.machine.scheduling.view import View
 from actors.machine.state import State
 from actors.policy import parse
 from actors.status import inspect
-from angarium.cli.ledger_records.event import repeat_text
+from angarium.cli.ledger_queries.event import repeat_text
 from angarium.ledger import queries, schema
 from angarium.ledger.ledger_answers import AttemptFilter
 from angarium.logs import instant
@@ -37,7 +37,7 @@ from streams.buckets.stored_configurations import StoredConfigurations
 from streams.installation.topology import Names
 from streams.journal_feed import journal_reader
 from streams.nats.jetstream import JetStream
-from tests.contract.ledger.queries import ask
+from tests.contract.ledger.queries.ask import ask
 from tests.support.installation import shard
 from tests.support.ledgers import NOW, RECEIVER, Kept, Pen, catch_up, delivered, failed, numbered, opens
 

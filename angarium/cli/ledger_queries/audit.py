@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from angarium.cli.invocation import names, options
-from angarium.cli.ledger_records.period import period
+from angarium.cli.ledger_queries.period import period
 from angarium.quantities import count_text
 from angarium.terminal import output
 
@@ -39,14 +39,15 @@ def audit(receiver: str, plot: Path | None, as_json: bool, **given: Any) -> None
     In any window of t seconds at most burst + rate * t attempts may start. Windows of one second and of the
     burst's length are checked. The exit status is 1 if more did.
     """
-    from angarium.cli.ledger_records import audit_plot, ledger_queries
+    from angarium.cli.ledger_queries import audit_plot
+    from angarium.cli.ledger_queries.ask_ledger import ask_ledger, period_ms, show_notes
     from angarium.operations.ledger_queries import audit as query
 
     settings = options.settings_of(given)
     if plot is not None:
         audit_plot.check(plot)
-    since, until = ledger_queries.period_ms(given)
-    found = ledger_queries.ask_ledger(settings, lambda ledger: query.audit(ledger, receiver, since, until))
+    since, until = period_ms(given)
+    found = ask_ledger(settings, lambda ledger: query.audit(ledger, receiver, since, until))
     if plot is not None:
         try:
             audit_plot.draw(plot, found, VERDICTS[found.verdict])
@@ -58,7 +59,7 @@ def audit(receiver: str, plot: Path | None, as_json: bool, **given: Any) -> None
     else:
         for line in lines(found):
             output.say(line)
-        ledger_queries.notes(found.ledger, since)
+        show_notes(found.ledger, since)
     if found.verdict == "exceeded":
         raise click.ClickException(f"{receiver} got more attempts than its limit allows")
 

@@ -1,4 +1,4 @@
-"""The tenants whose events wait to be routed, as `angarium doctor` names them."""
+"""Events that are not routed, as `angarium doctor` shows them: those that wait, and those in no partition."""
 
 from collections.abc import Mapping
 
@@ -9,15 +9,17 @@ from angarium.operations.routing_delays import RoutingDelay, routing_delays
 from angarium.quantities import count_text
 from streams.installation.topology import Installation
 from streams.nats.jetstream import JetStream
+from streams.storage.strays import count_stray_events
 
 TENANTS_SHOWN_MAX = 10
 FLOOD_REMEDY = "they are routed in turns with other tenants'; find out what publishes them"
+STRAY_REMEDY = "find out what publishes to subjects with a token * or >: such events reach no receiver"
 
 
-async def examine(
+async def unrouted_findings(
     js: JetStream, installation: Installation, tenants: Mapping[str, TenantSettings]
 ) -> list[Finding]:
-    """Examine the tenants; there is no line if nothing waits. Raises `Unavailable` and `ApiError`."""
+    """A line for each tenant whose events wait to be routed. Raises `Unavailable` and `ApiError`."""
     try:
         found = await routing_delays(js, installation.names, installation.shards, tenants, None)
     except Unusable as error:
@@ -34,3 +36,12 @@ def _finding(delay: RoutingDelay) -> Finding:
         return warning("tenants", delay.text, delay.remedy, delay.command)
     floods = f"{delay.events.tenant} floods partition {delay.events.partition}"
     return warning("tenants", f"{floods}: {delay.waiting_text()}", FLOOD_REMEDY)
+
+
+async def stray_findings(js: JetStream, installation: Installation) -> list[Finding]:
+    """A line that counts the events in no partition, if any. Raises `Unavailable` and `ApiError`."""
+    count = await count_stray_events(js, installation.names, installation.shards)
+    if not count:
+        return []
+    why = f"{count:,} belong to no partition, so that no node routes them"
+    return [warning("events", why, STRAY_REMEDY)]

@@ -12,8 +12,8 @@ import pytest
 from actors.machine import facts as f
 from actors.machine.bucket import RateLimit
 from angarium.api.api_state import QUERIES_MAX
-from angarium.api.queries import ledger as asking
-from angarium.api.routes import records
+from angarium.api.queries import ask_ledger as asking
+from angarium.api.routes import ledger_queries
 from angarium.ledger.queries import LedgerQueries
 from angarium.logs import instant
 from angarium.settings import Settings
@@ -199,7 +199,7 @@ async def test_the_audit_and_the_worst(api: Api, pen: Pen, ledger: InFile, reade
 async def test_an_audit_of_too_many_attempts_is_refused(
     api: Api, pen: Pen, ledger: InFile, reader: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(records, "AUDITED_MAX", 4)
+    monkeypatch.setattr(ledger_queries, "AUDITED_MAX", 4)
     await pen.flush(f.RateSet(receiver=RECEIVER, limit=RateLimit(5.0, 2)))
     await pen.flush(*(delivered(sequence, NOW + sequence) for sequence in range(1, 7)))
     await catch_up(api.js, api.names, ledger)

@@ -1,0 +1,68 @@
+"""State that all routers of a node share: configurations, slots, counters."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from msgspec import Struct, field
+
+from actors.tenant_settings import SettingsByTenant
+from streams.routing.freshness import Freshness
+from streams.routing.lanes import CopySlots
+from streams.routing.routed_events import RoutedEvent
+
+LETTERS_AT_ONCE = 32
+"""Dead letters of evicted events under way at a time, in all partitions of a node."""
+
+COUNTED_TENANTS_MAX = 4096
+"""Tenants whose events are counted one by one: any producer may invent names."""
+
+
+class RoutingTotals(Struct):
+    """Totals of a node's routers. An event counts again if another owner routes it again."""
+
+    events: int = 0
+    copies: int = 0
+    unmatched: int = 0
+    malformed: int = 0
+    evicted: int = 0
+
+
+class EventsByTenant:
+    """The number of fan-outs routed by tenant; those of tenants beyond the first 4,096 are `others`."""
+
+    __slots__ = ("counts", "others")
+
+    def __init__(self) -> None:
+        self.counts: dict[str, int] = {}
+        self.others = 0
+
+    def add_new(self, tenant: str) -> None:
+        """Count the first event of a tenant that has no count yet."""
+        if len(self.counts) < COUNTED_TENANTS_MAX:
+            self.counts[tenant] = 1
+        else:
+            self.others += 1
+
+
+class Routing(Struct, frozen=True):
+    """State that a node's routers share.
+
+    - `match`: returns the tenant's receivers that subscribe to a type, and existed when the event was stored.
+    - `tenant_settings`: weights and rates.
+    - `subscribed_tenants`: returns the tenants whose receivers subscribe to anything, of all partitions.
+    - `letters`: bounds the dead letters of evicted events.
+    - `on_routed`: called for each event once its copies are stored; returns what is to be called once that
+      is recorded, if anything. Both must neither block nor raise.
+    """
+
+    match: Callable[[str, str, float], tuple[str, ...]]
+    freshness: Freshness
+    copies: CopySlots
+    readers: asyncio.Semaphore
+    totals: RoutingTotals
+    tenant_settings: SettingsByTenant = SettingsByTenant()
+    subscribed_tenants: Callable[[], Sequence[str]] = tuple
+    partitions: int = 1
+    routed_by_tenant: EventsByTenant = field(default_factory=EventsByTenant)
+    letters: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(LETTERS_AT_ONCE))
+    on_routed: Callable[[RoutedEvent], Callable[[], None] | None] | None = None

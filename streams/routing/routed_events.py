@@ -1,0 +1,57 @@
+"""Events whose copies are all stored: what is said of them, and when.
+
+Something may have to be done once an event is routed and the journal says so, such as exporting a span.
+"""
+
+from collections import deque
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from streams.routing_progress import RoutingProgress
+
+UNRECORDED_MAX = 4096
+"""Routed events of a partition that are kept until that is recorded, some 500 bytes each."""
+
+
+class RoutedEvent(Struct, frozen=True, gc=False, kw_only=True):
+    """An event whose copies are all stored.
+
+    - `source`: the position that its copies name.
+    - `type`: empty if the event is malformed, since it may be anything then.
+    - `copies`: the number of receivers that it was copied to.
+    """
+
+    tenant: str
+    id: str
+    source: int
+    stored_at: float
+    type: str
+    traceparent: str
+    malformed: bool
+    copies: int
+
+
+class UnrecordedRoutings:
+    """Routed events that the journal does not hold as routed yet, each with a call to be made once it does.
+
+    If an owner dies before that, the next one routes the event again.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: deque[tuple[str, int, Callable[[], None]]] = deque()
+
+    def add(self, tenant: str, position: int, when_recorded: Callable[[], None]) -> None:
+        """Add an event. If too many wait, the oldest call is made now: after a crash it may be made again."""
+        self._waiting.append((tenant, position, when_recorded))
+        if len(self._waiting) > UNRECORDED_MAX:
+            self._waiting.popleft()[2]()
+
+    def recorded(self, progress: RoutingProgress) -> None:
+        """Make the calls of the events that this recorded progress covers."""
+        for _ in range(len(self._waiting)):
+            tenant, position, when_recorded = waiting = self._waiting.popleft()
+            if progress.covers(tenant, position):
+                when_recorded()
+            else:
+                self._waiting.append(waiting)
