@@ -19,6 +19,10 @@ KEYS_KEPT_MAX = 4096
 UNKNOWN_RECEIVERS = "_unknown"
 """Name of the record of all unknown receivers, one for each shard; it stands in the place of a receiver."""
 
+OUR_TYPES = "angarium."
+"""The beginning of all event types that are Angarium's own."""
+ALERT_TYPES = "angarium.alert."
+
 _TOKEN = "[A-Za-z0-9_-]"
 _TENANT = re.compile(rf"[A-Za-z]{_TOKEN}{{0,63}}\Z")
 _NAME = re.compile(rf"(?!_){_TOKEN}{{1,64}}\Z")
@@ -64,6 +68,11 @@ def check_type(event_type: str) -> str:
             f"{_TYPE_LENGTH_MAX} characters at most"
         )
     return event_type
+
+
+def is_alert_type(event_type: str) -> bool:
+    """True for the type of an event about an alert."""
+    return event_type.startswith(ALERT_TYPES)
 
 
 def is_event_id(text: str) -> bool:

@@ -12,13 +12,14 @@ import math
 import re
 from collections.abc import Iterator
 from datetime import datetime
-from functools import cache
+from functools import cache, lru_cache
 from itertools import islice
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Meta, Struct, field
+from msgspec.structs import asdict, replace
 
 from actors import allowed_values
 from actors.errors import InvalidPolicy
@@ -105,6 +106,51 @@ class Offline(Struct, frozen=True, kw_only=True, gc=False):
     disable_after_s: Annotated[float, Meta(ge=60, le=8640000)] = 432000
 
 
+class AlertSettings(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
+    """The limits of alerts about a receiver that a person has set; None: not set."""
+
+    failing_after_s: Annotated[float, Meta(ge=1, le=864000)] | None = None
+    behind_percent: Annotated[int, Meta(ge=1, le=100)] | None = None
+    behind_after_s: Annotated[float, Meta(ge=1, le=AGE_MAX_S)] | None = None
+    dead_letters_quiet_s: Annotated[float, Meta(ge=1, le=864000)] | None = None
+    interval_s: Annotated[float, Meta(ge=1, le=864000)] | None = None
+
+
+class AlertLimits(Struct, frozen=True, kw_only=True, gc=False):
+    """The limits of alerts about a receiver.
+
+    - `failing_after_s`: time without a success after which it is failing.
+    - `behind_percent`, `behind_after_s`: it is behind if so much of its `backlog_max` is used, or if its
+      oldest event is that old; no longer once it is below the half of both.
+    - `dead_letters_quiet_s`: time without another dead letter after which the alert about them is over.
+    - `interval_s`: time from one alert to the next of the same kind, at least.
+    """
+
+    failing_after_s: float = 60
+    behind_percent: int = 80
+    behind_after_s: float = 3600
+    dead_letters_quiet_s: float = 3600
+    interval_s: float = 300
+
+
+USUAL_LIMITS = AlertLimits()
+
+
+NO_ALERT_SETTINGS = AlertSettings()
+
+
+@lru_cache(maxsize=256)
+def alert_limits(*settings: AlertSettings) -> AlertLimits:
+    """The limits by these settings, the first of which that sets one decides about it.
+
+    Cached: most receivers have the same.
+    """
+    found = USUAL_LIMITS
+    for each in reversed(settings):
+        found = replace(found, **{name: value for name, value in asdict(each).items() if value is not None})
+    return found
+
+
 class OldSecret(Struct, frozen=True, kw_only=True, gc=False):
     """A secret that signs in addition to the newer ones, until a given time. Its repr shows nothing."""
 
@@ -132,6 +178,7 @@ class Policy(Struct, frozen=True, kw_only=True, gc=False):
     backlog_max: Annotated[int, Meta(ge=1)] = 1_000_000
     headers: dict[str, str] = field(default_factory=lambda: _NO_HEADERS)
     paused: bool = False
+    alerts: AlertSettings = NO_ALERT_SETTINGS
 
     def __repr__(self) -> str:
         return "Policy(…)"
@@ -249,7 +296,7 @@ def _not_a_rate(value: Any) -> str:
 def _unknown_members(members: dict[str, Any]) -> list[tuple[str, frozenset[str]]]:
     """The paths of the unknown members, each with the names that are known there."""
     places: list[tuple[str, Any, type[msgspec.Struct]]] = [("", members, Policy)]
-    for name, struct in (("rate", Rate), ("retry", Retry), ("offline", Offline)):
+    for name, struct in (("rate", Rate), ("retry", Retry), ("offline", Offline), ("alerts", AlertSettings)):
         places.append((f"{name}.", members.get(name), struct))
     old_secrets = members.get("old_secrets")
     for i, old in enumerate(old_secrets[:SECRETS_MAX] if isinstance(old_secrets, list) else []):

@@ -10,7 +10,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from actors.machine.event import Event
-from actors.machine.facts import Burial, Fact
+from actors.machine.facts import AlertFact, Burial, Fact
 from actors.machine.outcome import Outcome
 from actors.machine.state import State
 from actors.policy import Policy
@@ -108,6 +108,17 @@ class DeadLetterWriter(Protocol):
         """Publish these dead letters, and return once all are stored. Repeating it is harmless.
 
         `answers` has the beginnings of the last answers that are known, by position.
+        """
+        ...
+
+
+class AlertWriter(Protocol):
+    """Publishes events about alerts."""
+
+    async def publish(self, notice: AlertFact) -> None:
+        """Publish the event about an alert, and return once it is stored. May raise Unavailable.
+
+        Repeating it is harmless.
         """
         ...
 

@@ -1,10 +1,14 @@
 """Subscriptions: a trie over event types for each tenant, with the wildcards of NATS subjects.
 
-`*` stands for one token, `>` at the end for one or more, so that `order.>` does not match `order`.
+`*` stands for one token, `>` at the end for one or more, so that `order.>` does not match `order`. Types that
+begin with `angarium.` match only patterns that begin with `angarium.`: who subscribes to everything does not
+get alerts.
 """
 
 from collections.abc import Iterable
 from itertools import count
+
+from actors.ids import OUR_TYPES
 
 REMEMBERED_COST_MAX = 1 << 18
 """Number of receivers in all cached answers; each takes 8 bytes."""
@@ -31,6 +35,9 @@ class _Node:
     @property
     def bare(self) -> bool:
         return not (self.next or self.here or self.rest)
+
+
+_NOTHING = _Node()
 
 
 class _Tenant:
@@ -85,7 +92,10 @@ class Subscriptions:
         found = self._answers.get(key)
         if found is None:
             matched: dict[str, None] = {}
-            collect_matches(tenant.root, event_type.split("."), 0, matched)
+            root, tokens, at = tenant.root, event_type.split("."), 0
+            if event_type.startswith(OUR_TYPES):
+                root, at = root.next.get(tokens[0], _NOTHING), 1
+            collect_matches(root, tokens, at, matched)
             found = tuple(sorted(matched))
             self._remember(key, found)
         return found
@@ -102,6 +112,8 @@ class Subscriptions:
 def matches(pattern: str, event_type: str) -> bool:
     """True if the type matches the pattern."""
     wanted, tokens = pattern.split("."), event_type.split(".")
+    if event_type.startswith(OUR_TYPES) and wanted[0] != tokens[0]:
+        return False
     if wanted[-1] == ">":
         wanted.pop()
         if len(tokens) <= len(wanted):

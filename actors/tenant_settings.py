@@ -6,10 +6,14 @@ from typing import Annotated
 from msgspec import Meta, Struct, field
 
 from actors.machine.bucket import RateLimit
-from actors.policy import Rate
+from actors.policy import AlertLimits, AlertSettings, Rate, alert_limits
 
 ALL_OTHERS = "*"
 """Name of the settings for the tenants that have none of their own."""
+
+
+class InstallationAlerts(AlertSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The limits of alerts in the settings file, where an unknown one is a mistake."""
 
 
 class TenantSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -19,21 +23,27 @@ class TenantSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     - `rate`: the most events a second that are routed; None: no limit.
     - `backlog_max_bytes`, `dead_letters_max_bytes`: what may wait for its receivers, and what may lie among
       the dead letters; None: as much as there is room for.
+    - `alerts`: limits of alerts about its receivers.
     """
 
     weight: Annotated[int, Meta(ge=1, le=100)] = 1
     rate: Rate | None = None
     backlog_max_bytes: Annotated[int, Meta(ge=1 << 20)] | None = None
     dead_letters_max_bytes: Annotated[int, Meta(ge=1 << 20)] | None = None
+    alerts: InstallationAlerts = InstallationAlerts()
 
 
 USUAL = TenantSettings()
 
 
 class SettingsByTenant(Struct, frozen=True):
-    """The settings of each tenant, by its name; under `*` those of all others."""
+    """The settings of each tenant, by its name; under `*` those of all others.
+
+    `alerts`: limits of alerts about receivers, if neither their tenant nor they themselves have others.
+    """
 
     by_name: Mapping[str, TenantSettings] = field(default_factory=dict)
+    alerts: InstallationAlerts = InstallationAlerts()
 
     def for_tenant(self, tenant: str) -> TenantSettings:
         """The settings of a tenant."""
@@ -52,6 +62,10 @@ class SettingsByTenant(Struct, frozen=True):
         """The limit of the tenant's events in the router; None if it has none."""
         rate = self.for_tenant(tenant).rate
         return None if rate is None else RateLimit(rate.per_second, rate.burst_max)
+
+    def alert_limits(self, receiver: str, own: AlertSettings) -> AlertLimits:
+        """The limits of alerts about a receiver, whose configuration may set its `own`."""
+        return alert_limits(own, self.for_tenant(receiver.partition(".")[0]).alerts, self.alerts)
 
     @property
     def with_quota(self) -> list[str]:

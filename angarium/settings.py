@@ -24,7 +24,7 @@ from actors.allowed_values import allowed, closest, problem
 from actors.errors import BadInput, InvalidName
 from actors.ids import check_tenant
 from actors.policy import Rate
-from actors.tenant_settings import ALL_OTHERS, TenantSettings
+from actors.tenant_settings import ALL_OTHERS, InstallationAlerts, TenantSettings
 from angarium import quantities
 
 USUAL_FILE = "angarium.toml"
@@ -42,7 +42,7 @@ _SINGULAR = {
 }  # fmt: skip
 _SIZES = frozenset({"max_body", "max_bytes"})
 _ADDRESSES = frozenset({"monitor", "api", "api_monitor", "ledger_monitor"})
-TABLES = frozenset({"tenants"})
+TABLES = frozenset({"tenants", "alerts"})
 """Settings that only a file can have."""
 _SIZES_OF_TENANT = ("backlog_max_bytes", "dead_letters_max_bytes")
 _PREFIX = re.compile(r"[a-z][a-z0-9_-]{0,31}\Z")
@@ -170,6 +170,10 @@ class Settings(Struct, frozen=True, kw_only=True):
         Meta(description="weight, rate and quotas of tenants, by name; * is all others"),
     ] = field(default_factory=dict)
 
+    alerts: Annotated[
+        InstallationAlerts, Meta(description="limits of alerts about receivers, unless a tenant sets others")
+    ] = InstallationAlerts()
+
     ledger: Annotated[
         str, Meta(description="where the ledger is, sqlite:///a/file or postgresql://user@host/database")
     ] = "sqlite:///.angarium/ledger.db"
@@ -218,7 +222,7 @@ def load(
     for each in fields:
         if (found := overrides.get(each.name)) is not None:
             if each.name in TABLES:
-                values[each.name], wrong = _tenants(found.value)
+                values[each.name], wrong = (_alerts if each.name == "alerts" else _tenants)(found.value)
                 problems += [f"{name} ({found.source}): {why}" for name, why in wrong]
                 continue
             try:
@@ -325,6 +329,15 @@ def _convert(name: str, kind: Any, value: Any) -> Any:
     if is_list(kind) and isinstance(value, str):
         value = [part.strip() for part in value.split(",") if part.strip()]
     return msgspec.convert(value, kind, strict=not isinstance(value, str))
+
+
+def _alerts(value: Any) -> tuple[InstallationAlerts, list[tuple[str, str]]]:
+    """The limits of alerts, and what is wrong: the member, and a sentence."""
+    try:
+        return msgspec.convert(value, InstallationAlerts), []
+    except msgspec.ValidationError as error:
+        path, why = problem(error, InstallationAlerts)
+        return InstallationAlerts(), [(f"alerts{path}", why)]
 
 
 def _tenants(value: Any) -> tuple[dict[str, TenantSettings], list[tuple[str, str]]]:

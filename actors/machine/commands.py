@@ -10,6 +10,7 @@ from actors.machine.event import Event
 from actors.machine.facts import Burial
 from actors.machine.numbering import Numbered
 from actors.machine.outcome import Answered, Failed
+from actors.policy import AlertLimits
 
 
 class RecordOutcome(Struct, frozen=True, gc=False):
@@ -177,8 +178,30 @@ class RecordBuried(Struct, frozen=True):
     positions: tuple[int, ...]
 
 
+class JudgeAlerts(Struct, frozen=True, kw_only=True):
+    """Raise and end alerts, by the state and by what else is seen of the receiver.
+
+    - `waiting_min`, `waiting_max`: at least and at most so many events wait.
+    - `oldest_at`: when the oldest of them was stored, if one waits and that is known.
+    - `invalid`: the receiver has a configuration, but never had a valid one.
+    """
+
+    limits: AlertLimits
+    waiting_min: int = 0
+    waiting_max: int = 0
+    oldest_at: float | None = None
+    invalid: bool = False
+
+
+class RecordAlertsPublished(Struct, frozen=True):
+    """Record that the events about the alerts up to `number` are stored."""
+
+    number: int
+
+
 Command = (
     RecordOutcome | Adopt | OpenReceiver | GiveUpEvents | DropRepeat | AcceptEvent | StartAttempt | StartPing
     | ParkReceiver | UnparkReceiver | ResumeReceiver | RemoveReceiver | ForgetBacklog | MissEvents
     | RefuseEvent | TurnAway | PassOver | RecordBuried | EraseOpenEvent | EraseWaitingEvent
+    | JudgeAlerts | RecordAlertsPublished
 )  # fmt: skip

@@ -5,6 +5,7 @@ from typing import Any, assert_never
 from actors.ids import fraction, stable_hash
 from actors.machine import commands as c
 from actors.machine import facts as f
+from actors.machine.alerts.judging import alert_changes
 from actors.machine.backoff import backoff_s
 from actors.machine.bucket import Bucket, RateLimit, with_limit
 from actors.machine.event import Event
@@ -17,7 +18,7 @@ FAILURES_IN_A_ROW_MAX = 5
 """Failures in a row, of any events, after which a receiver in relaxed order backs off as a whole."""
 NEEDS_NO_CONFIRMATION = (
     f.Delivered, f.AttemptFailed, f.Throttled, f.EventAccepted, f.Repeated, f.Parked, f.Unparked, f.Buried,
-    f.TurnedAway,
+    f.TurnedAway, f.AlertRaised, f.AlertRecovered, f.AlertsPublished,
 )  # fmt: skip
 ERROR_LENGTH_MAX = 300
 """Length of the error text that a fact keeps, in characters."""
@@ -87,6 +88,10 @@ def decide(
             return [f.Parked(receiver=receiver, at=at, position=position)]
         case c.RecordBuried(positions):
             return [f.Buried(receiver=receiver, positions=positions)]
+        case c.JudgeAlerts():
+            return alert_changes(state, policy, command, at)
+        case c.RecordAlertsPublished(number):
+            return [f.AlertsPublished(receiver=receiver, number=number)]
         case _:
             assert_never(command)
 

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from actors.ids import dedup_key
 from actors.machine import facts as f
+from actors.machine.alerts.folding import after_alert, given_up_at
 from actors.machine.numbering import Numbered, advance, move_frontier, resize, without_keys
 from actors.machine.state import Open, State, fresh_entry, open_entry, with_entry
 
@@ -80,6 +81,8 @@ def evolve(state: State, fact: f.Fact) -> State:
                 return _count(replace(state, frontier=frontier), discarded=len(turned_away))
             burials = (*state.burials, *turned_away)
             return _count(replace(state, frontier=frontier, burials=burials), dead=len(turned_away))
+        case f.AlertRaised() | f.AlertRecovered() | f.AlertsPublished():
+            return after_alert(state, fact)
         case _:
             assert_never(fact)
 
@@ -145,7 +148,14 @@ def _after_dead_letter(state: State, fact: f.DeadLettered) -> State:
             status=fact.status,
         ),)  # fmt: skip
     bucket = fact.bucket or state.bucket
-    state = replace(state, frontier=frontier, open=opened, burials=burials, bucket=bucket)
+    state = replace(
+        state,
+        frontier=frontier,
+        open=opened,
+        burials=burials,
+        bucket=bucket,
+        dead_at=given_up_at(state, fact),
+    )
     return _count(state, dead=len(fact.events))
 
 
@@ -155,6 +165,7 @@ def _after_removal(state: State, fact: f.Removed) -> State:
     return _count(replace(
         _unimpeded(state), opened=False, removed_at=fact.at, open=(), waiting_since=None, target="",
         frontier=frontier, bucket=fact.bucket or state.bucket, removal=max(state.removal, fact.removal),
+        dead_at=0.0,
     ), discarded=fact.discarded)  # fmt: skip
 
 

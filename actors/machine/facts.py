@@ -7,6 +7,8 @@ fact was decided. Outcome facts have a `kind`, `event` or `ping`, and name their
 one event today, and several once there are batches.
 """
 
+from typing import Literal
+
 from msgspec import Struct
 
 from actors.machine.bucket import Bucket, RateLimit
@@ -14,6 +16,7 @@ from actors.machine.numbering import Numbered
 
 ERASED = "erased"
 """The reason in facts about events that an operator erased."""
+AlertKind = Literal["failing", "offline", "disabled", "behind", "dead_letters", "misconfigured"]
 
 
 class _Fact(Struct, frozen=True, gc=False, kw_only=True, tag_field="fact", omit_defaults=True):
@@ -306,6 +309,36 @@ class TurnedAway(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="turn
     discarded: bool = False
 
 
+class AlertRaised(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="alert_raised"):
+    """The receiver crossed a limit. Once this is confirmed, the event about it has to be published.
+
+    - `number`: counts the alerts of the receiver, raised or recovered; the event's id contains it.
+    - `since`: when it began, if that is known; `why`: in words.
+    """
+
+    alert: AlertKind
+    number: int
+    at: float
+    since: float | None = None
+    why: str = ""
+
+
+class AlertRecovered(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="alert_recovered"):
+    """An alert that was raised at `since` is over; `number` and `why` are as in `AlertRaised`."""
+
+    alert: AlertKind
+    number: int
+    at: float
+    since: float | None = None
+    why: str = ""
+
+
+class AlertsPublished(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="alerts_published"):
+    """The events about the receiver's alerts are stored, up to and including this `number`."""
+
+    number: int
+
+
 class Claimed(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="fact", tag="claimed"):
     """The shard has a new owner.
 
@@ -324,9 +357,11 @@ class Claimed(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="
 
 
 OutcomeFact = Delivered | AttemptFailed | Throttled
+AlertFact = AlertRaised | AlertRecovered
 Fact = (
     Delivered | AttemptFailed | Throttled | DeadLettered | Buried | EventAccepted | Started | Repeated
     | Parked | Unparked | Opened | Removed | Forgot | Missing | WindowSet | RateSet | Retargeted | Paused
     | Resumed | Disabled | Pinged | EventRefused | TurnedAway | Repaired | RemovalSet
+    | AlertRaised | AlertRecovered | AlertsPublished
 )  # fmt: skip
 AnyFact = Fact | Claimed

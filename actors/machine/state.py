@@ -6,7 +6,7 @@ It is exactly the fold of the receiver's facts. A quiet actor is about a kilobyt
 from msgspec import Struct, field
 
 from actors.machine.bucket import Bucket, RateLimit, next_token_at
-from actors.machine.facts import Burial, OutcomeFact
+from actors.machine.facts import AlertFact, AlertKind, Burial, OutcomeFact
 from actors.machine.numbering import Frontier, Numbered
 
 OPEN_MAX = 256
@@ -17,6 +17,8 @@ UNRECORDED_MAX = UNCONFIRMED_MAX + OPEN_MAX
 """Numbers that one owner may have given without a record: of settled and of open events."""
 BURIALS_MAX = 128
 """Dead letters of one receiver that may wait to be stored; no further events are given up before."""
+NOTICES_MAX = 12
+"""Events about a receiver's alerts that may wait to be published; no further alert changes before."""
 TOMBSTONE_KEPT_S = 8 * 86400.0
 """Time that the state of a removed receiver is kept: the longest age of a delivery (7 days), and a day."""
 
@@ -62,6 +64,14 @@ class Counters(Struct, frozen=True, gc=False, kw_only=True):
     duplicates: int = 0
 
 
+class Alert(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
+    """The last alert of one kind, kept after its recovery, so that the next one is not raised too soon."""
+
+    kind: AlertKind
+    raised_at: float
+    raised: bool = False
+
+
 class State(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     """Everything that the journal says about one receiver.
 
@@ -77,6 +87,10 @@ class State(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     - `failing_since`, `consecutive_failures`: its failures since the last success.
     - `parked`: some events are only in the stream; `waiting_since` is when the oldest of them was stored.
     - `last`: the last outcome.
+    - `alerts`: the last alert of each kind; `alert_number`: number of the last one, raised or recovered.
+    - `notices`: alerts whose events are still to be published, in order.
+    - `dead_at`: when the last event was given up that an alert is about or is still to be raised for; 0.0 if
+      there is none.
     """
 
     receiver: str
@@ -101,6 +115,10 @@ class State(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     disabled_at: float | None = None
     last: OutcomeFact | None = None
     counters: Counters = field(default_factory=Counters)
+    alerts: tuple[Alert, ...] = ()
+    alert_number: int = 0
+    notices: tuple[AlertFact, ...] = ()
+    dead_at: float = 0.0
 
     @property
     def settled_sequence(self) -> int:
@@ -110,7 +128,16 @@ class State(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     @property
     def unfinished(self) -> bool:
         """True if there is work left that no incoming message will trigger."""
-        return self.parked or bool(self.burials)
+        return self.parked or bool(self.burials) or self.may_change_alerts
+
+    @property
+    def may_change_alerts(self) -> bool:
+        """True if an alert may have to begin, end or be published, though nothing happens to the receiver."""
+        if self.failing_since is None and not (self.disabled or self.dead_at or self.notices or self.alerts):
+            return False  # The most frequent case.
+        if self.failing_since is not None or self.disabled or self.dead_at or self.notices:
+            return True
+        return any(each.raised for each in self.alerts)
 
     @property
     def wakes_at(self) -> float | None:
@@ -118,8 +145,10 @@ class State(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
 
         It only orders the actors that return to memory: an event may expire sooner, and a policy may change.
         """
-        if self.burials:
+        if self.burials or self.notices:
             return 0.0
+        if not (self.parked or self.open):
+            return None
         if self.paused or self.disabled:
             return None
         token_at = next_token_at(self.bucket, self.limit) if self.bucket and self.limit else 0.0

@@ -436,7 +436,7 @@ class Actor:
                 pending.mailbox or pending.open_in_memory or pending.unacked.messages or pending.in_flight
             )
             and not (self.pinging or pending.cursor.reading or self.confirming or self.burials.under_way)
-            and not (self.hold_count or live.state.burials or live.state.parked)
+            and not (self.hold_count or live.state.unfinished)
             and not self._alarm.is_set
         )
 

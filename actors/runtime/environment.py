@@ -7,9 +7,11 @@ from msgspec import Struct, field
 
 from actors.health_changes import FailingReceivers, HealthChange
 from actors.machine.bucket import Unclean
+from actors.machine.facts import AlertFact
 from actors.machine.state import State
 from actors.memory.unacked import NodeHolders, ShardUnacked
-from actors.ports import Backlog, Clock, DeadLetterWriter, Policies, Recorder, Sender, Snapshots
+from actors.policy import AlertLimits, AlertSettings
+from actors.ports import AlertWriter, Backlog, Clock, DeadLetterWriter, Policies, Recorder, Sender, Snapshots
 from actors.totals import DeliveryTotals
 
 
@@ -40,6 +42,10 @@ class HostPorts(Struct, frozen=True, kw_only=True):
     - `node_holders`: the receivers that hold messages, in all shards of the node.
     - `refuse`: takes the reason why this node cannot run the shard.
     - `on_health_change`: takes changes of the health of receivers, for the log.
+    - `on_alert`: takes the alerts that are confirmed, for the log.
+    - `alerts`: publishes the events about them.
+    - `alert_limits`: returns the limits of alerts about a receiver, with the settings of its configuration.
+    - `may_record_alerts`: asked at each look; if not, alerts stay as they are.
     """
 
     clock: Clock
@@ -56,6 +62,10 @@ class HostPorts(Struct, frozen=True, kw_only=True):
     saturated: Callable[[], bool]
     refuse: Callable[[str], None]
     on_health_change: Callable[[HealthChange], None]
+    on_alert: Callable[[AlertFact], None]
+    alerts: AlertWriter
+    alert_limits: Callable[[str, AlertSettings], AlertLimits]
+    may_record_alerts: Callable[[], bool] = lambda: True
     node_holders: NodeHolders = field(default_factory=NodeHolders)
 
 
@@ -71,6 +81,7 @@ class ActorEnvironment(Protocol):
     policies: Policies
     totals: DeliveryTotals
     on_health_change: Callable[[HealthChange], None]
+    on_alert: Callable[[AlertFact], None]
     failing: FailingReceivers
     refuse: Callable[[str], None]
     epoch: int

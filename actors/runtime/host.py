@@ -21,6 +21,7 @@ from actors.memory.unacked import ShardUnacked
 from actors.memory.unsaved_states import UnsavedStates
 from actors.policy import Policy
 from actors.ports import Recorded
+from actors.runtime.alerts.watch import AlertWatch
 from actors.runtime.environment import HostPorts, ShardClaim
 from actors.runtime.flow_control import FlowControl
 from actors.runtime.residents import WOKEN_IN_TURN_MAX, Resident, Residents
@@ -59,7 +60,9 @@ class Host:
         self.ack = ports.ack
         self.refuse = ports.refuse
         self.on_health_change = ports.on_health_change
+        self.on_alert = ports.on_alert
         self.failing = FailingReceivers(claim.at, ports.policies.policy, ports.on_health_change)
+        self.alerts = AlertWatch(self, ports.alerts, ports.alert_limits, ports.may_record_alerts)
         self.flow_control = FlowControl(ports.set_pulling_paused, ports.saturated, ports.node_holders)
         self.shard_unacked = ShardUnacked(claim.floor)
         self.retention = Retention()
@@ -91,6 +94,7 @@ class Host:
         self.parked.update((each.receiver, None) for each in states.values() if each.unfinished)
         self.residents.start(list(states), parked)
         self.spawn(self._sweep())
+        self.spawn(self.alerts.run())
 
     def stop(self) -> None:
         """Start, record and ack nothing more."""

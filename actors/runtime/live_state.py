@@ -4,7 +4,7 @@ from actors.health_changes import FACTS_THAT_CHANGE_HEALTH, health_change
 from actors.machine import commands as c
 from actors.machine.bucket import Bucket
 from actors.machine.decide import NEEDS_NO_CONFIRMATION, decide
-from actors.machine.facts import Delivered, Fact
+from actors.machine.facts import AlertRaised, AlertRecovered, Delivered, Fact
 from actors.machine.invariants import InvariantBroken, evolve_checked
 from actors.machine.state import State
 from actors.memory.tokens import Tokens
@@ -74,6 +74,8 @@ class LiveState:
             if change is not None:
                 self.environment.on_health_change(change)
             failing.note(state)
+        elif isinstance(fact, (AlertRaised, AlertRecovered)):
+            self.environment.on_alert(fact)
         self.confirmed = state
         if kind is Delivered:
             self.unconfirmed_deliveries -= 1

@@ -120,6 +120,28 @@ class Pending:
         else:
             self.park()
 
+    @property
+    def waiting_bounds(self) -> tuple[int, int]:
+        """The least and the largest number of events that may be waiting."""
+        state, cursor = self.live.state, self.cursor
+        unnumbered = sum(position > state.frontier.position for position in self.in_flight)
+        held = len(self.mailbox) + len(state.open) + unnumbered
+        left_max = cursor.left_min
+        if state.parked and not cursor.counted:
+            # After a takeover, some that were stored before may not have come again yet.
+            left_max = max(cursor.seen_to, self.live.environment.claim_position) - cursor.read_to
+        return held + cursor.left_min, held + max(left_max, cursor.left_min)
+
+    @property
+    def oldest_at(self) -> float | None:
+        """When the oldest waiting event was stored; None if none waits, or if that is not known."""
+        held = [each.stored_at for each in self.live.state.open]
+        held += [each.stored_at for each in self.in_flight.values()]
+        held += [each.stored_at for each in self.mailbox.events[:1]]
+        if not held and self.live.state.parked and self.cursor.has_unread:
+            return self.live.state.waiting_since
+        return min(held, default=None)
+
     # ---- what goes
 
     def settle(self, position: int) -> None:

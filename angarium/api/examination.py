@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from angarium.api.problems import result_of, unavailable
 from angarium.connecting import Access
-from angarium.operations.installation.alerts import find_alerts
+from angarium.operations.installation.alerts import RaisedAlerts, find_alerts, raised_alerts
 from angarium.operations.installation.finding import Finding
 
 KEPT_TIME_S = 5.0
@@ -16,10 +16,11 @@ EXAMINE_TIMEOUT_S = 30.0
 
 
 class Examined(Struct, frozen=True):
-    """The findings of one examination."""
+    """The findings of one examination, and the alerts that are raised."""
 
     at: datetime
     findings: list[Finding]
+    raised: RaisedAlerts
 
 
 class Examination:
@@ -43,6 +44,8 @@ class Examination:
     async def _examine(self) -> Examined:
         try:
             async with asyncio.timeout(EXAMINE_TIMEOUT_S):
-                return Examined(datetime.now(UTC), result_of(await find_alerts(self._access)))
+                findings = result_of(await find_alerts(self._access))
+                raised = result_of(await raised_alerts(self._access))
+                return Examined(datetime.now(UTC), findings, raised)
         except TimeoutError:
             raise unavailable(f"the installation was not examined within {EXAMINE_TIMEOUT_S:g} s") from None

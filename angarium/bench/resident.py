@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 from actors import ports
 from actors.ids import KEY_BYTES
 from actors.machine.event import Event
-from actors.machine.facts import Burial, Fact
+from actors.machine.facts import AlertFact, Burial, Fact
 from actors.machine.numbering import Frontier
 from actors.machine.outcome import NotSent, Outcome
 from actors.machine.state import State
-from actors.policy import Policy
+from actors.policy import USUAL_LIMITS, Policy
 from actors.runtime.environment import HostPorts, ShardClaim
 from actors.runtime.host import Host
 from actors.totals import DeliveryTotals
@@ -64,6 +64,9 @@ class IdlePorts:
     async def bury(self, receiver: str, burials: Sequence[Burial], answers: Mapping[int, str]) -> None:
         return None
 
+    async def publish(self, notice: AlertFact) -> None:
+        return None
+
     async def load(self, receiver: str, due: float = 0.0) -> State:
         window = os.urandom(POLICY.dedup_window * KEY_BYTES)
         frontier = Frontier(position=1_000_000, sequence=1_000, window=window, size=POLICY.dedup_window)
@@ -97,7 +100,8 @@ async def bytes_each(count: int) -> float:
         clock=around, recorder=around, sender=around, backlog=around, dead_letters=around, snapshots=around,
         policies=around, totals=DeliveryTotals(), within_lease=lambda: True, ack=lambda _: None,
         set_pulling_paused=lambda _: None, saturated=lambda: False, refuse=lambda _: None,
-        on_health_change=lambda _: None,
+        on_health_change=lambda _: None, on_alert=lambda _: None, alerts=around,
+        alert_limits=lambda *_: USUAL_LIMITS,
     )  # fmt: skip
     host = Host(ShardClaim(epoch=1, at=0.0, position=0, floor=0, needed=0), reached, unacked_max=20_000)
     await host.residents.when_loaded("acme.first")

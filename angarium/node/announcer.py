@@ -6,8 +6,10 @@ tenant gets a few lines of each kind at once, then one per second, which says ho
 
 import logging
 from collections.abc import Callable
+from typing import Literal
 
 from actors.health_changes import HealthChange, HealthChangeName
+from actors.machine.facts import AlertFact, AlertRaised
 from angarium.logs import instant
 from angarium.rate_limited_log import RateLimitedLog
 
@@ -15,11 +17,14 @@ BURST_MAX = 8
 TENANTS_MAX = 1024
 """Number of tenants above which those with nothing to report are forgotten."""
 log = logging.getLogger(__name__)
-_LINES: dict[HealthChangeName, Callable[[], RateLimitedLog]] = {
+LineName = HealthChangeName | Literal["alert_raised", "alert_recovered"]
+_LINES: dict[LineName, Callable[[], RateLimitedLog]] = {
     "disabled": lambda: RateLimitedLog(log, "receiver.disabled", burst=BURST_MAX),
     "offline": lambda: RateLimitedLog(log, "receiver.offline", burst=BURST_MAX),
     "misconfigured": lambda: RateLimitedLog(log, "receiver.misconfigured", burst=BURST_MAX),
     "recovered": lambda: RateLimitedLog(log, "receiver.recovered", burst=BURST_MAX, level=logging.INFO),
+    "alert_raised": lambda: RateLimitedLog(log, "alert.raised", burst=BURST_MAX),
+    "alert_recovered": lambda: RateLimitedLog(log, "alert.recovered", burst=BURST_MAX, level=logging.INFO),
 }
 
 
@@ -27,17 +32,25 @@ class Announcer:
     """Logs changes of the health of receivers, at a limited rate."""
 
     def __init__(self) -> None:
-        self._lines: dict[tuple[str, HealthChangeName], RateLimitedLog] = {}
+        self._lines: dict[tuple[str, LineName], RateLimitedLog] = {}
 
     def __call__(self, change: HealthChange) -> None:
         since = {} if change.since is None else {"since": instant(change.since)}
-        self._line(change)(receiver=change.receiver, why=change.why, **since)
+        self._line(change.receiver, change.name)(receiver=change.receiver, why=change.why, **since)
 
-    def _line(self, change: HealthChange) -> RateLimitedLog:
-        key = change.receiver.partition(".")[0], change.name
+    def alert(self, fact: AlertFact) -> None:
+        """Log a confirmed alert about a receiver."""
+        since = {} if fact.since is None else {"since": instant(fact.since)}
+        line = self._line(
+            fact.receiver, "alert_raised" if isinstance(fact, AlertRaised) else "alert_recovered"
+        )
+        line(receiver=fact.receiver, alert=fact.alert, number=fact.number, why=fact.why, **since)
+
+    def _line(self, receiver: str, name: LineName) -> RateLimitedLog:
+        key = receiver.partition(".")[0], name
         found = self._lines.get(key)
         if found is None:
             if len(self._lines) >= TENANTS_MAX:
                 self._lines = {each: one for each, one in self._lines.items() if not one.is_idle}
-            found = self._lines[key] = _LINES[change.name]()
+            found = self._lines[key] = _LINES[name]()
         return found

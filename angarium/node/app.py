@@ -205,7 +205,7 @@ async def joined_node(
     freshness = Freshness(js, configurations.catch_up, time)
     copies = CopySlots(COPIES_AT_ONCE)
     readers = asyncio.Semaphore(READERS_MAX)
-    tenant_settings = SettingsByTenant(settings.tenants)
+    tenant_settings = SettingsByTenant(settings.tenants, settings.alerts)
     subscriptions = subscriptions_of(configurations)
     routing = Routing(
         receiver_finder(configurations, subscriptions), freshness, copies, readers, RoutingTotals(),

@@ -40,11 +40,14 @@ from streams.reading.backlog import Backlog
 from streams.reading.inbox import Inbox
 from streams.reading.pull_room import PullRoom
 from streams.reading.reader import ReadingTerms
+from streams.routing.alert_events import AlertWriter
 from streams.routing.node_routing import Routing
 from streams.routing.router import Router
 from streams.routing_progress import RoutingProgress
 from streams.tasks import on_defect
 
+FACTS_ABOUT_ALERTS = 1
+"""The kinds of facts that every node must know before an alert is recorded."""
 log = logging.getLogger(__name__)
 
 
@@ -136,6 +139,9 @@ class Shard:
             snapshots=snapshots, policies=context.configurations, totals=context.totals.actors,
             within_lease=self._lease.valid, ack=self._ack, set_pulling_paused=self._set_pulling_paused,
             saturated=context.saturated, refuse=self.refuse, on_health_change=context.announcer,
+            on_alert=context.announcer.alert, alerts=AlertWriter(context.js, context.names),
+            alert_limits=context.routing.tenant_settings.alert_limits,
+            may_record_alerts=lambda: context.members.all_know_facts(FACTS_ABOUT_ALERTS),
             node_holders=context.holders,
         )  # fmt: skip
         return Host(claim, ports, unacked_max=MAX_ACK_PENDING)

@@ -55,6 +55,8 @@ YEAR_5138 = 1e11
 """A time later than any start; beyond, it is no date that can be shown."""
 
 log = logging.getLogger(__name__)
+FACTS_KNOWN = 1
+"""The newest kinds of facts that this version knows: 1 are those about alerts."""
 
 
 class Member(Struct, frozen=True, kw_only=True):
@@ -66,6 +68,7 @@ class Member(Struct, frozen=True, kw_only=True):
     - `run`: a random id of the process, so that two with the same name differ.
     - `placement`: the newest that it knows; `draining`: it is being emptied, or is empty (`placement`).
     - `owned`: the shards that it runs; older versions leave it empty.
+    - `facts`: the newest kinds of facts that it knows (`FACTS_KNOWN`).
     """
 
     v: int = VERSION
@@ -78,6 +81,7 @@ class Member(Struct, frozen=True, kw_only=True):
     placement: int = 0
     draining: bool = False
     owned: tuple[int, ...] = ()
+    facts: int = 0
 
 
 _member = msgspec.json.Decoder(Member)
@@ -263,7 +267,7 @@ class Members:
         member = Member(
             node=self.node, started_at=self._started_at, version=self._version, heartbeat=self.heartbeat,
             ttl_s=self._ttl_s, run=self.run, placement=self.placement, draining=self.draining,
-            owned=tuple(self.owned()),
+            owned=tuple(self.owned()), facts=FACTS_KNOWN,
         )  # fmt: skip
         number = self.heartbeat
         answer = await self._js.publish(
@@ -335,6 +339,10 @@ class Members:
             if self.is_live(each, shown)
         ])  # fmt: skip
 
+    def all_know_facts(self, known: int) -> bool:
+        """True if all live nodes know these kinds of facts; else another owner might not read them."""
+        return all(seen.facts >= known for node, seen in self.signs.others if node in self.live)
+
     def _update_live(self, others: Collection[LiveNode]) -> None:
         live = tuple(sorted([LiveNode(self.node, self.placement, self.draining), *others]))
         if live != self.live_nodes:
@@ -353,7 +361,13 @@ class Members:
             return False
         since = self._last_messages.came_at(node, member.run, member.heartbeat, now)
         seen = SignOfLife(
-            message.sequence, since, member.ttl_s, member.heartbeat, member.placement, member.draining
+            message.sequence,
+            since,
+            member.ttl_s,
+            member.heartbeat,
+            member.placement,
+            member.draining,
+            member.facts,
         )
         self.signs.note_heartbeat(node, member.run, seen)
         return True

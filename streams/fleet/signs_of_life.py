@@ -21,7 +21,7 @@ class SignOfLife(Struct, frozen=True):
 
     - `revision`: that of the heartbeat in the bucket; None if nothing was read from there.
     - `since`: when it first reached us.
-    - `ttl_s`, `placement` and `draining`: what the heartbeat says; `number`: that of the heartbeat.
+    - `ttl_s`, `placement`, `draining` and `facts`: what the heartbeat says; `number`: that of the heartbeat.
     """
 
     revision: int | None
@@ -30,6 +30,7 @@ class SignOfLife(Struct, frozen=True):
     number: int = 0
     placement: int = 0
     draining: bool = False
+    facts: int = 0
 
 
 class SignsOfLife:

@@ -12,7 +12,7 @@ import re
 from functools import lru_cache
 
 from actors.errors import InvalidName
-from actors.ids import check_type, event_id, split_receiver
+from actors.ids import OUR_TYPES, check_type, event_id, is_alert_type, split_receiver
 from actors.machine.event import Event
 from streams.nats.answers import StoredMessage
 from streams.nats.headers import (
@@ -39,7 +39,6 @@ _NONE_GIVEN = dict.fromkeys(
     ),
     "",
 )  # fmt: skip
-_OUR_TYPES = "angarium."
 HEADERS_UNREAD = f"headers: at most {LINES_MAX}, and {BLOCK_BYTES_MAX >> 10} KiB of them"
 TYPE_LOOKED_AT_MAX = 256
 """Characters of a type that are looked at. No valid type has more, and results are cached."""
@@ -84,7 +83,11 @@ def event_of(position: int, stored_at: float, headers: dict[str, str] | None, bo
     again = given[EVENT_AGAIN]
     source = given[EVENT_SOURCE]
     malformed = ""
-    if event_type != TYPE_DEFAULT and (problem := type_problem(event_type[:TYPE_LOOKED_AT_MAX])):
+    # Only a router, a replay or a redrive sends a copy of an event about an alert.
+    is_ours = is_alert_type(event_type) and bool(source or again)
+    if event_type != TYPE_DEFAULT and (
+        problem := type_problem(event_type[:TYPE_LOOKED_AT_MAX], is_ours=is_ours)
+    ):
         event_type, malformed = TYPE_DEFAULT, f"{EVENT_TYPE}: {problem}"
     if content_type != CONTENT_TYPE_DEFAULT and not _CONTENT_TYPE.match(content_type):
         content_type, malformed = (
@@ -137,10 +140,13 @@ def trace(traceparent: str, tracestate: str) -> tuple[str, str]:
 
 
 @lru_cache(maxsize=1 << 12)
-def type_problem(event_type: str) -> str:
-    """The reason why no producer may publish this type, or an empty text. Cached: there are few types."""
-    if event_type.startswith(_OUR_TYPES):
-        return f"types that begin with {_OUR_TYPES} are Angarium's own; choose another"
+def type_problem(event_type: str, *, is_ours: bool = False) -> str:
+    """The reason why no producer may publish this type, or an empty text. Cached: there are few types.
+
+    `is_ours`: Angarium itself published it.
+    """
+    if event_type.startswith(OUR_TYPES) and not is_ours:
+        return f"types that begin with {OUR_TYPES} are Angarium's own; choose another"
     try:
         check_type(event_type)
     except InvalidName as error:

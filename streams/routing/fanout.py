@@ -9,12 +9,13 @@ from collections.abc import Mapping
 from msgspec.structs import replace
 
 from actors.errors import InvalidName
-from actors.ids import check_tenant, event_id
+from actors.ids import check_tenant, event_id, is_alert_type
 from actors.machine.event import Event
 from streams.installation.topology import Names
 from streams.nats.answers import StoredMessage
 from streams.nats.headers import (
     CONTENT_TYPE,
+    EVENT_ABOUT,
     EVENT_AGAIN,
     EVENT_ID,
     EVENT_PUBLISHED,
@@ -41,8 +42,10 @@ def published_event(
         given[EVENT_ID] = event_id(None, f"e{position}", stored_at)
     event = messages.event_of(position, stored_at, given, body)
     looked_at = event_type[: messages.TYPE_LOOKED_AT_MAX]
-    problem = _tenant_problem(tenant) or messages.type_problem(looked_at) or event.malformed
-    return replace(event, type=event_type, malformed=problem)
+    about = given.get(EVENT_ABOUT, "")
+    is_ours = is_alert_type(looked_at) and about.startswith(f"{tenant}.")
+    problem = _tenant_problem(tenant) or event.malformed or messages.type_problem(looked_at, is_ours=is_ours)
+    return replace(event, type=event_type, malformed=problem, about=about if is_ours else "")
 
 
 def event_in(names: Names, message: StoredMessage) -> Event:

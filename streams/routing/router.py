@@ -292,6 +292,8 @@ class Router:
             lanes: tuple[str, ...] = (f"{waiting.tenant}.{MALFORMED_RECEIVER}",)
         else:
             lanes = self._routing.match(waiting.tenant, event.type, event.stored_at)
+            if event.about:  # Else a receiver that is down would get an event about each of its own alerts.
+                lanes = tuple(receiver for receiver in lanes if receiver != event.about)
         waiting.copies = waiting.unconfirmed = len(lanes)
         self._charge(len(lanes) * COPY_BYTES)
         self._tenants.matched(waiting, len(lanes))

@@ -42,6 +42,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "numbering",
         "facts",
         "commands state",
+        "alerts",
         "decide evolve repairing",
         "invariants",
         "scheduling",
@@ -54,7 +55,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "backlog_reading discard",
         "actor",
         "flow_control operator_actions unknown_receivers",
-        "residents",
+        "residents alerts",
         "host",
     ),
     "angarium.node": (

@@ -14,6 +14,9 @@ from msgspec.structs import replace
 
 from actors.machine.bucket import Bucket, RateLimit, Unclean
 from actors.machine.facts import (
+    AlertRaised,
+    AlertRecovered,
+    AlertsPublished,
     AnyFact,
     AttemptFailed,
     Burial,
@@ -44,7 +47,7 @@ from actors.machine.facts import (
     WindowSet,
 )
 from actors.machine.numbering import Frontier, Numbered
-from actors.machine.state import Counters, Open, State
+from actors.machine.state import Alert, Counters, Open, State
 from streams.journal.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint
 from streams.journal.envelope import Flush, decode_flush, encode_fact, encode_flush
 from streams.journal.parked_receivers import Part
@@ -103,6 +106,16 @@ FACTS_1: tuple[AnyFact, ...] = (
 
 FACTS: tuple[AnyFact, ...] = (*FACTS_1, RemovalSet(receiver=WHO, at=AT, removal=3))
 
+ALERT = AlertRaised(
+    receiver=WHO, alert="failing", number=5, at=AT, since=AT - 60, why="no success for 60 s; HTTP 503"
+)
+LATER_FACTS: tuple[AnyFact, ...] = (
+    ALERT,
+    AlertRecovered(receiver=WHO, alert="dead_letters", number=6, at=AT, since=AT - 90, why="none for 1 h"),
+    AlertsPublished(receiver=WHO, number=6),
+)  # fmt: skip
+"""Facts that came when version 4 was in use; they have a file of their own."""
+
 FLUSH_1 = Flush(
     v=1, node="node-a", epoch=7, flush=12, floor=39, at=AT, unclean=Unclean(7, 40, AT), facts=FACTS_1
 )
@@ -113,6 +126,7 @@ MARKS = Marks(
 FLUSH_2 = replace(FLUSH_1, v=2, marks=MARKS, facts=FACTS)
 FLUSH_3 = replace(FLUSH_2, v=3, routed=16)
 FLUSH = replace(FLUSH_3, v=4, parked_tenants={"acme": 9})
+ALERTS = replace(FLUSH, facts=LATER_FACTS)
 
 STATE = State(
     receiver=WHO,
@@ -143,6 +157,13 @@ STATE = State(
 )  # fmt: skip
 
 SNAPSHOT = Snapshot(as_of=99, state=STATE)
+WITH_ALERTS = Snapshot(
+    as_of=100,
+    state=State(
+        receiver=WHO, alerts=(Alert(kind="failing", raised_at=AT, raised=True),), alert_number=5,
+        notices=(ALERT,), dead_at=AT - 1,
+    ),
+)  # fmt: skip
 
 CHECKPOINT = Checkpoint(
     sequence=99,
@@ -198,6 +219,14 @@ def test_a_flush_of_version_4() -> None:
     assert decode_flush(golden("flush-v4.json"), "golden") == FLUSH
 
 
+def test_a_flush_with_alerts() -> None:
+    assert decode_flush(golden("alerts-v4.json"), "golden") == ALERTS
+
+
+def test_a_snapshot_with_alerts() -> None:
+    assert msgspec.json.decode(golden("snapshot-alerts-v1.json"), type=Snapshot) == WITH_ALERTS
+
+
 def test_a_snapshot_of_version_1() -> None:
     assert msgspec.json.decode(golden("snapshot-v1.json"), type=Snapshot) == SNAPSHOT
 
@@ -238,13 +267,20 @@ def test_a_plan_of_a_redrive_job_of_version_1() -> None:
     assert msgspec.json.decode(golden("redrive-job-v1.json"), type=RedriveJobPlan) == REDRIVE_JOB_PLAN
 
 
+def encoded(flush: Flush) -> bytes:
+    return encode_flush(
+        node=flush.node, epoch=flush.epoch, flush=flush.flush, floor=flush.floor,
+        routing=RoutingProgress(routed=16, parked_tenants=flush.parked_tenants),
+        at=flush.at, unclean=flush.unclean, marks=flush.marks,
+        facts=[encode_fact(fact) for fact in flush.facts],
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize(("name", "written"), [
-    ("flush-v4.json", encode_flush(
-        node=FLUSH.node, epoch=FLUSH.epoch, flush=FLUSH.flush, floor=FLUSH.floor,
-        routing=RoutingProgress(routed=16, parked_tenants=FLUSH.parked_tenants),
-        at=FLUSH.at, unclean=FLUSH.unclean, marks=FLUSH.marks, facts=[encode_fact(fact) for fact in FACTS],
-    )),
+    ("flush-v4.json", encoded(FLUSH)),
+    ("alerts-v4.json", encoded(ALERTS)),
     ("snapshot-v1.json", msgspec.json.encode(SNAPSHOT)),
+    ("snapshot-alerts-v1.json", msgspec.json.encode(WITH_ALERTS)),
     ("checkpoint-v4.json", encode_checkpoint(CHECKPOINT)),
     ("parked-v1.json", msgspec.json.encode(PART)),
     ("redrive-v2.json", msgspec.json.encode(PLAN)),
@@ -257,4 +293,4 @@ def test_the_latest_version_is_what_is_written(name: str, written: bytes) -> Non
 
 
 def test_every_kind_of_fact_is_there() -> None:
-    assert {type(fact) for fact in FACTS} == set(get_args(AnyFact))
+    assert {type(fact) for fact in (*FACTS, *LATER_FACTS)} == set(get_args(AnyFact))

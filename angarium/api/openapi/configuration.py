@@ -32,6 +32,7 @@ DESCRIPTIONS = {
     "backlog_max": "If more events wait, the oldest become dead letters.",
     "headers": f"Headers that each attempt has; the value {MASK} keeps the stored one.",
     "paused": "True: no events are sent; they wait.",
+    "alerts": "The limits at which alerts are raised; others are its tenant's, or those of the nodes.",
     "Rate.limit": "Attempts per period; a fraction is allowed.",
     "Rate.per": "The period.",
     "Rate.burst": "Attempts that may start at once; null: one second's worth, rounded up.",
@@ -42,6 +43,11 @@ DESCRIPTIONS = {
     "Retry.rejected_attempts": "Attempts at an event that the receiver rejects.",
     "Offline.after_s": "Time without a success after which the receiver is offline.",
     "Offline.disable_after_s": "Time without a success after which the receiver is disabled.",
+    "AlertSettings.failing_after_s": "Time without a success after which it is failing.",
+    "AlertSettings.behind_percent": "The part of backlog_max from which on it is behind.",
+    "AlertSettings.behind_after_s": "The age of its oldest event from which on it is behind.",
+    "AlertSettings.dead_letters_quiet_s": "Time without another dead letter that ends the alert about them.",
+    "AlertSettings.interval_s": "Time from one alert to the next of the same kind, at least.",
     "OldSecret.secret": "A secret, as in `secrets`.",
     "OldSecret.until": "The time until which it signs.",
 }
@@ -52,7 +58,7 @@ _RATE_TEXT = {
 }
 _SECRET = {"type": "string", "pattern": rf"^(whsec_[A-Za-z0-9+/]{{32,86}}={{0,2}}|{MASK})$"}
 _NULL = {"type": "null"}
-_OBJECTS = ("Rate", "Retry", "Offline", "OldSecret")
+_OBJECTS = ("Rate", "Retry", "Offline", "AlertSettings", "OldSecret")
 
 
 def configuration_schemas() -> dict[str, Schema]:

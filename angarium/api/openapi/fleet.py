@@ -6,6 +6,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from angarium.api.openapi.shared_texts import problems, result
+from angarium.operations.installation.alerts import RaisedAlert
 from angarium.operations.installation.finding import ReceiverAilment
 from angarium.operations.installation.fleet import SeenNodes, SeenShard
 
@@ -27,10 +28,16 @@ class Alert(Struct, frozen=True, kw_only=True):
 
 
 class Alerts(Struct, frozen=True, kw_only=True):
-    """All problems, then the worst of the unhealthy receivers; `as_of` is the time of the examination."""
+    """All problems, then the worst of the unhealthy receivers; `as_of` is the time of the examination.
+
+    `raised` are the recorded alerts about receivers that are not over, the latest first, 1,000 at most;
+    `raised_total` is their number.
+    """
 
     as_of: datetime
     alerts: list[Alert]
+    raised: list[RaisedAlert]
+    raised_total: int
 
 
 class Shards(Struct, frozen=True):
@@ -65,6 +72,10 @@ LIST_ALERTS: dict[str, Any] = {
                 "remedy": "its state says why", "receiver": "acme.billing",
                 "ailment": "offline",
             }],
+            "raised": [{
+                "receiver": "acme.billing", "alert": "offline", "raised_at": "2026-11-22T18:05:00Z",
+            }],
+            "raised_total": 1,
         }),
         **problems(),
     },

@@ -9,7 +9,7 @@ import pytest
 from streams.control_requests.node_requests import LAST_NODE_CODE, OLDER_NODES_CODE, NodeControl
 from streams.control_requests.requests import ControlRequest, Denied, Granted
 from streams.fleet import rendezvous
-from streams.fleet.members import Member, Members
+from streams.fleet.members import FACTS_KNOWN, Member, Members
 from streams.fleet.placement import PLACEMENT_VERSION, even_owners
 from streams.installation.topology import Names
 from streams.nats.jetstream import JetStream
@@ -124,6 +124,20 @@ async def test_while_an_older_node_lives_its_placement_is_used(
     assert denied.code == OLDER_NODES_CODE
     clocks.turn(DEAD_S)
     await until(lambda: a.wanted_shards(SHARDS) == list(range(SHARDS)) and not b.wanted_shards(SHARDS))
+
+
+async def test_facts_are_known_to_all_only_while_no_older_node_lives(
+    names: Names, clocks: Clocks, counted: BucketReads, join: Join
+) -> None:
+    a, b = await join(counted, "a"), await join(counted, "b")
+    await until(lambda: a.live == b.live == ("a", "b"))
+    assert a.all_know_facts(FACTS_KNOWN)
+    await show(counted, names, "older")
+    await until(lambda: a.live == ("a", "b", "older"))
+    assert not a.all_know_facts(FACTS_KNOWN)
+    clocks.turn(DEAD_S)
+    await until(lambda: a.live == ("a", "b"))
+    assert a.all_know_facts(FACTS_KNOWN)
 
 
 async def test_a_heartbeat_of_an_older_version_knows_no_placement_and_no_drain() -> None:

@@ -6,6 +6,8 @@ import httpx
 import pytest
 from msgspec.structs import replace
 
+from actors.machine.state import Alert, State
+from angarium.api import examination
 from angarium.node.app import open_node
 from tests.contract.observation import snapshots
 from tests.edge.api.conftest import SHARDS, Api, problem
@@ -67,6 +69,29 @@ async def test_unhealthy_receivers_are_listed(api: Api) -> None:
     assert asked_again == answer.json()
     async with await api.client("*", ["read", "manage", "publish"]) as reader:
         problem(await reader.get("/v1/alerts"), 404, "not-found")
+
+
+async def test_raised_alerts_are_listed_the_latest_first_until_they_are_over(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(examination, "KEPT_TIME_S", 0.0)
+
+    def with_alerts(*alerts: Alert) -> State:
+        return State(receiver="acme.shop", opened=True, alerts=alerts)
+
+    failing = Alert(kind="failing", raised_at=1_700_000_000.0, raised=True)
+    behind = Alert(kind="behind", raised_at=1_700_000_060.0, raised=True)
+    await snapshots.put(api.js, api.names, with_alerts(failing, behind))
+    async with await operator(api) as client:
+        answer = (await client.get("/v1/alerts")).json()
+        raised, total = answer["raised"], answer["raised_total"]
+        await snapshots.put(api.js, api.names, with_alerts(replace(failing, raised=False), behind))
+        later = (await client.get("/v1/alerts")).json()["raised"]
+    assert raised == [
+        {"receiver": "acme.shop", "alert": "behind", "raised_at": "2023-11-14T22:14:20Z"},
+        {"receiver": "acme.shop", "alert": "failing", "raised_at": "2023-11-14T22:13:20Z"},
+    ]
+    assert (total, later) == (2, raised[:1])
 
 
 async def test_a_token_is_made_used_listed_and_revoked(api: Api) -> None:

@@ -24,6 +24,7 @@ from streams.journal.checkpoint import Checkpoint
 from streams.journal.envelope import decode_flush
 from streams.journal.snapshots import Snapshot
 from streams.reading.messages import event_of
+from tests.sim.alerts.checks import Alerts
 from tests.sim.checks.concurrency import Concurrency
 from tests.sim.checks.configurations import Configurations
 from tests.sim.checks.fanout import Fanout
@@ -75,6 +76,7 @@ class Checkers:
         self._repeats: dict[tuple[str, int], int] = {}
         self._snapshots: dict[tuple[int, str], Snapshot] = {}  # Each shard has a record of unknown ones.
         self.letters = Letters(self.deliveries, world.fail)
+        self.alerts = Alerts(world.fail)
         self.checkpoints = Checkpoints(world.fail)
         self.parked = ParkedKept(world.fail)
         self.journal_kept = JournalKept(names, world.fail)
@@ -250,6 +252,8 @@ class Checkers:
         names = self.names
         self.journal_kept.stored(stream, message)
         self.fanout.stored(stream, message)
+        if stream == self.names.events:
+            self.alerts.stored(message)
         if stream == names.deliveries:
             receiver = message.subject.split(".", 3)[3]
             at = message.at_ns / 1e9
@@ -289,6 +293,8 @@ class Checkers:
                         self._check_released(ledger, position, "unknown receivers are turned away above")
                 case f.DeadLettered() | f.EventRefused():
                     self.letters.given_up(fact)
+                case f.AlertRaised() | f.AlertRecovered() | f.AlertsPublished():
+                    self.alerts.record(fact)
                 case f.Resumed() | f.Retargeted() | f.Removed() | f.Forgot():
                     self._let_go(fact.receiver)
                 case f.Unparked(receiver=receiver):
@@ -431,7 +437,7 @@ class Checkers:
             state = ledger.state_at(receiver, at)
             # A part may be younger than the checkpoint: the tail names those that are not in it any more.
             named_or_told = receiver in named or ledger.last_change(receiver, _EVER) > at
-            if (state.parked or state.burials) and not named_or_told:
+            if (state.parked or state.burials or state.notices) and not named_or_told:
                 self.world.fail(f"{receiver} has to come back, and the checkpoint at {at} does not name it")
             needed = self.deliveries_kept.needed(state)
             if receiver == UNKNOWN_RECEIVERS and state.parked:
@@ -467,7 +473,7 @@ class Checkers:
                 return f"{receiver}: something is open, to be buried or parked: {state}"
             if not ledger.is_settled(receiver, left[-1], state):
                 return f"{receiver}: the event at {left[-1]} waits behind {state.frontier.position}"
-        return self.fanout.unsettled() or self.strays.unsettled()
+        return self.fanout.unsettled() or self.strays.unsettled() or self.alerts.unsettled()
 
     def check_end(self) -> None:
         """All is quiet: every event is recorded as settled, and every record is true."""

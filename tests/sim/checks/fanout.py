@@ -29,7 +29,10 @@ MALFORMED = ("angarium.mine", "order.$")
 
 
 class Published(Struct, frozen=True):
-    """An event that JetStream accepted. `again`: it is sent again, so its copies have no source."""
+    """An event that JetStream accepted. `again`: it is sent again, so its copies have no source.
+
+    `about`: the receiver that it is about, if it is about an alert.
+    """
 
     partition: int
     tenant: str
@@ -37,6 +40,7 @@ class Published(Struct, frozen=True):
     body: bytes
     at: float
     again: bool
+    about: str = ""
 
 
 class Fanout:
@@ -77,7 +81,8 @@ class Fanout:
     def _publish(self, message: Stored) -> None:
         _, _, partition, tenant, event_type = message.subject.split(".", 4)
         again = "Angarium-Again" in (message.headers or {})
-        event = Published(int(partition), tenant, event_type, message.data, self.world.now, again)
+        about = (message.headers or {}).get("Angarium-About", "")
+        event = Published(int(partition), tenant, event_type, message.data, self.world.now, again, about)
         self.events[message.sequence] = event
         self._by_body[message.data] = message.sequence
         self._unrouted[message.sequence] = None
@@ -162,8 +167,12 @@ class Fanout:
 
     def _wanted(self, receiver: str, event: Published) -> list[bool]:
         """True if the receiver wants the event by each configuration that may have been in force."""
-        if event.type in MALFORMED or not receiver.startswith(f"{event.tenant}."):
+        if event.type in MALFORMED or not receiver.startswith(f"{event.tenant}.") or receiver == event.about:
             return [False]
         versions = [(0.0, ()), *self._versions.get(receiver, [])]
         last = max(n for n, (since, _) in enumerate(versions) if since <= max(0.0, event.at - CHANGE_MAX_S))
-        return [any(covers(each, event.type) for each in patterns) for _, patterns in versions[last:]]
+        beginning = "angarium." if event.about else ""
+        return [
+            any(covers(each, event.type) for each in patterns if each.startswith(beginning))
+            for _, patterns in versions[last:]
+        ]

@@ -4,6 +4,7 @@ Seeds may take long to come across them. Each passes with the product as it is, 
 out (`tests.sim.mutants.catalogue` says which).
 """
 
+from tests.sim.alerts import scenarios as alerts
 from tests.sim.resending import scenarios as resending
 from tests.sim.scenarios import (
     backlogs,
@@ -96,4 +97,5 @@ ALL = (
     repairs.two_repairs_at_once, repairs.the_owner_wakes_during_a_repair,
     repairs.the_place_of_a_lost_message_is_deleted, repairs.configurations_are_recreated,
     width.one_event_fails_for_long, width.all_events_fail_for_long, width.receiver_is_down, *resending.ALL,
+    *alerts.ALL,
 )  # fmt: skip

@@ -109,7 +109,8 @@ def test_a_long_text_is_no_rate_in_a_short_sentence() -> None:
         ({"offline": {"after_s": 0}}, "offline.after_s"), ({"dedup_window": 15}, "dedup_window"),
         ({"dedup_window": 4097}, "dedup_window"), ({"backlog_max": 0}, "backlog_max"),
         ({"paused": 1}, "paused"), ({"headers": {"a": 1}}, "headers"), ({"headers": []}, "headers"),
-        ({"secrets": "x"}, "secrets"),
+        ({"secrets": "x"}, "secrets"), ({"alerts": {"behind_percent": 0}}, "alerts.behind_percent"),
+        ({"alerts": {"failing": 60}}, "alerts.failing"), ({"alerts": 5}, "alerts"),
     ],
 )  # fmt: skip
 def test_a_value_out_of_bounds_is_named(members: dict[str, Any], field: str) -> None:

@@ -182,3 +182,18 @@ def test_the_remembered_answers_are_bounded(monkeypatch: pytest.MonkeyPatch) -> 
         named = sum(len(answer) + ANSWER_COST for answer in known._answers.values())
         assert named <= 10 * ANSWER_COST
     assert known._answers
+
+
+@pytest.mark.parametrize(
+    ("pattern", "expected"),
+    [
+        (">", False), ("*.alert.>", False), ("*.*.failing", False), ("angarium.alert.>", True),
+        ("angarium.>", True), ("angarium.*.failing", True), ("angarium.alert.offline", False),
+        ("order.>", False),
+    ],
+)  # fmt: skip
+def test_alerts_go_only_to_those_that_ask_for_types_of_angarium(pattern: str, expected: bool) -> None:
+    subscribed, event_type = Subscriptions(), "angarium.alert.failing"
+    subscribed.put("acme.ops", [pattern])
+    assert subscribed.match("acme", event_type) == (("acme.ops",) if expected else ())
+    assert subscriptions.matches(pattern, event_type) == expected

@@ -10,7 +10,7 @@ import pytest
 
 from actors.machine.bucket import RateLimit
 from actors.policy import Rate
-from actors.tenant_settings import SettingsByTenant, TenantSettings
+from actors.tenant_settings import InstallationAlerts, SettingsByTenant, TenantSettings
 from angarium import settings
 from angarium.settings import FILE_SETTINGS, TABLES, Settings, SettingsError, load, unknown_variables
 from angarium.workers.supervisor_pipe import line_for_worker
@@ -255,6 +255,14 @@ def test_tenants_have_tables_in_the_file() -> None:
     assert SettingsByTenant().limit("acme") is None
 
 
+def test_alerts_have_a_table_in_the_file_and_in_that_of_a_tenant() -> None:
+    settings = load(
+        {"config": _file("[alerts]\ninterval_s = 9\n[tenants.acme.alerts]\nbehind_percent = 5")}, {}
+    )
+    assert settings.alerts == InstallationAlerts(interval_s=9)
+    assert settings.tenants["acme"].alerts == InstallationAlerts(behind_percent=5)
+
+
 @pytest.mark.parametrize(
     ("given", "told"),
     [
@@ -266,6 +274,10 @@ def test_tenants_have_tables_in_the_file() -> None:
         ("[tenants.acme]\nrate = 'fast'", "tenants.acme .*: 'fast' is not a rate; write it as"),
         ("[tenants.acme]\nbacklog_max_bytes = 'much'", "tenants.acme .*: 'much' is not a size"),
         ("[tenants.acme]\nbacklog_max_bytes = 7", "tenants.acme.backlog_max_bytes .*: must be"),
+        ("[tenants.acme.alerts]\ninterval_s = 0", "tenants.acme.alerts.interval_s .*: must be"),
+        ("[alerts]\nbehind_percent = 101", "alerts.behind_percent .*: must be"),
+        ("[alerts]\nfailing_s = 5", "alerts.failing_s .*: unknown member"),
+        ("alerts = 7", "alerts .*: must be"),
     ],
 )
 def test_a_wrong_table_is_reported_with_its_member(given: str, told: str) -> None:

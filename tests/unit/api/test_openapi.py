@@ -14,7 +14,7 @@ from actors.machine.facts import AttemptFailed
 from actors.machine.outcome import Answered
 from actors.machine.scheduling.view import View
 from actors.machine.state import State
-from actors.policy import Offline, OldSecret, Policy, Rate, Retry, parse
+from actors.policy import AlertSettings, Offline, OldSecret, Policy, Rate, Retry, parse
 from actors.status import Head, inspect
 from angarium.api.app import routes
 from angarium.api.openapi.configuration import (
@@ -41,8 +41,12 @@ def is_taken(**members: Any) -> bool:
     return True
 
 
+MEMBER_OF = {"AlertSettings": "alerts"}
+"""Members of a configuration whose objects have another name."""
+
+
 def test_every_member_is_described() -> None:
-    structs = (Rate, Retry, Offline, OldSecret)
+    structs = (Rate, Retry, Offline, AlertSettings, OldSecret)
     nested = {f"{each.__name__}.{name}" for each in structs for name in each.__struct_fields__}
     assert {*DESCRIPTIONS} == {*Policy.__struct_fields__} | nested
     for name in (CONFIGURATION, PATCH, SHOWN):
@@ -55,11 +59,15 @@ def test_the_bounds_are_those_that_hold() -> None:
         for number, fits in bounds(schema):
             assert is_taken(**{name: number}) == fits, (name, number)
             checked += 1
-    for name in ("Rate", "Retry", "Offline"):
+    for name in ("Rate", "Retry", "Offline", "AlertSettings"):
         for member, schema in SCHEMAS[name]["properties"].items():
             for number, fits in bounds(schema):
                 members = BASE.get(name, {}) | {member: number}
-                assert is_taken(**{name.lower(): members}) == fits, (name, member, number)
+                assert is_taken(**{MEMBER_OF.get(name, name.lower()): members}) == fits, (
+                    name,
+                    member,
+                    number,
+                )
                 checked += 1
     assert checked > 30
 

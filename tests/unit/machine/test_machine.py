@@ -53,7 +53,7 @@ def test_only_these_facts_hold_nothing_up() -> None:
     """Every other fact must be confirmed before anything starts: numbers and tokens depend on it."""
     hurry = {
         f.Delivered, f.AttemptFailed, f.Throttled, f.EventAccepted, f.Repeated, f.Parked, f.Unparked,
-        f.Buried, f.TurnedAway,
+        f.Buried, f.TurnedAway, f.AlertRaised, f.AlertRecovered, f.AlertsPublished,
     }  # fmt: skip
     assert set(NEEDS_NO_CONFIRMATION) == hurry
     assert hurry < set(get_args(f.Fact))
@@ -79,6 +79,8 @@ SHARED = {
     "answer": st.just("no"), "by": st.just("ada@desk"), "left_out": SMALL,
     "latency_ms": st.just(1.5), "attempts": SMALL, "removal": SMALL, "source": SMALL,
     "keys": st.lists(st.binary(min_size=8, max_size=8), max_size=3).map(b"".join),
+    "alert": st.sampled_from(get_args(f.AlertKind)), "number": SMALL, "since": st.none() | st.floats(0, 9),
+    "why": st.just("it failed"),
     "positions": st.lists(SMALL, max_size=2).map(tuple), "dropped": st.lists(SMALL, max_size=2).map(tuple),
 }  # fmt: skip
 
@@ -126,7 +128,7 @@ def test_every_kind_of_fact_has_a_tag_of_its_own() -> None:
         "delivered", "attempt_failed", "throttled", "dead_lettered", "buried", "accepted", "started",
         "repeated", "parked", "unparked", "opened", "removed", "forgot", "missing", "window_set",
         "rate_set", "retargeted", "paused", "resumed", "disabled", "pinged", "refused", "turned_away",
-        "repaired", "removal_set",
+        "repaired", "removal_set", "alert_raised", "alert_recovered", "alerts_published",
         "claimed",
     ]  # fmt: skip
 

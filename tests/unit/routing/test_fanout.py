@@ -1,11 +1,14 @@
 """Events of the events stream, and the headers of their copies."""
 
+import msgspec
 import pytest
 
+from actors.machine.facts import AlertRaised, AlertRecovered
 from actors.machine.numbering import with_number
 from actors.machine.state import as_numbered, fresh_entry
 from streams.nats.headers import UNREAD
 from streams.reading.messages import HEADERS_UNREAD, event_of
+from streams.routing.alert_events import body_of, id_of
 from streams.routing.fanout import copy_headers, published_event
 
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -50,6 +53,38 @@ def test_a_copy_that_had_to_wait_knows_when_its_event_was_published() -> None:
     assert (soon.published_at, soon.accepted_at) == (0.0, AT + 0.005)
     numbered = with_number(late, 3)
     assert (numbered.accepted_at, as_numbered(fresh_entry(numbered))) == (AT, numbered)
+
+
+ALERT = AlertRaised(receiver="acme.billing", alert="failing", number=7, at=AT, since=AT - 60, why="HTTP 503")
+
+
+def test_an_event_about_an_alert_is_no_malformed_one_and_its_copy_neither() -> None:
+    headers = {"Angarium-Id": id_of(ALERT), "Angarium-About": "acme.billing"}
+    event = published_event(7, AT, "acme.angarium.alert.failing", headers, body_of(ALERT))
+    assert (event.id, event.about) == ("alert:acme:billing:7:1700000000250", "acme.billing")
+    assert (event.type, event.malformed) == ("angarium.alert.failing", "")
+    copy = event_of(99, AT + 1, copy_headers(event), event.body)
+    assert (copy.type, copy.id, copy.malformed, copy.about) == (event.type, event.id, "", "")
+
+
+def test_the_body_of_an_alert_says_all_about_it() -> None:
+    assert msgspec.json.decode(body_of(ALERT)) == {
+        "receiver": "acme.billing", "alert": "failing", "change": "raised", "number": 7,
+        "at": "2023-11-14T22:13:20.250Z", "since": "2023-11-14T22:12:20.250Z", "why": "HTTP 503",
+    }  # fmt: skip
+    over = AlertRecovered(receiver="acme.billing", alert="behind", number=8, at=AT)
+    assert msgspec.json.decode(body_of(over))["change"] == "recovered"
+
+
+@pytest.mark.parametrize("about", ["", "other.billing", "acme"])
+def test_a_producer_cannot_publish_an_alert_without_a_receiver_of_its_tenant(about: str) -> None:
+    event = published_event(7, AT, "acme.angarium.alert.failing", {"Angarium-About": about}, b"{}")
+    assert "are Angarium's own" in event.malformed
+    assert event.about == ""
+
+
+def test_a_direct_send_cannot_have_the_type_of_an_alert() -> None:
+    assert "are Angarium's own" in event_of(7, AT, {"Angarium-Type": "angarium.alert.failing"}, b"").malformed
 
 
 @pytest.mark.parametrize(

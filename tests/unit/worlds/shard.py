@@ -15,7 +15,7 @@ from actors.ids import UNKNOWN_RECEIVERS
 from actors.machine.bucket import Unclean
 from actors.machine.event import Event
 from actors.machine.evolve import evolve
-from actors.machine.facts import Burial, Fact, TurnedAway
+from actors.machine.facts import AlertFact, Burial, Fact, TurnedAway
 from actors.machine.numbering import is_repeat
 from actors.machine.outcome import Answered, Failed, NotSent, Outcome
 from actors.machine.state import State
@@ -25,6 +25,7 @@ from actors.ports import Absent, Attempt, Batch, Invalid, Removal, ShardBatch
 from actors.runtime.actor import Actor
 from actors.runtime.environment import HostPorts, ShardClaim
 from actors.runtime.host import Host
+from actors.tenant_settings import SettingsByTenant
 from actors.totals import DeliveryTotals
 from tests.unit.worlds.values import NOW, answer, event, policy
 
@@ -235,6 +236,22 @@ class DeadLetterWriter:
         self.answers |= answers
 
 
+class AlertWriter:
+    """Takes the events about alerts, in `stored`; `unavailable`: it does not."""
+
+    def __init__(self, world: "ShardWorld") -> None:
+        self.stored: list[AlertFact] = []
+        self.unavailable = False
+        self._world = world
+
+    async def publish(self, notice: AlertFact) -> None:
+        assert notice in self._world.journal.folded[notice.receiver].notices
+        await asyncio.sleep(0.001)
+        if self.unavailable:
+            raise Unavailable("no leader")
+        self.stored.append(notice)
+
+
 class Policies:
     """The configurations: what the node knows, and what the leader says."""
 
@@ -313,6 +330,10 @@ class ShardWorld:
         self.policies = Policies()
         self.snapshots = Snapshots()
         self.dead_letters = DeadLetterWriter(self)
+        self.alerts = AlertWriter(self)
+        self.logged_alerts: list[AlertFact] = []
+        self.settings = SettingsByTenant()
+        self.all_know_alerts = True
         self.totals = DeliveryTotals()
         self.journal = Journal(self)
         self.within_lease = True
@@ -350,6 +371,8 @@ class ShardWorld:
             totals=self.totals, within_lease=lambda: self.within_lease, ack=self._acked,
             set_pulling_paused=self.held.append, saturated=lambda: self.saturated,
             refuse=self.refused.append, on_health_change=self.health_changes.append,
+            on_alert=self.logged_alerts.append, alerts=self.alerts, alert_limits=self.settings.alert_limits,
+            may_record_alerts=lambda: self.all_know_alerts,
             node_holders=self.node_holders,
         )  # fmt: skip
         self.host = Host(claim, ports, unacked_max=self.unacked_max)

@@ -1,0 +1,5 @@
+"""Alerts about one receiver: which are raised, and when one begins or ends. Read `judging` first.
+
+`folding` has their part of `evolve`. An alert is a fact; the event about it is published once the fact is
+confirmed, until that is recorded, too.
+"""

@@ -1,0 +1,39 @@
+"""The fold of a receiver's alerts."""
+
+from msgspec.structs import replace
+
+from actors.ids import is_alert_type
+from actors.machine import facts as f
+from actors.machine.state import Alert, State
+
+ASKED_FOR = "skipped"
+"""The reason of dead letters that an operator asked for."""
+
+
+def after_alert(state: State, fact: f.AlertFact | f.AlertsPublished) -> State:
+    """The state after an alert was raised, is over or was published; only then is no event owed any more."""
+    if isinstance(fact, f.AlertsPublished):
+        return replace(state, notices=tuple(each for each in state.notices if each.number > fact.number))
+    raised = isinstance(fact, f.AlertRaised)
+    before = next((each for each in state.alerts if each.kind == fact.alert), None)
+    raised_at = fact.at if raised or before is None else before.raised_at
+    others = (each for each in state.alerts if each.kind != fact.alert)
+    ends_dead_letters = fact.alert == "dead_letters" and not raised
+    return replace(
+        state,
+        alerts=(*others, Alert(kind=fact.alert, raised_at=raised_at, raised=raised)),
+        alert_number=fact.number,
+        notices=(*state.notices, fact),
+        dead_at=0.0 if ends_dead_letters else state.dead_at,
+    )
+
+
+def given_up_at(state: State, fact: f.DeadLettered) -> float:
+    """The time of the last dead letter that is worth an alert, after these.
+
+    One that an operator asked for is not, nor is an event about an alert: receivers of alerts that are down
+    would cause alerts about each other without end.
+    """
+    if fact.reason == ASKED_FOR or all(is_alert_type(each.type) for each in fact.events):
+        return state.dead_at
+    return fact.at

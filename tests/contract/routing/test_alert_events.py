@@ -1,0 +1,46 @@
+"""Events about alerts, from the writer to those who subscribe to them."""
+
+import pytest
+
+from actors.errors import Unavailable
+from actors.machine.facts import AlertRaised
+from streams.installation.topology import Names
+from streams.nats.jetstream import JetStream
+from streams.routing.alert_events import AlertWriter, body_of
+from tests.contract.support.faults import FaultyJetStream, ack_lost, refused
+from tests.contract.support.routers import OpenOwner, settled, stored, subscribe
+
+A, B, C = "acme.a", "acme.b", "acme.c"
+ALERT = AlertRaised(receiver=B, alert="failing", number=1, at=1_700_000_000.0)
+STORE_FULL = 10077
+
+
+async def test_an_alert_reaches_who_subscribes_to_alerts_except_the_receiver_that_it_is_about(
+    js: JetStream, names: Names, open_owner: OpenOwner
+) -> None:
+    await subscribe(js, names, A, "angarium.alert.>")
+    await subscribe(js, names, B, "angarium.alert.failing")
+    await subscribe(js, names, C, ">")
+    owner = await open_owner()
+    for _ in range(2):
+        await AlertWriter(js, names).publish(ALERT)
+    await settled(js, names, 1)
+    assert await stored(js, names, A) == [body_of(ALERT)]
+    assert await stored(js, names, B) == await stored(js, names, C) == []
+    assert owner.totals.malformed == 0
+
+
+async def test_an_alert_is_published_only_when_it_is_stored(js: JetStream, names: Names) -> None:
+    faulty = FaultyJetStream(js.wire)
+    await faulty.start()
+    subject = names.publish_event("acme", "angarium.alert.failing")
+    faulty.faults[subject] += [refused(STORE_FULL), ack_lost]
+    writer = AlertWriter(faulty, names)
+    with pytest.raises(Unavailable, match=f"JetStream error {STORE_FULL}"):
+        await writer.publish(ALERT)
+    with pytest.raises(Unavailable, match="the ack was lost"):
+        await writer.publish(ALERT)
+    await writer.publish(ALERT)
+    info = await js.existing_stream(names.events)
+    assert info.messages == 1
+    await faulty.stop()

@@ -1,0 +1,1 @@
+"""Alerts over crashes: what is checked of them in every run, scenarios, and the mutants that they find."""
