@@ -45,7 +45,7 @@ class HostPorts(Struct, frozen=True, kw_only=True):
     - `on_alert`: takes the alerts that are confirmed, for the log.
     - `alerts`: publishes the events about them.
     - `alert_limits`: returns the limits of alerts about a receiver, with the settings of its configuration.
-    - `may_record_alerts`: asked at each look; if not, alerts stay as they are.
+    - `may_record_alerts`: asked in each round; if not, alerts stay as they are.
     """
 
     clock: Clock

@@ -22,6 +22,7 @@ from angarium.node.shard_snapshots import ShardSnapshots
 from angarium.node.totals import NodeTotals
 from angarium.rate_limited_log import RateLimitedLog
 from angarium.telemetry.opening import Tracing
+from streams.alerts.alert_events import AlertWriter
 from streams.buckets.known_configurations import KnownConfigurations
 from streams.clock import Timekeeper
 from streams.dead_letters.bury import DeadLetterWriter
@@ -40,7 +41,6 @@ from streams.reading.backlog import Backlog
 from streams.reading.inbox import Inbox
 from streams.reading.pull_room import PullRoom
 from streams.reading.reader import ReadingTerms
-from streams.routing.alert_events import AlertWriter
 from streams.routing.node_routing import Routing
 from streams.routing.router import Router
 from streams.routing_progress import RoutingProgress

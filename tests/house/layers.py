@@ -17,7 +17,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "lost_tails",
         "journal",
         "reading",
-        "buckets dead_letters",
+        "alerts buckets dead_letters",
         "resending routing fleet",
         "control_requests erasing observation producer server storage",
         "journal_feed",

@@ -1,6 +1,6 @@
 """The watch over the alerts of one shard's receivers: has them judged, and publishes the events about them.
 
-It looks at the actors in memory every few seconds, which costs most of them a comparison; nothing is done
+It goes through the actors in memory every few seconds, which costs most of them a comparison; nothing is done
 for each delivery. Every receiver whose alerts may have to begin, end or be published is in memory, also after
 a takeover (`State.may_change_alerts`).
 
@@ -23,17 +23,17 @@ from actors.policy import NO_ALERT_SETTINGS, AlertLimits, AlertSettings
 from actors.ports import AlertWriter, Clock, Recorder
 from actors.runtime.actor import Actor
 
-LOOK_EVERY_S = 5.0
-LOOKED_AT_IN_TURN_MAX = 1000
-"""Actors that are looked at before other tasks have a turn; most of them take less than a microsecond."""
-CHANGED_IN_A_LOOK_MAX = 16
-"""Receivers of one tenant whose alerts may change in one look. Without a bound, a tenant with thousands of
+JUDGE_EVERY_S = 5.0
+PASSED_IN_TURN_MAX = 1000
+"""Actors that are passed before other tasks have a turn; most of them take less than a microsecond."""
+CHANGED_IN_A_ROUND_MAX = 16
+"""Receivers of one tenant whose alerts may change in one round. Without a bound, a tenant with thousands of
 receivers behind one broken server would fill its partition with alerts at once."""
 
-JUDGED_IN_A_LOOK_MAX = 500
-"""Receivers that are judged in one look; they take some milliseconds. Of more, each has its turn."""
-COUNTS_IN_A_LOOK_MAX = 32
-"""Receivers whose waiting events are counted in the stream in one look, once for each ownership: to know
+JUDGED_IN_A_ROUND_MAX = 500
+"""Receivers that are judged in one round; they take some milliseconds. Of more, each has its turn."""
+COUNTS_IN_A_ROUND_MAX = 32
+"""Receivers whose waiting events are counted in the stream in one round, once for each ownership: to know
 whether they are behind."""
 
 
@@ -82,28 +82,28 @@ class AlertWatch:
         self._judged = 0
 
     async def run(self) -> None:
-        """Look every few seconds, and publish what is owed, until the shard stops or is handed over."""
+        """Judge every few seconds, and publish what is owed, until the shard stops or is handed over."""
         loop, shard = asyncio.get_running_loop(), self.shard
         while not shard.stopped:
-            await asyncio.sleep(next_tick(loop.time(), LOOK_EVERY_S, offset=shard.epoch) - loop.time())
+            await asyncio.sleep(next_tick(loop.time(), JUDGE_EVERY_S, offset=shard.epoch) - loop.time())
             if shard.draining or not self._may_record():
                 continue
-            owing = await self._look()
+            owing = await self._judge_some()
             if owing:
                 await shard.confirmed_to(shard.recorder.index)
                 await self.publish(owing)
 
-    async def _look(self) -> list[Actor]:
+    async def _judge_some(self) -> list[Actor]:
         """Judge the receivers whose turn it is; returns those of which an event is owed."""
         concerned = await self._concerned()
         begin = self._judged % len(concerned) if concerned else 0
         in_turn = concerned[begin:] + concerned[:begin]
         changed = Counter[str]()
-        self._counts_left = COUNTS_IN_A_LOOK_MAX
-        for actor in in_turn[:JUDGED_IN_A_LOOK_MAX]:
+        self._counts_left = COUNTS_IN_A_ROUND_MAX
+        for actor in in_turn[:JUDGED_IN_A_ROUND_MAX]:
             self._judged += 1
             tenant, number = actor.receiver.partition(".")[0], actor.state.alert_number
-            if changed[tenant] < CHANGED_IN_A_LOOK_MAX:
+            if changed[tenant] < CHANGED_IN_A_ROUND_MAX:
                 self._judge(actor)
                 changed[tenant] += actor.state.alert_number > number
         return [actor for actor in concerned if actor.state.notices]
@@ -112,7 +112,7 @@ class AlertWatch:
         """The receivers in memory whose alerts may change: what waits, or what failed, may be worth one."""
         found = list[Actor]()
         for number, actor in enumerate(list(self.shard.actors.values()), 1):
-            if number % LOOKED_AT_IN_TURN_MAX == 0:
+            if number % PASSED_IN_TURN_MAX == 0:
                 await asyncio.sleep(0)
             if actor.loaded and (actor.state.parked or actor.state.may_change_alerts):
                 found.append(actor)
@@ -136,7 +136,7 @@ class AlertWatch:
         actor.live.record(command, self.shard.clock.now())
 
     async def publish(self, owing: list[Actor]) -> None:
-        """Publish what the confirmed states of these receivers owe; after a failure, the next look continues.
+        """Publish what the confirmed states of these receivers owe; after a failure, the next round goes on.
 
         Only within the lease: a later owner publishes the same events, which may be erased after that.
         """

@@ -16,7 +16,7 @@ async def test_a_node_may_publish_events_about_alerts(tmp_path: Path) -> None:
     with serving(tmp_path) as server:
         operator = Terminal(tmp_path, server.url("operator"))
         await asyncio.to_thread(operator.done, "setup")
-        with shortened({"LOOK_EVERY_S": 0.2}):
+        with shortened({"JUDGE_EVERY_S": 0.2}):
             terminal = Terminal(tmp_path, server.url("node"))
         arguments = ("node", "--allow-http", "--allow-network", "127.0.0.0/8", "--log-level", "info")
         async with Sink() as sink:

@@ -11,7 +11,8 @@ from actors.machine.state import State
 from actors.runtime.actor import Actor
 from actors.runtime.alerts.watch import AlertWatch
 from actors.runtime.host import Host
-from streams.routing import alert_events, router
+from streams.alerts import alert_events
+from streams.routing import router
 from streams.routing.fanout import published_event
 from tests.sim.alerts import scenarios
 from tests.sim.mutants.mutant import Mutant

@@ -33,29 +33,29 @@ NOTHING_WAITS = seen()
 
 
 def judged(
-    state: State, after_s: float, look: c.JudgeAlerts = NOTHING_WAITS, configured: Policy | None = None
+    state: State, after_s: float, found: c.JudgeAlerts = NOTHING_WAITS, configured: Policy | None = None
 ) -> list[tuple[str, str]]:
-    """The changes that a look after so many seconds finds: kind and tag."""
-    found = alert_changes(state, configured or policy(), look, START + after_s)
-    return [(each.alert, str(each.__struct_config__.tag)) for each in found if isinstance(each, f.AlertFact)]
+    """The changes that are found after so many seconds: kind and tag."""
+    facts = alert_changes(state, configured or policy(), found, START + after_s)
+    return [(each.alert, str(each.__struct_config__.tag)) for each in facts if isinstance(each, f.AlertFact)]
 
 
-def after_look(state: State, after_s: float, look: c.JudgeAlerts = NOTHING_WAITS) -> State:
-    for fact in alert_changes(state, policy(), look, START + after_s):
+def after_round(state: State, after_s: float, found: c.JudgeAlerts = NOTHING_WAITS) -> State:
+    for fact in alert_changes(state, policy(), found, START + after_s):
         state = evolve(state, fact)
     return state
 
 
-def test_a_receiver_is_failing_after_a_minute_and_offline_after_the_time_of_its_configuration() -> None:
+def test_a_receiver_is_failing_after_a_minute_and_offline_later() -> None:
     assert judged(FAILING, 59) == []
     assert judged(FAILING, 60) == [("failing", "alert_raised")]
-    raised = after_look(FAILING, 60)
+    raised = after_round(FAILING, 60)
     assert judged(raised, 299) == []
     assert judged(raised, 300) == [("offline", "alert_raised")]
 
 
 def test_a_success_ends_failing_and_offline_and_a_new_failure_alone_does_not() -> None:
-    raised = after_look(FAILING, 300)
+    raised = after_round(FAILING, 300)
     assert judged(replace(raised, failing_since=START + 290), 301) == []
     good = replace(raised, failing_since=None)
     assert judged(good, 301) == [("failing", "alert_recovered"), ("offline", "alert_recovered")]
@@ -67,7 +67,7 @@ def test_a_paused_receiver_begins_no_failure() -> None:
 
 
 def test_a_disabled_receiver_stays_disabled_until_it_is_resumed() -> None:
-    disabled = after_look(replace(GOOD, disabled="gone", disabled_at=START), 1)
+    disabled = after_round(replace(GOOD, disabled="gone", disabled_at=START), 1)
     assert [each.kind for each in disabled.alerts] == ["disabled"]
     assert judged(disabled, 1000) == []
     assert judged(replace(disabled, disabled=""), 1001) == [("disabled", "alert_recovered")]
@@ -84,8 +84,8 @@ def test_a_receiver_is_behind_by_number_or_by_age(
     waiting: tuple[int, int], age_s: float, expected: list[str]
 ) -> None:
     """Only what certainly waits counts."""
-    look = seen(waiting_min=waiting[0], waiting_max=waiting[1], oldest_at=START - age_s)
-    assert [kind for kind, _ in judged(GOOD, 0, look, policy(backlog_max=100))] == expected
+    found = seen(waiting_min=waiting[0], waiting_max=waiting[1], oldest_at=START - age_s)
+    assert [kind for kind, _ in judged(GOOD, 0, found, policy(backlog_max=100))] == expected
 
 
 @pytest.mark.parametrize(
@@ -97,11 +97,11 @@ def test_a_receiver_is_behind_until_it_is_clearly_better(
     waiting: tuple[int, int], age_s: float, over: bool
 ) -> None:
     """At half the limits; a number that is not known yet ends nothing."""
-    behind = after_look(GOOD, 0, seen(waiting_min=1 << 30, waiting_max=1 << 30))
+    behind = after_round(GOOD, 0, seen(waiting_min=1 << 30, waiting_max=1 << 30))
     assert [each.kind for each in behind.alerts] == ["behind"]
-    look = seen(waiting_min=waiting[0], waiting_max=waiting[1], oldest_at=START + 500 - age_s)
-    found = judged(behind, 500, look, policy(backlog_max=100))
-    assert found == ([("behind", "alert_recovered")] if over else [])
+    found = seen(waiting_min=waiting[0], waiting_max=waiting[1], oldest_at=START + 500 - age_s)
+    changes = judged(behind, 500, found, policy(backlog_max=100))
+    assert changes == ([("behind", "alert_recovered")] if over else [])
 
 
 def dead_letter(
@@ -112,12 +112,12 @@ def dead_letter(
 
 
 def test_dead_letters_are_an_alert_until_none_comes_for_an_hour() -> None:
-    state = after_look(evolve(GOOD, dead_letter(START)), 5)
+    state = after_round(evolve(GOOD, dead_letter(START)), 5)
     assert [each.kind for each in state.alerts] == ["dead_letters"]
     state = evolve(state, dead_letter(START + 3000, number=2))
     assert judged(state, 3600) == []
     assert judged(state, 6600) == [("dead_letters", "alert_recovered")]
-    quiet = after_look(state, 6600)
+    quiet = after_round(state, 6600)
     assert quiet.dead_at == 0.0
     assert judged(quiet, 9999) == []
 
@@ -142,7 +142,7 @@ def test_a_receiver_without_a_valid_configuration_is_an_alert_only_while_events_
 
 
 def test_a_removal_ends_all_alerts_and_a_configuration_that_is_not_known_ends_none() -> None:
-    raised = after_look(replace(FAILING, disabled="failing"), 1)
+    raised = after_round(replace(FAILING, disabled="failing"), 1)
     assert alert_changes(raised, None, seen(), START + 2) == []
     removed = evolve(raised, f.Removed(receiver=RECEIVER, at=START + 2, position=0, next_sequence=1))
     (over,) = alert_changes(removed, None, seen(), START + 3)
@@ -154,7 +154,7 @@ def test_a_removal_ends_all_alerts_and_a_configuration_that_is_not_known_ends_no
 
 
 def test_owed_events_bring_a_receiver_back_and_are_bounded() -> None:
-    state = after_look(FAILING, 300)
+    state = after_round(FAILING, 300)
     assert [each.number for each in state.notices] == [1, 2]
     assert state.unfinished
     assert state.wakes_at == 0.0
@@ -165,7 +165,7 @@ def test_owed_events_bring_a_receiver_back_and_are_bounded() -> None:
 
 
 @given(st.lists(st.tuples(st.booleans(), st.floats(0.1, 400)), min_size=1, max_size=60))
-def test_a_receiver_that_flaps_raises_each_kind_once_an_interval_and_each_pair_is_in_order(
+def test_a_flapping_receiver_raises_each_alert_once_an_interval(
     course: list[tuple[bool, float]],
 ) -> None:
     state, now, facts = GOOD, 0.0, list[f.AlertFact]()

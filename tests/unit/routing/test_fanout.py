@@ -6,9 +6,9 @@ import pytest
 from actors.machine.facts import AlertRaised, AlertRecovered
 from actors.machine.numbering import with_number
 from actors.machine.state import as_numbered, fresh_entry
+from streams.alerts.alert_events import body_of, id_of
 from streams.nats.headers import UNREAD
 from streams.reading.messages import HEADERS_UNREAD, event_of
-from streams.routing.alert_events import body_of, id_of
 from streams.routing.fanout import copy_headers, published_event
 
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"

@@ -6,7 +6,7 @@ from actors.machine import facts as f
 from actors.policy import AlertLimits, AlertSettings, Retry
 from actors.ports import Invalid
 from actors.runtime.alerts import watch
-from actors.runtime.alerts.watch import CHANGED_IN_A_LOOK_MAX, LOOK_EVERY_S
+from actors.runtime.alerts.watch import CHANGED_IN_A_ROUND_MAX, JUDGE_EVERY_S
 from actors.tenant_settings import InstallationAlerts, SettingsByTenant, TenantSettings
 from tests.unit.worlds.shard import RECEIVER, ShardWorld
 from tests.unit.worlds.values import NO_ANSWER, answer, policy
@@ -14,7 +14,7 @@ from tests.unit.worlds.virtual_time import in_virtual_time
 
 OFTEN = Retry(base_s=2, cap_s=5)
 SOON = AlertSettings(failing_after_s=10, dead_letters_quiet_s=60, interval_s=30)
-LOOK_S = 2 * LOOK_EVERY_S
+ROUNDS_S = 2 * JUDGE_EVERY_S
 
 
 def failing(**members: object) -> ShardWorld:
@@ -57,7 +57,7 @@ async def test_takeovers_repeat_no_alert_and_lose_none(snapshots: bool) -> None:
     world.sender.reply = lambda _: answer(200)
     await world.until_settled(1)
     world.crash(snapshots=snapshots)
-    await world.pass_time(LOOK_S)
+    await world.pass_time(ROUNDS_S)
     assert published(world) == [RAISED, RECOVERED]
 
 
@@ -72,7 +72,7 @@ async def test_the_next_owner_publishes_an_alert_that_is_only_recorded(snapshots
     assert published(world) == []
     world.crash(snapshots=snapshots)
     world.alerts.unavailable = False
-    await world.pass_time(LOOK_S)
+    await world.pass_time(ROUNDS_S)
     assert published(world) == [RAISED, RECOVERED]
 
 
@@ -84,7 +84,7 @@ async def test_an_unconfirmed_alert_is_not_published() -> None:
     await world.pass_time(60)
     assert published(world) == []
     world.journal.let_go()
-    await world.pass_time(LOOK_S)
+    await world.pass_time(ROUNDS_S)
     assert published(world) == [RAISED]
 
 
@@ -94,7 +94,7 @@ async def test_a_node_whose_lease_has_expired_publishes_nothing() -> None:
     world.alerts.unavailable = True
     await world.until(lambda: bool(world.journal.of(f.AlertRaised)))
     world.within_lease, world.alerts.unavailable = False, False
-    await world.pass_time(LOOK_S)
+    await world.pass_time(ROUNDS_S)
     assert published(world) == []
 
 
@@ -127,7 +127,7 @@ async def test_a_backlog_that_only_the_stream_knows_is_counted_and_ends_no_alert
     assert published(world) == [(1, "behind", "alert_raised")]
     world.put(policy(backlog_max=400, alerts=SOON))
     await world.until_settled(330)
-    await world.pass_time(LOOK_S)
+    await world.pass_time(ROUNDS_S)
     assert published(world) == [(1, "behind", "alert_raised"), (2, "behind", "alert_recovered")]
 
 
@@ -137,13 +137,13 @@ async def test_a_receiver_without_a_valid_configuration_is_an_alert_once_events_
     world.policies.invalid.add(RECEIVER)
     world.policies.leader[RECEIVER] = Invalid(("url: required",))
     world.publish()
-    await world.pass_time(LOOK_S)
+    await world.pass_time(ROUNDS_S)
     assert published(world) == [(1, "misconfigured", "alert_raised")]
     world.crash(snapshots=True)
-    await world.pass_time(LOOK_S)
+    await world.pass_time(ROUNDS_S)
     world.policies.invalid.clear()
     world.put(policy())
-    await world.pass_time(LOOK_S)
+    await world.pass_time(ROUNDS_S)
     assert published(world) == [(1, "misconfigured", "alert_raised"), (2, "misconfigured", "alert_recovered")]
 
 
@@ -151,27 +151,27 @@ async def test_a_receiver_without_a_valid_configuration_is_an_alert_once_events_
 async def test_a_tenant_with_many_receivers_behind_one_server_gets_its_alerts_gradually() -> None:
     world = ShardWorld()
     world.sender.reply = lambda _: NO_ANSWER
-    names = [f"acme.r{number}" for number in range(3 * CHANGED_IN_A_LOOK_MAX)] + ["other.one"]
+    names = [f"acme.r{number}" for number in range(3 * CHANGED_IN_A_ROUND_MAX)] + ["other.one"]
     for name in names:
         world.put(policy(retry=OFTEN, alerts=SOON), name)
         world.publish(receiver=name)
     await world.until(lambda: bool(world.journal.of(f.AlertsPublished)))
-    assert len(world.alerts.stored) == CHANGED_IN_A_LOOK_MAX + 1
+    assert len(world.alerts.stored) == CHANGED_IN_A_ROUND_MAX + 1
     assert "other.one" in {each.receiver for each in world.alerts.stored}
-    await world.pass_time(3 * LOOK_EVERY_S)
+    await world.pass_time(3 * JUDGE_EVERY_S)
     assert {each.receiver for each in world.alerts.stored} == set(names)
 
 
 @in_virtual_time
 async def test_each_of_many_receivers_is_judged_in_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watch, "JUDGED_IN_A_LOOK_MAX", 2)
+    monkeypatch.setattr(watch, "JUDGED_IN_A_ROUND_MAX", 2)
     world = ShardWorld()
     world.sender.reply = lambda _: answer(410)
     names = [f"acme.r{number}" for number in range(9)]
     for name in names:
         world.put(policy(), name)
         world.publish(receiver=name)
-    await world.pass_time(5 * LOOK_EVERY_S + 1)
+    await world.pass_time(5 * JUDGE_EVERY_S + 1)
     assert sorted(each.receiver for each in world.alerts.stored) == names
 
 
@@ -201,5 +201,5 @@ async def test_no_alert_is_recorded_while_an_older_node_could_take_over() -> Non
     await world.pass_time(60)
     assert not world.journal.of(f.AlertRaised)
     world.all_know_alerts = True
-    await world.pass_time(LOOK_S)
+    await world.pass_time(ROUNDS_S)
     assert published(world) == [RAISED]

@@ -4,9 +4,9 @@ import pytest
 
 from actors.errors import Unavailable
 from actors.machine.facts import AlertRaised
+from streams.alerts.alert_events import AlertWriter, body_of
 from streams.installation.topology import Names
 from streams.nats.jetstream import JetStream
-from streams.routing.alert_events import AlertWriter, body_of
 from tests.contract.support.faults import FaultyJetStream, ack_lost, refused
 from tests.contract.support.routers import OpenOwner, settled, stored, subscribe
 
@@ -15,7 +15,7 @@ ALERT = AlertRaised(receiver=B, alert="failing", number=1, at=1_700_000_000.0)
 STORE_FULL = 10077
 
 
-async def test_an_alert_reaches_who_subscribes_to_alerts_except_the_receiver_that_it_is_about(
+async def test_an_alert_reaches_its_subscribers_except_its_own_receiver(
     js: JetStream, names: Names, open_owner: OpenOwner
 ) -> None:
     await subscribe(js, names, A, "angarium.alert.>")

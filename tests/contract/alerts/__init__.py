@@ -1,0 +1,1 @@
+"""Events about alerts: how they are published, and who gets them."""
