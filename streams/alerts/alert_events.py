@@ -15,7 +15,9 @@ from actors.errors import Unavailable
 from actors.ids import ALERT_TYPES, event_id
 from actors.machine.facts import AlertFact, AlertRaised
 from streams.installation.topology import Names
+from streams.journal.leadership import message_at
 from streams.nats.answers import Refused, Stored
+from streams.nats.errors import ApiError
 from streams.nats.headers import EVENT_ABOUT, EVENT_ID, MESSAGE_ID
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import GatheredReasonLog
@@ -33,17 +35,31 @@ class AlertWriter:
 
     async def publish(self, notice: AlertFact) -> None:
         """Publish the event about an alert. Raises `Unavailable`, also if the stream has no room for it."""
-        tenant = notice.receiver.partition(".")[0]
-        own_id = id_of(notice)
-        headers = {MESSAGE_ID: f"{tenant}:{own_id}", EVENT_ID: own_id, EVENT_ABOUT: notice.receiver}
+        tenant, own_id, body = notice.receiver.partition(".")[0], id_of(notice), body_of(notice)
+        headers = {EVENT_ID: own_id, EVENT_ABOUT: notice.receiver}
         subject = self._names.publish_event(tenant, ALERT_TYPES + notice.alert)
-        answer = await self._js.publish(subject, body_of(notice), headers)
+        answer = await self._js.publish(subject, body, headers | {MESSAGE_ID: f"{tenant}:{own_id}"})
+        if (
+            isinstance(answer, Stored)
+            and answer.duplicate
+            and not await self._is_stored(answer.sequence, body)
+        ):
+            # Another producer used the message id before us.
+            answer = await self._js.publish(subject, body, headers)
         if isinstance(answer, Stored):
             self._reason.clear()
             return
         why = f"{answer.text} (JetStream error {answer.code})" if isinstance(answer, Refused) else answer.why
         self._reason.log_once(why)
         raise Unavailable(why)
+
+    async def _is_stored(self, position: int, body: bytes) -> bool:
+        """True if the message there has the body of our event, which names the receiver and the number."""
+        try:
+            message = await message_at(self._js, self._names.events, position)
+        except ApiError as error:
+            raise Unavailable(str(error)) from error
+        return message is not None and message.data == body
 
 
 def id_of(notice: AlertFact) -> str:

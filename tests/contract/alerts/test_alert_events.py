@@ -4,7 +4,7 @@ import pytest
 
 from actors.errors import Unavailable
 from actors.machine.facts import AlertRaised
-from streams.alerts.alert_events import AlertWriter, body_of
+from streams.alerts.alert_events import AlertWriter, body_of, id_of
 from streams.installation.topology import Names
 from streams.nats.jetstream import JetStream
 from tests.contract.support.faults import FaultyJetStream, ack_lost, refused
@@ -44,3 +44,12 @@ async def test_an_alert_is_published_only_when_it_is_stored(js: JetStream, names
     info = await js.existing_stream(names.events)
     assert info.messages == 1
     await faulty.stop()
+
+
+async def test_a_message_id_that_a_producer_has_used_costs_no_alert(js: JetStream, names: Names) -> None:
+    taken = {"Nats-Msg-Id": f"acme:{id_of(ALERT)}"}
+    await js.publish(names.publish_event("acme", "order"), b"{}", taken)
+    await AlertWriter(js, names).publish(ALERT)
+    message = await js.message(names.events, 2)
+    assert message is not None
+    assert message.data == body_of(ALERT)
