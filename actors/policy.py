@@ -46,7 +46,7 @@ PERIODS = {"s": "second", "sec": "second", "m": "minute", "min": "minute", "h": 
 }
 """Spellings of a period after the `/` of a rate."""
 RESERVED = frozenset({
-    "description", "labels", "region", "batch", "format", "filter", "transform", "handshake", "proxy", "tls",
+    "description", "labels", "region", "batch", "filter", "transform", "handshake", "proxy", "tls",
     "signature", "adaptive",
 })  # fmt: skip
 
@@ -131,6 +131,7 @@ class Policy(Struct, frozen=True, kw_only=True, gc=False):
     dedup_window: Annotated[int, Meta(ge=16, le=4096)] = 256
     backlog_max: Annotated[int, Meta(ge=1)] = 1_000_000
     headers: dict[str, str] = field(default_factory=lambda: _NO_HEADERS)
+    format: Literal["raw", "envelope", "cloudevents", "cloudevents-structured"] = "raw"
     paused: bool = False
 
     def __repr__(self) -> str:
@@ -161,7 +162,7 @@ def parse(raw: bytes, *, strict: bool) -> tuple[Policy, list[str]]:
     problems: list[str] = []
     policy = _convert(members, problems)
     problems += _too_many(policy)
-    ignored += [f"headers.{name}: {why}" for name, why in _left_out(policy.headers)]
+    ignored += [f"headers.{name}: {why}" for name, why in _left_out(policy)]
     problems = [*(ignored if strict else ()), *problems, *_further_problems(policy)]
     if problems:
         raise InvalidPolicy(_shortened(problems))
@@ -335,16 +336,23 @@ def _secret_problems(secret: str) -> list[str]:
     return [] if 24 <= len(key) <= 64 else [f"must hold 24 to 64 bytes, has {len(key)}"]
 
 
-def is_sent(header: str) -> bool:
+def is_sent(header: str, policy: Policy) -> bool:
     """True if a receiver's own header is sent: it is not if it would repeat or replace one of Angarium's."""
     name = header.lower()
-    return not name.startswith(_OWN_HEADER_PREFIXES) and name not in _HOP_BY_HOP | _CONTENT | _CONNECTION
+    if name.startswith(_OWN_HEADER_PREFIXES) or _is_attribute(name, policy):
+        return False
+    return name not in _HOP_BY_HOP | _CONTENT | _CONNECTION
 
 
-def _left_out(headers: dict[str, str]) -> Iterator[tuple[str, str]]:
+def _is_attribute(name: str, policy: Policy) -> bool:
+    """True for a header that the receiver's format uses, in lower case."""
+    return policy.format == "cloudevents" and name.startswith("ce-")
+
+
+def _left_out(policy: Policy) -> Iterator[tuple[str, str]]:
     """Yield the headers that would not be sent, and why."""
     seen: set[str] = set()
-    for name in islice(headers, HEADERS_MAX):
+    for name in islice(policy.headers, HEADERS_MAX):
         if name.lower() in seen:
             yield name, "given twice (case does not matter); leave one out, or only the first is sent"
         seen.add(name.lower())
@@ -352,6 +360,8 @@ def _left_out(headers: dict[str, str]) -> Iterator[tuple[str, str]]:
             yield name, "is set from the event or by Angarium, and would not be sent; leave it out"
         elif name.lower() in _CONNECTION:
             yield name, "is a header of the connection, and would not be sent; leave it out"
+        elif _is_attribute(name.lower(), policy):
+            yield name, "belongs to the format cloudevents, and would not be sent; leave it out"
 
 
 def _header_problems(headers: dict[str, str]) -> list[str]:

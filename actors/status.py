@@ -430,6 +430,9 @@ def _response(answer: Answered, policy: Policy | None) -> LastResponse:
 
 
 def _instant(at: float | None) -> str | None:
-    if at is None:
-        return None
+    return None if at is None else instant_text(at)
+
+
+def instant_text(at: float) -> str:
+    """The time `at` in RFC 3339, in UTC, with milliseconds."""
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

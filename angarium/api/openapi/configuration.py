@@ -31,6 +31,7 @@ DESCRIPTIONS = {
     "dedup_window": "The number of event ids that are remembered, to drop repeats.",
     "backlog_max": "If more events wait, the oldest become dead letters.",
     "headers": f"Headers that each attempt has; the value {MASK} keeps the stored one.",
+    "format": "raw: the body as published. The others: a body, or headers, that also tell what the event is.",
     "paused": "True: no events are sent; they wait.",
     "Rate.limit": "Attempts per period; a fraction is allowed.",
     "Rate.per": "The period.",

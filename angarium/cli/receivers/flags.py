@@ -51,6 +51,12 @@ MEMBERS: tuple[tuple[str, str, Any, str], ...] = (
         int,
         "Number of events that may wait; the oldest beyond it become dead letters.",
     ),
+    (
+        "--format",
+        "format",
+        click.Choice(["raw", "envelope", "cloudevents", "cloudevents-structured"]),
+        "raw: the body as published; envelope: JSON with its number, id, type and time.",
+    ),
     ("--rate", "rate", str, "Attempts a second, minute or hour, such as 10/second or 10/s."),
     ("--burst", "burst", int, "Number of attempts that may start at once."),
 )

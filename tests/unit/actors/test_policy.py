@@ -231,7 +231,19 @@ def test_headers_that_would_not_be_sent_are_refused_and_by_nodes_left_out(name: 
     assert words in problem
     raw = msgspec.json.encode({"url": URL, "headers": {name: "x"}})
     assert parse(raw, strict=False)[1] == [problem]
-    assert not is_sent(name)
+    assert not is_sent(name, Policy(url=URL))
+
+
+def test_a_header_of_cloudevents_is_refused_if_the_format_has_it() -> None:
+    (problem,) = problems(headers={"CE-Id": "x"}, format="cloudevents")
+    assert problem.startswith("headers.CE-Id: belongs to the format cloudevents")
+    assert not is_sent("CE-Id", Policy(url=URL, format="cloudevents"))
+    assert is_sent("CE-Id", Policy(url=URL, format="cloudevents-structured"))
+
+
+def test_an_unknown_format_is_refused_with_the_known_ones() -> None:
+    names = "cloudevents, cloudevents-structured, envelope or raw"
+    assert problems(format="xml") == [f"format: must be {names}"]
 
 
 @pytest.mark.parametrize(

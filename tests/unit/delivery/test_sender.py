@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import hmac
+import json
 import random
 import re
 from datetime import UTC, datetime
@@ -124,6 +125,38 @@ def test_a_repeated_attempt_differs_in_what_is_its_own_alone() -> None:
     second = post.headers(ordinal=2)
     changed = {name for name in first if first[name] != second[name]}
     assert changed == {"webhook-timestamp", "webhook-signature", "angarium-attempt", "traceparent"}
+
+
+def test_an_event_in_a_format_is_signed_as_it_is_sent_and_the_same_on_each_attempt() -> None:
+    post, structured = Post(), policy(format="cloudevents-structured")
+    first = post.headers(policy=structured, ordinal=1)
+    body = post.wire.requests[0].body
+    assert json.loads(body)["data"] == {"a": 1}
+    assert first["content-type"] == "application/cloudevents+json"
+    assert first["webhook-signature"] == signed(b"evt_1.1614265330." + body)
+    assert first["angarium-signature"] == signed(b"evt_1.41." + body)
+    post.now += 3600
+    second = post.headers(policy=structured, ordinal=2)
+    assert post.wire.requests[1].body == body
+    changed = {name for name in first if first[name] != second[name]}
+    assert changed == {"webhook-timestamp", "webhook-signature", "angarium-attempt", "traceparent"}
+
+
+def test_a_binary_cloudevent_has_its_attributes_beside_the_headers_of_every_event() -> None:
+    post = Post()
+    headers = post.headers(policy=policy(format="cloudevents", headers={"ce-id": "mine", "x-a": "b"}))
+    plain = post.headers()
+    assert headers.items() >= {"ce-id": "evt_1", "ce-specversion": "1.0", "x-a": "b"}.items()
+    assert {name for name in headers if not name.startswith("ce-")} == {*plain, "x-a"}
+    assert post.wire.requests[0].body == EVENT.body
+
+
+def test_a_ping_in_an_envelope_is_signed_and_has_no_number() -> None:
+    post = Post()
+    headers = post.headers(policy=policy(format="envelope"), sequence=None)
+    body = post.wire.requests[0].body
+    assert "sequence" not in json.loads(body)["events"][0]
+    assert headers["webhook-signature"] == signed(b"evt_1.1614265330." + body)
 
 
 def test_every_secret_signs_both() -> None:
