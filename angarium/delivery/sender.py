@@ -18,6 +18,7 @@ from angarium import __version__
 from angarium.delivery.formats import content_of
 from angarium.delivery.http_exchange.target import InvalidTarget, Target, parse_target
 from angarium.delivery.http_exchange.transport import Failure, FailureKind, Request, Response, Transport
+from angarium.delivery.own_signing import OwnSigner, own_signer
 from angarium.delivery.signing import InvalidSecret, SigningSecret, parse_secret, sign
 
 PREPARED_MAX = 8192
@@ -36,6 +37,7 @@ class _Prepared(Struct, frozen=True):
     target: Target
     secrets: tuple[SigningSecret, ...]
     old_secrets: tuple[tuple[float, SigningSecret], ...]
+    own: OwnSigner | None
     lines: tuple[bytes, ...]
 
     def __repr__(self) -> str:
@@ -99,6 +101,7 @@ class HttpSender:
                 (old.until.timestamp(), parse_secret(old.secret, f"old_secrets[{i}].secret"))
                 for i, old in enumerate(policy.old_secrets)
             ),
+            own=own_signer(policy),
             lines=(_USER_AGENT, *_own_lines(policy)),
         )
         self._prepared.pop(receiver, None)
@@ -128,6 +131,8 @@ class HttpSender:
             lines += (b"angarium-sequence: %d" % sequence,)
             if secrets:
                 lines += (b"angarium-signature: " + sign(secrets, event_id, sequence, body),)
+        if prepared.own is not None:
+            lines += prepared.own.lines(event, timestamp, body)
         if event.again:
             lines += (b"angarium-again: " + event.again.encode(),)
         if event.tracestate:

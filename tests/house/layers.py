@@ -2,7 +2,7 @@
 
 LAYERS: dict[str, tuple[str, ...]] = {
     "actors": (
-        "aligned_timers allowed_values errors",
+        "aligned_timers errors members",
         "ids policy",
         "machine credentials",
         "memory ports totals status subscriptions tenant_settings",

@@ -193,7 +193,8 @@ def test_bad_patterns(pattern: str) -> None:
 @pytest.mark.parametrize(
     ("secret", "why"),
     [
-        ("MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "whsec_"), ("whsk_abc", "whsec_"), ("whsec_", "24 to 64"),
+        ("MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "whsec_"), ("whsk_abcde", "base64"), ("whsec_", "24 to 64"),
+        ("whsk_" + "A" * 42, "32 or 64"), ("whs512_" + "A" * 88, "24 to 64"), ("whpk_abc", "public key"),
         ("whsec_$$$$", "base64"), ("whsec_" + "A" * 31, "24 to 64"), ("whsec_" + "A" * 88, "24 to 64"),
         ("whsec_ä", "base64"), ("whsec_" + "A" * 33, "base64"),
     ],
