@@ -5,12 +5,14 @@ each configuration and cached; an attempt adds the rest. Values of producers wer
 read, those of receivers when the configuration was read, and the transport checks the finished head again.
 """
 
+import math
 import random
 import time
 from collections.abc import Callable
 
 from msgspec import Struct
 
+from actors.machine.backoff import longest_backoff_s
 from actors.machine.outcome import Answered, Failed, NotSent, Outcome
 from actors.policy import Policy, is_sent
 from actors.ports import Attempt
@@ -30,7 +32,8 @@ _USER_AGENT = f"user-agent: Angarium/{__version__}".encode()
 class _Prepared(Struct, frozen=True):
     """A configuration, made ready. `lines` are headers of every attempt; the repr hides them.
 
-    `old_secrets` also sign, each until a time in seconds since the epoch.
+    `old_secrets` also sign, each until a time in seconds since the epoch. `first_next` is the header about
+    the next attempt that a first one has, unless the event expires within `first_next_s`.
     """
 
     policy: Policy
@@ -39,6 +42,8 @@ class _Prepared(Struct, frozen=True):
     old_secrets: tuple[tuple[float, SigningSecret], ...]
     own: OwnSigner | None
     lines: tuple[bytes, ...]
+    first_next: bytes
+    first_next_s: float
 
     def __repr__(self) -> str:
         return f"_Prepared({self.target})"
@@ -93,6 +98,7 @@ class HttpSender:
         return _outcome(outcome)
 
     def _prepare(self, receiver: str, policy: Policy) -> _Prepared:
+        first_next_s = next_attempt_s(policy, 0)
         prepared = _Prepared(
             policy=policy,
             target=parse_target(policy.url),
@@ -103,6 +109,8 @@ class HttpSender:
             ),
             own=own_signer(policy),
             lines=(_USER_AGENT, *_own_lines(policy)),
+            first_next=b"" if first_next_s is None else _next_line(first_next_s),
+            first_next_s=first_next_s or 0.0,
         )
         self._prepared.pop(receiver, None)
         while len(self._prepared) >= PREPARED_MAX:
@@ -129,6 +137,13 @@ class HttpSender:
             lines += (b"webhook-signature: " + sign(secrets, event_id, timestamp, body),)
         if sequence is not None:
             lines += (b"angarium-sequence: %d" % sequence,)
+            left_s = event.stored_at + attempt.policy.retry.max_age_s - now
+            if attempt.failures == 0 and left_s >= prepared.first_next_s:
+                next_line = prepared.first_next
+            else:
+                next_line = _next_line_of_repeat(attempt, left_s)
+            if next_line:
+                lines += (next_line,)
             if secrets:
                 lines += (b"angarium-signature: " + sign(secrets, event_id, sequence, body),)
         if prepared.own is not None:
@@ -149,6 +164,28 @@ class HttpSender:
             return f"00-{trace}-{span:016x}-{flags}".encode()
         # Sampled: a receiver that follows its caller's flag would otherwise not trace this request at all.
         return b"00-%032x-%016x-01" % (drawn % (1 << 128) or 1, span)
+
+
+def next_attempt_s(policy: Policy, failures: int) -> float | None:
+    """The longest time to the next attempt if this one fails, after that many others; None if it is the last.
+
+    The next attempt also needs a token, which the next event of a strict receiver cannot take from it.
+    """
+    retry, rate = policy.retry, policy.rate
+    if 0 < retry.max_attempts <= failures + 1:
+        return None
+    delay_s = longest_backoff_s(retry.base_s, retry.cap_s, failures + 1)
+    return delay_s if rate is None else max(delay_s, 1 / rate.per_second)
+
+
+def _next_line_of_repeat(attempt: Attempt, left_s: float) -> bytes:
+    """The header about the next attempt, which comes before the event expires; empty if there is none."""
+    delay_s = next_attempt_s(attempt.policy, attempt.failures)
+    return b"" if delay_s is None or left_s <= 0 else _next_line(min(delay_s, left_s))
+
+
+def _next_line(delay_s: float) -> bytes:
+    return b"angarium-next-attempt-s: %d" % math.ceil(delay_s)
 
 
 def _own_lines(policy: Policy) -> list[bytes]:
