@@ -176,7 +176,7 @@ def _disabled(state: State, at: float, reason: str) -> list[f.Fact]:
 
 
 def _error(outcome: Answered | Failed) -> str:
-    """What went wrong, with the headers that count."""
+    """The error in words, with the headers of the answer that count."""
     if isinstance(outcome, Failed):
         return f"{outcome.error}: {outcome.detail}"[:ERROR_LENGTH_MAX]
     steering = [name for name in (ABORT, DISABLE) if outcome.says(name)]

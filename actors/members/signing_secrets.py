@@ -7,7 +7,7 @@ from typing import Literal
 from msgspec import Struct
 
 Kind = Literal["hmac-sha256", "hmac-sha512", "ed25519"]
-"""What a secret signs with."""
+"""The algorithm of a secret."""
 PREFIXES: dict[str, Kind] = {"whsec_": "hmac-sha256", "whs512_": "hmac-sha512", "whsk_": "ed25519"}
 PUBLIC_PREFIX = "whpk_"
 """Prefix of the public key that belongs to a `whsk_` secret."""

@@ -121,8 +121,8 @@ def _is_deep(body: bytes) -> bool:
     """True if it is nested deeper than NESTED_MAX."""
     if body.count(b"[") + body.count(b"{") <= NESTED_MAX:
         return False
-    marks = _STRINGS.sub(b"", body).translate(_LEVELS, _NO_CONTENT)
-    return max(accumulate(memoryview(marks).cast("b")), default=0) > NESTED_MAX
+    brackets = _STRINGS.sub(b"", body).translate(_LEVELS, _NO_CONTENT)
+    return max(accumulate(memoryview(brackets).cast("b")), default=0) > NESTED_MAX
 
 
 def _escaped(value: str) -> bytes:

@@ -266,7 +266,7 @@ class Stage:
         self.run.receivers.set_on(receiver, manner)
 
     def receiver_says(self, header: str, receiver: str = R) -> None:
-        """All its answers have this header, until `receivers_are_good`."""
+        """Adds this header to all its answers, until `receivers_are_good`."""
         self.run.receivers.says_always(receiver, header)
 
     def receivers_are_good(self) -> None:

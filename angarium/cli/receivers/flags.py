@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 SECRET_KINDS = ("hmac-sha256", "hmac-sha512", "ed25519")
-"""What a secret may sign with."""
+"""The algorithms of secrets."""
 MEMBERS: tuple[tuple[str, str, Any, str], ...] = (
     ("--url", "url", str, "URL that events are posted to."),
     (

@@ -23,7 +23,7 @@ def events_are_aborted() -> None:
 
 
 def receiver_errs_and_asks_for_nothing_more() -> None:
-    """It errs and asks for nothing more; after a takeover, too, it gets nothing until it is resumed."""
+    """A receiver errs and wants nothing more; it gets nothing until it is resumed, even by another owner."""
     with staged() as stage:
         stage.put(retry=PATIENT)
         first = stage.node()

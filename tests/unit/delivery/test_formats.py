@@ -53,7 +53,7 @@ def test_an_envelope_of_several_events_keeps_their_order() -> None:
     ]  # fmt: skip
 
 
-def test_an_envelope_names_what_an_event_has_beside_its_data() -> None:
+def test_an_envelope_names_what_an_event_has_besides_its_data() -> None:
     event = replace(EVENT, again="dead-17", content_type="text/plain", body=b"\xff")
     assert enveloped(event) == {
         "sequence": 41, "id": "evt_1", "type": "order.created", "timestamp": "2021-02-25T15:02:10.250Z",
@@ -80,7 +80,7 @@ def test_a_binary_cloudevent_is_the_published_body_with_the_attributes_as_header
     )
 
 
-def test_a_structured_cloudevent_has_the_attributes_beside_the_published_json() -> None:
+def test_a_structured_cloudevent_has_the_attributes_and_the_published_json() -> None:
     made = content("cloudevents-structured")
     assert made.content_type == "application/cloudevents+json"
     assert made.lines == ()

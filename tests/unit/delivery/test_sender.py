@@ -187,7 +187,7 @@ def test_an_event_in_a_format_is_signed_as_it_is_sent_and_the_same_on_each_attem
     assert changed == {"webhook-timestamp", "webhook-signature", "angarium-attempt", "traceparent"}
 
 
-def test_a_binary_cloudevent_has_its_attributes_beside_the_headers_of_every_event() -> None:
+def test_a_binary_cloudevent_has_its_attributes_and_the_headers_of_every_event() -> None:
     post = Post()
     headers = post.headers(policy=policy(format="cloudevents", headers={"ce-id": "mine", "x-a": "b"}))
     plain = post.headers()

@@ -115,47 +115,6 @@ def test_410_disables_and_the_events_wait_this_one_first() -> None:
     assert actor.step(NOW + 9, head=event(5)) == s.Post(event(5), 1, 2, free=True)
 
 
-def test_angarium_disable_counts_as_410() -> None:
-    actor = Actor()
-    failed, disabled = actor.ends(event(5), answer(500, angarium_disable="true"))
-    assert isinstance(failed, f.AttemptFailed)
-    assert (failed.gone, failed.error) == (True, "HTTP 500, angarium-disable")
-    assert disabled == f.Disabled(receiver="acme.billing", at=NOW, reason="asked")
-    assert (actor.state.failing_since, actor.state.consecutive_failures) == (None, 0)
-    actor.do(c.ResumeReceiver(), at=NOW + 9)
-    assert actor.step(NOW + 9, head=event(5)) == s.Post(event(5), 1, 2, free=True)
-
-
-def test_angarium_disable_on_a_success_settles_the_event_and_holds_the_next_one_back() -> None:
-    actor = Actor()
-    delivered, disabled = actor.ends(event(5), answer(200, angarium_disable="true"))
-    assert isinstance(delivered, f.Delivered)
-    assert disabled == f.Disabled(receiver="acme.billing", at=NOW, reason="asked")
-    assert actor.step(NOW, head=event(6)) == s.Park(Rule.DISABLED)
-
-
-def test_a_ping_disables_nothing() -> None:
-    actor = Actor()
-    assert isinstance(only(actor.ends(None, answer(200, angarium_disable="true"))), f.Delivered)
-    assert isinstance(only(actor.ends(None, answer(500, angarium_disable="true"))), f.AttemptFailed)
-
-
-def test_angarium_abort_rejects_the_event_at_once_whatever_else_it_may_have_left() -> None:
-    actor = Actor(retrying(rejected_attempts=1000))
-    failed = only(actor.ends(event(5), answer(500, angarium_abort="true")))
-    assert isinstance(failed, f.AttemptFailed)
-    assert (failed.aborted, failed.rejected, failed.error) == (True, True, "HTTP 500, angarium-abort")
-    assert (actor.state.failing_since, actor.state.consecutive_failures) == (None, 0)
-    assert actor.step(NOW, head=event(5)) == given_up("rejected", event(5))
-
-
-def test_an_answer_may_reject_the_event_and_disable_the_receiver() -> None:
-    actor = Actor()
-    actor.ends(event(5), answer(410, angarium_abort="true"))
-    assert actor.state.disabled == "gone"
-    assert actor.step(NOW, head=event(5)) == given_up("rejected", event(5))
-
-
 @pytest.mark.parametrize("status", [400, 409, 413, 415, 422, 431])
 def test_a_rejected_event_is_given_up_after_so_many_such_answers_in_all(status: int) -> None:
     actor = Actor(retrying(rejected_attempts=2))

@@ -41,9 +41,10 @@ def given_up(reason: str, *events: Event, first: int = 1) -> c.GiveUpEvents:
     return c.GiveUpEvents(tuple(with_number(each, first + i) for i, each in enumerate(events)), reason)
 
 
-def answer(status: int, **headers: str) -> Answered:
-    """An answer with these headers, in whose names `_` stands for `-`."""
-    named = tuple((name.replace("_", "-"), value) for name, value in headers.items())
+def answer(status: int, **headers: str | None) -> Answered:
+    """An answer with these headers, in whose names `_` stands for `-`; None leaves one out."""
+    given = ((name.replace("_", "-"), value) for name, value in headers.items())
+    named = tuple((name, value) for name, value in given if value is not None)
     return Answered(status=status, latency_ms=5.0, headers=named)
 
 

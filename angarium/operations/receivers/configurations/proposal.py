@@ -146,7 +146,7 @@ def new_secret_text(kind: Kind) -> str:
 
 
 def kind_of(signing: list[Any]) -> Kind:
-    """What the newest of these secrets signs with; the default if there is none that can be used."""
+    """The algorithm of the newest of these secrets; the default if there is none that can be used."""
     found = secret_key(signing[0]) if signing and isinstance(signing[0], str) else ""
     return "hmac-sha256" if isinstance(found, str) else found.kind
 
