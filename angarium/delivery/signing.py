@@ -8,22 +8,35 @@ every attempt while the secrets stay.
 
 import base64
 import binascii
+import hmac
 from collections.abc import Sequence
 from hashlib import sha256, sha512
 from typing import TYPE_CHECKING, Protocol, assert_never
 
 from actors.errors import BadInput
-from actors.members.signing_secrets import PUBLIC_PREFIX, SecretKey, secret_key
+from actors.members.signing_secrets import PUBLIC_PREFIX, SEED_BYTES, SecretKey, secret_key
 
 if TYPE_CHECKING:
     from nacl.signing import SigningKey
+
+
+SIGNATURE_BYTES = 64
+"""Length of an ed25519 signature."""
 
 
 class InvalidSecret(BadInput):
     """A secret that cannot be used; the text names the field and the remedy, and never shows the secret."""
 
 
-class SigningSecret(Protocol):
+class Key(Protocol):
+    """A key that can say whether a signature is of its making."""
+
+    def made(self, signature: bytes, content: bytes) -> bool:
+        """True if the signature, with its version, is that of the content."""
+        ...
+
+
+class SigningSecret(Key, Protocol):
     """A key that can sign, and that no repr shows."""
 
     def sign(self, content: bytes) -> bytes:
@@ -55,6 +68,10 @@ class HmacSecret:
         outer.update(inner.digest())
         return self._version + binascii.b2a_base64(outer.digest(), newline=False)
 
+    def made(self, signature: bytes, content: bytes) -> bool:
+        """See `Key`."""
+        return hmac.compare_digest(signature, self.sign(content))
+
 
 class Ed25519Secret:
     """A key for ed25519 (`v1a,`), whose public key may be shown."""
@@ -73,6 +90,33 @@ class Ed25519Secret:
     def sign(self, content: bytes) -> bytes:
         """See `SigningSecret`."""
         return b"v1a," + binascii.b2a_base64(self._key.sign(content).signature, newline=False)
+
+    def made(self, signature: bytes, content: bytes) -> bool:
+        """See `Key`. The same content always has the same signature."""
+        return hmac.compare_digest(signature, self.sign(content))
+
+
+class PublicKey:
+    """The public key of an ed25519 secret, which verifies and cannot sign."""
+
+    def __init__(self, key: bytes) -> None:
+        from nacl.signing import VerifyKey
+
+        self._key = VerifyKey(key)
+
+    def made(self, signature: bytes, content: bytes) -> bool:
+        """See `Key`."""
+        from nacl.exceptions import BadSignatureError
+
+        version, _, encoded = signature.partition(b",")
+        try:
+            found = base64.b64decode(encoded, validate=True)
+            if version != b"v1a" or len(found) != SIGNATURE_BYTES:
+                return False
+            self._key.verify(content, found)
+        except (BadSignatureError, binascii.Error):
+            return False
+        return True
 
 
 def _ed25519_key(seed: bytes) -> "SigningKey":
@@ -97,6 +141,19 @@ def parse_secret(text: str, field: str) -> SigningSecret:
             assert_never(found.kind)
 
 
+def parse_key(text: str, field: str) -> Key:
+    """The secret or public key (`whpk_`) that a receiver verifies with. Raises InvalidSecret."""
+    if not text.startswith(PUBLIC_PREFIX):
+        return parse_secret(text, field)
+    try:
+        key = base64.b64decode(text.removeprefix(PUBLIC_PREFIX), validate=True)
+    except (binascii.Error, ValueError):
+        raise InvalidSecret(f"{field}: not base64 after {PUBLIC_PREFIX}; copy it again") from None
+    if len(key) != SEED_BYTES:
+        raise InvalidSecret(f"{field}: must hold {SEED_BYTES} bytes, has {len(key)}; copy it again")
+    return PublicKey(key)
+
+
 def public_key(text: str) -> str | None:
     """The public key of a `whsk_` secret, with its prefix; None for any other text."""
     match secret_key(text):
@@ -106,9 +163,14 @@ def public_key(text: str) -> str | None:
             return None
 
 
+def signed_content(event_id: bytes, number: int, body: bytes) -> bytes:
+    """The bytes that a signature is over."""
+    return b"%b.%d.%b" % (event_id, number, body)
+
+
 def sign(secrets: Sequence[SigningSecret], event_id: bytes, number: int, body: bytes) -> bytes:
     """One signature per secret, in their order, joined by spaces: the value of a signature header."""
-    content = b"%b.%d.%b" % (event_id, number, body)
+    content = signed_content(event_id, number, body)
     match secrets:
         case [only]:
             return only.sign(content)

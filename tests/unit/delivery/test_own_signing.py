@@ -11,7 +11,7 @@ from actors.machine.event import Event
 from actors.members.own_signature import OwnSignature
 from actors.policy import Policy, parse
 from actors.ports import Attempt
-from angarium.delivery.http_exchange.transport import Failure, Request, Response
+from angarium.delivery.http_exchange.transport import Failure, Request, Response, request_head
 from angarium.delivery.sender import HttpSender
 
 URL = "https://example.com/hook"
@@ -41,6 +41,7 @@ class Wire:
         self.headers: dict[str, str] = {}
 
     async def post(self, request: Request) -> Response | Failure:
+        request_head(request)  # It refuses what would break a request.
         self.headers = dict(line.decode().split(": ", 1) for line in request.lines)
         return Response(status=200, headers=(), body=b"", latency_s=0.0, size=0)
 

@@ -14,7 +14,7 @@ import standardwebhooks
 from hypothesis import given
 from hypothesis import strategies as st
 
-from angarium.delivery.signing import InvalidSecret, parse_secret, public_key, sign
+from angarium.delivery.signing import InvalidSecret, parse_key, parse_secret, public_key, sign
 
 TEXT = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 ID = b"msg_p5jXN8AQM9LWM0D4loKWxJek"
@@ -158,6 +158,26 @@ def test_the_published_libraries_pass_over_signatures_that_they_do_not_know() ->
     }
     standardwebhooks.Webhook(TEXT).verify(BODY, headers)
     svix.webhooks.Webhook(TEXT).verify(BODY, headers)
+
+
+@given(st.binary(min_size=32, max_size=32), st.binary(max_size=100))
+def test_a_key_knows_its_own_signatures(seed: bytes, content: bytes) -> None:
+    secrets = [written(seed, prefix) for prefix in ("whsec_", "whs512_", "whsk_")]
+    keys = [parse_key(each, "--secret") for each in (*secrets, public_key(secrets[2]) or "")]
+    for index, secret in enumerate(secrets):
+        signature = parse_secret(secret, "").sign(content)
+        made = [key.made(signature, content) for key in keys]
+        assert made == [index == 0, index == 1, index == 2, index == 2]
+        assert not any(key.made(signature, content + b" ") for key in keys)
+        assert not any(
+            key.made(bad, content) for key in keys for bad in (b"", b"v1a,", b"v1a,*", signature[:-4])
+        )
+
+
+@pytest.mark.parametrize(("text", "remedy"), [("whpk_*", "not base64"), ("whpk_MfKQ", "32 bytes, has 3")])
+def test_a_public_key_that_cannot_be_used_is_refused(text: str, remedy: str) -> None:
+    with pytest.raises(InvalidSecret, match=remedy):
+        parse_key(text, "--secret")
 
 
 def test_only_a_whsk_secret_has_a_public_key() -> None:
