@@ -8,6 +8,7 @@ import pytest
 from actors.machine import facts as f
 from actors.machine.state import BURIALS_MAX
 from actors.policy import Retry
+from actors.runtime.operator_actions.resume import resume
 from tests.unit.worlds.shard import relaxed, strict
 from tests.unit.worlds.values import answer
 from tests.unit.worlds.virtual_time import in_virtual_time
@@ -68,7 +69,7 @@ async def test_a_receiver_that_answers_disable_gets_nothing_until_it_is_resumed(
     world.crash()
     await world.pass_time(60)
     assert world.sender.numbers == [1]
-    await world.actor.resume()
+    await resume(world.actor)
     await world.until_settled(3)
     assert world.sender.numbers[1] == first_sent_again
     assert len(world.journal.of(f.Disabled)) == 1
