@@ -28,7 +28,7 @@ class InvalidSecret(BadInput):
     """A secret that cannot be used; the text names the field and the remedy, and never shows the secret."""
 
 
-class Key(Protocol):
+class VerifyingKey(Protocol):
     """A key that can say whether a signature is of its making."""
 
     def made(self, signature: bytes, content: bytes) -> bool:
@@ -36,7 +36,7 @@ class Key(Protocol):
         ...
 
 
-class SigningSecret(Key, Protocol):
+class SigningSecret(VerifyingKey, Protocol):
     """A key that can sign, and that no repr shows."""
 
     def sign(self, content: bytes) -> bytes:
@@ -69,7 +69,7 @@ class HmacSecret:
         return self._version + binascii.b2a_base64(outer.digest(), newline=False)
 
     def made(self, signature: bytes, content: bytes) -> bool:
-        """See `Key`."""
+        """See `VerifyingKey`."""
         return hmac.compare_digest(signature, self.sign(content))
 
 
@@ -92,7 +92,7 @@ class Ed25519Secret:
         return b"v1a," + binascii.b2a_base64(self._key.sign(content).signature, newline=False)
 
     def made(self, signature: bytes, content: bytes) -> bool:
-        """See `Key`. The same content always has the same signature."""
+        """See `VerifyingKey`. The same content always has the same signature."""
         return hmac.compare_digest(signature, self.sign(content))
 
 
@@ -105,7 +105,7 @@ class PublicKey:
         self._key = VerifyKey(key)
 
     def made(self, signature: bytes, content: bytes) -> bool:
-        """See `Key`."""
+        """See `VerifyingKey`."""
         from nacl.exceptions import BadSignatureError
 
         version, _, encoded = signature.partition(b",")
@@ -141,7 +141,7 @@ def parse_secret(text: str, field: str) -> SigningSecret:
             assert_never(found.kind)
 
 
-def parse_key(text: str, field: str) -> Key:
+def parse_key(text: str, field: str) -> VerifyingKey:
     """The secret or public key (`whpk_`) that a receiver verifies with. Raises InvalidSecret."""
     if not text.startswith(PUBLIC_PREFIX):
         return parse_secret(text, field)

@@ -11,7 +11,7 @@ from msgspec import Struct, to_builtins
 
 from actors.errors import AngariumError
 from angarium import logs
-from angarium.delivery.signing import Key
+from angarium.delivery.signing import VerifyingKey
 from angarium.development import verification
 from angarium.http_server import Received, Reply, serve, why_not_bound
 from angarium.terminal import output
@@ -84,7 +84,9 @@ class Numbers:
 class Listening:
     """One run: `wrong` counts the requests with an invalid signature."""
 
-    def __init__(self, behaviour: Behaviour, keys: Sequence[Key], *, whole_body: bool, as_json: bool) -> None:
+    def __init__(
+        self, behaviour: Behaviour, keys: Sequence[VerifyingKey], *, whole_body: bool, as_json: bool
+    ) -> None:
         self.wrong = 0
         self.count = 0
         self._behaviour = behaviour

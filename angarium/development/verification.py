@@ -7,14 +7,14 @@
 import re
 from collections.abc import Mapping, Sequence
 
-from angarium.delivery.signing import Key, signed_content
+from angarium.delivery.signing import VerifyingKey, signed_content
 
 TIMESTAMP_TOLERANCE_S = 300
 """Largest error of the timestamp, either way (Standard Webhooks)."""
 _NUMBER = re.compile(r"[0-9]{1,19}\Z")
 
 
-def problems(headers: Mapping[str, str], body: bytes, keys: Sequence[Key], now: float) -> list[str]:
+def problems(headers: Mapping[str, str], body: bytes, keys: Sequence[VerifyingKey], now: float) -> list[str]:
     """Reasons not to trust the request, a phrase each; none if it is genuine. Header names in lower case.
 
     One of the keys must have made each signature. `now` is in seconds since the epoch.
@@ -34,7 +34,7 @@ def number(text: str | None) -> int | None:
 
 
 def _signature_problems(
-    name: str, number_name: str, headers: Mapping[str, str], body: bytes, keys: Sequence[Key]
+    name: str, number_name: str, headers: Mapping[str, str], body: bytes, keys: Sequence[VerifyingKey]
 ) -> list[str]:
     event_id, header = headers.get("webhook-id", ""), headers.get(name, "")
     signed_number = number(headers.get(number_name))
