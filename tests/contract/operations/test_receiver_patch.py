@@ -178,7 +178,7 @@ async def test_a_put_may_name_what_it_was_made_from(bench: Patching) -> None:
 # ---- secrets
 
 
-async def test_a_rotated_secret_signs_with_what_the_last_one_did_and_its_public_key_is_told(
+async def test_a_rotated_secret_keeps_the_algorithm_and_has_its_public_key_in_the_result(
     bench: Patching,
 ) -> None:
     await bench.store({"url": URL, "secrets": [A]})

@@ -111,7 +111,7 @@ def policy(**fields: Any) -> Policy:
         ({"rate": Rate(limit=10)}, 2, 0, "8"),
     ],
 )
-def test_each_attempt_tells_the_longest_time_to_the_next_one(
+def test_each_attempt_has_the_longest_time_to_the_next_one(
     members: dict[str, Any], failures: int, age_s: float, expected: str | None
 ) -> None:
     post = Post()
@@ -129,7 +129,7 @@ def test_no_delay_is_longer_than_what_was_told(
     assert backoff_s(base_s, cap_s, failures + 1, spread) <= told
 
 
-def test_a_ping_tells_nothing_about_a_next_attempt() -> None:
+def test_a_ping_has_no_time_of_a_next_attempt() -> None:
     assert "angarium-next-attempt-s" not in Post().headers(sequence=None)
 
 

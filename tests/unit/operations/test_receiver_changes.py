@@ -130,7 +130,7 @@ def test_a_new_secret_may_stand_before_what_is_hidden() -> None:
 PAIR = ("whsk_" + "A" * 43 + "=", "whpk_O2onvM62pC1io6jQKm8Nc2UyFXcd4kOmOsBIoYtZ2ik=")
 
 
-def test_a_secret_with_a_public_key_is_shown_by_that_key_and_stands_for_it_in_any_place() -> None:
+def test_a_public_key_is_shown_for_its_secret_and_stands_for_it_in_any_place() -> None:
     stored = {"secrets": [PAIR[0], "hush"], "old_secrets": [{"secret": PAIR[0], "until": UNTIL}]}
     shown = masked(stored)
     assert shown == {
