@@ -70,9 +70,10 @@ class Receivers:
         self._patience = {name: self.chance.choice((1.0, 3.0, 30.0)) for name in names}
 
         self._steering = world.random("steering")
-        self._steers: dict[str, tuple[float, tuple[str, ...]]] = {
-            name: (0.2, (ABORT, DISABLE)) for name in names if self._steering.random() < 0.2
+        self._steers: dict[str, tuple[str, ...]] = {
+            name: (ABORT, ABORT, DISABLE) for name in names if self._steering.random() < 0.5
         }
+        self._always = False
 
     def calm(self) -> None:
         self._tempers = dict.fromkeys(self._tempers, GOOD)
@@ -88,12 +89,14 @@ class Receivers:
 
     def says_always(self, name: str, header: str) -> None:
         """From now on all its answers have this header."""
-        self._steers[name] = 1.0, (header,)
+        self._steers[name], self._always = (header,), True
 
     def steered(self, name: str, outcome: Outcome) -> Outcome:
-        """The outcome, with the header of a receiver that steers."""
-        rate, headers = self._steers.get(name, (0.0, ()))
-        if not isinstance(outcome, Answered) or not rate or self._steering.random() >= rate:
+        """The outcome, with the header of a receiver that steers: mostly one that does not take the event."""
+        headers = self._steers.get(name, ())
+        if not isinstance(outcome, Answered) or not headers:
+            return outcome
+        if not self._always and self._steering.random() >= (0.02 if outcome.status < 300 else 0.6):
             return outcome
         added = (self._steering.choice(headers), "true")
         return Answered(
@@ -103,7 +106,13 @@ class Receivers:
     def manner(self, name: str, event: str) -> Manner:
         temper = self._tempers[name]
         manner = self.chance.choices(list(temper), list(temper.values()))[0]
-        return Manner.REJECTS if event.startswith(POISON) and manner is Manner.TAKES else manner
+        if manner is Manner.TAKES and (event.startswith(POISON) or self._dislikes(name)):
+            return Manner.REJECTS
+        return manner
+
+    def _dislikes(self, name: str) -> bool:
+        """True now and then for a receiver that steers: good ones would never answer what it could abort."""
+        return name in self._steers and not self._always and self._steering.random() < 0.3
 
     def pause_s(self, name: str) -> float:
         """The pause that a throttling receiver asks for."""
