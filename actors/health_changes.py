@@ -27,6 +27,7 @@ FACTS_THAT_CHANGE_HEALTH = frozenset({
 })  # fmt: skip
 """The facts that may change its health, or begin or end a failure; `Delivered` may too, if the receiver was
 failing."""
+_ASKED = {"gone": "it answered 410", "asked": "it answered angarium-disable"}
 REPORTED_AT_ONCE_MAX = 1000
 """Receivers that are reported as offline at a time: some milliseconds' work."""
 WHY_LENGTH_MAX = 200
@@ -149,7 +150,7 @@ def health_change(
         case f.Delivered() if was_offline:
             return _change("recovered", receiver, "it accepts events again", since)
         case f.Disabled(reason=reason, at=at) if not before.disabled:
-            why = "it answered 410" if reason == "gone" else _why_disabled(after, at)
+            why = _ASKED.get(reason) or _why_disabled(after, at)
             return _change("disabled", receiver, why, after.failing_since)
         case f.Resumed() if before.disabled or was_offline:
             return _change("recovered", receiver, "it was resumed", since)

@@ -6,8 +6,6 @@ refused). Nodes are lenient (unknown members, and headers that are never sent, a
 since a newer tool may have written the bucket.
 """
 
-import base64
-import binascii
 import math
 import re
 from collections.abc import Iterator
@@ -21,8 +19,10 @@ import msgspec
 from msgspec import Meta, Struct, field
 from msgspec.structs import asdict, replace
 
-from actors import allowed_values
 from actors.errors import InvalidPolicy
+from actors.members import allowed_values
+from actors.members.own_signature import OwnSignature, signature_problems
+from actors.members.signing_secrets import secret_key
 
 AGE_MAX_S = 432000.0
 """The longest time that any configuration lets an event wait."""
@@ -47,8 +47,8 @@ PERIODS = {"s": "second", "sec": "second", "m": "minute", "min": "minute", "h": 
 }
 """Spellings of a period after the `/` of a rate."""
 RESERVED = frozenset({
-    "description", "labels", "region", "batch", "format", "filter", "transform", "handshake", "proxy", "tls",
-    "signature", "adaptive",
+    "description", "labels", "region", "batch", "filter", "transform", "handshake", "proxy", "tls",
+    "adaptive",
 })  # fmt: skip
 
 _RATE = re.compile(r"\s*([0-9]{1,30}(?:\.[0-9]{1,30})?)\s*/\s*([a-z]+)\s*\Z")
@@ -177,11 +177,23 @@ class Policy(Struct, frozen=True, kw_only=True, gc=False):
     dedup_window: Annotated[int, Meta(ge=16, le=4096)] = 256
     backlog_max: Annotated[int, Meta(ge=1)] = 1_000_000
     headers: dict[str, str] = field(default_factory=lambda: _NO_HEADERS)
+    format: Literal["raw", "envelope", "cloudevents", "cloudevents-structured"] = "raw"
+    signature: OwnSignature | None = None
     paused: bool = False
     alerts: AlertSettings = NO_ALERT_SETTINGS
 
     def __repr__(self) -> str:
         return "Policy(…)"
+
+
+_OBJECTS = (
+    ("rate", Rate),
+    ("retry", Retry),
+    ("offline", Offline),
+    ("alerts", AlertSettings),
+    ("signature", OwnSignature),
+)
+"""The members that are objects."""
 
 
 def rate_members(text: str) -> dict[str, Any] | None:
@@ -208,7 +220,7 @@ def parse(raw: bytes, *, strict: bool) -> tuple[Policy, list[str]]:
     problems: list[str] = []
     policy = _convert(members, problems)
     problems += _too_many(policy)
-    ignored += [f"headers.{name}: {why}" for name, why in _left_out(policy.headers)]
+    ignored += [f"headers.{name}: {why}" for name, why in _left_out(policy)]
     problems = [*(ignored if strict else ()), *problems, *_further_problems(policy)]
     if problems:
         raise InvalidPolicy(_shortened(problems))
@@ -296,7 +308,7 @@ def _not_a_rate(value: Any) -> str:
 def _unknown_members(members: dict[str, Any]) -> list[tuple[str, frozenset[str]]]:
     """The paths of the unknown members, each with the names that are known there."""
     places: list[tuple[str, Any, type[msgspec.Struct]]] = [("", members, Policy)]
-    for name, struct in (("rate", Rate), ("retry", Retry), ("offline", Offline), ("alerts", AlertSettings)):
+    for name, struct in _OBJECTS:
         places.append((f"{name}.", members.get(name), struct))
     old_secrets = members.get("old_secrets")
     for i, old in enumerate(old_secrets[:SECRETS_MAX] if isinstance(old_secrets, list) else []):
@@ -333,12 +345,15 @@ def _too_many(policy: Policy) -> Iterator[str]:
 def _further_problems(policy: Policy) -> list[str]:
     """Yield the problems that no type can express."""
     problems = [*_url_problems(policy.url), *_header_problems(policy.headers)]
+    problems += [f"signature.{each}" for each in _signature_problems(policy)]
     if policy.retry.cap_s < policy.retry.base_s:
         problems.append("retry.cap_s: must not be below retry.base_s")
     for i, secret in enumerate(policy.secrets[:SECRETS_MAX]):
-        problems += [f"secrets[{i}]: {why}" for why in _secret_problems(secret)]
+        if isinstance(why := secret_key(secret), str):
+            problems.append(f"secrets[{i}]: {why}")
     for i, old in enumerate(policy.old_secrets[:SECRETS_MAX]):
-        problems += [f"old_secrets[{i}].secret: {why}" for why in _secret_problems(old.secret)]
+        if isinstance(why := secret_key(old.secret), str):
+            problems.append(f"old_secrets[{i}].secret: {why}")
     for i, pattern in enumerate(policy.events[:PATTERNS_MAX]):
         if not is_pattern(pattern):
             problems.append(f"events[{i}]: not a NATS wildcard over event types, such as order.* or order.>")
@@ -371,27 +386,55 @@ def _url_problems(url: str) -> list[str]:
     return ["url: port 0 cannot be used"] if port == 0 else []
 
 
-def _secret_problems(secret: str) -> list[str]:
-    if not secret.startswith("whsec_"):
-        return ["must begin with whsec_"]
-    encoded = secret.removeprefix("whsec_")
-    try:
-        key = base64.b64decode(encoded + "=" * (-len(encoded) % 4), validate=True)
-    except (binascii.Error, ValueError):
-        return ["not valid base64 after whsec_"]
-    return [] if 24 <= len(key) <= 64 else [f"must hold 24 to 64 bytes, has {len(key)}"]
+def _signature_problems(policy: Policy) -> Iterator[str]:
+    """Yield what is wrong with the receiver's own signature, each problem with its member."""
+    signature = policy.signature
+    if signature is None:
+        return
+    yield from signature_problems(signature)
+    taken = {name.lower() for name in policy.headers}
+    for member, name in (("header", signature.header), ("timestamp_header", signature.timestamp_header)):
+        if name is None:
+            continue
+        if not _HEADER_NAME.match(name):
+            yield f"{member}: {name[:64]!r} is not an HTTP header name"
+        elif _is_ours(name.lower(), policy.format):
+            yield f"{member}: {name} is set by Angarium itself, or a header of the connection; choose another"
+        elif name.lower() in taken:
+            yield f"{member}: {name} is given twice; choose another, or leave it out of headers"
+        taken.add(name.lower())
+    if signature.secret is None:
+        newest = secret_key(policy.secrets[0]) if policy.secrets else "missing"
+        if not isinstance(newest, str) and newest.kind == "ed25519":
+            yield "secret: missing, and the newest of secrets is no HMAC key; give the key to sign with"
+        elif not policy.secrets:
+            yield "secret: missing, and there are no secrets; give the key to sign with"
 
 
-def is_sent(header: str) -> bool:
+def is_sent(header: str, policy: Policy) -> bool:
     """True if a receiver's own header is sent: it is not if it would repeat or replace one of Angarium's."""
-    name = header.lower()
-    return not name.startswith(_OWN_HEADER_PREFIXES) and name not in _HOP_BY_HOP | _CONTENT | _CONNECTION
+    name, signature = header.lower(), policy.signature
+    if signature is not None and name in map(str.lower, signature.headers):
+        return False
+    return not _is_ours(name, policy.format)
 
 
-def _left_out(headers: dict[str, str]) -> Iterator[tuple[str, str]]:
+def _is_ours(name: str, form: str) -> bool:
+    """True for a header (in lower case) that no receiver may choose."""
+    if name.startswith(_OWN_HEADER_PREFIXES) or _is_attribute(name, form):
+        return True
+    return name in _HOP_BY_HOP | _CONTENT | _CONNECTION
+
+
+def _is_attribute(name: str, form: str) -> bool:
+    """True for a header (in lower case) of that format."""
+    return form == "cloudevents" and name.startswith("ce-")
+
+
+def _left_out(policy: Policy) -> Iterator[tuple[str, str]]:
     """Yield the headers that would not be sent, and why."""
     seen: set[str] = set()
-    for name in islice(headers, HEADERS_MAX):
+    for name in islice(policy.headers, HEADERS_MAX):
         if name.lower() in seen:
             yield name, "given twice (case does not matter); leave one out, or only the first is sent"
         seen.add(name.lower())
@@ -399,6 +442,8 @@ def _left_out(headers: dict[str, str]) -> Iterator[tuple[str, str]]:
             yield name, "is set from the event or by Angarium, and would not be sent; leave it out"
         elif name.lower() in _CONNECTION:
             yield name, "is a header of the connection, and would not be sent; leave it out"
+        elif _is_attribute(name.lower(), policy.format):
+            yield name, "belongs to the format cloudevents, and would not be sent; leave it out"
 
 
 def _header_problems(headers: dict[str, str]) -> list[str]:

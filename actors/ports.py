@@ -20,7 +20,7 @@ class Attempt(Struct, frozen=True, gc=False, kw_only=True):
     """One POST to be made.
 
     - `sequence`: the number of the event; None for a ping.
-    - `ordinal`: 1 for the first attempt of a delivery.
+    - `ordinal`: 1 for the first attempt of a delivery; `failures`: how many of those before have failed.
     - `may_start`: asked right before the first byte leaves, with no await in between; if it says no, nothing
       may be sent.
     """
@@ -31,6 +31,7 @@ class Attempt(Struct, frozen=True, gc=False, kw_only=True):
     sequence: int | None
     ordinal: int
     may_start: Callable[[], bool]
+    failures: int = 0
 
 
 class Sender(Protocol):

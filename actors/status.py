@@ -245,6 +245,8 @@ def _held_words(
             return f"misconfigured: {'; '.join(problems) or 'it never had a valid configuration'}"
         case "disabled" if state.disabled == "gone":
             return "disabled: it answered 410 (Gone)"
+        case "disabled" if state.disabled == "asked":
+            return "disabled: it answered angarium-disable"
         case "disabled":
             return f"disabled: {_no_success(state, now)}"
         case "paused":
@@ -322,6 +324,8 @@ def _rejection(state: State, policy: Policy, last: AttemptFailed) -> str:
     tried = {each.sequence for each in last.events}
     for entry in state.open:
         if entry.sequence in tried:
+            if entry.aborted:
+                return f"#{entry.sequence} was rejected at once: {last.error}"
             times = f"{entry.rejections} of {policy.retry.rejected_attempts} times"
             return f"#{entry.sequence} was rejected {times}, the last: HTTP {last.status}"
     return f"the last attempt was rejected: HTTP {last.status}"
@@ -430,6 +434,9 @@ def _response(answer: Answered, policy: Policy | None) -> LastResponse:
 
 
 def _instant(at: float | None) -> str | None:
-    if at is None:
-        return None
+    return None if at is None else instant_text(at)
+
+
+def instant_text(at: float) -> str:
+    """The time `at` in RFC 3339, in UTC, with milliseconds."""
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -9,10 +9,14 @@ DELAY_MIN_S = 0.05
 """The shortest delay, with any jitter."""
 
 
+def longest_backoff_s(base_s: float, cap_s: float, failures: int) -> float:
+    """The longest delay after the k-th failure."""
+    return max(DELAY_MIN_S, min(cap_s, base_s * 2.0 ** min(failures - 1, 60)))
+
+
 def backoff_s(base_s: float, cap_s: float, failures: int, spread: float) -> float:
     """The delay after the k-th failure: uniform in [0, min(cap, base·2^(k−1))], and at least DELAY_MIN_S.
 
     `spread` in [0, 1) is the jitter.
     """
-    ceiling = min(cap_s, base_s * 2.0 ** min(failures - 1, 60))
-    return max(DELAY_MIN_S, ceiling * spread)
+    return max(DELAY_MIN_S, longest_backoff_s(base_s, cap_s, failures) * spread)

@@ -10,7 +10,16 @@ from actors.machine.backoff import backoff_s
 from actors.machine.bucket import Bucket, RateLimit, with_limit
 from actors.machine.event import Event
 from actors.machine.numbering import Numbered, with_number
-from actors.machine.outcome import Answered, Failed, Verdict, judge, retry_after_s
+from actors.machine.outcome import (
+    ABORT,
+    DISABLE,
+    Answered,
+    Failed,
+    Verdict,
+    is_aborted,
+    judge,
+    retry_after_s,
+)
 from actors.machine.state import Open, State, open_entry
 from actors.policy import Policy
 
@@ -133,7 +142,8 @@ def _outcome(
     }  # fmt: skip
     verdict = judge(outcome, at)
     if verdict is Verdict.DELIVERED:
-        return [f.Delivered(**common)]
+        stops = event is not None and asks_to_stop(outcome)
+        return [f.Delivered(**common), *(_disabled(state, at, "asked") if stops else ())]
     retry = policy.retry if policy else None
     base_s, cap_s = (retry.base_s, retry.cap_s) if retry else (2.0, 3600.0)
     spread = fraction(state.receiver, events[0].sequence if events else 0, attempt)
@@ -150,20 +160,32 @@ def _outcome(
         error=_error(outcome), next_at=at + backoff_s(base_s, cap_s, failures, spread),
         until=at + backoff_s(base_s, cap_s, in_a_row + 1, spread) if held else 0.0,
         rejected=verdict is Verdict.REJECTED, gone=verdict is Verdict.GONE, ours=ours, answer=command.answer,
-        **common,
+        aborted=is_aborted(outcome, verdict), **common,
     )]  # fmt: skip
     if event is None or ours:
         return facts
     if verdict is Verdict.GONE:
-        facts.append(f.Disabled(receiver=state.receiver, at=at, reason="gone"))
+        facts += _disabled(state, at, "asked" if asks_to_stop(outcome) else "gone")
     elif verdict is Verdict.RETRY and policy and _failing_s(state, at) >= policy.offline.disable_after_s:
-        facts.append(f.Disabled(receiver=state.receiver, at=at, reason="failing"))
+        facts += _disabled(state, at, "failing")
     return facts
 
 
+def asks_to_stop(outcome: Answered | Failed) -> bool:
+    """True if a header of the answer disables the receiver."""
+    return isinstance(outcome, Answered) and outcome.says(DISABLE)
+
+
+def _disabled(state: State, at: float, reason: str) -> list[f.Fact]:
+    return [f.Disabled(receiver=state.receiver, at=at, reason=reason)]
+
+
 def _error(outcome: Answered | Failed) -> str:
-    text = f"HTTP {outcome.status}" if isinstance(outcome, Answered) else f"{outcome.error}: {outcome.detail}"
-    return text[:ERROR_LENGTH_MAX]
+    """The error in words, with the headers of the answer that count."""
+    if isinstance(outcome, Failed):
+        return f"{outcome.error}: {outcome.detail}"[:ERROR_LENGTH_MAX]
+    steering = [name for name in (ABORT, DISABLE) if outcome.says(name)]
+    return ", ".join([f"HTTP {outcome.status}", *steering])
 
 
 def _failing_s(state: State, now: float) -> float:

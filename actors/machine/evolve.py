@@ -236,6 +236,7 @@ def _tried(entry: Open, fact: f.AttemptFailed | f.Throttled) -> Open:
         rejections=entry.rejections + (isinstance(fact, f.AttemptFailed) and fact.rejected),
         next_at=fact.until if isinstance(fact, f.Throttled) else fact.next_at,
         status=fact.status,
+        aborted=entry.aborted or (isinstance(fact, f.AttemptFailed) and fact.aborted),
     )
 
 

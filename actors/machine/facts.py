@@ -45,7 +45,7 @@ class AttemptFailed(_Outcome, frozen=True, kw_only=True, omit_defaults=True, tag
     """The receiver did not accept the event; the next attempt is due at `next_at`.
 
     - `until`: end of the receiver's backoff as a whole, after many failures in a row, ours included.
-    - `rejected`: the event itself is at fault.
+    - `rejected`: the event itself is at fault; `aborted`: the receiver wants no further attempt of it.
     - `gone`: the receiver wants no more events at all; nothing counts against this one, which waits.
     - `ours`: this node had no connection to spare; nothing counts against the event or the receiver.
     - `answer`: the beginning of the answer's body, without credentials.
@@ -58,6 +58,7 @@ class AttemptFailed(_Outcome, frozen=True, kw_only=True, omit_defaults=True, tag
     gone: bool = False
     ours: bool = False
     answer: str = ""
+    aborted: bool = False
 
 
 class Throttled(_Outcome, frozen=True, kw_only=True, omit_defaults=True, tag="throttled"):

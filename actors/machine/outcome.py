@@ -19,6 +19,10 @@ EXCERPT_HEADERS_MAX = 8192
 """Limits of a kept answer: bytes of its body, characters of its headers."""
 REJECTED = frozenset({400, 409, 413, 415, 422, 431})
 """Statuses by which a receiver says that it will never accept this event."""
+ABORT = "angarium-abort"
+"""The header by which an answer, `true`, rejects this event at once."""
+DISABLE = "angarium-disable"
+"""The header by which an answer, `true`, disables the receiver, as a 410 does."""
 OVERLOAD = "overload"
 """The `error` of an attempt for which this node had no connection, descriptor or port to spare."""
 INTERNAL = "internal"
@@ -42,6 +46,10 @@ class Answered(Struct, frozen=True, gc=False, kw_only=True):
     def header(self, name: str) -> str | None:
         """The first header of that name (lower case)."""
         return next((value for key, value in self.headers if key == name), None)
+
+    def says(self, name: str) -> bool:
+        """True if a header of that name (lower case) is `true`. Each success is asked, so it is quick."""
+        return (name, "true") in self.headers
 
     def excerpt(self) -> "Answered":
         """The part that may be kept in memory for every receiver: the body cut, and the headers that fit."""
@@ -97,22 +105,34 @@ class Verdict(StrEnum):
 
 
 def judge(outcome: Answered | Failed, now: float) -> Verdict:
-    """The verdict on an answer that came at `now`: the table of answers in docs/wire.md, as code."""
+    """The verdict on an answer that came at `now`: the table of answers in docs/wire.md, as code.
+
+    An answer that disables the receiver has the verdict of a 410, unless the event is delivered.
+    """
     if isinstance(outcome, Failed):
         return Verdict.RETRY
     match outcome.status:
         case status if 200 <= status < 300:
             return Verdict.DELIVERED
+        case _ if outcome.says(DISABLE):
+            return Verdict.GONE
         case 429:
             return Verdict.THROTTLED
         case 503 if retry_after_s(outcome, now) is not None:
             return Verdict.THROTTLED
         case 410:
             return Verdict.GONE
-        case status if status in REJECTED:
+        case status if status in REJECTED or outcome.says(ABORT):
             return Verdict.REJECTED
         case _:
             return Verdict.RETRY
+
+
+def is_aborted(outcome: Answered | Failed, verdict: Verdict) -> bool:
+    """True if the answer rejects the event at once. A success or a throttled attempt does not."""
+    if isinstance(outcome, Failed) or verdict not in (Verdict.GONE, Verdict.REJECTED):
+        return False
+    return outcome.says(ABORT)
 
 
 def retry_after_s(answer: Answered, now: float) -> float | None:

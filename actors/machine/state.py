@@ -29,6 +29,7 @@ class Open(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     - `attempts`: all attempts that have an outcome.
     - `failures`: those that failed; throttling does not count.
     - `rejections`: those that failed because of the event itself.
+    - `aborted`: the receiver wants no further attempt.
     - `next_at`: when the next attempt is due.
     - `status`: of the last answer.
     """
@@ -46,6 +47,7 @@ class Open(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     status: int | None = None
     type: str = ""
     published_at: float = 0.0
+    aborted: bool = False
 
     @property
     def accepted_at(self) -> float:

@@ -309,9 +309,11 @@ class Actor:
         """Make an attempt with the configuration at its decision, and the attempts that follow at once."""
         environment = self.environment
         while post is not None and policy is not None:
+            tried = open_entry(self.live.state, post.event.position) if post.attempt > 1 else None
             attempt = Attempt(
                 receiver=self.receiver, policy=policy, event=post.event, sequence=post.sequence,
                 ordinal=post.attempt, may_start=environment.within_lease,
+                failures=tried.failures if tried else 0,
             )  # fmt: skip
             try:
                 outcome = await environment.sender.send(attempt)

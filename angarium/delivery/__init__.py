@@ -1,5 +1,6 @@
 """The edge to the receivers: one attempt, from the event to the outcome.
 
 Read `sender` first, then `http_exchange` (one request and its answer), `connections` (who may be reached, and
-when) and `http1_transport`, the client that puts both together; `signing` signs.
+when) and `http1_transport`, the client that puts both together; `formats` makes bodies; `signing`
+and `own_signing` sign them.
 """

@@ -5,18 +5,22 @@ each configuration and cached; an attempt adds the rest. Values of producers wer
 read, those of receivers when the configuration was read, and the transport checks the finished head again.
 """
 
+import math
 import random
 import time
 from collections.abc import Callable
 
 from msgspec import Struct
 
+from actors.machine.backoff import longest_backoff_s
 from actors.machine.outcome import Answered, Failed, NotSent, Outcome
 from actors.policy import Policy, is_sent
 from actors.ports import Attempt
 from angarium import __version__
+from angarium.delivery.formats import content_of
 from angarium.delivery.http_exchange.target import InvalidTarget, Target, parse_target
 from angarium.delivery.http_exchange.transport import Failure, FailureKind, Request, Response, Transport
+from angarium.delivery.own_signing import OwnSigner, own_signer
 from angarium.delivery.signing import InvalidSecret, SigningSecret, parse_secret, sign
 
 PREPARED_MAX = 8192
@@ -28,14 +32,18 @@ _USER_AGENT = f"user-agent: Angarium/{__version__}".encode()
 class _Prepared(Struct, frozen=True):
     """A configuration, made ready. `lines` are headers of every attempt; the repr hides them.
 
-    `old_secrets` also sign, each until a time in seconds since the epoch.
+    `old_secrets` also sign, each until a time in seconds since the epoch. `first_next` is the header about
+    the next attempt that a first one has, unless the event expires within `first_next_s`.
     """
 
     policy: Policy
     target: Target
     secrets: tuple[SigningSecret, ...]
     old_secrets: tuple[tuple[float, SigningSecret], ...]
+    own: OwnSigner | None
     lines: tuple[bytes, ...]
+    first_next: bytes
+    first_next_s: float
 
     def __repr__(self) -> str:
         return f"_Prepared({self.target})"
@@ -69,12 +77,20 @@ class HttpSender:
                 prepared = self._prepare(attempt.receiver, attempt.policy)
             except (InvalidTarget, InvalidSecret) as error:
                 return Failed(error=FailureKind.BLOCKED.value, detail=str(error), latency_ms=0.0)
+        event, form = attempt.event, attempt.policy.format
+        # The published bytes are passed on without a detour, which costs nothing.
+        if form == "raw":
+            body, lines = event.body, self._lines(attempt, prepared, event.body, event.content_type)
+        else:
+            content = content_of(form, attempt.receiver, event, attempt.sequence)
+            body = content.body
+            lines = self._lines(attempt, prepared, body, content.content_type) + content.lines
         outcome = await self._transport.post(
             Request(
                 receiver=attempt.receiver,
                 target=prepared.target,
-                lines=self._lines(attempt, prepared),
-                body=attempt.event.body,
+                lines=lines,
+                body=body,
                 timeout_s=attempt.policy.timeout_s,
                 may_start=attempt.may_start,
             )
@@ -82,6 +98,7 @@ class HttpSender:
         return _outcome(outcome)
 
     def _prepare(self, receiver: str, policy: Policy) -> _Prepared:
+        first_next_s = next_attempt_s(policy, 0)
         prepared = _Prepared(
             policy=policy,
             target=parse_target(policy.url),
@@ -90,7 +107,10 @@ class HttpSender:
                 (old.until.timestamp(), parse_secret(old.secret, f"old_secrets[{i}].secret"))
                 for i, old in enumerate(policy.old_secrets)
             ),
-            lines=(_USER_AGENT, *_own_lines(policy.headers)),
+            own=own_signer(policy),
+            lines=(_USER_AGENT, *_own_lines(policy)),
+            first_next=b"" if first_next_s is None else _next_line(first_next_s),
+            first_next_s=first_next_s or 0.0,
         )
         self._prepared.pop(receiver, None)
         while len(self._prepared) >= PREPARED_MAX:
@@ -98,7 +118,9 @@ class HttpSender:
         self._prepared[receiver] = prepared
         return prepared
 
-    def _lines(self, attempt: Attempt, prepared: _Prepared) -> tuple[bytes, ...]:
+    def _lines(
+        self, attempt: Attempt, prepared: _Prepared, body: bytes, content_type: str
+    ) -> tuple[bytes, ...]:
         event, secrets, now = attempt.event, prepared.secrets, self._clock()
         if prepared.old_secrets:
             secrets += tuple(secret for until, secret in prepared.old_secrets if now < until)
@@ -108,15 +130,24 @@ class HttpSender:
             b"webhook-timestamp: %d" % timestamp,
             b"angarium-event: " + event.type.encode(),
             b"angarium-attempt: %d" % attempt.ordinal,
-            b"content-type: " + event.content_type.encode(),
+            b"content-type: " + content_type.encode(),
             b"traceparent: " + self._traceparent(attempt),
         )
         if secrets:
-            lines += (b"webhook-signature: " + sign(secrets, event_id, timestamp, event.body),)
+            lines += (b"webhook-signature: " + sign(secrets, event_id, timestamp, body),)
         if sequence is not None:
             lines += (b"angarium-sequence: %d" % sequence,)
+            left_s = event.stored_at + attempt.policy.retry.max_age_s - now
+            if attempt.failures == 0 and left_s >= prepared.first_next_s:
+                next_line = prepared.first_next
+            else:
+                next_line = _next_line_of_repeat(attempt, left_s)
+            if next_line:
+                lines += (next_line,)
             if secrets:
-                lines += (b"angarium-signature: " + sign(secrets, event_id, sequence, event.body),)
+                lines += (b"angarium-signature: " + sign(secrets, event_id, sequence, body),)
+        if prepared.own is not None:
+            lines += prepared.own.lines(event, timestamp, body)
         if event.again:
             lines += (b"angarium-again: " + event.again.encode(),)
         if event.tracestate:
@@ -135,11 +166,33 @@ class HttpSender:
         return b"00-%032x-%016x-01" % (drawn % (1 << 128) or 1, span)
 
 
-def _own_lines(headers: dict[str, str]) -> list[bytes]:
+def next_attempt_s(policy: Policy, failures: int) -> float | None:
+    """The longest time to the next attempt if this one fails, after that many others; None if it is the last.
+
+    The next attempt also needs a token, which the next event of a strict receiver cannot take from it.
+    """
+    retry, rate = policy.retry, policy.rate
+    if 0 < retry.max_attempts <= failures + 1:
+        return None
+    delay_s = longest_backoff_s(retry.base_s, retry.cap_s, failures + 1)
+    return delay_s if rate is None else max(delay_s, 1 / rate.per_second)
+
+
+def _next_line_of_repeat(attempt: Attempt, left_s: float) -> bytes:
+    """The header about the next attempt, which comes before the event expires; empty if there is none."""
+    delay_s = next_attempt_s(attempt.policy, attempt.failures)
+    return b"" if delay_s is None or left_s <= 0 else _next_line(min(delay_s, left_s))
+
+
+def _next_line(delay_s: float) -> bytes:
+    return b"angarium-next-attempt-s: %d" % math.ceil(delay_s)
+
+
+def _own_lines(policy: Policy) -> list[bytes]:
     """The receiver's own headers, without any that would repeat or override another."""
     own: dict[str, str] = {}
-    for name, value in headers.items():
-        if is_sent(name):
+    for name, value in policy.headers.items():
+        if is_sent(name, policy):
             own.setdefault(name.lower(), value)
     return [
         b"%b: %b" % (name.encode("ascii"), value.strip(" \t").encode("latin-1"))

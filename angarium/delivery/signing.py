@@ -1,73 +1,176 @@
 """Signatures: Standard Webhooks 1.0, and Angarium's own, which never changes.
 
-Both are HMAC-SHA256 over `id.number.body`. For `webhook-signature` the number is the attempt's timestamp,
-since verifiers refuse requests that are older than five minutes; for `angarium-signature` it is the sequence,
-so that the same event has the same signature on every attempt while the secrets stay.
+Both are over `id.number.body`, by HMAC-SHA256, HMAC-SHA512 or ed25519, as each secret says. For
+`webhook-signature` the number is the attempt's timestamp, since verifiers refuse requests that are older than
+five minutes; for `angarium-signature` it is the sequence, so that the same event has the same signature on
+every attempt while the secrets stay.
 """
 
 import base64
 import binascii
+import hmac
 from collections.abc import Sequence
-from hashlib import sha256
+from hashlib import sha256, sha512
+from typing import TYPE_CHECKING, Protocol, assert_never
 
 from actors.errors import BadInput
+from actors.members.signing_secrets import PUBLIC_PREFIX, SEED_BYTES, SecretKey, secret_key
 
-PREFIX = "whsec_"
-KEY_BYTES_MIN = 24
-KEY_BYTES_MAX = 64
-BLOCK_BYTES = 64
-"""Block size of SHA-256. A longer key would have to be hashed first; there is none."""
+if TYPE_CHECKING:
+    from nacl.signing import SigningKey
+
+
+SIGNATURE_BYTES = 64
+"""Length of an ed25519 signature."""
 
 
 class InvalidSecret(BadInput):
     """A secret that cannot be used; the text names the field and the remedy, and never shows the secret."""
 
 
-class SigningSecret:
+class VerifyingKey(Protocol):
+    """A key that can say whether a signature is of its making."""
+
+    def made(self, signature: bytes, content: bytes) -> bool:
+        """True if the signature, with its version, is that of the content."""
+        ...
+
+
+class SigningSecret(VerifyingKey, Protocol):
     """A key that can sign, and that no repr shows."""
 
-    __slots__ = ("_inner", "_outer")
+    def sign(self, content: bytes) -> bytes:
+        """The version of the signature, a comma, and the signature in base64."""
+        ...
 
-    def __init__(self, key: bytes) -> None:
+
+class HmacSecret:
+    """A key for HMAC-SHA256 (`v1,`) or HMAC-SHA512 (`v1s512,`), which may not be longer than a block."""
+
+    __slots__ = ("_inner", "_outer", "_version")
+
+    def __init__(self, key: bytes, version: bytes = b"v1,") -> None:
         # HMAC (RFC 2104) with the padded key hashed once, and both hashes copied for each signature: 1.7 µs
         # over 1 kB, where a copy of `hmac.new` takes 2.3 and `hmac.digest` 3.0.
-        block = key.ljust(BLOCK_BYTES, b"\0")
-        self._inner = sha256(bytes(byte ^ 0x36 for byte in block))
-        self._outer = sha256(bytes(byte ^ 0x5C for byte in block))
+        digest = sha512 if version == b"v1s512," else sha256
+        block = key.ljust(digest().block_size, b"\0")
+        self._inner = digest(bytes(byte ^ 0x36 for byte in block))
+        self._outer = digest(bytes(byte ^ 0x5C for byte in block))
+        self._version = version
 
     def __repr__(self) -> str:
         return "Secret(…)"
 
     def sign(self, content: bytes) -> bytes:
-        """`v1,` and the signature in base64."""
+        """See `SigningSecret`."""
         inner, outer = self._inner.copy(), self._outer.copy()
         inner.update(content)
         outer.update(inner.digest())
-        return b"v1," + binascii.b2a_base64(outer.digest(), newline=False)
+        return self._version + binascii.b2a_base64(outer.digest(), newline=False)
+
+    def made(self, signature: bytes, content: bytes) -> bool:
+        """See `VerifyingKey`."""
+        return hmac.compare_digest(signature, self.sign(content))
+
+
+class Ed25519Secret:
+    """A key for ed25519 (`v1a,`), whose public key may be shown."""
+
+    __slots__ = ("_key",)
+
+    def __init__(self, seed: bytes) -> None:
+        self._key = _ed25519_key(seed)
+
+    def __repr__(self) -> str:
+        return "Secret(…)"
+
+    def __reduce__(self) -> str:
+        raise TypeError("a secret is not pickled")
+
+    def sign(self, content: bytes) -> bytes:
+        """See `SigningSecret`."""
+        return b"v1a," + binascii.b2a_base64(self._key.sign(content).signature, newline=False)
+
+    def made(self, signature: bytes, content: bytes) -> bool:
+        """See `VerifyingKey`. The same content always has the same signature."""
+        return hmac.compare_digest(signature, self.sign(content))
+
+
+class PublicKey:
+    """The public key of an ed25519 secret, which verifies and cannot sign."""
+
+    def __init__(self, key: bytes) -> None:
+        from nacl.signing import VerifyKey
+
+        self._key = VerifyKey(key)
+
+    def made(self, signature: bytes, content: bytes) -> bool:
+        """See `VerifyingKey`."""
+        from nacl.exceptions import BadSignatureError
+
+        version, _, encoded = signature.partition(b",")
+        try:
+            found = base64.b64decode(encoded, validate=True)
+            if version != b"v1a" or len(found) != SIGNATURE_BYTES:
+                return False
+            self._key.verify(content, found)
+        except (BadSignatureError, binascii.Error):
+            return False
+        return True
+
+
+def _ed25519_key(seed: bytes) -> "SigningKey":
+    from nacl.signing import SigningKey  # Here: no process loads libsodium without such a secret.
+
+    return SigningKey(seed)
 
 
 def parse_secret(text: str, field: str) -> SigningSecret:
-    """The secret that a configuration's `field` holds: `whsec_` and base64 of 24 to 64 bytes, padded or not.
+    """The secret that a configuration's `field` holds. Raises InvalidSecret."""
+    found = secret_key(text)
+    if isinstance(found, str):
+        raise InvalidSecret(f"{field}: {found}")
+    match found.kind:
+        case "hmac-sha256":
+            return HmacSecret(found.key)
+        case "hmac-sha512":
+            return HmacSecret(found.key, b"v1s512,")
+        case "ed25519":
+            return Ed25519Secret(found.key)
+        case _:
+            assert_never(found.kind)
 
-    Raises InvalidSecret.
-    """
-    if not text.startswith(PREFIX):
-        raise InvalidSecret(f"{field}: must begin with {PREFIX}")
-    encoded = text.removeprefix(PREFIX)
+
+def parse_key(text: str, field: str) -> VerifyingKey:
+    """The secret or public key (`whpk_`) that a receiver verifies with. Raises InvalidSecret."""
+    if not text.startswith(PUBLIC_PREFIX):
+        return parse_secret(text, field)
     try:
-        key = base64.b64decode(encoded + "=" * (-len(encoded) % 4), validate=True)
+        key = base64.b64decode(text.removeprefix(PUBLIC_PREFIX), validate=True)
     except (binascii.Error, ValueError):
-        raise InvalidSecret(f"{field}: not base64 after {PREFIX}; copy it again") from None
-    if not KEY_BYTES_MIN <= len(key) <= KEY_BYTES_MAX:
-        raise InvalidSecret(
-            f"{field}: must hold {KEY_BYTES_MIN} to {KEY_BYTES_MAX} bytes, has {len(key)}; make a new one"
-        )
-    return SigningSecret(key)
+        raise InvalidSecret(f"{field}: not base64 after {PUBLIC_PREFIX}; copy it again") from None
+    if len(key) != SEED_BYTES:
+        raise InvalidSecret(f"{field}: must hold {SEED_BYTES} bytes, has {len(key)}; copy it again")
+    return PublicKey(key)
+
+
+def public_key(text: str) -> str | None:
+    """The public key of a `whsk_` secret, with its prefix; None for any other text."""
+    match secret_key(text):
+        case SecretKey(kind="ed25519", key=seed):
+            return PUBLIC_PREFIX + base64.b64encode(bytes(_ed25519_key(seed).verify_key)).decode()
+        case _:
+            return None
+
+
+def signed_content(event_id: bytes, number: int, body: bytes) -> bytes:
+    """The bytes that a signature is over."""
+    return b"%b.%d.%b" % (event_id, number, body)
 
 
 def sign(secrets: Sequence[SigningSecret], event_id: bytes, number: int, body: bytes) -> bytes:
     """One signature per secret, in their order, joined by spaces: the value of a signature header."""
-    content = b"%b.%d.%b" % (event_id, number, body)
+    content = signed_content(event_id, number, body)
     match secrets:
         case [only]:
             return only.sign(content)

@@ -11,7 +11,7 @@ from msgspec import Struct, to_builtins
 
 from actors.errors import AngariumError
 from angarium import logs
-from angarium.delivery.signing import SigningSecret
+from angarium.delivery.signing import VerifyingKey
 from angarium.development import verification
 from angarium.http_server import Received, Reply, serve, why_not_bound
 from angarium.terminal import output
@@ -85,12 +85,12 @@ class Listening:
     """One run: `wrong` counts the requests with an invalid signature."""
 
     def __init__(
-        self, behaviour: Behaviour, secrets: Sequence[SigningSecret], *, whole_body: bool, as_json: bool
+        self, behaviour: Behaviour, keys: Sequence[VerifyingKey], *, whole_body: bool, as_json: bool
     ) -> None:
         self.wrong = 0
         self.count = 0
         self._behaviour = behaviour
-        self._secrets = secrets
+        self._keys = keys
         self._whole_body = whole_body
         self._as_json = as_json
         self._numbers: dict[str, Numbers] = {}
@@ -165,7 +165,7 @@ class Listening:
 
     def _judge(self, received: Received, status: int) -> Shown:
         headers, now = received.headers, time.time()
-        problems = verification.problems(headers, received.body, self._secrets, now) if self._secrets else []
+        problems = verification.problems(headers, received.body, self._keys, now) if self._keys else []
         self.wrong += bool(problems)
         sequence = verification.number(headers.get("angarium-sequence"))
         numbers = self._numbers_of(received.path)
@@ -178,7 +178,7 @@ class Listening:
             sequence=sequence,
             attempt=verification.number(headers.get("angarium-attempt")),
             status=status,
-            verified=not problems if self._secrets else None,
+            verified=not problems if self._keys else None,
             problems=problems,
             repeat=repeat,
             missing=missing,

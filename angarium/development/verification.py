@@ -1,33 +1,30 @@
 """Verification of a request by its receiver: both signatures, and that the first is fresh.
 
-`webhook-signature` is that of Standard Webhooks 1.0 (https://www.standardwebhooks.com): HMAC-SHA256 over
+`webhook-signature` is that of Standard Webhooks 1.0 (https://www.standardwebhooks.com): made over
 `id.timestamp.body`. `angarium-signature` is over `id.sequence.body`; a ping has no sequence, and so none.
 """
 
-import hmac
 import re
 from collections.abc import Mapping, Sequence
 
-from angarium.delivery.signing import SigningSecret, sign
+from angarium.delivery.signing import VerifyingKey, signed_content
 
 TIMESTAMP_TOLERANCE_S = 300
 """Largest error of the timestamp, either way (Standard Webhooks)."""
 _NUMBER = re.compile(r"[0-9]{1,19}\Z")
 
 
-def problems(
-    headers: Mapping[str, str], body: bytes, secrets: Sequence[SigningSecret], now: float
-) -> list[str]:
+def problems(headers: Mapping[str, str], body: bytes, keys: Sequence[VerifyingKey], now: float) -> list[str]:
     """Reasons not to trust the request, a phrase each; none if it is genuine. Header names in lower case.
 
-    One of the secrets must have made each signature. `now` is in seconds since the epoch.
+    One of the keys must have made each signature. `now` is in seconds since the epoch.
     """
-    found = _signature_problems("webhook-signature", "webhook-timestamp", headers, body, secrets)
+    found = _signature_problems("webhook-signature", "webhook-timestamp", headers, body, keys)
     timestamp = number(headers.get("webhook-timestamp"))
     if timestamp is not None and abs(now - timestamp) > TIMESTAMP_TOLERANCE_S:
         found.append(f"webhook-timestamp is {now - timestamp:.0f} s old")
     if "angarium-sequence" in headers or "angarium-signature" in headers:
-        found += _signature_problems("angarium-signature", "angarium-sequence", headers, body, secrets)
+        found += _signature_problems("angarium-signature", "angarium-sequence", headers, body, keys)
     return found
 
 
@@ -37,7 +34,7 @@ def number(text: str | None) -> int | None:
 
 
 def _signature_problems(
-    name: str, number_name: str, headers: Mapping[str, str], body: bytes, secrets: Sequence[SigningSecret]
+    name: str, number_name: str, headers: Mapping[str, str], body: bytes, keys: Sequence[VerifyingKey]
 ) -> list[str]:
     event_id, header = headers.get("webhook-id", ""), headers.get(name, "")
     signed_number = number(headers.get(number_name))
@@ -47,8 +44,8 @@ def _signature_problems(
         return [f"{name}: no usable {number_name}"]
     if not header:
         return [f"{name} is missing"]
-    expected = [sign([secret], event_id.encode(), signed_number, body) for secret in secrets]
+    content = signed_content(event_id.encode(), signed_number, body)
     signatures = [each.encode("latin-1") for each in header.split()]
-    if any(hmac.compare_digest(one, other) for one in expected for other in signatures):
+    if any(key.made(each, content) for key in keys for each in signatures):
         return []
     return [f"{name} is wrong"]

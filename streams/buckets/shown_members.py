@@ -1,7 +1,7 @@
 """Configurations without possible secrets. Pure.
 
-Members that may be secret (URL, secrets, headers, unknown members) are kept as a fingerprint. It is so short
-that it shows a change and nothing else: thousands of possible values share each fingerprint.
+Members that may be secret (URL, secrets, headers, signature, unknown members) are kept as a fingerprint. It
+is so short that it shows a change and nothing else: thousands of possible values share each fingerprint.
 """
 
 from hashlib import blake2b
@@ -14,7 +14,7 @@ from actors.policy import Policy, members_of
 
 SHOWN = frozenset(
     {each.encode_name for each in msgspec.structs.fields(Policy)}
-    - {"url", "secrets", "old_secrets", "headers"}
+    - {"url", "secrets", "old_secrets", "headers", "signature"}
 )
 
 _EMPTY: dict[str, Any] = {"secrets": [], "old_secrets": [], "headers": {}}

@@ -2,7 +2,7 @@
 
 LAYERS: dict[str, tuple[str, ...]] = {
     "actors": (
-        "aligned_timers allowed_values errors",
+        "aligned_timers errors members",
         "ids policy",
         "machine credentials",
         "memory ports totals status subscriptions tenant_settings",
@@ -120,6 +120,10 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "over_http resident",
         "api calls deliver fanout isolation ledger scale",
     ),
-    "angarium.delivery": ("http_exchange signing", "connections", "http1_transport httpx_transport sender"),
+    "angarium.delivery": (
+        "formats http_exchange signing",
+        "connections own_signing",
+        "http1_transport httpx_transport sender",
+    ),
 }
 """The files and folders of a folder, from the ground up: each knows those in the layers below its own."""

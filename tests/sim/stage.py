@@ -265,6 +265,10 @@ class Stage:
         """Set on one thing; `receivers_are_good` ends that."""
         self.run.receivers.set_on(receiver, manner)
 
+    def receiver_says(self, header: str, receiver: str = R) -> None:
+        """Adds this header to all its answers, until `receivers_are_good`."""
+        self.run.receivers.says_always(receiver, header)
+
     def receivers_are_good(self) -> None:
         self.run.receivers.calm()
 

@@ -24,7 +24,7 @@ DUE_ALREADY = 0.0
 
 def own_failures_reason(entry: Open, policy: Policy) -> str:
     """The reason to give up an open event because of its own failures; empty if there is none."""
-    if entry.rejections >= policy.retry.rejected_attempts:
+    if entry.aborted or entry.rejections >= policy.retry.rejected_attempts:
         return "rejected"
     return "attempts" if 0 < policy.retry.max_attempts <= entry.failures else ""
 

@@ -20,7 +20,9 @@ MASK = "…"
 DESCRIPTIONS = {
     "url": "The URL to send to: https, or http if the nodes allow it; without user or password.",
     "events": "The types that it subscribes to, as NATS wildcards: order.*, order.>.",
-    "secrets": f"Newest first; each one signs. whsec_ and the base64 of 24 to 64 bytes, or {MASK}.",
+    "secrets": "Newest first; each one signs. whsec_ (HMAC-SHA256) or whs512_ (HMAC-SHA512) and the base64 "
+    "of 24 to 64 bytes, or whsk_ (ed25519) and the base64 of 32 or 64. A stored one is given again as it is "
+    f"shown: {MASK}, or whpk_ and the public key of a whsk_ secret.",
     "old_secrets": "Earlier secrets that also sign, each until its time.",
     "order": "strict: an event starts when the previous one is settled. relaxed: several at a time.",
     "rate": 'The rate limit: "10/second", or an object. Null: the default of the nodes.',
@@ -31,6 +33,7 @@ DESCRIPTIONS = {
     "dedup_window": "The number of event ids that are remembered, to drop repeats.",
     "backlog_max": "If more events wait, the oldest become dead letters.",
     "headers": f"Headers that each attempt has; the value {MASK} keeps the stored one.",
+    "format": "raw: the body as published. The others: a body, or headers, that also tell what the event is.",
     "paused": "True: no events are sent; they wait.",
     "alerts": "The limits at which alerts are raised; others are its tenant's, or those of the nodes.",
     "Rate.limit": "Attempts per period; a fraction is allowed.",
@@ -48,6 +51,14 @@ DESCRIPTIONS = {
     "AlertSettings.behind_after_s": "The age of its oldest event from which on it is behind.",
     "AlertSettings.dead_letters_quiet_s": "Time without another dead letter that ends the alert about them.",
     "AlertSettings.interval_s": "Time from one alert to the next of the same kind, at least.",
+    "signature": "One more header, as the sender before Angarium signed. Null: none.",
+    "OwnSignature.header": "The name of the header.",
+    "OwnSignature.algorithm": "The hash of the HMAC.",
+    "OwnSignature.encoding": "How {hmac} is written.",
+    "OwnSignature.content": "What is signed, with the placeholders {body}, {timestamp}, {id} and {type}.",
+    "OwnSignature.value": "The header's value, with the placeholders {hmac}, {timestamp} and {id}.",
+    "OwnSignature.secret": f"The key, as text, or {MASK}. Null: the key of the newest of `secrets`.",
+    "OwnSignature.timestamp_header": "A second header, with the timestamp alone. Null: none.",
     "OldSecret.secret": "A secret, as in `secrets`.",
     "OldSecret.until": "The time until which it signs.",
 }
@@ -56,9 +67,13 @@ _RATE_TEXT = {
     "type": "string",
     "pattern": r"^[0-9]{1,30}(\.[0-9]{1,30})?/(s|sec|second|m|min|minute|h|hour)$",
 }
-_SECRET = {"type": "string", "pattern": rf"^(whsec_[A-Za-z0-9+/]{{32,86}}={{0,2}}|{MASK})$"}
+_BASE64 = "[A-Za-z0-9+/]"
+_SECRET = {
+    "type": "string",
+    "pattern": f"^((whsec|whs512)_{_BASE64}{{32,86}}={{0,2}}|(whsk|whpk)_{_BASE64}{{43,86}}={{0,2}}|{MASK})$",
+}
 _NULL = {"type": "null"}
-_OBJECTS = ("Rate", "Retry", "Offline", "AlertSettings", "OldSecret")
+_OBJECTS = ("Rate", "Retry", "Offline", "AlertSettings", "OldSecret", "OwnSignature")
 
 
 def configuration_schemas() -> dict[str, Schema]:
@@ -68,6 +83,7 @@ def configuration_schemas() -> dict[str, Schema]:
     for name in _OBJECTS:
         found[name]["additionalProperties"] = False
         _describe(found[name]["properties"], f"{name}.")
+    found["OwnSignature"]["description"] = "A header in the receiver's own convention."
     found["OldSecret"]["description"] = "An earlier secret that also signs, until a given time."
     found["OldSecret"]["properties"]["secret"] |= _SECRET
     _describe(members, "")

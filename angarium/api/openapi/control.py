@@ -4,6 +4,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
+from actors.members.signing_secrets import Kind
 from angarium.api.openapi.shared_texts import body, operation, problems, result
 from angarium.operations.events.erase import ErasureStatus
 from angarium.operations.receivers.configurations.rotate import OVERLAP_MAX_S, Rotated
@@ -18,9 +19,10 @@ class PauseState(Struct, frozen=True):
 
 
 class RotationRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """The time for which the earlier secrets sign as well."""
+    """The time for which the earlier secrets sign as well, and what the new one signs with."""
 
     overlap_s: Annotated[float, Meta(ge=0, le=OVERLAP_MAX_S)] = 86_400.0
+    secret_kind: Kind | None = None
 
 
 class PingResult(Struct, frozen=True, kw_only=True):
@@ -80,11 +82,12 @@ ROTATE_RECEIVER_SECRET = _described(
     "Give a receiver a new signing secret", Rotated, "The new secret; only this answer shows it",
     {
         "receiver": "acme.billing", "revision": 8, "secret": "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
-        "secrets": 2, "until": "2026-11-23T20:00:00Z",
+        "secrets": 2, "public_keys": [], "until": "2026-11-23T20:00:00Z",
     },
     operation_class=operation(
         body(
-            "The time for which the earlier secrets sign as well, in seconds; without a body, a day.",
+            "The time for which the earlier secrets sign as well, in seconds (without a body, a day), and "
+            "what the new one signs with (by default what the newest one does).",
             {"application/json": {"overlap_s": 86400}}, "RotationRequest", required=False,
         )
     ),

@@ -28,8 +28,8 @@ class ReceiverItem(Struct, frozen=True, kw_only=True):
 class StoredReceiver(Struct, frozen=True, kw_only=True):
     """The stored configuration; `changes` lists what differs from the one that it replaced.
 
-    `secret` is the new secret, if one was made; `secrets` is the number of secrets that sign now. `notes` say
-    why nodes may refuse a new URL.
+    `secret` is the new secret, if one was made; `secrets` is the number of secrets that sign now, and
+    `public_keys` are those of the ones that have any. `notes` say why nodes may refuse a new URL.
     """
 
     receiver: str
@@ -37,6 +37,7 @@ class StoredReceiver(Struct, frozen=True, kw_only=True):
     replaced: bool
     secret: str | None
     secrets: int
+    public_keys: list[str]
     changes: list[MemberChange]
     notes: list[str]
 
@@ -74,6 +75,7 @@ _STORED = {
 }
 _PUT = {
     "receiver": "acme.billing", "revision": 8, "replaced": True, "secret": None, "secrets": 1,
+    "public_keys": [],
     "changes": [{"member": "rate", "old": "10/second", "new": "5/second", "lost": False}], "notes": [],
 }  # fmt: skip
 _CREATED = _PUT | {

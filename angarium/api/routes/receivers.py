@@ -132,7 +132,9 @@ async def rotate_receiver_secret(
     receiver, asked = f"{tenant}.{name}", _condition(request)
     given = decoded(await json_body(request, api.limits) or b"{}", RotationRequest)
     revision = await _revision(access, receiver, asked)
-    outcome = await rotate_secret(access, receiver, given.overlap_s, revision=revision)
+    outcome = await rotate_secret(
+        access, receiver, given.overlap_s, kind=given.secret_kind, revision=revision
+    )
     done = _changed(api, receiver, outcome, asked)
     return Response(done, headers=NOT_KEPT | tag(done.revision))
 
@@ -166,5 +168,6 @@ async def _members(request: Asked, api: ApiState) -> dict[str, Any]:
 def _stored(done: PutResult) -> StoredReceiver:
     return StoredReceiver(
         receiver=done.receiver, revision=done.revision, replaced=done.replaced, secret=done.secret,
-        secrets=done.secrets, changes=done.changes, notes=[each.text for each in done.notes],
+        secrets=done.secrets, public_keys=done.public_keys, changes=done.changes,
+        notes=[each.text for each in done.notes],
     )  # fmt: skip

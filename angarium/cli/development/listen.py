@@ -17,7 +17,7 @@ USUAL_PORT = 9000
 @click.option("--port", type=click.IntRange(0, 65535),
               help=f"Port to listen on (default: {USUAL_PORT}, or a free one; 0: a free one).")  # fmt: skip
 @click.option("--secret", "secrets", multiple=True, metavar="whsec_…",
-              help="Secret to verify signatures with (repeatable).")  # fmt: skip
+              help="Secret, or public key (whpk_…), to verify signatures with (repeatable).")  # fmt: skip
 @click.option("--status", type=click.IntRange(200, 599), default=200, show_default=True,
               help="Status to answer with.")  # fmt: skip
 @click.option("--delay", "delay_s", type=click.FloatRange(0, 3600), default=0.0, metavar="SECONDS",
@@ -43,11 +43,11 @@ def listen(
     Repeats (a number seen before) and gaps in the numbers are marked, for each path separately. With --secret
     the exit status is 1 if a signature was wrong.
     """
-    from angarium.delivery.signing import InvalidSecret, parse_secret
+    from angarium.delivery.signing import InvalidSecret, parse_key
     from angarium.development.listen import Behaviour, Listening
 
     try:
-        keys = [parse_secret(secret, "--secret") for secret in secrets]
+        keys = [parse_key(secret, "--secret") for secret in secrets]
     except InvalidSecret as error:
         raise click.UsageError(str(error)) from None
     listening = Listening(Behaviour(**behaviour), keys, whole_body=whole_body, as_json=as_json)

@@ -32,6 +32,7 @@ def draft(text: bytes | None, given: dict[str, Any]) -> NewConfiguration:
     return NewConfiguration(
         members=members,
         add_secret=given["add_secret"],
+        secret_kind=given["secret_kind"],
         drop_old_secrets=given["drop_old_secrets"],
         replace=given["replace"],
     )
@@ -97,6 +98,7 @@ def outcome(done: PutResult) -> Iterator[str]:
     yield from (f"  {change}" for change in done.changes if done.replaced)
     if done.secret is not None:
         yield f"secret: {done.secret} (not shown again)"
+    yield from (f"public key: {key}" for key in done.public_keys)
     if done.replaced or done.secrets > 1:
         yield _signing(done)
 

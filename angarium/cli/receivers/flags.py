@@ -7,6 +7,8 @@ from typing import Any
 
 import click
 
+SECRET_KINDS = ("hmac-sha256", "hmac-sha512", "ed25519")
+"""The algorithms of secrets."""
 MEMBERS: tuple[tuple[str, str, Any, str], ...] = (
     ("--url", "url", str, "URL that events are posted to."),
     (
@@ -50,6 +52,12 @@ MEMBERS: tuple[tuple[str, str, Any, str], ...] = (
         "backlog_max",
         int,
         "Number of events that may wait; the oldest beyond it become dead letters.",
+    ),
+    (
+        "--format",
+        "format",
+        click.Choice(["raw", "envelope", "cloudevents", "cloudevents-structured"]),
+        "raw: the body as published; envelope: JSON with its number, id, type and time.",
     ),
     ("--rate", "rate", str, "Attempts a second, minute or hour, such as 10/second or 10/s."),
     ("--burst", "burst", int, "Number of attempts that may start at once."),

@@ -9,7 +9,7 @@ from actors.machine.scheduling.phases import PHASES
 from angarium.cli.invocation import names, options
 from angarium.cli.invocation.perform import perform
 from angarium.cli.receivers.edit import edit
-from angarium.cli.receivers.flags import flags
+from angarium.cli.receivers.flags import SECRET_KINDS, flags
 from angarium.cli.receivers.rotate import rotate_secret
 from angarium.cli.receivers.set import set_members
 from angarium.terminal import output
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from angarium.operations.receivers.control_requests.ask import WaitingEvents
 
 _named = names.receiver("name")
-SECRET = "whsec_"
+SECRETS = ("whsec_", "whs512_", "whsk_")
 
 
 @click.group(short_help="Configure and control receivers.")
@@ -27,9 +27,9 @@ def receiver() -> None:
 
 
 def _secret(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
-    if value and not value.startswith(SECRET):  # Not shown: it may be one all the same.
+    if value and not value.startswith(SECRETS):  # Not shown: it may be one all the same.
         raise click.BadParameter(
-            f"must begin with {SECRET}; for a new secret, write it after the receiver's name"
+            f"must begin with {', '.join(SECRETS)}; for a new secret, write it after the receiver's name"
         )
     return value
 
@@ -61,6 +61,7 @@ for _command in (set_members, edit, rotate_secret):
     metavar="[whsec_…]",
     help="Sign with this secret, or a new one, in addition to the old ones.",
 )
+@click.option("--secret-kind", type=click.Choice(SECRET_KINDS), help="What a new secret signs with.")
 @click.option("--drop-old-secrets", is_flag=True, help="Sign only with the newest secret.")
 @click.option("--replace", is_flag=True, help="Drop stored settings that the new configuration lacks.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")

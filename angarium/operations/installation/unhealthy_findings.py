@@ -49,6 +49,7 @@ CHECKED_RECEIVERS_MAX = 200
 
 Ailment = Literal["disabled", "offline", "failing", "throttled", "behind"]
 WORST_FIRST: tuple[Ailment, ...] = ("disabled", "offline", "failing", "throttled", "behind")
+_DISABLED = {"gone": "it answered 410", "asked": "it answered angarium-disable"}
 _RESUME, _INSPECT = "angarium receiver resume {}", "angarium inspect {}"
 _ASKED_FOR_A_PAUSE = ("the receiver asked for this pause; to end it now", _RESUME)
 _REMEDIES: dict[Ailment, tuple[str, str]] = {
@@ -234,10 +235,8 @@ def _ailment_text(receiver: UnhealthyReceiver, now: float) -> str:
     state, since = receiver.snapshot.state, age_text(now - receiver.since)
     match receiver.ailment:
         case "disabled":
-            gone = state is not None and state.disabled == "gone"
-            return (
-                f"has been disabled for {since} ({'it answered 410' if gone else 'it failed for too long'})"
-            )
+            why = _DISABLED.get(state.disabled if state else "", "it failed for too long")
+            return f"has been disabled for {since} ({why})"
         case "offline" | "failing":
             return f"has been {receiver.ailment} for {since}"
         case "throttled":

@@ -59,7 +59,11 @@ _WORDS = {
     "repaired": "its events are read again, since the stream had lost its tail",
 }
 _UNKNOWN_CLIENT = "an unknown NATS client"
-_DISABLED = {"gone": "disabled: it answered 410 (Gone)", "failing": "disabled: it had failed for too long"}
+_DISABLED = {
+    "gone": "disabled: it answered 410 (Gone)",
+    "asked": "disabled: it answered angarium-disable",
+    "failing": "disabled: it had failed for too long",
+}
 
 
 class FoundHistory(Struct, frozen=True):

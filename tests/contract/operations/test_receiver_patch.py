@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from angarium.delivery.signing import public_key
+from angarium.logs import HIDDEN
 from angarium.operations.failures import NotDone
 from angarium.operations.receivers.configurations.get import ShownConfiguration, get_configuration
 from angarium.operations.receivers.configurations.patch import patch_configuration
@@ -174,6 +176,23 @@ async def test_a_put_may_name_what_it_was_made_from(bench: Patching) -> None:
 
 
 # ---- secrets
+
+
+async def test_a_rotated_secret_keeps_the_algorithm_and_has_its_public_key_in_the_result(
+    bench: Patching,
+) -> None:
+    await bench.store({"url": URL, "secrets": [A]})
+    first = await rotate_secret(bench.to, NAME, 3600, kind="ed25519")
+    assert isinstance(first, Rotated)
+    assert first.secret.startswith("whsk_")
+    second = await bench.rotated(3600)
+    assert second.secret.startswith("whsk_")
+    keys = [public_key(second.secret), public_key(first.secret)]
+    assert second.public_keys == keys
+    shown = await get_configuration(bench.to, NAME)
+    assert isinstance(shown, ShownConfiguration)
+    assert shown.members["secrets"] == keys[:1]
+    assert [each["secret"] for each in shown.members["old_secrets"]] == [keys[1], HIDDEN]
 
 
 async def test_a_rotated_secret_ends_by_itself(bench: Patching) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from standardwebhooks.webhooks import Webhook
 
 from tests.support.processes.commands import PATIENCE_S, Running, Terminal, line_with
@@ -95,6 +96,25 @@ def test_a_delivery_is_verified_and_shown(listen: Listen) -> None:
     }  # fmt: skip
     listener.process.send_signal(signal.SIGINT)
     assert listener.end() == (0, "")
+
+
+def test_a_delivery_is_verified_with_a_public_key(listen: Listen) -> None:
+    """Both signatures are made by another library than the one that verifies them."""
+    private = Ed25519PrivateKey.from_private_bytes(b"k" * 32)
+    public = base64.b64encode(private.public_key().public_bytes_raw()).decode()
+    headers = signed(b"{}")
+    for name, number in (
+        ("webhook-signature", "webhook-timestamp"),
+        ("angarium-signature", "angarium-sequence"),
+    ):
+        signature = base64.b64encode(private.sign(f"e1.{headers[number]}.{{}}".encode())).decode()
+        headers[name] += f" v1a,{signature}"
+    listener = listen("--json", "--secret", f"whpk_{public}", "--count", "2")
+    listener.post(b"{}", headers)
+    assert listener.shown()["problems"] == []
+    listener.post(b"[]", headers)
+    assert listener.shown()["problems"] == ["webhook-signature is wrong", "angarium-signature is wrong"]
+    assert listener.end()[0] == 1
 
 
 @pytest.mark.parametrize(

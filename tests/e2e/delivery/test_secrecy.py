@@ -1,5 +1,6 @@
 """Secrets are stored in the bucket of configurations only: no record, answer or log contains them."""
 
+import re
 from collections.abc import AsyncIterator
 
 from streams.installation.topology import Names
@@ -19,12 +20,14 @@ TALKATIVE = Reply(
 async def test_credentials_that_a_receiver_repeats_are_shown_nowhere(fleet: Fleet) -> None:
     """`Fleet.ask` looks for secrets in every answer, and `Node` in every line of its log."""
     fleet.sink.manners[RECEIVER] = lambda _: TALKATIVE
-    await fleet.configure([RECEIVER], retry={"rejected_attempts": 2, "base_s": 0.05})
+    own = {"header": "x-signature", "secret": "hush-hush"}
+    await fleet.configure([RECEIVER], retry={"rejected_attempts": 2, "base_s": 0.05}, signature=own)
     node = await fleet.start_ready()
     await fleet.js.publish(names.publish_to(RECEIVER), b"{}")
     await fleet.until(lambda: len(fleet.sink.arrivals[RECEIVER]) == 2, "it was tried twice")
     await fleet.ask("ping", RECEIVER)
     assert fleet.sink.latest[RECEIVER].headers["authorization"] == CREDENTIAL
+    assert re.fullmatch("[0-9a-f]{64}", fleet.sink.latest[RECEIVER].headers["x-signature"])
 
     shown = (await fleet.ask("inspect", RECEIVER))["last_response"]
     assert shown["headers"]["x-got"] == "Bearer [redacted]"

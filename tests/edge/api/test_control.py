@@ -7,6 +7,7 @@ import httpx
 import pytest
 from msgspec.structs import replace
 
+from angarium.delivery.signing import public_key
 from angarium.node.app import open_node
 from streams.buckets.change_trail import changed_by
 from tests.edge.api.conftest import SECRET, SHARDS, URL, Api, problem
@@ -125,6 +126,22 @@ async def test_only_a_limited_number_of_orders_is_awaited(api: Api) -> None:
     for each in busy:
         assert "too many requests" in problem(each, 503, "unavailable")
     assert "no node answered" in problem(free, 503, "unavailable")
+
+
+async def test_the_public_key_of_an_ed25519_secret_is_shown_and_the_secret_only_once(api: Api) -> None:
+    await api.receiver("acme.billing", url=URL, secrets=[SECRET])
+    async with await everything(api) as client:
+        made = await client.post(f"{BILLING}/rotate-secret", json={"secret_kind": "ed25519"})
+        shown = await client.get(BILLING)
+        again = await client.put(BILLING, json=shown.json())
+        refused = await client.post(f"{BILLING}/rotate-secret", json={"secret_kind": "rsa"})
+    secret, [key] = made.json()["secret"], made.json()["public_keys"]
+    assert public_key(secret) == key
+    assert shown.json()["secrets"] == [key]
+    assert secret not in shown.text + again.text
+    assert again.json()["public_keys"] == [key]
+    assert (await api.in_bucket())["secrets"] == [secret]
+    assert "ed25519, hmac-sha256 or hmac-sha512" in problem(refused, 422, "invalid")
 
 
 async def test_a_secret_is_rotated_and_the_old_one_signs_for_a_while(api: Api) -> None:

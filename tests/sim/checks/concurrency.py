@@ -1,10 +1,11 @@
-"""Attempts of one receiver at the same time: as many as configured, and one while it is down.
+"""Attempts of one receiver at the same time: as many as configured, one while it is down, none if it says so.
 
 An attempt counts from its first byte to whatever comes back. A receiver is down for a node from the fifth
-failure in a row that came back to it, until a 2xx does, or until the journal says that it was let go.
+failure in a row that came back to it, until a 2xx does, or until the journal says that it was let go. Until
+then it also gets nothing after it asked for that, and no event again that it aborted.
 """
 
-from actors.machine.outcome import Answered, Failed, Outcome
+from actors.machine.outcome import ABORT, DISABLE, Answered, Failed, Outcome
 from actors.policy import Policy
 
 IN_A_ROW_MAX = 5
@@ -19,10 +20,16 @@ class Concurrency:
         self._in_a_row = 0
         self._down_since = NEVER
         self._let_go_at = 0.0
+        self._wants_none_since = NEVER
+        self._aborted = set[int]()
 
     def started(self, position: int, policy: Policy, now: float, decided_at: float) -> str:
         """Says in a sentence what is wrong with a start that was decided then; nothing if all is well."""
         others = [each for each in self._under_way if each != position]
+        if decided_at > self._wants_none_since:
+            return f"{position} starts, and the receiver has asked for nothing more"
+        if position in self._aborted:
+            return f"{position} starts again, and the receiver has aborted it"
         if position in self._under_way:
             return f"an attempt of the event at {position} is under way already"
         wide = policy.concurrency if policy.order == "relaxed" else 1
@@ -36,6 +43,8 @@ class Concurrency:
     def ended(self, position: int | None, outcome: Outcome, now: float) -> None:
         """An attempt came back; without a position it was a ping, whose failure says nothing."""
         started_at = self._under_way.pop(position, 0.0) if position else 0.0
+        if position and isinstance(outcome, Answered):
+            self._steered(position, outcome, now)
         if isinstance(outcome, Answered) and outcome.status < 300:
             self._in_a_row, self._down_since = 0, NEVER
         elif position and _is_failure(outcome) and started_at >= self._let_go_at:
@@ -43,13 +52,27 @@ class Concurrency:
             if self._in_a_row == IN_A_ROW_MAX:
                 self._down_since = now
 
+    def _steered(self, position: int, answer: Answered, now: float) -> None:
+        headers = dict(answer.headers)
+        if answer.status == 410 or headers.get(DISABLE) == "true":
+            self._wants_none_since = min(self._wants_none_since, now)
+        elif answer.status == 429 or "retry-after" in headers:
+            return
+        if answer.status >= 300 and headers.get(ABORT) == "true":
+            self._aborted.add(position)
+
     def let_go(self, now: float) -> None:
         """Take the receiver as no longer held back."""
         self._in_a_row, self._down_since, self._let_go_at = 0, NEVER, now
+        self._wants_none_since = NEVER
+        self._aborted.clear()
 
 
 def _is_failure(outcome: Outcome) -> bool:
     """True if the receiver as a whole seems to be down: an event's own fault and throttling do not count."""
     if isinstance(outcome, Answered):
-        return outcome.status in (301, 404, 500, 503) and "retry-after" not in dict(outcome.headers)
+        headers = dict(outcome.headers)
+        if {ABORT, DISABLE} & headers.keys():
+            return False
+        return outcome.status in (301, 404, 500, 503) and "retry-after" not in headers
     return isinstance(outcome, Failed)

@@ -18,6 +18,7 @@ from actors.machine.bucket import Bucket, RateLimit, Unclean
 from actors.machine.event import Event
 from actors.machine.facts import Claimed
 from actors.machine.numbering import is_repeat
+from actors.machine.outcome import Answered, Failed, judge
 from actors.machine.scheduling import next_step as scheduling
 from actors.machine.scheduling import steps as s
 from actors.machine.scheduling.next_step import next_step
@@ -63,7 +64,7 @@ from tests.sim.mutants.storage import STORAGE_MUTANTS
 from tests.sim.mutants.tails import TAIL_MUTANTS
 from tests.sim.mutants.unknown_receivers import UNKNOWN_MUTANTS
 from tests.sim.resending.mutants import RESENDING_MUTANTS
-from tests.sim.scenarios import backlogs, rates, reading, width
+from tests.sim.scenarios import backlogs, rates, reading, steering, width
 from tests.sim.scenarios import numbering as numbers
 from tests.sim.scenarios.recovery import ownership
 
@@ -274,6 +275,13 @@ def _numbered_as_the_last(state: State, given: Event, entry: Open | None) -> num
     return numbering.with_number(given, entry.sequence if entry else max(1, state.frontier.sequence))
 
 
+# ---- answers that steer
+
+
+def _without_steering(outcome: Answered | Failed) -> Answered | Failed:
+    return replace(outcome, headers=()) if isinstance(outcome, Answered) else outcome
+
+
 # ---- parking
 
 
@@ -412,6 +420,15 @@ ALL = [
            ((scheduling, "OPEN_MAX", 1 << 20),), width.all_events_fail_for_long),
     Mutant("oldest-alone", "in relaxed order an event that waits holds nobody back",
            ((scheduling, "candidates", _oldest_or_next),), width.one_event_fails_for_long),
+    Mutant("aborted-again", "an event that is aborted gets no further attempt",
+           ((decide, "is_aborted", lambda outcome, verdict: False),),
+           steering.events_are_aborted),
+    Mutant("disable-unheard", "an answer that disables counts as 410, whatever its status",
+           ((decide, "judge", lambda outcome, now: judge(_without_steering(outcome), now)),),
+           steering.receiver_errs_and_asks_for_nothing_more),
+    Mutant("disable-after-success", "a receiver may take an event and want nothing more",
+           ((decide, "asks_to_stop", lambda outcome: False),),
+           steering.receiver_takes_an_event_and_asks_for_nothing_more),
     Mutant("attempts-shared", "each event has its own attempts",
            ((evolve, "after_outcome", _attempts_shared),)),
     Mutant("unparked-early", "Unparked only when everything up to `seen` is settled",

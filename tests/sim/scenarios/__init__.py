@@ -16,6 +16,7 @@ from tests.sim.scenarios import (
     rates,
     reading,
     routing,
+    steering,
     unknown_receivers,
     width,
 )
@@ -96,6 +97,7 @@ ALL = (
     repairs.repair_is_cut_off_between_two_flushes, repairs.nodes_come_while_it_is_repaired,
     repairs.two_repairs_at_once, repairs.the_owner_wakes_during_a_repair,
     repairs.the_place_of_a_lost_message_is_deleted, repairs.configurations_are_recreated,
-    width.one_event_fails_for_long, width.all_events_fail_for_long, width.receiver_is_down, *resending.ALL,
-    *alerts.ALL,
+    width.one_event_fails_for_long, width.all_events_fail_for_long, width.receiver_is_down,
+    steering.events_are_aborted, steering.receiver_errs_and_asks_for_nothing_more,
+    steering.receiver_takes_an_event_and_asks_for_nothing_more, *resending.ALL, *alerts.ALL,
 )  # fmt: skip

@@ -12,7 +12,7 @@ from enum import StrEnum
 from random import Random
 from typing import Protocol
 
-from actors.machine.outcome import Answered, Failed, NotSent, Outcome
+from actors.machine.outcome import ABORT, DISABLE, Answered, Failed, NotSent, Outcome
 from actors.ports import Attempt
 from tests.sim.world.process import EPOCH_S, Process
 from tests.sim.world.world import World
@@ -57,7 +57,10 @@ class Watcher(Protocol):
 
 
 class Receivers:
-    """All receivers of a world; `calm` makes good ones of them. What begins with `POISON` they all reject."""
+    """All receivers of a world; `calm` makes good ones of them. What begins with `POISON` they all reject.
+
+    Some steer: now and then an answer of theirs has one of the headers that count.
+    """
 
     def __init__(self, world: World, names: Sequence[str], watcher: Watcher) -> None:
         self.world = world
@@ -66,8 +69,15 @@ class Receivers:
         self._tempers = {name: _temper(self.chance) for name in names}
         self._patience = {name: self.chance.choice((1.0, 3.0, 30.0)) for name in names}
 
+        self._steering = world.random("steering")
+        self._steers: dict[str, tuple[str, ...]] = {
+            name: (ABORT, ABORT, DISABLE) for name in names if self._steering.random() < 0.5
+        }
+        self._always = False
+
     def calm(self) -> None:
         self._tempers = dict.fromkeys(self._tempers, GOOD)
+        self._steers = {}
 
     def change(self, name: str) -> None:
         """Another temper."""
@@ -77,10 +87,32 @@ class Receivers:
         """From now on it does nothing else."""
         self._tempers[name] = {manner: 1.0}
 
+    def says_always(self, name: str, header: str) -> None:
+        """From now on all its answers have this header."""
+        self._steers[name], self._always = (header,), True
+
+    def steered(self, name: str, outcome: Outcome) -> Outcome:
+        """The outcome, with the header of a receiver that steers: mostly one that does not take the event."""
+        headers = self._steers.get(name, ())
+        if not isinstance(outcome, Answered) or not headers:
+            return outcome
+        if not self._always and self._steering.random() >= (0.02 if outcome.status < 300 else 0.6):
+            return outcome
+        added = (self._steering.choice(headers), "true")
+        return Answered(
+            status=outcome.status, latency_ms=outcome.latency_ms, headers=(*outcome.headers, added)
+        )
+
     def manner(self, name: str, event: str) -> Manner:
         temper = self._tempers[name]
         manner = self.chance.choices(list(temper), list(temper.values()))[0]
-        return Manner.REJECTS if event.startswith(POISON) and manner is Manner.TAKES else manner
+        if manner is Manner.TAKES and (event.startswith(POISON) or self._dislikes(name)):
+            return Manner.REJECTS
+        return manner
+
+    def _dislikes(self, name: str) -> bool:
+        """True now and then for a receiver that steers: good ones would never answer what it could abort."""
+        return name in self._steers and not self._always and self._steering.random() < 0.3
 
     def pause_s(self, name: str) -> float:
         """The pause that a throttling receiver asks for."""
@@ -131,7 +163,7 @@ class SimSender:
         if self._process.monotonic() >= deadline or manner in (Manner.HANGS, Manner.TAKES_AND_IS_LOST):
             await asyncio.sleep(max(0.0, deadline - self._process.monotonic()))
             return Failed(error="timeout", detail="no answer in time", latency_ms=1.0)
-        return self._outcome(manner, receiver)
+        return receivers.steered(receiver, self._outcome(manner, receiver))
 
     def _answer_after_s(self, manner: Manner, deadline: float) -> float:
         chance = self._receivers.chance

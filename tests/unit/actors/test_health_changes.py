@@ -193,7 +193,11 @@ async def test_a_shorter_failure_is_not_announced() -> None:
 
 @pytest.mark.parametrize(
     ("outcome", "why"),
-    [(answer(410), "it answered 410"), (answer(500), "no success for 10m; HTTP 500")],
+    [
+        (answer(410), "it answered 410"),
+        (answer(500, angarium_disable="true"), "it answered angarium-disable"),
+        (answer(500), "no success for 10m; HTTP 500"),
+    ],
 )
 @in_virtual_time
 async def test_disabling_and_resuming_are_logged_once(outcome: Answered | Failed, why: str) -> None:

@@ -194,7 +194,8 @@ def test_bad_patterns(pattern: str) -> None:
 @pytest.mark.parametrize(
     ("secret", "why"),
     [
-        ("MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "whsec_"), ("whsk_abc", "whsec_"), ("whsec_", "24 to 64"),
+        ("MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "whsec_"), ("whsk_abcde", "base64"), ("whsec_", "24 to 64"),
+        ("whsk_" + "A" * 42, "32 or 64"), ("whs512_" + "A" * 88, "24 to 64"), ("whpk_abc", "public key"),
         ("whsec_$$$$", "base64"), ("whsec_" + "A" * 31, "24 to 64"), ("whsec_" + "A" * 88, "24 to 64"),
         ("whsec_ä", "base64"), ("whsec_" + "A" * 33, "base64"),
     ],
@@ -232,7 +233,19 @@ def test_headers_that_would_not_be_sent_are_refused_and_by_nodes_left_out(name: 
     assert words in problem
     raw = msgspec.json.encode({"url": URL, "headers": {name: "x"}})
     assert parse(raw, strict=False)[1] == [problem]
-    assert not is_sent(name)
+    assert not is_sent(name, Policy(url=URL))
+
+
+def test_a_header_of_cloudevents_is_refused_if_the_format_has_it() -> None:
+    (problem,) = problems(headers={"CE-Id": "x"}, format="cloudevents")
+    assert problem.startswith("headers.CE-Id: belongs to the format cloudevents")
+    assert not is_sent("CE-Id", Policy(url=URL, format="cloudevents"))
+    assert is_sent("CE-Id", Policy(url=URL, format="cloudevents-structured"))
+
+
+def test_an_unknown_format_is_refused_with_the_known_ones() -> None:
+    names = "cloudevents, cloudevents-structured, envelope or raw"
+    assert problems(format="xml") == [f"format: must be {names}"]
 
 
 @pytest.mark.parametrize(

@@ -186,6 +186,7 @@ BURIALS = tuple(Burial(position=n, reason="expired") for n in range(BURIALS_MAX)
             "the next attempt is due",
         ),
         ({"paused": True}, POLICY, View(), "paused"),
+        ({"disabled": "asked"}, POLICY, View(), "disabled: it answered angarium-disable"),
         (
             {"disabled": "gone"}, POLICY, View(),
             "disabled: it answered 410 (Gone)",

@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import hmac
+import json
 import random
 import re
 from datetime import UTC, datetime
@@ -11,15 +12,18 @@ from typing import Any
 import msgspec
 import pytest
 import standardwebhooks
+from hypothesis import given
+from hypothesis import strategies as st
 
+from actors.machine.backoff import backoff_s
 from actors.machine.event import Event
 from actors.machine.outcome import Answered, Failed, NotSent, Outcome
-from actors.policy import OldSecret, Policy
+from actors.policy import OldSecret, Policy, Rate, Retry
 from actors.ports import Attempt
 from angarium import __version__
 from angarium.delivery import sender
 from angarium.delivery.http_exchange.transport import Failure, FailureKind, Request, Response, request_head
-from angarium.delivery.sender import HttpSender
+from angarium.delivery.sender import HttpSender, next_attempt_s
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 OTHER = "whsec_" + "A" * 43
@@ -89,8 +93,49 @@ def policy(**fields: Any) -> Policy:
     return msgspec.structs.replace(POLICY, **fields)
 
 
+@pytest.mark.parametrize(
+    ("members", "failures", "age_s", "expected"),
+    [
+        ({}, 0, 0, "2"),
+        ({}, 1, 0, "4"),
+        ({}, 11, 0, "3600"),
+        ({"retry": Retry(base_s=0.05)}, 0, 0, "1"),
+        ({"retry": Retry(base_s=0.05)}, 5, 0, "2"),
+        ({"retry": Retry(max_attempts=3)}, 1, 0, "4"),
+        ({"retry": Retry(max_attempts=3)}, 2, 0, None),
+        ({"retry": Retry(max_attempts=1)}, 0, 0, None),
+        ({"retry": Retry(max_age_s=60)}, 0, 59, "1"),
+        ({"retry": Retry(max_age_s=60)}, 0, 60, None),
+        ({"retry": Retry(max_age_s=60)}, 9, 50, "10"),
+        ({"rate": Rate(limit=6, per="hour")}, 0, 0, "600"),
+        ({"rate": Rate(limit=10)}, 2, 0, "8"),
+    ],
+)
+def test_each_attempt_has_the_longest_time_to_the_next_one(
+    members: dict[str, Any], failures: int, age_s: float, expected: str | None
+) -> None:
+    post = Post()
+    late = event(stored_at=post.now - age_s)
+    headers = post.headers(late, policy(**members), failures=failures)
+    assert headers.get("angarium-next-attempt-s") == expected
+
+
+@given(st.floats(0.05, 86400), st.floats(0.05, 432000), st.integers(0, 70), st.floats(0, 1, exclude_max=True))
+def test_no_delay_is_longer_than_what_was_told(
+    base_s: float, cap_s: float, failures: int, spread: float
+) -> None:
+    told = next_attempt_s(policy(retry=Retry(base_s=base_s, cap_s=cap_s)), failures)
+    assert told is not None
+    assert backoff_s(base_s, cap_s, failures + 1, spread) <= told
+
+
+def test_a_ping_has_no_time_of_a_next_attempt() -> None:
+    assert "angarium-next-attempt-s" not in Post().headers(sequence=None)
+
+
 def test_the_headers_of_the_wire_format() -> None:
-    headers = Post().headers()
+    post = Post()
+    headers = post.headers(event(stored_at=post.now))
     assert re.fullmatch("00-[0-9a-f]{32}-[0-9a-f]{16}-01", headers.pop("traceparent"))
     assert headers == {
         "webhook-id": "evt_1",
@@ -100,6 +145,7 @@ def test_the_headers_of_the_wire_format() -> None:
         "angarium-signature": signed(b'evt_1.41.{"a": 1}'),
         "angarium-event": "order.created",
         "angarium-attempt": "3",
+        "angarium-next-attempt-s": "2",
         "content-type": "application/json",
         "user-agent": f"Angarium/{__version__}",
     }
@@ -124,6 +170,38 @@ def test_a_repeated_attempt_differs_in_what_is_its_own_alone() -> None:
     second = post.headers(ordinal=2)
     changed = {name for name in first if first[name] != second[name]}
     assert changed == {"webhook-timestamp", "webhook-signature", "angarium-attempt", "traceparent"}
+
+
+def test_an_event_in_a_format_is_signed_as_it_is_sent_and_the_same_on_each_attempt() -> None:
+    post, structured = Post(), policy(format="cloudevents-structured")
+    first = post.headers(policy=structured, ordinal=1)
+    body = post.wire.requests[0].body
+    assert json.loads(body)["data"] == {"a": 1}
+    assert first["content-type"] == "application/cloudevents+json"
+    assert first["webhook-signature"] == signed(b"evt_1.1614265330." + body)
+    assert first["angarium-signature"] == signed(b"evt_1.41." + body)
+    post.now += 3600
+    second = post.headers(policy=structured, ordinal=2)
+    assert post.wire.requests[1].body == body
+    changed = {name for name in first if first[name] != second[name]}
+    assert changed == {"webhook-timestamp", "webhook-signature", "angarium-attempt", "traceparent"}
+
+
+def test_a_binary_cloudevent_has_its_attributes_and_the_headers_of_every_event() -> None:
+    post = Post()
+    headers = post.headers(policy=policy(format="cloudevents", headers={"ce-id": "mine", "x-a": "b"}))
+    plain = post.headers()
+    assert headers.items() >= {"ce-id": "evt_1", "ce-specversion": "1.0", "x-a": "b"}.items()
+    assert {name for name in headers if not name.startswith("ce-")} == {*plain, "x-a"}
+    assert post.wire.requests[0].body == EVENT.body
+
+
+def test_a_ping_in_an_envelope_is_signed_and_has_no_number() -> None:
+    post = Post()
+    headers = post.headers(policy=policy(format="envelope"), sequence=None)
+    body = post.wire.requests[0].body
+    assert "sequence" not in json.loads(body)["events"][0]
+    assert headers["webhook-signature"] == signed(b"evt_1.1614265330." + body)
 
 
 def test_every_secret_signs_both() -> None:

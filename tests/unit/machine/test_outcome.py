@@ -21,6 +21,7 @@ from actors.machine.outcome import (
     Answered,
     Failed,
     Verdict,
+    is_aborted,
     judge,
     retry_after_s,
 )
@@ -29,8 +30,14 @@ NOW = 1_700_000_000.0
 DAY_S = 86400.0
 
 
-def answer(status: int = 429, *, retry_after: str | None = None, date: str | None = None) -> Answered:
-    headers = (("content-type", "text/plain"), ("retry-after", retry_after), ("date", date))
+def answer(
+    status: int = 429, *, retry_after: str | None = None, date: str | None = None, **more: str
+) -> Answered:
+    """An answer; in the names of `more` headers `_` stands for `-`."""
+    headers: tuple[tuple[str, str | None], ...] = (
+        ("content-type", "text/plain"), ("retry-after", retry_after), ("date", date),
+        *((name.replace("_", "-"), value) for name, value in more.items()),
+    )  # fmt: skip
     present = tuple((name, value) for name, value in headers if value is not None)
     return Answered(status=status, latency_ms=1.0, headers=present)
 
@@ -64,6 +71,39 @@ def timezone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 )  # fmt: skip
 def test_the_status_alone_decides(status: int, verdict: Verdict) -> None:
     assert judge(answer(status), NOW) is verdict
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "verdict", "aborted"),
+    [
+        (500, {"angarium_abort": "true"}, Verdict.REJECTED, True),
+        (302, {"angarium_abort": "true"}, Verdict.REJECTED, True),
+        (422, {"angarium_abort": "true"}, Verdict.REJECTED, True),
+        (200, {"angarium_abort": "true"}, Verdict.DELIVERED, False),
+        (429, {"angarium_abort": "true"}, Verdict.THROTTLED, False),
+        (503, {"angarium_abort": "true", "retry_after": "5"}, Verdict.THROTTLED, False),
+        (503, {"angarium_abort": "true"}, Verdict.REJECTED, True),
+        (410, {"angarium_abort": "true"}, Verdict.GONE, True),
+        (500, {"angarium_abort": "false"}, Verdict.RETRY, False),
+        (500, {"angarium_abort": ""}, Verdict.RETRY, False),
+        (422, {}, Verdict.REJECTED, False),
+        (500, {"angarium_disable": "true"}, Verdict.GONE, False),
+        (429, {"angarium_disable": "true", "retry_after": "5"}, Verdict.GONE, False),
+        (200, {"angarium_disable": "true"}, Verdict.DELIVERED, False),
+        (500, {"angarium_disable": "1"}, Verdict.RETRY, False),
+        (400, {"angarium_disable": "true", "angarium_abort": "true"}, Verdict.GONE, True),
+    ],
+)  # fmt: skip
+def test_headers_of_an_answer_may_steer(
+    status: int, headers: dict[str, str], verdict: Verdict, aborted: bool
+) -> None:
+    outcome = answer(status, **headers)
+    assert judge(outcome, NOW) is verdict
+    assert is_aborted(outcome, verdict) is aborted
+
+
+def test_without_an_answer_nothing_is_aborted() -> None:
+    assert not is_aborted(Failed(error="timeout", detail="15 s", latency_ms=15000.0), Verdict.RETRY)
 
 
 def test_every_answer_that_rejects_is_in_the_table() -> None:

@@ -13,6 +13,7 @@ from angarium.operations.receivers.configurations.changes import between
 from angarium.operations.receivers.configurations.masks import masked, unmasked
 
 URL = {"url": "https://example.com/hook"}
+UNTIL = "2026-11-23T12:00:00Z"
 
 
 def told(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
@@ -55,6 +56,18 @@ def told(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
             {},
             ["secret: … → none (lost)", "retry.x: … → none (lost)"],
         ),
+        (
+            {},
+            {"signature": {"header": "x-sig", "encoding": "hex", "secret": "hush"}},
+            ["signature.header: none → x-sig", "signature.secret: none → …"],
+        ),
+        (
+            {"signature": {"header": "x-sig", "secret": "hush"}},
+            {"signature": {"header": "x-sig", "secret": "new", "value": "v1={hmac}"}},
+            ["signature.secret: … → another value", "signature.value: {hmac} (default) → v1={hmac}"],
+        ),
+        ({"signature": {"header": "x-sig"}}, {"signature": None}, ["signature.header: x-sig → none (lost)"]),
+        ({"format": "envelope"}, {}, ["format: envelope → raw (default) (lost)"]),
         ({"events": ["x" * 80]}, {"events": ["\x1b[2J"]}, [f"events: {'x' * 59}… → \\x1b[2J"]),
     ],
 )
@@ -114,6 +127,40 @@ def test_a_new_secret_may_stand_before_what_is_hidden() -> None:
     assert filled == {"secrets": ["new", "b", "a"]}
 
 
+PAIR = ("whsk_" + "A" * 43 + "=", "whpk_O2onvM62pC1io6jQKm8Nc2UyFXcd4kOmOsBIoYtZ2ik=")
+
+
+def test_a_public_key_is_shown_for_its_secret_and_stands_for_it_in_any_place() -> None:
+    stored = {"secrets": [PAIR[0], "hush"], "old_secrets": [{"secret": PAIR[0], "until": UNTIL}]}
+    shown = masked(stored)
+    assert shown == {
+        "secrets": [PAIR[1], HIDDEN], "old_secrets": [{"secret": PAIR[1], "until": UNTIL}],
+    }  # fmt: skip
+    assert unmasked("acme.billing", shown, stored) == stored
+    turned = unmasked("acme.billing", {"secrets": [HIDDEN, PAIR[1]]}, stored)
+    assert turned == {"secrets": ["hush", PAIR[0]]}
+    assert unmasked("acme.billing", {"secrets": [HIDDEN, HIDDEN]}, stored)["secrets"] == stored["secrets"]
+    later = {"old_secrets": [{"secret": PAIR[1], "until": "2027-01-01T00:00:00Z"}]}
+    [old] = unmasked("acme.billing", later, stored)["old_secrets"]
+    assert old == {"secret": PAIR[0], "until": "2027-01-01T00:00:00Z"}
+
+
+def test_a_public_key_of_no_stored_secret_is_left_for_the_configurations_check() -> None:
+    given = {"secrets": [PAIR[1]]}
+    assert unmasked("acme.billing", given, {"secrets": ["hush"]}) == given
+
+
+def test_a_signature_is_shown_without_its_key_which_can_be_put_again() -> None:
+    stored = {"signature": {"header": "x-sig", "secret": "hush", "value": "v1={hmac}", "secrte": "hush"}}
+    shown = masked(stored)
+    assert shown["signature"] == {
+        "header": "x-sig", "secret": HIDDEN, "value": "v1={hmac}", "secrte": HIDDEN,
+    }  # fmt: skip
+    filled = unmasked("acme.billing", {"signature": {"header": "x", "secret": HIDDEN}}, stored)
+    assert filled == {"signature": {"header": "x", "secret": "hush"}}
+    assert masked({"signature": ["hush"]}) == {"signature": [HIDDEN]}
+
+
 def test_a_hidden_header_is_known_in_any_case() -> None:
     filled = unmasked("acme.x", {"headers": {"x-a": HIDDEN, "b": "1"}}, {"headers": {"X-A": "hush"}})
     assert filled == {"headers": {"x-a": "hush", "b": "1"}}
@@ -137,6 +184,11 @@ def test_a_hidden_header_is_known_in_any_case() -> None:
             {"headers": {"x-a": HIDDEN}},
             {},
             "headers.x-a: … stands for a stored value, and acme.x has",
+        ),
+        (
+            {"signature": {"header": "x", "secret": HIDDEN}},
+            {"signature": {"header": "x"}},
+            "signature.secret: … stands for the stored key, and acme.x has none",
         ),
         ({"headers": {"x-a": HIDDEN}}, {"headers": {"x-b": "1"}}, "no such header; write the value itself"),
     ],

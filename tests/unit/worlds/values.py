@@ -41,9 +41,11 @@ def given_up(reason: str, *events: Event, first: int = 1) -> c.GiveUpEvents:
     return c.GiveUpEvents(tuple(with_number(each, first + i) for i, each in enumerate(events)), reason)
 
 
-def answer(status: int, *, retry_after: str | None = None) -> Answered:
-    headers = () if retry_after is None else (("retry-after", retry_after),)
-    return Answered(status=status, latency_ms=5.0, headers=headers)
+def answer(status: int, **headers: str | None) -> Answered:
+    """An answer with these headers, in whose names `_` stands for `-`; None leaves one out."""
+    given = ((name.replace("_", "-"), value) for name, value in headers.items())
+    named = tuple((name, value) for name, value in given if value is not None)
+    return Answered(status=status, latency_ms=5.0, headers=named)
 
 
 NO_ANSWER = Failed(error="timeout", detail="no answer within 15 s", latency_ms=15000.0)

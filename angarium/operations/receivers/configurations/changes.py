@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from actors.members.own_signature import OwnSignature
 from actors.policy import Policy, Rate, rate_members
 from angarium import logs
 from angarium.escaping import visible
@@ -17,7 +18,8 @@ from angarium.escaping import visible
 TEXT_LENGTH_MAX = 60
 NO_VALUE = "none"
 _BURST = ", burst "
-_NESTED = ("retry", "offline")
+_NESTED = ("retry", "offline", "signature")
+_KEY = "signature.secret"
 
 
 class MemberChange(Struct, frozen=True, kw_only=True):
@@ -44,6 +46,8 @@ def _values(before: dict[str, Any], after: dict[str, Any]) -> Iterator[MemberCha
         before_value, after_value = (leaves.get(member, _DEFAULTS.get(member)) for leaves in (old, new))
         if before_value != after_value:
             texts = [_text(member, leaves) for leaves in (old, new)]
+            if member == _KEY and all(member in leaves for leaves in (old, new)):
+                texts[1] = "another value"
             if member == "rate" and any(_BURST in each for each in texts):
                 texts = [_with_burst(*each) for each in zip(texts, (before, after), strict=True)]
             yield MemberChange(member=_cut(member), old=texts[0], new=texts[1], lost=member not in new)
@@ -85,7 +89,9 @@ def _with_burst(text: str, members: dict[str, Any]) -> str:
     return text if rate is None or _BURST in text else f"{text}{_BURST}{rate.burst_max}"
 
 
-_DEFAULTS = _leaves(msgspec.json.decode(msgspec.json.encode(Policy(url=""))))
+_DEFAULTS = _leaves(
+    msgspec.json.decode(msgspec.json.encode(Policy(url="", signature=OwnSignature(header=""))))
+) | {"signature.header": None, "signature": None}
 
 
 def _text(member: str, leaves: dict[str, Any]) -> str:
@@ -94,7 +100,7 @@ def _text(member: str, leaves: dict[str, Any]) -> str:
         if default is not None:
             return f"{_written(default)} (default)"
         return "default" if member == "rate" else NO_VALUE
-    if member not in _DEFAULTS:
+    if member not in _DEFAULTS or member == _KEY:
         return logs.HIDDEN  # An unknown member may be a secret with a misspelt name.
     value = leaves[member]
     return _written(logs.redact(value) if member == "url" and isinstance(value, str) else value)

@@ -13,8 +13,10 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from actors.members.signing_secrets import PREFIXES, Kind, secret_key
 from actors.policy import Policy, parse
 from angarium.connecting import Access
+from angarium.delivery.signing import public_key
 from angarium.operations.failures import OperationError
 from angarium.operations.receivers.configurations.changes import MemberChange, between, secrets_of
 from angarium.operations.receivers.configurations.stored import confirmed
@@ -31,7 +33,8 @@ longer."""
 class PutResult(Struct, frozen=True, kw_only=True):
     """The result: `secret` is the one that was made for the receiver, `secrets` how many sign now.
 
-    `changes` are those of the one that it replaced, `notes` say why nodes may not post to a new URL.
+    `public_keys` are those of the ones that have any. `changes` are those of the one that it replaced, and
+    `notes` say why nodes may not post to a new URL.
     """
 
     receiver: str
@@ -39,6 +42,7 @@ class PutResult(Struct, frozen=True, kw_only=True):
     replaced: bool
     secret: str | None
     secrets: int
+    public_keys: list[str]
     changes: list[MemberChange]
     notes: list[Note]
 
@@ -75,6 +79,7 @@ class Proposal(Struct, frozen=True, kw_only=True):
             replaced=self.before is not None,
             secret=self.new_secret,
             secrets=signing,
+            public_keys=public_keys(self.policy),
             changes=self.changes,
             notes=self.notes,
         )
@@ -106,6 +111,12 @@ def propose(
     )
 
 
+def public_keys(policy: Policy) -> list[str]:
+    """The public keys of the secrets that sign, the newest first."""
+    signing = (*policy.secrets, *(each.secret for each in policy.old_secrets))
+    return [key for each in signing if (key := public_key(each)) is not None]
+
+
 async def store(access: Access, proposal: Proposal) -> PutResult:
     """Store the proposal if the stored configuration is still the compared one. Raises `OperationError`."""
     access.admit_change(proposal.receiver)
@@ -128,9 +139,16 @@ def check_revision(name: str, before: Configuration | None, expected: int | None
         )
 
 
-def new_secret_text() -> str:
+def new_secret_text(kind: Kind) -> str:
     """A new secret."""
-    return "whsec_" + base64.b64encode(secrets.token_bytes(SECRET_BYTES)).decode()
+    prefix = next(each for each in PREFIXES if PREFIXES[each] == kind)
+    return prefix + base64.b64encode(secrets.token_bytes(SECRET_BYTES)).decode()
+
+
+def kind_of(signing: list[Any]) -> Kind:
+    """The algorithm of the newest of these secrets; the default if there is none that can be used."""
+    found = secret_key(signing[0]) if signing and isinstance(signing[0], str) else ""
+    return "hmac-sha256" if isinstance(found, str) else found.kind
 
 
 def _without_ended(members: dict[str, Any], now: float) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Any
 from msgspec import Struct
 
 from actors.ids import split_receiver
+from actors.members.signing_secrets import Kind
 from angarium.connecting import Access
 from angarium.operations.failures import OperationError, operation
 from angarium.operations.receivers.configurations.changes import MemberChange, secrets_of
@@ -18,6 +19,7 @@ from angarium.operations.receivers.configurations.proposal import (
     Proposal,
     PutResult,
     check_revision,
+    kind_of,
     new_secret_text,
     propose,
     store,
@@ -35,6 +37,7 @@ class NewConfiguration(Struct, frozen=True, kw_only=True):
 
     - `members`: without them, the stored ones with other secrets.
     - `add_secret`: put before the existing secrets; if it is empty, a new one is made.
+    - `secret_kind`: what a new secret signs with; by default what the newest of the stored ones does.
     - `drop_old_secrets`: leaves only the newest secret.
     - `replace`: it may leave out members of the stored one, which then go back to their defaults.
     - `revision`: the one from which it was made (0: there was none), so that no other one is replaced.
@@ -42,6 +45,7 @@ class NewConfiguration(Struct, frozen=True, kw_only=True):
 
     members: dict[str, Any] | None
     add_secret: str | None = None
+    secret_kind: Kind | None = None
     drop_old_secrets: bool = False
     replace: bool = False
     revision: int | None = None
@@ -96,7 +100,7 @@ def _with_secrets(
     """
     new_secret = None
     if new.add_secret == "" or (new.add_secret is None and "secrets" not in members and not stored):
-        new_secret = new_secret_text()
+        new_secret = new_secret_text(new.secret_kind or kind_of(secrets_of(stored or {})))
     if not isinstance(members.get("secrets", []), list):
         return members, None  # `parse` refuses it.
     signing = secrets_of(members if "secrets" in members else stored or {})

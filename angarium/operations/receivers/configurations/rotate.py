@@ -11,12 +11,14 @@ from datetime import UTC, datetime
 from msgspec import Struct
 
 from actors.ids import split_receiver
+from actors.members.signing_secrets import Kind
 from actors.policy import members_of
 from angarium.connecting import Access
 from angarium.operations.failures import OperationError, operation
 from angarium.operations.receivers.configurations.changes import secrets_of
 from angarium.operations.receivers.configurations.proposal import (
     check_revision,
+    kind_of,
     new_secret_text,
     propose,
     store,
@@ -28,22 +30,27 @@ OVERLAP_MAX_S = 90 * 86_400.0
 
 
 class Rotated(Struct, frozen=True, kw_only=True):
-    """The new secret, shown this once; `until` is the end of those before it, None if none is left."""
+    """The new secret, shown this once; `until` is the end of those before it, None if none is left.
+
+    `public_keys` are those of all that sign and have any, the newest first.
+    """
 
     receiver: str
     revision: int
     secret: str
     secrets: int
+    public_keys: list[str]
     until: str | None
 
 
 @operation
 async def rotate_secret(
-    access: Access, name: str, overlap_s: float, *, revision: int | None = None
+    access: Access, name: str, overlap_s: float, *, kind: Kind | None = None, revision: int | None = None
 ) -> Rotated:
     """Sign with a new secret from now on, and for `overlap_s` with the current ones, too.
 
-    Old secrets whose end is set already keep it; without an overlap all end at once.
+    The new one signs with what `kind` says, by default with what the current one does. Old secrets whose end
+    is set already keep it; without an overlap all end at once.
     Fails as not_found, invalid (more secrets than there may be) and a conflict.
     """
     split_receiver(name)
@@ -55,7 +62,8 @@ async def rotate_secret(
     check_revision(name, before, revision)
     stored = members_of(before.raw)
     end = datetime.fromtimestamp(int(time.time() + overlap_s), UTC)
-    secret, until = new_secret_text(), end.strftime("%Y-%m-%dT%H:%M:%SZ")
+    secret = new_secret_text(kind or kind_of(secrets_of(stored)))
+    until = end.strftime("%Y-%m-%dT%H:%M:%SZ")
     old_secrets: list[object] = []
     if overlap_s:
         old_secrets += [{"secret": each, "until": until} for each in secrets_of(stored)]
@@ -71,5 +79,6 @@ async def rotate_secret(
         revision=done.revision,
         secret=secret,
         secrets=done.secrets,
+        public_keys=done.public_keys,
         until=max(ends).strftime("%Y-%m-%dT%H:%M:%SZ") if ends else None,
     )

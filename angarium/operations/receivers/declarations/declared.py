@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
-from actors.allowed_values import unknown_member
 from actors.errors import BadInput, InvalidPolicy
 from actors.ids import split_receiver
+from actors.members.allowed_values import unknown_member
 
 RECEIVERS_MAX = 10_000
 DOCUMENT_MAX = 64 << 20

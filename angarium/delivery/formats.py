@@ -1,0 +1,130 @@
+"""Formats: an event as published, in an envelope, or as a CloudEvent (1.0, binary or structured).
+
+The bytes depend on the event and its number alone, so that every attempt of it, from any node, sends the same
+ones: no time of an attempt, no name of a node, and no limit that depends on a process enters them.
+"""
+
+import base64
+import re
+from collections.abc import Iterable
+from itertools import accumulate
+from typing import Any, Literal, assert_never
+
+import msgspec
+from msgspec import Struct
+
+from actors.machine.event import Event
+from actors.status import instant_text
+
+Format = Literal["envelope", "cloudevents", "cloudevents-structured"]
+"""The formats in which an event is not sent as it was published."""
+NESTED_MAX = 128
+"""Depth up to which a body counts as JSON. The decoder's own limit depends on the depth of its caller."""
+CONTENT_TYPE_DEFAULT = "application/json"
+
+_LEVELS = bytes(1 if byte in b"[{" else 255 if byte in b"]}" else 0 for byte in range(256))
+"""For each byte, what it adds to the depth, as a signed byte."""
+_STRINGS = re.compile(rb'"(?:[^"\\]|\\.)*+"?', re.DOTALL)
+"""Strings, also one without an end: to look for others in it would take a time that grows with its square."""
+_NO_CONTENT = bytes(byte for byte in range(256) if byte not in b"[]{}")
+_decoder = msgspec.json.Decoder(msgspec.Raw)
+_HEADER_ESCAPED = re.compile(r"[^!#$&-~]")
+
+
+class Content(Struct, frozen=True, gc=False):
+    """The content of one POST: its body, the type of the body, and the headers that belong to the format."""
+
+    body: bytes
+    content_type: str
+    lines: tuple[bytes, ...] = ()
+
+
+def content_of(form: Format, receiver: str, event: Event, sequence: int | None) -> Content:
+    """The event in that format. A ping has no `sequence`."""
+    match form:
+        case "envelope":
+            return Content(envelope([(event, sequence)]), CONTENT_TYPE_DEFAULT)
+        case "cloudevents":
+            attributes = _attributes(receiver, event, sequence)
+            lines = tuple(
+                b"ce-%b: %b" % (name.encode(), _escaped(value)) for name, value in attributes.items()
+            )
+            return Content(event.body, event.content_type, lines)
+        case "cloudevents-structured":
+            members = _attributes(receiver, event, sequence)
+            members["datacontenttype"] = event.content_type
+            body = msgspec.json.encode(members | _data(event))
+            return Content(body, "application/cloudevents+json")
+        case _:
+            assert_never(form)
+
+
+def envelope(events: Iterable[tuple[Event, int | None]]) -> bytes:
+    """`{"events": […]}`: the events in their order, each with its number, which a ping has not."""
+    return msgspec.json.encode({"events": [_enveloped(event, sequence) for event, sequence in events]})
+
+
+def _enveloped(event: Event, sequence: int | None) -> dict[str, Any]:
+    members: dict[str, Any] = {} if sequence is None else {"sequence": sequence}
+    members |= {"id": event.id, "type": event.type, "timestamp": instant_text(event.accepted_at)}
+    if event.again:
+        members["again"] = event.again
+    if event.content_type != CONTENT_TYPE_DEFAULT:
+        members["content_type"] = event.content_type
+    return members | _data(event)
+
+
+def _attributes(receiver: str, event: Event, sequence: int | None) -> dict[str, str]:
+    """The attributes of the CloudEvent, without the type of its data; Angarium's own begin with `angarium`.
+
+    The number is a string: an integer of CloudEvents has 32 bits.
+    """
+    tenant = receiver.partition(".")[0]
+    attributes = {
+        "specversion": "1.0", "id": event.id, "source": f"/tenants/{tenant}", "type": event.type,
+        "time": instant_text(event.accepted_at),
+    }  # fmt: skip
+    if sequence is not None:
+        attributes["angariumsequence"] = str(sequence)
+    if event.again:
+        attributes["angariumagain"] = event.again
+    if event.traceparent:
+        attributes["traceparent"] = event.traceparent
+    if event.tracestate:
+        attributes["tracestate"] = event.tracestate
+    return attributes
+
+
+def _data(event: Event) -> dict[str, Any]:
+    """The body as a member: the JSON that was published, byte for byte, or its base64."""
+    written = _json(event)
+    if written is None:
+        return {"data_base64": base64.b64encode(event.body).decode()}
+    return {"data": written}
+
+
+def _json(event: Event) -> msgspec.Raw | None:
+    """The body, if its type says JSON and it is JSON in UTF-8; None otherwise."""
+    kind = event.content_type.partition(";")[0].strip().lower()
+    if kind != CONTENT_TYPE_DEFAULT and not kind.endswith("+json"):
+        return None
+    if _is_deep(event.body):
+        return None
+    try:
+        event.body.decode()
+        return _decoder.decode(event.body)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
+def _is_deep(body: bytes) -> bool:
+    """True if it is nested deeper than NESTED_MAX."""
+    if body.count(b"[") + body.count(b"{") <= NESTED_MAX:
+        return False
+    brackets = _STRINGS.sub(b"", body).translate(_LEVELS, _NO_CONTENT)
+    return max(accumulate(memoryview(brackets).cast("b")), default=0) > NESTED_MAX
+
+
+def _escaped(value: str) -> bytes:
+    """The value of an attribute as a header of the HTTP binding: percent-encoded where that asks for it."""
+    return _HEADER_ESCAPED.sub(lambda match: f"%{ord(match[0]):02X}", value).encode("ascii")

@@ -1,0 +1,195 @@
+"""Formats: the bytes of an event depend on it and its number alone, and published libraries read them."""
+
+import base64
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from actors.machine.event import Event
+from angarium.delivery.formats import NESTED_MAX, Content, Format, content_of, envelope
+
+TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+EVENT = Event(
+    position=7, id="evt_1", stored_at=1614265330.25, body=b'{"a": 1.50,\n "b":[]}', type="order.created"
+)
+FORMATS: tuple[Format, ...] = ("envelope", "cloudevents", "cloudevents-structured")
+ATTRIBUTES = {
+    "specversion": "1.0",
+    "id": "evt_1",
+    "source": "/tenants/acme",
+    "type": "order.created",
+    "time": "2021-02-25T15:02:10.250Z",
+    "angariumsequence": "41",
+}
+
+
+def content(form: Format, event: Event = EVENT, sequence: int | None = 41) -> Content:
+    return content_of(form, "acme.billing", event, sequence)
+
+
+def enveloped(event: Event = EVENT, sequence: int | None = 41) -> dict[str, Any]:
+    [only] = json.loads(envelope([(event, sequence)]))["events"]
+    assert isinstance(only, dict)
+    return only
+
+
+def test_an_envelope_has_the_published_json_byte_for_byte() -> None:
+    assert content("envelope") == Content(
+        b'{"events":[{"sequence":41,"id":"evt_1","type":"order.created",'
+        b'"timestamp":"2021-02-25T15:02:10.250Z","data":{"a": 1.50,\n "b":[]}}]}',
+        "application/json",
+    )
+
+
+def test_an_envelope_of_several_events_keeps_their_order() -> None:
+    other = replace(EVENT, id="evt_2", body=b"[2]")
+    assert [each["sequence"] for each in json.loads(envelope([(EVENT, 8), (other, 9)]))["events"]] == [8, 9]
+    assert [each["data"] for each in json.loads(envelope([(EVENT, 8), (other, 9)]))["events"]] == [
+        {"a": 1.5, "b": []}, [2],
+    ]  # fmt: skip
+
+
+def test_an_envelope_names_what_an_event_has_besides_its_data() -> None:
+    event = replace(EVENT, again="dead-17", content_type="text/plain", body=b"\xff")
+    assert enveloped(event) == {
+        "sequence": 41, "id": "evt_1", "type": "order.created", "timestamp": "2021-02-25T15:02:10.250Z",
+        "again": "dead-17", "content_type": "text/plain", "data_base64": "/w==",
+    }  # fmt: skip
+
+
+def test_a_ping_in_an_envelope_has_no_number() -> None:
+    assert "sequence" not in enveloped(sequence=None)
+    assert "angariumsequence" not in json.loads(content("cloudevents-structured", sequence=None).body)
+    assert not any(b"sequence" in line for line in content("cloudevents", sequence=None).lines)
+
+
+def test_an_envelope_has_the_time_at_which_the_event_was_published() -> None:
+    routed = replace(EVENT, published_at=1614265300.0)
+    assert enveloped(routed)["timestamp"] == "2021-02-25T15:01:40.000Z"
+
+
+def test_a_binary_cloudevent_is_the_published_body_with_the_attributes_as_headers() -> None:
+    assert content("cloudevents") == Content(
+        EVENT.body,
+        "application/json",
+        tuple(f"ce-{name}: {value}".encode() for name, value in ATTRIBUTES.items()),
+    )
+
+
+def test_a_structured_cloudevent_has_the_attributes_and_the_published_json() -> None:
+    made = content("cloudevents-structured")
+    assert made.content_type == "application/cloudevents+json"
+    assert made.lines == ()
+    members = {"datacontenttype": "application/json", "data": {"a": 1.5, "b": []}}
+    assert json.loads(made.body) == ATTRIBUTES | members
+    assert EVENT.body in made.body
+
+
+@pytest.mark.parametrize("form", ["cloudevents", "cloudevents-structured"])
+def test_a_cloudevent_says_that_it_was_sent_again_and_whose_trace_it_is_in(form: Format) -> None:
+    event = replace(EVENT, again="replay-1", traceparent=TRACE, tracestate='a=b "c" 5%')
+    expected = {"angariumagain": "replay-1", "traceparent": TRACE, "tracestate": 'a=b "c" 5%'}
+    made = content(form, event)
+    if form == "cloudevents":
+        lines = {line.decode() for line in made.lines}
+        assert lines >= {f"ce-angariumagain: {event.again}", f"ce-traceparent: {TRACE}"}
+        assert "ce-tracestate: a=b%20%22c%22%205%25" in lines
+    else:
+        assert json.loads(made.body).items() >= expected.items()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"\xef\xbb\xbf{}",
+        b'"\xff"',
+        b"NaN",
+        b"[1,]",
+        b"{} {}",
+        b"01",
+        b'"\\x"',
+        b"[" * (NESTED_MAX + 1) + b"]" * (NESTED_MAX + 1),
+        b"[" * 200_000 + b"]" * 200_000,
+        b"]" * 200 + b"[" * 200,
+        b'["' + b"\\" * 200_001,
+        b"[" * 200 + b'"' + b'\\"' * 100_000,
+    ],
+)
+def test_a_body_that_is_no_json_is_sent_in_base64(body: bytes) -> None:
+    event = replace(EVENT, body=body)
+    written = base64.b64encode(body).decode()
+    assert enveloped(event)["data_base64"] == written
+    structured = json.loads(content("cloudevents-structured", event).body)
+    assert structured["data_base64"] == written
+    assert "data" not in structured
+
+
+@pytest.mark.parametrize(
+    ("content_type", "is_json"),
+    [
+        ("application/json", True),
+        ("Application/JSON; charset=utf-8", True),
+        ("application/cloudevents+json", True),
+        ("application/vnd.acme+json;v=1", True),
+        ("text/plain", False),
+        ("application/jsonlines", False),
+    ],
+)
+def test_a_body_is_json_by_its_type_only(content_type: str, is_json: bool) -> None:
+    assert ("data" in enveloped(replace(EVENT, content_type=content_type))) is is_json
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"[" * NESTED_MAX + b"]" * NESTED_MAX,
+        b'["' + b"[{" * 5000 + b'\\"]"]',
+        b"[" + b"{}," * 5000 + b"{}]",
+        b" 1e999 ",
+        b"null",
+    ],
+)
+def test_json_within_the_limits_is_sent_as_it_is(body: bytes) -> None:
+    event = replace(EVENT, body=body)
+    assert body.strip() in content("envelope", event).body
+    assert "data_base64" not in enveloped(event)
+
+
+def test_the_decoder_of_json_does_not_depend_on_the_depth_of_its_caller() -> None:
+    event = replace(EVENT, body=b"[" * NESTED_MAX + b"]" * NESTED_MAX)
+
+    def at_depth(frames: int) -> bytes:
+        return at_depth(frames - 1) if frames else content("envelope", event).body
+
+    assert at_depth(600) == content("envelope", event).body
+
+
+@given(st.sampled_from(FORMATS), st.binary(max_size=300), st.integers(1, 2**60))
+def test_every_attempt_of_an_event_has_the_same_bytes(form: Format, body: bytes, sequence: int) -> None:
+    event = replace(EVENT, body=body)
+    assert content(form, event, sequence) == content(form, replace(event, position=8), sequence)
+
+
+@given(st.recursive(st.none() | st.floats(allow_nan=False) | st.text(), st.lists, max_leaves=20))
+def test_the_published_library_reads_every_cloudevent(data: Any) -> None:
+    from cloudevents.core.bindings.http import HTTPMessage, from_http_event
+
+    body = json.dumps(data).encode()
+    event = replace(EVENT, body=body, again="dead-1", traceparent=TRACE, tracestate='a="b c"')
+    expected = ATTRIBUTES | {
+        "datacontenttype": "application/json", "angariumagain": "dead-1", "traceparent": TRACE,
+        "tracestate": 'a="b c"',
+    }  # fmt: skip
+    for form in ("cloudevents", "cloudevents-structured"):
+        made = content_of(form, "acme.billing", event, 41)
+        headers = dict(line.decode().split(": ", 1) for line in made.lines)
+        read = from_http_event(HTTPMessage(headers | {"content-type": made.content_type}, made.body))
+        attributes = read.get_attributes()
+        attributes["time"] = attributes["time"].isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        assert attributes == expected
+        assert read.get_data() == data

@@ -1,0 +1,1 @@
+"""Members of a receiver's configuration that have rules of their own."""
