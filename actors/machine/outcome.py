@@ -21,6 +21,8 @@ REJECTED = frozenset({400, 409, 413, 415, 422, 431})
 """Statuses by which a receiver says that it will never accept this event."""
 OVERLOAD = "overload"
 """The `error` of an attempt for which this node had no connection, descriptor or port to spare."""
+PROXY = "proxy"
+"""The `error` of an attempt that the operator's proxy did not let through: the receiver was not asked."""
 INTERNAL = "internal"
 """The `error` of an attempt that broke inside this node: a defect, which the log describes."""
 
@@ -73,8 +75,8 @@ class Failed(Struct, frozen=True, gc=False, kw_only=True):
 
     @property
     def ours(self) -> bool:
-        """True if this node failed, not the receiver or the event."""
-        return self.error in (OVERLOAD, INTERNAL)
+        """True if this node or its proxy failed, not the receiver or the event."""
+        return self.error in (OVERLOAD, INTERNAL, PROXY)
 
 
 class NotSent(Struct, frozen=True, gc=False, kw_only=True):

@@ -198,7 +198,7 @@ async def joined_node(
     js = JetStream(wire)
     await js.start()
     names = Names(settings.prefix)
-    configurations = KnownConfigurations(js, names, settings.rate)
+    configurations = KnownConfigurations(js, names, settings.rate, unusable=settings.profiles.problems)
     members = Members(
         js, names, settings.node, time, ttl_s=settings.ttl_s, version=angarium.__version__, runs=runs
     )

@@ -24,7 +24,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "repair",
     ),
     "angarium": (
-        "escaping quantities rate_limited_log http_server package_check",
+        "egress_settings escaping quantities rate_limited_log http_server package_check",
         "logs monitor_server settings",
         "connecting terminal",
         "telemetry",

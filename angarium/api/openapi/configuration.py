@@ -31,6 +31,8 @@ DESCRIPTIONS = {
     "dedup_window": "The number of event ids that are remembered, to drop repeats.",
     "backlog_max": "If more events wait, the oldest become dead letters.",
     "headers": f"Headers that each attempt has; the value {MASK} keeps the stored one.",
+    "proxy": "The profile of the nodes for the proxy; default: the one of that name, if any. Null: none.",
+    "tls": "The profile of the nodes for client certificate and authorities. Null: none.",
     "paused": "True: no events are sent; they wait.",
     "Rate.limit": "Attempts per period; a fraction is allowed.",
     "Rate.per": "The period.",
@@ -70,6 +72,8 @@ def configuration_schemas() -> dict[str, Schema]:
     members["old_secrets"]["maxItems"] = SECRETS_MAX
     members["headers"]["maxProperties"] = HEADERS_MAX
     members["url"]["pattern"] = "^https?://"
+    for name in ("proxy", "tls"):
+        members[name]["anyOf"][0]["pattern"] = "^[A-Za-z0-9_-]{1,64}$"
     members["events"] |= {
         "items": {"type": "string", "maxLength": PATTERN_LENGTH_MAX}, "maxItems": PATTERNS_MAX,
     }  # fmt: skip
