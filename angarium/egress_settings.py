@@ -14,6 +14,7 @@ from msgspec import Meta, Struct
 
 from actors.allowed_values import problem
 from actors.policy import DEFAULT_PROXY, Policy, is_profile_name
+
 _FileName = Annotated[str, Meta(min_length=1)]
 
 
@@ -133,9 +134,7 @@ def contradictions(
             yield f"tls.{name}{member}", why
 
 
-def _proxy_contradictions(
-    proxy: ProxySettings, tls: Mapping[str, TlsSettings]
-) -> Iterator[tuple[str, str]]:
+def _proxy_contradictions(proxy: ProxySettings, tls: Mapping[str, TlsSettings]) -> Iterator[tuple[str, str]]:
     if not _is_proxy(proxy.url):
         # Not shown: it may hold a password.
         yield "url", "write it as http://host:port or https://host:port, without user and password"

@@ -251,10 +251,7 @@ def load(
         values.setdefault("ttl_s", REPLICATED_TTL_S)
     if not problems:
         settings = Settings(**values)
-        problems = [
-            f"{name} ({_source(name, overrides)}): {why}"
-            for name, why in _contradictions(settings)
-        ]
+        problems = [f"{name} ({_source(name, overrides)}): {why}" for name, why in _contradictions(settings)]
         if not problems:
             return settings
     raise SettingsError("; ".join(problems))

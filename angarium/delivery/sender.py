@@ -16,7 +16,15 @@ from actors.policy import Policy, is_sent
 from actors.ports import Attempt
 from angarium import __version__
 from angarium.delivery.http_exchange.target import InvalidTarget, Target, parse_target
-from angarium.delivery.http_exchange.transport import Failure, FailureKind, Request, Response, Transport
+from angarium.delivery.http_exchange.transport import (
+    DIRECT,
+    Failure,
+    FailureKind,
+    Request,
+    Response,
+    Route,
+    Transport,
+)
 from angarium.delivery.signing import InvalidSecret, SigningSecret, parse_secret, sign
 
 PREPARED_MAX = 8192
@@ -33,6 +41,7 @@ class _Prepared(Struct, frozen=True):
 
     policy: Policy
     target: Target
+    route: Route
     secrets: tuple[SigningSecret, ...]
     old_secrets: tuple[tuple[float, SigningSecret], ...]
     lines: tuple[bytes, ...]
@@ -44,7 +53,8 @@ class _Prepared(Struct, frozen=True):
 class HttpSender:
     """A `Sender` over any transport. `clock` is in seconds since the epoch.
 
-    `traceparent` makes the header of each attempt if traces are exported; else `ids` makes trace ids.
+    `traceparent` makes the header of each attempt if traces are exported; else `ids` makes trace ids. `route`
+    finds the profiles that a configuration names.
     """
 
     def __init__(
@@ -54,11 +64,13 @@ class HttpSender:
         clock: Callable[[], float] = time.time,
         ids: random.Random | None = None,
         traceparent: Callable[[Attempt], bytes] | None = None,
+        route: Callable[[Policy], Route] = lambda policy: DIRECT,
     ) -> None:
         self._transport = transport
         self._clock = clock
         self._ids = ids or random.Random()
         self._traceparent = traceparent or self._drawn_traceparent
+        self._route = route
         self._prepared: dict[str, _Prepared] = {}
 
     async def send(self, attempt: Attempt) -> Outcome:
@@ -77,6 +89,7 @@ class HttpSender:
                 body=attempt.event.body,
                 timeout_s=attempt.policy.timeout_s,
                 may_start=attempt.may_start,
+                route=prepared.route,
             )
         )
         return _outcome(outcome)
@@ -85,6 +98,7 @@ class HttpSender:
         prepared = _Prepared(
             policy=policy,
             target=parse_target(policy.url),
+            route=self._route(policy),
             secrets=tuple(parse_secret(text, f"secrets[{i}]") for i, text in enumerate(policy.secrets)),
             old_secrets=tuple(
                 (old.until.timestamp(), parse_secret(old.secret, f"old_secrets[{i}].secret"))

@@ -21,6 +21,7 @@ from angarium.delivery.connections.guard import Guard
 from angarium.delivery.connections.paced_starts import PacedStarts
 from angarium.delivery.connections.pool import ConnectionLimits
 from angarium.delivery.connections.resolver import DnsResolver
+from angarium.delivery.egress.ways import Ways
 from angarium.delivery.http1_transport import Http1Transport
 from angarium.delivery.http_exchange.transport import Transport
 from angarium.delivery.sender import HttpSender
@@ -139,7 +140,6 @@ async def open_node(
     """A node over a connection and a transport of its own; see `joined_node` for `on_complete`."""
     tracing = open_tracing(os.environ, settings.node, failures=settings.trace_failures)
     traceparent = None if tracing is None else tracing.tracer.traceparent
-    wire = await connect(connect_options(settings))
     resolver = DnsResolver()
     guard = Guard(
         allow_http=settings.allow_http,
@@ -147,8 +147,12 @@ async def open_node(
         deny_networks=map(ip_network, settings.deny_networks),
         resolver=resolver,
     )
-    transport = _transport(settings, guard)
-    sender = HttpSender(transport, traceparent=traceparent)
+    ways = Ways(guard, settings.profiles, resolver=resolver)
+    wire = await connect(connect_options(settings))
+    transport = _transport(settings, guard, ways)
+    sender = HttpSender(transport, traceparent=traceparent, route=ways.route)
+    keeping_up = asyncio.ensure_future(ways.keep_up())
+    keeping_up.add_done_callback(reporting("the files of proxies and TLS profiles are no longer looked at"))
     try:
         async with joined_node(
             wire, settings, SystemTime(), sender,
@@ -158,16 +162,17 @@ async def open_node(
     finally:
         if tracing is not None:
             await asyncio.to_thread(tracing.exporter.stop)
+        keeping_up.cancel()
         await transport.close()
         resolver.close()
         await wire.close()
 
 
-def _transport(settings: Settings, guard: Guard) -> Transport:
+def _transport(settings: Settings, guard: Guard, ways: Ways) -> Transport:
     limits = ConnectionLimits(connections_max=connections_max(), per_host_max=per_host_max(settings.workers))
     match settings.transport:
         case "http1":
-            return Http1Transport(guard, limits=limits)
+            return Http1Transport(ways, limits=limits)
         case "httpx":
             from angarium.delivery.httpx_transport import HttpxTransport  # Only this needs the extra.
 

@@ -119,6 +119,11 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "over_http resident",
         "api calls deliver fanout isolation ledger scale",
     ),
-    "angarium.delivery": ("http_exchange signing", "connections", "http1_transport httpx_transport sender"),
+    "angarium.delivery": (
+        "http_exchange signing",
+        "connections",
+        "egress",
+        "http1_transport httpx_transport sender",
+    ),
 }
 """The files and folders of a folder, from the ground up: each knows those in the layers below its own."""

@@ -6,7 +6,6 @@ from unittest.mock import Mock
 
 import pytest
 
-from angarium.delivery.connections.connect import default_tls
 from angarium.delivery.connections.paced_starts import BEGUN_IN_TURN_MAX
 from angarium.delivery.connections.pool import DEFAULT_LIMITS, EXPIRED_AT_ONCE, Key, Pool
 from angarium.delivery.http1_transport import Http1Transport
@@ -22,7 +21,7 @@ def started(connection: Http1Connection) -> Exchange:
 
 
 async def test_exchanges_that_expire_together_leave_turns_for_others() -> None:
-    pool, connection = Pool(default_tls(), DEFAULT_LIMITS), Mock(spec=Http1Connection)
+    pool, connection = Pool(DEFAULT_LIMITS), Mock(spec=Http1Connection)
     exchange: Exchange = asyncio.get_running_loop().create_future()
     for _ in range(5 * EXPIRED_AT_ONCE):
         pool.expire_soon(connection, exchange)
