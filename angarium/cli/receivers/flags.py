@@ -51,6 +51,8 @@ MEMBERS: tuple[tuple[str, str, Any, str], ...] = (
         int,
         "Number of events that may wait; the oldest beyond it become dead letters.",
     ),
+    ("--proxy", "proxy", str, "Profile of the nodes for the proxy."),
+    ("--tls", "tls", str, "Profile of the nodes for client certificate and authorities."),
     ("--rate", "rate", str, "Attempts a second, minute or hour, such as 10/second or 10/s."),
     ("--burst", "burst", int, "Number of attempts that may start at once."),
 )

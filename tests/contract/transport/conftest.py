@@ -16,7 +16,7 @@ from angarium.delivery.connections.resolver import Resolver
 from angarium.delivery.egress.ways import Ways
 from angarium.delivery.http1_transport import Http1Transport
 from angarium.delivery.http_exchange.target import parse_target
-from angarium.delivery.http_exchange.transport import Failure, Request, Response, Transport
+from angarium.delivery.http_exchange.transport import DIRECT, Failure, Request, Response, Route, Transport
 from angarium.delivery.httpx_transport import HttpxTransport
 from tests.contract.transport.receiver import Receiver
 
@@ -112,6 +112,7 @@ async def post_to(
     body: bytes = b'{"a": 1}',
     timeout_s: float = PATIENCE_S,
     may_start: Callable[[], bool] = lambda: True,
+    route: Route = DIRECT,
 ) -> Response | Failure:
     return await transport.post(
         Request(
@@ -121,6 +122,7 @@ async def post_to(
             body=body,
             timeout_s=timeout_s,
             may_start=may_start,
+            route=route,
         )
     )
 

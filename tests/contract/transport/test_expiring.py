@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+from collections.abc import Awaitable, Callable
 from unittest.mock import Mock
 
 import pytest
@@ -13,6 +14,8 @@ from angarium.delivery.http_exchange.http1 import Exchange, Http1Connection
 from angarium.delivery.http_exchange.transport import Failure, FailureKind
 from tests.contract.transport.conftest import MakeTransport, post_to
 from tests.contract.transport.receiver import OK
+
+Dial = Callable[[Http1Connection], Awaitable[None]]
 
 
 def started(connection: Http1Connection) -> Exchange:
@@ -43,9 +46,9 @@ async def test_connections_that_are_opened_together_leave_turns_for_others(
 
     refused = Pool.connect
 
-    async def connect(pool: Pool, key: Key, connection: Http1Connection) -> Http1Connection:
+    async def connect(pool: Pool, key: Key, connection: Http1Connection, dial: Dial) -> Http1Connection:
         opened.append(key.receiver)
-        return await refused(pool, key, connection)
+        return await refused(pool, key, connection, dial)
 
     monkeypatch.setattr(Pool, "connect", connect)
     transport = make_transport()

@@ -9,11 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from angarium.delivery.connections import pool as pool_module
-from angarium.delivery.connections.connect import default_tls
 from angarium.delivery.connections.pool import ConnectionLimits, Key, Pool
 from angarium.delivery.http_exchange.http1 import Http1Connection
-
-TLS = default_tls()
 
 
 class Wire:
