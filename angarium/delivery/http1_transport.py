@@ -21,7 +21,14 @@ from angarium.delivery.connections.pool import DEFAULT_LIMITS, ConnectionLimits,
 from angarium.delivery.connections.slow_lane import SLOW_EXCHANGE_S, SlowLane
 from angarium.delivery.egress.ways import Way, Ways
 from angarium.delivery.http_exchange.http1 import Http1Connection
-from angarium.delivery.http_exchange.transport import Failure, FailureKind, Request, Response, request_head
+from angarium.delivery.http_exchange.transport import (
+    DIRECT,
+    Failure,
+    FailureKind,
+    Request,
+    Response,
+    request_head,
+)
 
 _NO_ROOM = "no connection became free in time"
 
@@ -32,6 +39,7 @@ class Http1Transport:
     def __init__(self, ways: Ways, *, limits: ConnectionLimits = DEFAULT_LIMITS) -> None:
         self._loop = asyncio.get_running_loop()
         self._ways = ways
+        self._direct = ways.direct
         self._pool = Pool(limits)
         self._slow_lane = SlowLane(limits)
 
@@ -59,7 +67,7 @@ class Http1Transport:
         started_at = self._loop.time() if started_at is None else started_at
         deadline = started_at + request.timeout_s
         wire = request_head(request) + request.body
-        way = self._ways.of(request.route)
+        way = self._direct if request.route is DIRECT else self._ways.of(request.route)
         connection, fresh = self._kept(request, way), False
         while True:
             try:

@@ -86,9 +86,7 @@ class Ways:
         return DIRECT if proxy is None and policy.tls is None else Route(proxy, policy.tls)
 
     def of(self, route: Route) -> Way:
-        """The way that a route stands for."""
-        if route is DIRECT:
-            return self.direct
+        """The way that a route stands for, other than the direct one."""
         return self._ways.get(route) or self._ways.setdefault(route, self._made(route))
 
     async def keep_up(self) -> None:

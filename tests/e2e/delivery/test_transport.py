@@ -7,9 +7,7 @@ from tests.support.fleet.load import publish
 from tests.support.fleet.sink import Reply
 
 
-async def test_a_node_delivers_by_httpx_if_its_settings_say_so(
-    fleet: Fleet, tmp_path: Path
-) -> None:
+async def test_a_node_delivers_by_httpx_if_its_settings_say_so(fleet: Fleet, tmp_path: Path) -> None:
     (tmp_path / "angarium.toml").write_text('transport = "httpx"')
     await fleet.start_ready()
     fleet.sink.manners["t.r"] = lambda number: Reply(status=500) if number == 1 else Reply()
