@@ -258,7 +258,7 @@ def load(
 
 
 def _source(name: str, overrides: Mapping[str, Given]) -> str:
-    """Where a setting comes from; of a table, `name` may be a member."""
+    """The source of a setting; `name` may be a member of a table."""
     given = overrides.get(name.partition(".")[0])
     return given.source if given else "default"
 

@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import AsyncIterator, Iterator
 from ipaddress import ip_network
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trustme
@@ -67,9 +68,9 @@ class Squid:
     def profiles(self) -> Profiles:
         """The profiles that lead through it."""
 
-        def proxy(url: str, password: str = "password", **members: str) -> ProxySettings:
+        def proxy(url: str, password: str = "password", **members: Any) -> ProxySettings:
             file = f"{self.directory}/{password}"
-            return ProxySettings(url=url, user="angarium", password_file=file, **members)  # type: ignore[arg-type]
+            return ProxySettings(url=url, user="angarium", password_file=file, **members)
 
         plain = f"http://127.0.0.1:{self.plain}"
         return Profiles(
@@ -205,7 +206,7 @@ async def test_squid_leads_to_a_receiver_over_tls(
         ("nobody", "hook.example", "proxy nobody: did not accept our user and password (407)"),
     ],
 )
-async def test_what_squid_refuses_is_the_proxys_failure(
+async def test_a_refusal_of_squid_is_the_proxys_failure(
     transport: Http1Transport, receiver: Receiver, proxy: str, host: str, why: str
 ) -> None:
     outcome = await post(transport, f"http://{host}:{receiver.port}/", proxy)

@@ -302,7 +302,7 @@ class SpellingGuard:
         return self._guard.spelled(target)
 
     async def judge(self, target: Target, tenant: str = "") -> Verdict:
-        """The same verdict."""
+        """See `known`."""
         return self._guard.spelled(target)
 
 

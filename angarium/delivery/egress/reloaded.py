@@ -9,13 +9,17 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
-from angarium.settings import SettingsError
+from actors.errors import BadInput
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
 _State = tuple[tuple[int, int, int] | None, ...]
+
+
+class UnusableProfile(BadInput):
+    """A profile whose files, password or address cannot be used; the text names setting and remedy."""
 
 
 class Reloaded(Generic[T]):
@@ -33,7 +37,7 @@ class Reloaded(Generic[T]):
         try:
             self.value = read()
         except (OSError, ValueError) as error:
-            raise SettingsError(f"{name}: {_why(error)}; correct the file, or its path") from None
+            raise UnusableProfile(f"{name}: {_why(error)}; correct the setting, or what it names") from None
 
     def refresh(self) -> bool:
         """Read the value again if a file has changed; returns True if it was replaced. It reads files."""
@@ -54,7 +58,7 @@ class Reloaded(Generic[T]):
 
 
 def _identity(file: str) -> tuple[int, int, int] | None:
-    """What changes with a file; None if there is none. Links are followed, since Kubernetes uses them."""
+    """The traits that change with a file; None if there is none. Links are followed: Kubernetes uses them."""
     try:
         found = os.stat(file)
     except OSError:

@@ -24,7 +24,7 @@ _REASONS = ("x-squid-error", "x-smokescreen-error", "proxy-status")
 _REASON_LENGTH_MAX = 120
 
 
-class Refused(Struct, frozen=True):
+class Refusal(Struct, frozen=True):
     """A proxy's answer that leads nowhere: a sentence that begins with a verb."""
 
     why: str
@@ -48,12 +48,12 @@ class Tunnel(asyncio.Protocol):
     def __init__(self) -> None:
         self.early = False
         self.transport: asyncio.Transport | None = None
-        self._answered: asyncio.Future[Refused | None] = asyncio.get_running_loop().create_future()
+        self._answered: asyncio.Future[Refusal | None] = asyncio.get_running_loop().create_future()
         self._answer = Answer()
         self._unparsed = b""
         self._size = 0
 
-    async def ask(self, head: bytes) -> Refused | None:
+    async def ask(self, head: bytes) -> Refusal | None:
         """Ask for the tunnel; None: it is open."""
         if self.transport is not None:
             self.transport.write(head)
@@ -96,29 +96,29 @@ class Tunnel(asyncio.Protocol):
         if self._answered.done():
             self.early = bool(self._unparsed)
         elif self._size > ANSWER_MAX:
-            self._settle(Refused(f"answered with headers over {ANSWER_MAX} bytes"))
+            self._settle(Refusal(f"answered with headers over {ANSWER_MAX} bytes"))
 
     def connection_lost(self, error: Exception | None) -> None:
         self.transport = None
-        self._settle(Refused("closed the connection before its answer was complete"))
+        self._settle(Refusal("closed the connection before its answer was complete"))
 
     def _feed(self, head: bytes) -> None:
         answer = self._answer
         answer.feed(head)
         if answer.fault is not None:
-            self._settle(Refused(f"sent a {answer.fault[1]}"))
+            self._settle(Refusal(f"sent a {answer.fault[1]}"))
         elif answer.headed:
             self._settle(None if 200 <= answer.status < 300 else _refusal(answer.response(0.0)))
 
-    def _settle(self, outcome: Refused | None) -> None:
+    def _settle(self, outcome: Refusal | None) -> None:
         if not self._answered.done():
             self._answered.set_result(outcome)
 
 
-def _refusal(response: Response) -> Refused:
+def _refusal(response: Response) -> Refusal:
     if response.status == 407:
-        return Refused("did not accept our user and password (407)")
+        return Refusal("did not accept our user and password (407)")
     reason = next((value for name, value in response.headers if name in _REASONS), "")
-    return Refused(
+    return Refusal(
         f"answered {response.status}" + f" ({one_line(reason)[:_REASON_LENGTH_MAX]})" * bool(reason)
     )

@@ -19,11 +19,10 @@ from angarium.delivery.connections.connect import default_tls
 from angarium.delivery.connections.guard import Guard, SpellingGuard
 from angarium.delivery.connections.resolver import Resolver
 from angarium.delivery.egress.proxy import Proxy
-from angarium.delivery.egress.reloaded import Reloaded
+from angarium.delivery.egress.reloaded import Reloaded, UnusableProfile
 from angarium.delivery.http_exchange.target import InvalidTarget, parse_target
 from angarium.delivery.http_exchange.transport import DIRECT, Route
 from angarium.egress_settings import Profiles, ProxySettings, TlsSettings
-from angarium.settings import SettingsError
 
 LOOKED_AT_EVERY_S = 5.0
 """Interval at which the files of profiles are looked at."""
@@ -45,7 +44,7 @@ class Way(Struct, frozen=True):
 
 
 class Ways:
-    """All ways of a node. Raises SettingsError if the files of a profile cannot be used.
+    """All ways of a node. Raises UnusableProfile.
 
     `resolver` resolves the names of proxies: the guard against other networks does not apply to them, since
     they are the operator's. `tls` is the context for receivers without a TLS profile.
@@ -157,5 +156,5 @@ def _proxy(
     try:
         target = parse_target(settings.url)
     except InvalidTarget as error:
-        raise SettingsError(f"proxies.{name}.{error}") from None
+        raise UnusableProfile(f"proxies.{name}.{error}") from None
     return Proxy(name, target, anywhere, password, tls)

@@ -13,11 +13,10 @@ from cryptography.hazmat.primitives.serialization import (
 
 from actors.policy import Policy
 from angarium.delivery.connections.guard import Guard
-from angarium.delivery.egress.reloaded import Reloaded
+from angarium.delivery.egress.reloaded import Reloaded, UnusableProfile
 from angarium.delivery.egress.ways import Ways
 from angarium.delivery.http_exchange.transport import DIRECT, Route
 from angarium.egress_settings import Profiles, ProxySettings, TlsSettings
-from angarium.settings import SettingsError
 
 URL = "https://example.com/"
 PROXY = ProxySettings(url="http://proxy.example:3128")
@@ -65,26 +64,26 @@ def test_a_file_that_cannot_be_used_is_named_at_the_start_by_its_setting(
     if content is not None:
         file.write_bytes(content)
     for profile in (TlsSettings(certificate=str(file)), TlsSettings(authorities=str(file))):
-        with pytest.raises(SettingsError, match=r"tls\.partner: .*; correct the file") as caught:
+        with pytest.raises(UnusableProfile, match=r"tls\.partner: .*; correct the setting") as caught:
             Ways(Guard(), Profiles({}, {"partner": profile}))
         assert why in str(caught.value)
         assert "s3cret" not in str(caught.value)
 
 
-def test_a_key_with_a_password_is_refused_and_nobody_is_asked_for_it(tmp_path: Path) -> None:
+def test_a_key_with_a_password_is_refused_without_asking_for_it(tmp_path: Path) -> None:
     issued = trustme.CA().issue_cert("client.example")
     key = load_pem_private_key(issued.private_key_pem.bytes(), None)
     sealed = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"pass"))
     (tmp_path / "client.pem").write_bytes(issued.cert_chain_pems[0].bytes() + sealed)
-    with pytest.raises(SettingsError, match=r"tls\.partner: "):
+    with pytest.raises(UnusableProfile, match=r"tls\.partner: "):
         Ways(Guard(), Profiles({}, {"partner": TlsSettings(certificate=str(tmp_path / "client.pem"))}))
 
 
-def test_the_password_of_a_proxy_is_read_from_its_variable() -> None:
+def test_a_proxys_password_is_read_from_its_variable() -> None:
     proxy = ProxySettings(url="http://proxy.example:3128", user="u", password_variable="PROXY_PASSWORD")
     profiles = Profiles({"eu": proxy}, {})
     assert Ways(Guard(), profiles, variables={"PROXY_PASSWORD": "s3cret"}).of(Route("eu")).proxy
-    with pytest.raises(SettingsError, match=r"proxies.eu.password_variable: there is no password; correct"):
+    with pytest.raises(UnusableProfile, match=r"proxies.eu.password_variable: there is no password; correct"):
         Ways(Guard(), profiles, variables={})
 
 

@@ -5,6 +5,7 @@ import base64
 import ssl
 from collections.abc import Callable
 from ipaddress import ip_network
+from typing import Any
 
 import pytest
 import trustme
@@ -21,8 +22,8 @@ from tests.support.waiting import until
 EU = Route("eu")
 
 
-def settings_of(proxy: TestProxy, **members: object) -> dict[str, ProxySettings]:
-    return {"eu": ProxySettings(url=f"http://proxy.example:{proxy.port}", **members)}  # type: ignore[arg-type]
+def settings_of(proxy: TestProxy, **members: Any) -> dict[str, ProxySettings]:
+    return {"eu": ProxySettings(url=f"http://proxy.example:{proxy.port}", **members)}
 
 
 async def test_the_proxy_is_asked_for_the_judged_address_over_a_kept_connection(
