@@ -314,7 +314,8 @@ def _override(
     name: str, flags: Mapping[str, Any], environ: Mapping[str, str], file: dict[str, Any], where: str
 ) -> Given | None:
     """The value that wins. Flags that may be repeated arrive as tuples, empty if none was given."""
-    flag = flags.get(name)
+    # `receiver put` has a flag --tls, which is no setting.
+    flag = None if name in TABLES else flags.get(name)
     if flag is not None and flag != ():
         return Given(flag, flag_name(name))
     variable = VARIABLE_PREFIX + name.upper()
