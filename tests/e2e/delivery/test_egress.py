@@ -1,12 +1,14 @@
 """A node that reaches receivers through a proxy, which refuses at times, or which it does not know."""
 
+import base64
 from pathlib import Path
 
 from tests.contract.transport.egress.proxy import TestProxy, answering, honest
 from tests.support.fleet.fleet import Fleet
 from tests.support.fleet.load import publish
+from tests.support.processes.nodes import PROFILES, shortened
 
-PASSWORD = "s3cret-of-the-proxy"
+PASSWORD, OTHER_PASSWORD = "s3cret-of-the-proxy", "an0ther"
 SETTINGS = """
 [proxies.default]
 url = "http://127.0.0.1:{port}"
@@ -24,7 +26,8 @@ async def test_a_receiver_behind_a_proxy_loses_nothing_while_it_refuses_or_is_un
     (tmp_path / "password").write_text(PASSWORD)
     text = SETTINGS.format(port=proxy.port, password=tmp_path / "password")
     (tmp_path / "angarium.toml").write_text(text)
-    node = await fleet.start_ready()
+    with shortened(PROFILES):
+        node = await fleet.start_ready()
     offline = {"after_s": 1, "disable_after_s": 60}
     await fleet.configure(["t.r"], retry=RETRY, offline=offline)
     arrivals = fleet.sink.arrivals["t.r"]
@@ -56,5 +59,20 @@ async def test_a_receiver_behind_a_proxy_loses_nothing_while_it_refuses_or_is_un
     await fleet.configure(["t.r"], retry=RETRY)
     await fleet.until(lambda: len(arrivals) == 3, "the event that waited came")
     assert [each.sequence for each in arrivals] == [1, 2, 3]
-    assert PASSWORD not in "".join(map(str, node.said))
+
+    (tmp_path / "password").write_text(OTHER_PASSWORD)
+    await fleet.hears(node, "egress.reloaded")
+    for client in proxy.clients:
+        client.writer.transport.abort()
+    await publish(fleet.js, "t.r", "d", b"{}")
+    await fleet.until(lambda: len(arrivals) == 4, "an event came with the other password")
+    assert [_told(OTHER_PASSWORD) in head for head in proxy.heads] == [False] * (len(proxy.heads) - 1) + [
+        True
+    ]
+    log = "".join(map(str, node.said))
+    assert not [each for each in (PASSWORD, OTHER_PASSWORD) if each in log]
     await proxy.stop()
+
+
+def _told(password: str) -> bytes:
+    return b"Basic " + base64.b64encode(f"angarium:{password}".encode())
