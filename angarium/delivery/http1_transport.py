@@ -19,7 +19,7 @@ from angarium.delivery.connections.connect import (
 from angarium.delivery.connections.guard import Allowed
 from angarium.delivery.connections.pool import DEFAULT_LIMITS, ConnectionLimits, Key, Pool
 from angarium.delivery.connections.slow_lane import SLOW_EXCHANGE_S, SlowLane
-from angarium.delivery.egress.ways import Way, Ways
+from angarium.delivery.egress.ways import Way, Ways, proxy_of
 from angarium.delivery.http_exchange.http1 import Http1Connection
 from angarium.delivery.http_exchange.transport import (
     DIRECT,
@@ -47,6 +47,14 @@ class Http1Transport:
         """See `Transport`."""
         slow = self._slow_lane.has(request.receiver, request.target)
         return self._post_in_turn(request) if slow else self._post(request)
+
+    def proxy_connections(self) -> dict[str, int]:
+        """Connections through each proxy, by its name, that are open or being opened."""
+        found = dict.fromkeys(self._ways.proxies, 0)
+        for key, count in self._pool.open_by_way.items():
+            if (proxy := proxy_of(key)) is not None:
+                found[proxy] += count
+        return found
 
     async def close(self) -> None:
         """See `Transport`."""

@@ -5,7 +5,7 @@ import gc
 import logging
 import os
 import socket
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from ipaddress import ip_network
 from typing import Any, TypeVar, assert_never
@@ -157,6 +157,7 @@ async def open_node(
         async with joined_node(
             wire, settings, SystemTime(), sender,
             saturated=Load(), on_complete=on_complete, tracing=tracing, runs=runs,
+            proxy_connections=transport.proxy_connections if isinstance(transport, Http1Transport) else dict,
         ) as node:  # fmt: skip
             yield node
     finally:
@@ -193,6 +194,7 @@ async def joined_node(
     tracing: Tracing | None = None,
     runs: ProcessRuns = UNSUPERVISED,
     patience_s: float = CONFIGURATIONS_PATIENCE_S,
+    proxy_connections: Callable[[], Mapping[str, int]] = dict,
 ) -> AsyncIterator[Node]:
     """A member of the fleet over given ports; leaving hands its shards over.
 
@@ -223,7 +225,7 @@ async def joined_node(
         burials_at_once=asyncio.Semaphore(1), routing=routing,
         totals=NodeTotals(), announcer=Announcer(), saturated=saturated, holders=NodeHolders(),
         drain_s=settings.drain_s, replay_keep_s=settings.replay_keep_s,
-        tracing=tracing, metrics_names=settings.metrics_names,
+        tracing=tracing, metrics_names=settings.metrics_names, proxy_connections=proxy_connections,
     )  # fmt: skip
     node = Node(context, settings.shards)
     inboxes = Inboxes(settings.inbox_prefix, *settings.answer_inboxes)

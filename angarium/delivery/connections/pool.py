@@ -14,7 +14,7 @@ or a connection of its own receiver that has become idle.
 """
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable
 
 from msgspec import Struct
@@ -132,6 +132,14 @@ class Pool:
     def open_count(self) -> int:
         """Connections that are open or being opened."""
         return len(self._all)
+
+    @property
+    def open_by_way(self) -> Counter[str]:
+        """Connections that are open or being opened, by the key of their way."""
+        found = Counter[str]()
+        for key, group in self._groups.items():
+            found[key.way] += group.open_count
+        return found
 
     def take(self, key: Key) -> Http1Connection | None:
         """The receiver's kept connection that was used last, if there is one."""

@@ -77,6 +77,11 @@ class Ways:
         }
         self._ways: dict[Route, Way] = {}
 
+    @property
+    def proxies(self) -> tuple[str, ...]:
+        """The names of all proxies."""
+        return tuple(self._proxies)
+
     def route(self, policy: Policy) -> Route:
         """The route of a receiver; its profiles exist (`Profiles.problems`)."""
         proxy = policy.proxy
@@ -110,6 +115,11 @@ class Ways:
             tls=tls.value if tls else self.direct.tls,
             proxy=None if route.proxy is None else self._proxies[route.proxy],
         )
+
+
+def proxy_of(key: str) -> str | None:
+    """The name of the proxy in the key of a way; None for a way without one."""
+    return key.partition(" ")[0] or None
 
 
 def _context(name: str, profile: TlsSettings) -> Reloaded[ssl.SSLContext]:

@@ -143,6 +143,20 @@ async def test_a_connection_through_a_proxy_serves_no_other_route(
     assert (len(proxy.clients), receiver.connections) == (2, 3)
 
 
+async def test_connections_through_each_proxy_are_counted(
+    egress: Egress, proxy: TestProxy, receiver: Receiver
+) -> None:
+    proxies = settings_of(proxy) | {"us": ProxySettings(url="http://127.0.0.1:1")}
+    transport = egress.transport(proxies=proxies)
+    assert transport.proxy_connections() == {"eu": 0, "us": 0}
+    url = f"http://hook.example:{receiver.port}/"
+    for name, route in (("acme.a", EU), ("acme.b", EU), ("acme.b", Route("us")), ("acme.b", Route())):
+        await post_to(transport, url, receiver=name, route=route)
+    assert transport.proxy_connections() == {"eu": 2, "us": 0}
+    await transport.close()
+    assert transport.proxy_connections() == {"eu": 0, "us": 0}
+
+
 async def test_bytes_that_come_through_the_tunnel_first_are_no_answer(
     egress: Egress, proxy: TestProxy, receiver: Receiver
 ) -> None:
