@@ -420,7 +420,7 @@ def _without_eu(receiver: str, policy: Policy) -> tuple[str, ...]:
     return ("proxy: no eu",) if policy.proxy == "eu" else ()
 
 
-async def test_a_policy_that_the_node_cannot_send_by_is_not_in_force_and_keeps_its_subscriptions(
+async def test_a_policy_that_its_node_cannot_use_keeps_its_subscriptions(
     js: JetStream, names: Names, caplog: pytest.LogCaptureFixture
 ) -> None:
     configurations = KnownConfigurations(js, names, unusable=_without_eu)
@@ -443,7 +443,7 @@ async def test_a_policy_that_the_node_cannot_send_by_is_not_in_force_and_keeps_i
     await configurations.stop()
 
 
-async def test_an_older_policy_does_not_take_the_place_of_one_that_the_node_cannot_send_by(
+async def test_an_older_policy_takes_the_place_of_no_policy_that_its_node_cannot_use(
     js: JetStream, names: Names
 ) -> None:
     await put(js, names, raw())

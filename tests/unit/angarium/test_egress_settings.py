@@ -94,7 +94,7 @@ def problems(profiles: Profiles, **members: str | None) -> list[str]:
     return list(profiles.problems("acme.billing", policy))
 
 
-def test_a_receiver_may_name_profiles_that_there_are() -> None:
+def test_a_receiver_may_name_existing_profiles() -> None:
     profiles = Profiles({"eu": PROXY}, {"partner": TLS})
     assert problems(profiles) == problems(Profiles({}, {})) == []
     assert problems(profiles, proxy="eu", tls="partner") == problems(profiles, proxy=None) == []
