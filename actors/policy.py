@@ -47,13 +47,16 @@ PERIODS = {"s": "second", "sec": "second", "m": "minute", "min": "minute", "h": 
 }
 """Spellings of a period after the `/` of a rate."""
 RESERVED = frozenset({
-    "description", "labels", "region", "batch", "filter", "transform", "handshake", "proxy", "tls",
+    "description", "labels", "region", "batch", "filter", "transform", "handshake",
     "adaptive",
 })  # fmt: skip
+DEFAULT_PROXY = "default"
+"""The proxy of receivers that name none: the profile of that name, or no proxy where there is none."""
 
 _RATE = re.compile(r"\s*([0-9]{1,30}(?:\.[0-9]{1,30})?)\s*/\s*([a-z]+)\s*\Z")
 _RATE_EXAMPLE = 'write it as "10/second", or as {"limit": 10, "per": "second", "burst": 20}'
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}\Z")
+_PROFILE = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 _SPACE_OR_CONTROL = re.compile(r"[\x00-\x20\x7f]")
 _HEADER_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]{0,4096}\Z")
 _OWN_HEADER_PREFIXES = ("webhook-", "angarium-")
@@ -179,6 +182,8 @@ class Policy(Struct, frozen=True, kw_only=True, gc=False):
     headers: dict[str, str] = field(default_factory=lambda: _NO_HEADERS)
     format: Literal["raw", "envelope", "cloudevents", "cloudevents-structured"] = "raw"
     signature: OwnSignature | None = None
+    proxy: str | None = DEFAULT_PROXY
+    tls: str | None = None
     paused: bool = False
     alerts: AlertSettings = NO_ALERT_SETTINGS
 
@@ -348,6 +353,9 @@ def _further_problems(policy: Policy) -> list[str]:
     problems += [f"signature.{each}" for each in _signature_problems(policy)]
     if policy.retry.cap_s < policy.retry.base_s:
         problems.append("retry.cap_s: must not be below retry.base_s")
+    for member, name in (("proxy", policy.proxy), ("tls", policy.tls)):
+        if name is not None and not is_profile_name(name):
+            problems.append(f"{member}: must be the name of a profile, 1 to 64 of A-Z a-z 0-9 _ -, or null")
     for i, secret in enumerate(policy.secrets[:SECRETS_MAX]):
         if isinstance(why := secret_key(secret), str):
             problems.append(f"secrets[{i}]: {why}")
@@ -366,6 +374,11 @@ def _further_problems(policy: Policy) -> list[str]:
 def is_pattern(text: str) -> bool:
     """True for a NATS wildcard over event types."""
     return len(text) <= PATTERN_LENGTH_MAX and _WILDCARD.match(text) is not None
+
+
+def is_profile_name(text: str) -> bool:
+    """True for a name that a profile of proxies or TLS can have."""
+    return _PROFILE.match(text) is not None
 
 
 def _url_problems(url: str) -> list[str]:

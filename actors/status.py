@@ -18,7 +18,7 @@ from actors.machine.bucket import refill
 from actors.machine.event import Event
 from actors.machine.facts import AttemptFailed, Delivered, OutcomeFact
 from actors.machine.numbering import is_repeat
-from actors.machine.outcome import Answered
+from actors.machine.outcome import PROXY, Answered
 from actors.machine.scheduling.next_step import next_step
 from actors.machine.scheduling.phases import Phase
 from actors.machine.scheduling.rules import NEVER, Rule, hold
@@ -309,6 +309,8 @@ def _failures(state: State, policy: Policy | None) -> str:
     count, last = state.consecutive_failures, state.last
     if not count and policy is not None and isinstance(last, AttemptFailed) and last.rejected:
         return _rejection(state, policy, last)
+    if isinstance(last, AttemptFailed) and last.error.startswith(f"{PROXY}: "):
+        return f"the proxy did not let the last attempt through ({last.error.removeprefix(f'{PROXY}: ')})"
     if isinstance(last, AttemptFailed) and last.ours:
         return "this node was overloaded at the last attempt"
     failures = "1 failure" if count == 1 else f"{count} failures in a row"

@@ -12,7 +12,7 @@ import re
 import secrets
 import socket
 import tomllib
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
@@ -25,7 +25,8 @@ from actors.ids import check_tenant
 from actors.members.allowed_values import allowed, closest, problem
 from actors.policy import Rate
 from actors.tenant_settings import ALL_OTHERS, InstallationAlerts, TenantSettings
-from angarium import quantities
+from angarium import egress_settings, quantities
+from angarium.egress_settings import Profiles, ProxySettings, TlsSettings
 
 USUAL_FILE = "angarium.toml"
 VARIABLE_PREFIX = "ANGARIUM_"
@@ -42,7 +43,7 @@ _SINGULAR = {
 }  # fmt: skip
 _SIZES = frozenset({"max_body", "max_bytes"})
 _ADDRESSES = frozenset({"monitor", "api", "api_monitor", "ledger_monitor"})
-TABLES = frozenset({"tenants", "alerts"})
+TABLES = frozenset({"tenants", "alerts", "proxies", "tls"})
 """Settings that only a file can have."""
 _SIZES_OF_TENANT = ("backlog_max_bytes", "dead_letters_max_bytes")
 _PREFIX = re.compile(r"[a-z][a-z0-9_-]{0,31}\Z")
@@ -125,6 +126,17 @@ class Settings(Struct, frozen=True, kw_only=True):
         tuple[str, ...],
         Meta(description="never connect to this network, even if it is public or allowed"),
     ] = ()
+    proxies: Annotated[
+        dict[str, ProxySettings],
+        Meta(description="proxies for connections to receivers, by the names that configurations use"),
+    ] = field(default_factory=dict)
+    tls: Annotated[
+        dict[str, TlsSettings],
+        Meta(description="client certificates and authorities, by the names that configurations use"),
+    ] = field(default_factory=dict)
+    allow_direct: Annotated[
+        bool, Meta(description="allow receivers to do without the proxy named default")
+    ] = False
     transport: Annotated[
         Literal["http1", "httpx"], Meta(description="HTTP client for receivers; httpx needs angarium[httpx]")
     ] = "http1"
@@ -187,6 +199,11 @@ class Settings(Struct, frozen=True, kw_only=True):
         return "Settings(…)"
 
     @property
+    def profiles(self) -> Profiles:
+        """The profiles that receivers can name."""
+        return Profiles(self.proxies, self.tls, self.allow_direct)
+
+    @property
     def rate(self) -> Rate | None:
         """The rate of a receiver without one of its own; None: no limit."""
         return None if self.default_rate is None else quantities.rate(self.default_rate, self.default_burst)
@@ -222,7 +239,7 @@ def load(
     for each in fields:
         if (found := overrides.get(each.name)) is not None:
             if each.name in TABLES:
-                values[each.name], wrong = (_alerts if each.name == "alerts" else _tenants)(found.value)
+                values[each.name], wrong = _READ_TABLE[each.name](found.value)
                 problems += [f"{name} ({found.source}): {why}" for name, why in wrong]
                 continue
             try:
@@ -238,13 +255,16 @@ def load(
         values.setdefault("ttl_s", REPLICATED_TTL_S)
     if not problems:
         settings = Settings(**values)
-        problems = [
-            f"{name} ({overrides[name].source if name in overrides else 'default'}): {why}"
-            for name, why in _contradictions(settings)
-        ]
+        problems = [f"{name} ({_source(name, overrides)}): {why}" for name, why in _contradictions(settings)]
         if not problems:
             return settings
     raise SettingsError("; ".join(problems))
+
+
+def _source(name: str, overrides: Mapping[str, Given]) -> str:
+    """The source of a setting; `name` may be a member of a table."""
+    given = overrides.get(name.partition(".")[0])
+    return given.source if given else "default"
 
 
 class UnknownVariable(Struct, frozen=True):
@@ -298,7 +318,8 @@ def _override(
     name: str, flags: Mapping[str, Any], environ: Mapping[str, str], file: dict[str, Any], where: str
 ) -> Given | None:
     """The value that wins. Flags that may be repeated arrive as tuples, empty if none was given."""
-    flag = flags.get(name)
+    # `receiver put` has a flag --tls, which is no setting.
+    flag = None if name in TABLES else flags.get(name)
     if flag is not None and flag != ():
         return Given(flag, flag_name(name))
     variable = VARIABLE_PREFIX + name.upper()
@@ -371,6 +392,12 @@ def _tenant(members: dict[str, Any]) -> TenantSettings:
     return msgspec.convert(read, TenantSettings)
 
 
+_READ_TABLE: dict[str, Callable[[Any], tuple[Any, list[tuple[str, str]]]]] = {
+    "tenants": _tenants, "alerts": _alerts, "proxies": egress_settings.proxies,
+    "tls": egress_settings.tls_profiles,
+}  # fmt: skip
+
+
 def _contradictions(settings: Settings) -> list[tuple[str, str]]:
     """Checks what no type can express; yields setting and sentence."""
     found = [
@@ -391,6 +418,9 @@ def _contradictions(settings: Settings) -> list[tuple[str, str]]:
                 ipaddress.ip_network(network)
             except ValueError as error:
                 found.append((name, f"{error}; write it as 10.0.0.0/8 or fd00::/8"))
+    found += egress_settings.contradictions(settings.proxies, settings.tls)
+    if settings.transport == "httpx" and (settings.proxies or settings.tls):
+        found.append(("transport", "httpx knows neither proxies nor TLS profiles; use http1 with them"))
     if settings.transport == "httpx" and find_spec("httpcore") is None:
         found.append(
             ("transport", "httpx is not installed; install the extra httpx (see README), or use http1")

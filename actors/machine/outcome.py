@@ -25,6 +25,8 @@ DISABLE = "angarium-disable"
 """The header by which an answer, `true`, disables the receiver, as a 410 does."""
 OVERLOAD = "overload"
 """The `error` of an attempt for which this node had no connection, descriptor or port to spare."""
+PROXY = "proxy"
+"""The `error` of an attempt that the operator's proxy did not let through: the receiver was not asked."""
 INTERNAL = "internal"
 """The `error` of an attempt that broke inside this node: a defect, which the log describes."""
 
@@ -81,8 +83,8 @@ class Failed(Struct, frozen=True, gc=False, kw_only=True):
 
     @property
     def ours(self) -> bool:
-        """True if this node failed, not the receiver or the event."""
-        return self.error in (OVERLOAD, INTERNAL)
+        """True if this node or its proxy failed, not the receiver or the event."""
+        return self.error in (OVERLOAD, INTERNAL, PROXY)
 
 
 class NotSent(Struct, frozen=True, gc=False, kw_only=True):

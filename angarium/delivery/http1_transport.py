@@ -6,7 +6,6 @@ receiver that took long the last time first waits for its turn in the slow lane.
 """
 
 import asyncio
-import ssl
 from collections.abc import Coroutine
 from contextlib import AsyncExitStack
 from typing import Any
@@ -14,15 +13,22 @@ from typing import Any
 from angarium.delivery.connections.connect import (
     NoAnswer,
     allowed_addresses,
-    connected,
-    default_tls,
+    connect_directly,
     first_reached,
 )
-from angarium.delivery.connections.guard import Allowed, Guard
+from angarium.delivery.connections.guard import Allowed
 from angarium.delivery.connections.pool import DEFAULT_LIMITS, ConnectionLimits, Key, Pool
 from angarium.delivery.connections.slow_lane import SLOW_EXCHANGE_S, SlowLane
+from angarium.delivery.egress.ways import Way, Ways, proxy_of
 from angarium.delivery.http_exchange.http1 import Http1Connection
-from angarium.delivery.http_exchange.transport import Failure, FailureKind, Request, Response, request_head
+from angarium.delivery.http_exchange.transport import (
+    DIRECT,
+    Failure,
+    FailureKind,
+    Request,
+    Response,
+    request_head,
+)
 
 _NO_ROOM = "no connection became free in time"
 
@@ -30,18 +36,25 @@ _NO_ROOM = "no connection became free in time"
 class Http1Transport:
     """A `Transport`, to be created while the event loop runs, since it belongs to that loop."""
 
-    def __init__(
-        self, guard: Guard, *, tls: ssl.SSLContext | None = None, limits: ConnectionLimits = DEFAULT_LIMITS
-    ) -> None:
+    def __init__(self, ways: Ways, *, limits: ConnectionLimits = DEFAULT_LIMITS) -> None:
         self._loop = asyncio.get_running_loop()
-        self._guard = guard
-        self._pool = Pool(tls or default_tls(), limits)
+        self._ways = ways
+        self._direct = ways.direct
+        self._pool = Pool(limits)
         self._slow_lane = SlowLane(limits)
 
     def post(self, request: Request) -> Coroutine[Any, Any, Response | Failure]:
         """See `Transport`."""
         slow = self._slow_lane.has(request.receiver, request.target)
         return self._post_in_turn(request) if slow else self._post(request)
+
+    def proxy_connections(self) -> dict[str, int]:
+        """Connections through each proxy, by its name, that are open or being opened."""
+        found = dict.fromkeys(self._ways.proxies, 0)
+        for key, count in self._pool.open_by_way.items():
+            if (proxy := proxy_of(key)) is not None:
+                found[proxy] += count
+        return found
 
     async def close(self) -> None:
         """See `Transport`."""
@@ -62,11 +75,12 @@ class Http1Transport:
         started_at = self._loop.time() if started_at is None else started_at
         deadline = started_at + request.timeout_s
         wire = request_head(request) + request.body
-        connection, fresh = self._kept(request), False
+        way = self._direct if request.route is DIRECT else self._ways.of(request.route)
+        connection, fresh = self._kept(request, way), False
         while True:
             try:
                 if connection is None:
-                    connection = await self._open(request, deadline, fresh=fresh)
+                    connection = await self._open(request, way, deadline, fresh=fresh)
             except NoAnswer as why:
                 if why.kind is FailureKind.TIMEOUT:
                     self._slow_lane.learn(request.receiver, request.target, slow=True)
@@ -85,22 +99,28 @@ class Http1Transport:
                 return outcome
             connection, fresh = None, True
 
-    def _kept(self, request: Request) -> Http1Connection | None:
-        """A connection kept for this receiver, to an address that is allowed now."""
-        verdict = self._guard.known(request.target, self._loop.time())
+    def _kept(self, request: Request, way: Way) -> Http1Connection | None:
+        """A connection kept for this receiver and way, to an address that is allowed now."""
+        verdict = way.guard.known(request.target, self._loop.time())
         if isinstance(verdict, Allowed):
             for address in verdict.addresses:
-                connection = self._pool.take(_key(request, address))
+                connection = self._pool.take(_key(request, way, address))
                 if connection is not None:
                     return connection
         return None
 
-    async def _open(self, request: Request, deadline: float, *, fresh: bool) -> Http1Connection:
+    async def _open(self, request: Request, way: Way, deadline: float, *, fresh: bool) -> Http1Connection:
         """A connection to the first address that can be reached; raises NoAnswer."""
-        target = request.target
+        target, proxy = request.target, way.proxy
 
         async def connect(address: str, until: float) -> Http1Connection:
-            key = _key(request, address)
+            async def dial(connection: Http1Connection) -> None:
+                if proxy is None:
+                    await connect_directly(connection, target, address, way.tls, until)
+                else:
+                    await proxy.connect(connection, target, address, way.tls, until)
+
+            key = _key(request, way, address)
             try:
                 async with asyncio.timeout_at(until):
                     reused = await self._pool.wait_for_room(key, fresh=fresh)
@@ -109,15 +129,15 @@ class Http1Transport:
                     reserved = await self._pool.reserve(key)
             except TimeoutError:
                 raise NoAnswer(FailureKind.OVERLOAD, _NO_ROOM) from None
-            where = f"{address} port {target.port}"
-            return await connected(
-                self._pool.connect(key, reserved), where, secure=target.scheme == "https", deadline=until
-            )
+            return await self._pool.connect(key, reserved, dial)
 
-        addresses = await allowed_addresses(self._guard, target, request.receiver, deadline)
-        return await first_reached(addresses, deadline, connect)
+        addresses = await allowed_addresses(way.guard, target, request.receiver, deadline)
+        if proxy is None:
+            return await first_reached(addresses, deadline, connect)
+        async with proxy.turn(target, request.receiver, deadline):
+            return await first_reached(addresses, deadline, connect)
 
 
-def _key(request: Request, address: str) -> Key:
+def _key(request: Request, way: Way, address: str) -> Key:
     target = request.target
-    return Key(request.receiver, target.scheme, target.host, target.port, address)
+    return Key(request.receiver, target.scheme, target.host, target.port, address, way.key)

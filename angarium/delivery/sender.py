@@ -19,7 +19,15 @@ from actors.ports import Attempt
 from angarium import __version__
 from angarium.delivery.formats import content_of
 from angarium.delivery.http_exchange.target import InvalidTarget, Target, parse_target
-from angarium.delivery.http_exchange.transport import Failure, FailureKind, Request, Response, Transport
+from angarium.delivery.http_exchange.transport import (
+    DIRECT,
+    Failure,
+    FailureKind,
+    Request,
+    Response,
+    Route,
+    Transport,
+)
 from angarium.delivery.own_signing import OwnSigner, own_signer
 from angarium.delivery.signing import InvalidSecret, SigningSecret, parse_secret, sign
 
@@ -38,6 +46,7 @@ class _Prepared(Struct, frozen=True):
 
     policy: Policy
     target: Target
+    route: Route
     secrets: tuple[SigningSecret, ...]
     old_secrets: tuple[tuple[float, SigningSecret], ...]
     own: OwnSigner | None
@@ -52,7 +61,8 @@ class _Prepared(Struct, frozen=True):
 class HttpSender:
     """A `Sender` over any transport. `clock` is in seconds since the epoch.
 
-    `traceparent` makes the header of each attempt if traces are exported; else `ids` makes trace ids.
+    `traceparent` makes the header of each attempt if traces are exported; else `ids` makes trace ids. `route`
+    finds the profiles that a configuration names.
     """
 
     def __init__(
@@ -62,11 +72,13 @@ class HttpSender:
         clock: Callable[[], float] = time.time,
         ids: random.Random | None = None,
         traceparent: Callable[[Attempt], bytes] | None = None,
+        route: Callable[[Policy], Route] = lambda policy: DIRECT,
     ) -> None:
         self._transport = transport
         self._clock = clock
         self._ids = ids or random.Random()
         self._traceparent = traceparent or self._drawn_traceparent
+        self._route = route
         self._prepared: dict[str, _Prepared] = {}
 
     async def send(self, attempt: Attempt) -> Outcome:
@@ -93,6 +105,7 @@ class HttpSender:
                 body=body,
                 timeout_s=attempt.policy.timeout_s,
                 may_start=attempt.may_start,
+                route=prepared.route,
             )
         )
         return _outcome(outcome)
@@ -102,6 +115,7 @@ class HttpSender:
         prepared = _Prepared(
             policy=policy,
             target=parse_target(policy.url),
+            route=self._route(policy),
             secrets=tuple(parse_secret(text, f"secrets[{i}]") for i, text in enumerate(policy.secrets)),
             old_secrets=tuple(
                 (old.until.timestamp(), parse_secret(old.secret, f"old_secrets[{i}].secret"))

@@ -5,7 +5,7 @@ import gc
 import logging
 import os
 import socket
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from ipaddress import ip_network
 from typing import Any, TypeVar, assert_never
@@ -21,6 +21,7 @@ from angarium.delivery.connections.guard import Guard
 from angarium.delivery.connections.paced_starts import PacedStarts
 from angarium.delivery.connections.pool import ConnectionLimits
 from angarium.delivery.connections.resolver import DnsResolver
+from angarium.delivery.egress.ways import Ways
 from angarium.delivery.http1_transport import Http1Transport
 from angarium.delivery.http_exchange.transport import Transport
 from angarium.delivery.sender import HttpSender
@@ -139,7 +140,6 @@ async def open_node(
     """A node over a connection and a transport of its own; see `joined_node` for `on_complete`."""
     tracing = open_tracing(os.environ, settings.node, failures=settings.trace_failures)
     traceparent = None if tracing is None else tracing.tracer.traceparent
-    wire = await connect(connect_options(settings))
     resolver = DnsResolver()
     guard = Guard(
         allow_http=settings.allow_http,
@@ -147,27 +147,33 @@ async def open_node(
         deny_networks=map(ip_network, settings.deny_networks),
         resolver=resolver,
     )
-    transport = _transport(settings, guard)
-    sender = HttpSender(transport, traceparent=traceparent)
+    ways = Ways(guard, settings.profiles, resolver=resolver)
+    wire = await connect(connect_options(settings))
+    transport = _transport(settings, guard, ways)
+    sender = HttpSender(transport, traceparent=traceparent, route=ways.route)
+    keeping_up = asyncio.ensure_future(ways.keep_up())
+    keeping_up.add_done_callback(reporting("the files of proxies and TLS profiles are no longer looked at"))
     try:
         async with joined_node(
             wire, settings, SystemTime(), sender,
             saturated=Load(), on_complete=on_complete, tracing=tracing, runs=runs,
+            proxy_connections=transport.proxy_connections if isinstance(transport, Http1Transport) else dict,
         ) as node:  # fmt: skip
             yield node
     finally:
         if tracing is not None:
             await asyncio.to_thread(tracing.exporter.stop)
+        keeping_up.cancel()
         await transport.close()
         resolver.close()
         await wire.close()
 
 
-def _transport(settings: Settings, guard: Guard) -> Transport:
+def _transport(settings: Settings, guard: Guard, ways: Ways) -> Transport:
     limits = ConnectionLimits(connections_max=connections_max(), per_host_max=per_host_max(settings.workers))
     match settings.transport:
         case "http1":
-            return Http1Transport(guard, limits=limits)
+            return Http1Transport(ways, limits=limits)
         case "httpx":
             from angarium.delivery.httpx_transport import HttpxTransport  # Only this needs the extra.
 
@@ -188,6 +194,7 @@ async def joined_node(
     tracing: Tracing | None = None,
     runs: ProcessRuns = UNSUPERVISED,
     patience_s: float = CONFIGURATIONS_PATIENCE_S,
+    proxy_connections: Callable[[], Mapping[str, int]] = dict,
 ) -> AsyncIterator[Node]:
     """A member of the fleet over given ports; leaving hands its shards over.
 
@@ -198,7 +205,7 @@ async def joined_node(
     js = JetStream(wire)
     await js.start()
     names = Names(settings.prefix)
-    configurations = KnownConfigurations(js, names, settings.rate)
+    configurations = KnownConfigurations(js, names, settings.rate, unusable=settings.profiles.problems)
     members = Members(
         js, names, settings.node, time, ttl_s=settings.ttl_s, version=angarium.__version__, runs=runs
     )
@@ -218,7 +225,7 @@ async def joined_node(
         burials_at_once=asyncio.Semaphore(1), routing=routing,
         totals=NodeTotals(), announcer=Announcer(), saturated=saturated, holders=NodeHolders(),
         drain_s=settings.drain_s, replay_keep_s=settings.replay_keep_s,
-        tracing=tracing, metrics_names=settings.metrics_names,
+        tracing=tracing, metrics_names=settings.metrics_names, proxy_connections=proxy_connections,
     )  # fmt: skip
     node = Node(context, settings.shards)
     inboxes = Inboxes(settings.inbox_prefix, *settings.answer_inboxes)

@@ -7,7 +7,7 @@ it ends; the next one begins with a claim.
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -74,6 +74,7 @@ class NodeContext(Struct, frozen=True):
     replay_keep_s: float
     tracing: Tracing | None = None
     metrics_names: int = 0
+    proxy_connections: Callable[[], Mapping[str, int]] = dict
 
 
 class OwnershipClock:

@@ -36,6 +36,7 @@ class _KnownConfiguration(Struct, gc=False):
     - `revision`: the newest one seen, of `stored_at`; `exists`: whether it is a configuration or a removal.
     - `problems`: those of this revision, if it is invalid.
     - `policy`: of the newest valid revision (`policy_revision`), which may be an older one.
+    - `unusable`: the reasons why this node cannot send by that policy.
     - `created_at`: when it was created, put first, or first after a removal; 0.0 if that is not known.
     """
 
@@ -45,6 +46,7 @@ class _KnownConfiguration(Struct, gc=False):
     problems: tuple[str, ...] = ()
     policy: Policy | None = None
     policy_revision: int = 0
+    unusable: tuple[str, ...] = ()
     created_at: float = 0.0
 
 
@@ -53,17 +55,28 @@ class KnownConfigurations:
 
     - `stored`: the same configurations in their bucket.
 
+    `unusable` says why a node with these settings cannot send by a valid policy, as one that names a profile
+    which the node does not have. No older one takes its place: that might send another way than the operator
+    wants. The receiver keeps its subscriptions, and its events wait.
+
     What is wrong with a configuration is logged, unless `logs` is False: nodes log it, and the API may follow
     the bucket in the same process.
     """
 
     def __init__(
-        self, js: JetStream, names: Names, default_rate: Rate | None = None, *, logs: bool = True
+        self,
+        js: JetStream,
+        names: Names,
+        default_rate: Rate | None = None,
+        *,
+        unusable: Callable[[str, Policy], tuple[str, ...]] = lambda receiver, policy: (),
+        logs: bool = True,
     ) -> None:
         self.stored = StoredConfigurations(js, names)
         self._stream = names.receivers
         self._names = names
         self._default_rate = default_rate
+        self._unusable = unusable
         self._log_level = logging.WARNING if logs else logging.DEBUG
         self._known: dict[str, _KnownConfiguration] = {}
         self._removals: dict[str, Removal] = {}
@@ -141,9 +154,17 @@ class KnownConfigurations:
         self._listeners.append(listener)
 
     def policy(self, receiver: str) -> Policy | None:
-        """The configuration in force: the last valid one, with the installation's default rate filled in."""
+        """The configuration in force: the last valid one, with the installation's default rate filled in.
+
+        None if there is none, or if this node cannot send by it.
+        """
         known = self._known.get(receiver)
-        return known.policy if known else None
+        return known.policy if known and not known.unusable else None
+
+    def events(self, receiver: str) -> tuple[str, ...]:
+        """The patterns of the events that the receiver subscribes to, even if this node cannot send them."""
+        known = self._known.get(receiver)
+        return known.policy.events if known and known.policy else ()
 
     def known(self, receiver: str) -> bool:
         """True if there is a configuration, valid or not."""
@@ -172,7 +193,7 @@ class KnownConfigurations:
     def problems(self, receiver: str) -> tuple[str, ...]:
         """The reasons why the newest configuration is not in force, a sentence per field; empty if it is."""
         known = self._known.get(receiver)
-        return known.problems if known else ()
+        return known.problems + known.unusable if known else ()
 
     def removal(self, receiver: str) -> Removal | None:
         """The last known removal, from the bucket itself or from a configuration that was put since."""
@@ -198,13 +219,13 @@ class KnownConfigurations:
             self._learn(receiver, message, noted=removal_is_new)
         elif before and before.exists and before.revision == revision:
             # The key was deleted together with its marker.
-            before.exists, before.policy, before.problems = False, None, ()
+            before.exists, before.policy, before.problems, before.unusable = False, None, (), ()
             self._notify(receiver)
         known = self._known.get(receiver)
         self._forget(receiver, self._follower.applied)
         if known is None or not known.exists:
             return Absent()
-        return known.policy or Invalid(known.problems)
+        return self.policy(receiver) or Invalid(self.problems(receiver))
 
     def _follow(self, message: StoredMessage) -> None:
         receiver = self._names.receiver_of_configuration(message.subject)
@@ -232,6 +253,7 @@ class KnownConfigurations:
             # An equal policy stays the same object, since actors check by identity whether theirs is in
             # force.
             known.policy = known.policy if policy == known.policy else policy
+            known.unusable = self._reasons(receiver, policy) if policy else ()
         if revision > known.revision:
             known.created_at = self._created_at_after(
                 receiver, message, known.created_at if known.exists else 0.0
@@ -270,6 +292,14 @@ class KnownConfigurations:
             policy = replace(policy, rate=self._default_rate)
         return policy, ()
 
+    def _reasons(self, receiver: str, policy: Policy) -> tuple[str, ...]:
+        """The reasons why this node cannot send by the policy, which are logged."""
+        reasons = self._unusable(receiver, policy)
+        if reasons:
+            why = "; ".join(reasons)
+            log.log(self._log_level, "receiver.invalid", extra={"receiver": receiver, "why": why})
+        return reasons
+
     def _forget(self, receiver: str, applied: int) -> None:
         """Forget a removed receiver as soon as no older revision can come."""
         known = self._known.get(receiver)
@@ -300,8 +330,7 @@ def subscriptions_of(configurations: KnownConfigurations) -> Subscriptions:
     subscriptions = Subscriptions()
 
     def keep(receiver: str) -> None:
-        policy = configurations.policy(receiver)
-        subscriptions.put(receiver, policy.events if policy else ())
+        subscriptions.put(receiver, configurations.events(receiver))
 
     configurations.on_change(keep)
     return subscriptions

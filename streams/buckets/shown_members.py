@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from actors.errors import InvalidPolicy
-from actors.policy import Policy, members_of
+from actors.policy import Policy, is_profile_name, members_of
 
 SHOWN = frozenset(
     {each.encode_name for each in msgspec.structs.fields(Policy)}
@@ -26,7 +26,15 @@ def without_secrets(raw: bytes) -> dict[str, Any]:
         members = members_of(raw)
     except InvalidPolicy:
         return {}
-    return {name: value if name in SHOWN else _fingerprint(value) for name, value in members.items()}
+    return {
+        name: value if name in SHOWN and not _may_hold_secret(name, value) else _fingerprint(value)
+        for name, value in members.items()
+    }
+
+
+def _may_hold_secret(name: str, value: object) -> bool:
+    """True if the URL of a proxy, with its password, may be in the place of a profile's name."""
+    return name in ("proxy", "tls") and isinstance(value, str) and not is_profile_name(value)
 
 
 def is_empty(name: str, fingerprint: object) -> bool:

@@ -18,6 +18,7 @@ import asyncio, fcntl, socket, struct, sys
 from ipaddress import ip_network
 
 from angarium.delivery.connections.guard import Guard
+from angarium.delivery.egress.ways import Ways
 from angarium.delivery.http1_transport import Http1Transport
 from angarium.delivery.httpx_transport import HttpxTransport
 from angarium.delivery.http_exchange.target import parse_target
@@ -32,7 +33,7 @@ with open("/proc/sys/net/ipv4/ip_local_port_range", "w") as ports:
     ports.write("40000 40003")
 
 
-async def main(kind):
+async def main(make):
     go = asyncio.Event()
 
     async def holds(peer):
@@ -44,7 +45,7 @@ async def main(kind):
     receiver = Receiver()
     receiver.plays(holds)
     await receiver.start(port=8080)
-    transport = kind(Guard(allow_http=True, allow_networks=[ip_network("127.0.0.0/8")]))
+    transport = make(Guard(allow_http=True, allow_networks=[ip_network("127.0.0.0/8")]))
 
     async def post():
         target = parse_target("http://127.0.0.1:8080/")
@@ -65,7 +66,7 @@ async def main(kind):
     await receiver.stop()
 
 
-asyncio.run(main({"http1": Http1Transport, "httpx": HttpxTransport}[sys.argv[1]]))
+asyncio.run(main({"http1": lambda guard: Http1Transport(Ways(guard)), "httpx": HttpxTransport}[sys.argv[1]]))
 """
 
 

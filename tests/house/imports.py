@@ -37,6 +37,7 @@ def arrows_point_down(module: Module) -> Iterator[str]:
             case ("angarium", "delivery", *_):
                 allowed = path[0] == "actors" or path[:2] in {
                     ("angarium",), ("angarium", "__version__"), ("angarium", "delivery"),
+                    ("angarium", "egress_settings"),
                 }  # fmt: skip
             case _:
                 allowed = path[0] in OURS

@@ -24,7 +24,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "repair",
     ),
     "angarium": (
-        "escaping quantities rate_limited_log http_server package_check",
+        "egress_settings escaping quantities rate_limited_log http_server package_check",
         "logs monitor_server settings",
         "connecting terminal",
         "telemetry",
@@ -123,6 +123,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "angarium.delivery": (
         "formats http_exchange signing",
         "connections own_signing",
+        "egress",
         "http1_transport httpx_transport sender",
     ),
 }

@@ -34,6 +34,8 @@ DESCRIPTIONS = {
     "backlog_max": "If more events wait, the oldest become dead letters.",
     "headers": f"Headers that each attempt has; the value {MASK} keeps the stored one.",
     "format": "raw: the body as published. The others: a body, or headers, that also tell what the event is.",
+    "proxy": "The profile of the nodes for the proxy; default: the one of that name, if any. Null: none.",
+    "tls": "The profile of the nodes for client certificate and authorities. Null: none.",
     "paused": "True: no events are sent; they wait.",
     "alerts": "The limits at which alerts are raised; others are its tenant's, or those of the nodes.",
     "Rate.limit": "Attempts per period; a fraction is allowed.",
@@ -92,6 +94,8 @@ def configuration_schemas() -> dict[str, Schema]:
     members["old_secrets"]["maxItems"] = SECRETS_MAX
     members["headers"]["maxProperties"] = HEADERS_MAX
     members["url"]["pattern"] = "^https?://"
+    for name in ("proxy", "tls"):
+        members[name]["anyOf"][0]["pattern"] = "^[A-Za-z0-9_-]{1,64}$"
     members["events"] |= {
         "items": {"type": "string", "maxLength": PATTERN_LENGTH_MAX}, "maxItems": PATTERNS_MAX,
     }  # fmt: skip

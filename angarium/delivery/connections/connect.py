@@ -10,7 +10,8 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from actors.errors import AngariumError
-from angarium.delivery.connections.guard import Allowed, Blocked, Guard, Unresolved
+from angarium.delivery.connections.guard import Allowed, Blocked, Guard, SpellingGuard, Unresolved
+from angarium.delivery.http_exchange.http1 import Http1Connection
 from angarium.delivery.http_exchange.target import Target
 from angarium.delivery.http_exchange.transport import FailureKind, one_line
 
@@ -45,7 +46,9 @@ def default_tls() -> ssl.SSLContext:
     return context
 
 
-async def allowed_addresses(guard: Guard, target: Target, receiver: str, deadline: float) -> tuple[str, ...]:
+async def allowed_addresses(
+    guard: Guard | SpellingGuard, target: Target, receiver: str, deadline: float
+) -> tuple[str, ...]:
     """The addresses that may be connected to; the name is resolved when it is the tenant's turn."""
     try:
         async with asyncio.timeout_at(deadline):
@@ -86,9 +89,26 @@ async def connected(opening: Awaitable[T], where: str, *, secure: bool, deadline
         raise NoAnswer(_stage(error, secure), one_line(f"{where}: {error}")) from None
 
 
+async def connect_directly(
+    connection: Http1Connection, target: Target, address: str, tls: ssl.SSLContext, deadline: float
+) -> None:
+    """Connect to an address of the target, with TLS for the target's name if its URL says so."""
+    secure = target.scheme == "https"
+    context, name = (tls, target.host) if secure else (None, None)
+    opening = asyncio.get_running_loop().create_connection(
+        lambda: connection, address, target.port, ssl=context, server_hostname=name
+    )
+    await connected(opening, f"{address} port {target.port}", secure=secure, deadline=deadline)
+
+
+def is_local(error: OSError) -> bool:
+    """True if this machine has run out of something, and the peer has no part in it."""
+    return error.errno in _LOCAL_ERRORS
+
+
 def _stage(error: OSError, secure: bool) -> FailureKind:
     """The stage that failed; a peer that hangs up while connecting over TLS did so in the handshake."""
-    if error.errno in _LOCAL_ERRORS:
+    if is_local(error):
         return FailureKind.OVERLOAD
     hung_up = isinstance(error, ConnectionResetError | ConnectionAbortedError | BrokenPipeError)
     if isinstance(error, ssl.SSLError) or (secure and hung_up):

@@ -218,6 +218,14 @@ class Guard:
         verdict, until = self._verdicts.get(target.host, (None, 0.0))
         return verdict if now < until else None
 
+    def spelled(self, target: Target) -> Verdict:
+        """The verdict on a target whose name is not resolved here; the name stands for its address."""
+        if target.scheme != "https" and not self._allow_http:
+            return _HTTP_REFUSED
+        if _literal(target.host) is None:
+            return Allowed((target.host,))
+        return self._judge(target.host, (target.host,))
+
     async def judge(self, target: Target, tenant: str = "") -> Verdict:
         """The verdict; resolves an unknown name, in the tenant's turn.
 
@@ -278,6 +286,24 @@ class Guard:
                 detail = f"{label} is not public ({rule}); the operator can allow it (setting allow_networks)"
                 return Blocked(rule, detail)
         return Allowed(addresses) if addresses else Unresolved(f"{host} has no address")
+
+
+class SpellingGuard:
+    """A guard for targets whose names a proxy resolves: it judges http, and the addresses in URLs.
+
+    What a name leads to is judged by the proxy, which alone knows its addresses.
+    """
+
+    def __init__(self, guard: Guard) -> None:
+        self._guard = guard
+
+    def known(self, target: Target, now: float) -> Verdict | None:
+        """The verdict: no question to a server is ever needed."""
+        return self._guard.spelled(target)
+
+    async def judge(self, target: Target, tenant: str = "") -> Verdict:
+        """See `known`."""
+        return self._guard.spelled(target)
 
 
 def _literal(host: str) -> Resolved | None:

@@ -1,11 +1,11 @@
 """Connections kept between requests, and how many there may be.
 
-The key of a connection is its whole identity: the receiver, scheme, host, port and the address that was
-judged; the TLS settings are one context for the pool. So a name whose address changes, or that shares an
-address with another name, never gets another name's connection; and late bytes after one receiver's answer
-never reach another receiver (docs/decisions/connections-per-receiver.md). The connection that was used
-last is reused first. The one that has been idle longest is closed first, after a maximum idle time or when
-room is needed.
+The key of a connection is its whole identity: the receiver, scheme, host, port, the address that was judged,
+and the way, which stands for proxy and TLS settings. So a name whose address changes, or that shares an
+address with another name, never gets another name's connection; a connection that was opened with a client
+certificate never serves a receiver without it; and late bytes after one receiver's answer never reach
+another receiver (docs/decisions/connections-per-receiver.md). The connection that was used last is reused
+first. The one that has been idle longest is closed first, after a maximum idle time or when room is needed.
 
 The bounds count all receivers of a host together. If a bound is reached, an attempt waits for its turn, under
 its own deadline (`connection_turns.py`). One connection is closed for it: the one that has been idle longest
@@ -14,8 +14,8 @@ or a connection of its own receiver that has become idle.
 """
 
 import asyncio
-import ssl
-from collections import deque
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable
 
 from msgspec import Struct
 
@@ -51,14 +51,15 @@ class Key(Struct, frozen=True, gc=False):
     host: str
     port: int
     address: str
+    way: str = ""
 
     @property
     def host_key(self) -> "HostKey":
         """The key without its receiver."""
-        return self.scheme, self.host, self.port, self.address
+        return self.scheme, self.host, self.port, self.address, self.way
 
 
-HostKey = tuple[str, str, int, str]
+HostKey = tuple[str, str, int, str, str]
 """The key under which the connections of one host count together."""
 
 
@@ -111,9 +112,8 @@ class _Group:
 class Pool:
     """Keeps connections, opens new ones, and bounds both. Belongs to one event loop."""
 
-    def __init__(self, tls: ssl.SSLContext, limits: ConnectionLimits) -> None:
+    def __init__(self, limits: ConnectionLimits) -> None:
         self._loop = asyncio.get_running_loop()
-        self._tls = tls
         self._limits = limits
         self._hosts: dict[HostKey, _Host] = {}
         self._groups: dict[Key, _Group] = {}
@@ -132,6 +132,14 @@ class Pool:
     def open_count(self) -> int:
         """Connections that are open or being opened."""
         return len(self._all)
+
+    @property
+    def open_by_way(self) -> Counter[str]:
+        """Connections that are open or being opened, by the key of their way."""
+        found = Counter[str]()
+        for key, group in self._groups.items():
+            found[key.way] += group.open_count
+        return found
 
     def take(self, key: Key) -> Http1Connection | None:
         """The receiver's kept connection that was used last, if there is one."""
@@ -188,16 +196,12 @@ class Pool:
             raise
         return connection
 
-    async def connect(self, key: Key, connection: Http1Connection) -> Http1Connection:
-        """Connect what `reserve` returned, and return it; the caller bounds the time.
-
-        Raises OSError, among them ssl.SSLError.
-        """
-        tls, name = (self._tls, key.host) if key.scheme == "https" else (None, None)
+    async def connect(
+        self, key: Key, connection: Http1Connection, dial: Callable[[Http1Connection], Awaitable[None]]
+    ) -> Http1Connection:
+        """Connect what `reserve` returned by `dial`, and return it; raises what `dial` raises."""
         try:
-            await self._loop.create_connection(
-                lambda: connection, key.address, key.port, ssl=tls, server_hostname=name
-            )
+            await dial(connection)
         except BaseException:
             connection.abort()
             self.closed(self._groups[key], connection)

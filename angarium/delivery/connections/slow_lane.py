@@ -6,11 +6,9 @@ last attempt shows whether a receiver is slow; a new receiver, or one with a new
 receiver may have the same URL, and a timeout that makes it slow.
 """
 
-import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 
-from angarium.delivery.connections.connection_turns import Bound, Slots, Waiter
+from angarium.delivery.connections.host_turns import HostTurns
 from angarium.delivery.connections.pool import ConnectionLimits
 from angarium.delivery.http_exchange.target import Target
 
@@ -28,9 +26,7 @@ class SlowLane:
 
     def __init__(self, limits: ConnectionLimits) -> None:
         self._known: dict[tuple[str, Target], None] = {}
-        self._slots: Slots[None] = Slots(Bound(_half(limits.connections_max)))
-        self._per_host_max = _half(limits.per_host_max)
-        self._hosts: dict[tuple[str, int], Bound[None]] = {}
+        self._turns = HostTurns(_half(limits.connections_max), _half(limits.per_host_max))
 
     def has(self, receiver: str, target: Target) -> bool:
         """True if the receiver was slow there."""
@@ -46,20 +42,9 @@ class SlowLane:
                 del self._known[next(iter(self._known))]
             self._known[receiver, target] = None
 
-    @asynccontextmanager
-    async def turn(self, target: Target, receiver: str) -> AsyncIterator[None]:
-        """Wait for the receiver's turn in the lane, and hold it for the block; the caller bounds the time."""
-        where = (target.host, target.port)
-        host = self._hosts.get(where) or self._hosts.setdefault(where, Bound(self._per_host_max))
-        waiter: Waiter[None] = Waiter(asyncio.get_running_loop().create_future(), receiver, host)
-        self._slots.enter(waiter)
-        try:
-            await waiter.future
-            yield
-        finally:
-            self._slots.withdraw(waiter)
-            if not host.taken:
-                del self._hosts[where]
+    def turn(self, target: Target, receiver: str) -> AbstractAsyncContextManager[None]:
+        """The receiver's turn in the lane, held for the block; the caller bounds the time."""
+        return self._turns.turn(target, receiver)
 
 
 def _half(count: int) -> int:

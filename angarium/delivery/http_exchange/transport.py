@@ -8,9 +8,9 @@ Every implementation keeps the same promises, and one suite of contract tests ho
   by its limit, the deadline or a reset still makes a `Response`.
 - `may_start` is asked after connect and TLS, immediately before the first byte is written and with no await
   in between: a process that was stopped may wake at any point, and may have lost its lease meanwhile.
-- A connection is kept for one receiver, and leads to an address that is allowed now. No byte that came
-  before a request was written is taken for its answer: such a byte ends the connection, and if that was a
-  kept one, the request is sent over a new one.
+- A connection is kept for one receiver and one route, and leads to an address that is allowed now. No byte
+  that came before a request was written is taken for its answer: such a byte ends the connection, and if that
+  was a kept one, the request is sent over a new one.
 - Redirects are not followed, nothing is decompressed, cookies are not kept, proxies of the environment
   ignored.
 - A kept connection that turns out dead before one byte of an answer is replaced once, within the same
@@ -38,6 +38,17 @@ EARLY = "bytes came before the request was sent"
 _DETAIL_LENGTH_MAX = 200
 
 
+class Route(Struct, frozen=True, gc=False):
+    """The way to a receiver: the names of the profiles for the proxy and for TLS; None: without."""
+
+    proxy: str | None = None
+    tls: str | None = None
+
+
+DIRECT = Route()
+"""The way of all receivers without profiles: the same object, which is compared by identity."""
+
+
 class Request(Struct, frozen=True, gc=False, kw_only=True):
     """One POST. `lines` are its headers, `name: value`, all but `host` and `content-length`.
 
@@ -51,6 +62,7 @@ class Request(Struct, frozen=True, gc=False, kw_only=True):
     body: bytes
     timeout_s: float
     may_start: Callable[[], bool]
+    route: Route = DIRECT
 
     def __repr__(self) -> str:
         return f"Request({self.target})"
@@ -82,13 +94,14 @@ class FailureKind(StrEnum):
     HEADERS_TOO_LARGE = "headers_too_large"
     LEASE = "lease"
     OVERLOAD = "overload"
+    PROXY = "proxy"
 
 
 class Failure(Struct, frozen=True, gc=False, kw_only=True):
     """A failure: no usable answer. `detail` is one line for people.
 
     `status` is set if the headers never ended. `LEASE` means that not a byte was sent; `OVERLOAD` that this
-    node had no connection or descriptor to spare.
+    node had no connection or descriptor to spare; `PROXY` that the operator's proxy led to no receiver.
     """
 
     kind: FailureKind

@@ -75,6 +75,7 @@ class NodeMetrics(Collector):
         yield labelled("angarium_backlog_events", largest(seen.backlogs, most))
         yield labelled("angarium_backlog_oldest_seconds", largest(seen.ages_s, most, oldest))
         yield single("angarium_attempts_in_flight", seen.in_flight)
+        yield labelled("angarium_proxy_connections", dict(context.proxy_connections()))
         unread = Counter[str]()
         for shard in shards:
             unread.update(shard.unread())

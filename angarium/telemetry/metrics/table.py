@@ -114,6 +114,12 @@ NODE = (
         help="Attempts in flight.",
     ),
     MetricDescription(
+        name="angarium_proxy_connections", kind=MetricKind.GAUGE, unit="{connection}",
+        help="Connections through each proxy that are open or being opened.",
+        labels=(MetricLabel("proxy", "the name of a [profile](operating.md#egress)"),),
+        note="None without proxies",
+    ),
+    MetricDescription(
         name="angarium_messages_unread", kind=MetricKind.GAUGE, unit="{message}",
         help="Accepted messages that the node has not looked at yet, as of the newest that it read.",
         labels=(MetricLabel("stream", "`deliveries`, `events`"),),

@@ -12,7 +12,7 @@ import pytest
 from actors.errors import InvalidPolicy, Unavailable
 from actors.policy import DOCUMENT_MAX, Policy, Rate
 from actors.ports import Absent, Invalid, Removal
-from streams.buckets.known_configurations import KnownConfigurations
+from streams.buckets.known_configurations import KnownConfigurations, subscriptions_of
 from streams.buckets.stored_configurations import StoredConfigurations
 from streams.installation.topology import HEADER_ROOM, Names
 from streams.nats.answers import Refused
@@ -414,3 +414,45 @@ async def test_a_question_that_fails_when_its_callers_have_given_up_is_no_defect
     del caller, question, configurations
     gc.collect()
     assert not reported
+
+
+def _without_eu(receiver: str, policy: Policy) -> tuple[str, ...]:
+    return ("proxy: no eu",) if policy.proxy == "eu" else ()
+
+
+async def test_a_policy_that_its_node_cannot_use_keeps_its_subscriptions(
+    js: JetStream, names: Names, caplog: pytest.LogCaptureFixture
+) -> None:
+    configurations = KnownConfigurations(js, names, unusable=_without_eu)
+    told: list[str] = []
+    configurations.on_change(told.append)
+    subscriptions = subscriptions_of(configurations)
+    await put(js, names, raw(events=["a"]))
+    await configurations.start()
+    assert configurations.policy(RECEIVER) is not None
+    await put(js, names, raw(events=["b"], proxy="eu"))
+    await until(lambda: configurations.problems(RECEIVER) == ("proxy: no eu",))
+    assert configurations.policy(RECEIVER) is None
+    assert configurations.known(RECEIVER)
+    assert await configurations.confirm(RECEIVER) == Invalid(("proxy: no eu",))
+    assert [subscriptions.match("acme", each) for each in ("a", "b")] == [(), (RECEIVER,)]
+    assert [each.message for each in caplog.records] == ["receiver.invalid"]
+    await put(js, names, raw(events=["b"]))
+    await until(lambda: configurations.policy(RECEIVER) is not None)
+    assert configurations.problems(RECEIVER) == ()
+    await configurations.stop()
+
+
+async def test_an_older_policy_takes_the_place_of_no_policy_that_its_node_cannot_use(
+    js: JetStream, names: Names
+) -> None:
+    await put(js, names, raw())
+    await put(js, names, raw(proxy="eu"))
+    configurations = KnownConfigurations(js, names, unusable=_without_eu)
+    await configurations.start()
+    assert configurations.policy(RECEIVER) is None
+    assert await configurations.confirm(RECEIVER) == Invalid(("proxy: no eu",))
+    await put(js, names, b"{")
+    await until(lambda: len(configurations.problems(RECEIVER)) == 2)
+    assert configurations.policy(RECEIVER) is None
+    await configurations.stop()

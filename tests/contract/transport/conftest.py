@@ -13,9 +13,10 @@ from angarium.delivery.connections.connect import default_tls
 from angarium.delivery.connections.guard import Guard
 from angarium.delivery.connections.pool import DEFAULT_LIMITS, ConnectionLimits
 from angarium.delivery.connections.resolver import Resolver
+from angarium.delivery.egress.ways import Ways
 from angarium.delivery.http1_transport import Http1Transport
 from angarium.delivery.http_exchange.target import parse_target
-from angarium.delivery.http_exchange.transport import Failure, Request, Response, Transport
+from angarium.delivery.http_exchange.transport import DIRECT, Failure, Request, Response, Route, Transport
 from angarium.delivery.httpx_transport import HttpxTransport
 from tests.contract.transport.receiver import Receiver
 
@@ -45,6 +46,18 @@ def system_tls() -> ssl.SSLContext:
     return default_tls()
 
 
+def new_transport(
+    kind: type[Http1Transport | HttpxTransport],
+    guard: Guard,
+    tls: ssl.SSLContext,
+    limits: ConnectionLimits = DEFAULT_LIMITS,
+) -> Transport:
+    """A transport of that kind without profiles of egress."""
+    if issubclass(kind, Http1Transport):
+        return kind(Ways(guard, tls=tls), limits=limits)
+    return kind(guard, tls=tls, limits=limits)
+
+
 @pytest.fixture
 async def make_transport(
     kind: type[Http1Transport | HttpxTransport], system_tls: ssl.SSLContext
@@ -59,7 +72,7 @@ async def make_transport(
         limits: ConnectionLimits = DEFAULT_LIMITS,
     ) -> Transport:
         guard = guard or Guard(allow_http=True, allow_networks=LOOPBACK, resolver=resolver)
-        made.append(kind(guard, tls=tls or system_tls, limits=limits))
+        made.append(new_transport(kind, guard, tls or system_tls, limits))
         return made[-1]
 
     yield make
@@ -99,6 +112,7 @@ async def post_to(
     body: bytes = b'{"a": 1}',
     timeout_s: float = PATIENCE_S,
     may_start: Callable[[], bool] = lambda: True,
+    route: Route = DIRECT,
 ) -> Response | Failure:
     return await transport.post(
         Request(
@@ -108,6 +122,7 @@ async def post_to(
             body=body,
             timeout_s=timeout_s,
             may_start=may_start,
+            route=route,
         )
     )
 

@@ -6,7 +6,7 @@ import socket
 import ssl
 import struct
 from collections.abc import Awaitable, Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from angarium.delivery.http_exchange.sockets import has_untaken
 
@@ -105,13 +105,14 @@ async def polite(peer: Peer) -> None:
 class Receiver:
     """Listens on loopback and plays its scripts: the n-th connection gets the n-th, later ones the last.
 
-    `reached` holds the address that each connection was made to.
+    `reached` holds the address that each connection was made to, `certificates` those of the clients.
     """
 
     def __init__(self) -> None:
         self.scripts: list[Script] = [polite]
         self.requests: list[Received] = []
         self.reached: list[str] = []
+        self.certificates: list[dict[str, Any] | None] = []
         self.open = 0
         self.port = 0
         self._server: asyncio.Server | None = None
@@ -158,6 +159,7 @@ class Receiver:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         script = self.scripts[min(self.connections, len(self.scripts) - 1)]
         self.reached.append(writer.get_extra_info("sockname")[0])
+        self.certificates.append(writer.get_extra_info("peercert"))
         self.open += 1
         try:
             await script(Peer(self, reader, writer))

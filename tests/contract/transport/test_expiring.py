@@ -2,11 +2,11 @@
 
 import asyncio
 import socket
+from collections.abc import Awaitable, Callable
 from unittest.mock import Mock
 
 import pytest
 
-from angarium.delivery.connections.connect import default_tls
 from angarium.delivery.connections.paced_starts import BEGUN_IN_TURN_MAX
 from angarium.delivery.connections.pool import DEFAULT_LIMITS, EXPIRED_AT_ONCE, Key, Pool
 from angarium.delivery.http1_transport import Http1Transport
@@ -15,6 +15,8 @@ from angarium.delivery.http_exchange.transport import Failure, FailureKind
 from tests.contract.transport.conftest import MakeTransport, post_to
 from tests.contract.transport.receiver import OK
 
+Dial = Callable[[Http1Connection], Awaitable[None]]
+
 
 def started(connection: Http1Connection) -> Exchange:
     now = asyncio.get_running_loop().time()
@@ -22,7 +24,7 @@ def started(connection: Http1Connection) -> Exchange:
 
 
 async def test_exchanges_that_expire_together_leave_turns_for_others() -> None:
-    pool, connection = Pool(default_tls(), DEFAULT_LIMITS), Mock(spec=Http1Connection)
+    pool, connection = Pool(DEFAULT_LIMITS), Mock(spec=Http1Connection)
     exchange: Exchange = asyncio.get_running_loop().create_future()
     for _ in range(5 * EXPIRED_AT_ONCE):
         pool.expire_soon(connection, exchange)
@@ -44,9 +46,9 @@ async def test_connections_that_are_opened_together_leave_turns_for_others(
 
     refused = Pool.connect
 
-    async def connect(pool: Pool, key: Key, connection: Http1Connection) -> Http1Connection:
+    async def connect(pool: Pool, key: Key, connection: Http1Connection, dial: Dial) -> Http1Connection:
         opened.append(key.receiver)
-        return await refused(pool, key, connection)
+        return await refused(pool, key, connection, dial)
 
     monkeypatch.setattr(Pool, "connect", connect)
     transport = make_transport()

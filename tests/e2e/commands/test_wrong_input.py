@@ -124,3 +124,27 @@ def test_a_token_shows_who_made_it(terminal: Terminal) -> None:
     assert "@" in listed["created_by"]
     headings, row, *_ = (line.split("\t") for line in terminal.done("token", "list").splitlines())
     assert row[headings.index("by")] == listed["created_by"]
+
+
+def test_a_node_does_not_start_with_a_profile_whose_file_it_cannot_use(terminal: Terminal) -> None:
+    profiles = terminal.directory / "profiles.toml"
+    profiles.write_text("[tls.partner]\ncertificate = 'none.pem'\n")
+    node = terminal.run("node", "--config", str(profiles))
+    assert node.returncode == 2
+    assert "tls.partner: No such file or directory; correct the setting" in node.stderr
+    put = terminal.run(
+        "receiver", "put", "acme.partner", "--url", URL, "--tls", "partner", "--config", str(profiles)
+    )
+    assert (put.returncode, "note:" in put.stderr) == (0, False)
+
+
+def test_a_profile_that_the_settings_do_not_have_is_noted(terminal: Terminal) -> None:
+    put = terminal.run("receiver", "put", "acme.eu", "--url", URL, "--proxy", "eu")
+    assert put.returncode == 0
+    assert (
+        "note: nodes with the settings of this process would send nothing: proxy: nodes have no profile eu"
+        in (put.stderr)
+    )
+    wrong = terminal.run("receiver", "set", "acme.eu", "--proxy", "http://u:s3cret@proxy:1")
+    assert wrong.returncode == 2
+    assert "proxy: must be the name of a profile" in wrong.stderr

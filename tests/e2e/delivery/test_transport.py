@@ -1,16 +1,14 @@
 """The other transport, for operators who need it: a node that delivers by httpx."""
 
-import pytest
+from pathlib import Path
 
 from tests.support.fleet.fleet import Fleet
 from tests.support.fleet.load import publish
 from tests.support.fleet.sink import Reply
 
 
-async def test_a_node_delivers_by_httpx_if_its_settings_say_so(
-    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("ANGARIUM_TRANSPORT", "httpx")
+async def test_a_node_delivers_by_httpx_if_its_settings_say_so(fleet: Fleet, tmp_path: Path) -> None:
+    (tmp_path / "angarium.toml").write_text('transport = "httpx"')
     await fleet.start_ready()
     fleet.sink.manners["t.r"] = lambda number: Reply(status=500) if number == 1 else Reply()
     await fleet.configure(["t.r"], retry={"base_s": 0.05, "cap_s": 0.2})

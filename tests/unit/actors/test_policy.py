@@ -111,6 +111,8 @@ def test_a_long_text_is_no_rate_in_a_short_sentence() -> None:
         ({"paused": 1}, "paused"), ({"headers": {"a": 1}}, "headers"), ({"headers": []}, "headers"),
         ({"secrets": "x"}, "secrets"), ({"alerts": {"behind_percent": 0}}, "alerts.behind_percent"),
         ({"alerts": {"failing": 60}}, "alerts.failing"), ({"alerts": 5}, "alerts"),
+        ({"proxy": 7}, "proxy"), ({"proxy": ""}, "proxy"),
+        ({"proxy": "http://proxy:3128"}, "proxy"), ({"tls": "a" * 65}, "tls"), ({"tls": "a\n"}, "tls"),
     ],
 )  # fmt: skip
 def test_a_value_out_of_bounds_is_named(members: dict[str, Any], field: str) -> None:
@@ -124,7 +126,7 @@ def test_a_value_out_of_bounds_is_named(members: dict[str, Any], field: str) -> 
         {"timeout_s": 0.1}, {"timeout_s": 60}, {"retry": {"base_s": 0.05, "cap_s": 0.05}},
         {"retry": {"max_age_s": 60}}, {"retry": {"max_age_s": 432000}}, {"dedup_window": 16},
         {"dedup_window": 4096}, {"concurrency": 1}, {"concurrency": 256}, {"rate": {"limit": 1e-6}},
-        {"rate": None},
+        {"rate": None}, {"proxy": None}, {"tls": None}, {"proxy": "a" * 64, "tls": "a_B-9"},
     ],
 )  # fmt: skip
 def test_the_bounds_themselves_are_allowed(members: dict[str, Any]) -> None:

@@ -143,3 +143,11 @@ def test_no_depth_can_be_decoded_and_not_written(name: str, opened: str, closed:
         document = f'{{"{name}": {opened * depth}1{closed * depth}}}'.encode()
         assert len(problems(document)) == 1
         assert without_secrets(document) == {}
+
+
+def test_the_url_of_a_proxy_in_place_of_its_name_is_not_shown() -> None:
+    document = json.dumps({"proxy": "http://user:s3cret@proxy:3128", "tls": "partner"}).encode()
+    shown = without_secrets(document)
+    assert shown["tls"] == "partner"
+    assert "s3cret" not in str(shown)
+    assert without_secrets(b'{"proxy": "eu", "tls": null}') == {"proxy": "eu", "tls": None}

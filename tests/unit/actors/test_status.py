@@ -161,6 +161,12 @@ BURIALS = tuple(Burial(position=n, reason="expired") for n in range(BURIALS_MAX)
             "backing off until 2023-11-14T22:13:29Z (in 9s): this node was overloaded at the last attempt",
         ),
         (
+            {"backoff_until": NOW + 9, "last": replace(OURS, error="proxy: proxy eu: answered 403")}, POLICY,
+            View(waiting=(HEAD,)),
+            "backing off until 2023-11-14T22:13:29Z (in 9s): "
+            "the proxy did not let the last attempt through (proxy eu: answered 403)",
+        ),
+        (
             {"throttled_until": NOW + 42, "last": THROTTLED}, POLICY, View(waiting=(HEAD,)),
             "throttled until 2023-11-14T22:14:02Z (in 42s): it answered 429",
         ),

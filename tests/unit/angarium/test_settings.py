@@ -285,6 +285,10 @@ def test_a_wrong_table_is_reported_with_its_member(given: str, told: str) -> Non
         load({"config": _file(given)}, {})
 
 
+def test_a_flag_sets_no_table() -> None:
+    assert load({"tls": "partner"}, {}).tls == {}
+
+
 def test_a_variable_sets_no_table() -> None:
     assert load({}, {"ANGARIUM_TENANTS": "acme"}).tenants == {}
     assert [each.name for each in unknown_variables({"ANGARIUM_TENANTS": "acme"})] == ["ANGARIUM_TENANTS"]

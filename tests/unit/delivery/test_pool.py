@@ -9,11 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from angarium.delivery.connections import pool as pool_module
-from angarium.delivery.connections.connect import default_tls
 from angarium.delivery.connections.pool import ConnectionLimits, Key, Pool
 from angarium.delivery.http_exchange.http1 import Http1Connection
-
-TLS = default_tls()
 
 
 class Wire:
@@ -39,8 +36,7 @@ class World:
     """A pool, who asked it for a connection, and what each of them got."""
 
     def __init__(self, limits: ConnectionLimits) -> None:
-        asyncio.get_running_loop().create_connection = connected  # type: ignore[method-assign, assignment]
-        self.pool = Pool(TLS, limits)
+        self.pool = Pool(limits)
         self.asked: list[asyncio.Task[Wire]] = []
 
     async def ask(self, receiver: str, host: str = "one.example") -> asyncio.Task[Wire]:
@@ -51,7 +47,7 @@ class World:
 
     async def _get(self, key: Key) -> Wire:
         connection = self.pool.take(key) or await self.pool.wait_for_room(key, fresh=False)
-        return cast(Wire, connection or await self.pool.connect(key, await self.pool.reserve(key)))
+        return cast(Wire, connection or await self.pool.connect(key, await self.pool.reserve(key), connected))
 
 
 @pytest.fixture(autouse=True)

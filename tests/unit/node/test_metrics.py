@@ -52,6 +52,7 @@ def node(owned: dict[int, Any] | None = None, **members: Any) -> Node:
         ),
         totals=members.get("totals", NodeTotals()), tracing=members.get("tracing"),
         metrics_names=members.get("metrics_names", 0),
+        proxy_connections=lambda: members.get("proxies", {}),
     )  # fmt: skip
     return cast(Node, SimpleNamespace(
         context=context, shards=3,
@@ -129,12 +130,16 @@ async def test_the_actors_in_memory_are_counted_over_all_shards() -> None:
     totals.actors.dead_letters["expired"] = 2
     totals.actors.answered_429 = 3
     totals.ownership.unclean = 1
-    watched = node({0: shard(paused), 1: shard(hanging, suspended=True)}, totals=totals, refused={2: "why"})
+    watched = node(
+        {0: shard(paused), 1: shard(hanging, suspended=True)}, totals=totals, refused={2: "why"},
+        proxies={"eu": 5},
+    )  # fmt: skip
     found = scraped(watched)
     hanging.host.stop()
     assert found["angarium_actors"] == 2
     assert found["angarium_events_waiting"] == 4
     assert found["angarium_attempts_in_flight"] == 1
+    assert found["angarium_proxy_connections eu"] == 5
     assert (found["angarium_receivers_held paused"], found["angarium_receivers_held throttled"]) == (1, 0)
     assert found["angarium_receivers_parked"] == len(paused.host.parked) + len(hanging.host.parked) > 0
     assert found["angarium_tenants_parked"] == 1

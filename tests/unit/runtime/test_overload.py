@@ -5,7 +5,7 @@ import pytest
 
 from actors.machine import facts as f
 from actors.machine.decide import FAILURES_IN_A_ROW_MAX
-from actors.machine.outcome import INTERNAL, OVERLOAD, Failed
+from actors.machine.outcome import INTERNAL, OVERLOAD, PROXY, Failed
 from actors.machine.scheduling import steps as s
 from actors.machine.state import Counters
 from actors.policy import Offline, Retry
@@ -14,16 +14,17 @@ from tests.unit.worlds.values import NOW, Actor, answer, event, policy
 
 OVERLOADED = Failed(error=OVERLOAD, detail="no connection became free in time", latency_ms=15000.0)
 BROKEN = Failed(error=INTERNAL, detail="ZeroDivisionError", latency_ms=0.0)
+REFUSED = Failed(error=PROXY, detail="proxy default: answered 403", latency_ms=3.0)
 SOON_DISABLED = Offline(after_s=10, disable_after_s=100)
 
 
 def test_the_edge_calls_it_by_the_same_name() -> None:
-    assert FailureKind.OVERLOAD == OVERLOAD
+    assert (FailureKind.OVERLOAD, FailureKind.PROXY) == (OVERLOAD, PROXY)
     failures = [Failed(error=kind.value, detail="", latency_ms=1.0) for kind in FailureKind]
-    assert [each.error for each in failures if each.ours] == [OVERLOAD]
+    assert [each.error for each in failures if each.ours] == [OVERLOAD, PROXY]
 
 
-@pytest.mark.parametrize("outcome", [OVERLOADED, BROKEN], ids=[OVERLOAD, INTERNAL])
+@pytest.mark.parametrize("outcome", [OVERLOADED, BROKEN, REFUSED], ids=[OVERLOAD, INTERNAL, PROXY])
 def test_an_overloaded_attempt_waits_longer_each_time_and_is_not_given_up(outcome: Failed) -> None:
     actor = Actor(policy(offline=SOON_DISABLED, retry=Retry(base_s=1, max_attempts=2)))
     waits_s = []
@@ -39,7 +40,7 @@ def test_an_overloaded_attempt_waits_longer_each_time_and_is_not_given_up(outcom
     assert actor.state.counters == Counters(failed_attempts=8)
 
 
-@pytest.mark.parametrize("outcome", [OVERLOADED, BROKEN], ids=[OVERLOAD, INTERNAL])
+@pytest.mark.parametrize("outcome", [OVERLOADED, BROKEN, REFUSED], ids=[OVERLOAD, INTERNAL, PROXY])
 def test_the_receiver_is_not_failing(outcome: Failed) -> None:
     actor = Actor(policy(offline=SOON_DISABLED))
     for at in (NOW, NOW + 200, NOW + 400):

@@ -20,7 +20,7 @@ from angarium.delivery.signing import public_key
 from angarium.operations.failures import OperationError
 from angarium.operations.receivers.configurations.changes import MemberChange, between, secrets_of
 from angarium.operations.receivers.configurations.stored import confirmed
-from angarium.operations.receivers.configurations.url_check import Note, objections
+from angarium.operations.receivers.configurations.url_check import Note, objections, profile_notes
 from angarium.settings import Settings
 from streams.buckets.stored_configurations import Configuration, StoredConfigurations
 
@@ -107,7 +107,10 @@ def propose(
         policy=policy,
         changes=[] if before is None else between(_without_ended(stored, now), members),
         new_secret=new_secret,
-        notes=[] if same_url else objections(policy.url, settings),
+        notes=[
+            *([] if same_url else objections(policy.url, settings)),
+            *profile_notes(name, policy, settings),
+        ],
     )
 
 

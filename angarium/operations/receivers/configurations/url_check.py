@@ -1,10 +1,11 @@
-"""Checks a URL against the settings of nodes: says why they would not post to it."""
+"""Checks a URL and the named profiles against the settings of nodes: says why they would not post to it."""
 
 from ipaddress import ip_address, ip_network
 
 from msgspec import Struct
 
 from actors.errors import InvalidPolicy
+from actors.policy import Policy
 from angarium.delivery.connections.guard import denying, not_public
 from angarium.delivery.http_exchange.target import InvalidTarget, parse_target
 from angarium.settings import Settings
@@ -18,6 +19,15 @@ class Note(Struct, frozen=True):
 
     def __str__(self) -> str:
         return self.with_flags
+
+
+def profile_notes(receiver: str, policy: Policy, settings: Settings) -> list[Note]:
+    """The reasons why nodes with these settings would hold the receiver's events: profiles they lack."""
+    found = []
+    for why in settings.profiles.problems(receiver, policy):
+        text = f"nodes with the settings of this process would send nothing: {why}"
+        found.append(Note(text, with_flags=text))
+    return found
 
 
 def objections(url: str, settings: Settings) -> list[Note]:

@@ -19,6 +19,7 @@ from angarium.delivery.http1_transport import Http1Transport
 from angarium.delivery.http_exchange.target import parse_target
 from angarium.delivery.http_exchange.transport import Request, Response, Transport
 from angarium.delivery.httpx_transport import HttpxTransport
+from tests.contract.transport.conftest import new_transport
 from tests.contract.transport.receiver import Receiver
 from tests.support.addresses import NOT_PUBLIC, PUBLIC, url_host
 
@@ -87,7 +88,7 @@ async def try_all() -> None:
     tls = default_tls()
     found = {
         kind.__name__: {
-            name: await tried(partial(kind, tls=tls), NOT_PUBLIC + PUBLIC, networks)
+            name: await tried(partial(new_transport, kind, tls=tls), NOT_PUBLIC + PUBLIC, networks)
             for name, networks in ALLOWED.items()
         }
         for kind in (Http1Transport, HttpxTransport)

@@ -1,0 +1,73 @@
+"""A value that is read from files, and read again when one of them changes.
+
+The files are looked at from outside, at an interval. If they cannot be used, the old value stays, and the log
+says so once for each change: a certificate and its key are often replaced one after the other.
+"""
+
+import logging
+import os
+from collections.abc import Callable, Sequence
+from typing import Generic, TypeVar
+
+from actors.errors import BadInput
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_State = tuple[tuple[int, int, int] | None, ...]
+
+
+class UnusableProfile(BadInput):
+    """A profile whose files, password or address cannot be used; the text names setting and remedy."""
+
+
+class Reloaded(Generic[T]):
+    """The value, and how to read it. `name` is that of the setting, for messages; without files it stays.
+
+    - `version`: how often the value has been replaced.
+    """
+
+    def __init__(self, name: str, files: Sequence[str], read: Callable[[], T]) -> None:
+        self._name = name
+        self._files = files
+        self._read = read
+        self._seen = self._look()
+        self.version = 0
+        try:
+            self.value = read()
+        except (OSError, ValueError) as error:
+            raise UnusableProfile(f"{name}: {_why(error)}; correct the setting, or what it names") from None
+
+    def refresh(self) -> bool:
+        """Read the value again if a file has changed; returns True if it was replaced. It reads files."""
+        if (seen := self._look()) == self._seen:
+            return False
+        self._seen = seen
+        try:
+            self.value = self._read()
+        except (OSError, ValueError) as error:
+            log.warning("egress.not_reloaded", extra={"setting": self._name, "why": _why(error)})
+            return False
+        self.version += 1
+        log.info("egress.reloaded", extra={"setting": self._name})
+        return True
+
+    def _look(self) -> _State:
+        return tuple(_identity(each) for each in self._files)
+
+
+def _identity(file: str) -> tuple[int, int, int] | None:
+    """The traits that change with a file; None if there is none. Links are followed: Kubernetes uses them."""
+    try:
+        found = os.stat(file)
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def _why(error: OSError | ValueError) -> str:
+    """The reason without paths and contents: they may be secrets."""
+    if isinstance(error, OSError):
+        return error.strerror or type(error).__name__
+    return str(error)

@@ -1,0 +1,170 @@
+"""The ways to receivers: what the names of profiles stand for on this node.
+
+A way holds what a connection needs: the guard that judges the target, the TLS context, and the proxy. It is
+made once for each pair of profiles, and again when a file of theirs has changed. An attempt looks its way up;
+the direct way is not even looked up.
+"""
+
+import asyncio
+import base64
+import ssl
+from collections.abc import Mapping
+from ipaddress import ip_network
+from os import environ
+
+from msgspec import Struct
+
+from actors.policy import DEFAULT_PROXY, Policy
+from angarium.delivery.connections.connect import default_tls
+from angarium.delivery.connections.guard import Guard, SpellingGuard
+from angarium.delivery.connections.resolver import Resolver
+from angarium.delivery.egress.proxy import Proxy
+from angarium.delivery.egress.reloaded import Reloaded, UnusableProfile
+from angarium.delivery.http_exchange.target import InvalidTarget, parse_target
+from angarium.delivery.http_exchange.transport import DIRECT, Route
+from angarium.egress_settings import Profiles, ProxySettings, TlsSettings
+
+LOOKED_AT_EVERY_S = 5.0
+"""Interval at which the files of profiles are looked at."""
+PASSWORD_LENGTH_MAX = 4096
+
+_ANYWHERE = tuple(map(ip_network, ("0.0.0.0/0", "::/0")))
+
+
+class Way(Struct, frozen=True):
+    """A way to receivers. `key` distinguishes its connections from those of all other ways.
+
+    Without a proxy, the judged address is connected to.
+    """
+
+    key: str
+    guard: Guard | SpellingGuard
+    tls: ssl.SSLContext
+    proxy: Proxy | None = None
+
+
+class Ways:
+    """All ways of a node. Raises UnusableProfile.
+
+    `resolver` resolves the names of proxies: the guard against other networks does not apply to them, since
+    they are the operator's. `tls` is the context for receivers without a TLS profile.
+    """
+
+    def __init__(
+        self,
+        guard: Guard,
+        profiles: Profiles | None = None,
+        *,
+        resolver: Resolver | None = None,
+        tls: ssl.SSLContext | None = None,
+        variables: Mapping[str, str] = environ,
+    ) -> None:
+        profiles = profiles or Profiles({}, {})
+        self.direct = Way("", guard, tls or default_tls())
+        self._spelling = SpellingGuard(guard)
+        self._contexts = {name: _context(f"tls.{name}", each) for name, each in profiles.tls.items()}
+        anywhere = Guard(allow_http=True, allow_networks=_ANYWHERE, resolver=resolver)
+        self._resolve = {name: each.resolve for name, each in profiles.proxies.items()}
+        self._passwords = {
+            name: _authorization(name, each, variables) for name, each in profiles.proxies.items()
+        }
+        usual = Reloaded("tls", (), lambda: self.direct.tls)
+        self._proxies = {
+            name: _proxy(
+                name, each, anywhere, self._passwords[name], self._contexts.get(each.tls or "", usual)
+            )
+            for name, each in profiles.proxies.items()
+        }
+        self._ways: dict[Route, Way] = {}
+
+    @property
+    def proxies(self) -> tuple[str, ...]:
+        """The names of all proxies."""
+        return tuple(self._proxies)
+
+    def route(self, policy: Policy) -> Route:
+        """The route of a receiver; its profiles exist (`Profiles.problems`)."""
+        proxy = policy.proxy
+        if proxy == DEFAULT_PROXY and proxy not in self._proxies:
+            proxy = None
+        return DIRECT if proxy is None and policy.tls is None else Route(proxy, policy.tls)
+
+    def of(self, route: Route) -> Way:
+        """The way that a route stands for, other than the direct one."""
+        return self._ways.get(route) or self._ways.setdefault(route, self._made(route))
+
+    async def keep_up(self) -> None:
+        """Read files again when they change, until cancelled; new connections then use what they hold.
+
+        Connections of before are not used for another request.
+        """
+        watched: list[Reloaded[ssl.SSLContext] | Reloaded[bytes]] = [
+            *self._contexts.values(), *self._passwords.values()
+        ]  # fmt: skip
+        while watched:
+            await asyncio.sleep(LOOKED_AT_EVERY_S)
+            # In a thread: a file may lie on a disk that is slow, and authorities take milliseconds to read.
+            if any(await asyncio.to_thread(lambda: [each.refresh() for each in watched])):
+                self._ways.clear()
+
+    def _made(self, route: Route) -> Way:
+        tls = None if route.tls is None else self._contexts[route.tls]
+        return Way(
+            key=f"{route.proxy or ''} {route.tls or ''} {tls.version if tls else 0}",
+            guard=self._spelling if self._resolve.get(route.proxy or "") == "there" else self.direct.guard,
+            tls=tls.value if tls else self.direct.tls,
+            proxy=None if route.proxy is None else self._proxies[route.proxy],
+        )
+
+
+def proxy_of(key: str) -> str | None:
+    """The name of the proxy in the key of a way; None for a way without one."""
+    return key.partition(" ")[0] or None
+
+
+def _context(name: str, profile: TlsSettings) -> Reloaded[ssl.SSLContext]:
+    def read() -> ssl.SSLContext:
+        context = default_tls()
+        if profile.authorities is not None:
+            context.load_verify_locations(cafile=profile.authorities)
+        if profile.certificate is not None:
+            # Without a password OpenSSL would ask for one at the terminal.
+            context.load_cert_chain(profile.certificate, profile.key, password="")
+        return context
+
+    files = [each for each in (profile.certificate, profile.key, profile.authorities) if each is not None]
+    return Reloaded(name, files, read)
+
+
+def _authorization(name: str, proxy: ProxySettings, variables: Mapping[str, str]) -> Reloaded[bytes]:
+    """The header that tells the proxy user and password; empty without them."""
+
+    def read() -> bytes:
+        if proxy.user is None:
+            return b""
+        if proxy.password_file is not None:
+            with open(proxy.password_file, encoding="utf-8") as file:
+                password = file.read(PASSWORD_LENGTH_MAX).rstrip("\r\n")
+        else:
+            password = variables.get(proxy.password_variable or "", "")
+        if not password:
+            raise ValueError("there is no password")
+        return b"Basic " + base64.b64encode(f"{proxy.user}:{password}".encode())
+
+    member = "password_variable" if proxy.password_file is None else "password_file"
+    files = [proxy.password_file] if proxy.password_file is not None else []
+    return Reloaded(f"proxies.{name}.{member}", files, read)
+
+
+def _proxy(
+    name: str,
+    settings: ProxySettings,
+    anywhere: Guard,
+    password: Reloaded[bytes],
+    tls: Reloaded[ssl.SSLContext],
+) -> Proxy:
+    try:
+        target = parse_target(settings.url)
+    except InvalidTarget as error:
+        raise UnusableProfile(f"proxies.{name}.{error}") from None
+    return Proxy(name, target, anywhere, password, tls)

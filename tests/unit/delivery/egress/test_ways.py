@@ -1,0 +1,104 @@
+"""The ways of a node: what profiles stand for, and files that cannot be used at the start."""
+
+from pathlib import Path
+
+import pytest
+import trustme
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    PrivateFormat,
+    load_pem_private_key,
+)
+
+from actors.policy import Policy
+from angarium.delivery.connections.guard import Guard
+from angarium.delivery.egress.reloaded import Reloaded, UnusableProfile
+from angarium.delivery.egress.ways import Ways
+from angarium.delivery.http_exchange.transport import DIRECT, Route
+from angarium.egress_settings import Profiles, ProxySettings, TlsSettings
+
+URL = "https://example.com/"
+PROXY = ProxySettings(url="http://proxy.example:3128")
+
+
+def policy(**members: str | None) -> Policy:
+    return Policy(url=URL, **members)  # type: ignore[arg-type]
+
+
+def test_the_default_proxy_is_used_if_there_is_one() -> None:
+    without = Ways(Guard(), Profiles({"eu": PROXY}, {}))
+    assert without.route(policy()) is DIRECT
+    with_default = Ways(Guard(), Profiles({"default": PROXY, "eu": PROXY}, {}))
+    assert with_default.route(policy()) == Route("default")
+    assert with_default.route(policy(proxy="eu")) == Route("eu")
+    assert with_default.route(policy(proxy=None)) is DIRECT
+
+
+def test_each_pair_of_profiles_is_one_way_with_a_key_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "ca.pem").write_bytes(trustme.CA().cert_pem.bytes())
+    tls = {"partner": TlsSettings(authorities=str(tmp_path / "ca.pem"))}
+    ways = Ways(Guard(), Profiles({"eu": PROXY, "partner": PROXY}, tls))
+    routes = [Route("eu"), Route("partner"), Route(tls="partner"), Route("eu", "partner")]
+    assert len({ways.direct.key, *(ways.of(each).key for each in routes)}) == 1 + len(routes)
+    assert ways.of(Route("eu")) is ways.of(Route("eu"))
+    assert ways.of(Route("eu")).tls is ways.direct.tls
+    assert ways.of(Route("eu", "partner")).tls is ways.of(Route(tls="partner")).tls
+
+
+def test_a_proxy_that_resolves_has_a_guard_of_its_own() -> None:
+    there = ProxySettings(url="http://proxy.example:3128", resolve="there")
+    ways = Ways(Guard(), Profiles({"eu": PROXY, "there": there}, {}))
+    assert ways.of(Route("eu")).guard is ways.direct.guard
+    assert ways.of(Route("there")).guard is not ways.direct.guard
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [(None, "No such file"), (b"", "tls.partner: "), (b"-----BEGIN CERTIFICATE-----\nx\n", "tls.partner: ")],
+)
+def test_a_file_that_cannot_be_used_is_named_at_the_start_by_its_setting(
+    tmp_path: Path, content: bytes | None, why: str
+) -> None:
+    file = tmp_path / "s3cret.pem"
+    if content is not None:
+        file.write_bytes(content)
+    for profile in (TlsSettings(certificate=str(file)), TlsSettings(authorities=str(file))):
+        with pytest.raises(UnusableProfile, match=r"tls\.partner: .*; correct the setting") as caught:
+            Ways(Guard(), Profiles({}, {"partner": profile}))
+        assert why in str(caught.value)
+        assert "s3cret" not in str(caught.value)
+
+
+def test_a_key_with_a_password_is_refused_without_asking_for_it(tmp_path: Path) -> None:
+    issued = trustme.CA().issue_cert("client.example")
+    key = load_pem_private_key(issued.private_key_pem.bytes(), None)
+    sealed = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"pass"))
+    (tmp_path / "client.pem").write_bytes(issued.cert_chain_pems[0].bytes() + sealed)
+    with pytest.raises(UnusableProfile, match=r"tls\.partner: "):
+        Ways(Guard(), Profiles({}, {"partner": TlsSettings(certificate=str(tmp_path / "client.pem"))}))
+
+
+def test_a_proxys_password_is_read_from_its_variable() -> None:
+    proxy = ProxySettings(url="http://proxy.example:3128", user="u", password_variable="PROXY_PASSWORD")
+    profiles = Profiles({"eu": proxy}, {})
+    assert Ways(Guard(), profiles, variables={"PROXY_PASSWORD": "s3cret"}).of(Route("eu")).proxy
+    with pytest.raises(UnusableProfile, match=r"proxies.eu.password_variable: there is no password; correct"):
+        Ways(Guard(), profiles, variables={})
+
+
+def test_the_repr_of_a_proxys_settings_shows_nothing() -> None:
+    assert repr(PROXY) == "ProxySettings(…)"
+
+
+def test_a_value_is_read_again_when_a_file_changes_and_only_then(tmp_path: Path) -> None:
+    file = tmp_path / "value"
+    file.write_text("one")
+    reloaded = Reloaded("setting", [str(file)], file.read_text)
+    assert (reloaded.refresh(), reloaded.value, reloaded.version) == (False, "one", 0)
+    file.write_text("other")
+    assert (reloaded.refresh(), reloaded.value, reloaded.version) == (True, "other", 1)
+    file.unlink()
+    assert (reloaded.refresh(), reloaded.value, reloaded.version) == (False, "other", 1)
+    file.write_text("other")
+    assert (reloaded.refresh(), reloaded.version) == (True, 2)
