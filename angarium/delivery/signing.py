@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from nacl.signing import SigningKey
 
 
+SIGNED_CONTENT = b"%b.%d.%b"
+"""What a signature is over: the event's id, a number, and the body."""
 SIGNATURE_BYTES = 64
 """Length of an ed25519 signature."""
 
@@ -163,14 +165,9 @@ def public_key(text: str) -> str | None:
             return None
 
 
-def signed_content(event_id: bytes, number: int, body: bytes) -> bytes:
-    """The bytes that a signature is over."""
-    return b"%b.%d.%b" % (event_id, number, body)
-
-
 def sign(secrets: Sequence[SigningSecret], event_id: bytes, number: int, body: bytes) -> bytes:
     """One signature per secret, in their order, joined by spaces: the value of a signature header."""
-    content = signed_content(event_id, number, body)
+    content = SIGNED_CONTENT % (event_id, number, body)
     match secrets:
         case [only]:
             return only.sign(content)

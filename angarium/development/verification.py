@@ -7,7 +7,7 @@
 import re
 from collections.abc import Mapping, Sequence
 
-from angarium.delivery.signing import VerifyingKey, signed_content
+from angarium.delivery.signing import SIGNED_CONTENT, VerifyingKey
 
 TIMESTAMP_TOLERANCE_S = 300
 """Largest error of the timestamp, either way (Standard Webhooks)."""
@@ -44,7 +44,7 @@ def _signature_problems(
         return [f"{name}: no usable {number_name}"]
     if not header:
         return [f"{name} is missing"]
-    content = signed_content(event_id.encode(), signed_number, body)
+    content = SIGNED_CONTENT % (event_id.encode(), signed_number, body)
     signatures = [each.encode("latin-1") for each in header.split()]
     if any(key.made(each, content) for key in keys for each in signatures):
         return []

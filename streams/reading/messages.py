@@ -84,7 +84,7 @@ def event_of(position: int, stored_at: float, headers: dict[str, str] | None, bo
     source = given[EVENT_SOURCE]
     malformed = ""
     # Only a router, a replay or a redrive sends a copy of an event about an alert.
-    is_ours = is_alert_type(event_type) and bool(source or again)
+    is_ours = (source != "" or again != "") and is_alert_type(event_type)
     if event_type != TYPE_DEFAULT and (
         problem := type_problem(event_type[:TYPE_LOOKED_AT_MAX], is_ours=is_ours)
     ):

@@ -43,7 +43,7 @@ def published_event(
     event = messages.event_of(position, stored_at, given, body)
     looked_at = event_type[: messages.TYPE_LOOKED_AT_MAX]
     about = given.get(EVENT_ABOUT, "")
-    is_ours = is_alert_type(looked_at) and about.startswith(f"{tenant}.")
+    is_ours = about != "" and is_alert_type(looked_at) and about.startswith(f"{tenant}.")
     problem = _tenant_problem(tenant) or event.malformed or messages.type_problem(looked_at, is_ours=is_ours)
     return replace(event, type=event_type, malformed=problem, about=about if is_ours else "")
 
