@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
+from msgspec import Struct
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 
 from angarium.http_server import Pending, Received, Reply
@@ -21,6 +22,14 @@ SUPERVISOR_METRICS = (
     "process_start_time_seconds",
 )  # fmt: skip
 """Metrics of its own process that the supervisor adds: it takes CPU and memory, too."""
+
+
+class WorkerAnswer(Struct, frozen=True):
+    """What a worker answered, and the number of the process that was asked: its next one counts from zero."""
+
+    worker: Worker
+    start_number: int
+    reply: Reply | None
 
 
 class WorkersMonitor:
@@ -46,32 +55,31 @@ class WorkersMonitor:
             pending.add_done_callback(lambda _: self._pending.pop(path))
         return pending
 
-    async def _answers(self, path: str) -> list[tuple[Worker, Reply | None]]:
-        replies = await asyncio.gather(*(worker.ask(path) for worker in self._workers))
-        return list(zip(self._workers, replies, strict=True))
+    async def _answers(self, path: str) -> list[WorkerAnswer]:
+        return await asyncio.gather(*(_ask(worker, path) for worker in self._workers))
 
     async def _health(self) -> Reply:
         """Like a single node: unhealthy if one hangs. One that ended is started again, which helps more."""
         answers = await self._answers("/healthz")
-        hanging = [worker.name for worker, reply in answers if reply is None and worker.has_answered]
+        hanging = [each.worker.name for each in answers if each.reply is None and each.worker.has_answered]
         return text(503, f"no answer from {', '.join(hanging)}") if hanging else text(200, "ok")
 
     async def _readiness(self) -> Reply:
         wrong = [
-            f"{worker.name}: {why}"
-            for worker, reply in await self._answers("/readyz")
-            if (why := _unready(worker, reply))
+            f"{each.worker.name}: {why}"
+            for each in await self._answers("/readyz")
+            if (why := _unready(each.worker, each.reply))
         ]
         return text(503, f"not ready: {'; '.join(wrong)}") if wrong else text(200, "ready")
 
     async def _metrics(self) -> Reply:
         total: Families = {}
         up = 0
-        for worker, reply in await self._answers("/metrics"):
-            counts = self._counts[worker.name]
-            if reply is not None and reply.status == 200:
+        for each in await self._answers("/metrics"):
+            counts = self._counts[each.worker.name]
+            if each.reply is not None and each.reply.status == 200:
                 up += 1
-                counts.take(worker.starts, read(reply.body))
+                counts.take(each.start_number, read(each.reply.body))
                 join(total, counts.latest)
             else:
                 join(total, counted(counts.latest))
@@ -90,6 +98,11 @@ class WorkersMonitor:
             name: Family("gauge", BY_NAME[name].help, workers),
             again.removesuffix("_total"): Family("counter", BY_NAME[again].help, {(again, ()): restarts}),
         }  # fmt: skip
+
+
+async def _ask(worker: Worker, path: str) -> WorkerAnswer:
+    start_number = worker.starts
+    return WorkerAnswer(worker, start_number, await worker.ask(path))
 
 
 async def _unless_broken(path: str, page: Callable[[], Awaitable[Reply]]) -> Reply:
