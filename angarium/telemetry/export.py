@@ -5,6 +5,7 @@ dropped and counted. Only this file knows the OpenTelemetry SDK.
 """
 
 import logging
+import time
 from collections import deque
 from collections.abc import Callable
 from threading import Event, Thread
@@ -17,12 +18,11 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from opentelemetry.trace import SpanContext, Status, StatusCode, TraceFlags
 from opentelemetry.trace import SpanKind as SdkKind
 
+from angarium.telemetry.otel_variables import STOP_MAX_S
 from angarium.telemetry.spans import Span, SpanKind
 
 BATCH_MAX = 512
 """Spans in one request to the collector."""
-STOP_MAX_S = 5.0
-"""Time for the last spans when a node stops."""
 log = logging.getLogger(__name__)
 
 _KINDS = {SpanKind.CLIENT: SdkKind.CLIENT, SpanKind.CONSUMER: SdkKind.CONSUMER}
@@ -50,6 +50,7 @@ class QueuedExporter:
         self._queue: deque[Callable[[], Span]] = deque()
         self._wake = Event()
         self._stopping = False
+        self._stop_by = 0.0
         self._refused = False
         self._thread = Thread(target=self._run, name="traces", daemon=True)
         self._thread.start()
@@ -63,16 +64,24 @@ class QueuedExporter:
         if len(self._queue) == BATCH_MAX:
             self._wake.set()
 
+    def finish(self) -> None:
+        """Begin to send the queued spans and to end."""
+        if not self._stopping:
+            self._stop_by = time.monotonic() + STOP_MAX_S
+            self._stopping = True
+            self._wake.set()
+
     def stop(self) -> None:
-        """Send the queued spans, and end. Those that a slow collector does not take in time are dropped."""
-        self._stopping = True
-        self._wake.set()
-        self._thread.join(STOP_MAX_S)
+        """Return when it has ended. Spans that a slow collector does not take in time are dropped."""
+        self.finish()
+        self._thread.join(max(0.0, self._stop_by - time.monotonic()))
 
     def _run(self) -> None:
-        while not self._stopping:
+        stopping = False
+        while not stopping:
             self._wake.wait(self._delay_s)
             self._wake.clear()
+            stopping = self._stopping  # Read before the queue: nothing is queued afterwards.
             while self._queue:
                 self._send([self._queue.popleft() for _ in range(min(len(self._queue), BATCH_MAX))])
         self._exporter.shutdown()

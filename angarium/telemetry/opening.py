@@ -1,6 +1,8 @@
 """Opens the tracing that the `OTEL_*` variables ask for. Without an endpoint, nothing is imported."""
 
-from collections.abc import Callable, Mapping
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from typing import Protocol
 
 from msgspec import Struct
@@ -27,8 +29,11 @@ class Exporter(Protocol):
     def take(self, span: Callable[[], Span]) -> None:
         """Queue a span."""
 
+    def finish(self) -> None:
+        """Begin to send the queued spans and to end."""
+
     def stop(self) -> None:
-        """Send the queued spans, and end."""
+        """Return when it has ended, or the time for that is over."""
 
 
 class Tracing(Struct, frozen=True):
@@ -55,6 +60,17 @@ def open_tracing(environ: Mapping[str, str], node: str, *, failures: bool = Fals
         collector.attributes, grpc=collector.grpc, queue_max=queue_max, delay_s=delay_ms / 1000
     )
     return Tracing(Tracer(sampler, exporter.take, failures=failures), exporter)
+
+
+@asynccontextmanager
+async def exporting_spans(tracing: Tracing | None) -> AsyncIterator[None]:
+    """Export spans while the block runs, and return when the last ones are sent."""
+    try:
+        yield
+    finally:
+        if tracing is not None:
+            tracing.exporter.finish()
+            await asyncio.to_thread(tracing.exporter.stop)
 
 
 def sampler_of(environ: Mapping[str, str]) -> Sampler:

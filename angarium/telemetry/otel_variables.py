@@ -11,6 +11,8 @@ from angarium.settings import SettingsError
 
 Signal = Literal["traces", "metrics"]
 """The kinds of data that are exported."""
+STOP_MAX_S = 5.0
+"""Time for the last spans and metrics, together, when a process stops."""
 _EXPORTERS = ("opentelemetry.exporter.otlp.proto.http", "opentelemetry.exporter.otlp.proto.grpc")
 
 

@@ -15,10 +15,8 @@ from opentelemetry.sdk.resources import Resource
 from prometheus_client.core import Metric
 
 from angarium.telemetry.metrics.data_points import PointTimes, data_points
-from angarium.telemetry.otel_variables import Collector
+from angarium.telemetry.otel_variables import STOP_MAX_S, Collector
 
-STOP_MAX_S = 5.0
-"""Time for the last reading when the process stops."""
 log = logging.getLogger(__name__)
 
 
