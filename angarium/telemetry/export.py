@@ -5,6 +5,7 @@ dropped and counted. Only this file knows the OpenTelemetry SDK.
 """
 
 import logging
+import math
 import time
 from collections import deque
 from collections.abc import Callable
@@ -18,11 +19,13 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from opentelemetry.trace import SpanContext, Status, StatusCode, TraceFlags
 from opentelemetry.trace import SpanKind as SdkKind
 
+from angarium.telemetry.http_session import CollectorSession
 from angarium.telemetry.otel_variables import STOP_MAX_S
 from angarium.telemetry.spans import Span, SpanKind
 
 BATCH_MAX = 512
 """Spans in one request to the collector."""
+LOG_FULL_EVERY_S = 60.0
 log = logging.getLogger(__name__)
 
 _KINDS = {SpanKind.CLIENT: SdkKind.CLIENT, SpanKind.CONSUMER: SdkKind.CONSUMER}
@@ -46,6 +49,8 @@ class QueuedExporter:
         self._exporter = exporter
         self._resource = _Producer(resource.attributes, resource.schema_url)
         self._queue_max = queue_max
+        self._wake_at = min(BATCH_MAX, queue_max)
+        self._logged_full_at = -math.inf
         self._delay_s = delay_s
         self._queue: deque[Callable[[], Span]] = deque()
         self._wake = Event()
@@ -59,10 +64,17 @@ class QueuedExporter:
         """Queue a span, which is made in the thread; drop it if the queue is full."""
         if len(self._queue) >= self._queue_max:
             self.dropped += 1
+            self._log_full()
             return
         self._queue.append(span)
-        if len(self._queue) == BATCH_MAX:
+        if len(self._queue) == self._wake_at:
             self._wake.set()
+
+    def _log_full(self) -> None:
+        now = time.monotonic()
+        if now - self._logged_full_at >= LOG_FULL_EVERY_S:
+            self._logged_full_at = now
+            log.warning("traces.queue_full", extra={"spans": self._queue_max})
 
     def finish(self) -> None:
         """Begin to send the queued spans and to end."""
@@ -122,7 +134,9 @@ def otlp_exporter(
     """An exporter that the standard variables configure: endpoint, headers, certificates, timeout."""
     resource = Resource.create(dict(attributes))
     if not grpc:
-        return QueuedExporter(HttpExporter(), resource, queue_max=queue_max, delay_s=delay_s)
+        return QueuedExporter(
+            HttpExporter(session=CollectorSession()), resource, queue_max=queue_max, delay_s=delay_s
+        )
     from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter as GrpcExporter
 
     return QueuedExporter(GrpcExporter(), resource, queue_max=queue_max, delay_s=delay_s)

@@ -14,6 +14,7 @@ from opentelemetry.sdk.metrics.export import MetricExporter, MetricExportResult
 from opentelemetry.sdk.resources import Resource
 from prometheus_client.core import Metric
 
+from angarium.telemetry.http_session import CollectorSession
 from angarium.telemetry.metrics.data_points import PointTimes, data_points
 from angarium.telemetry.otel_variables import STOP_MAX_S, Collector
 
@@ -76,7 +77,7 @@ def otlp_exporter(collector: Collector) -> ReadingsExporter:
     """An exporter that the standard variables configure: endpoint, headers, certificates, timeout."""
     resource = Resource.create(dict(collector.attributes))
     if not collector.grpc:
-        return ReadingsExporter(HttpExporter(), resource)
+        return ReadingsExporter(HttpExporter(session=CollectorSession()), resource)
     from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter as GrpcExporter
 
     return ReadingsExporter(GrpcExporter(), resource)

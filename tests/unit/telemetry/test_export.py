@@ -3,11 +3,12 @@
 import threading
 from collections.abc import Sequence
 
+import pytest
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
-from angarium.telemetry.export import QueuedExporter
+from angarium.telemetry.export import BATCH_MAX, QueuedExporter
 from angarium.telemetry.spans import Moment, Span, SpanKind
 
 
@@ -33,7 +34,7 @@ def span() -> Span:
     )  # fmt: skip
 
 
-def test_a_slow_collector_costs_a_limited_queue() -> None:
+def test_a_slow_collector_costs_a_limited_queue(caplog: pytest.LogCaptureFixture) -> None:
     slow = SlowCollector()
     exporter = QueuedExporter(slow, Resource({}), queue_max=10, delay_s=0.01)
     exporter.take(span)
@@ -41,6 +42,7 @@ def test_a_slow_collector_costs_a_limited_queue() -> None:
     for _ in range(25):
         exporter.take(span)
     assert exporter.dropped == 15
+    assert caplog.messages == ["traces.queue_full"]
     slow.may_answer.set()
     exporter.stop()
     assert (exporter.exported, exporter.dropped, len(slow.got)) == (11, 15, 11)
@@ -58,3 +60,17 @@ def test_spans_that_a_collector_refuses_are_counted() -> None:
     exporter.take(span)
     exporter.stop()
     assert (exporter.exported, exporter.dropped) == (0, 1)
+
+
+@pytest.mark.parametrize(("queue_max", "sent"), [(10, 10), (BATCH_MAX * 4, BATCH_MAX)])
+def test_a_full_queue_or_batch_is_sent_at_once(queue_max: int, sent: int) -> None:
+    quick = SlowCollector()
+    quick.may_answer.set()
+    exporter = QueuedExporter(quick, Resource({}), queue_max=queue_max, delay_s=3600.0)
+    for _ in range(sent - 1):
+        exporter.take(span)
+    assert not quick.asked.wait(0.05)
+    exporter.take(span)
+    assert quick.asked.wait(30)
+    exporter.stop()
+    assert (exporter.exported, exporter.dropped) == (sent, 0)
