@@ -221,7 +221,8 @@ NODE = (
             "of a tenant were not settled)",
         ),),
         note="Only if [traces](operating.md#traces) are on. A span counts as exported when the collector has "
-        "answered its batch with success; which spans it rejects in that answer (`partial_success`) is not read",
+        "answered its batch with success; which spans it rejects in that answer "
+        "(`partial_success`) is not read",
     ),
     MetricDescription(
         name="angarium_loop_lag_seconds", kind=MetricKind.HISTOGRAM, unit="s",
