@@ -7,7 +7,16 @@ may be exported.
 import time
 from collections.abc import Callable, Sequence
 
-from actors.machine.facts import AttemptFailed, DeadLettered, Delivered, Throttled
+from actors.machine.facts import (
+    AttemptFailed,
+    DeadLettered,
+    Delivered,
+    Forgot,
+    Missing,
+    Removed,
+    Repaired,
+    Throttled,
+)
 from actors.machine.numbering import Numbered
 from actors.ports import Attempt, Recorded
 from actors.totals import ARRIVAL_BOUNDS_S, ATTEMPT_BOUNDS_S
@@ -51,6 +60,11 @@ class Tracer:
         """Events whose spans are left out from some attempt on: too many others were not settled."""
         return self._known.dropped
 
+    @property
+    def known(self) -> int:
+        """Events that were attempted and are not settled, as far as their spans may be exported."""
+        return len(self._known)
+
     def traceparent(self, attempt: Attempt) -> bytes:
         """The header of the attempt, whose trace is noted if a span of it may be exported."""
         receiver, event, sequence = attempt.receiver, attempt.event, attempt.sequence
@@ -79,8 +93,15 @@ class Tracer:
                 case DeadLettered():
                     for event in fact.events:
                         self._settled(fact, event)
+                case Forgot() | Removed() | Missing() | Repaired():
+                    # Some of these events are gone. An attempt at any other notes its trace again.
+                    self._known.forget_receiver(fact.receiver, fact.next_sequence)
                 case _:
                     pass  # Other facts are neither an attempt nor the end of a delivery.
+
+    def forget_receivers(self, gone: Callable[[str], bool]) -> None:
+        """Forget the events of these receivers, which have another owner from now on."""
+        self._known.forget_receivers(gone)
 
     def routed(self, event: RoutedEvent) -> Callable[[], None] | None:
         """Make the span of an event whose copies are all stored; returns what exports it."""

@@ -9,7 +9,17 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from actors.machine.event import Event
-from actors.machine.facts import AttemptFailed, DeadLettered, Delivered, Fact, Throttled
+from actors.machine.facts import (
+    AttemptFailed,
+    DeadLettered,
+    Delivered,
+    Fact,
+    Forgot,
+    Missing,
+    Removed,
+    Repaired,
+    Throttled,
+)
 from actors.machine.numbering import with_number
 from actors.machine.state import State
 from actors.policy import Policy
@@ -20,7 +30,7 @@ from angarium.telemetry.exemplars import Exemplar
 from angarium.telemetry.opening import open_tracing, sampler_of
 from angarium.telemetry.spans import Span
 from angarium.telemetry.trace_ids import Sampler, always, never
-from angarium.telemetry.tracer import Tracer
+from angarium.telemetry.tracer import MOMENTS_MAX, Tracer
 from streams.journal.journal import JournalEntry
 from streams.routing.routed_events import RoutedEvent
 from tests.support.secrecy import CREDENTIAL, SECRET, secrets_in
@@ -38,6 +48,11 @@ POLICY = Policy(
 )  # fmt: skip
 
 
+ATTEMPT = Attempt(
+    receiver=RECEIVER, policy=POLICY, event=EVENT, sequence=3, ordinal=1, may_start=lambda: True
+)
+
+
 class Traced:
     """A tracer, the headers that it made, and the spans that it exported."""
 
@@ -50,10 +65,7 @@ class Traced:
         self.spans.append(make())
 
     def attempt(self, ordinal: int = 1, event: Event = EVENT, sequence: int | None = 3) -> str:
-        header = self.tracer.traceparent(Attempt(
-            receiver=RECEIVER, policy=POLICY, event=event, sequence=sequence, ordinal=ordinal,
-            may_start=lambda: True,
-        ))  # fmt: skip
+        header = self.tracer.traceparent(replace(ATTEMPT, event=event, sequence=sequence, ordinal=ordinal))
         self.headers.append(header.decode())
         return header.decode()
 
@@ -224,6 +236,50 @@ def test_a_ping_and_too_many_events_take_no_memory(monkeypatch: pytest.MonkeyPat
         traced.record(Delivered, sequence=sequence, at=105.0, attempt=1)
     assert [each.attributes["angarium.sequence"] for each in traced.spans if each.name != "POST"] == [2, 3]
     assert traced.tracer.dropped == 1
+
+
+@pytest.mark.parametrize(("kind", "members"), [
+    (Forgot, {"position": 9}), (Removed, {"position": 9}), (Missing, {"first": 7, "last": 7}),
+    (Repaired, {"position": 6}),
+])  # fmt: skip
+def test_the_traces_of_events_that_were_discarded_are_forgotten(
+    kind: Callable[..., Fact], members: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(known_traces, "TENANT_TRACES_MAX", 1)
+    traced = Traced()
+    traced.attempt()
+    fact = kind(receiver=RECEIVER, at=104.0, next_sequence=4, **members)
+    traced.tracer.confirmed([JournalEntry(1, fact, State(receiver=RECEIVER))])
+    traced.attempt(sequence=4)
+    traced.record(Delivered, at=105.0, attempt=1)
+    assert (traced.spans, traced.tracer.dropped) == ([], 0)
+
+
+def test_settled_events_make_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(known_traces, "TENANT_TRACES_MAX", 1)
+    traced = Traced()
+    for sequence in range(3):
+        traced.attempt(sequence=sequence)
+        traced.record(Delivered, sequence=sequence, at=105.0, attempt=1)
+    assert (len(traced.spans), traced.tracer.dropped) == (6, 0)
+
+
+def test_receivers_with_the_same_number_in_one_trace_have_spans_of_their_own() -> None:
+    spans = {
+        Tracer(always, lambda make: None).traceparent(replace(ATTEMPT, receiver=receiver))
+        for receiver in (RECEIVER, "acme.shipping")
+    }
+    assert len({each.split(b"-")[1] for each in spans}) == 1
+    assert len({each.split(b"-")[2] for each in spans}) == 2
+
+
+def test_a_delivery_keeps_a_limited_number_of_moments() -> None:
+    traced = Traced()
+    for attempt in range(1, MOMENTS_MAX + 3):
+        traced.attempt(attempt)
+        traced.record(AttemptFailed, at=100.0 + attempt, attempt=attempt, status=500)
+    traced.record(DeadLettered, at=200.0, reason="attempts", attempts=MOMENTS_MAX + 2)
+    assert len(traced.spans[-1].moments) == MOMENTS_MAX
 
 
 def test_without_an_endpoint_there_is_no_tracing() -> None:
