@@ -5,6 +5,8 @@ out of the sums of what is measured now, and counted in `angarium_workers`.
 """
 
 import asyncio
+import math
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
@@ -13,6 +15,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector, generate_late
 
 from angarium.http_server import Pending, Received, Reply
 from angarium.monitor_server import broken, exposition, page_of, text
+from angarium.telemetry.metrics.rested_pages import REST_FACTOR
 from angarium.telemetry.metrics.table import BY_NAME
 from angarium.workers.metric_sums import Families, Family, Samples, Sum, WorkerCounts, counted, join, read
 from angarium.workers.worker import Worker
@@ -41,6 +44,8 @@ class WorkersMonitor:
         self._own = CollectorRegistry()
         ProcessCollector(registry=self._own)
         self._pending: dict[str, asyncio.Task[Reply]] = {}
+        self._scrape: Reply | None = None
+        self._scrape_good_until = -math.inf
 
     def answer(self, received: Received) -> Reply | Pending:
         """The answer to one request."""
@@ -73,9 +78,20 @@ class WorkersMonitor:
         return text(503, f"not ready: {'; '.join(wrong)}") if wrong else text(200, "ready")
 
     async def _metrics(self) -> Reply:
+        """The sums, or those before: they are reused as long as a node reuses its page (`RestedPages`)."""
+        if self._scrape is not None and time.monotonic() < self._scrape_good_until:
+            return self._scrape
+        answers = await self._answers("/metrics")
+        began_at = time.monotonic()  # To wait for workers holds nothing up.
+        self._scrape = exposition(generate_latest(Sum(self._sum(answers))))
+        done_at = time.monotonic()
+        self._scrape_good_until = done_at + REST_FACTOR * (done_at - began_at)
+        return self._scrape
+
+    def _sum(self, answers: Sequence[WorkerAnswer]) -> Families:
         total: Families = {}
         up = 0
-        for each in await self._answers("/metrics"):
+        for each in answers:
             counts = self._counts[each.worker.name]
             if each.reply is not None and each.reply.status == 200:
                 up += 1
@@ -87,7 +103,7 @@ class WorkersMonitor:
         own = read(generate_latest(self._own))
         join(total, {name: each for name, each in own.items() if name in SUPERVISOR_METRICS})
         join(total, self._about_workers(up))
-        return exposition(generate_latest(Sum(total)))
+        return total
 
     def _about_workers(self, up: int) -> Families:
         name, again = "angarium_workers", "angarium_worker_restarts_total"

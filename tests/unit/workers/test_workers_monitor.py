@@ -11,8 +11,15 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from angarium.http_server import Received, Reply
 from angarium.node.metrics.largest import LargestCounters
+from angarium.workers import workers_monitor
 from angarium.workers.worker import Worker
 from angarium.workers.workers_monitor import WorkersMonitor
+
+
+@pytest.fixture(autouse=True)
+def without_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers_monitor, "REST_FACTOR", 0)
+
 
 READY = Reply(200, body=b"ready\n")
 
@@ -199,6 +206,17 @@ async def test_clients_that_ask_at_the_same_time_share_the_answer() -> None:
     assert one.questions == 2
     assert len({reply.body for reply in replies}) == 2
     assert (await get(monitor, "/readyz")).status == 200
+    assert one.questions == 3
+
+
+async def test_sums_are_reused_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers_monitor, "REST_FACTOR", 1e9)
+    one = FakeWorker("n-1", {"/metrics": page(1), "/readyz": READY})
+    monitor = monitor_of(one)
+    bodies = {(await get(monitor, "/metrics")).body for _ in range(3)}
+    assert (len(bodies), one.questions) == (1, 1)
+    await get(monitor, "/readyz")
+    await get(monitor, "/readyz")
     assert one.questions == 3
 
 
