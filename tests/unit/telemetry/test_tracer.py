@@ -146,10 +146,11 @@ def test_the_deliveries_of_a_fan_out_are_below_its_routing() -> None:
     assert route.attributes["angarium.copies"] == 2
 
 
-def test_a_malformed_event_is_a_failed_routing_without_its_type() -> None:
+def test_a_malformed_event_is_a_failed_routing_without_invented_names() -> None:
     traced = Traced()
-    traced.route(replace(ROUTED, malformed=True, type=""))
+    traced.route(replace(ROUTED, tenant="sk live", malformed=True, type=""))
     (route,) = traced.spans
+    assert (route.name, route.attributes["messaging.destination.name"]) == ("route _other", "_other")
     assert (route.failed, route.attributes["error.type"]) == (True, "malformed")
     assert "angarium.event.type" not in route.attributes
 
